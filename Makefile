@@ -1,0 +1,50 @@
+# What students, instructors and contributors call. `make` alone lists it.
+# Works with GNU make 3.81 (macOS) and later.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# The first of these that is new enough makes the environment; `make env PYTHON=/path/to/python` overrides it.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help env lab test notebooks exercises check grade-demo bench
+
+help:  ## list the commands
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -e 's/:.*##/	/' | expand -t 14
+
+env: $(READY)  ## make the environment in .venv; nothing to do when it is up to date
+
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed. If it has another name: make env PYTHON=/path/to/python"; exit 1; }
+	@echo "Making the environment in $(VENV). The first time this takes some minutes."
+	"$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $(READY)
+
+lab: $(READY)  ## open JupyterLab on the course; without a screen: make lab BROWSER=no PORT=8899
+	@$(BIN)/distlib lab $(if $(filter no,$(BROWSER)),--no-browser) $(if $(PORT),--port=$(PORT)) $(ARGS)
+
+test: $(READY)  ## run all tests; some of them: make test ARGS="-k ring"
+	$(BIN)/python -m pytest $(ARGS)
+
+notebooks: $(READY)  ## make the notebooks of course/ and solutions/ from their text sources
+	$(BIN)/python -m distlib.authoring notebooks
+
+exercises: $(READY)  ## make exercises/ from solutions/ with nbgrader
+	$(BIN)/python -m distlib.authoring exercises $(ARGS)
+
+check: $(READY)  ## format, lint, types, and whether the generated notebooks are up to date
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m distlib.authoring check
+
+grade-demo: $(READY)  ## grade a made-up class of three and print the marks
+	$(BIN)/python -m distlib.grading.demo
+
+bench: $(READY)  ## measure what the course promises to reach
+	$(BIN)/python -m tests.benchmarks

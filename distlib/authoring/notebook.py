@@ -1,0 +1,68 @@
+"""One text source (py:percent) to one notebook: the same bytes at every build, no outputs, no trace of jupytext."""
+
+import re
+
+import jupytext
+import nbformat
+from nbformat import NotebookNode
+
+from distlib.authoring.cells import AuthoringError, check_assignment, check_cell, nbgrader_metadata
+
+NOTEBOOK_METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def notebook_from_text(text: str, filename: str, *, graded: bool) -> str:
+    """Returns the .ipynb (JSON text) that a py:percent source stands for.
+
+    filename: what messages call the source. graded: whether cells may be marked for nbgrader; in a lesson they may not.
+    Raises AuthoringError, beginning with `filename:line`, when the source breaks a rule.
+    """
+    parsed = jupytext.reads(text, fmt="py:percent")
+    lines = _cell_lines(text, filename, len(parsed.cells))
+    cells, marked = [], []
+    for position, (cell, line) in enumerate(zip(parsed.cells, lines, strict=True)):
+        try:
+            metadata = nbgrader_metadata(cell)
+            if metadata is not None and not graded:
+                raise AuthoringError("a lesson has no graded cells: move the cell to solutions/")
+            check_cell(cell, metadata)
+        except (AuthoringError, SyntaxError) as error:
+            raise AuthoringError(f"{filename}:{line}: {error}") from None
+        cells.append(_clean_cell(cell, metadata, position))
+        if metadata is not None:
+            marked.append(metadata)
+    try:
+        check_assignment(marked)
+    except AuthoringError as error:
+        raise AuthoringError(f"{filename}: {error}") from None
+    return _serialize(cells)
+
+
+def _cell_lines(text: str, filename: str, count: int) -> list[int]:
+    """The line number of each cell's `# %%`. Everything but a YAML header must stand in a cell."""
+    body = re.sub(r"\A# ---\n(?:#.*\n)*?# ---\n", lambda header: "\n" * header.group().count("\n"), text)
+    lines = [number for number, line in enumerate(body.splitlines(), 1) if line.startswith("# %%")]
+    if len(lines) != count:
+        raise AuthoringError(f"{filename}:1: the first cell must begin with '# %%' or '# %% [markdown]'")
+    return lines
+
+
+def _clean_cell(cell: NotebookNode, metadata: dict[str, object] | None, position: int) -> NotebookNode:
+    kept: dict[str, object] = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
+    if metadata is not None:
+        kept["nbgrader"] = metadata
+    # A random id would change every notebook at every build.
+    cell_id = str(metadata["grade_id"]) if metadata is not None else f"cell-{position}"
+    make = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}.get(
+        cell.cell_type, nbformat.v4.new_raw_cell
+    )
+    return make(cell.source, metadata=kept, id=cell_id)
+
+
+def _serialize(cells: list[NotebookNode]) -> str:
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata=NOTEBOOK_METADATA)
+    nbformat.validate(notebook)
+    return str(nbformat.writes(notebook, version=4)).rstrip("\n") + "\n"

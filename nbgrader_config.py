@@ -1,0 +1,43 @@
+"""nbgrader's configuration for the course. Run nbgrader from this folder.
+
+solutions/    what instructors write: solutions and hidden tests (nbgrader's source)
+exercises/    what students get (nbgrader's release)
+classroom/    everything nbgrader makes of a class: submitted/, autograded/, feedback/, gradebook.db
+"""
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+c = get_config()  # noqa: F821  (nbgrader defines it)
+
+# nbgrader starts the command `alembic`, which lies beside this Python.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+classroom = Path("classroom")
+with contextlib.suppress(OSError):
+    classroom.mkdir(exist_ok=True)
+
+c.CourseDirectory.source_directory = "solutions"
+c.CourseDirectory.release_directory = "exercises"
+c.CourseDirectory.submitted_directory = str(classroom / "submitted")
+c.CourseDirectory.autograded_directory = str(classroom / "autograded")
+c.CourseDirectory.feedback_directory = str(classroom / "feedback")
+c.CourseDirectory.solution_directory = str(classroom / "solution")
+c.CourseDirectory.source_with_tests_directory = str(classroom / "source_with_tests")
+c.CourseDirectory.db_url = "sqlite:///" + str((classroom / "gradebook.db").absolute())
+
+# The text source of a notebook holds the solutions: it must not be copied beside the released notebook.
+c.CourseDirectory.ignore = ["*.py", "*.pyc", "__pycache__", ".ipynb_checkpoints", ".DS_Store"]
+
+# Seconds for one cell. After them the cell is interrupted and loses its marks; the next cell goes on.
+c.Execute.timeout = 120
+c.Execute.interrupt_on_timeout = True
+
+# A student who deleted a test cell gets it back before grading.
+c.OverwriteCells.add_missing_cells = True
+
+# `nbgrader export` writes the marks here.
+c.ExportApp.plugin_class = "nbgrader.plugins.export.CsvExportPlugin"
+c.CsvExportPlugin.to = str(classroom / "grades.csv")
