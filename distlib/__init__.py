@@ -1,0 +1,50 @@
+"""Distributed training, built from send and receive.
+
+from distlib import World, all_reduce
+
+world = World(4)
+world.run(lambda comm: comm.rank)        # [0, 1, 2, 3]
+"""
+
+import sys as _sys
+
+if "ipykernel" in _sys.modules:  # in a notebook, the process that ranks are forked from loads torch beside this one
+    from distlib import forkserver as _forkserver
+
+    _forkserver.current()
+
+from distlib.collectives import all_reduce
+from distlib.communicator import Communicator, ReduceOp, Work
+from distlib.diagnosis import (
+    DeadlockError,
+    MessageMismatch,
+    PeerLost,
+    RankError,
+    ResultError,
+    RunTimeout,
+    TooMuchOutput,
+    UnreceivedMessage,
+)
+from distlib.trace import CallSite, Message, Trace
+from distlib.world import World
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CallSite",
+    "Communicator",
+    "DeadlockError",
+    "Message",
+    "MessageMismatch",
+    "PeerLost",
+    "RankError",
+    "ReduceOp",
+    "ResultError",
+    "RunTimeout",
+    "TooMuchOutput",
+    "Trace",
+    "UnreceivedMessage",
+    "Work",
+    "World",
+    "all_reduce",
+]

@@ -1,0 +1,106 @@
+"""Which line of the student's code is talking: found by walking up the stack from a call to the communicator.
+
+your cell          ring_all_reduce(comm, tensor)       ◄── the call site, "cell 7, line 12"
+distlib.collectives.ring   comm.exchange(…)            ◄── via: the library function your line called
+distlib.process_group      …                           ◄── passed over: these modules only pass calls on
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from types import CodeType, FrameType, TracebackType
+
+from distlib.trace import CallSite
+
+_PASSED_OVER = frozenset(
+    {
+        "distlib.call_site",
+        "distlib.communicator",
+        "distlib.process_group",
+        "distlib.grading.student_communicator",
+        "distlib.draw.watch",
+    }
+)
+_LIBRARIES = frozenset({"distlib", "torch"})
+_RANK_PROCESS = "distlib.rank_process"
+_INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+# In a notebook every cell is a file of its own; the kernel tells its ranks which cell has which file name.
+cell_numbers: dict[str, int] = {}
+_known: dict[tuple[int, int, str | None], tuple[CodeType, CallSite]] = {}
+
+
+def forget() -> None:
+    """Drop what was remembered about functions. Called when a run begins: the cells may have changed."""
+    _known.clear()
+
+
+def find_call_site() -> CallSite:
+    """The line that called the communicator, as seen from inside one of the communicator's methods."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") in _PASSED_OVER:
+        frame = frame.f_back
+    assert frame is not None
+    innermost, via = frame, None
+    while frame is not None and _is_library(frame):
+        via = frame
+        frame = frame.f_back
+        if frame is not None and frame.f_globals.get("__name__") == _RANK_PROCESS:
+            frame = None
+    return _remember(frame or innermost, _qualified_name(via) if via else None)
+
+
+def describe_place(file: str, line: int) -> str:
+    """ "cell 7, line 12" for a line of a notebook, "ring.py, line 12" for one of a file."""
+    if file in cell_numbers:
+        return f"cell {cell_numbers[file]}, line {line}"
+    if "ipykernel_" in file:
+        return f"a notebook cell, line {line}"
+    return f"{os.path.basename(file)}, line {line}"
+
+
+def site_of_traceback(traceback: TracebackType | None) -> CallSite | None:
+    """The innermost line of the student's own code in a traceback; None if there is none."""
+    found = None
+    while traceback is not None:
+        if is_own_file(traceback.tb_frame.f_code.co_filename):
+            found = (traceback.tb_frame.f_code, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return _call_site(*found, via=None) if found else None
+
+
+def site_of_frame(frame: FrameType | None) -> CallSite | None:
+    """The innermost line of the student's own code on a stack; None if there is none."""
+    while frame is not None:
+        if is_own_file(frame.f_code.co_filename):
+            return _call_site(frame.f_code, frame.f_lineno, via=None)
+        frame = frame.f_back
+    return None
+
+
+def is_own_file(file: str) -> bool:
+    """Whether `file` is the student's: not Python's, not an installed package's, not this package's."""
+    return not file.startswith((_PACKAGE, "<frozen", *_INSTALLED))
+
+
+def _is_library(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__") or ""
+    return name.partition(".")[0] in _LIBRARIES
+
+
+def _qualified_name(frame: FrameType) -> str:
+    return f"{frame.f_globals['__name__']}.{frame.f_code.co_qualname}"
+
+
+def _remember(frame: FrameType, via: str | None) -> CallSite:
+    key = (id(frame.f_code), frame.f_lineno, via)
+    if key not in _known:
+        _known[key] = (frame.f_code, _call_site(frame.f_code, frame.f_lineno, via))  # the code stays alive with its id
+    return _known[key][1]
+
+
+def _call_site(code: CodeType, line: int, via: str | None) -> CallSite:
+    return CallSite(describe_place(code.co_filename, line), code.co_name, code.co_filename, line, via)

@@ -1,0 +1,139 @@
+"""The interface that every algorithm of the course is written against.
+
+A rank sees the others only through a `Communicator`. The same function runs on real processes (`World`), and on
+anything else that implements these few methods, because it never asks for more:
+
+    send ──────► recv        one message, blocking: `send` returns when the other rank has taken it
+    exchange ◄─► exchange    send and receive at the same time, which is what a ring does in every step
+    barrier                  nobody passes before everybody has arrived
+    split                    smaller communicators over some of the ranks
+
+Names and meaning follow torch.distributed (https://docs.pytorch.org/docs/stable/distributed.html).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum
+
+import torch
+
+
+class ReduceOp(Enum):
+    """How an all-reduce combines the values of the ranks, element by element."""
+
+    SUM = "sum"
+    AVG = "avg"
+    PRODUCT = "product"
+    MIN = "min"
+    MAX = "max"
+
+
+class Work(ABC):
+    """The handle of a message that was started by `isend` or `irecv` and may still be on its way."""
+
+    @abstractmethod
+    def wait(self) -> int:
+        """Block until the message is through. Returns the rank at the other end.
+
+        Before that, the tensor of an `isend` must not be changed and the tensor of an `irecv` must not be read.
+        """
+
+    @abstractmethod
+    def is_completed(self) -> bool:
+        """True once `wait` would return at once. Never blocks."""
+
+
+class Communicator(ABC):
+    """What one rank needs to talk to the others. One rank function gets one communicator.
+
+    Attributes:
+        rank: this rank's number, 0 … world_size − 1.
+        world_size: how many ranks there are in this communicator.
+        device: the device on which this rank's tensors live.
+    """
+
+    rank: int
+    world_size: int
+    device: torch.device
+
+    @property
+    def size(self) -> int:
+        """The number of ranks in this communicator: another word for `world_size`, used for groups."""
+        return self.world_size
+
+    def send(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> None:
+        """Send `tensor` to rank `dst`; return when that rank has taken the message.
+
+        Two ranks that both `send` to each other first wait for ever; see `exchange`.
+
+        Args:
+            tensor: any shape, any dtype, also non-contiguous or empty. It is not changed.
+            dst: the receiving rank, not this one.
+            tag: a number that the receiver must ask for; messages of one tag arrive in the order they were sent.
+
+        Raises:
+            MessageMismatch: the receiver offered another number of elements or another dtype, `dst` does not exist, or
+                it is this rank.
+        """
+        self.isend(tensor, dst, tag).wait()
+
+    def recv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> int:
+        """Wait for a message from rank `src` (None: from anyone) and write it into `tensor`, in place.
+
+        Args:
+            tensor: as many elements as the message has, of the same dtype. The shape may differ, as in torch.
+            src: the sending rank, or None to take the first message that comes.
+            tag: the tag the sender used.
+
+        Returns:
+            The rank that sent the message.
+
+        Raises:
+            MessageMismatch: the message has another number of elements or another dtype (nothing is written then),
+                `src` does not exist, or it is this rank.
+        """
+        return self.irecv(tensor, src, tag).wait()
+
+    @abstractmethod
+    def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
+        """Start a `send` and return at once. Call `wait` on the result before changing `tensor`."""
+
+    @abstractmethod
+    def irecv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> Work:
+        """Start a `recv` and return at once. Call `wait` on the result before reading `tensor`."""
+
+    def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
+        """Send `outgoing` to `dst` and receive `incoming` from `src` at the same time.
+
+        It cannot deadlock where every rank exchanges, and it is correct on every backend. `incoming` is written in
+        place; the two tensors must not share memory. `dst` and `src` may be the same rank.
+
+        Raises:
+            MessageMismatch: as for `send` and `recv`.
+        """
+        receiving = self.irecv(incoming, src, tag)
+        sending = self.isend(outgoing, dst, tag)
+        sending.wait()
+        receiving.wait()
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Return when every rank of this communicator has called `barrier`."""
+
+    @abstractmethod
+    def split(self, color: int | None, key: int | None = None) -> Communicator | None:
+        """Make smaller communicators; every rank of this one must call it.
+
+        Args:
+            color: ranks that give the same color end up together. None: this rank joins none, and gets None.
+            key: the order inside the new communicator (ties, and None, by the old rank).
+        """
+
+    @abstractmethod
+    def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass on this rank's clock (see `time`)."""
+
+    @abstractmethod
+    def time(self) -> float:
+        """Seconds since the run began: the wall clock on real ranks."""

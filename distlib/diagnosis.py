@@ -1,0 +1,314 @@
+"""What went wrong in a run, in one short message that begins with the student's own line.
+
+A rank that is blocked says what it waits for. From these statements follows who can still go on:
+
+    1. a rank that computes, or that has something to read, can go on;
+    2. a blocked rank can go on if each thing it waits for can still come from a rank that can go on;
+    3. nothing else can.
+
+The ranks that are left over are deadlocked: not "for longer than a time limit", but for ever.
+
+    rank 0 ──waits for──► rank 3 ──waits for──► rank 2 ──waits for──► rank 1 ──waits for──► rank 0      a cycle
+    rank 0 ──waits for──► rank 1, which has returned                                                    a dead end
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from distlib.trace import CallSite
+
+_CYCLE_SHOWN = 6  # ranks of a long cycle that are written out
+
+
+class RankError(Exception):
+    """Something went wrong on one or more ranks. `str(error)` is the short message.
+
+    Attributes:
+        ranks: the ranks it happened on.
+        site: the student's line it is about, or None if there is none.
+        stack: the whole story, with every frame of every rank.
+    """
+
+    def __init__(self, message: str, ranks: Sequence[int] = (), site: CallSite | None = None, stack: str = "") -> None:
+        super().__init__(message)
+        self.ranks = list(ranks)
+        self.site = site
+        self.stack = stack
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows instead of the frames of the framework: the message and the student's lines."""
+        shown = [f"{type(self).__name__}: {self}"]
+        if self.site is not None:
+            shown += ["", *source_excerpt(self.site)]
+        if self.stack:
+            shown += ["", "The whole stack of each rank: print(world.last_error.stack)"]
+        return shown
+
+
+class DeadlockError(RankError):
+    """Ranks wait for each other, or for one that has finished, and would wait for ever."""
+
+
+class MessageMismatch(RankError, ValueError):
+    """A message and its receiver do not fit: size, dtype, device; or the other rank does not exist, or is oneself."""
+
+
+class PeerLost(RankError):
+    """The process of a rank has ended in the middle of a run."""
+
+
+class RunTimeout(RankError, TimeoutError):
+    """The `timeout` of `World.run` has passed. The message says where each rank was."""
+
+
+class UnreceivedMessage(RankError):
+    """The run ended with messages that were sent and that nobody has received."""
+
+
+class ResultError(RankError):
+    """What a rank returned can't be sent back."""
+
+
+class TooMuchOutput(RankError):
+    """The ranks printed more than the world's `output_limit`."""
+
+
+def source_excerpt(site: CallSite, around: int = 2) -> list[str]:
+    """The line of `site` and its neighbors, with an arrow; empty if the source is not at hand."""
+    lines = linecache.getlines(site.file)
+    if not 1 <= site.line <= len(lines):
+        return []
+    first, last = max(1, site.line - around), min(len(lines), site.line + around)
+    arrows = ("---->" if number == site.line else "     " for number in range(first, last + 1))
+    numbered = zip(arrows, range(first, last + 1), lines[first - 1 : last])
+    return [f"{arrow} {number:3} {line.rstrip()}" for arrow, number, line in numbered]
+
+
+# ── an exception on some ranks ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception that a rank did not catch, as it reports it."""
+
+    rank: int
+    kind: str
+    message: str
+    site: CallSite | None
+    stack: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}" if self.message else self.kind
+
+
+def explain_failures(failures: Sequence[Failure]) -> RankError:
+    """One error for the exceptions of all ranks; equal ones are told once."""
+    first = failures[0]
+    stack = "\n".join(f"── rank {failure.rank} ──\n{failure.stack}" for failure in failures)
+    groups: dict[tuple[str, str], list[Failure]] = {}
+    for failure in failures:
+        groups.setdefault((str(failure), place(failure.site)), []).append(failure)
+    kinds = {failure.kind for failure in failures}
+    kind = _OWN_KINDS.get(first.kind, RankError) if len(kinds) == 1 else RankError
+    if kind is MessageMismatch:  # it names its ranks itself, and both sides say the same
+        told = list(dict.fromkeys(failure.message for failure in failures))
+    else:
+        told = [_tell(group, with_place=number > 0) for number, group in enumerate(groups.values())]
+    prefix = f"{first.site.place}: " if first.site else ""
+    return kind(prefix + " ".join(told), [failure.rank for failure in failures], first.site, stack)
+
+
+_OWN_KINDS: dict[str, type[RankError]] = {"MessageMismatch": MessageMismatch, "ResultError": ResultError}
+
+
+def place(site: CallSite | None) -> str:
+    """ "cell 7, line 12", or nothing if the line is not known."""
+    return site.place if site else ""
+
+
+def name_ranks(ranks: Sequence[int]) -> str:
+    """ "rank 2", "ranks 0 and 3", "ranks 0, 1 and 2", "ranks 0, 1, 2 … 63"."""
+    names = [str(rank) for rank in ranks]
+    if len(names) == 1:
+        return f"rank {names[0]}"
+    if len(names) > _CYCLE_SHOWN:
+        return f"ranks {', '.join(names[:3])} … {names[-1]} ({len(names)} ranks)"
+    return f"ranks {', '.join(names[:-1])} and {names[-1]}"
+
+
+def _tell(failures: Sequence[Failure], with_place: bool) -> str:
+    failure, ranks = failures[0], name_ranks([failure.rank for failure in failures])
+    where = f" ({failure.site.place})" if with_place and failure.site else ""
+    if failure.kind == "ResultError":
+        return f"{ranks} {failure.message}"
+    return f"{ranks} raised {failure}{where}"
+
+
+# ── deadlock ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One thing that a rank is blocked on.
+
+    Attributes:
+        kind: "send", "recv", "payload", "barrier" or "split".
+        peers: the ranks it has to come from.
+        any_of: one of the peers is enough (receive from anyone); otherwise all are needed.
+        what: "4 float32"; for a barrier, which one.
+        place: the student's line.
+    """
+
+    kind: str
+    peers: tuple[int, ...]
+    any_of: bool
+    what: str
+    place: str
+
+    def describe(self) -> str:
+        peers = name_ranks(self.peers)
+        if self.kind == "send":
+            return f"waits to send {self.what} to {peers}"
+        if self.kind == "payload":
+            return f"waits for the rest of {self.what} from {peers}"
+        if self.kind == "recv":
+            return f"waits to receive {self.what} from {'anyone' if self.any_of else peers}"
+        return f"waits in {self.kind} for {peers}"
+
+
+@dataclass(frozen=True)
+class RankState:
+    """What one rank was doing.
+
+    Attributes:
+        activity: "running", "blocked" or "finished".
+        round: the highest round it had received (see trace).
+        waits: what it is blocked on; all of it is needed.
+        strangers: messages that have come and that it has not asked for: (source, what, tag, place).
+    """
+
+    activity: str
+    round: int = 0
+    waits: tuple[Wait, ...] = ()
+    strangers: tuple[tuple[int, str, int, str], ...] = ()
+
+
+def find_deadlocked(states: Mapping[int, RankState], on_their_way: set[int]) -> list[int]:
+    """The ranks that are blocked for ever.
+
+    Args:
+        states: by rank.
+        on_their_way: ranks that have something to read which they have not yet read.
+    """
+    alive = {rank for rank, state in states.items() if state.activity == "running" or rank in on_their_way}
+    blocked = {rank for rank, state in states.items() if state.activity == "blocked"} - alive
+    while True:
+        freed = {rank for rank in blocked if all(_can_come(wait, alive) for wait in states[rank].waits)}
+        if not freed:
+            return sorted(blocked)
+        alive |= freed
+        blocked -= freed
+
+
+def _can_come(wait: Wait, alive: set[int]) -> bool:
+    needed = any if wait.any_of else all
+    return needed(peer in alive for peer in wait.peers)
+
+
+def explain_deadlock(states: Mapping[int, RankState], stuck: Sequence[int]) -> str:
+    """The message of a DeadlockError: who waits for whom, at which line, since which round, and what to try."""
+    chain, end = _follow(states, stuck)
+    links = [_link(rank, states[rank], set(stuck)) for rank in chain]
+    if len(links) > _CYCLE_SHOWN:
+        links = [*links[:3], f"… {len(links) - 4} more ranks that wait for one another …", links[-1]]
+    story = "\n  ← ".join(links)
+    first_place = _blocking_wait(states[chain[0]], set(stuck), states).place
+    if end in chain:
+        closing = f"\n  ← rank {end}. {_cycle_hint(states, chain, set(stuck))}"
+    else:
+        closing = f"\n  ← rank {end} {_dead_end(states[end], states[chain[-1]], end)}"
+    others = [rank for rank in stuck if rank not in chain]
+    also = f" Also blocked: {name_ranks(others)}." if others else ""
+    return f"{first_place}: deadlock. {story}{closing}{_tag_hint(states, stuck)}{also}"
+
+
+def _follow(states: Mapping[int, RankState], stuck: Sequence[int]) -> tuple[list[int], int]:
+    """From the lowest stuck rank to the one it waits for, and on, until a rank comes again or is not blocked.
+
+    Returns the ranks of the cycle (or of the way to the dead end), and the rank at its end.
+    """
+    chain: list[int] = []
+    rank = stuck[0]
+    stuck_set = set(stuck)
+    while rank not in chain and rank in stuck_set:
+        chain.append(rank)
+        rank = _blocker(states[rank], stuck_set, states)
+    return (chain[chain.index(rank) :] if rank in chain else chain), rank
+
+
+def _blocking_wait(state: RankState, stuck: set[int], states: Mapping[int, RankState]) -> Wait:
+    """The wait that keeps a rank from going on; one on a rank that is not blocked itself is the better story."""
+    hopeless = [w for w in state.waits if any(_hopeless(p, stuck, states) for p in w.peers)]
+    dead_ends = [w for w in hopeless if any(p not in stuck for p in w.peers if _hopeless(p, stuck, states))]
+    return (dead_ends or hopeless or list(state.waits))[0]
+
+
+def _blocker(state: RankState, stuck: set[int], states: Mapping[int, RankState]) -> int:
+    wait = _blocking_wait(state, stuck, states)
+    hopeless = [peer for peer in wait.peers if _hopeless(peer, stuck, states)]
+    ended = [peer for peer in hopeless if peer not in stuck]
+    return (ended or hopeless or list(wait.peers))[0]
+
+
+def _hopeless(peer: int, stuck: set[int], states: Mapping[int, RankState]) -> bool:
+    return peer in stuck or states[peer].activity == "finished"
+
+
+def _link(rank: int, state: RankState, stuck: set[int]) -> str:
+    waits = " and ".join(wait.describe() for wait in state.waits)
+    return f"rank {rank} {waits} ({state.waits[0].place}, round {state.round + 1})"
+
+
+def _cycle_hint(states: Mapping[int, RankState], chain: Sequence[int], stuck: set[int]) -> str:
+    kinds = {wait.kind for rank in chain for wait in states[rank].waits}
+    if kinds == {"recv"}:
+        return (
+            "No rank on this cycle has sent. Hint: somebody has to send first. "
+            "comm.exchange(…) sends and receives at the same time."
+        )
+    if kinds == {"send"}:
+        return (
+            "Every rank on this cycle sends, and none receives: a send returns only when the message is taken. "
+            "Hint: comm.exchange(…) sends and receives at the same time; or let some ranks receive first."
+        )
+    if kinds & {"barrier", "split"}:
+        return "Hint: every rank has to reach the same barrier, with nothing left to send or receive before it."
+    return (
+        "Hint: write down, for one step, what each rank does first. For every send that somebody waits in, "
+        "the other rank has to be in the matching receive: same tag, and the ranks the right way round."
+    )
+
+
+def _dead_end(state: RankState, before: RankState, rank: int) -> str:
+    wait = before.waits[0]
+    if state.activity != "finished":
+        return "cannot help."
+    if wait.kind in ("barrier", "split"):
+        return f"has already returned, without reaching this {wait.kind}. Hint: call it on every rank, or on none."
+    verb = "receives" if wait.kind == "send" else "sends"
+    return (
+        f"has already returned. Hint: rank {rank} {verb} one message fewer than the others expect: "
+        "compare how often each rank goes through its loop, and whom each rank names."
+    )
+
+
+def _tag_hint(states: Mapping[int, RankState], stuck: Sequence[int]) -> str:
+    """A message that has come but was not asked for is often the right one with another tag, or from another rank."""
+    for rank in stuck:
+        for src, what, tag, where in states[rank].strangers:
+            if any(wait.kind == "recv" for wait in states[rank].waits):
+                return f" Note: rank {src} has sent {what} with tag {tag} to rank {rank} ({where}), which does not ask for it."
+    return ""

@@ -1,0 +1,64 @@
+"""What the ranks print, shown in the cell as it happens, each line with its rank in front.
+
+rank 0 ──pipe──┐
+rank 1 ──pipe──┼──► [rank 1] loss 0.25
+…              │    [rank 0] loss 0.27
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import sys
+from collections.abc import Callable
+
+OnOutput = Callable[[int, str, str], None]
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")  # a progress bar ends its lines with \r
+_READ = 65536
+
+
+def print_output(rank: int, stream: str, text: str) -> None:
+    """Print what a rank has printed, to the stream of the same name. `text` ends with its line end."""
+    print(f"[rank {rank}] {text}", end="", file=getattr(sys, stream), flush=True)
+
+
+class OutputRelay:
+    """Passes on one stream of one rank, a line at a time.
+
+    Args:
+        rank, stream: whose it is; stream is "stdout" or "stderr".
+        fd: the end of the pipe to read.
+        on_output: called with (rank, stream, text), where text is one line with its end.
+    """
+
+    def __init__(self, rank: int, stream: str, fd: int, on_output: OnOutput) -> None:
+        self._rank, self._stream, self._on_output = rank, stream, on_output
+        self.fd = fd
+        os.set_blocking(fd, False)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending = ""
+
+    def read(self, room: int) -> int:
+        """Pass on what is there now, as long as `room` bytes are not used up. Returns how many bytes were read."""
+        try:
+            data = os.read(self.fd, _READ)
+        except BlockingIOError:
+            return 0
+        if room > 0:
+            self._pass_on(self._pending + self._decoder.decode(data[:room]))
+        return len(data)
+
+    def finish(self) -> None:
+        """Pass on a last line that has no end."""
+        if self._pending:
+            self._on_output(self._rank, self._stream, self._pending + "\n")
+            self._pending = ""
+
+    def _pass_on(self, text: str) -> None:
+        position = 0
+        for line in _LINE.finditer(text):
+            if line.group(1) or line.group(2) != "\r":
+                self._on_output(self._rank, self._stream, line.group())
+            position = line.end()
+        self._pending = text[position:]

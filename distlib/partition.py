@@ -1,0 +1,39 @@
+"""How a buffer is cut into chunks. Pure functions: no communication, no state.
+
+A buffer of 10 elements over 4 ranks, as `torch.tensor_split` cuts it: the first 10 mod 4 chunks get one more.
+
+    index   0  1  2 | 3  4  5 | 6  7 | 8  9
+    chunk     0     |    1    |   2  |  3
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+def chunk_lengths(length: int, parts: int) -> list[int]:
+    """The lengths of the `parts` chunks that `torch.tensor_split` cuts `length` elements into. They sum to `length`.
+
+    Raises:
+        ValueError: `length` is negative or `parts` is less than 1.
+    """
+    if length < 0 or parts < 1:
+        raise ValueError(f"expected a length of at least 0 and at least 1 part, got length={length}, parts={parts}")
+    short, longer = divmod(length, parts)
+    return [short + 1 if index < longer else short for index in range(parts)]
+
+
+def flat_view(tensor: torch.Tensor) -> torch.Tensor:
+    """A one-dimensional view of `tensor` if its memory allows one, else a flattened copy. See `write_back`."""
+    return tensor.reshape(-1)
+
+
+def write_back(tensor: torch.Tensor, flat: torch.Tensor) -> None:
+    """Write `flat` (from `flat_view`) back into `tensor`, in place. Costs nothing where `flat` was a view."""
+    if flat.data_ptr() != tensor.data_ptr():
+        tensor.copy_(flat.view(tensor.shape))
+
+
+def chunks_of(flat: torch.Tensor, parts: int) -> list[torch.Tensor]:
+    """`parts` views that cover the one-dimensional `flat` in order; sizes as in `chunk_lengths`."""
+    return list(torch.tensor_split(flat, parts))

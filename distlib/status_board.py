@@ -1,0 +1,105 @@
+"""What every rank is doing right now, in memory that the ranks write and the notebook's process reads.
+
+A rank that is about to block writes what it waits for. Beside that, each pair of ranks has two counters: how many
+control messages one has posted to the other, and how many of them the other has handled. Equal counters mean that
+nothing is on its way, so a deadlock is recognised without guessing by a timer (see diagnosis).
+
+    ┌ status of rank 0 ┬ … ┬ status of rank N−1 ┬ posted[N][N] ┬ handled[N][N] ┐
+
+A rank writes its status *before* it counts a message as handled. Whoever reads "nothing on its way" therefore reads
+a status that has taken everything into account.
+"""
+
+from __future__ import annotations
+
+import marshal
+import mmap
+import os
+from typing import Any
+
+_SLOT = 8192  # bytes for one rank's status
+_HEAD = 8  # length of the status (4 bytes) and how often it was written (4 bytes)
+
+IDLE, RUNNING, BLOCKED, FINISHED = "idle", "running", "blocked", "finished"
+Status = tuple[str, int, list[tuple[Any, ...]], list[tuple[Any, ...]]]  # state, round, waits, messages not asked for
+_UNKNOWN: Status = (RUNNING, 0, [], [])
+
+
+class StatusBoard:
+    """The shared memory of one world.
+
+    Args:
+        path: a file in the world's private directory.
+        world_size: how many ranks write to it.
+        create: make the file (the notebook's process) or open it (a rank).
+    """
+
+    def __init__(self, path: str, world_size: int, create: bool = False) -> None:
+        counters = world_size * world_size * 4
+        size = world_size * _SLOT + 2 * counters
+        if create:
+            _allocate(path, size)
+        with open(path, "r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), size)
+        view = memoryview(self._memory)
+        self._world_size = world_size
+        self._view = view
+        self._posted = view[world_size * _SLOT :][:counters].cast("I")
+        self._handled = view[world_size * _SLOT + counters :][:counters].cast("I")
+
+    def write(self, rank: int, status: Status) -> None:
+        """Replace the status of `rank`. Cheap: about two microseconds."""
+        blob = marshal.dumps(status)
+        if len(blob) > _SLOT - _HEAD:  # hundreds of peers or waiting messages: the first ones tell the story
+            state, round_, waits, strangers = status
+            blob = marshal.dumps((state, round_, waits[:2], strangers[:2]))
+        start = rank * _SLOT
+        version = (int.from_bytes(self._view[start + 4 : start + 8], "little") + 1) & 0xFFFFFFFF
+        self._view[start : start + _HEAD] = len(blob).to_bytes(4, "little") + version.to_bytes(4, "little")
+        self._view[start + _HEAD : start + _HEAD + len(blob)] = blob
+
+    def count_posted(self, src: int, dst: int) -> None:
+        """Note that `src` is about to send a control message to `dst`."""
+        index = src * self._world_size + dst
+        self._posted[index] = (self._posted[index] + 1) & 0xFFFFFFFF
+
+    def count_handled(self, dst: int, src: int) -> None:
+        """Note that `dst` has taken a control message of `src` into account, and has written its status since."""
+        index = src * self._world_size + dst
+        self._handled[index] = (self._handled[index] + 1) & 0xFFFFFFFF
+
+    def reset(self) -> None:
+        """Start all counters again. Only when no rank is running and all inboxes are empty."""
+        for index in range(len(self._posted)):
+            self._posted[index] = self._handled[index] = 0
+
+    def snapshot(self) -> bytes:
+        """A copy of everything, to be compared with a later one and read with `statuses` and `on_their_way`."""
+        return bytes(self._view)
+
+    def statuses(self, snapshot: bytes) -> list[Status]:
+        """The ranks' statuses in a snapshot. One that was being written just then reads as running."""
+        return [self._status(snapshot[rank * _SLOT : (rank + 1) * _SLOT]) for rank in range(self._world_size)]
+
+    def on_their_way(self, snapshot: bytes) -> set[int]:
+        """The ranks that have control messages they have not yet taken into account."""
+        size = self._world_size
+        counters = memoryview(snapshot)[size * _SLOT :].cast("I")
+        half = size * size
+        return {index % size for index in range(half) if counters[index] != counters[half + index]}
+
+    def _status(self, slot: bytes) -> Status:
+        length = int.from_bytes(slot[:4], "little")
+        try:
+            return marshal.loads(slot[_HEAD : _HEAD + length])
+        except (EOFError, ValueError, TypeError):
+            return _UNKNOWN
+
+
+def _allocate(path: str, size: int) -> None:
+    """Make the file with all its memory, so that a full disk is an OSError here and not a crash later."""
+    with open(path, "wb") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:
+            file.write(b"\0" * size)

@@ -1,0 +1,207 @@
+"""What happened in a run: every message, who sent it to whom, when, and from which line.
+
+A `Trace` is a plain value. It is filled by a `World` (or any other place where rank functions run) and read by
+lessons, figures and checks. Two counts in it decide how fast an algorithm can be:
+
+    bytes_sent[rank]   what passes through one rank's link: the bandwidth term of its cost
+    rounds             the longest chain of messages each of which had to wait for the one before: the latency term
+
+Rounds are counted by a logical clock (Lamport, "Time, clocks, and the ordering of events in a distributed system",
+CACM 1978): a rank's clock is the highest round it has received so far, and what it sends is one later.
+
+    rank 0 ──round 1──► rank 1 ──round 2──► rank 2      2 rounds: rank 1 had to receive before it sent
+    rank 0 ──round 1──► rank 1 ◄──round 1── rank 2      1 round: neither message waited for the other
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A line of code that called the communicator.
+
+    Attributes:
+        place: how a person would say it: "cell 7, line 12" in a notebook, "ring.py, line 12" elsewhere.
+        function: the name of the function that the line is in.
+        file: the file name as Python knows it.
+        line: the line's number in that file, from 1.
+        via: None if the line itself called send, recv, …; else the library function it called, which did
+            ("distlib.collectives.ring.ring_all_reduce").
+    """
+
+    place: str
+    function: str
+    file: str
+    line: int
+    via: str | None = None
+
+    def __str__(self) -> str:
+        return self.place
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message that was sent and received.
+
+    Attributes:
+        src, dst: the ranks it went from and to (numbers in the world, also for messages inside a group).
+        tag: as given by the sender.
+        nbytes: size of the payload in bytes, without any header.
+        dtype: the payload's dtype, as "float32".
+        shape: the payload's shape at the sender.
+        start: seconds since the run began, when the sender called send, isend or exchange.
+        taken: seconds, when both sides had met: the receiver was ready and the message had been announced.
+        end: seconds, when the payload had arrived.
+        round: 1 + the highest round that `src` had received before it sent this (see the module's text).
+        site: the line that sent it.
+        receive_site: the line that received it.
+    """
+
+    src: int
+    dst: int
+    tag: int
+    nbytes: int
+    dtype: str
+    shape: tuple[int, ...]
+    start: float
+    taken: float
+    end: float
+    round: int
+    site: CallSite
+    receive_site: CallSite
+
+
+class Trace:
+    """The messages of one run, in the order in which they were sent.
+
+    Attributes:
+        world_size: how many ranks ran.
+        messages: a tuple of `Message`.
+        elapsed: seconds from the start of the run to the end of its last rank.
+    """
+
+    def __init__(self, world_size: int, messages: Sequence[Message], elapsed: float = 0.0) -> None:
+        self.world_size = world_size
+        self.messages = tuple(sorted(messages, key=lambda m: (m.start, m.src, m.dst)))
+        self.elapsed = elapsed
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def filter(self, keep: Callable[[Message], bool]) -> Trace:
+        """A trace of only the messages for which `keep(message)` is true."""
+        return Trace(self.world_size, [m for m in self.messages if keep(m)], self.elapsed)
+
+    @property
+    def messages_sent(self) -> list[int]:
+        """How many messages each rank sent, indexed by rank."""
+        return self._count(lambda m: m.src, lambda m: 1)
+
+    @property
+    def messages_received(self) -> list[int]:
+        """How many messages each rank received, indexed by rank."""
+        return self._count(lambda m: m.dst, lambda m: 1)
+
+    @property
+    def bytes_sent(self) -> list[int]:
+        """How many bytes of payload each rank sent, indexed by rank."""
+        return self._count(lambda m: m.src, lambda m: m.nbytes)
+
+    @property
+    def bytes_received(self) -> list[int]:
+        """How many bytes of payload each rank received, indexed by rank."""
+        return self._count(lambda m: m.dst, lambda m: m.nbytes)
+
+    @property
+    def rounds(self) -> int:
+        """The length of the longest chain of messages each of which waited for the one before; 0 without messages."""
+        return max((m.round for m in self.messages), default=0)
+
+    def _count(self, rank_of: Callable[[Message], int], amount: Callable[[Message], int]) -> list[int]:
+        totals = [0] * self.world_size
+        for message in self.messages:
+            totals[rank_of(message)] += amount(message)
+        return totals
+
+    def table(self) -> str:
+        """The messages as text, a line each: round, from, to, bytes, dtype and shape, tag, the sending line."""
+        return _align([_HEADINGS, *self._rows()])
+
+    def summary(self) -> str:
+        """Messages and bytes by rank, and the rounds, as text."""
+        rows = [("rank", "messages sent", "bytes sent", "messages received", "bytes received")]
+        columns = (self.messages_sent, self.bytes_sent, self.messages_received, self.bytes_received)
+        rows += [tuple(f"{value:,}" for value in (rank, *values)) for rank, values in enumerate(zip(*columns))]
+        return f"{_align(rows)}\n{len(self)} messages in {self.rounds} rounds"
+
+    def to_chrome(self) -> str:
+        """The run as JSON in the trace-event format, to open in Perfetto or chrome://tracing. Times in microseconds.
+
+        One track a rank; each message is a slice on the sender's and on the receiver's track, joined by an arrow.
+        """
+        events: list[dict[str, object]] = [
+            {"ph": "M", "pid": 0, "tid": rank, "name": "thread_name", "args": {"name": f"rank {rank}"}}
+            for rank in range(self.world_size)
+        ]
+        for number, message in enumerate(self.messages):
+            events += _chrome_events(number, message)
+        return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+
+    def __repr__(self) -> str:
+        return f"<Trace: {self.world_size} ranks, {len(self)} messages, {sum(self.bytes_sent):,} bytes, {self.rounds} rounds>"
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        ordered = sorted(self.messages, key=lambda m: (m.round, m.src, m.dst, m.start))
+        return [
+            (
+                str(m.round),
+                str(m.src),
+                str(m.dst),
+                f"{m.nbytes:,}",
+                f"{m.dtype} {list(m.shape)}",
+                str(m.tag),
+                m.site.place,
+            )
+            for m in ordered
+        ]
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in _HEADINGS)
+        shown = self._rows()[:_ROWS_SHOWN]
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in shown)
+        more = len(self) - len(shown)
+        note = f"<p>… and {more:,} more messages: see trace.table()</p>" if more > 0 else ""
+        caption = f"{len(self):,} messages, {sum(self.bytes_sent):,} bytes, {self.rounds} rounds"
+        return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+
+
+_HEADINGS = ("round", "from", "to", "bytes", "what", "tag", "sent by")
+_ROWS_SHOWN = 60
+
+
+def _align(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows)
+
+
+def _chrome_events(number: int, message: Message) -> list[dict[str, object]]:
+    start, end = message.start * 1e6, message.end * 1e6
+    taken = message.taken * 1e6
+    details = {"bytes": message.nbytes, "tag": message.tag, "round": message.round, "line": message.site.place}
+    arrow = {"pid": 0, "cat": "message", "name": "message", "id": number}
+    return [
+        {"ph": "X", "pid": 0, "tid": message.src, "ts": start, "dur": end - start,
+         "name": f"send to {message.dst}", "args": details},
+        {"ph": "X", "pid": 0, "tid": message.dst, "ts": taken, "dur": end - taken,
+         "name": f"receive from {message.src}", "args": details},
+        {**arrow, "ph": "s", "tid": message.src, "ts": start},
+        {**arrow, "ph": "f", "bp": "e", "tid": message.dst, "ts": end},
+    ]  # fmt: skip

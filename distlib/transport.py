@@ -1,0 +1,126 @@
+"""How the bytes of a tensor travel: inside a control message, through gloo, or through NCCL.
+
+Every dtype travels as bytes, so none needs the backend's support: bool, bfloat16 and complex go like float32.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+import torch
+import torch.distributed
+
+_TIMEOUT = datetime.timedelta(seconds=60)
+_TAGS = 2**30  # gloo numbers messages with 31 bits
+Wait = Callable[[], Any]
+
+
+class Transport:
+    """Moves large payloads: both sides have agreed, so every wait is short. Returns what to call to wait."""
+
+    def send(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
+        raise NotImplementedError
+
+    def receive(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
+        raise NotImplementedError
+
+
+class GlooTransport(Transport):
+    """Tensors in main memory, over loopback. Any dtype: gloo moves them as bytes."""
+
+    def __init__(self, directory: str, rank: int, world_size: int) -> None:
+        options = torch.distributed.ProcessGroupGloo._Options()
+        options._devices = [torch.distributed.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
+        options._threads = 1
+        options._timeout = _TIMEOUT
+        store = torch.distributed.FileStore(os.path.join(directory, "gloo"), world_size)
+        self._group = torch.distributed.ProcessGroupGloo(store, rank, world_size, options)
+
+    def send(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
+        return self._group.send([as_bytes(dense(tensor))], peer, sequence % _TAGS).wait
+
+    def receive(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
+        if tensor.is_contiguous():
+            return self._group.recv([as_bytes(tensor.detach())], peer, sequence % _TAGS).wait
+        landing = torch.empty(tensor.shape, dtype=tensor.dtype)
+        wait = self._group.recv([as_bytes(landing)], peer, sequence % _TAGS).wait
+        return lambda: (wait(), tensor.detach().copy_(landing))
+
+
+class NcclTransport(Transport):
+    """Tensors on GPUs, one GPU a rank.
+
+    NCCL has no tags and works off a pair of ranks in the order of calls. Therefore each direction has a group of its
+    own: what goes up to a higher rank can never wait behind what comes down, and within a direction both sides start
+    messages in the order in which they were taken.
+    """
+
+    def __init__(self, directory: str, rank: int, world_size: int, device: torch.device) -> None:
+        torch.cuda.set_device(device)
+        self._rank, self._device = rank, device
+        self._up, self._down = (
+            torch.distributed.ProcessGroupNCCL(
+                torch.distributed.FileStore(os.path.join(directory, f"nccl-{name}"), world_size), rank, world_size
+            )
+            for name in ("up", "down")
+        )
+
+    def send(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
+        group = self._up if peer > self._rank else self._down
+        return self._waiter(group.send([as_bytes(dense(tensor))], peer, 0))
+
+    def receive(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
+        group = self._down if peer > self._rank else self._up
+        landing = (
+            tensor.detach()
+            if tensor.is_contiguous()
+            else torch.empty_like(tensor, memory_format=torch.contiguous_format)
+        )
+        wait = self._waiter(group.recv([as_bytes(landing)], peer, 0))
+        return wait if tensor.is_contiguous() else lambda: (wait(), tensor.detach().copy_(landing))
+
+    def _waiter(self, work: Any) -> Wait:
+        def wait() -> None:
+            work.wait()  # NCCL only puts the wait on the stream …
+            torch.cuda.current_stream(self._device).synchronize()  # … and a message that is through must be through
+
+        return wait
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """ "float32" for torch.float32."""
+    return _DTYPE_NAMES.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
+
+
+_DTYPE_NAMES = {d: str(d).removeprefix("torch.") for d in vars(torch).values() if isinstance(d, torch.dtype)}
+
+
+def describe_tensor(shape: Sequence[int], dtype: str) -> str:
+    """ "4 float32" for one dimension, "2×3 float32" for more."""
+    return f"{'×'.join(str(length) for length in shape) or '1'} {dtype}"
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def to_bytes(tensor: torch.Tensor) -> bytes:
+    return as_bytes(dense(tensor)).numpy().tobytes() if tensor.numel() else b""
+
+
+def from_bytes(payload: bytes, tensor: torch.Tensor) -> None:
+    if not payload:
+        return
+    target = tensor.detach()
+    landing = target if target.is_contiguous() else torch.empty(target.shape, dtype=target.dtype)
+    as_bytes(landing).numpy()[:] = numpy.frombuffer(payload, numpy.uint8)
+    if landing is not target:
+        target.copy_(landing)
