@@ -1,0 +1,48 @@
+"""`distlib doctor`: every check, one line each, and what to do about a problem."""
+
+import textwrap
+from collections.abc import Callable, Mapping
+
+from distlib.cli import checks
+from distlib.cli.checks import Finding
+
+CHECKS: dict[str, Callable[[], Finding]] = {
+    "Python": checks.check_python,
+    "distlib": checks.check_other_distlib,
+    "torch": checks.check_torch,
+    "ranks": checks.check_ranks,
+    "GPUs": checks.check_gpus,
+    "kernel": checks.check_kernel,
+    "nbgrader": checks.check_nbgrader,
+    "alembic": checks.check_alembic,
+    "/dev/shm": checks.check_shared_memory,
+    "temporary": checks.check_temporary_folder,
+    "home": checks.check_home,
+    "memory": checks.check_memory,
+    "cores": checks.check_cores,
+}
+
+
+def run_doctor(available: Mapping[str, Callable[[], Finding]] = CHECKS) -> int:
+    """Runs the checks and prints what they find. Returns 1 when one found a problem, else 0."""
+    problems = 0
+    for name, check in available.items():
+        finding = examine(check)
+        print(line_of(name, finding), flush=True)
+        problems += finding.level == "problem"
+    print("\nNo problems." if not problems else f"\n{problems} problem{'s' if problems > 1 else ''}.")
+    return 1 if problems else 0
+
+
+def examine(check: Callable[[], Finding]) -> Finding:
+    """Runs one check. A check that fails itself is a problem, not the end of doctor."""
+    try:
+        return check()
+    except Exception as error:
+        return Finding("problem", f"the check itself failed: {type(error).__name__}: {error}", "report this line")
+
+
+def line_of(name: str, finding: Finding) -> str:
+    """What doctor prints of a finding: level, name and message; below them, indented, what to do."""
+    line = f"{finding.level:<8} {name:<10} {finding.message}"
+    return f"{line}\n{textwrap.indent(finding.remedy, ' ' * 20 + '-> ')}" if finding.remedy else line

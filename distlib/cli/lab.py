@@ -1,0 +1,98 @@
+"""`distlib lab`: JupyterLab, opened on the first lesson."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+
+FIRST_LESSON = Path("course") / "00_start_here.ipynb"
+STARTS_WITHIN = 120.0  # seconds; on a laptop JupyterLab needs two or three
+
+
+def open_lab(extra: list[str]) -> int:
+    """Starts JupyterLab on the first lesson, prints its address, and waits until it ends.
+
+    extra: options for `jupyter lab`; they win over ours. Returns JupyterLab's exit status, or 1 without a course.
+    """
+    root = find_course(Path.cwd())
+    if root is None:
+        print(f"There is no {FIRST_LESSON} here or in a folder above. Go to the course's folder first.")
+        return 1
+    with tempfile.TemporaryDirectory(prefix="distlib-lab-") as spare:
+        environment = {**os.environ, **folders_for_jupyter(os.environ, Path.home(), Path(spare))}
+        server = subprocess.Popen(lab_command(root, extra), cwd=root, env=environment)
+        signal.signal(signal.SIGTERM, lambda number, frame: server.terminate())
+        # Ctrl-C reaches JupyterLab directly: it ends its kernels, and we wait for it.
+        signal.signal(signal.SIGINT, _ignore)
+        address = wait_for_address(server, _runtime_folder(environment))
+        if address:
+            print(f"\nJupyterLab is at\n\n    {address}\n\nStop it with Ctrl-C.", flush=True)
+        return server.wait()
+
+
+def find_course(start: Path) -> Path | None:
+    """The folder that holds the course: start, a folder above it, or where distlib itself was installed from."""
+    for folder in [start, *start.parents, Path(__file__).parents[2]]:
+        if (folder / FIRST_LESSON).exists():
+            return folder
+    return None
+
+
+def lab_command(root: Path, extra: list[str]) -> list[str]:
+    """The command that starts JupyterLab on the first lesson, quiet, and without asking anything of the network."""
+    command = [sys.executable, "-m", "jupyter", "lab", str(FIRST_LESSON)]
+    command.append(f"--ServerApp.root_dir={root}")
+    command.append("--ServerApp.answer_yes=True")
+    command.append("--LabApp.news_url=None")
+    command.append("--LabApp.check_for_updates_class=jupyterlab.handlers.announcements.NeverCheckForUpdate")
+    command.append("--log-level=WARN")
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")  # containers and CI machines run as root
+    return command + extra
+
+
+def folders_for_jupyter(environment: Mapping[str, str], home: Path, spare: Path) -> dict[str, str]:
+    """Variables that send Jupyter's, IPython's and matplotlib's files to `spare` when the home can't be written.
+
+    Returns {} for a writable home. A folder that the user has already chosen is left as it is.
+    """
+    if os.access(home, os.W_OK | os.X_OK):
+        return {}
+    names = ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR")
+    return {name: str(spare / name.lower()) for name in names if name not in environment}
+
+
+def wait_for_address(server: subprocess.Popen[bytes], runtime_folder: Path) -> str | None:
+    """Waits until the server has said where it listens, and returns that address; None when it ended instead.
+
+    The server writes jpserver-<pid>.json itself, so port, token and prefix are those it really uses.
+    """
+    information = runtime_folder / f"jpserver-{server.pid}.json"
+    deadline = time.monotonic() + STARTS_WITHIN
+    while server.poll() is None and time.monotonic() < deadline:
+        try:
+            return address_of(json.loads(information.read_text()))
+        except (OSError, ValueError):
+            time.sleep(0.1)
+    return None
+
+
+def address_of(information: Mapping[str, str]) -> str:
+    """The address of the first lesson on a server. information: what is in its jpserver-<pid>.json."""
+    address = f"{information['url']}lab/tree/{FIRST_LESSON.as_posix()}"
+    return f"{address}?token={information['token']}" if information.get("token") else address
+
+
+def _runtime_folder(environment: Mapping[str, str]) -> Path:
+    command = [sys.executable, "-m", "jupyter", "--runtime-dir"]
+    return Path(subprocess.run(command, env=dict(environment), capture_output=True, text=True).stdout.strip())
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    pass

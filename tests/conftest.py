@@ -1,0 +1,83 @@
+"""What all tests share: markers for things that a machine may lack, and the project's folder."""
+
+import functools
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSERS_ON_MACOS = (
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The project's folder."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def browser_path() -> str:
+    """The Chromium that browser tests start."""
+    path = _browser()
+    assert path is not None, "a test that uses browser_path is marked browser"
+    return path
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips a test whose marker names something that this machine lacks, with the reason."""
+    for item in items:
+        for name, missing in MISSING.items():
+            for marker in item.iter_markers(name):
+                reason = missing(*marker.args, **marker.kwargs)
+                if reason:
+                    item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@functools.cache
+def _missing_gpus(count: int = 1) -> str | None:
+    import torch
+
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return None if found >= count else f"needs {count} GPU(s); this machine has {found}"
+
+
+@functools.cache
+def _missing_browser() -> str | None:
+    if importlib.util.find_spec("playwright") is None:
+        return "needs playwright (make env)"
+    return None if _browser() else "needs Chromium"
+
+
+@functools.cache
+def _missing_docker() -> str | None:
+    if shutil.which("docker") is None:
+        return "needs docker"
+    done = subprocess.run(["docker", "info"], capture_output=True, timeout=30)
+    return "needs a running Docker daemon" if done.returncode else None
+
+
+@functools.cache
+def _missing_slurm() -> str | None:
+    return None if shutil.which("sbatch") else "needs Slurm (sbatch)"
+
+
+@functools.cache
+def _browser() -> str | None:
+    found = (shutil.which(name) for name in (*BROWSERS, *BROWSERS_ON_MACOS))
+    return next((path for path in found if path), None)
+
+
+MISSING: dict[str, Callable[..., str | None]] = {
+    "gpu": _missing_gpus,
+    "browser": _missing_browser,
+    "docker": _missing_docker,
+    "slurm": _missing_slurm,
+}
