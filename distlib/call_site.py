@@ -8,12 +8,14 @@ distlib.process_group      …                           ◄── passed over: 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 from types import CodeType, FrameType, TracebackType
 
 from distlib.trace import CallSite
 
+_NATIVE_FRAME = re.compile(r'File "(.+)", line (\d+) in (.+)')  # innermost frame first
 _PASSED_OVER = frozenset(
     {
         "distlib.call_site",
@@ -78,6 +80,14 @@ def site_of_frame(frame: FrameType | None) -> CallSite | None:
         if is_own_file(frame.f_code.co_filename):
             return _call_site(frame.f_code, frame.f_lineno, via=None)
         frame = frame.f_back
+    return None
+
+
+def site_of_native_stack(stack: str) -> CallSite | None:
+    """The innermost line of the student's own code in a stack that faulthandler wrote; None if there is none."""
+    for file, line, function in _NATIVE_FRAME.findall(stack):
+        if is_own_file(file):
+            return CallSite(describe_place(file, int(line)), function, file, int(line))
     return None
 
 

@@ -83,7 +83,7 @@ def source_excerpt(site: CallSite, around: int = 2) -> list[str]:
         return []
     first, last = max(1, site.line - around), min(len(lines), site.line + around)
     arrows = ("---->" if number == site.line else "     " for number in range(first, last + 1))
-    numbered = zip(arrows, range(first, last + 1), lines[first - 1 : last])
+    numbered = zip(arrows, range(first, last + 1), lines[first - 1 : last], strict=True)
     return [f"{arrow} {number:3} {line.rstrip()}" for arrow, number, line in numbered]
 
 
@@ -310,5 +310,7 @@ def _tag_hint(states: Mapping[int, RankState], stuck: Sequence[int]) -> str:
     for rank in stuck:
         for src, what, tag, where in states[rank].strangers:
             if any(wait.kind == "recv" for wait in states[rank].waits):
-                return f" Note: rank {src} has sent {what} with tag {tag} to rank {rank} ({where}), which does not ask for it."
+                return (
+                    f" Note: rank {src} sends {what} with tag {tag} to rank {rank} ({where}), which asks for another."
+                )
     return ""

@@ -255,9 +255,9 @@ class Endpoint:
         while not done():
             self._state = BLOCKED
             self._publish(waits())
-            message = self._mailbox.next()
-            if message is not None:
-                self._take_in(message)
+            arrived = self._mailbox.next()
+            if arrived is not None:
+                self._take_in(arrived)
         self._state = RUNNING
         self._publish([])
 

@@ -69,13 +69,14 @@ class ForkServer:
         """Send a signal to those of `pids` that are ranks and still exist."""
         self._request(("signal", list(pids), int(number)))
 
-    def exit_status(self, pid: int) -> int | None:
-        """How a rank ended: its exit code, or minus the signal that killed it; None if it runs or is unknown."""
-        return self._request(("status", pid))
+    def exit_statuses(self, pids: Sequence[int]) -> list[int | None]:
+        """How each rank ended: its exit code, or minus the signal that killed it; None for one that still runs."""
+        return self._request(("status", list(pids)))
 
     @property
     def alive(self) -> bool:
-        return self.owner == os.getpid() and self._process.poll() is None
+        """Whether it can be asked for anything; false in a process that was forked from the kernel."""
+        return self._socket.fileno() >= 0 and self.owner == os.getpid() and self._process.poll() is None
 
     def close(self) -> None:
         """End the fork server and with it every rank."""
@@ -90,7 +91,11 @@ class ForkServer:
                 socket.send_fds(self._socket, [pickle.dumps(request)], list(fds))
                 answer = self._socket.recv(_LARGEST_REQUEST)
             except OSError as error:
-                raise RuntimeError(f"the process that starts ranks does not answer ({error}). {self._last_words()}")
+                message = f"the process that starts ranks does not answer ({error}). {self._last_words()}"
+                raise RuntimeError(message) from None
+            except BaseException:  # interrupted: a late answer must not be taken for that of the next request
+                self.close()
+                raise
             if not answer:
                 raise RuntimeError(f"the process that starts ranks has ended. {self._last_words()}")
         succeeded, value = pickle.loads(answer)
@@ -142,6 +147,7 @@ def serve(fd: int) -> None:
         control.sendall(pickle.dumps(answer))
     for pid in ranks:
         os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 def _answer(
@@ -154,7 +160,7 @@ def _answer(
         for pid in ranks.intersection(values[0]):
             os.kill(pid, values[1])
         return True, None
-    return True, ended.get(values[0])
+    return True, [ended.get(pid) for pid in values[0]]
 
 
 def _fork(arguments: Any, fds: list[int], ranks: set[int], control: socket.socket, main: Any) -> tuple[bool, Any]:
@@ -162,13 +168,12 @@ def _fork(arguments: Any, fds: list[int], ranks: set[int], control: socket.socke
         pid = os.fork()
     except OSError as error:
         return False, str(error)
-    finally_close = list(fds)
     if pid == 0:
         control.close()
         _die_with_parent()
         main(*arguments, fds)
         os._exit(0)
-    for fd in finally_close:
+    for fd in fds:
         os.close(fd)
     ranks.add(pid)
     return True, pid

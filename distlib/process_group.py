@@ -65,8 +65,8 @@ class ProcessGroupCommunicator(Communicator):
             if their_color == color
         )
         members = tuple(self._group.members[rank] for _, rank in order)
-        name = (*self._group.id, self._group.meetings, color)
-        return ProcessGroupCommunicator(self._endpoint, Group(name, members))
+        group_id = (*self._group.id, self._group.meetings, color)
+        return ProcessGroupCommunicator(self._endpoint, Group(group_id, members))
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -121,12 +121,13 @@ def torch_distributed(comm: Communicator) -> Iterator[Any]:
         raise ValueError(f"torch_distributed needs the communicator of a World, got {type(comm).__name__}")
     endpoint, group = comm._endpoint, comm._group
     name = torch_store_name(endpoint, group)
-    store = torch.distributed.FileStore(os.path.join(endpoint.directory, name), comm.world_size)
-    torch.distributed.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.world_size)
+    dist: Any = torch.distributed
+    store = dist.FileStore(os.path.join(endpoint.directory, name), comm.world_size)
+    dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.world_size)
     try:
-        yield torch.distributed
+        yield dist
     finally:
-        torch.distributed.destroy_process_group()
+        dist.destroy_process_group()
 
 
 def torch_store_name(endpoint: Endpoint, group: Group) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import resource
 import shutil
 import signal
 import socket
@@ -45,6 +46,7 @@ class RankPool:
         self.outputs: list[tuple[int, str, int]] = []  # rank, "stdout" or "stderr", file descriptor to read
         self.directory = _private_directory()
         self._server = forkserver.current()
+        _allow_open_files(8 * world_size)
         try:
             self.board = StatusBoard(os.path.join(self.directory, "board"), world_size, create=True)
             inboxes = [open_inbox(self.directory, rank) for rank in range(world_size)]
@@ -72,7 +74,10 @@ class RankPool:
     @property
     def alive(self) -> bool:
         """Whether all ranks are there and the process that watches over them is, too."""
-        return self._server.alive and not any(self.exit_status(rank) is not None for rank in range(self.world_size))
+        try:
+            return self._server.alive and self._server.exit_statuses(self.pids) == [None] * self.world_size
+        except RuntimeError:
+            return False
 
     def send(self, rank: int, *command: Any) -> None:
         """Give a rank something to do; see rank_process."""
@@ -105,10 +110,10 @@ class RankPool:
         return ""
 
     def exit_status(self, rank: int, patience: float = 0.0) -> int | None:
-        """How a rank ended (see ForkServer.exit_status); waits up to `patience` seconds to learn it."""
+        """How a rank ended (see ForkServer.exit_statuses); waits up to `patience` seconds to learn it."""
         give_up = time.monotonic() + patience
         while True:
-            status = self._server.exit_status(self.pids[rank])
+            (status,) = self._server.exit_statuses([self.pids[rank]])
             if status is not None or time.monotonic() >= give_up:
                 return status
             time.sleep(0.01)
@@ -122,6 +127,15 @@ class RankPool:
                 os.close(fd)
         self.outputs = []
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _allow_open_files(count: int) -> None:
+    """Raise this process's limit of open files where it is too low for `count` more (256 is common on macOS)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 256 + count
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 def _private_directory() -> str:

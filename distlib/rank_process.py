@@ -53,7 +53,7 @@ def main(rank: int, world_size: int, directory: str, backend: str, threads: int,
     _redirect_output(stdout_fd, stderr_fd)
     stack_file = open(stack_path(directory, rank), "w")
     faulthandler.register(STACK_SIGNAL, file=stack_file, all_threads=False)
-    faulthandler.enable(file=sys.__stderr__)
+    faulthandler.enable(file=sys.stderr)
     commands = Connection(command_fd)
     try:
         endpoint = _make_endpoint(rank, world_size, directory, backend, socket.socket(fileno=inbox_fd))
@@ -108,10 +108,10 @@ class RankProcess:
         inbox = self._endpoint.inbox()
         while True:
             pause = 0.001 if self._endpoint.has_unsent() else None
-            readable, _, _ = select.select([self._commands, inbox], [], [], pause)
-            if inbox in readable:
+            readable, _, _ = select.select([self._commands.fileno(), inbox.fileno()], [], [], pause)
+            if inbox.fileno() in readable:
                 self._endpoint.serve()
-            if self._commands in readable:
+            if self._commands.fileno() in readable:
                 kind, *values = pickle.loads(self._commands.recv_bytes())
                 self._report(*getattr(self, f"_on_{kind}")(*values))
 

@@ -137,9 +137,11 @@ class Trace:
 
     def summary(self) -> str:
         """Messages and bytes by rank, and the rounds, as text."""
-        rows = [("rank", "messages sent", "bytes sent", "messages received", "bytes received")]
+        rows: list[tuple[str, ...]] = [("rank", "messages sent", "bytes sent", "messages received", "bytes received")]
         columns = (self.messages_sent, self.bytes_sent, self.messages_received, self.bytes_received)
-        rows += [tuple(f"{value:,}" for value in (rank, *values)) for rank, values in enumerate(zip(*columns))]
+        rows += [
+            tuple(f"{value:,}" for value in (rank, *values)) for rank, values in enumerate(zip(*columns, strict=True))
+        ]
         return f"{_align(rows)}\n{len(self)} messages in {self.rounds} rounds"
 
     def to_chrome(self) -> str:
@@ -156,7 +158,8 @@ class Trace:
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
 
     def __repr__(self) -> str:
-        return f"<Trace: {self.world_size} ranks, {len(self)} messages, {sum(self.bytes_sent):,} bytes, {self.rounds} rounds>"
+        counts = f"{len(self)} messages, {sum(self.bytes_sent):,} bytes, {self.rounds} rounds"
+        return f"<Trace: {self.world_size} ranks, {counts}>"
 
     def _rows(self) -> list[tuple[str, ...]]:
         ordered = sorted(self.messages, key=lambda m: (m.round, m.src, m.dst, m.start))
@@ -189,7 +192,7 @@ _ROWS_SHOWN = 60
 
 def _align(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows)
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
 
 
 def _chrome_events(number: int, message: Message) -> list[dict[str, object]]:

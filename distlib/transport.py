@@ -16,6 +16,7 @@ import torch.distributed
 
 _TIMEOUT = datetime.timedelta(seconds=60)
 _TAGS = 2**30  # gloo numbers messages with 31 bits
+_c10d: Any = torch.distributed  # torch's own annotations leave out the process groups' methods
 Wait = Callable[[], Any]
 
 
@@ -33,12 +34,12 @@ class GlooTransport(Transport):
     """Tensors in main memory, over loopback. Any dtype: gloo moves them as bytes."""
 
     def __init__(self, directory: str, rank: int, world_size: int) -> None:
-        options = torch.distributed.ProcessGroupGloo._Options()
-        options._devices = [torch.distributed.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
+        options = _c10d.ProcessGroupGloo._Options()
+        options._devices = [_c10d.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
         options._threads = 1
         options._timeout = _TIMEOUT
-        store = torch.distributed.FileStore(os.path.join(directory, "gloo"), world_size)
-        self._group = torch.distributed.ProcessGroupGloo(store, rank, world_size, options)
+        store = _c10d.FileStore(os.path.join(directory, "gloo"), world_size)
+        self._group = _c10d.ProcessGroupGloo(store, rank, world_size, options)
 
     def send(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
         return self._group.send([as_bytes(dense(tensor))], peer, sequence % _TAGS).wait
@@ -63,8 +64,11 @@ class NcclTransport(Transport):
         torch.cuda.set_device(device)
         self._rank, self._device = rank, device
         self._up, self._down = (
-            torch.distributed.ProcessGroupNCCL(
-                torch.distributed.FileStore(os.path.join(directory, f"nccl-{name}"), world_size), rank, world_size
+            _c10d.ProcessGroupNCCL(
+                _c10d.FileStore(os.path.join(directory, f"nccl-{name}"), world_size),
+                rank,
+                world_size,
+                _c10d.ProcessGroupNCCL.Options(),
             )
             for name in ("up", "down")
         )

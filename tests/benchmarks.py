@@ -1,0 +1,309 @@
+"""`make bench`: everything about the package that is measured in seconds or bytes, with the figure to reach.
+
+Times are medians of several repetitions, and comparisons are made within one run, pair by pair, since machines are
+noisy. Nothing here is a test: what must hold on every machine is in the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+import torch
+from jupyter_client.blocking import BlockingKernelClient
+from jupyter_client.manager import KernelManager, start_new_kernel
+
+from distlib import Communicator, DeadlockError, World, forkserver
+from distlib.collectives import ring_all_reduce
+from distlib.process_group import torch_distributed
+
+_ROWS: list[tuple[str, str, str]] = []
+
+
+def main() -> None:
+    """Measure everything and print one table."""
+    for measure in (
+        import_time,
+        first_run_in_a_notebook,
+        later_runs,
+        memory_of_a_rank,
+        many_ranks,
+        ring_against_bare_gloo,
+        cost_of_recording,
+        time_to_name_a_deadlock,
+        interrupt_a_cell,
+        kill_a_kernel,
+    ):
+        measure()
+    widths = [max(len(row[column]) for row in _ROWS) for column in range(3)]
+    for row in _ROWS:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+
+
+def note(what: str, measured: str, target: str) -> None:
+    """Add a row to the table, and show it at once."""
+    _ROWS.append((what, measured, target))
+    print(f"… {what}: {measured}", flush=True)
+
+
+def seconds(action: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def median_ms(action: Callable[[], Any], times: int) -> float:
+    return 1000 * statistics.median(seconds(action) for _ in range(times))
+
+
+# ── starting ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def import_time() -> None:
+    program = "import time, torch; t = time.perf_counter(); import distlib; print(time.perf_counter() - t)"
+    values = [float(subprocess.check_output([sys.executable, "-c", program])) for _ in range(5)]
+    note("import distlib beyond import torch", f"{statistics.median(values):.2f} s", "≤ 0.3 s")
+
+
+@contextmanager
+def notebook() -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
+    """A real Jupyter kernel that has imported distlib."""
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        execute(client, "import time, distlib; from distlib import World")
+        yield manager, client
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def execute(client: BlockingKernelClient, code: str) -> str:
+    """Run a cell and return what it printed."""
+    printed: list[str] = []
+
+    def keep(message: dict[str, Any]) -> None:
+        if message["msg_type"] == "stream":
+            printed.append(message["content"]["text"])
+
+    reply = client.execute_interactive(code, output_hook=keep, timeout=60)
+    assert reply["content"]["status"] == "ok", reply["content"]
+    return "".join(printed)
+
+
+_FIRST_RUN = """
+start = time.perf_counter()
+world = World(4)
+assert world.run(lambda comm: comm.rank) == [0, 1, 2, 3]
+print(time.perf_counter() - start)
+"""
+
+
+def first_run_in_a_notebook() -> None:
+    values = []
+    for _ in range(5):
+        with notebook() as (_, client):
+            values.append(float(execute(client, _FIRST_RUN)))
+    measured = f"{statistics.median(values):.2f} s ({min(values):.2f} to {max(values):.2f})"
+    note("World(4) and its first run, right after the import", measured, "< 1.2 s")
+
+
+def later_runs() -> None:
+    with World(4) as world:
+        world.run(_nothing)
+        note(
+            "a later run of an empty function, 4 ranks",
+            f"{median_ms(lambda: world.run(_nothing), 100):.1f} ms",
+            "≤ 15 ms",
+        )
+
+
+def memory_of_a_rank() -> None:
+    def uss(world_size: int) -> int:
+        with World(world_size) as world:
+            pids = world.run(_ring_once, 1000)
+            return sum(psutil.Process(pid).memory_full_info().uss for pid in pids)
+
+    more = (uss(8) - uss(4)) / 4
+    note("private memory (USS) of one more rank", f"{more / 1e6:.1f} MB", "≤ 25 MB")
+
+
+def many_ranks() -> None:
+    with World(64) as world:
+        start = seconds(lambda: world.run(_nothing))
+        ring = seconds(lambda: world.run(_ring_once, 100_000))
+    note("World(64): first run", f"{start:.2f} s", "≤ 6 s")
+    note("World(64): a ring all-reduce of 400 kB, 8,064 messages", f"{ring:.2f} s", "runs")
+
+
+# ── sending ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ring_against_bare_gloo() -> None:
+    with World(4) as world:
+        for label, length, times, target in (("4 KB", 1024, 100, "≤ 2×"), ("16 MB", 4 * 2**20, 6, "≤ 1.2×")):
+            ours, bare = zip(*(world.run(_race, length, times)[0] for _ in range(5)), strict=True)
+            ratio = statistics.median(a / b for a, b in zip(ours, bare, strict=True))
+            measured = f"{ratio:.2f}× ({statistics.median(ours):.2f} against {statistics.median(bare):.2f} ms)"
+            note(f"our ring, recorded, against bare torch.distributed, 4 ranks, {label}", measured, target)
+
+
+def cost_of_recording() -> None:
+    with World(4) as recorded, World(4, record=False) as silent:
+        pairs = [(world_time(recorded), world_time(silent)) for _ in range(7)]
+    ratio = statistics.median(a / b for a, b in pairs)
+    note("recording, 4 ranks, 200 rings of 4 KB (4,800 messages)", f"{ratio:.2f}×", "little")
+
+
+def world_time(world: World) -> float:
+    return seconds(lambda: world.run(_rings, 1024, 200))
+
+
+def _race(comm: Communicator, length: int, times: int) -> tuple[float, float]:
+    """Milliseconds of one all-reduce: ours, and the same loop written with torch.distributed alone."""
+    tensor = torch.ones(length)
+    with torch_distributed(comm) as dist:
+        _bare_ring(dist, comm.rank, comm.world_size, tensor)
+        comm.barrier()
+        bare = seconds(lambda: [_bare_ring(dist, comm.rank, comm.world_size, tensor) for _ in range(times)])
+    ring_all_reduce(comm, tensor)
+    comm.barrier()
+    ours = seconds(lambda: [ring_all_reduce(comm, tensor) for _ in range(times)])
+    return 1000 * ours / times, 1000 * bare / times
+
+
+def _bare_ring(dist: Any, rank: int, size: int, tensor: torch.Tensor) -> None:
+    next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
+    chunks = list(torch.tensor_split(tensor, size))
+    incoming = torch.empty_like(chunks[0])
+    for step in range(size - 1):
+        target = chunks[(rank - 2 - step) % size]
+        receiving = dist.irecv(incoming[: len(target)], previous_rank)
+        dist.send(chunks[(rank - 1 - step) % size], next_rank)
+        receiving.wait()
+        target.add_(incoming[: len(target)])
+    for step in range(size - 1):
+        receiving = dist.irecv(chunks[(rank - 1 - step) % size], previous_rank)
+        dist.send(chunks[(rank - step) % size], next_rank)
+        receiving.wait()
+
+
+def _rings(comm: Communicator, length: int, times: int) -> None:
+    tensor = torch.zeros(length)
+    for _ in range(times):
+        ring_all_reduce(comm, tensor)
+
+
+def _ring_once(comm: Communicator, length: int) -> int:
+    _rings(comm, length, 1)
+    return os.getpid()
+
+
+def _nothing(comm: Communicator) -> None:
+    pass
+
+
+# ── going wrong ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def time_to_name_a_deadlock() -> None:
+    def name(function: Callable[[Communicator], None]) -> None:
+        try:
+            world.run(function)
+        except DeadlockError:
+            return
+        raise AssertionError("not recognised")
+
+    with World(4) as world:
+        world.run(_nothing)
+        note("deadlock → message, closed cycle of 4", f"{median_ms(lambda: name(_cycle), 10):.0f} ms", "≤ 0.5 s")
+        note("deadlock → message, a peer has returned", f"{median_ms(lambda: name(_alone), 10):.0f} ms", "≤ 2 s")
+
+
+def _cycle(comm: Communicator) -> None:
+    comm.recv(torch.empty(4), (comm.rank - 1) % comm.world_size)
+
+
+def _alone(comm: Communicator) -> None:
+    if comm.rank == 0:
+        comm.recv(torch.empty(4), 1)
+
+
+_STUCK = """
+import torch
+def stuck(comm):
+    if comm.rank == 0:
+        while True: pass
+    comm.recv(torch.empty(4), 0)
+world = World(4)
+world.run(lambda comm: None)
+print("ready")
+"""
+
+
+def interrupt_a_cell() -> None:
+    values = []
+    with notebook() as (manager, client):
+        execute(client, _STUCK)
+        for _ in range(5):
+            message = client.execute("world.run(stuck)")
+            time.sleep(0.5)
+            values.append(seconds(lambda m=message: (manager.interrupt_kernel(), _reply_to(client, m))))
+            assert execute(client, "print(world.run(lambda comm: comm.rank))") == "[0, 1, 2, 3]\n"
+    note(
+        "interrupt → cell returns, world usable",
+        f"{statistics.median(values):.2f} s (longest {max(values):.2f})",
+        "≤ 1 s",
+    )
+
+
+def _reply_to(client: BlockingKernelClient, message: str) -> dict[str, Any]:
+    while True:
+        reply = client.get_shell_msg(timeout=10)
+        if reply["parent_header"].get("msg_id") == message:
+            return reply
+
+
+_STUCK_IN_CPP = """
+import os
+from distlib.process_group import torch_distributed
+def stuck_in_cpp(comm):
+    with torch_distributed(comm) as dist:
+        if comm.rank > 0:
+            import torch; dist.recv(torch.empty(4), 0)
+        else:
+            while True: pass
+print(*world.run(lambda comm: os.getpid()), os.getppid())
+"""
+
+
+def kill_a_kernel() -> None:
+    for label, cell in (
+        ("while computing and receiving", "world.run(stuck)"),
+        ("stuck in C++", "world.run(stuck_in_cpp)"),
+    ):
+        with notebook() as (manager, client):
+            execute(client, _STUCK)
+            ranks = [int(pid) for pid in execute(client, _STUCK_IN_CPP).split()[:4]]
+            client.execute(cell)
+            time.sleep(1)
+            os.kill(manager.provisioner.pid, signal.SIGKILL)
+            gone = seconds(lambda pids=ranks: _wait_until_gone(pids))
+        note(f"kernel killed with -9 → no rank left, {label}", f"{gone:.2f} s", "≤ 3 s")
+
+
+def _wait_until_gone(pids: list[int]) -> None:
+    while any(psutil.pid_exists(pid) for pid in pids):
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    forkserver.current()
+    main()
