@@ -23,11 +23,10 @@ import types
 from multiprocessing.connection import Connection
 from typing import Any
 
-import cloudpickle
 import numpy
 import torch
 
-from distlib import call_site
+from distlib import call_site, pickling
 from distlib.diagnosis import Failure
 from distlib.endpoint import Endpoint, Group, Stopped
 from distlib.mailbox import Mailbox
@@ -139,7 +138,7 @@ class RankProcess:
                     stream.flush()
 
     def _call(self, blob: bytes) -> Any:
-        function, args, kwargs = cloudpickle.loads(blob)
+        function, args, kwargs = pickling.loads(blob)
         world = Group((0,), tuple(range(self._world_size)))
         result = function(ProcessGroupCommunicator(self._endpoint, world), *args, **kwargs)
         if isinstance(result, types.GeneratorType):
@@ -149,7 +148,7 @@ class RankProcess:
 
     def _pack(self, result: Any) -> bytes:
         try:
-            return cloudpickle.dumps(result)
+            return pickling.dumps(result)
         except Exception as error:
             raise _Unsendable(
                 f"returned {_briefly(result)}, which can't be sent back to the notebook ({error}). "

@@ -21,9 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import cloudpickle
-
-from distlib import call_site
+from distlib import call_site, pickling
 from distlib.diagnosis import (
     DeadlockError,
     Failure,
@@ -326,7 +324,7 @@ class Supervisor:
         results = []
         for rank in range(self.pool.world_size):
             try:
-                results.append(cloudpickle.loads(self._results[rank]))
+                results.append(pickling.loads(self._results[rank]))
             except Exception as error:
                 raise ResultError(
                     f"the result of rank {rank} can't be read in the notebook: {error}", [rank]

@@ -18,10 +18,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 import torch
 
-from distlib import forkserver
+from distlib import forkserver, pickling
 from distlib.diagnosis import RankError
 from distlib.output_relay import OnOutput, print_output
 from distlib.rank_pool import RankPool
@@ -171,7 +170,7 @@ def _pack(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     if not callable(fn):
         raise TypeError(f"run expects a function of (comm, …), got {type(fn).__name__}: {fn!r}")
     try:
-        return cloudpickle.dumps((fn, args, kwargs))
+        return pickling.dumps((fn, args, kwargs))
     except Exception as error:
         raise TypeError(_what_cannot_travel(fn, args, kwargs, error)) from None
 
@@ -181,7 +180,7 @@ def _what_cannot_travel(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
     named += [(f"argument {name!r}", value) for name, value in kwargs.items()]
     for name, value in named:
         with contextlib.suppress(Exception):
-            cloudpickle.dumps(value)
+            pickling.dumps(value)
             continue
         kind = type(value).__name__
         return f"{name} of run, a {kind}, can't be sent to the ranks: {error}. Make it inside the function."

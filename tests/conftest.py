@@ -4,10 +4,12 @@ import functools
 import importlib.util
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from distlib import World
 
 ROOT = Path(__file__).parents[1]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -29,6 +31,15 @@ def browser_path() -> str:
     path = _browser()
     assert path is not None, "a test that uses browser_path is marked browser"
     return path
+
+
+@pytest.fixture(scope="session")
+def worlds() -> Iterator[Callable[[int], World]]:
+    """Warm worlds by size: `worlds(4)` is the same World(4) in every test, and must be left usable by each."""
+    made: dict[int, World] = {}
+    yield lambda size: made.setdefault(size, World(size))
+    for world in made.values():
+        world.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
