@@ -37,7 +37,13 @@ def browser_path() -> str:
 def worlds() -> Iterator[Callable[[int], World]]:
     """Warm worlds by size: `worlds(4)` is the same World(4) in every test, and must be left usable by each."""
     made: dict[int, World] = {}
-    yield lambda size: made.setdefault(size, World(size))
+
+    def of_size(size: int) -> World:
+        if size not in made:
+            made[size] = World(size)
+        return made[size]
+
+    yield of_size
     for world in made.values():
         world.close()
 

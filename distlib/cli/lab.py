@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -9,7 +10,8 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
+
+from jupyter_core.paths import jupyter_runtime_dir
 
 FIRST_LESSON = Path("course") / "00_start_here.ipynb"
 STARTS_WITHIN = 120.0  # seconds; on a laptop JupyterLab needs two or three
@@ -25,12 +27,13 @@ def open_lab(extra: list[str]) -> int:
         print(f"There is no {FIRST_LESSON} here or in a folder above. Go to the course's folder first.")
         return 1
     with tempfile.TemporaryDirectory(prefix="distlib-lab-") as spare:
-        environment = {**os.environ, **folders_for_jupyter(os.environ, Path.home(), Path(spare))}
-        server = subprocess.Popen(lab_command(root, extra), cwd=root, env=environment)
-        signal.signal(signal.SIGTERM, lambda number, frame: server.terminate())
-        # Ctrl-C reaches JupyterLab directly: it ends its kernels, and we wait for it.
-        signal.signal(signal.SIGINT, _ignore)
-        address = wait_for_address(server, _runtime_folder(environment))
+        os.environ.update(folders_for_jupyter(os.environ, Path.home(), Path(spare)))
+        os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(24))  # else JupyterLab prints addresses of its own
+        # In a session of its own, so that Ctrl-C reaches it once, through us, as an orderly end.
+        server = subprocess.Popen(lab_command(root, extra), cwd=root, start_new_session=True)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, frame: server.terminate())
+        address = wait_for_address(server, Path(jupyter_runtime_dir()))
         if address:
             print(f"\nJupyterLab is at\n\n    {address}\n\nStop it with Ctrl-C.", flush=True)
         return server.wait()
@@ -46,12 +49,12 @@ def find_course(start: Path) -> Path | None:
 
 def lab_command(root: Path, extra: list[str]) -> list[str]:
     """The command that starts JupyterLab on the first lesson, quiet, and without asking anything of the network."""
-    command = [sys.executable, "-m", "jupyter", "lab", str(FIRST_LESSON)]
+    command = [sys.executable, "-m", "jupyterlab", str(FIRST_LESSON)]
     command.append(f"--ServerApp.root_dir={root}")
     command.append("--ServerApp.answer_yes=True")
     command.append("--LabApp.news_url=None")
     command.append("--LabApp.check_for_updates_class=jupyterlab.handlers.announcements.NeverCheckForUpdate")
-    command.append("--log-level=WARN")
+    command += ["--ServerApp.log_level=WARN", "--LabApp.log_level=WARN"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")  # containers and CI machines run as root
     return command + extra
@@ -87,12 +90,3 @@ def address_of(information: Mapping[str, str]) -> str:
     """The address of the first lesson on a server. information: what is in its jpserver-<pid>.json."""
     address = f"{information['url']}lab/tree/{FIRST_LESSON.as_posix()}"
     return f"{address}?token={information['token']}" if information.get("token") else address
-
-
-def _runtime_folder(environment: Mapping[str, str]) -> Path:
-    command = [sys.executable, "-m", "jupyter", "--runtime-dir"]
-    return Path(subprocess.run(command, env=dict(environment), capture_output=True, text=True).stdout.strip())
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    pass
