@@ -1,0 +1,55 @@
+"""Pictures of a run, drawn from what happened: the only place that imports matplotlib and ipywidgets.
+
+    timeline         ranks × time (or × rounds), an arrow for each message
+    bytes_per_rank   what each rank sent and received
+    chunk_steps      which rank's contributions are in which chunk, round by round
+    predict          a number that is committed to before the run and compared after it
+
+matplotlib and ipywidgets are loaded when a name is first used, not by `import distlib.draw`: the ranks of a world
+import this package too (for `watch`), and have no use for them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distlib.draw.byte_bars import bytes_per_rank
+    from distlib.draw.chunk_grid import chunk_steps, draw_chunks
+    from distlib.draw.chunk_history import ChunkHistory, watch_chunks
+    from distlib.draw.picture import Picture
+    from distlib.draw.prediction import predict
+    from distlib.draw.timelines import timeline
+
+__all__ = [
+    "ChunkHistory",
+    "Picture",
+    "bytes_per_rank",
+    "chunk_steps",
+    "draw_chunks",
+    "predict",
+    "timeline",
+    "watch_chunks",
+]
+
+_HOMES = {
+    "ChunkHistory": "chunk_history",
+    "Picture": "picture",
+    "bytes_per_rank": "byte_bars",
+    "chunk_steps": "chunk_grid",
+    "draw_chunks": "chunk_grid",
+    "predict": "prediction",
+    "timeline": "timelines",
+    "watch_chunks": "chunk_history",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(f"distlib.draw.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,134 @@
+"""`Picture`: what every draw function returns. A matplotlib figure that shows itself in a notebook, with alt text.
+
+It is shown as an <img> with the pixels inside: that survives JupyterLab's cleaning of untrusted notebooks, nbconvert,
+and nbgrader's feedback, where inline SVG does not; and it carries alt text, which a bare image output cannot.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distlib.draw.style import INK, PIXELS_PER_INCH, SMALL, TITLE, drawing_style, points
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Picture:
+    """A finished figure. As the last line of a cell it shows itself; elsewhere use `display(picture)`.
+
+    Attributes:
+        figure: the matplotlib Figure. It belongs to no window and no backend; pyplot does not know it.
+        alt: what the picture shows, in words, computed from the same data.
+        error: the exception that ended the run which is shown, or None. Its text is shown under the picture.
+    """
+
+    def __init__(self, figure: Figure, alt: str, error: Exception | None = None) -> None:
+        self.figure = figure
+        self.alt = alt
+        self.error = error
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture to a file whose ending says the format: .png, .svg or .pdf. Returns the path.
+
+        Raises:
+            ValueError: the ending is another.
+            OSError: the file can't be written.
+        """
+        path = Path(path)
+        kind = path.suffix.lower()
+        if kind not in (".png", ".svg", ".pdf"):
+            raise ValueError(f"expected a file name that ends in .png, .svg or .pdf, got {str(path)!r}")
+        path.write_bytes(self._render(kind[1:]))
+        return path
+
+    def _render(self, kind: str) -> bytes:
+        buffer = io.BytesIO()
+        with drawing_style():
+            self.figure.savefig(buffer, format=kind, dpi=2 * PIXELS_PER_INCH, transparent=True)
+        return buffer.getvalue()
+
+    def _repr_png_(self) -> bytes:
+        return self._render("png")
+
+    def _repr_html_(self) -> str:
+        return self._html(self._render("png"))
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        png = self._render("png")
+        return {
+            "text/plain": self._text(),
+            "image/png": base64.b64encode(png).decode("ascii"),
+            "text/html": self._html(png),
+        }
+
+    def _html(self, png: bytes) -> str:
+        width = round(self.figure.get_figwidth() * PIXELS_PER_INCH)
+        pixels = base64.b64encode(png).decode("ascii")
+        image = (
+            f'<img alt="{html.escape(self.alt, quote=True)}" width="{width}" style="max-width:100%;height:auto" '
+            f'src="data:image/png;base64,{pixels}">'
+        )
+        if self.error is None:
+            return image
+        return f'{image}<pre style="white-space:pre-wrap">{html.escape(str(self.error))}</pre>'
+
+    def _text(self) -> str:
+        return self.alt if self.error is None else f"{self.alt}\n{self.error}"
+
+    def __repr__(self) -> str:
+        return f"<Picture: {self.alt}>"
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of `width` × `height` CSS pixels that no pyplot knows. Use within `drawing_style`."""
+    from matplotlib.figure import Figure
+
+    size = (width / PIXELS_PER_INCH, height / PIXELS_PER_INCH)
+    return Figure(figsize=size, dpi=PIXELS_PER_INCH, facecolor="none")
+
+
+def add_axes(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes in `figure`, placed in CSS pixels from its top left corner; transparent, with a left and a bottom line."""
+    total_width, total_height = (inches * PIXELS_PER_INCH for inches in figure.get_size_inches())
+    bottom = total_height - top - height
+    axes = figure.add_axes(
+        (left / total_width, bottom / total_height, width / total_width, height / total_height), facecolor="none"
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=points(SMALL))
+    return axes
+
+
+def add_canvas(figure: Figure) -> Axes:
+    """Axes over the whole figure whose unit is the CSS pixel, from the top left corner; nothing of them is seen."""
+    width, height = (inches * PIXELS_PER_INCH for inches in figure.get_size_inches())
+    axes = figure.add_axes((0, 0, 1, 1), facecolor="none")
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.set_axis_off()
+    return axes
+
+
+def add_titles(figure: Figure, title: str, subtitle: str, left: float = 10) -> None:
+    """The title and the line below it, at the top left. They take the first 50 CSS pixels."""
+    width, height = (inches * PIXELS_PER_INCH for inches in figure.get_size_inches())
+    figure.text(left / width, 1 - 20 / height, title, size=points(TITLE), weight="bold", color=INK, va="baseline")
+    figure.text(left / width, 1 - 40 / height, subtitle, size=points(SMALL + 1), color=INK, va="baseline")
+
+
+def key_text(canvas: Axes, right: float, baseline: float, words: str) -> float:
+    """Write `words` so that they end at `right`; returns their width in CSS pixels, for what stands left of them."""
+    canvas.text(right, baseline, words, size=points(SMALL + 1), color=INK, ha="right", va="baseline")
+    return text_width(words, SMALL + 1)
+
+
+def text_width(words: str, size: float) -> float:
+    """How wide `words` are in a font of `size`, both in CSS pixels. Use within `drawing_style`."""
+    from matplotlib.textpath import TextPath
+
+    return float(TextPath((0, 0), words, size=size).get_extents().width)
