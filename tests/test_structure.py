@@ -1,0 +1,285 @@
+"""The shape of the project: what imports what, and what a lesson, an exercise and a module must have.
+
+These tests back the checklists of CONTRIBUTING.md.
+"""
+
+import ast
+import importlib.metadata
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "distlib"
+LESSONS = sorted((ROOT / "course").glob("*.py"))
+ASSIGNMENTS = sorted((ROOT / "solutions").glob("*/*.py"))
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+# A module, or a package as a whole, and its floor. Imports only point down or stay on their floor;
+# a module on floor 3 never imports another one of floor 3.
+FLOORS = {
+    "communicator": 0,
+    "partition": 0,
+    "trace": 0,
+    "call_site": 1,
+    "diagnosis": 1,
+    "endpoint": 1,
+    "forkserver": 1,
+    "mailbox": 1,
+    "output_relay": 1,
+    "pickling": 1,
+    "process_group": 1,
+    "rank_pool": 1,
+    "rank_process": 1,
+    "status_board": 1,
+    "supervisor": 1,
+    "transport": 1,
+    "world": 1,
+    "collectives": 2,
+    "authoring": 4,
+    "cli": 4,
+    "draw": 4,
+    "grading": 4,
+}
+TOP = 2  # `from distlib import World` reaches what distlib/__init__.py re-exports: floors 0 to 2
+
+# Packages that only these parts of distlib may import.
+OWNERS = {
+    "matplotlib": {"draw"},
+    "ipywidgets": {"draw"},
+    "jupytext": {"authoring"},
+    "nbgrader": {"authoring", "grading"},
+    "nbformat": {"authoring", "grading"},
+}
+HEAVY = ("matplotlib", "nbgrader", "tensorflow", "sklearn", "jupytext", "ipywidgets")
+
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
+
+
+def part_of(path: Path) -> str:
+    """The name in FLOORS that a file of the package belongs to."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The full names of what a file imports, also inside functions: distlib.trace, distlib.World, torch.distributed."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def parts_imported(path: Path) -> Iterator[str]:
+    """The parts of distlib that a file imports; "" is the package itself, as in `from distlib import World`."""
+    for name in imported(path):
+        words = name.split(".")
+        if words[0] == "distlib":
+            yield words[1] if len(words) > 1 and words[1] in FLOORS else ""
+
+
+def import_error(importer: str, part: str) -> str | None:
+    """What is wrong when a file of one part imports another part, None when nothing is."""
+    floor, below = FLOORS[importer], TOP if part == "" else FLOORS[part]
+    if importer == part:
+        return None
+    if part == "" and floor <= TOP:
+        return f"{importer} (floor {floor}) imports distlib itself: import the module it needs"
+    if below > floor:
+        return f"{importer} (floor {floor}) imports {part} (floor {below}): imports only point down"
+    if below == floor == 3:
+        return f"{importer} imports {part}: modules of floor 3 do not know each other"
+    if part in ("authoring", "cli"):
+        return f"{importer} imports {part}: nothing does"
+    return None
+
+
+# The package
+
+
+def test_every_module_has_a_floor() -> None:
+    found = {part_of(path) for path in MODULES}
+    assert found == set(FLOORS), "a new module is entered in FLOORS, a removed one leaves it"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_only_point_down(path: Path) -> None:
+    errors = [import_error(part_of(path), part) for part in parts_imported(path)]
+    assert [error for error in errors if error] == []
+
+
+def test_the_rule_refuses_what_it_should() -> None:
+    assert import_error("trace", "world") == "trace (floor 0) imports world (floor 1): imports only point down"
+    assert import_error("collectives", "draw") is not None
+    assert import_error("world", "") is not None
+    assert import_error("draw", "cli") is not None
+    assert import_error("grading", "world") is None
+    assert import_error("world", "supervisor") is None
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_special_packages_are_imported_only_by_their_owners(path: Path) -> None:
+    packages = {name.split(".")[0] for name in imported(path)}
+    assert {package for package in packages & set(OWNERS) if part_of(path) not in OWNERS[package]} == set()
+
+
+def test_import_distlib_is_light() -> None:
+    program = f"import sys, distlib; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+def public_names_without_docstring(path: Path) -> list[str]:
+    """The module itself and its public functions and classes, as far as they have no docstring."""
+    tree = ast.parse(path.read_text())
+    found = [] if ast.get_docstring(tree) else [f"{path.name} itself"]
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            found += [] if ast.get_docstring(node) else [node.name]
+    return found
+
+
+@pytest.mark.parametrize("path", [PACKAGE / "__init__.py", *MODULES], ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_everything_public_has_a_docstring(path: Path) -> None:
+    assert public_names_without_docstring(path) == []
+
+
+def test_public_names_exist_and_are_sorted() -> None:
+    import distlib
+
+    assert [name for name in distlib.__all__ if not hasattr(distlib, name)] == []
+    assert list(distlib.__all__) == sorted(distlib.__all__)
+
+
+def test_nothing_that_brings_the_other_distlib_is_installed() -> None:
+    installed = {str(found.metadata["Name"]).lower() for found in importlib.metadata.distributions()}
+    assert "distlib-course" in installed
+    assert installed & {"distlib", "virtualenv"} == set()
+
+
+# Lessons
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_has_a_number_a_name_and_a_notebook(path: Path) -> None:
+    assert re.fullmatch(r"\d\d_[a-z_]+", path.stem)
+    assert path.with_suffix(".ipynb").exists()
+
+
+def test_the_first_lesson_is_what_make_lab_opens() -> None:
+    from distlib.cli.lab import FIRST_LESSON
+
+    assert (ROOT / FIRST_LESSON).exists()
+    assert LESSONS[0].with_suffix(".ipynb") == ROOT / FIRST_LESSON
+
+
+def markdown_cells(path: Path) -> str:
+    """The prose of a notebook."""
+    notebook = nbformat.read(path, as_version=4)
+    return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+
+
+NOTEBOOKS = sorted(path for folder in ("course", "solutions", "exercises") for path in (ROOT / folder).rglob("*.ipynb"))
+NOTEBOOKS = [path for path in NOTEBOOKS if ".ipynb_checkpoints" not in path.parts]
+
+
+@pytest.mark.parametrize("path", [*NOTEBOOKS, *DOCUMENTS], ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(path: Path) -> None:
+    text = markdown_cells(path) if path.suffix == ".ipynb" else path.read_text()
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
+    local = [link for link in links if not re.match(r"[a-z]+:", link)]
+    assert [link for link in local if not (path.parent / link).exists()] == []
+
+
+# Exercises
+
+
+def graded(path: Path) -> dict[str, dict[str, object]]:
+    """nbgrader's metadata of a notebook's cells, by grade_id."""
+    notebook = nbformat.read(path, as_version=4)
+    cells = [dict(cell.metadata.nbgrader) for cell in notebook.cells if "nbgrader" in cell.metadata]
+    return {str(cell["grade_id"]): cell for cell in cells}
+
+
+def functions_of(path: Path) -> list[str]:
+    """The names of the functions that an assignment grades by tests."""
+    cells = graded(path.with_suffix(".ipynb")).items()
+    return [name for name, cell in cells if cell["solution"] and not cell["grade"]]
+
+
+def test_there_are_exercises() -> None:
+    assert [path.stem for path in ASSIGNMENTS] != []
+    first = next(path for path in ASSIGNMENTS if path.stem == "02_all_reduce")
+    assert functions_of(first) == ["naive_all_reduce", "ring_reduce_scatter", "ring_all_gather", "ring_all_reduce"]
+
+
+@pytest.mark.parametrize("path", ASSIGNMENTS, ids=lambda path: path.stem)
+def test_an_exercise_has_its_files_and_its_lesson(path: Path) -> None:
+    assert path.stem == path.parent.name
+    assert path.with_suffix(".ipynb").exists()
+    assert (ROOT / "exercises" / path.stem / f"{path.stem}.ipynb").exists()
+    assert path.stem in [lesson.stem for lesson in LESSONS]
+
+
+@pytest.mark.parametrize("path", ASSIGNMENTS, ids=lambda path: path.stem)
+def test_hidden_tests_give_at_least_half_of_the_points(path: Path) -> None:
+    cells = graded(path.with_suffix(".ipynb"))
+    for name in functions_of(path):
+        visible, hidden = cells[f"{name}_visible"]["points"], cells[f"{name}_hidden"]["points"]
+        assert isinstance(visible, int | float) and isinstance(hidden, int | float)
+        assert hidden >= visible and hidden > 0, name
+
+
+@pytest.mark.parametrize("path", ASSIGNMENTS, ids=lambda path: path.stem)
+def test_a_stub_has_annotations_and_a_docstring(path: Path) -> None:
+    notebook = nbformat.read(ROOT / "exercises" / path.stem / f"{path.stem}.ipynb", as_version=4)
+    sources = {cell.id: cell.source for cell in notebook.cells}
+    for name in functions_of(path):
+        stub = next(node for node in ast.parse(sources[name]).body if getattr(node, "name", "") == name)
+        assert isinstance(stub, ast.FunctionDef | ast.ClassDef)
+        assert ast.get_docstring(stub), name
+        if isinstance(stub, ast.FunctionDef):
+            assert stub.returns is not None and all(argument.annotation for argument in stub.args.args), name
+
+
+@pytest.mark.parametrize("path", ASSIGNMENTS, ids=lambda path: path.stem)
+def test_every_graded_function_has_right_and_wrong_answers(path: Path) -> None:
+    answers = ROOT / "tests" / "answers" / path.stem
+    for name in functions_of(path):
+        names = [answer.stem for answer in (answers / name).glob("*.py")]
+        assert len([answer for answer in names if answer.startswith("right_")]) >= 3, name
+        assert len([answer for answer in names if answer.startswith("wrong_")]) >= 8, name
+        assert [answer for answer in names if not answer.startswith(("right_", "wrong_"))] == [], name
+
+
+# The documents
+
+
+def make_targets() -> set[str]:
+    """The targets of the Makefile that `make help` lists."""
+    return set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_name_commands_that_exist(path: Path) -> None:
+    named = set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", path.read_text(), re.MULTILINE))
+    assert named
+    assert named - make_targets() == set()
+
+
+def test_every_target_is_phony_and_listed() -> None:
+    text = (ROOT / "Makefile").read_text()
+    phony = set(re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)[0].split())
+    assert phony == make_targets()
+
+
+def test_readme_is_a_screenful() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 45
+    assert max(len(line) for line in lines) <= 120
