@@ -118,7 +118,7 @@ def explain_failures(failures: Sequence[Failure]) -> RankError:
     else:
         told = [_tell(group, with_place=number > 0) for number, group in enumerate(groups.values())]
     prefix = f"{first.site.place}: " if first.site else ""
-    return kind(prefix + " ".join(told), [failure.rank for failure in failures], first.site, stack)
+    return kind(prefix + "; ".join(told), [failure.rank for failure in failures], first.site, stack)
 
 
 _OWN_KINDS: dict[str, type[RankError]] = {"MessageMismatch": MessageMismatch, "ResultError": ResultError}

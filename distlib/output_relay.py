@@ -49,6 +49,10 @@ class OutputRelay:
             self._pass_on(self._pending + self._decoder.decode(data[:room]))
         return len(data)
 
+    def mute(self) -> None:
+        """From now on read, and throw away."""
+        self._on_output = lambda rank, stream, text: None
+
     def finish(self) -> None:
         """Pass on a last line that has no end."""
         if self._pending:

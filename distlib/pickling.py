@@ -1,7 +1,7 @@
 """How functions, arguments and results travel between the notebook and its ranks: cloudpickle, and tensors as bytes.
 
 torch's own way of pickling a tensor takes along all the memory that the tensor is a view of, does not know the newer
-dtypes (uint16, float8 …), and is several times slower. Here a tensor travels as it looks: elements, dtype and shape.
+dtypes (uint16, float8 …). Here a tensor travels as it looks: elements, dtype and shape.
 """
 
 from __future__ import annotations

@@ -100,12 +100,23 @@ class Supervisor:
                 self._stop_the_others()
                 error = self._end(error)
             except BaseException:
-                self._stop_the_others()
-                self._end(RankError("the run was interrupted"))
+                self._abandon()
                 raise
         if error is not None:
             raise error
         return self._unpack()
+
+    def _abandon(self) -> None:
+        """The kernel was interrupted, or `on_output` failed: stop all ranks, and leave them ready for the next run."""
+        for relay in self._relays:
+            relay.mute()
+        try:
+            self._stop_the_others()
+            self._end(RankError("the run was given up"))
+        except BaseException:
+            self.pool.kill()
+            self.usable = False
+            raise
 
     # ── while it runs ────────────────────────────────────────────────────────────────────────────────────────────
 
