@@ -12,6 +12,8 @@
 # Go from top to bottom and run each cell with Shift+Enter. In some places you are asked for a number *before* the cell
 # that computes it. Write your guess and press Enter. Nobody grades it. A guess that turns out wrong is where you learn
 # most.
+#
+# Lines that begin with `assert` hold the numbers of the text: if one of them were not true, the cell would stop there.
 
 # %%
 import math
@@ -139,7 +141,7 @@ world = World(4)
 
 # %%
 def hello(comm: Communicator) -> int:
-    print(f"I am rank {comm.rank} of {comm.world_size}, and my process has the number {os.getpid()}.")
+    print(f"Hello. I am one of {comm.world_size}, and my process has the number {os.getpid()}.")
     return comm.rank * 10
 
 
@@ -153,8 +155,8 @@ print(guess.compare(results[3]))
 assert results == [0, 10, 20, 30]
 
 # %% [markdown]
-# The lines appear in any order: each rank prints when it gets there. Run the cell again and the order may change. The
-# list is always in order of rank.
+# What a rank prints appears here, marked with its number. The lines come in any order: each rank prints when it gets
+# there. Run the cell again and the order may change. The list is always in order of rank.
 #
 # The processes stay when the function has returned. The next run uses them again, so it starts at once.
 
@@ -281,16 +283,17 @@ world.trace
 # %% [markdown]
 # ## A picture of a run
 #
-# Now a message that passes through all ranks. Rank 0 starts it, the others wait for it, add their own number and pass
-# it on. `comm.sleep` stands for some work that takes a while.
+# Now a message that passes through all ranks. Rank 0 starts it, the others receive it, add their own number and pass
+# it on. Before that, each rank has some other work to do, and the higher its number, the more. `comm.sleep` stands for
+# this work.
 
 
 # %%
 def pass_it_on(comm: Communicator) -> float:
     total = torch.zeros(1)
+    comm.sleep(0.05 * comm.rank)
     if comm.rank > 0:
         comm.recv(total, src=comm.rank - 1)
-    comm.sleep(0.05)
     total += comm.rank
     if comm.rank < comm.world_size - 1:
         comm.send(total, dst=comm.rank + 1)
@@ -315,9 +318,11 @@ assert world.trace.rounds == 3
 timeline(world.trace)
 
 # %% [markdown]
-# Read it like a score: each row is a rank, time goes to the right, an arrow is a message. While one rank works, the
-# others wait. Four ranks are no faster here than one would be. A large part of this course is about such pictures, and
-# how to make the waiting disappear.
+# Read it like a score: each row is a rank, time goes to the right, an arrow is a message. The hatched bar above a row
+# is a rank that wants to send, while the next one is still at work. `send` returns only when the other side has taken
+# the message, so for this long the rank can do nothing else.
+#
+# A large part of this course is about such pictures, and about how to make the waiting disappear.
 #
 # ## Mistakes, on purpose
 #
@@ -350,8 +355,8 @@ except DeadlockError as error:
 # This is a **deadlock**. Rank 0 waits for a message from rank 1, which rank 1 would send after it has received one
 # from rank 0. Neither will ever go on. The message names the line, the ranks, and what each of them waits for.
 #
-# Most systems say nothing in this case. They hang, and you wait with them. It takes a while to learn that a program
-# which does nothing is not slow but stuck.
+# Most frameworks say nothing for a long time in this case. They hang, and you wait with them, not knowing whether your
+# program is slow or stuck.
 #
 # There are two ways out. Rank 0 could send first while rank 1 receives first. Or both use `exchange`, which sends and
 # receives at the same time. It is the one to remember.
@@ -493,8 +498,9 @@ print("torch.distributed and our communicator agree on every rank.")
 # | `comm.barrier()` | `dist.barrier()` |
 # | `World(4)` and `world.run(f)` | `torchrun --nproc-per-node 4 program.py` |
 #
-# Two things differ. Our communicator is handed to the function instead of being global, and it checks every message.
-# In `torch.distributed`, with the gloo backend, the size mismatch from above does not raise a readable error.
+# Two things differ. Our communicator is handed to the function instead of being global. And it checks every message.
+# In `torch.distributed` on gloo (torch 2.13), the size mismatch from above aborts the receiving process, and the
+# sender notices nothing.
 #
 # ## When something is wrong
 #
@@ -505,7 +511,7 @@ print("torch.distributed and our communicator agree on every rank.")
 #
 #     distlib doctor
 #
-# It checks Python, torch, whether ranks start, your GPUs and this notebook's kernel, and says of each problem what to
+# It checks Python, torch, whether ranks start, your GPUs and this notebook's kernel. Of each problem it says what to
 # do.
 #
 # A world ends with its notebook. You can end it earlier, and get the memory of its ranks back.

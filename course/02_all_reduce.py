@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from distlib import Communicator, DeadlockError, ReduceOp, Trace, World, all_reduce
-from distlib.collectives import ring_all_gather, ring_reduce_scatter
+from distlib.collectives import ring_all_reduce, ring_reduce_scatter
 from distlib.draw import bytes_per_rank, draw_chunks, predict, timeline, watch_chunks
 from distlib.partition import chunk_lengths
 
@@ -135,7 +135,8 @@ for n, trace in naive.items():
 #     rank 3 ◄── rank 2
 #
 # Cut the tensor into as many **chunks** as there are ranks. In every step, every rank sends one chunk and receives
-# another one at the same time. So all connections are busy in every step, and each carries only a small part.
+# another one at the same time: a step is one round. So all connections are busy in every step, and each carries only a
+# small part.
 #
 # It goes around twice:
 #
@@ -158,27 +159,28 @@ for n, trace in naive.items():
 # It sets out from rank 1 as 10. Rank 2 adds 100 and passes on 110. Rank 3 adds 1000 and passes on 1110. Rank 0 adds 1
 # and has the full sum: 1111. Three steps, and chunk 0 is complete on rank 0.
 #
-# Now the same from a run. `watch_chunks` runs a function on the ranks and records after each round whose contributions
-# every chunk has inside.
+# Now the same from a run. `watch_chunks` runs the library's ring on the ranks and records after each round whose
+# contributions every chunk has inside. These are the first three rounds.
 
 # %%
-first_phase = watch_chunks(world, ring_reduce_scatter)
+history = watch_chunks(world, ring_all_reduce)
+right_trace = world.trace
 
 
 def value(step: int, rank: int, chunk: int) -> int:
     """The number that stands in this chunk, when rank r brings (chunk + 1)·10^r."""
-    counts = first_phase.cell(step, rank, chunk).counts
-    return (chunk + 1) * sum(count * 10**source for source, count in enumerate(counts))
+    counts = history.cell(step, rank, chunk).counts
+    return (chunk + 1) * sum(int(count) * 10**source for source, count in enumerate(counts))
 
 
-for step in range(first_phase.rounds + 1):
-    print(f"after step {step}" if step else "at the start")
+for step in range(4):
+    print(f"after round {step}" if step else "at the start")
     for rank in range(4):
         print(f"    rank {rank}: " + "".join(f"{value(step, rank, chunk):>7}" for chunk in range(4)))
 
 assert [value(step, rank, 0) for step, rank in enumerate([1, 2, 3, 0])] == [10, 110, 1110, 1111]
 assert [value(3, rank, rank) for rank in range(4)] == [1111, 2222, 3333, 4444]
-assert first_phase.rounds == 3
+assert history.full_sums[:4] == [0, 0, 0, 4]
 
 # %% [markdown]
 # Chunk 0 is only one of four. At the same time chunk 1 set out from rank 2, chunk 2 from rank 3, and chunk 3 from
@@ -186,7 +188,7 @@ assert first_phase.rounds == 3
 # a cell stand for the four ranks, and a field is filled when that rank's part is inside.
 
 # %%
-draw_chunks(first_phase, title="Phase 1: reduce-scatter")
+draw_chunks(history, steps=range(4), title="Phase 1: reduce-scatter")
 
 # %% [markdown]
 # After three steps every rank has one chunk that is complete: rank 0 has chunk 0, rank 1 has chunk 1, and so on. What
@@ -198,10 +200,8 @@ draw_chunks(first_phase, title="Phase 1: reduce-scatter")
 # left-over one.
 
 # %%
-second_phase = watch_chunks(world, ring_all_gather, start="scattered")
-assert second_phase.rounds == 3
-assert second_phase.full_sums == [4, 8, 12, 16]
-draw_chunks(second_phase, title="Phase 2: all-gather")
+assert history.full_sums[3:] == [4, 8, 12, 16]
+draw_chunks(history, steps=range(3, 7), title="Phase 2: all-gather")
 
 # %% [markdown]
 # Three more steps, and everybody has everything. In each step, four more cells are complete.
@@ -250,7 +250,10 @@ ranks = 1000
 print(f"ring:   {2 * (ranks - 1) / ranks} S      master: {ranks - 1} S")
 assert 2 * (ranks - 1) / ranks < 2
 
-bytes_per_rank(compare={"through a master": naive[8], "ring": rings[8]}, title="8 ranks, 3,360 bytes each")
+# %%
+ring_of_8 = run_and_trace(8, 24 * MIB // 4, "ring")
+assert ring_of_8.bytes_sent == [42 * MIB] * 8
+bytes_per_rank(compare={"through a master": master, "ring": ring_of_8}, title="All-reduce of 24 MiB, 8 ranks")
 
 # %% [markdown]
 # ### When the length does not divide
@@ -357,10 +360,11 @@ assert round(master_seconds(64, 4) * 1e3, 2) == 0.04
 # %%
 assert 2 * (64 - 1) == 126
 
-print("        size        ring      master")
+print("        bytes     ring, ms   master, ms   faster")
 for size in [4, 4e3, 1e5, 1e6, 1e8, 1e9]:
     ring_ms, master_ms = ring_seconds(64, size) * 1e3, master_seconds(64, size) * 1e3
-    print(f"{size:12,.0f} B {ring_ms:8.2f} ms {master_ms:8.2f} ms   {'ring' if ring_ms < master_ms else 'master'}")
+    faster = "ring" if ring_ms < master_ms else "master"
+    print(f"{size:13,.0f} {ring_ms:12.2f} {master_ms:12.2f}   {faster}")
 
 equal_size = LATENCY * BANDWIDTH * 64 * 62 / 63**2
 print(f"equal at {equal_size:,.0f} bytes")
@@ -421,15 +425,44 @@ except DeadlockError as error:
 
 # %% [markdown]
 # `send` returns when the other rank has taken the message. All four wait for that, around the whole ring, and nobody
-# gets as far as `recv`. `comm.exchange` does both at once.
+# gets as far as `recv`.
 #
-# You may also have the idea that even ranks send first and odd ranks receive first. That works, but look what it does
-# to the rounds in the exercise.
-#
+# The ranks could take turns: even ranks send first, odd ranks receive first. That works. But the odd ranks then wait
+# for a message before they send their own, so one step takes two rounds. With `comm.exchange`, which sends and
+# receives at once, it takes one.
+
+
+# %%
+def one_step_in_turns(comm: Communicator) -> torch.Tensor:
+    next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
+    outgoing, incoming = torch.full((2,), float(comm.rank)), torch.zeros(2)
+    if comm.rank % 2 == 0:
+        comm.send(outgoing, next_rank)
+        comm.recv(incoming, previous_rank)
+    else:
+        comm.recv(incoming, previous_rank)
+        comm.send(outgoing, next_rank)
+    return incoming
+
+
+def one_step_at_once(comm: Communicator) -> torch.Tensor:
+    next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
+    outgoing, incoming = torch.full((2,), float(comm.rank)), torch.zeros(2)
+    comm.exchange(outgoing, next_rank, incoming, previous_rank)
+    return incoming
+
+
+for step_function, rounds in [(one_step_in_turns, 2), (one_step_at_once, 1)]:
+    results = world.run(step_function)
+    print(f"{step_function.__name__}: rounds {world.trace.rounds}")
+    assert [tensor[0].item() for tensor in results] == [3, 0, 1, 2]
+    assert world.trace.rounds == rounds
+
+# %% [markdown]
 # ### Adding when you should copy
 #
 # Both phases look alike. In the first, a rank adds what it receives. In the second, it copies. Run the first phase
-# twice by mistake:
+# twice by mistake.
 
 
 # %%
@@ -439,19 +472,21 @@ def wrong_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
 
 
 wrong = watch_chunks(world, wrong_all_reduce)
-print("full sums after each round:", wrong.full_sums)
-print(*wrong.findings, sep="\n")
-assert wrong.full_sums[-1] < 16
+wrong_trace = world.trace
+print("full sums after each round, right:", history.full_sums)
+print("full sums after each round, wrong:", wrong.full_sums)
+assert history.full_sums[-1] == 16 and wrong.full_sums[-1] == 0
 draw_chunks(wrong, steps=range(3, 7), title="The first phase, twice")
 
 # %% [markdown]
-# No error, no deadlock. The messages are as many and as large as in a right ring, and the rounds too. Only the sums
-# are wrong.
+# In the first three rounds everything is as it should be. From round 4 on, parts are counted twice and more, and in
+# the end no sum is right. There was no error and no deadlock. The messages are as many and as large as in a right
+# ring, and the rounds too.
 
 # %%
-wrong_trace, right_trace = world.trace, rings[4]
 assert wrong_trace.messages_sent == right_trace.messages_sent
-assert wrong_trace.rounds == right_trace.rounds
+assert wrong_trace.bytes_sent == right_trace.bytes_sent
+assert wrong_trace.rounds == right_trace.rounds == 6
 
 # %% [markdown]
 # And with the master it was the other way around: the sums are right, and only the counts show the bottleneck. So an
