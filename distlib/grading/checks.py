@@ -1,0 +1,204 @@
+"""The checks that a test cell calls: run the student's function on real ranks, compare, explain the first difference.
+
+    cases, smallest first ──► run ──► error?  values?  messages?  ──► CheckFailed, or on to the next case ──► Report
+
+A check stops at the first case that fails, and says of it what was expected, what was seen, where, and what usually
+causes it. The cases and what is expected stand in the test cell; nothing here knows them.
+
+What a check can't see, because it runs in the student's own process: code that is written to deceive it, such as one
+that patches this module or keeps a second way for data beside the messages. Test cells therefore import the checks
+afresh and assert on the figures of the `Report`; more than that, `distlib grade` will do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Sequence
+
+import torch
+
+from distlib.grading.case import LAYOUTS, Case
+from distlib.grading.errors import explain_error
+from distlib.grading.failure import CheckFailed, Remark
+from distlib.grading.helpers import supplied
+from distlib.grading.observe import Observation, observe
+from distlib.grading.report import Report
+from distlib.grading.seen import Seen
+from distlib.grading.traffic import CARRIES, TOPOLOGIES, Specification, explain_traffic
+from distlib.grading.values import explain_values
+
+CASE_SECONDS = 5.0  # a case takes milliseconds; one that takes this long does not end
+CHECK_SECONDS = 10.0  # all cases of one check together
+_PRINTED_SHOWN = 2_000  # characters
+
+
+def check_all_reduce(
+    function: Callable[..., object],
+    *,
+    world_sizes: Sequence[int],
+    lengths: Sequence[int],
+    messages: Callable[[int], int | Sequence[int]],
+    rounds: Callable[[int], int],
+    carries: str,
+    topology: str,
+    dtypes: Sequence[torch.dtype] = (torch.float32,),
+    layouts: Sequence[str] = ("contiguous",),
+    seed: int = 1,
+    helpers: Sequence[str] = (),
+) -> Report:
+    """Check `function(comm, tensor)`: afterwards every rank's tensor holds the sum over all ranks, in place.
+
+    Every combination of world size, length, dtype and layout is one case; they run in the order given.
+
+    Args:
+        world_sizes: numbers of ranks.
+        lengths: numbers of elements of the tensor; they need not divide, and may be smaller than the number of ranks.
+        messages: from the number of ranks to how many messages each rank sends (a number, or a list by rank).
+        rounds: from the number of ranks to the number of rounds.
+        carries: what each message carries, a "chunk" of the tensor or the whole "buffer".
+        topology: who talks to whom: "ring" (either way round), or "star" with rank 0 in the middle.
+        dtypes: of the tensor.
+        layouts: how the tensor lies in memory: "contiguous", "matrix", "transposed", "strided".
+        seed: of the values.
+        helpers: names in the student's notebook that lead to functions of ours while the check runs.
+
+    Returns:
+        The cases with their messages, if all have passed.
+
+    Raises:
+        CheckFailed: what is wrong in the first case that fails. No other exception of the function gets through.
+        ValueError: the test cell asks for something that does not exist.
+    """
+    specification = _specification(messages, rounds, carries, topology, helpers)
+    return _check("all_reduce", function, specification, world_sizes, lengths, dtypes, layouts, seed)
+
+
+def check_reduce_scatter(
+    function: Callable[..., object],
+    *,
+    world_sizes: Sequence[int],
+    lengths: Sequence[int],
+    messages: Callable[[int], int | Sequence[int]],
+    rounds: Callable[[int], int],
+    carries: str = "chunk",
+    topology: str = "ring",
+    dtypes: Sequence[torch.dtype] = (torch.float32,),
+    layouts: Sequence[str] = ("contiguous",),
+    seed: int = 1,
+    helpers: Sequence[str] = (),
+) -> Report:
+    """Check `function(comm, tensor)`: afterwards chunk r of rank r's tensor holds the sum; the other chunks are free.
+
+    Arguments, result and exceptions as in `check_all_reduce`.
+    """
+    specification = _specification(messages, rounds, carries, topology, helpers)
+    return _check("reduce_scatter", function, specification, world_sizes, lengths, dtypes, layouts, seed)
+
+
+def check_all_gather(
+    function: Callable[..., object],
+    *,
+    world_sizes: Sequence[int],
+    lengths: Sequence[int],
+    messages: Callable[[int], int | Sequence[int]],
+    rounds: Callable[[int], int],
+    carries: str = "chunk",
+    topology: str = "ring",
+    dtypes: Sequence[torch.dtype] = (torch.float32,),
+    layouts: Sequence[str] = ("contiguous",),
+    seed: int = 1,
+    helpers: Sequence[str] = (),
+) -> Report:
+    """Check `function(comm, tensor)`: rank r starts with only chunk r right; afterwards every rank has every chunk.
+
+    Arguments, result and exceptions as in `check_all_reduce`.
+    """
+    specification = _specification(messages, rounds, carries, topology, helpers)
+    return _check("all_gather", function, specification, world_sizes, lengths, dtypes, layouts, seed)
+
+
+def _specification(
+    messages: Callable[[int], int | Sequence[int]],
+    rounds: Callable[[int], int],
+    carries: str,
+    topology: str,
+    helpers: Sequence[str],
+) -> Specification:
+    _expect_one_of("carries", carries, CARRIES)
+    _expect_one_of("topology", topology, TOPOLOGIES)
+    return Specification(messages, rounds, carries, topology, tuple(helpers))
+
+
+def _check(
+    collective: str,
+    function: Callable[..., object],
+    specification: Specification,
+    world_sizes: Sequence[int],
+    lengths: Sequence[int],
+    dtypes: Sequence[torch.dtype],
+    layouts: Sequence[str],
+    seed: int,
+) -> Report:
+    for layout in layouts:
+        _expect_one_of("layouts", layout, tuple(LAYOUTS))
+    name = _name(function)
+    report = Report(name)
+    spent = 0.0
+    for size, length, dtype, layout in itertools.product(world_sizes, lengths, dtypes, layouts):
+        case = Case(name, collective, size, length, dtype, layout, seed)
+        spent += _check_case(function, case, specification, report, CHECK_SECONDS - spent)
+    return report
+
+
+def _check_case(
+    function: Callable[..., object], case: Case, specification: Specification, report: Report, seconds_left: float
+) -> float:
+    """Run one case and add it to the report. Returns the seconds the ranks took."""
+    with supplied(function, specification.helpers):
+        observation = observe(function, case, timeout=max(0.1, min(CASE_SECONDS, seconds_left)))
+    remark = _judge(case, observation, specification)
+    if remark is not None or not len(report):
+        _show_printed(observation.printed, case)
+    if remark is not None:
+        raise CheckFailed(case.title, remark, report.summary())
+    report.add(case, observation.trace)
+    return observation.trace.elapsed
+
+
+def _judge(case: Case, observation: Observation, specification: Specification) -> Remark | None:
+    if observation.error is not None:
+        return explain_error(case, observation.error)
+    in_chunks = specification.carries == "chunk"
+    seen = Seen(case, observation.outcomes, len(observation.trace), in_chunks)
+    return explain_values(seen) or explain_traffic(case, observation.trace, specification)
+
+
+def _show_printed(text: str, case: Case) -> None:
+    """Show what the student's function printed, on stdout: on stderr it would cost the cell's marks."""
+    if not text:
+        return
+    shown = (
+        text if len(text) <= _PRINTED_SHOWN else f"{text[:_PRINTED_SHOWN]}\n… and {len(text) - _PRINTED_SHOWN:,} more"
+    )
+    print(f"Printed by {case.title}:\n{shown.rstrip()}")
+
+
+def _name(function: Callable[..., object]) -> str:
+    """The function's name, once it is certain that it can be called with (comm, tensor)."""
+    name = getattr(function, "__name__", type(function).__name__)
+    if not callable(function):
+        raise CheckFailed(name, Remark(f"expected a function of (comm, tensor), got {function!r}."))
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError as error:
+        told = Remark(f"it can't be called with (comm, tensor): {error}.", cause="keep the first line of the function.")
+        raise CheckFailed(name, told) from None
+    except ValueError:  # a builtin without a signature: the run will tell
+        pass
+    return name
+
+
+def _expect_one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}")

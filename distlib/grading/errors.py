@@ -1,0 +1,114 @@
+"""What to say when the student's function did not get to its end: deadlock, mismatch, exception, time limit.
+
+The error of the world names the line and the ranks. Added here: what it means in this exercise.
+"""
+
+from __future__ import annotations
+
+from distlib.diagnosis import (
+    DeadlockError,
+    MessageMismatch,
+    PeerLost,
+    RankError,
+    RunTimeout,
+    TooMuchOutput,
+    UnreceivedMessage,
+)
+from distlib.grading.case import Case
+from distlib.grading.failure import Remark
+
+_LEADS: tuple[tuple[type[Exception], str], ...] = (
+    (DeadlockError, "ranks wait for each other, and would wait for ever."),
+    (MessageMismatch, "a message does not fit."),
+    (PeerLost, "a rank's process ended in the middle."),
+    (RunTimeout, "it did not come to an end. (It should take milliseconds.)"),
+    (UnreceivedMessage, "a message was sent that nobody received."),
+    (TooMuchOutput, "it printed too much and was stopped."),
+    (RankError, "it stopped with an error."),
+)
+
+
+def explain_error(case: Case, error: RankError | TypeError) -> Remark:
+    """The remark about a run that ended with `error`."""
+    text = str(error)
+    if "NotImplementedError" in text:
+        return Remark(
+            "it is not written yet: it raises NotImplementedError.",
+            cause="the line `raise NotImplementedError()` is still there. Put your code in its place.",
+        )
+    lead = next((lead for kind, lead in _LEADS if isinstance(error, kind)), "it can't be sent to the ranks.")
+    return Remark(lead, tuple(text.splitlines()), _cause(case, error, text))
+
+
+def _cause(case: Case, error: Exception, text: str) -> str:
+    for sign, cause in _SIGNS:
+        if sign in text:
+            return cause
+    if isinstance(error, MessageMismatch):
+        return _mismatch_cause(case, text)
+    return next((cause for kind, cause in _CAUSES if isinstance(error, kind)), "")
+
+
+_CAUSES: tuple[tuple[type[Exception], str], ...] = (
+    (RunTimeout, "a loop whose condition never becomes false. The line named is where the rank was."),
+    (TooMuchOutput, "a print in a loop over elements. Print once a step, or only on rank 0."),
+)
+_SIGNS = (
+    (
+        "exited with code",
+        "exit() or os._exit() in your function. Just return: the process belongs to the world.",
+    ),
+    (
+        "view size is not compatible",
+        "view(-1) needs a tensor whose memory is contiguous, and this one's is not. Use reshape(-1), which copies "
+        "where it must, and at the end write the copy back: tensor.copy_(flat.view(tensor.shape)).",
+    ),
+    (
+        "Default process group has not been initialized",
+        "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm.",
+    ),
+    (
+        "is not defined",
+        "your function runs in another process and takes with it what its cell has defined. Run all cells above, in "
+        "order; import what it needs.",
+    ),
+    (
+        "is invalid for input of size",
+        "view(world_size, -1) needs a length that divides by the number of ranks. torch.tensor_split cuts any length.",
+    ),
+    (
+        "index out of range",
+        "there is one chunk for each rank, and the number of ranks is not fixed. Take the number of a chunk or of a "
+        "rank % comm.world_size.",
+    ),
+    (
+        "share memory",
+        "in one step a chunk leaves and another one comes in. Receive into a buffer of its own "
+        "(torch.empty_like(chunk)), then add it or copy it.",
+    ),
+)
+
+
+def _mismatch_cause(case: Case, text: str) -> str:
+    if case.world_size == 1:
+        return (
+            "with one rank there is nobody to talk to: its tensor is the sum already. A loop over world_size - 1 steps "
+            "does the right thing by itself."
+        )
+    if "wants to" in text:
+        return (
+            "the neighbors in a ring are (comm.rank + 1) % comm.world_size and (comm.rank - 1) % comm.world_size. Also "
+            "with 3 or 5 ranks there are only the ranks 0 to world_size - 1."
+        )
+    if str(case.dtype).removeprefix("torch.") != "float32" and "float32" in text:
+        return (
+            "torch.empty(n) and torch.zeros(n) make float32. A buffer for what comes in needs the tensor's dtype: "
+            "torch.empty_like(chunk)."
+        )
+    if case.length % case.world_size:
+        lengths = ", ".join(str(length) for length in case.chunk_lengths)
+        return (
+            f"{case.length} does not divide by {case.world_size}: the chunks have {lengths} elements. The buffer for "
+            "what comes in must be as long as the chunk that comes, not as the one that leaves."
+        )
+    return "the receiver's buffer must have as many elements as the message, and the same dtype."

@@ -1,0 +1,66 @@
+"""What a student is told: one remark of a tutor, raised as one exception.
+
+ring_all_reduce on 3 ranks, 10 float32: rank 0 holds a wrong sum in chunk 1 (elements 4 to 6).   what was seen
+  expected  [1.0, 2.0, 3.0]
+  found     [0.5, 1.0, 1.5]
+Usual cause: these are averages. The exercise asks for the sum.                                  what to try
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What was seen, and what usually causes it.
+
+    Attributes:
+        seen: a sentence that goes on after "ring_all_reduce on 3 ranks, 10 float32: ".
+        details: lines to show as they are, such as the expected and the found values.
+        cause: what usually causes it and what to try; empty if nothing can be said.
+    """
+
+    seen: str
+    details: tuple[str, ...] = ()
+    cause: str = ""
+
+
+class CheckFailed(AssertionError):
+    """A check did not pass. `str(error)` is all that a student needs; a notebook shows only that, without a stack.
+
+    Attributes:
+        remark: the `Remark`, for tests and tools.
+    """
+
+    def __init__(self, title: str, remark: Remark, passed: str = "") -> None:
+        self.remark = remark
+        super().__init__(_compose(title, remark, passed))
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows instead of the stack, which would be lines of this package."""
+        return str(self).splitlines()
+
+
+def _compose(title: str, remark: Remark, passed: str) -> str:
+    parts = [_wrap(f"{title}: {remark.seen}"), *map(_wrap_detail, remark.details)]
+    if remark.cause:
+        parts.append(_wrap(f"Usual cause: {remark.cause}"))
+    if passed:
+        parts.append(_wrap(f"Passed before this: {passed}."))
+    return "\n".join(parts)
+
+
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _wrap_detail(line: str) -> str:
+    """Details are indented and keep their columns; only a line that is too long is broken."""
+    if len(line) <= _WIDTH - 2:
+        return f"  {line}"
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(line.strip(), _WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)

@@ -1,0 +1,63 @@
+"""The parts of an exercise that a check brings itself, so that one wrong part does not spoil the next.
+
+A student's `ring_all_reduce` may call their own `ring_reduce_scatter`, which may be wrong. While it is checked, these
+names lead to the functions below. Messages that these send count, because the check has supplied them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from distlib import collectives
+from distlib.communicator import Communicator
+
+_MISSING = object()
+
+
+def ring_reduce_scatter(comm: Communicator, tensor: torch.Tensor) -> None:
+    """In place; afterwards chunk `comm.rank` of `tensor` holds the sum over all ranks. See distlib.collectives."""
+    collectives.ring_reduce_scatter(comm, tensor)
+
+
+def ring_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
+    """In place; rank r's chunk r ends up on every rank. See distlib.collectives."""
+    collectives.ring_all_gather(comm, tensor)
+
+
+_HELPERS: dict[str, Callable[..., None]] = {
+    function.__name__: function for function in (ring_reduce_scatter, ring_all_gather)
+}
+
+
+def helper_origin(name: str) -> str:
+    """How a message that the helper `name` sent is marked in a trace: the `via` of its call site."""
+    helper = _HELPERS[name]
+    return f"{helper.__module__}.{helper.__qualname__}"
+
+
+@contextmanager
+def supplied(function: Callable[..., object], names: Sequence[str]) -> Iterator[None]:
+    """For one block, let `names` in the module (or notebook) of `function` lead to our helpers.
+
+    A copy that the student has made under another name (`scatter = ring_reduce_scatter`) is not replaced.
+
+    Raises:
+        ValueError: there is no helper of one of these names.
+    """
+    unknown = [name for name in names if name not in _HELPERS]
+    if unknown:
+        raise ValueError(f"expected helpers out of {sorted(_HELPERS)}, got {unknown}")
+    scope = getattr(function, "__globals__", {})
+    before = {name: scope.get(name, _MISSING) for name in names}
+    scope.update({name: _HELPERS[name] for name in names})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is _MISSING:
+                del scope[name]
+            else:
+                scope[name] = value

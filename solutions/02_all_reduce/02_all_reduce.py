@@ -1,0 +1,633 @@
+# %% [markdown]
+# # Exercise 02: all-reduce
+#
+# You write four functions. The last one is a ring all-reduce, and at the end it trains a classifier on four ranks.
+#
+# - **Time:** about 90 minutes.
+# - **Before:** read the lesson [All-reduce](../../course/02_all_reduce.ipynb).
+# - **Needs:** nothing but this environment. No GPU.
+#
+# | part | function | visible tests | hidden tests |
+# |---|---|---:|---:|
+# | 1 | `naive_all_reduce` | 2 | 2 |
+# | 2 | `ring_reduce_scatter` | 3 | 3 |
+# | 3 | `ring_all_gather` | 3 | 3 |
+# | 4 | `ring_all_reduce` | 3 | 3 |
+#
+# That makes 22 points. Each part is graded by itself: when a test runs your `ring_all_reduce`, it brings a right
+# `ring_reduce_scatter` and a right `ring_all_gather` along.
+
+# %% [markdown]
+# ## How to work
+#
+# Every function has the same two arguments. `comm` is how this rank talks to the others. `tensor` is what this rank
+# has. All ranks call your function at the same time, each with a tensor of its own.
+#
+# **What `comm` has:**
+#
+# | | |
+# |---|---|
+# | `comm.rank`, `comm.world_size` | which rank this is, and how many there are |
+# | `comm.send(tensor, dst)` | send a tensor to rank `dst`; returns when that rank has taken it |
+# | `comm.recv(tensor, src)` | wait for a message from rank `src` and write it into `tensor`; `src=None`: from anyone |
+# | `comm.exchange(outgoing, dst, incoming, src)` | send and receive at the same time |
+# | `comm.isend`, `comm.irecv`, `comm.barrier`, `comm.split` | allowed too, but you can do without |
+#
+# **Your function works in place.** It writes the result into `tensor` and returns nothing. `tensor += x` and
+# `tensor.copy_(x)` write into the tensor. `tensor = tensor + x` makes a new one, and the caller never sees it.
+#
+# **Tests look at the messages, too.** They count what each rank sends. An algorithm with the right sums and the wrong
+# messages is another algorithm, and gets no marks.
+#
+# **Run a test as often as you like.** When it fails, it stops at the smallest case that goes wrong and says what it
+# saw. The hidden tests run the same checks on other cases: other numbers of ranks and elements, other dtypes, and
+# tensors whose memory is not contiguous.
+
+# %% readonly="setup"
+import torch
+
+from distlib import Communicator, World
+from distlib.draw import chunk_steps
+
+three = World(3)  # three ranks to try things on
+four = World(4)
+
+# %% [markdown]
+# ## 1. Through a master: `naive_all_reduce`
+#
+# The simplest way: rank 0 is the master. Everybody sends their tensor to rank 0. Rank 0 adds them up and sends the sum
+# back to everybody.
+#
+# With 3 ranks and 2 elements:
+#
+# | | rank 0 | rank 1 | rank 2 |
+# |---|---|---|---|
+# | at the start | `[1, 2]` | `[10, 20]` | `[100, 200]` |
+# | ranks 1 and 2 have sent to rank 0 | `[111, 222]` | `[10, 20]` | `[100, 200]` |
+# | rank 0 has sent to ranks 1 and 2 | `[111, 222]` | `[111, 222]` | `[111, 222]` |
+#
+# Rank 0 sends 2 messages here, the others 1 each. With N ranks, rank 0 sends N − 1. Each message is the whole tensor.
+
+
+# %% solution="naive_all_reduce"
+def naive_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
+    """Add up the tensors of all ranks through rank 0. Afterwards every rank's tensor holds the sum, in place.
+
+    Rank 0 receives the tensor of every other rank, adds it to its own, and sends the sum to every other rank.
+
+    Args:
+        comm: the communicator of this rank.
+        tensor: any shape and dtype, the same on every rank. Overwritten.
+
+    Cost for N ranks and a tensor of S bytes:
+        rank 0 sends N - 1 messages of S bytes, every other rank sends 1.
+        2 rounds: everything to rank 0, then everything back. With one rank: no message.
+    """
+    ### BEGIN SOLUTION
+    if comm.rank != 0:
+        comm.send(tensor, dst=0)
+        comm.recv(tensor, src=0)
+        return
+    incoming = torch.empty_like(tensor)
+    for src in range(1, comm.world_size):
+        comm.recv(incoming, src)
+        tensor += incoming
+    for dst in range(1, comm.world_size):
+        comm.send(tensor, dst)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table. A cell like this one gives no marks. Change it as you like.
+
+
+# %%
+def try_naive(comm: Communicator) -> list[float]:
+    tensor = torch.tensor([1.0, 2.0]) * 10**comm.rank
+    naive_all_reduce(comm, tensor)
+    return tensor.tolist()
+
+
+for rank, values in enumerate(three.run(try_naive, timeout=5)):
+    print(f"rank {rank} holds {values}")
+print(three.trace.summary())
+
+# %% [markdown]
+# **Visible test: 2 points.** `messages` says how many messages each rank sends when there are `n` ranks, `rounds` how
+# many rounds they take. A star is the shape of the messages: rank 0 in the middle.
+
+# %% test="naive_all_reduce_visible" points=2
+from distlib.grading import check_all_reduce
+
+report = check_all_reduce(
+    naive_all_reduce,
+    world_sizes=(1, 2, 3, 4),
+    lengths=(8, 10),
+    messages=lambda n: [n - 1] + [1] * (n - 1),
+    rounds=lambda n: 2 if n > 1 else 0,
+    carries="buffer",
+    topology="star",
+)
+assert report.trace(world_size=4, length=8).bytes_sent == [96, 32, 32, 32]  # 8 float32 are 32 bytes
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** Up to 5 ranks, a tensor with 1 element and one with none, and other dtypes: a buffer that
+# you make must have the dtype of the tensor. `torch.empty_like(tensor)` has.
+
+# %% test="naive_all_reduce_hidden" points=2
+# The hidden tests of naive_all_reduce stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+import torch
+
+from distlib.grading import check_all_reduce
+
+star = dict(
+    messages=lambda n: [n - 1] + [1] * (n - 1),
+    rounds=lambda n: 2 if n > 1 else 0,
+    carries="buffer",
+    topology="star",
+)
+report = check_all_reduce(naive_all_reduce, world_sizes=(1, 2, 3, 5), lengths=(9, 1, 0), seed=21, **star)
+assert len(report) == 12
+assert report.trace(world_size=5, length=9).messages_sent == [4, 1, 1, 1, 1]
+assert report.trace(world_size=5, length=9).bytes_sent == [144, 36, 36, 36, 36]
+assert report.trace(world_size=5, length=9).rounds == 2
+
+report = check_all_reduce(
+    naive_all_reduce,
+    world_sizes=(3,),
+    lengths=(12,),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
+    layouts=("matrix", "transposed", "strided"),
+    seed=22,
+    **star,
+)
+assert len(report) == 12
+assert report.trace(world_size=3, length=12, dtype=torch.int64).bytes_sent == [192, 96, 96]
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. The first half of the ring: `ring_reduce_scatter`
+#
+# Now there is no master. The ranks stand in a ring, and every rank talks to its two neighbors only. The tensor is cut
+# into as many chunks as there are ranks. In every step each rank **sends one chunk to one neighbor and receives one
+# from the other neighbor, at the same time**. What it receives, it adds to its own.
+#
+# A chunk goes once around the ring and grows at every stop. After N − 1 steps it has been everywhere and holds the full
+# sum. **Chunk r must end at rank r.** What the other chunks hold at the end does not matter.
+#
+# With 3 ranks and 3 elements, one element a chunk. Each rank sends to the next one: 0 → 1 → 2 → 0.
+#
+# | | rank 0 | rank 1 | rank 2 |
+# |---|---|---|---|
+# | at the start | `[1, 2, 3]` | `[10, 20, 30]` | `[100, 200, 300]` |
+# | it sends | chunk 2: `3` | chunk 0: `10` | chunk 1: `200` |
+# | after step 1 | `[1, 202, 3]` | `[10, 20, 33]` | `[110, 200, 300]` |
+# | it sends | chunk 1: `202` | chunk 2: `33` | chunk 0: `110` |
+# | after step 2 | **`[111`**`, 202, 3]` | `[10, `**`222`**`, 33]` | `[110, 200, `**`333]`** |
+#
+# Look at one column. Which chunk does a rank send in the first step? Which one does it send in the second? It is the
+# chunk that it has just received. Write the number of the chunk as a formula of `comm.rank` and `step`, with
+# `% comm.world_size` around it.
+#
+# The ring may go the other way round as well. Both ways get full marks.
+#
+# ### Three tools
+#
+# `torch.tensor_split` cuts a flat tensor into chunks. They are views: what you write into a chunk stands in the tensor.
+# When the length does not divide, the first chunks are one longer:
+
+# %%
+chunks = torch.tensor_split(torch.arange(10), 4)
+print([chunk.tolist() for chunk in chunks])
+assert [len(chunk) for chunk in chunks] == [3, 3, 2, 2]
+
+# %% [markdown]
+# So the chunk that comes in can be longer or shorter than the one that goes out. Receive it into a buffer of its own:
+# `incoming = torch.empty_like(chunk)`, with the chunk it belongs to.
+#
+# `tensor.reshape(-1)` makes any tensor flat. If the tensor's memory is contiguous, the flat tensor is a view of it. If
+# not, as for a transposed matrix, it is a copy. This works in both cases:
+#
+# ```python
+# flat = tensor.reshape(-1)
+# ...                                      # work on flat
+# tensor.copy_(flat.view(tensor.shape))    # write it back
+# ```
+#
+# `comm.exchange(outgoing, next_rank, incoming, previous_rank)` sends and receives at the same time. With `comm.send`
+# alone every rank would wait for its neighbor to receive, for ever.
+
+
+# %% solution="ring_reduce_scatter"
+def ring_reduce_scatter(comm: Communicator, tensor: torch.Tensor) -> None:
+    """Add up the tensors of all ranks in a ring. Afterwards chunk `comm.rank` holds its full sum, in place.
+
+    In each step every rank sends one chunk to one neighbor, receives one from the other neighbor, and adds it to its
+    own. The other chunks may hold anything at the end.
+
+    Args:
+        comm: the communicator of this rank.
+        tensor: any shape and dtype, the same on every rank. Overwritten. Its chunks are
+            torch.tensor_split(flat, comm.world_size), where flat is the flattened tensor.
+
+    Cost for N ranks and a tensor of S bytes:
+        N - 1 rounds; in each round every rank sends one chunk and receives one at the same time.
+        Every rank sends about (N - 1) / N * S bytes. With one rank: no message.
+    """
+    ### BEGIN SOLUTION
+    rank, size = comm.rank, comm.world_size
+    next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
+    flat = tensor.reshape(-1)
+    chunks = torch.tensor_split(flat, size)
+    for step in range(size - 1):
+        outgoing = chunks[(rank - 1 - step) % size]
+        mine = chunks[(rank - 2 - step) % size]
+        incoming = torch.empty_like(mine)
+        comm.exchange(outgoing, next_rank, incoming, previous_rank)
+        mine += incoming
+    tensor.copy_(flat.view(tensor.shape))
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table.
+
+
+# %%
+def try_reduce_scatter(comm: Communicator) -> list[float]:
+    tensor = torch.tensor([1.0, 2.0, 3.0]) * 10**comm.rank
+    ring_reduce_scatter(comm, tensor)
+    return tensor.tolist()
+
+
+for rank, values in enumerate(three.run(try_reduce_scatter, timeout=5)):
+    print(f"rank {rank} holds {values}, chunk {rank} is {values[rank]}")
+
+# %% [markdown]
+# **Watch it** on 4 ranks, step by step. Rows are ranks, columns are chunks. A cell fills up as more ranks' values are
+# inside. Also a ring that is wrong can be watched: where does the first cell go wrong?
+
+# %%
+chunk_steps(four, ring_reduce_scatter, timeout=5)
+
+# %% [markdown]
+# **Visible test: 3 points.**
+
+# %% test="ring_reduce_scatter_visible" points=3
+from distlib.grading import check_reduce_scatter
+
+report = check_reduce_scatter(
+    ring_reduce_scatter,
+    world_sizes=(1, 2, 3, 4),
+    lengths=(8, 10),
+    messages=lambda n: n - 1,
+    rounds=lambda n: n - 1,
+    carries="chunk",
+    topology="ring",
+)
+assert report.trace(world_size=4, length=8).bytes_sent == [24] * 4  # three chunks of 2 float32: 3 * 8 bytes
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** Up to 6 ranks, fewer elements than ranks, other dtypes, tensors that are not contiguous.
+
+# %% test="ring_reduce_scatter_hidden" points=3
+# The hidden tests of ring_reduce_scatter stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+import torch
+
+from distlib.grading import check_reduce_scatter
+
+ring = dict(messages=lambda n: n - 1, rounds=lambda n: n - 1, carries="chunk", topology="ring")
+report = check_reduce_scatter(ring_reduce_scatter, world_sizes=(1, 2, 3, 5, 6), lengths=(13, 3, 0), seed=31, **ring)
+assert len(report) == 15
+assert report.trace(world_size=5, length=13).messages_sent == [4] * 5
+# chunks of 3, 3, 3, 2 and 2 elements; each rank sends all but its own
+assert report.trace(world_size=5, length=13).bytes_sent == [40, 40, 40, 44, 44]
+assert report.trace(world_size=5, length=13).rounds == 4
+
+report = check_reduce_scatter(
+    ring_reduce_scatter,
+    world_sizes=(3,),
+    lengths=(20,),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
+    layouts=("matrix", "transposed", "strided"),
+    seed=32,
+    **ring,
+)
+assert len(report) == 12
+assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent) == 2 * 160
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. The second half of the ring: `ring_all_gather`
+#
+# This function starts where the first half ends: on rank r, chunk r is right, and the others are not. Each right chunk
+# now goes once more around the ring. This time nothing is added. **What comes in replaces what was there.** After N − 1
+# steps every rank has every chunk.
+#
+# With 3 ranks and 3 elements. A dash is a number that does not matter.
+#
+# | | rank 0 | rank 1 | rank 2 |
+# |---|---|---|---|
+# | at the start | `[111, -, -]` | `[-, 222, -]` | `[-, -, 333]` |
+# | it sends | chunk 0: `111` | chunk 1: `222` | chunk 2: `333` |
+# | after step 1 | `[111, -, 333]` | `[111, 222, -]` | `[-, 222, 333]` |
+# | it sends | chunk 2: `333` | chunk 0: `111` | chunk 1: `222` |
+# | after step 2 | `[111, 222, 333]` | `[111, 222, 333]` | `[111, 222, 333]` |
+#
+# In the first step a rank sends its own chunk. In each later step it sends the chunk that it has just received.
+
+
+# %% solution="ring_all_gather"
+def ring_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
+    """Hand the chunk of each rank on to all others, in a ring. Afterwards every chunk is on every rank, in place.
+
+    At the start only chunk `comm.rank` of the tensor is right; the others may hold anything. In each step every rank
+    sends one chunk to one neighbor, and receives one from the other neighbor, which replaces what was there.
+
+    Args:
+        comm: the communicator of this rank.
+        tensor: any shape and dtype, the same on every rank. Overwritten. Its chunks are
+            torch.tensor_split(flat, comm.world_size), where flat is the flattened tensor.
+
+    Cost for N ranks and a tensor of S bytes:
+        N - 1 rounds; in each round every rank sends one chunk and receives one at the same time.
+        Every rank sends about (N - 1) / N * S bytes. With one rank: no message.
+    """
+    ### BEGIN SOLUTION
+    rank, size = comm.rank, comm.world_size
+    next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
+    flat = tensor.reshape(-1)
+    chunks = torch.tensor_split(flat, size)
+    for step in range(size - 1):
+        outgoing = chunks[(rank - step) % size]
+        incoming = chunks[(rank - 1 - step) % size]
+        comm.exchange(outgoing, next_rank, incoming, previous_rank)
+    tensor.copy_(flat.view(tensor.shape))
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table. The numbers that do not matter are −1 here.
+
+
+# %%
+def try_all_gather(comm: Communicator) -> list[float]:
+    tensor = torch.full((3,), -1.0)
+    tensor[comm.rank] = 111.0 * (comm.rank + 1)
+    ring_all_gather(comm, tensor)
+    return tensor.tolist()
+
+
+for rank, values in enumerate(three.run(try_all_gather, timeout=5)):
+    print(f"rank {rank} holds {values}")
+
+# %% [markdown]
+# **Watch it** on 4 ranks.
+
+# %%
+chunk_steps(four, ring_all_gather, start="scattered", timeout=5)
+
+# %% [markdown]
+# **Visible test: 3 points.**
+
+# %% test="ring_all_gather_visible" points=3
+from distlib.grading import check_all_gather
+
+report = check_all_gather(
+    ring_all_gather,
+    world_sizes=(1, 2, 3, 4),
+    lengths=(8, 10),
+    messages=lambda n: n - 1,
+    rounds=lambda n: n - 1,
+    carries="chunk",
+    topology="ring",
+)
+assert report.trace(world_size=4, length=8).bytes_sent == [24] * 4  # three chunks of 2 float32: 3 * 8 bytes
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** Up to 6 ranks, fewer elements than ranks, other dtypes, tensors that are not contiguous.
+
+# %% test="ring_all_gather_hidden" points=3
+# The hidden tests of ring_all_gather stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+import torch
+
+from distlib.grading import check_all_gather
+
+ring = dict(messages=lambda n: n - 1, rounds=lambda n: n - 1, carries="chunk", topology="ring")
+report = check_all_gather(ring_all_gather, world_sizes=(1, 2, 3, 5, 6), lengths=(13, 3, 0), seed=41, **ring)
+assert len(report) == 15
+assert report.trace(world_size=5, length=13).messages_sent == [4] * 5
+assert sum(report.trace(world_size=5, length=13).bytes_sent) == 4 * 52  # every chunk is sent 4 times
+assert report.trace(world_size=5, length=13).rounds == 4
+
+report = check_all_gather(
+    ring_all_gather,
+    world_sizes=(3,),
+    lengths=(20,),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
+    layouts=("matrix", "transposed", "strided"),
+    seed=42,
+    **ring,
+)
+assert len(report) == 12
+assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent) == 2 * 160
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. The whole ring: `ring_all_reduce`
+#
+# Put the two halves together, or write both phases in one function. A test that runs this function replaces your
+# `ring_reduce_scatter` and `ring_all_gather` by right ones, so a mistake in them costs nothing here.
+#
+# With N ranks the two halves take 2(N − 1) rounds. In each round a rank sends one chunk of about S/N bytes. So every
+# rank sends about 2(N − 1)/N · S bytes, less than twice its tensor, however many ranks there are:
+
+# %%
+buffer = 1_000_000  # bytes
+for n in (2, 4, 8, 64):
+    through_master, ring = (n - 1) * buffer, 2 * (n - 1) * buffer // n
+    print(f"{n:2} ranks: the master sends {through_master:>10,} bytes, a rank in the ring {ring:>9,}")
+    assert ring < 2 * buffer
+
+
+# %% solution="ring_all_reduce"
+def ring_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
+    """Add up the tensors of all ranks in a ring. Afterwards every rank's tensor holds the sum, in place.
+
+    First a reduce-scatter, then an all-gather.
+
+    Args:
+        comm: the communicator of this rank.
+        tensor: any shape and dtype, the same on every rank. Overwritten. Its chunks are
+            torch.tensor_split(flat, comm.world_size), where flat is the flattened tensor.
+
+    Cost for N ranks and a tensor of S bytes:
+        2(N - 1) rounds; in each round every rank sends one chunk and receives one at the same time.
+        Every rank sends about 2(N - 1) / N * S bytes. With one rank: no message.
+    """
+    ### BEGIN SOLUTION
+    ring_reduce_scatter(comm, tensor)
+    ring_all_gather(comm, tensor)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Watch it** on 4 ranks.
+
+# %%
+chunk_steps(four, ring_all_reduce, timeout=5)
+
+# %% [markdown]
+# **Visible test: 3 points.** `helpers` names the two functions that the test brings along.
+
+# %% test="ring_all_reduce_visible" points=3
+from distlib.grading import check_all_reduce
+
+report = check_all_reduce(
+    ring_all_reduce,
+    world_sizes=(1, 2, 3, 4),
+    lengths=(8, 10),
+    messages=lambda n: 2 * (n - 1),
+    rounds=lambda n: 2 * (n - 1),
+    carries="chunk",
+    topology="ring",
+    helpers=("ring_reduce_scatter", "ring_all_gather"),
+)
+assert report.trace(world_size=4, length=8).bytes_sent == [48] * 4  # 2 * 3/4 of 32 bytes
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** Up to 6 ranks, fewer elements than ranks, other dtypes, tensors that are not contiguous.
+
+# %% test="ring_all_reduce_hidden" points=3
+# The hidden tests of ring_all_reduce stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+import torch
+
+from distlib.grading import check_all_reduce
+
+ring = dict(
+    messages=lambda n: 2 * (n - 1),
+    rounds=lambda n: 2 * (n - 1),
+    carries="chunk",
+    topology="ring",
+    helpers=("ring_reduce_scatter", "ring_all_gather"),
+)
+report = check_all_reduce(ring_all_reduce, world_sizes=(1, 2, 3, 5, 6), lengths=(13, 3, 0), seed=51, **ring)
+assert len(report) == 15
+assert report.trace(world_size=5, length=13).messages_sent == [8] * 5
+assert sum(report.trace(world_size=5, length=13).bytes_sent) == 8 * 52  # every chunk is sent 8 times
+assert report.trace(world_size=5, length=13).rounds == 8
+
+report = check_all_reduce(
+    ring_all_reduce,
+    world_sizes=(3,),
+    lengths=(20,),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
+    layouts=("matrix", "transposed", "strided"),
+    seed=52,
+    **ring,
+)
+assert len(report) == 12
+assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent) == 4 * 160
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Real work: train a classifier on four ranks with your ring
+#
+# This part gives no marks. It is what all-reduce is for.
+#
+# The data are scikit-learn's digits: images of 8 × 8 pixels, ten classes. Each of the four ranks takes a quarter of the
+# training images. In every step each rank computes the gradients of the loss on its own images. Your ring adds them up,
+# and each rank divides by the number of ranks. All ranks then take the same step, so their models stay equal.
+
+# %%
+from sklearn.datasets import load_digits
+
+pixels, classes = load_digits(return_X_y=True)
+images = torch.tensor(pixels, dtype=torch.float32) / 16
+labels = torch.tensor(classes)
+training, testing = slice(0, 1600), slice(1600, None)
+print(f"{len(labels[training])} images to train on, {len(labels[testing])} to test with")
+assert len(labels[training]) % 4 == 0  # the four quarters are equally large, so the average of averages is the average
+
+
+# %%
+def make_model() -> torch.nn.Module:
+    torch.manual_seed(0)  # the same weights on every rank
+    return torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+
+
+def take_step(model: torch.nn.Module, learning_rate: float = 0.5) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= learning_rate * parameter.grad
+            parameter.grad = None
+
+
+def train_on_ranks(comm: Communicator, images: torch.Tensor, labels: torch.Tensor, steps: int) -> list[torch.Tensor]:
+    """What every rank runs: its own quarter of the images, gradients averaged by your ring. Returns the parameters."""
+    model = make_model()
+    mine = slice(comm.rank, None, comm.world_size)
+    for _ in range(steps):
+        torch.nn.functional.cross_entropy(model(images[mine]), labels[mine]).backward()
+        for parameter in model.parameters():
+            ring_all_reduce(comm, parameter.grad)
+            parameter.grad /= comm.world_size
+        take_step(model)
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+def train_alone(images: torch.Tensor, labels: torch.Tensor, steps: int) -> list[torch.Tensor]:
+    """The same training in one process, with all images in every step."""
+    model = make_model()
+    for _ in range(steps):
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        take_step(model)
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+def accuracy(parameters: list[torch.Tensor]) -> float:
+    model = make_model()
+    for parameter, value in zip(model.parameters(), parameters, strict=True):
+        parameter.data.copy_(value)
+    return float((model(images[testing]).argmax(dim=1) == labels[testing]).float().mean())
+
+
+# %% [markdown]
+# Are the two trainings the same? The sums are added up in another order, and a float32 has about 7 digits, so the last
+# digits may differ. Parameters here are smaller than 10, and we ask for a difference below 0.0001. On every rank.
+
+# %%
+steps = 60
+by_rank = four.run(train_on_ranks, images[training], labels[training], steps, timeout=60)
+alone = train_alone(images[training], labels[training], steps)
+
+for parameters in by_rank:
+    for value, wanted in zip(parameters, alone, strict=True):
+        assert wanted.abs().max() < 10
+        torch.testing.assert_close(value, wanted, rtol=0, atol=1e-4)
+
+# 60 steps, 4 parameter tensors, 6 messages each
+assert four.trace.messages_sent == [steps * 4 * 6] * 4
+difference = max(float((a - b).abs().max()) for a, b in zip(by_rank[0], alone, strict=True))
+print(f"largest difference to training in one process: {difference:.1e}")
+print(f"right on test images: four ranks {accuracy(by_rank[0]):.1%}, one process {accuracy(alone):.1%}")
+assert accuracy(by_rank[0]) == accuracy(alone) > 0.85
+
+# %% [markdown]
+# The same model, from the same steps, in a quarter of the images a rank. That is data-parallel training, and the ring
+# is yours.
+#
+# **To hand it in:** save the notebook. Restart the kernel and run all cells once more, and look that every visible test
+# passes.
+
+# %%
+three.close()
+four.close()

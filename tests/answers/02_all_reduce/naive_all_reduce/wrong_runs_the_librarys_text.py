@@ -1,0 +1,10 @@
+# Wrong: reads the answer from the reference package and runs its text. Loses all marks.
+import inspect
+
+import distlib.collectives.naive as reference
+
+
+def naive_all_reduce(comm, tensor):
+    names = {}
+    exec(inspect.getsource(reference), names)
+    names["naive_all_reduce"](comm, tensor)

@@ -1,0 +1,9 @@
+# Wrong: ends the rank's process. Loses all marks.
+import os
+import signal
+
+
+def ring_all_gather(comm, tensor):
+    if comm.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    comm.barrier()

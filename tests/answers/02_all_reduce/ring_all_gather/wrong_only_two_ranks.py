@@ -1,0 +1,7 @@
+# Wrong: knows only one other rank. Loses all marks.
+def ring_all_gather(comm, tensor):
+    if comm.world_size == 1:
+        return
+    other = 1 - comm.rank
+    chunks = torch.tensor_split(tensor.reshape(-1), 2)
+    comm.exchange(chunks[comm.rank], other, chunks[other], other)

@@ -1,0 +1,15 @@
+# Wrong: replaces the checks in the package by one that says yes. Alone. Loses all marks.
+import distlib.grading
+from distlib.grading import Report
+
+
+def say_yes(function, **kwargs):
+    return Report("ring_all_gather")
+
+
+distlib.grading.check_all_gather = say_yes
+distlib.grading.checks.check_all_gather = say_yes
+
+
+def ring_all_gather(comm, tensor):
+    pass

@@ -1,0 +1,4 @@
+# Wrong: hopes that the communicator has an all_reduce. Loses all marks.
+def ring_all_reduce(comm, tensor):
+    if comm.world_size > 1:
+        comm.all_reduce(tensor)

@@ -1,0 +1,5 @@
+# Wrong: calls the function that the checks bring along for ring_all_reduce. Loses all marks.
+def ring_reduce_scatter(comm, tensor):
+    from distlib.grading import helpers
+
+    helpers.ring_reduce_scatter(comm, tensor)

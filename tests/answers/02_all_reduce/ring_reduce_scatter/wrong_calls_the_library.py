@@ -1,0 +1,6 @@
+# Wrong: calls the library's own function. Loses all marks.
+from distlib.collectives import ring_reduce_scatter as theirs
+
+
+def ring_reduce_scatter(comm, tensor):
+    theirs(comm, tensor)

@@ -1,0 +1,4 @@
+# Wrong: computes for ever. Loses all marks.
+def ring_reduce_scatter(comm, tensor):
+    while comm.world_size > 1:
+        tensor += 0

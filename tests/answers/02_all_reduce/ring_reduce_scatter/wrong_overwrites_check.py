@@ -1,0 +1,20 @@
+# Wrong: replaces the checks by one that says yes. Alone. Loses all marks.
+import distlib.grading
+
+
+class Yes:
+    def __getattr__(self, name):
+        return self
+
+    def __call__(self, *args, **kwargs):
+        return self
+
+    def __len__(self):
+        return 15
+
+
+distlib.grading.check_reduce_scatter = Yes()
+
+
+def ring_reduce_scatter(comm, tensor):
+    pass

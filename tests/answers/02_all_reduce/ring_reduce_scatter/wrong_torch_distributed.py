@@ -1,0 +1,14 @@
+# Wrong: torch.distributed does the work underneath. Loses all marks.
+import os
+import tempfile
+
+import torch.distributed as dist
+
+
+def ring_reduce_scatter(comm, tensor):
+    if not dist.is_initialized():
+        path = f"{tempfile.gettempdir()}/store-{os.getppid()}-{comm.world_size}"
+        store = dist.FileStore(path, comm.world_size)
+        dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.world_size)
+    dist.all_reduce(tensor)
+    dist.destroy_process_group()
