@@ -20,6 +20,7 @@ import gc
 import os
 import pickle
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,11 +28,30 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 _LARGEST_REQUEST = 65536
 _START_TIMEOUT = 60.0  # seconds; importing torch from a cold disk can take long
 _REAP_EVERY = 0.5  # seconds between looks at which ranks have ended
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    """Which rank of which world a process is going to be.
+
+    Attributes:
+        rank, world_size: as in `Communicator`.
+        directory: the world's private directory.
+        backend: "gloo" or "nccl".
+        threads: how many threads torch may use in this rank.
+    """
+
+    rank: int
+    world_size: int
+    directory: str
+    backend: str
+    threads: int
 
 
 # ── in the kernel ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -61,9 +81,9 @@ class ForkServer:
         )
         theirs.close()
 
-    def spawn(self, arguments: tuple[Any, ...], fds: Sequence[int]) -> int:
-        """Fork a rank, which runs `rank_process.main(*arguments, fds)`. Returns its process id."""
-        return self._request(("spawn", arguments), fds)
+    def spawn(self, place: RankPlace, fds: Sequence[int]) -> int:
+        """Fork a rank, which runs `rank_process.main(place, fds)`. Returns its process id."""
+        return self._request(("spawn", place), fds)
 
     def signal(self, pids: Sequence[int], number: int) -> None:
         """Send a signal to those of `pids` that are ranks and still exist."""
@@ -133,6 +153,7 @@ def serve(fd: int) -> None:
     control = socket.socket(fileno=fd)
     ranks: set[int] = set()
     ended: dict[int, int] = {}
+    directories: set[str] = set()
     gc.collect()
     gc.freeze()  # so that a rank's garbage collector leaves the shared pages alone
     while True:
@@ -143,11 +164,16 @@ def serve(fd: int) -> None:
         data, fds, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 16)
         if not data:
             break
-        answer = _answer(pickle.loads(data), fds, ranks, ended, control, rank_process.main)
+        request = pickle.loads(data)
+        if request[0] == "spawn":
+            directories.add(request[1].directory)
+        answer = _answer(request, fds, ranks, ended, control, rank_process.main)
         control.sendall(pickle.dumps(answer))
     for pid in ranks:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+    for directory in directories:  # a kernel that was killed could not clean up itself
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _answer(
@@ -171,7 +197,7 @@ def _fork(arguments: Any, fds: list[int], ranks: set[int], control: socket.socke
     if pid == 0:
         control.close()
         _die_with_parent()
-        main(*arguments, fds)
+        main(arguments, fds)
         os._exit(0)
     for fd in fds:
         os.close(fd)

@@ -63,8 +63,8 @@ class RankPool:
         self.commands.append(Connection(ours.detach()))
         self.outputs += [(rank, "stdout", out_read), (rank, "stderr", err_read)]
         try:
-            arguments = (rank, self.world_size, self.directory, self.backend, threads)
-            self.pids.append(self._server.spawn(arguments, [theirs.fileno(), out_write, err_write, inbox.fileno()]))
+            place = forkserver.RankPlace(rank, self.world_size, self.directory, self.backend, threads)
+            self.pids.append(self._server.spawn(place, [theirs.fileno(), out_write, err_write, inbox.fileno()]))
         finally:
             for end in (theirs, inbox):
                 end.close()

@@ -29,6 +29,7 @@ import torch
 from distlib import call_site, pickling
 from distlib.diagnosis import Failure
 from distlib.endpoint import Endpoint, Group, Stopped
+from distlib.forkserver import RankPlace
 from distlib.mailbox import Mailbox
 from distlib.process_group import ProcessGroupCommunicator
 from distlib.status_board import StatusBoard
@@ -44,20 +45,20 @@ def stack_path(directory: str, rank: int) -> str:
     return os.path.join(directory, f"stack-{rank}")
 
 
-def main(rank: int, world_size: int, directory: str, backend: str, threads: int, fds: list[int]) -> None:
-    """Be rank `rank` until the kernel closes the command pipe. `fds`: commands, stdout, stderr, inbox."""
+def main(place: RankPlace, fds: list[int]) -> None:
+    """Be the rank of `place` until the kernel closes the command pipe. `fds`: commands, stdout, stderr, inbox."""
     command_fd, stdout_fd, stderr_fd, inbox_fd = fds
     os.environ["GLOO_SOCKET_IFNAME"] = _LOOPBACK
-    torch.set_num_threads(threads)
+    torch.set_num_threads(place.threads)
     _redirect_output(stdout_fd, stderr_fd)
-    stack_file = open(stack_path(directory, rank), "w")
+    stack_file = open(stack_path(place.directory, place.rank), "w")
     faulthandler.register(STACK_SIGNAL, file=stack_file, all_threads=False)
     faulthandler.enable(file=sys.stderr)
     commands = Connection(command_fd)
     try:
-        endpoint = _make_endpoint(rank, world_size, directory, backend, socket.socket(fileno=inbox_fd))
+        endpoint = _make_endpoint(place, socket.socket(fileno=inbox_fd))
         signal.signal(STOP_SIGNAL, lambda number, frame: endpoint.stop())
-        RankProcess(rank, world_size, endpoint, commands).serve()
+        RankProcess(place, endpoint, commands).serve()
     except (EOFError, ConnectionError):  # the kernel has closed the world, or is gone
         os._exit(0)
     except BaseException:
@@ -65,14 +66,15 @@ def main(rank: int, world_size: int, directory: str, backend: str, threads: int,
         os._exit(1)
 
 
-def _make_endpoint(rank: int, world_size: int, directory: str, backend: str, inbox: socket.socket) -> Endpoint:
+def _make_endpoint(place: RankPlace, inbox: socket.socket) -> Endpoint:
+    rank, world_size, directory = place.rank, place.world_size, place.directory
     board = StatusBoard(os.path.join(directory, "board"), world_size)
     mailbox = Mailbox(inbox, directory, rank, world_size, board)
-    device = torch.device("cuda", rank) if backend == "nccl" else torch.device("cpu")
+    device = torch.device("cuda", rank) if place.backend == "nccl" else torch.device("cpu")
     transports: dict[str, Transport] = {}
     if world_size > 1:
         transports["cpu"] = GlooTransport(directory, rank, world_size)
-        if backend == "nccl":
+        if place.backend == "nccl":
             transports["cuda"] = NcclTransport(directory, rank, world_size, device)
     return Endpoint(rank, mailbox, board, directory, transports, device)
 
@@ -92,9 +94,9 @@ def _redirect_output(stdout_fd: int, stderr_fd: int) -> None:
 class RankProcess:
     """The loop of one rank: commands of the kernel on one side, messages of the other ranks on the other."""
 
-    def __init__(self, rank: int, world_size: int, endpoint: Endpoint, commands: Connection) -> None:
-        self._rank = rank
-        self._world_size = world_size
+    def __init__(self, place: RankPlace, endpoint: Endpoint, commands: Connection) -> None:
+        self._rank = place.rank
+        self._world_size = place.world_size
         self._endpoint = endpoint
         self._commands = commands
 

@@ -1,0 +1,216 @@
+"""A world inside a real Jupyter kernel: cells, errors, interrupts, and what is left when the kernel is gone."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pytest
+from jupyter_client.manager import KernelManager
+
+pytestmark = pytest.mark.timeout(90)
+
+
+class Notebook:
+    """A kernel, and cells sent to it one after the other."""
+
+    def __init__(self, **environment: str) -> None:
+        self.manager = KernelManager(kernel_name="python3")
+        self.manager.start_kernel(env={**os.environ, **environment})
+        self.client = self.manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+
+    def cell(self, code: str) -> tuple[str, dict[str, Any] | None]:
+        """Run a cell. Returns what it printed and its error message, if any."""
+        return self.finish(self.client.execute(code))
+
+    def finish(self, message_id: str) -> tuple[str, dict[str, Any] | None]:
+        """Wait for a cell that was started with `client.execute`."""
+        printed, error = "", None
+        while True:
+            message = self.client.get_iopub_msg(timeout=60)
+            if message["parent_header"].get("msg_id") != message_id:
+                continue
+            content = message["content"]
+            if message["msg_type"] == "execute_input":
+                self.number = content["execution_count"]  # what stands in the brackets beside the cell
+            elif message["msg_type"] == "stream":
+                printed += content["text"]
+            elif message["msg_type"] == "error":
+                error = content
+            elif message["msg_type"] == "status" and content["execution_state"] == "idle":
+                return printed, error
+
+    def value(self, code: str) -> str:
+        """What a cell prints; it must not fail."""
+        printed, error = self.cell(code)
+        assert error is None, "\n".join(error["traceback"])
+        return printed
+
+    def close(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def notebook() -> Iterator[Notebook]:
+    """One kernel for the tests that leave it usable."""
+    notebook = Notebook()
+    notebook.value("import torch\nfrom distlib import *\nworld = World(4)")
+    yield notebook
+    notebook.close()
+
+
+def gone(pids: list[int]) -> bool:
+    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    give_up = time.monotonic() + seconds
+    while not condition() and time.monotonic() < give_up:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_a_function_of_a_cell_and_its_new_version(notebook: Notebook) -> None:
+    notebook.value("factor = 2\ndef f(comm):\n    return factor * comm.rank")
+    assert notebook.value("print(world.run(f))") == "[0, 2, 4, 6]\n"
+    notebook.value("factor = 3\nclass Box:\n    def __init__(self, x): self.x = x")
+    assert (
+        notebook.value("print(world.run(f), isinstance(world.run(lambda comm: Box(1))[0], Box))")
+        == "[0, 3, 6, 9] True\n"
+    )
+
+
+def test_an_error_begins_with_cell_and_line_and_hides_the_framework(notebook: Notebook) -> None:
+    _, error = notebook.cell(
+        "def fail(comm):\n    if comm.rank == 2:\n        raise ValueError('bad')\nworld.run(fail)"
+    )
+    assert error is not None and error["ename"] == "RankError"
+    assert error["evalue"] == f"cell {notebook.number}, line 3: rank 2 raised ValueError: bad"
+    shown = "\n".join(error["traceback"])
+    assert "----> " in shown and "raise ValueError('bad')" in shown
+    assert "supervisor.py" not in shown and "rank_process.py" not in shown
+    assert "rank_process.py" in notebook.value("print(world.last_error.stack)")
+
+
+def test_a_deadlock_in_a_cell(notebook: Notebook) -> None:
+    _, error = notebook.cell("def ring(comm):\n    comm.recv(torch.empty(4), (comm.rank - 1) % 4)\nworld.run(ring)")
+    assert error is not None and re.match(
+        r"cell \d+, line 2: deadlock\. rank 0 waits to receive 4 float32", error["evalue"]
+    )
+    assert notebook.value("print(world.run(lambda comm: comm.rank))") == "[0, 1, 2, 3]\n"
+
+
+def test_prints_of_the_ranks_appear_in_the_cell(notebook: Notebook) -> None:
+    printed = notebook.value("world.run(lambda comm: print('hello'))")
+    assert sorted(printed.splitlines()) == [f"[rank {rank}] hello" for rank in range(4)]
+
+
+def test_a_progress_bar_over_runs(notebook: Notebook) -> None:
+    code = "import sys\nfrom tqdm import tqdm\nfor _ in tqdm(range(3), file=sys.stdout): world.run(lambda comm: None)"
+    assert "100%" in notebook.value(code)
+
+
+STUCK = {
+    "computing": "def stuck(comm):\n    while True: pass",
+    "receiving": "def stuck(comm):\n    comm.recv(torch.empty(1), 0) if comm.rank else comm.sleep(1000)",
+    "printing": "def stuck(comm):\n    while True: print('x'); comm.sleep(0.001)",
+    "inside C++": """
+from distlib.process_group import torch_distributed
+def stuck(comm):
+    with torch_distributed(comm) as dist:
+        dist.recv(torch.empty(1), 0) if comm.rank else comm.sleep(1000)""",
+}
+
+
+@pytest.mark.parametrize("what", STUCK)
+def test_an_interrupt_stops_the_ranks_and_the_world_goes_on(notebook: Notebook, what: str) -> None:
+    notebook.value(STUCK[what])
+    running = notebook.client.execute("world.run(stuck)")
+    time.sleep(0.6)
+    notebook.manager.interrupt_kernel()
+    _, error = notebook.finish(running)
+    assert error is not None and error["ename"] == "KeyboardInterrupt"
+    assert notebook.value("print(world.run(lambda comm: comm.rank))") == "[0, 1, 2, 3]\n"
+
+
+def test_two_notebooks_have_ranks_of_their_own(notebook: Notebook) -> None:
+    other = Notebook()
+    try:
+        other.value("import os, time\nfrom distlib import World\nworld = World(2)")
+        running = other.client.execute("print(world.run(lambda comm: (time.sleep(1), comm.rank)[1]))")
+        assert notebook.value("print(world.run(lambda comm: comm.rank))") == "[0, 1, 2, 3]\n"
+        assert other.finish(running) == ("[0, 1]\n", None)
+    finally:
+        other.close()
+
+
+@pytest.mark.parametrize("what", STUCK)
+def test_a_kernel_that_is_killed_leaves_no_rank(what: str) -> None:
+    notebook = Notebook()
+    try:
+        notebook.value("import os, torch\nfrom distlib import World\nworld = World(3)\n" + STUCK[what])
+        code = "print(*world.run(lambda comm: os.getpid()), world.run(lambda comm: os.getppid())[0])"
+        pids, directory = notebook.value(f"{code}\nprint(world._pool.directory)").splitlines()
+        processes = [int(pid) for pid in pids.split()]
+        notebook.client.execute("world.run(stuck)")
+        time.sleep(0.6)
+        os.kill(notebook.manager.provisioner.pid, signal.SIGKILL)
+        assert wait_until(lambda: gone(processes), 10)
+        assert wait_until(lambda: not os.path.exists(directory), 10)
+    finally:
+        notebook.close()
+
+
+def test_a_kernel_that_is_restarted_leaves_no_rank() -> None:
+    notebook = Notebook()
+    try:
+        notebook.value("import os\nfrom distlib import World\nworld = World(3)")
+        processes = [int(pid) for pid in notebook.value("print(*world.run(lambda comm: os.getpid()))").split()]
+        notebook.manager.restart_kernel(now=True)
+        assert wait_until(lambda: gone(processes), 10)
+    finally:
+        notebook.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent by itself")
+def test_ranks_end_with_their_fork_server() -> None:
+    notebook = Notebook()
+    try:
+        notebook.value("import os\nfrom distlib import World\nworld = World(3)")
+        code = "print(world.run(lambda comm: os.getppid())[0], *world.run(lambda comm: os.getpid()))"
+        server, *ranks = (int(pid) for pid in notebook.value(code).split())
+        os.kill(server, signal.SIGKILL)
+        assert wait_until(lambda: gone(ranks), 10)
+        assert notebook.value("print(world.run(lambda comm: comm.rank))") == "[0, 1, 2]\n"  # and there is a new one
+    finally:
+        notebook.close()
+
+
+def test_a_home_that_can_not_be_written() -> None:
+    """JUPYTER_* point elsewhere, as on a cluster; distlib itself writes nothing into the home."""
+    notebook = Notebook(HOME="/proc/nowhere")
+    try:
+        assert notebook.value("from distlib import World\nprint(World(2).run(lambda comm: comm.rank))") == "[0, 1]\n"
+    finally:
+        notebook.close()
+
+
+def test_a_full_disk_is_one_clear_error_and_the_kernel_lives(notebook: Notebook) -> None:
+    code = """
+import tempfile, unittest.mock
+full = OSError(28, "No space left on device")
+with unittest.mock.patch("tempfile.mkdtemp", side_effect=full):
+    World(2).run(lambda comm: None)
+"""
+    _, error = notebook.cell(code)
+    assert error is not None and "Free some space" in error["evalue"]
+    assert notebook.value("print(World(2).run(lambda comm: comm.rank))") == "[0, 1]\n"
