@@ -19,6 +19,7 @@
 import math
 import os
 
+import psutil
 import torch
 from torch import nn
 
@@ -106,25 +107,23 @@ assert gradient_bytes / links["10 Gbit/s Ethernet"] > 20
 assert gradient_bytes / links["400 Gbit/s InfiniBand"] > 0.5
 
 # %% [markdown]
-# That is the subject of this course. Who sends what to whom, and when, decides whether a thousand GPUs are worth a
-# thousand GPUs. You will write these programs yourself, count every byte they move, and see them work.
+# That is the subject of this course. Who sends what to whom, and when, decides how much faster a thousand GPUs are
+# than one. You will write these programs yourself, count every byte they move, and watch them run.
 #
 # ## Your machine
 #
-# You do not need a thousand GPUs for that, nor one.
+# The machine in front of you is enough for that. What does it have?
 
 # %%
-cores = os.cpu_count()
-memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-print(f"processor cores: {cores}")
-print(f"memory:          {memory / 1e9:.0f} GB")
+print(f"processor cores: {os.cpu_count()}")
+print(f"memory:          {psutil.virtual_memory().total / 1e9:.0f} GB")
 print(f"GPUs:            {torch.cuda.device_count()}")
 
 # %% [markdown]
 # A **rank** is one process of a distributed program. It has its own memory, and a number: 0, 1, 2, and so on. How many
 # ranks there are is the **world size**. On a cluster, a rank usually has a GPU of its own. Here a rank is an ordinary
-# process on this machine, and you may have more ranks than cores. Then they take turns, and the program computes
-# exactly the same.
+# process on this machine, and its tensors lie in ordinary memory. You may have more ranks than cores. Then they take
+# turns, and the program computes exactly the same.
 #
 # ## Your first world
 #

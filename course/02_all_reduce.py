@@ -51,9 +51,9 @@ for rank, tensor in enumerate(world.run(sum_of_all)):
 # ### Why training needs it
 #
 # In data-parallel training each rank has a copy of the model and its own part of the batch. Each computes a gradient
-# on its part. The gradient of the whole batch is the average of these, so the ranks must combine their gradients
-# before anybody changes a weight. This happens in every step, with as many numbers as the model has parameters. At the
-# end of this lesson you do it with a real model.
+# on its part. If the parts are equally large, the gradient of the whole batch is the average of these. So the ranks
+# must combine their gradients before anybody changes a weight. This happens in every step, with as many numbers as the
+# model has parameters. At the end of this lesson you do it with a real model.
 #
 # So two questions matter, and you can answer both by counting: how many bytes must a rank move, and how many times
 # must it wait for somebody else?
@@ -118,7 +118,7 @@ for n, trace in naive.items():
 
 # %% [markdown]
 # The master's share grows with every rank that joins. With a thousand ranks, all gradients of a thousand ranks must
-# pass through one connection. The more machines you buy, the longer each step takes.
+# pass through the network link of one. The more machines you buy, the longer each step takes.
 #
 # One thing is good about it: the rounds. There are only two, in and out, however many ranks there are. We come back to
 # that.
@@ -135,8 +135,8 @@ for n, trace in naive.items():
 #     rank 3 ◄── rank 2
 #
 # Cut the tensor into as many **chunks** as there are ranks. In every step, every rank sends one chunk and receives
-# another one at the same time: a step is one round. So all connections are busy in every step, and each carries only a
-# small part.
+# another one at the same time: a step is one round. So the links of all ranks are busy in every step, and each carries
+# only a small part.
 #
 # It goes around twice:
 #
@@ -184,8 +184,8 @@ assert history.full_sums[:4] == [0, 0, 0, 4]
 
 # %% [markdown]
 # Chunk 0 is only one of four. At the same time chunk 1 set out from rank 2, chunk 2 from rank 3, and chunk 3 from
-# rank 0. In each step four chunks move, one over each connection. The picture shows all of them. Four small fields in
-# a cell stand for the four ranks, and a field is filled when that rank's part is inside.
+# rank 0. In each step four chunks move, one from each rank to the next. The picture shows all of them. Four small
+# fields in a cell stand for the four ranks, and a field is filled when that rank's part is inside.
 
 # %%
 draw_chunks(history, steps=range(4), title="Phase 1: reduce-scatter")
@@ -221,7 +221,7 @@ assert ring.bytes_sent == ring.bytes_received == [36 * MIB] * 4
 assert ring.rounds == 6
 
 # %%
-timeline(ring, by="round", title="A ring of 4 ranks: every connection is busy in every round")
+timeline(ring, by="round", title="A ring of 4 ranks: everybody sends and receives in every round")
 
 # %% [markdown]
 # Each phase has $N-1$ steps, and in each step every rank sends one chunk of $S/N$ bytes. That makes
@@ -296,9 +296,9 @@ for n, length in [(3, 10), (4, 10), (4, 1001), (5, 3), (7, 100)]:
 # something, because it does not know the sum yet.
 #
 # These are different messages: the first kind arrived before that moment, the second kind arrives later. So every
-# number of the tensor crosses some connection at least $2(N-1)$ times, and all ranks together send at least
-# $2(N-1)\,S$ bytes. They cannot all be below the average. **In every all-reduce some rank sends at least
-# $2\frac{N-1}{N}S$ bytes**, and some rank receives as many.
+# number of the tensor is sent at least $2(N-1)$ times, and all ranks together send at least $2(N-1)\,S$ bytes. They
+# cannot all be below the average. **In every all-reduce some rank sends at least $2\frac{N-1}{N}S$ bytes**, and some
+# rank receives as many.
 #
 # The argument allows any order and any route. It assumes only that a number, or a partial sum, costs its full size to
 # send, and that the network itself does not add. The bound and the ring that reaches it are from Patarasuk and Yuan
@@ -321,14 +321,15 @@ for n in range(2, 9):
 # it has traveled, until the other side notices. A simple model has two numbers:
 #
 # - the **latency** $\alpha$: seconds that each round takes, however small the message,
-# - the **bandwidth** $1/\beta$: bytes per second through one connection, so that $\beta$ is seconds per byte.
+# - the **bandwidth** $1/\beta$: bytes per second through the link of a rank, in each direction, so that $\beta$ is
+#   seconds per byte.
 #
 # $$T_\text{ring} = 2(N-1)\,\alpha + 2\,\frac{N-1}{N}\,S\,\beta \qquad
 # T_\text{master} = 2\,\alpha + 2\,(N-1)\,S\,\beta$$
 #
-# The first part counts rounds, the second part bytes through the busiest connection. In the ring, a rank sends and
-# receives at the same time. Through the master, nothing can go out before everything has come in, so both directions
-# count. (For the master this is kind: it assumes that rank 0 can take in the messages of all ranks without a pause.)
+# The first part counts rounds, the second part bytes through the busiest link. In the ring, a rank sends and receives
+# at the same time. Through the master, nothing can go out before everything has come in, so both directions count.
+# (For the master this is kind: it assumes that rank 0 can take in the messages of all ranks without a pause.)
 #
 # Take 64 ranks, a latency of 20 µs and a bandwidth of 10 GB/s. They are numbers to think with, not of a certain
 # machine.
@@ -389,7 +390,7 @@ def median_milliseconds(comm: Communicator, length: int, algorithm: str) -> floa
     for _ in range(15):
         comm.barrier()
         start = time.perf_counter()
-        all_reduce(comm, tensor, op=ReduceOp.MAX, algorithm=algorithm)
+        all_reduce(comm, tensor, op=ReduceOp.MAX, algorithm=algorithm)  # the maximum: ones stay ones
         seconds.append(time.perf_counter() - start)
     return 1e3 * sorted(seconds)[len(seconds) // 2]
 
@@ -545,7 +546,7 @@ for rank, (mine, average) in enumerate(results):
 
 # %% [markdown]
 # The average of the four is the gradient of the whole batch, up to rounding: we allowed a relative error of 10⁻⁵ and
-# an absolute one of 10⁻⁷. It cannot be equal to the last bit, because float32 numbers were added in another order.
+# an absolute one of 10⁻⁷. It need not be equal to the last bit, because float32 numbers were added in another order.
 #
 # Among each other the four ranks *are* equal to the last bit. Each chunk was summed up on one rank only, and the
 # others have copies. That matters: models that drift apart by a bit in every step would soon be different models.
@@ -618,8 +619,8 @@ world.close()
 #   MPICH](https://doi.org/10.1177/1094342005051521), International Journal of High Performance Computing Applications
 #   19(1), 2005. When to use which algorithm, with the same α–β model.
 # - A. Gibiansky, [Bringing HPC Techniques to Deep
-#   Learning](https://andrew.gibiansky.com/blog/machine-learning/baidu-allreduce/), 2017. The article that brought the
-#   ring to deep learning.
+#   Learning](https://andrew.gibiansky.com/blog/machine-learning/baidu-allreduce/), 2017. The article that made the
+#   ring known in deep learning.
 # - A. Sergeev, M. Del Balso, [Horovod: fast and easy distributed deep learning in
 #   TensorFlow](https://arxiv.org/abs/1802.05799), 2018. The ring as a library.
 # - NVIDIA, [NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html).
