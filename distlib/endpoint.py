@@ -130,13 +130,14 @@ class Endpoint:
         """From here on the rank no longer runs the student's function, and `stop` no longer interrupts it."""
         self._state = FINISHED
 
+    def complete_all_transfers(self) -> None:
+        """After a run that went well: see through what nobody has waited for."""
+        for work in list(self._transferring):
+            self.complete_transfer(work)
+
     def unfinished_business(self) -> tuple[list[tuple[Any, ...]], bool]:
         """What a rank leaves behind: its messages that nobody took, and whether a transfer was cut off half-way."""
-        lost = [
-            (w.peer, w.tag, describe_tensor(w.tensor.shape, dtype_name(w.tensor)), w.site)
-            for w in self._offered.values()
-        ]
-        return lost, bool(self._transferring)
+        return [(w.peer, w.tag, w.describe(), w.site) for w in self._offered.values()], bool(self._transferring)
 
     def close(self) -> None:
         """End the run: whatever still arrives for it is dropped."""

@@ -1,7 +1,7 @@
 """What runs in the process of one rank: wait for a function, run it, report.
 
     kernel ──("run", function, …)──► rank      the rank runs the function and answers ("done", result or failure)
-    kernel ──("end",)──────────────► rank      the run is over everywhere: ("ended", messages, what was left behind)
+    kernel ──("end", went_well)────► rank      the run is over everywhere: ("ended", messages, what was left behind)
     kernel ──("drain",)────────────► rank      after a run that was stopped: empty the inbox, ("drained",)
 
 Between commands a rank goes on answering the other ranks, so that a message it started still gets through.
@@ -157,9 +157,11 @@ class RankProcess:
                 "Return tensors, numbers, or lists and dictionaries of them."
             ) from error
 
-    def _on_end(self) -> tuple[Any, ...]:
+    def _on_end(self, went_well: bool) -> tuple[Any, ...]:
         endpoint = self._endpoint
         endpoint.serve()
+        if went_well:
+            endpoint.complete_all_transfers()
         lost, cut_off = endpoint.unfinished_business()
         report = ("ended", endpoint.sent, endpoint.received, lost, cut_off)
         endpoint.close()

@@ -282,7 +282,7 @@ class Supervisor:
                 raise EOFError
             if error is None:
                 self._let_settle()
-            reports = self._ask_all("end")
+            reports = self._ask_all("end", error is None)
             if error is not None:
                 self._ask_all("drain")
                 self.pool.board.reset()
@@ -301,10 +301,10 @@ class Supervisor:
         while self.pool.board.on_their_way(self.pool.board.snapshot()) and time.perf_counter() < give_up:
             time.sleep(0.0005)
 
-    def _ask_all(self, command: str) -> list[tuple[Any, ...]]:
+    def _ask_all(self, *command: Any) -> list[tuple[Any, ...]]:
         ranks = range(self.pool.world_size)
         for rank in ranks:
-            self.pool.send(rank, command)
+            self.pool.send(rank, *command)
         return [self.pool.receive(rank) for rank in ranks]
 
     def _read_rest(self) -> None:

@@ -374,9 +374,11 @@ def test_a_message_that_was_not_waited_for_but_received_is_fine(worlds) -> None:
             comm.recv(buffer, 0)
         return buffer.sum().item()
 
+    processes = worlds(2).run(other_pid)
     for length in (3, INLINE_BYTES):
         assert worlds(2).run(no_wait, length) == [0, length]
         assert len(worlds(2).trace) == 1
+    assert worlds(2).run(other_pid) == processes  # the ranks did not have to be replaced
 
 
 # ── deadlock ─────────────────────────────────────────────────────────────────────────────────────────────────────────
