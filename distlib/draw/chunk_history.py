@@ -268,28 +268,29 @@ def _find(history: ChunkHistory, look: Callable[[Cell], str], ending: str) -> st
                 if found := look(cell):
                     affected = sum(bool(look(cell)) for row in history.states[-1] for cell in row)
                     when = f"After round {round}" if round else "At the start"
-                    where = f"{when}, chunk {chunk} on rank {rank} {found}."
-                    return f"{where} In the end: {count(affected, 'cell')} {ending}."
+                    return (
+                        f"{when}, chunk {chunk} on rank {rank} {found} In the end: {count(affected, 'cell')} {ending}."
+                    )
     return ""
 
 
 def _look_for_repeated(cell: Cell) -> str:
     often = [f"rank {rank}'s contribution {_times(n)}" for rank, n in enumerate(cell.counts) if is_repeated(n)]
-    return f"holds {_list(often)}" if often and not cell.uneven else ""
+    return f"holds {_list(often)}." if often and not cell.uneven else ""
 
 
 def _look_for_foreign(cell: Cell) -> str:
     chunks = sorted({chunk for _, chunk, _ in cell.foreign})
-    return f"holds what belongs to {_name_chunks(chunks)}" if chunks and not cell.uneven else ""
+    return f"holds what belongs to {_name_chunks(chunks)}." if chunks and not cell.uneven else ""
 
 
 def _look_for_uneven(cell: Cell) -> str:
-    return "is not the same in all its elements: its borders, or a buffer, are not what they should be" * cell.uneven
+    return "was changed only in part: are the borders of all chunks right, and every buffer written?" * cell.uneven
 
 
 def _look_for_parts(cell: Cell) -> str:
     parts = [f"{format_count(n)} of rank {rank}'s contribution" for rank, n in enumerate(cell.counts) if is_part(n)]
-    return f"holds {_list(parts)}" if parts and not cell.uneven else ""
+    return f"holds {_list(parts)}." if parts and not cell.uneven else ""
 
 
 _ODDITIES: tuple[tuple[Callable[[Cell], str], str], ...] = (

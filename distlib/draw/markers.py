@@ -3,25 +3,25 @@
 Each pair (rank, chunk) has an element of its own in every chunk. At the start an element is 1 only where that rank's
 own contribution to that chunk stands. Any sum of such tensors then counts, element by element, what went into it:
 
-    2 ranks, 2 chunks                      chunk 0                  chunk 1
-    element stands for (rank, chunk)   00 01 10 11 ×2           00 01 10 11 ×2
-    rank 0 at the start                 1  .  .  .               .  1  .  .
-    rank 1 at the start                 .  .  1  .               .  .  .  1
-    rank 0 after adding 1's chunk 0     1  .  1  .               .  1  .  .      chunk 0: both, once each
-    … added twice                       1  .  2  .               .  1  .  .      rank 1 counted twice
-    … added to chunk 1 instead          1  .  .  .               .  1  1  .      chunk 1 holds what belongs to chunk 0
+    2 ranks, 2 chunks                      chunk 0                 chunk 1
+    element stands for (rank, chunk)   # 00 01 10 11 #         # 00 01 10 11 #
+    rank 0 at the start                1  1  .  .  . 1         1  .  1  .  . 1
+    rank 1 at the start                1  .  .  1  . 1         1  .  .  .  1 1
+    rank 0 after adding 1's chunk 0    2  1  .  1  . 2         1  .  1  .  . 1    chunk 0: both, once each
+    … added twice                      3  1  .  2  . 3         1  .  1  .  . 1    rank 1 counted twice
+    … added to chunk 1 instead         1  1  .  .  . 1         2  .  1  1  . 2    chunk 1 holds what belongs to chunk 0
 
-Every element is repeated, so that a chunk of which only a part was treated is seen: its two halves differ. All counts
-are small whole numbers, exact in every floating-point dtype.
+The elements # at both ends count all contributions together. They must agree with the ones between them; where chunks
+are cut at the wrong place, they do not. Counts are small whole numbers, exact in every floating-point dtype; averages
+are read, too. The maximum, minimum or product of contributions has no such counts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-
-_REPEATS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Cell:
     Attributes:
         counts: indexed by rank: how often that rank's contribution to this chunk is inside. 1 is right in a sum.
         foreign: (rank, chunk, count) of each contribution inside that belongs to another chunk.
-        uneven: whether the elements of this chunk do not all hold the same: its borders were cut wrong, or it holds
-            numbers that come from nowhere (memory that was never written).
+        uneven: whether the elements of this chunk contradict each other: only a part of it was added to or written, or
+            it holds numbers that come from nowhere (memory that was never written).
     """
 
     counts: tuple[float, ...]
@@ -65,8 +65,8 @@ class Markers:
 
     @property
     def chunk_length(self) -> int:
-        """Elements of one chunk."""
-        return _REPEATS * self.world_size * self.chunks
+        """Elements of one chunk: one for each pair (rank, chunk), and one at each end."""
+        return self.world_size * self.chunks + 2
 
     def initial(self, rank: int, scattered: bool = False) -> list[float]:
         """The values with which `rank` starts, chunk after chunk.
@@ -78,10 +78,10 @@ class Markers:
         values: list[float] = []
         for chunk in range(self.chunks):
             inside = range(self.world_size) if scattered and chunk == rank else [rank]
-            block = [0.0] * (self.world_size * self.chunks)
+            elements = [0.0] * (self.world_size * self.chunks)
             for contributor in inside:
-                block[contributor * self.chunks + chunk] = 1.0
-            values += block * _REPEATS
+                elements[contributor * self.chunks + chunk] = 1.0
+            values += [float(len(inside)), *elements, float(len(inside))]
         return values
 
     def read(self, values: Sequence[float]) -> list[Cell]:
@@ -96,17 +96,18 @@ class Markers:
             return ()
         found: set[int] = set()
         for start in range(0, len(values), size):
-            block = values[start : start + size // _REPEATS]
-            found |= {index % self.chunks for index, value in enumerate(block) if value}
+            elements = values[start + 1 : start + size - 1]
+            found |= {index % self.chunks for index, value in enumerate(elements) if value}
         return tuple(sorted(found))
 
     def _read_chunk(self, chunk: int, values: Sequence[float]) -> Cell:
-        half = len(values) // _REPEATS
-        block, again = values[:half], values[half:]
-        at = [(divmod(index, self.chunks), value) for index, value in enumerate(block)]
+        first, *elements, last = values
+        at = [(divmod(index, self.chunks), value) for index, value in enumerate(elements)]
         counts = tuple(value for (_, belongs_to), value in at if belongs_to == chunk)
         foreign = tuple((rank, other, value) for (rank, other), value in at if other != chunk and value)
-        return Cell(counts, foreign, uneven=any(one != two for one, two in zip(block, again, strict=True)))
+        total = sum(elements)
+        even = all(math.isclose(end, total, rel_tol=1e-4, abs_tol=1e-6) for end in (first, last))
+        return Cell(counts, foreign, uneven=not even)
 
 
 def is_repeated(count: float) -> bool:

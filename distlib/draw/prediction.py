@@ -11,6 +11,8 @@ browser) the comparison says the answer.
 from __future__ import annotations
 
 import html
+import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,11 +93,12 @@ class Prediction:
         return Comparison(self.value, number, f"You said {self._said()}, the run says {told}. {verdict}")
 
     def _said(self) -> str:
-        """What was committed: as typed if it was an expression or another unit, and as the number it is."""
+        """What was committed; if it was typed as an expression or in another unit, both as typed and as a number."""
         assert self.value is not None
         number = _with_unit(self.value, self.unit)
-        plain = self.typed.replace(" ", "") in (number.replace(" ", ""), format_number(self.value), f"{self.value:g}")
-        return number if plain else f"{self.typed}, which is {number},"
+        plain = re.fullmatch(r"[\d.,_e]+\s*([^\W\d_]*|%)", self.typed)
+        same_unit = plain and (not plain[1] or units_agree(plain[1], self.unit))
+        return number if same_unit else f"{self.typed}, which is {number}"
 
     def __repr__(self) -> str:
         state = f"committed: {_with_unit(self.value, self.unit)}" if self.value is not None else "not committed"
@@ -131,9 +134,9 @@ def _to_number(actual: Any, unit: str) -> float | None:
 
 def _judge(predicted: float, actual: float) -> str:
     """One kind sentence: right, close, or how far off and in which direction."""
-    if predicted == actual or abs(predicted - actual) <= 1e-9 * abs(actual):
+    if math.isclose(predicted, actual):
         return "That is right."
-    if not predicted > 0 or not actual > 0 or float("inf") in (predicted, actual):
+    if min(predicted, actual) <= 0 or not math.isfinite(actual):
         return f"The difference is {format_number(abs(predicted - actual))}."
     ratio = max(predicted, actual) / min(predicted, actual)
     if ratio < 1.05:
@@ -194,7 +197,7 @@ def build_form(prediction: Prediction) -> Any:
             return
         field.disabled = button.disabled = True
         button.description = "Committed"
-        answer.value = html.escape(f"Committed: {prediction._said().rstrip(',')}.")
+        answer.value = html.escape(f"Committed: {prediction._said()}.")
 
     def on_message(_: Any, content: Any, __: Any) -> None:
         if isinstance(content, dict) and content.get("event") == "submit":  # what the field sends on Enter

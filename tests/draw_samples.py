@@ -1,0 +1,69 @@
+"""Runs that never ran: traces with exactly known numbers, for the tests of the pictures."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+
+from distlib.draw import Picture
+from distlib.trace import CallSite, Message, Trace
+
+SITE = CallSite("cell 7, line 12", "ring", "cell.py", 12)
+
+
+def message(src: int, dst: int, nbytes: int, start: float, taken: float, end: float, round: int) -> Message:
+    return Message(src, dst, 0, nbytes, "float32", (nbytes // 4,), start, taken, end, round, SITE, SITE)
+
+
+def ring_trace(ranks: int, nbytes: int = 256, rounds: int | None = None) -> Trace:
+    """Every rank sends to the next in each round; a round takes 1 ms, half of it waiting."""
+    rounds = 2 * (ranks - 1) if rounds is None else rounds
+    times = [(round, round * 1e-3) for round in range(1, rounds + 1)]
+    messages = [
+        message(src, (src + 1) % ranks, nbytes, start, start + 4e-4, start + 8e-4, round)
+        for round, start in times
+        for src in range(ranks)
+    ]
+    return Trace(ranks, messages, (rounds + 1) * 1e-3)
+
+
+def master_trace(ranks: int, nbytes: int = 1024) -> Trace:
+    """Everybody sends to rank 0, one after the other; rank 0 sends to everybody."""
+    others = range(1, ranks)
+    inward = [message(src, 0, nbytes, 0.0, src * 1e-3, (src + 1) * 1e-3, 1) for src in others]
+    outward = [message(0, dst, nbytes, (ranks + dst) * 1e-3, (ranks + dst) * 1e-3, 1.0, 2) for dst in others]
+    return Trace(ranks, inward + outward, 1.0)
+
+
+def texts(picture: Picture) -> list[str]:
+    """All words in a picture."""
+    return [text.get_text() for text in _visible_texts(picture)]
+
+
+def text_boxes(picture: Picture) -> dict[str, Bbox]:
+    """Where each text of a picture stands, as fractions of the picture: (0, 0) to (1, 1)."""
+    canvas = FigureCanvasAgg(picture.figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    whole = picture.figure.transFigure.inverted()
+    boxes = [(text, text.get_window_extent(renderer)) for text in _visible_texts(picture)]
+    return {f"{number}: {text.get_text()}": box.transformed(whole) for number, (text, box) in enumerate(boxes)}
+
+
+def _visible_texts(picture: Picture) -> list[Text]:
+    hidden = {id(text) for axes in picture.figure.axes for text in _hidden_texts(axes)}
+    drawn = [text for text in picture.figure.findobj(Text) if text.get_visible() and text.get_text()]
+    return [text for text in drawn if id(text) not in hidden]
+
+
+def _hidden_texts(axes: Axes) -> list[Text]:
+    """What matplotlib keeps at hand but does not draw: labels of a switched-off axis, and of ticks out of view."""
+    hidden: list[Text] = []
+    for axis in (axes.xaxis, axes.yaxis):
+        first, last = sorted(axis.get_view_interval())
+        ticks = [tick for tick in axis.get_major_ticks() if not (axes.axison and first <= tick.get_loc() <= last)]
+        hidden += [text for tick in ticks for text in tick.findobj(Text)]
+        hidden += [] if axes.axison else axis.findobj(Text)
+    return hidden
