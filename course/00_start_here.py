@@ -327,7 +327,7 @@ timeline(world.trace)
 #
 # You will make these mistakes anyway. Make them now, and read what you are told. In this notebook every mistake is
 # caught with `try` and `except`, so that the cells below still run. In your own work you leave that out: the cell then
-# stops, and the same message stands below it.
+# stops, and below it stands the same message, with your line marked.
 #
 # ### Everybody waits
 #
@@ -414,9 +414,11 @@ except RankError as error:
     print(error)
     assert error.ranks == [2]
     full_story = error.stack
+    assert world.last_error is error
 
 # %% [markdown]
 # That is all you need most of the time. The complete stack of the rank is in `error.stack`, for the day you want it.
+# Without `try`, find the error in `world.last_error`.
 
 # %%
 print(full_story)
