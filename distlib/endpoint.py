@@ -144,6 +144,7 @@ class Endpoint:
         self._forget()
         self._closed = True
         self._state = IDLE
+        self._publish([])  # a rank that is late for the next run must not look as if it had finished it
 
     def serve(self) -> None:
         """Answer all that is waiting in the inbox, without blocking."""

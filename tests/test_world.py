@@ -479,6 +479,21 @@ def test_slow_ranks_are_no_deadlock(worlds) -> None:
     assert worlds(3).run(slow) == [0, 0, 0]
 
 
+def test_ranks_that_are_late_for_a_run_have_not_finished_it(worlds) -> None:
+    """They have finished the run before. A rank that waits for them must not be told that they have returned."""
+    world = worlds(4)
+    assert still_works(world)
+    late = world._pool.pids[2:]
+    for pid in late:
+        os.kill(pid, signal.SIGSTOP)
+    go_on = threading.Timer(0.5, lambda: [os.kill(pid, signal.SIGCONT) for pid in late])
+    go_on.start()
+    try:
+        assert still_works(world)
+    finally:
+        go_on.join()
+
+
 # ── bad input ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
