@@ -453,8 +453,12 @@ class RecvWork(MessageWork):
         if offer.dtype != dtype_name(self.tensor):
             return f"{sides} Make the dtypes the same, for example with torch.empty_like(…)."
         if offer.nbytes != self.tensor.numel() * self.tensor.element_size():
-            return f"{sides} Both need the same number of elements. {_SIZE_HINT}"
+            return f"{sides} Both need the same number of elements. {self._size_hint(offer)}".rstrip()
         return None
+
+    def _size_hint(self, offer: Offer) -> str:
+        one_apart = abs(offer.nbytes // self.tensor.element_size() - self.tensor.numel()) == 1
+        return "Chunks can differ in length by one: the one that comes need not be as long as yours." * one_apart
 
     def accept(self, offer: Offer) -> None:
         """Note which message this receive is getting, and when the two met."""
@@ -483,9 +487,6 @@ class RecvWork(MessageWork):
         if self._offer is not None:
             return ("payload", (self._offer.src,), "all", self.describe(), self.site.place)
         return ("recv", self.peers, self.demand, self.describe(), self.site.place)
-
-
-_SIZE_HINT = "In a ring, chunks can differ in length: the one you receive need not be as long as the one you send."
 
 
 class Group:

@@ -223,7 +223,7 @@ class Supervisor:
         more = f"; and {len(late) - 4} more ranks" if len(late) > 4 else ""
         first = next((sites[rank] for rank in late if sites.get(rank)), None)
         prefix = f"{place(first)}: " if first else ""
-        text = f"{prefix}not done after {self.settings.timeout:g} seconds: {'; '.join(told)}{more}."
+        text = f"{prefix}not done after {self.settings.timeout:g} s: {'; '.join(told)}{more}."
         return RunTimeout(text, late, first, self._stacks())
 
     def _explain_output(self) -> RankError:

@@ -142,7 +142,7 @@ class Trace:
         rows += [
             tuple(f"{value:,}" for value in (rank, *values)) for rank, values in enumerate(zip(*columns, strict=True))
         ]
-        return f"{_align(rows)}\n{len(self)} messages in {self.rounds} rounds"
+        return f"{_align(rows)}\n{self._totals()}"
 
     def to_chrome(self) -> str:
         """The run as JSON in the trace-event format, to open in Perfetto or chrome://tracing. Times in microseconds.
@@ -158,8 +158,10 @@ class Trace:
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
 
     def __repr__(self) -> str:
-        counts = f"{len(self)} messages, {sum(self.bytes_sent):,} bytes, {self.rounds} rounds"
-        return f"<Trace: {self.world_size} ranks, {counts}>"
+        return f"<Trace: {_count(self.world_size, 'rank')}, {self._totals()}>"
+
+    def _totals(self) -> str:
+        return f"{_count(len(self), 'message')}, {_count(sum(self.bytes_sent), 'byte')}, {_count(self.rounds, 'round')}"
 
     def _rows(self) -> list[tuple[str, ...]]:
         ordered = sorted(self.messages, key=lambda m: (m.round, m.src, m.dst, m.start))
@@ -182,12 +184,16 @@ class Trace:
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in shown)
         more = len(self) - len(shown)
         note = f"<p>… and {more:,} more messages: see trace.table()</p>" if more > 0 else ""
-        caption = f"{len(self):,} messages, {sum(self.bytes_sent):,} bytes, {self.rounds} rounds"
+        caption = self._totals()
         return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
 
 _HEADINGS = ("round", "from", "to", "bytes", "what", "tag", "sent by")
 _ROWS_SHOWN = 60
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _align(rows: Sequence[Sequence[str]]) -> str:

@@ -28,7 +28,7 @@ def test_counts_by_rank() -> None:
 def test_an_empty_trace() -> None:
     trace = Trace(2, [])
     assert (trace.rounds, trace.bytes_sent, list(trace)) == (0, [0, 0], [])
-    assert "0 messages in 0 rounds" in trace.summary()
+    assert "0 messages, 0 bytes, 0 rounds" in trace.summary()
     assert trace.table() and "<table>" in trace._repr_html_()
 
 
@@ -36,7 +36,7 @@ def test_tables_name_everything() -> None:
     trace = Trace(2, [message(0, 1, 1600, tag=3)])
     for part in ("1,600", "float32 [400]", "cell 7, line 12", "3"):
         assert part in trace.table() and part in trace._repr_html_()
-    assert "2 ranks, 1 messages, 1,600 bytes, 1 rounds" in repr(trace)
+    assert "2 ranks, 1 message, 1,600 bytes, 1 round" in repr(trace)
 
 
 def test_a_long_trace_is_cut_in_a_notebook_and_says_so() -> None:

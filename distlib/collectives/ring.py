@@ -13,7 +13,7 @@ rank and receives one from the previous rank.
         rank 2 ──sum──► rank 3 ──sum──► rank 0 ──sum──► rank 1
 
 Cost for S bytes: every rank sends 2(N−1)/N·S bytes in 2(N−1) rounds, time ≈ 2(N−1)·α + 2(N−1)/N·S·β. No algorithm
-sends less per rank (Patarasu and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+sends less per rank (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
 J. Parallel Distrib. Comput. 69(2), 2009).
 """
 
