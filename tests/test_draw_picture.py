@@ -2,12 +2,17 @@
 
 import base64
 import html.parser
+import io
 from pathlib import Path
 
 import pytest
+from PIL import Image, ImageChops, ImageStat
 
 from distlib.diagnosis import DeadlockError
+from distlib.draw import bytes_per_rank, style, timeline
 from distlib.draw.picture import Picture, new_figure
+from distlib.trace import Trace
+from tests.draw_samples import ring_trace
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -38,9 +43,24 @@ def test_it_shows_itself_as_an_image_with_alt_text() -> None:
     assert int.from_bytes(png[16:20], "big") == 600, "two pixels of the file for each CSS pixel"
 
 
-def test_the_background_is_transparent() -> None:
-    color_type = _picture()._repr_png_()[25]
-    assert color_type == 6, "red, green, blue and alpha"
+def test_the_background_is_transparent_and_the_text_is_not() -> None:
+    picture = bytes_per_rank(Trace(2, []))
+    for png in (picture._repr_png_(), picture._render("png")):
+        alphas = Image.open(io.BytesIO(png)).convert("RGBA").getchannel("A")
+        assert alphas.getpixel((0, 0)) == 0
+        assert alphas.getextrema() == (0, 255)
+
+
+def test_a_notebook_gets_the_colors_that_were_drawn() -> None:
+    picture = timeline(ring_trace(4))
+    exact, shown = (
+        Image.open(io.BytesIO(png)).convert("RGBA") for png in (picture._render("png"), picture._repr_png_())
+    )
+    assert exact.size == shown.size
+    paper = [Image.new("RGBA", exact.size, color) for color in (style.LIGHT_PAPER, style.DARK_PAPER)]
+    for white_or_black in paper:
+        difference = ImageChops.difference(*(Image.alpha_composite(white_or_black, one) for one in (exact, shown)))
+        assert max(ImageStat.Stat(difference.convert("RGB")).mean) < 0.5, "of 255"
 
 
 def test_a_notebook_gets_text_pixels_and_html() -> None:
