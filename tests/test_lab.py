@@ -1,22 +1,17 @@
 """`distlib lab` as `make lab BROWSER=no` starts it: the address it prints works, and everything ends with it."""
 
-import os
-import queue
+import json
 import shutil
 import signal
 import socket
-import subprocess
-import sys
-import threading
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
 from distlib.cli import lab
+from tests.lab_process import running_lab
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -27,36 +22,6 @@ def course(root: Path, tmp_path: Path) -> Path:
     (tmp_path / "course").mkdir()
     shutil.copy(root / lab.FIRST_LESSON, tmp_path / "course")
     return tmp_path
-
-
-@contextmanager
-def running_lab(folder: Path, port: int, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`distlib lab` in a folder; yields its process and the address it printed."""
-    command = [sys.executable, "-m", "distlib.cli", "lab", "--no-browser", f"--port={port}"]
-    environment = {**os.environ, **variables}
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process, first_address(process)
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-
-
-def first_address(process: subprocess.Popen[str], timeout: float = 60) -> str:
-    """Reads a process's output up to the first line that is an address."""
-    lines: queue.Queue[str] = queue.Queue()
-
-    def read() -> None:
-        for line in process.stdout or ():
-            lines.put(line.strip())
-        lines.put("END")
-
-    threading.Thread(target=read, daemon=True).start()
-    seen = []
-    while not seen or not seen[-1].startswith(("http", "END")):
-        seen.append(lines.get(timeout=timeout))
-    assert seen[-1] != "END", seen
-    return seen[-1]
 
 
 def test_prints_an_address_that_works_on_the_next_free_port(course: Path) -> None:
@@ -74,7 +39,7 @@ def test_prints_an_address_that_works_on_the_next_free_port(course: Path) -> Non
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_nothing_is_left_when_it_ends(course: Path, number: signal.Signals) -> None:
-    with running_lab(course, 0) as (process, _):
+    with running_lab(course) as (process, _):
         below = psutil.Process(process.pid).children(recursive=True)
         assert below
         process.send_signal(number)
@@ -84,7 +49,7 @@ def test_nothing_is_left_when_it_ends(course: Path, number: signal.Signals) -> N
 
 
 def test_starts_with_a_home_that_cannot_be_written(course: Path) -> None:
-    with running_lab(course, 0, HOME="/no/such/home") as (_, address):
+    with running_lab(course, HOME="/no/such/home") as (_, address):
         assert "00_start_here.ipynb" in address
 
 
@@ -115,3 +80,13 @@ def test_folders_that_the_user_chose_are_kept(tmp_path: Path) -> None:
     moved = lab.folders_for_jupyter({"IPYTHONDIR": "/mine"}, tmp_path / "gone", tmp_path / "spare")
     assert "IPYTHONDIR" not in moved
     assert moved["JUPYTER_RUNTIME_DIR"] == str(tmp_path / "spare" / "jupyter_runtime_dir")
+
+
+def test_it_does_not_ask_about_news(course: Path) -> None:
+    setting = "lab/api/settings/@jupyterlab/apputils-extension:notification"
+    with running_lab(course) as (_, address):
+        server, token = address.split("lab/tree")[0], address.split("token=")[1]
+        with urllib.request.urlopen(f"{server}{setting}?token={token}", timeout=30) as answer:
+            properties = json.load(answer)["schema"]["properties"]
+    assert properties["fetchNews"]["default"] == "false"
+    assert properties["checkForUpdates"]["default"] is False

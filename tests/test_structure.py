@@ -20,27 +20,44 @@ LESSONS = sorted((ROOT / "course").glob("*.py"))
 ASSIGNMENTS = sorted((ROOT / "solutions").glob("*/*.py"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
-# A module, or a package as a whole, and its floor. Imports only point down or stay on their floor;
-# a module on floor 3 never imports another one of floor 3.
+# A module, or a package as a whole, and its floor; also those that are planned. Imports only point down or stay on
+# their floor. A module on floor 3 never imports another one of floor 3, pipeline on schedules excepted.
 FLOORS = {
     "communicator": 0,
+    "network": 0,
     "partition": 0,
     "trace": 0,
     "call_site": 1,
+    "contexts": 1,
     "diagnosis": 1,
     "endpoint": 1,
     "forkserver": 1,
     "mailbox": 1,
+    "mesh": 1,
+    "message_check": 1,
     "output_relay": 1,
     "pickling": 1,
     "process_group": 1,
     "rank_pool": 1,
     "rank_process": 1,
+    "shared_memory": 1,
+    "simulated_engine": 1,
+    "simulator": 1,
     "status_board": 1,
     "supervisor": 1,
     "transport": 1,
     "world": 1,
     "collectives": 2,
+    "data_parallel": 3,
+    "ddp": 3,
+    "frameworks": 3,
+    "gossip": 3,
+    "parameter_server": 3,
+    "pipeline": 3,
+    "sampler": 3,
+    "schedules": 3,
+    "tensor_parallel": 3,
+    "zero": 3,
     "authoring": 4,
     "cli": 4,
     "draw": 4,
@@ -93,7 +110,7 @@ def import_error(importer: str, part: str) -> str | None:
         return f"{importer} (floor {floor}) imports distlib itself: import the module it needs"
     if below > floor:
         return f"{importer} (floor {floor}) imports {part} (floor {below}): imports only point down"
-    if below == floor == 3:
+    if below == floor == 3 and (importer, part) != ("pipeline", "schedules"):
         return f"{importer} imports {part}: modules of floor 3 do not know each other"
     if part in ("authoring", "cli"):
         return f"{importer} imports {part}: nothing does"
@@ -104,8 +121,7 @@ def import_error(importer: str, part: str) -> str | None:
 
 
 def test_every_module_has_a_floor() -> None:
-    found = {part_of(path) for path in MODULES}
-    assert found == set(FLOORS), "a new module is entered in FLOORS, a removed one leaves it"
+    assert {part_of(path) for path in MODULES} - set(FLOORS) == set(), "enter a new module in FLOORS"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -119,6 +135,8 @@ def test_the_rule_refuses_what_it_should() -> None:
     assert import_error("collectives", "draw") is not None
     assert import_error("world", "") is not None
     assert import_error("draw", "cli") is not None
+    assert import_error("ddp", "zero") == "ddp imports zero: modules of floor 3 do not know each other"
+    assert import_error("pipeline", "schedules") is None
     assert import_error("grading", "world") is None
     assert import_error("world", "supervisor") is None
 

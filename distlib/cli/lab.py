@@ -11,9 +11,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import zmq
 from jupyter_core.paths import jupyter_runtime_dir
 
 FIRST_LESSON = Path("course") / "00_start_here.ipynb"
+SETTINGS = Path(__file__).parent / "jupyter"  # what JupyterLab shall do by default: not ask about news and updates
 STARTS_WITHIN = 120.0  # seconds; on a laptop JupyterLab needs two or three
 
 
@@ -28,6 +30,7 @@ def open_lab(extra: list[str]) -> int:
         return 1
     with tempfile.TemporaryDirectory(prefix="distlib-lab-") as spare:
         os.environ.update(folders_for_jupyter(os.environ, Path.home(), Path(spare)))
+        os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join([str(SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH", "")])
         os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(24))  # else JupyterLab prints addresses of its own
         # In a session of its own, so that Ctrl-C reaches it once, through us, as an orderly end.
         server = subprocess.Popen(lab_command(root, extra), cwd=root, start_new_session=True)
@@ -48,13 +51,13 @@ def find_course(start: Path) -> Path | None:
 
 
 def lab_command(root: Path, extra: list[str]) -> list[str]:
-    """The command that starts JupyterLab on the first lesson, quiet, and without asking anything of the network."""
+    """The command that starts JupyterLab on the first lesson, quiet, and with encrypted kernels where that works."""
     command = [sys.executable, "-m", "jupyterlab", str(FIRST_LESSON)]
     command.append(f"--ServerApp.root_dir={root}")
     command.append("--ServerApp.answer_yes=True")
-    command.append("--LabApp.news_url=None")
-    command.append("--LabApp.check_for_updates_class=jupyterlab.handlers.announcements.NeverCheckForUpdate")
-    command += ["--ServerApp.log_level=WARN", "--LabApp.log_level=WARN"]
+    command += ["--ServerApp.log_level=ERROR", "--LabApp.log_level=ERROR"]
+    if zmq.has("curve"):
+        command.append("--KernelManager.transport_encryption=auto")  # other users of the machine can't listen
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")  # containers and CI machines run as root
     return command + extra

@@ -1,0 +1,46 @@
+"""`distlib lab` as a process that tests start, read the address from, and end."""
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+Process = subprocess.Popen[str]
+
+
+@contextmanager
+def running_lab(folder: Path, port: int = 0, **variables: str) -> Iterator[tuple[Process, str]]:
+    """`distlib lab` without a browser, in a folder; yields its process and the address it printed.
+
+    port: where to start looking for a free one, 0 for any. variables: added to the environment. JupyterLab's own files
+    go to a fresh folder beside the course's, so that no tab of an earlier session is restored.
+    """
+    command = [sys.executable, "-m", "distlib.cli", "lab", "--no-browser", f"--port={port}"]
+    environment = {**os.environ, "JUPYTER_CONFIG_DIR": str(folder / ".jupyter"), **variables}
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process, first_address(process)
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def first_address(process: Process, timeout: float = 60) -> str:
+    """Reads a process's output up to the first line that is an address, and returns that line."""
+    lines: queue.Queue[str] = queue.Queue()
+
+    def read() -> None:
+        for line in process.stdout or ():
+            lines.put(line.strip())
+        lines.put("END")
+
+    threading.Thread(target=read, daemon=True).start()
+    seen: list[str] = []
+    while not seen or not seen[-1].startswith(("http", "END")):
+        seen.append(lines.get(timeout=timeout))
+    assert seen[-1] != "END", seen
+    return seen[-1]
