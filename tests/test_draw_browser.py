@@ -1,4 +1,4 @@
-"""Pictures and predictions in a real JupyterLab: shown with alt text, committed by key and by button, here in the dark."""
+"""Pictures and predictions in a real JupyterLab: shown with alt text, committed by key and by button."""
 
 from __future__ import annotations
 

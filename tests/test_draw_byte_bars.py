@@ -68,3 +68,13 @@ def test_nothing_given_is_one_clear_error() -> None:
 def test_what_is_no_trace_is_one_clear_error() -> None:
     with pytest.raises(TypeError, match="expected a Trace for 'ring'"):
         bytes_per_rank(compare={"ring": [1, 2]})  # type: ignore[dict-item]
+
+
+def test_long_names_are_made_to_fit() -> None:
+    long = "an all-reduce with a name that tells a whole story about how it came to be, and then some more of it"
+    picture = bytes_per_rank(compare={long: ring_trace(4), f"{long}!": ring_trace(4)}, title=f"Title: {long}, {long}")
+    boxes = text_boxes(picture)
+    for text, box in boxes.items():
+        assert box.x0 >= 0 and box.x1 <= 1, text
+    for (one, first), (other, second) in combinations(boxes.items(), 2):
+        assert not first.overlaps(second), f"{one!r} and {other!r}"

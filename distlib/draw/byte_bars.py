@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, key_text, new_figure
+from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, fitting_size, key_text, new_figure
 from distlib.draw.style import BLUE, BODY, INK, ORANGE, SMALL, WIDTH, count, drawing_style, format_bytes, points
 from distlib.trace import Trace
 
@@ -56,7 +56,9 @@ def _draw(runs: Mapping[str, Trace], title: str) -> Picture:
     row = max(9.0, min(44.0, 640 / ranks))
     named = _HEADING if len(runs) > 1 else 8
     figure = new_figure(WIDTH, _TOP + named + row * ranks + 12)
-    add_titles(figure, title, "; ".join(_summary(name, run, len(runs) > 1) for name, run in runs.items()))
+    add_titles(
+        figure, title, "; ".join(_summary(name, run, len(runs) > 1) for name, run in runs.items()), title_room=680
+    )
     canvas = add_canvas(figure)
     _draw_key(canvas)
     width = (WIDTH - _LEFT - 20 - _GAP * (len(runs) - 1)) / len(runs)
@@ -67,7 +69,8 @@ def _draw(runs: Mapping[str, Trace], title: str) -> Picture:
         axes.set(xlim=(0, max(largest, 1) * (1 + 76 / width)), ylim=(ranks - 0.5, -0.5))
         _draw_bars(axes, run, row, with_names=number == 0)
         if len(runs) > 1:
-            canvas.text(left, _TOP + named - 8, name, size=points(BODY), weight="bold", color=INK)
+            size = points(fitting_size(name, BODY, width))
+            canvas.text(left, _TOP + named - 8, name, size=size, weight="bold", color=INK)
     return Picture(figure, _alt(runs, title))
 
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from distlib.communicator import Communicator
 from distlib.draw.chunk_history import ChunkHistory, ChunkMessage, watch_chunks
+from distlib.draw.chunk_layout import HEAD, LABELS, MARGIN, Layout, is_whole, lay_out
 from distlib.draw.markers import Cell, format_count, is_part, is_repeated
 from distlib.draw.picture import Picture, add_canvas, add_titles, new_figure, text_width
 from distlib.draw.style import BODY, INK, SMALL, VERMILLION, WIDTH, color_of, count, drawing_style, points, text_on
@@ -29,9 +30,7 @@ from distlib.world import World
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_MARGIN, _LABELS, _GAP = 10.0, 52.0, 26.0  # CSS pixels: around, for "rank 0", between panels
-_NARROWEST = 96.0  # CSS pixels: a panel must have room for its name
-_TITLES, _KEY, _HEAD = 50.0, 36.0, 44.0  # CSS pixels: the titles, the key, a panel's name and its chunk numbers
+_TITLES, _KEY = 50.0, 36.0  # CSS pixels: the titles, the key
 _DIGITS_FROM = 14.0  # CSS pixels: smaller places have no digits
 _FULL: dict[str, Any] = {"linewidth": points(2.2), "edgecolor": INK}
 _ODD: dict[str, Any] = {"linewidth": points(1.6), "edgecolor": VERMILLION, "linestyle": "--"}
@@ -93,108 +92,12 @@ def _choose_steps(history: ChunkHistory, steps: Iterable[int] | None) -> list[in
     return shown
 
 
-# ── where everything goes ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Sizes in CSS pixels.
-
-    A cell is a small grid of places, `across` × `down`, one for each rank. Right of it is a gutter for the arrows, with
-    a lane for each; left of the first one, `whole` pixels for messages that carry the whole tensor.
-    """
-
-    ranks: int
-    chunks: int
-    place: float
-    across: int
-    down: int
-    lane: float
-    gutter: float
-    whole: float
-    per_row: int
-    rows: int
-
-    @property
-    def cell(self) -> tuple[float, float]:
-        return self.across * self.place, self.down * self.place
-
-    @property
-    def gap(self) -> float:
-        """Between two places of a cell."""
-        return max(1.0, 0.08 * self.place)
-
-    @property
-    def row_gap(self) -> float:
-        return max(8.0, 0.4 * self.place)
-
-    @property
-    def panel(self) -> tuple[float, float]:
-        width = self.whole + self.chunks * (self.cell[0] + self.gutter)
-        return max(width, _NARROWEST), _HEAD + self.ranks * (self.cell[1] + self.row_gap)
-
-    def cell_at(self, rank: int, chunk: int) -> tuple[float, float]:
-        """The top left corner of a cell, counted from that of its panel."""
-        x = self.whole + chunk * (self.cell[0] + self.gutter)
-        return x, _HEAD + rank * (self.cell[1] + self.row_gap)
-
-    def panel_at(self, number: int) -> tuple[float, float]:
-        """The top left corner of a panel, counted from that of the first."""
-        row, column = divmod(number, self.per_row)
-        return column * (self.panel[0] + _GAP), row * (self.panel[1] + 14)
-
-    @property
-    def size(self) -> tuple[float, float]:
-        width, height = self.panel
-        return self.per_row * (width + _GAP) - _GAP, self.rows * (height + 14)
-
-
-def _lay_out(history: ChunkHistory, shown: Sequence[int]) -> _Layout:
-    """As many panels side by side as there can be with places that are large enough to tell apart."""
-    across, down = _arrange_places(history.world_size)
-    lane = 7.0 if history.world_size <= 6 else 5.0
-    gutter = lane * (1 + max(_busiest(history, shown, whole=False), 1))
-    whole_arrows = _busiest(history, shown, whole=True)
-    whole = lane * (1 + whole_arrows) if whole_arrows else 0.0
-    for per_row, smallest in ((5, 16.0), (4, 16.0), (3, 5.0), (2, 3.5), (1, 0.0)):
-        width = (WIDTH - 2 * _MARGIN - _LABELS + _GAP) / per_row - _GAP - whole - history.chunks * gutter
-        place = min(22.0, width / (history.chunks * across))
-        if place >= smallest:
-            break
-    rows = -(-len(shown) // per_row)
-    per_row = -(-len(shown) // rows)
-    return _Layout(
-        history.world_size, history.chunks, max(place, 3.0), across, down, lane, gutter, whole, per_row, rows
-    )
-
-
-def _arrange_places(ranks: int) -> tuple[int, int]:
-    """How many places across and down a cell has: 4 ranks 2 × 2, 8 ranks 4 × 2."""
-    down = 1 if ranks <= 3 else 2 if ranks <= 8 else 4
-    return -(-ranks // down), down
-
-
-def _is_whole(message: ChunkMessage, chunks: int) -> bool:
-    """Whether it is drawn left of the row: it carries the whole tensor, or nothing that is known."""
-    return not message.chunks or (chunks > 1 and len(message.chunks) == chunks)
-
-
-def _busiest(history: ChunkHistory, shown: Sequence[int], whole: bool) -> int:
-    """The largest number of arrows that run side by side in one gap of one panel."""
-    most = 0
-    for step in shown:
-        messages = [m for m in history.messages_in(step) if _is_whole(m, history.chunks) is whole]
-        gaps = Counter([-1] * len(messages) if whole else [chunk for m in messages for chunk in m.chunks])
-        most = max([most, *gaps.values()])
-    return most
-
-
 # ── drawing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _draw(history: ChunkHistory, shown: Sequence[int], title: str) -> Picture:
-    layout = _lay_out(history, shown)
-    width = max(min(WIDTH, 2 * _MARGIN + _LABELS + layout.size[0]), 640.0)
+    layout = lay_out(history, shown)
+    width = max(min(WIDTH, 2 * MARGIN + LABELS + layout.size[0]), 640.0)
     notes = [line for finding in history.findings for line in textwrap.wrap(finding, int(width / 7.4))]
     top = _TITLES + _KEY
     figure = new_figure(width, top + layout.size[1] + 18 * len(notes) + 4)
@@ -203,9 +106,9 @@ def _draw(history: ChunkHistory, shown: Sequence[int], title: str) -> Picture:
     _draw_key(brush, history, shown)
     for number, step in enumerate(shown):
         left, above = layout.panel_at(number)
-        _draw_panel(brush, history, step, _MARGIN + _LABELS + left, top + above, named=number % layout.per_row == 0)
+        _draw_panel(brush, history, step, MARGIN + LABELS + left, top + above, named=number % layout.per_row == 0)
     for number, line in enumerate(notes):
-        brush.text(_MARGIN, top + layout.size[1] + 10 + 18 * number, line, BODY)
+        brush.text(MARGIN, top + layout.size[1] + 10 + 18 * number, line, BODY)
     brush.finish()
     return Picture(figure, _alt(history, shown, title), history.error)
 
@@ -218,7 +121,7 @@ def _draw_panel(brush: _Brush, history: ChunkHistory, step: int, left: float, to
         label = f"chunk {chunk}" if layout.cell[0] >= 46 else str(chunk)
         brush.text(left + x + layout.cell[0] / 2, top + y - 6, label, SMALL, ha="center")
     if named and layout.cell[0] < 46:
-        brush.text(left - 8, top + _HEAD - 6, "chunk", SMALL, ha="right")
+        brush.text(left - 8, top + HEAD - 6, "chunk", SMALL, ha="right")
     for rank, cells in enumerate(history.states[step]):
         y = top + layout.cell_at(rank, 0)[1]
         if named:
@@ -231,7 +134,7 @@ def _draw_panel(brush: _Brush, history: ChunkHistory, step: int, left: float, to
 def _draw_messages(brush: _Brush, messages: Sequence[ChunkMessage], chunks: int, left: float, top: float) -> None:
     lanes: Counter[int] = Counter()
     for message in messages:
-        whole = _is_whole(message, chunks)
+        whole = is_whole(message, chunks)
         for chunk in (-1,) if whole else message.chunks:
             lanes[chunk] += 1
             brush.arrow(message, max(chunk, 0), lanes[chunk], left, top, leftward=whole)
@@ -240,7 +143,7 @@ def _draw_messages(brush: _Brush, messages: Sequence[ChunkMessage], chunks: int,
 class _Brush:
     """Draws cells and arrows on a canvas in CSS pixels. Places are collected and drawn at once: there are thousands."""
 
-    def __init__(self, canvas: Axes, layout: _Layout) -> None:
+    def __init__(self, canvas: Axes, layout: Layout) -> None:
         self.canvas = canvas
         self.layout = layout
         self._boxes: dict[tuple[str, float], list[list[tuple[float, float]]]] = {}
@@ -330,11 +233,11 @@ class _Brush:
 
 def _draw_key(brush: _Brush, history: ChunkHistory, shown: Sequence[int]) -> None:
     """What the signs mean, in one line below the titles; rare signs only where they occur."""
-    x, y = _MARGIN + 2, _TITLES + 2
+    x, y = MARGIN + 2, _TITLES + 2
     layout = replace(brush.layout, place=14.0 if brush.layout.down <= 2 else 7.0)
     small = _Brush(brush.canvas, layout)
     width, height = layout.cell
-    small.cell(Cell((1.0,) * history.world_size, uneven=False), x, y, outlined=False)
+    small.cell(Cell((1.0,) * history.world_size), x, y, outlined=False)
     x = _key_word(brush, x + width + 8, "whose contribution is inside")
     middle = y + height / 2
     brush.outline(x + 2, middle - 9, 20, 18, **_FULL)

@@ -120,11 +120,23 @@ def add_canvas(figure: Figure) -> Axes:
     return axes
 
 
-def add_titles(figure: Figure, title: str, subtitle: str, left: float = 10) -> None:
-    """The title and the line below it, at the top left. They take the first 50 CSS pixels."""
+def add_titles(figure: Figure, title: str, subtitle: str, left: float = 10, title_room: float = 1e9) -> None:
+    """The title and the line below it, at the top left, smaller if they are long. They take the first 50 CSS pixels.
+
+    title_room: CSS pixels that the title may take at most, where something stands right of it.
+    """
     width, height = (inches * PIXELS_PER_INCH for inches in figure.get_size_inches())
-    figure.text(left / width, 1 - 20 / height, title, size=points(TITLE), weight="bold", color=INK, va="baseline")
-    figure.text(left / width, 1 - 40 / height, subtitle, size=points(SMALL + 1), color=INK, va="baseline")
+    room = width - 2 * left
+    size = fitting_size(title, TITLE, min(room, title_room))
+    figure.text(left / width, 1 - 20 / height, title, size=points(size), weight="bold", color=INK, va="baseline")
+    size = fitting_size(subtitle, SMALL + 1, room)
+    figure.text(left / width, 1 - 40 / height, subtitle, size=points(size), color=INK, va="baseline")
+
+
+def fitting_size(words: str, size: float, room: float) -> float:
+    """The size of text, at most `size`, at which `words` take no more than `room`; all in CSS pixels."""
+    bold = 1.15 * text_width(words, size)
+    return size if bold <= room else size * room / bold
 
 
 def key_text(canvas: Axes, right: float, baseline: float, words: str) -> float:
