@@ -456,7 +456,7 @@ def test_a_history_in_words(worlds: Worlds) -> None:
 
 def test_alt_text_says_the_numbers(worlds: Worlds) -> None:
     assert chunk_steps(worlds(3), ring_all_reduce, steps=range(2, 5), title="Phase 2").alt == (
-        "Phase 2. Grids of 3 ranks by 3 chunks, one for each round. Ended after 4 rounds. "
+        "Phase 2. Grids of 3 ranks by 3 chunks, one for each round. From round 2 to round 4, of 4 rounds. "
         "Cells with the full sum: 9 of 9. Step by step: round 2: 3, round 3: 6, round 4: 9."
     )
     assert "rank 0's contribution twice" in chunk_steps(worlds(3), counts_everything_again).alt
@@ -474,6 +474,21 @@ def test_one_panel_a_step_in_the_order_asked_for() -> None:
         "after round 6",
         "after round 3",
     ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        (None, "Ended after 6 rounds. Cells with the full sum: 16 of 16."),
+        ([0, 1, 2, 3], "From the start to round 3, of 6 rounds. Cells with the full sum: 4 of 16."),
+        ([3, 4, 5, 6], "From round 3 to round 6, of 6 rounds. Cells with the full sum: 16 of 16."),
+        ([4], "After round 4, of 6 rounds. Cells with the full sum: 8 of 16."),
+        ([0], "The start, of 6 rounds. Cells with the full sum: 0 of 16."),
+        ([0, 6], "Ended after 6 rounds. Cells with the full sum: 16 of 16. Shown: 2 of 7 steps."),
+    ],
+)
+def test_the_subtitle_speaks_of_what_is_shown(steps: list[int] | None, words: str) -> None:
+    assert words in texts(draw_chunks(ring_history(4), steps=steps))
 
 
 def test_steps_that_were_not_reached_are_left_out() -> None:

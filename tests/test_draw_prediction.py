@@ -125,16 +125,16 @@ def test_what_is_said_back_can_be_typed(value: float) -> None:
     ("typed", "unit", "actual", "text"),
     [
         ("18", "MB", 18.0, "You said 18 MB, the run says 18 MB. That is right."),
-        ("24 MB", "MB", 18, "You said 24 MB, the run says 18 MB. Your number is 1.33 times the run's."),
-        ("6", "MB", 18, "You said 6 MB, the run says 18 MB. The run's is 3 times yours."),
+        ("24 MB", "MB", 18, "You said 24 MB, the run says 18 MB. Your number is 1.33 times that of the run."),
+        ("6", "MB", 18, "You said 6 MB, the run says 18 MB. That of the run is 3 times yours."),
         ("17.5", "MB", 18, "You said 17.5 MB, the run says 18 MB. That is close: within 2.9 percent."),
         ("2*(4-1)/4", "", 1.5, "You said 2*(4-1)/4, which is 1.5, the run says 1.5. That is right."),
         ("18000 kB", "MB", 18, "You said 18000 kB, which is 18 MB, the run says 18 MB. That is right."),
-        ("1 round", "rounds", 6, "You said 1 round, the run says 6 rounds. The run's is 6 times yours."),
+        ("1 round", "rounds", 6, "You said 1 round, the run says 6 rounds. That of the run is 6 times yours."),
         ("0", "messages", 6, "You said 0 messages, the run says 6 messages. The difference is 6."),
         ("3", "messages", 0, "You said 3 messages, the run says 0 messages. The difference is 3."),
         ("50%", "%", 50, "You said 50%, the run says 50%. That is right."),
-        ("1", "MB", "18 MB", "You said 1 MB, the run says 18 MB. The run's is 18 times yours."),
+        ("1", "MB", "18 MB", "You said 1 MB, the run says 18 MB. That of the run is 18 times yours."),
         ("1", "MB", "many", "You said 1 MB, the run says many."),
         ("1", "MB", None, "You said 1 MB, the run says None."),
         ("1,000", "B", 1000, "You said 1,000 B, the run says 1,000 B. That is right."),
@@ -147,6 +147,14 @@ def test_a_comparison_says_both_numbers(typed: str, unit: str, actual: Any, text
     prediction.commit(typed)
     comparison = prediction.compare(actual)
     assert comparison.text == repr(comparison) == text
+
+
+def test_a_comparison_names_who_says_it() -> None:
+    prediction = Prediction("How long?", "ms")
+    assert prediction.compare(2.5, "the formula").text == "The formula says 2.5 ms. (No prediction was committed.)"
+    prediction.commit("5")
+    text = "You said 5 ms, the formula says 2.5 ms. Your number is 2 times that of the formula."
+    assert prediction.compare(2.5, source="the formula").text == text
 
 
 def test_a_comparison_carries_its_numbers() -> None:
@@ -233,5 +241,5 @@ def test_a_notebook_without_a_browser_runs_through_quietly() -> None:
     assert asked[0].data["text/plain"] == "How many rounds? (Predict, then run on.)"
     assert "application/vnd.jupyter.widget-view+json" in asked[0].data
     assert alone[0].data["text/plain"] == "The run says 6 rounds. (No prediction was committed.)"
-    assert compared[0].data["text/plain"].endswith("The run's is 2 times yours.")
+    assert compared[0].data["text/plain"].endswith("That of the run is 2 times yours.")
     assert "stderr" not in json.dumps(notebook)

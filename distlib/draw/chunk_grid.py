@@ -268,15 +268,21 @@ def _key_word(brush: _Brush, x: float, words: str) -> float:
 
 
 def _subtitle(history: ChunkHistory, shown: Sequence[int]) -> str:
-    if len(shown) < history.rounds + 1:
+    """How it ended; if only some rounds in a row are shown, how far they got."""
+    if len(shown) == history.rounds + 1:
+        return history.summary()
+    if shown[-1] == history.rounds and shown[0] == 0:
         return f"{history.summary()} Shown: {len(shown)} of {history.rounds + 1} steps."
-    return history.summary()
+    first, last = ("the start" if step == 0 else f"round {step}" for step in (shown[0], shown[-1]))
+    span = f"From {first} to {last}" if len(shown) > 1 else f"After {last}" if shown[0] else "The start"
+    cells = f"{history.full_sums[shown[-1]]} of {history.world_size * history.chunks}"
+    return f"{span}, of {count(history.rounds, 'round')}. Cells with the full sum: {cells}."
 
 
 def _alt(history: ChunkHistory, shown: Sequence[int], title: str) -> str:
     full = ", ".join(f"{f'round {step}' if step else 'start'}: {history.full_sums[step]}" for step in shown)
     text = (
         f"{title}. Grids of {count(history.world_size, 'rank')} by {count(history.chunks, 'chunk')}, one for each "
-        f"round. {history.summary()} Step by step: {full}."
+        f"round. {_subtitle(history, shown)} Step by step: {full}."
     )
     return " ".join([text, *history.findings])

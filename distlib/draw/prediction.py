@@ -77,20 +77,19 @@ class Prediction:
         self.value = parse_quantity(str(text), self.unit)
         self.typed = str(text).strip()
 
-    def compare(self, actual: Any) -> Comparison:
-        """What was predicted beside what the run says. Never raises.
+    def compare(self, actual: Any, source: str = "the run") -> Comparison:
+        """What was predicted beside what came out. Never raises.
 
         Args:
             actual: a number in `unit` (also a tensor or array with one element), or text such as "18 MB".
+            source: who says it: "the run", "the formula", …
         """
         number = _to_number(actual, self.unit)
-        told = _with_unit(number, self.unit) if number is not None else str(actual)
+        told = f"{source} says {_with_unit(number, self.unit) if number is not None else actual}."
         if self.value is None:
-            return Comparison(None, number, f"The run says {told}. (No prediction was committed.)")
-        if number is None:
-            return Comparison(self.value, None, f"You said {self._said()}, the run says {told}.")
-        verdict = _judge(self.value, number)
-        return Comparison(self.value, number, f"You said {self._said()}, the run says {told}. {verdict}")
+            return Comparison(None, number, f"{told[0].upper()}{told[1:]} (No prediction was committed.)")
+        verdict = "" if number is None else f" {_judge(self.value, number, source)}"
+        return Comparison(self.value, number, f"You said {self._said()}, {told}{verdict}")
 
     def _said(self) -> str:
         """What was committed; if it was typed as an expression or in another unit, both as typed and as a number."""
@@ -132,7 +131,7 @@ def _to_number(actual: Any, unit: str) -> float | None:
         return None
 
 
-def _judge(predicted: float, actual: float) -> str:
+def _judge(predicted: float, actual: float, source: str) -> str:
     """One kind sentence: right, close, or how far off and in which direction."""
     if math.isclose(predicted, actual):
         return "That is right."
@@ -142,7 +141,9 @@ def _judge(predicted: float, actual: float) -> str:
     if ratio < 1.05:
         return f"That is close: within {format_number(float(f'{100 * (ratio - 1):.2g}'))} percent."
     times = format_number(float(f"{ratio:.3g}"))
-    return f"Your number is {times} times the run's." if predicted > actual else f"The run's is {times} times yours."
+    if predicted > actual:
+        return f"Your number is {times} times that of {source}."
+    return f"That of {source} is {times} times yours."
 
 
 def _with_unit(value: float, unit: str) -> str:
