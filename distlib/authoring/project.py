@@ -60,7 +60,8 @@ class Project:
                 continue
             if cells := edited_cells(path):
                 raise AuthoringError(
-                    f"{self.name(path)} holds answers ({', '.join(cells)}): move it away, or say --force to lose them"
+                    f"{self.name(path)} holds answers ({', '.join(cells)}): "
+                    "move it away, or lose them with make exercises ARGS=--force"
                 )
         return _write_changed(released)
 
