@@ -21,18 +21,27 @@ _PASSED_OVER = frozenset(
         "distlib.call_site",
         "distlib.communicator",
         "distlib.process_group",
+        "distlib.simulator",
         "distlib.grading.student_communicator",
         "distlib.draw.watch",
     }
 )
 _LIBRARIES = frozenset({"distlib", "torch"})
-_RANK_PROCESS = "distlib.rank_process"
+_WHERE_RANKS_BEGIN = frozenset({"distlib.rank_process", "distlib.simulator"})
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 # In a notebook every cell is a file of its own; the kernel tells its ranks which cell has which file name.
 cell_numbers: dict[str, int] = {}
 _known: dict[tuple[int, int, str | None], tuple[CodeType, CallSite]] = {}
+
+
+def learn_cells() -> dict[str, int]:
+    """Which cell has which file name, as far as this notebook has run; empty outside a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    cell_numbers.update(getattr(getattr(shell, "compile", None), "_filename_map", {}))
+    return cell_numbers
 
 
 def forget() -> None:
@@ -50,7 +59,7 @@ def find_call_site() -> CallSite:
     while frame is not None and _is_library(frame):
         via = frame
         frame = frame.f_back
-        if frame is not None and frame.f_globals.get("__name__") == _RANK_PROCESS:
+        if frame is not None and frame.f_globals.get("__name__") in _WHERE_RANKS_BEGIN:
             frame = None
     return _remember(frame or innermost, _qualified_name(via) if via else None)
 

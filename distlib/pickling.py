@@ -6,7 +6,9 @@ dtypes (uint16, float8 …). Here a tensor travels as it looks: elements, dtype 
 
 from __future__ import annotations
 
+import contextlib
 import io
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
@@ -29,6 +31,33 @@ def dumps(value: Any) -> bytes:
 def loads(data: bytes) -> Any:
     """What `dumps` made, here."""
     return cloudpickle.loads(data)
+
+
+def pack_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The function of a run and its arguments, as bytes.
+
+    Raises:
+        TypeError: `fn` is not callable, or it or an argument can't be sent to another process: which, and why.
+    """
+    if not callable(fn):
+        raise TypeError(f"run expects a function of (comm, …), got {type(fn).__name__}: {fn!r}")
+    try:
+        return dumps((fn, args, kwargs))
+    except Exception as error:
+        raise TypeError(_what_cannot_travel(fn, args, kwargs, error)) from None
+
+
+def _what_cannot_travel(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> str:
+    named = [(f"argument {number}", value) for number, value in enumerate(args, 1)]
+    named += [(f"argument {name!r}", value) for name, value in kwargs.items()]
+    for name, value in named:
+        with contextlib.suppress(Exception):
+            dumps(value)
+            continue
+        kind = type(value).__name__
+        return f"{name} of run, a {kind}, can't be sent to the ranks: {error}. Make it inside the function."
+    name = getattr(fn, "__name__", repr(fn))
+    return f"{name} can't be sent to the ranks: it uses something that belongs to this process ({error})."
 
 
 class _Pickler(cloudpickle.Pickler):

@@ -17,8 +17,8 @@ import torch.distributed
 
 from distlib.call_site import find_call_site
 from distlib.communicator import Communicator, Work
-from distlib.diagnosis import MessageMismatch
 from distlib.endpoint import Endpoint, Group
+from distlib.message_check import check_apart, check_message, check_split, ranks_of_color
 
 
 class ProcessGroupCommunicator(Communicator):
@@ -32,17 +32,17 @@ class ProcessGroupCommunicator(Communicator):
         self.device = endpoint.device
 
     def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
-        self._check(tensor, "send", dst, tag)
+        check_message(self, tensor, "send", dst, tag)
         return self._endpoint.isend(self._group, dst, tensor, tag, find_call_site())
 
     def irecv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> Work:
-        self._check(tensor, "receive", src, tag)
+        check_message(self, tensor, "receive", src, tag)
         return self._endpoint.irecv(self._group, src, tensor, tag, find_call_site())
 
     def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
-        self._check(outgoing, "send", dst, tag)
-        self._check(incoming, "receive", src, tag)
-        _check_apart(outgoing, incoming)
+        check_message(self, outgoing, "send", dst, tag)
+        check_message(self, incoming, "receive", src, tag)
+        check_apart(outgoing, incoming)
         site = find_call_site()
         receiving = self._endpoint.irecv(self._group, src, incoming, tag, site)
         sending = self._endpoint.isend(self._group, dst, outgoing, tag, site)
@@ -53,18 +53,11 @@ class ProcessGroupCommunicator(Communicator):
             self._endpoint.meet(self._group, "barrier", None, find_call_site())
 
     def split(self, color: int | None, key: int | None = None) -> Communicator | None:
-        for name, value in (("color", color), ("key", key)):
-            if value is not None and not isinstance(value, int):
-                raise ValueError(f"split: expected an integer or None as {name}, got {value!r}")
+        check_split(color, key)
         everybody = self._endpoint.meet(self._group, "split", (color, key), find_call_site())
         if color is None:
             return None
-        order = sorted(
-            (their_key if their_key is not None else rank, rank)
-            for rank, (their_color, their_key) in enumerate(everybody)
-            if their_color == color
-        )
-        members = tuple(self._group.members[rank] for _, rank in order)
+        members = tuple(self._group.members[rank] for rank in ranks_of_color(everybody, color))
         group_id = (*self._group.id, self._group.meetings, color)
         return ProcessGroupCommunicator(self._endpoint, Group(group_id, members))
 
@@ -79,29 +72,6 @@ class ProcessGroupCommunicator(Communicator):
 
     def __reduce__(self) -> Any:
         raise TypeError("a communicator belongs to its rank and to the run: it can't be sent, returned or kept")
-
-    def _check(self, tensor: torch.Tensor, verb: str, peer: int | None, tag: int) -> None:
-        """One place for all that can be wrong with the arguments of a message, before anything is sent."""
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"expected a torch.Tensor to {verb}, got {type(tensor).__name__}: {tensor!r}")
-        direction = "to" if verb == "send" else "from"
-        if peer is not None and (type(peer) is not int or not 0 <= peer < self.world_size):
-            raise MessageMismatch(
-                f"rank {self.rank} wants to {verb} {direction} rank {peer!r}, but the ranks are 0 to "
-                f"{self.world_size - 1}. In a ring: (comm.rank + 1) % comm.world_size."
-            )
-        if peer == self.rank:
-            raise MessageMismatch(
-                f"rank {self.rank} wants to {verb} {direction} itself. A rank has its own data already; with "
-                f"{self.world_size} rank{'s' * (self.world_size > 1)}, check how you compute the other rank."
-            )
-        if type(tag) is not int:
-            raise ValueError(f"expected an integer tag, got {tag!r}")
-        if tensor.device.type not in ("cpu", self.device.type) or tensor.layout != torch.strided:
-            raise ValueError(
-                f"expected a dense tensor on {self.device}, got a {tensor.layout} one on {tensor.device}: "
-                f"move it with tensor.to(comm.device)"
-            )
 
 
 @contextlib.contextmanager
@@ -134,13 +104,3 @@ def torch_store_name(endpoint: Endpoint, group: Group) -> str:
     """A file name that the ranks of a group agree on and that is used once."""
     group.meetings += 1
     return "torch-" + "-".join(str(part) for part in (endpoint._run, *group.id, group.meetings))
-
-
-def _check_apart(outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
-    """An exchange must not read and write the same memory. Seen for contiguous tensors; others are not checked."""
-    if not (outgoing.is_contiguous() and incoming.is_contiguous()):
-        return
-    first, second = outgoing.data_ptr(), incoming.data_ptr()
-    overlap = min(first + outgoing.nbytes, second + incoming.nbytes) > max(first, second)
-    if overlap and outgoing.numel() and incoming.numel():
-        raise ValueError("exchange: outgoing and incoming share memory; receive into a buffer of its own")

@@ -127,9 +127,8 @@ class Supervisor:
             "seed": self.settings.seed,
             "path": list(sys.path),
             "folder": _folder(),
-            "cells": _cell_numbers(),
+            "cells": call_site.learn_cells(),
         }
-        call_site.cell_numbers.update(settings["cells"])
         for rank in range(self.pool.world_size):
             with contextlib.suppress(ConnectionError):  # a rank that is gone is noticed when its report is missing
                 self.pool.send(rank, "run", self.settings.number, settings, self.blob)
@@ -371,13 +370,6 @@ def _folder() -> str:
     with contextlib.suppress(OSError):
         return os.getcwd()
     return os.sep
-
-
-def _cell_numbers() -> dict[str, int]:
-    """File name → number of the cell, for every cell this notebook has run; empty outside a notebook."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return dict(getattr(getattr(shell, "compile", None), "_filename_map", {}))
 
 
 def _rank_state(rank: int, status: Status, statuses: Sequence[Status]) -> RankState:

@@ -76,22 +76,36 @@ class Message:
     receive_site: CallSite
 
 
+@dataclass(frozen=True)
+class Counts:
+    """What is left of a run when its single messages were not kept. Lists are indexed by rank."""
+
+    messages_sent: list[int]
+    messages_received: list[int]
+    bytes_sent: list[int]
+    bytes_received: list[int]
+    rounds: int
+
+
 class Trace:
     """The messages of one run, in the order in which they were sent.
 
     Attributes:
         world_size: how many ranks ran.
-        messages: a tuple of `Message`.
+        messages: a tuple of `Message`; empty if the run kept only counts.
         elapsed: seconds from the start of the run to the end of its last rank.
     """
 
-    def __init__(self, world_size: int, messages: Sequence[Message], elapsed: float = 0.0) -> None:
+    def __init__(
+        self, world_size: int, messages: Sequence[Message], elapsed: float = 0.0, counts: Counts | None = None
+    ) -> None:
+        self._counts = counts
         self.world_size = world_size
         self.messages = tuple(sorted(messages, key=lambda m: (m.start, m.src, m.dst)))
         self.elapsed = elapsed
 
     def __len__(self) -> int:
-        return len(self.messages)
+        return sum(self._counts.messages_sent) if self._counts is not None else len(self.messages)
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
@@ -103,26 +117,36 @@ class Trace:
     @property
     def messages_sent(self) -> list[int]:
         """How many messages each rank sent, indexed by rank."""
+        if self._counts is not None:
+            return self._counts.messages_sent
         return self._count(lambda m: m.src, lambda m: 1)
 
     @property
     def messages_received(self) -> list[int]:
         """How many messages each rank received, indexed by rank."""
+        if self._counts is not None:
+            return self._counts.messages_received
         return self._count(lambda m: m.dst, lambda m: 1)
 
     @property
     def bytes_sent(self) -> list[int]:
         """How many bytes of payload each rank sent, indexed by rank."""
+        if self._counts is not None:
+            return self._counts.bytes_sent
         return self._count(lambda m: m.src, lambda m: m.nbytes)
 
     @property
     def bytes_received(self) -> list[int]:
         """How many bytes of payload each rank received, indexed by rank."""
+        if self._counts is not None:
+            return self._counts.bytes_received
         return self._count(lambda m: m.dst, lambda m: m.nbytes)
 
     @property
     def rounds(self) -> int:
         """The length of the longest chain of messages each of which waited for the one before; 0 without messages."""
+        if self._counts is not None:
+            return self._counts.rounds
         return max((m.round for m in self.messages), default=0)
 
     def _count(self, rank_of: Callable[[Message], int], amount: Callable[[Message], int]) -> list[int]:

@@ -11,7 +11,6 @@ that is gone or a time limit ends the run on all ranks with one error, and the n
 
 from __future__ import annotations
 
-import contextlib
 import operator
 import threading
 import weakref
@@ -86,7 +85,7 @@ class World:
             RankError: something went wrong on a rank; see diagnosis for its kinds. The world can be used again.
             KeyboardInterrupt: the kernel was interrupted. The ranks have stopped; the world can be used again.
         """
-        blob = _pack(fn, args, kwargs)
+        blob = pickling.pack_call(fn, args, kwargs)
         if not self._lock.acquire(blocking=False):
             raise RuntimeError("this world is already running a function: wait for it, or make another World")
         try:
@@ -164,25 +163,3 @@ def _choose_backend(backend: str | None, world_size: int) -> str:
             f"Use World({world_size}), which works on the CPU."
         )
     return backend
-
-
-def _pack(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    if not callable(fn):
-        raise TypeError(f"run expects a function of (comm, …), got {type(fn).__name__}: {fn!r}")
-    try:
-        return pickling.dumps((fn, args, kwargs))
-    except Exception as error:
-        raise TypeError(_what_cannot_travel(fn, args, kwargs, error)) from None
-
-
-def _what_cannot_travel(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> str:
-    named = [(f"argument {number}", value) for number, value in enumerate(args, 1)]
-    named += [(f"argument {name!r}", value) for name, value in kwargs.items()]
-    for name, value in named:
-        with contextlib.suppress(Exception):
-            pickling.dumps(value)
-            continue
-        kind = type(value).__name__
-        return f"{name} of run, a {kind}, can't be sent to the ranks: {error}. Make it inside the function."
-    name = getattr(fn, "__name__", repr(fn))
-    return f"{name} can't be sent to the ranks: it uses something that belongs to this process ({error})."
