@@ -144,26 +144,21 @@ def _check(
         _expect_one_of("layouts", layout, tuple(LAYOUTS))
     name = _name(function)
     report = Report(name)
-    spent = 0.0
+    printed, spent = "", 0.0
     for size, length, dtype, layout in itertools.product(world_sizes, lengths, dtypes, layouts):
         case = Case(name, collective, size, length, dtype, layout, seed)
-        spent += _check_case(function, case, specification, report, CHECK_SECONDS - spent)
+        seconds = max(0.1, min(CASE_SECONDS, CHECK_SECONDS - spent))
+        with supplied(function, specification.helpers):
+            observation = observe(function, case, seconds)
+        spent += observation.trace.elapsed
+        remark = _judge(case, observation, specification)
+        if observation.printed and (remark or not printed):  # of the first case that prints, and of the one that fails
+            printed = observation.printed
+            _show_printed(printed, case)
+        if remark is not None:
+            raise CheckFailed(case.title, remark, report.summary())
+        report.add(case, observation.trace)
     return report
-
-
-def _check_case(
-    function: Callable[..., object], case: Case, specification: Specification, report: Report, seconds_left: float
-) -> float:
-    """Run one case and add it to the report. Returns the seconds the ranks took."""
-    with supplied(function, specification.helpers):
-        observation = observe(function, case, timeout=max(0.1, min(CASE_SECONDS, seconds_left)))
-    remark = _judge(case, observation, specification)
-    if remark is not None or not len(report):
-        _show_printed(observation.printed, case)
-    if remark is not None:
-        raise CheckFailed(case.title, remark, report.summary())
-    report.add(case, observation.trace)
-    return observation.trace.elapsed
 
 
 def _judge(case: Case, observation: Observation, specification: Specification) -> Remark | None:
@@ -176,8 +171,6 @@ def _judge(case: Case, observation: Observation, specification: Specification) -
 
 def _show_printed(text: str, case: Case) -> None:
     """Show what the student's function printed, on stdout: on stderr it would cost the cell's marks."""
-    if not text:
-        return
     shown = (
         text if len(text) <= _PRINTED_SHOWN else f"{text[:_PRINTED_SHOWN]}\n… and {len(text) - _PRINTED_SHOWN:,} more"
     )

@@ -42,7 +42,8 @@ def helper_origin(name: str) -> str:
 def supplied(function: Callable[..., object], names: Sequence[str]) -> Iterator[None]:
     """For one block, let `names` in the module (or notebook) of `function` lead to our helpers.
 
-    A copy that the student has made under another name (`scatter = ring_reduce_scatter`) is not replaced.
+    Not replaced: a copy under another name (`scatter = ring_reduce_scatter`), and what a function uses that was
+    imported from a file, because the ranks import that file themselves.
 
     Raises:
         ValueError: there is no helper of one of these names.

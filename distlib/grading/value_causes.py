@@ -123,7 +123,8 @@ def _lost_digits(seen: Seen) -> str | None:
         return None
     return (
         "only the last digits differ: the values took a detour through another dtype. Keep "
-        f"{dtype_name(seen.case.dtype)} throughout, for example with torch.empty_like(chunk) as the buffer for what comes in."
+        f"{dtype_name(seen.case.dtype)} throughout, for example with torch.empty_like(chunk) as the buffer for what "
+        "comes in."
     )
 
 

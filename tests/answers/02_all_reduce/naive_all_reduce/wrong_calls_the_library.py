@@ -1,4 +1,5 @@
 # Wrong: calls the library's own function. Loses all marks.
+# Told: 2 of 2 messages were sent by distlib.collectives.all_reduce
 import distlib
 
 

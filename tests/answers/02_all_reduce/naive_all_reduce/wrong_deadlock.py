@@ -1,4 +1,5 @@
 # Wrong: the master sends first, and so does everybody else: nobody receives. Loses all marks.
+# Told: ranks wait for each other
 def naive_all_reduce(comm, tensor):
     buffer = torch.empty_like(tensor)
     if comm.rank == 0:

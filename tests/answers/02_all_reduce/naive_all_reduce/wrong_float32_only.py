@@ -1,4 +1,5 @@
 # Wrong: the buffer is always float32. Loses the hidden marks.
+# Told: torch.empty(n) and torch.zeros(n) make float32
 def naive_all_reduce(comm, tensor):
     if comm.rank == 0:
         buffer = torch.zeros(tensor.shape)

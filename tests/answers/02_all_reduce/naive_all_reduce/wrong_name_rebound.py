@@ -1,4 +1,5 @@
 # Wrong: `tensor = tensor + buffer` makes a new tensor on the master. Loses all marks.
+# Told: `tensor = tensor + x` makes a new tensor
 def naive_all_reduce(comm, tensor):
     if comm.rank == 0:
         buffer = torch.empty_like(tensor)

@@ -1,4 +1,5 @@
 # Wrong: returns the sum in a new tensor instead of writing it in place. Loses all marks.
+# Told: it is in a new tensor that your function returns
 def naive_all_reduce(comm, tensor):
     total = tensor.clone()
     buffer = torch.empty_like(tensor)

@@ -1,4 +1,5 @@
 # Wrong: right sums, but one message for each element. Loses all marks.
+# Told: each should carry the whole buffer
 def naive_all_reduce(comm, tensor):
     buffer = torch.empty(1, dtype=tensor.dtype)
     flat = tensor.reshape(-1)

@@ -1,4 +1,5 @@
 # Wrong: divides by the number of ranks. Loses all marks.
+# Told: An all-gather only copies them
 def ring_all_gather(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1)

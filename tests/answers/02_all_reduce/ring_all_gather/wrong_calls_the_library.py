@@ -1,4 +1,5 @@
 # Wrong: calls the library's own function. Loses all marks.
+# Told: a library function does the work
 import distlib.collectives
 
 

@@ -1,4 +1,5 @@
 # Wrong: every rank receives first, and nobody has sent. Loses all marks.
+# Told: No rank on this cycle has sent
 def ring_all_gather(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1)

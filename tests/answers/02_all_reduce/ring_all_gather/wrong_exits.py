@@ -1,4 +1,5 @@
 # Wrong: ends the rank's process. Loses all marks.
+# Told: a rank's process ended in the middle
 import os
 import signal
 

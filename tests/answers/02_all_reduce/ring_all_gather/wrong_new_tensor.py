@@ -1,4 +1,5 @@
 # Wrong: returns a new tensor instead of writing in place. Loses all marks.
+# Told: it is in a new tensor that your function returns
 def ring_all_gather(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1).clone()

@@ -1,4 +1,5 @@
 # Wrong: knows only one other rank. Loses all marks.
+# Told: the number of ranks is not fixed
 def ring_all_gather(comm, tensor):
     if comm.world_size == 1:
         return

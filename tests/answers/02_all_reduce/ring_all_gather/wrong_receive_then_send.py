@@ -1,4 +1,5 @@
 # Wrong: rank 0 sends first, everybody else receives before sending, so the steps queue up. Loses all marks.
+# Told: your sends wait for one another
 def ring_all_gather(comm, tensor):
     rank, size = comm.rank, comm.world_size
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size

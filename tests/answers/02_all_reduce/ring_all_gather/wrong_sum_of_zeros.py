@@ -1,4 +1,5 @@
 # Wrong: sets the other chunks to zero and adds up in a ring of both phases: twice the messages. Loses all marks.
+# Told: rank 0 sent 2 messages; 1 was expected
 def ring_all_gather(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1)

@@ -1,4 +1,5 @@
 # Wrong: a gather to a master in the ring's clothing; it sends the whole tensor to everybody. Loses all marks.
+# Told: one rank collects everything and sends the result out
 def ring_all_gather(comm, tensor):
     rank, size = comm.rank, comm.world_size
     next_rank, previous_ranks = 0, range(1, size)

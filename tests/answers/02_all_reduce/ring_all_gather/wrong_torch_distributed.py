@@ -1,4 +1,5 @@
 # Wrong: torch.distributed does the work underneath. Loses all marks.
+# Told: no message was seen
 import os
 import tempfile
 

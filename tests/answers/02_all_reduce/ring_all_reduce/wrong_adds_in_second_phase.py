@@ -1,4 +1,5 @@
 # Wrong: goes on adding when chunks are full. Loses all marks.
+# Told: A chunk that is full must be copied, not added to
 def ring_all_reduce(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1)

@@ -1,4 +1,5 @@
 # Wrong: an all-gather of whole buffers, then a local sum. Right sums, wrong bytes. Loses all marks.
+# Told: every rank gets the whole buffer of every other rank
 def ring_all_reduce(comm, tensor):
     rank, size = comm.rank, comm.world_size
     buffers = [tensor.clone()]

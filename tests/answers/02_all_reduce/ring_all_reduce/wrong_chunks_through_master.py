@@ -1,4 +1,5 @@
 # Wrong: chunk by chunk through rank 0, so each message is a chunk, yet there is a master. Loses all marks.
+# Told: they took 4 rounds; 2 were expected
 def ring_all_reduce(comm, tensor):
     flat = tensor.reshape(-1)
     for chunk in torch.tensor_split(flat, comm.world_size):

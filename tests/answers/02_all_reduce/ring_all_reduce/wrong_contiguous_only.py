@@ -1,4 +1,5 @@
 # Wrong: view(-1) does not work on a tensor that is not contiguous. Loses the hidden marks.
+# Told: view(-1) needs a tensor whose memory is contiguous
 def ring_all_reduce(comm, tensor):
     rank, size = comm.rank, comm.world_size
     chunks = torch.tensor_split(tensor.view(-1), size)

@@ -1,4 +1,5 @@
 # Wrong: a gather to a master in the ring's clothing. Loses all marks.
+# Told: that is the master of naive_all_reduce
 def ring_all_reduce(comm, tensor):
     next_rank, previous_ranks = 0, range(1, comm.world_size)
     if comm.rank == next_rank:

@@ -1,4 +1,5 @@
 # Wrong: the second phase takes N steps; the values are right. Loses all marks.
+# Told: a loop runs one step too often
 def ring_all_reduce(comm, tensor):
     rank, size = comm.rank, comm.world_size
     if size == 1:

@@ -1,4 +1,5 @@
 # Wrong: partners by exclusive or, which exist for powers of two only. Loses all marks.
+# Told: the number of ranks is not fixed
 def ring_all_reduce(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1)

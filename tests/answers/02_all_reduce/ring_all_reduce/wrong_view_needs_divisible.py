@@ -1,4 +1,5 @@
 # Wrong: view(world_size, -1) fails when the length does not divide. Loses all marks.
+# Told: view(world_size, -1) needs a length that divides
 def ring_all_reduce(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1)

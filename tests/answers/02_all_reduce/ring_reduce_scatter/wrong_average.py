@@ -1,4 +1,5 @@
 # Wrong: averages instead of summing. Loses all marks.
+# Told: this is the average
 def ring_reduce_scatter(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1)

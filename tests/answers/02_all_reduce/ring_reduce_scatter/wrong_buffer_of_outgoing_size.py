@@ -1,4 +1,5 @@
 # Wrong: the buffer is as long as the chunk that leaves, not as the one that comes. Loses all marks.
+# Told: must be as long as the chunk that comes, not as the one that leaves
 def ring_reduce_scatter(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1)

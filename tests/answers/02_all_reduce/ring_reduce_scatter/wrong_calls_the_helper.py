@@ -1,4 +1,5 @@
 # Wrong: calls the function that the checks bring along for ring_all_reduce. Loses all marks.
+# Told: were sent by distlib.grading.helpers.ring_reduce_scatter
 def ring_reduce_scatter(comm, tensor):
     from distlib.grading import helpers
 

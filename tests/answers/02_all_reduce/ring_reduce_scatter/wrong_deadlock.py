@@ -1,4 +1,5 @@
 # Wrong: every rank sends, and nobody receives. Loses all marks.
+# Told: Every rank on this cycle sends, and none receives
 def ring_reduce_scatter(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1)

@@ -1,4 +1,5 @@
 # Wrong: every chunk is sent straight to its owner, not round the ring. Loses all marks.
+# Told: rank 0 sent to ranks 1 and 2. In a ring it sends to one neighbor only
 def ring_reduce_scatter(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1)

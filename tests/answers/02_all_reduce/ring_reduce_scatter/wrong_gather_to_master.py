@@ -1,4 +1,5 @@
 # Wrong: a gather to a master in the ring's clothing; the master sends each rank its chunk. Loses all marks.
+# Told: that is the master of naive_all_reduce
 def ring_reduce_scatter(comm, tensor):
     rank, size = comm.rank, comm.world_size
     next_rank, previous_rank = 0, range(1, size)

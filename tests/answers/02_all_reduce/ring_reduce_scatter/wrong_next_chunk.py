@@ -1,4 +1,5 @@
 # Wrong: the full sum of chunk r + 1 ends at rank r, not that of chunk r. Loses all marks.
+# Told: one full sum, but in the wrong chunk: rank 0 in chunk 1
 def ring_reduce_scatter(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1)

@@ -1,4 +1,5 @@
 # Wrong: works on a copy of a tensor that is not contiguous, and leaves it there. Loses the hidden marks.
+# Told: Work on the copy, then write it back
 def ring_reduce_scatter(comm, tensor):
     rank, size = comm.rank, comm.world_size
     chunks = torch.tensor_split(tensor.reshape(-1), size)

@@ -1,4 +1,5 @@
 # Wrong: one step too few, so the last rank's values are missing. Loses all marks.
+# Told: does its loop run one time too few
 def ring_reduce_scatter(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1)

@@ -1,0 +1,42 @@
+"""`make grade-demo`: three made-up students, graded by the real nbgrader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distlib.grading.classroom import marks_table
+from distlib.grading.demo import ASSIGNMENT, STUDENTS, grade_demo, main
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+EXPECTED = """\
+           naive_all_reduce  ring_reduce_scatter  ring_all_gather  ring_all_reduce      all
+student-a             4 / 4                6 / 6            6 / 6            6 / 6  22 / 22
+student-b             4 / 4                3 / 6            0 / 6            6 / 6  13 / 22
+student-c             0 / 4                0 / 6            0 / 6            0 / 6   0 / 22"""
+
+
+def test_the_demonstration_prints_the_right_marks(root: Path, tmp_path: Path) -> None:
+    leftover = tmp_path / "demo" / "classroom" / "submitted" / "student-z" / "leftover"
+    leftover.mkdir(parents=True)
+    classroom = grade_demo(root, tmp_path / "demo")
+    assert not leftover.exists()
+    assert marks_table(classroom, STUDENTS) == EXPECTED
+
+    products = classroom.folder / "classroom"
+    for student in STUDENTS:
+        assert (products / "feedback" / student / ASSIGNMENT / f"{ASSIGNMENT}.html").exists()
+    totals = [row.split(",") for row in (products / "grades.csv").read_text(encoding="utf-8").splitlines()]
+    column = totals[0].index("score")
+    assert [float(row[column]) for row in totals[1:]] == [22, 13, 0]
+
+
+def test_elsewhere_it_says_where_to_run_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main() == 1
+    assert "run it in the project's folder" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
