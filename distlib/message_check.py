@@ -32,7 +32,7 @@ def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: int
         )
     if peer == comm.rank:
         raise MessageMismatch(
-            f"rank {comm.rank} wants to {verb} {direction} itcomm. A rank has its own data already; with "
+            f"rank {comm.rank} wants to {verb} {direction} itself. A rank has its own data already; with "
             f"{comm.world_size} rank{'s' * (comm.world_size > 1)}, check how you compute the other rank."
         )
     if type(tag) is not int:

@@ -109,18 +109,22 @@ def describe_tensor(shape: Sequence[int], dtype: str) -> str:
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself if its elements lie side by side as they are, else a copy in which they do. No gradient."""
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a contiguous tensor as a flat uint8 tensor: a view."""
     return tensor.reshape(-1).view(torch.uint8)
 
 
 def to_bytes(tensor: torch.Tensor) -> bytes:
+    """The elements of a tensor in main memory, in row order. A copy."""
     return as_bytes(dense(tensor)).numpy().tobytes() if tensor.numel() else b""
 
 
 def from_bytes(payload: bytes, tensor: torch.Tensor) -> None:
+    """Fill `tensor` with what `to_bytes` made of one with as many elements of the same dtype. In place."""
     if not payload:
         return
     target = tensor.detach()
