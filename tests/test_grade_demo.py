@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from distlib.grading.classroom import marks_table
+from distlib.grading.classroom import Classroom, marks_table
 from distlib.grading.demo import ASSIGNMENT, STUDENTS, grade_demo, main
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -31,6 +31,15 @@ def test_the_demonstration_prints_the_right_marks(root: Path, tmp_path: Path) ->
     totals = [row.split(",") for row in (products / "grades.csv").read_text(encoding="utf-8").splitlines()]
     column = totals[0].index("score")
     assert [float(row[column]) for row in totals[1:]] == [22, 13, 0]
+
+    assert "Success! Your notebook passes all the tests." in validate(classroom, "student-a")
+    assert "Usual cause: the chunk of rank 1 was added to what was there before." in validate(classroom, "student-b")
+
+
+def validate(classroom: Classroom, student: str) -> str:
+    """What nbgrader's validate (the button in JupyterLab) says of a notebook that was handed in, on one line."""
+    path = classroom.folder / "classroom" / "submitted" / student / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+    return " ".join(classroom.nbgrader("validate", str(path)).split())
 
 
 def test_elsewhere_it_says_where_to_run_it(

@@ -184,11 +184,13 @@ assert report.trace(world_size=3, length=12, dtype=torch.int64).bytes_sent == [1
 # | it sends | chunk 2: `3` | chunk 0: `10` | chunk 1: `200` |
 # | after step 1 | `[1, 202, 3]` | `[10, 20, 33]` | `[110, 200, 300]` |
 # | it sends | chunk 1: `202` | chunk 2: `33` | chunk 0: `110` |
-# | after step 2 | **`[111`**`, 202, 3]` | `[10, `**`222`**`, 33]` | `[110, 200, `**`333]`** |
+# | after step 2 | `[111, 202, 3]` | `[10, 222, 33]` | `[110, 200, 333]` |
 #
-# Look at one column. Which chunk does a rank send in the first step? Which one does it send in the second? It is the
-# chunk that it has just received. Write the number of the chunk as a formula of `comm.rank` and `step`, with
-# `% comm.world_size` around it.
+# At the end rank 0 has the full sum 111 in chunk 0, rank 1 has 222 in chunk 1, and rank 2 has 333 in chunk 2.
+#
+# Look at one column. Which chunk does a rank send in the first step? In the second step it sends the chunk that it has
+# just received. Write the number of the chunk as a formula of `comm.rank` and `step`, with `% comm.world_size` around
+# it.
 #
 # The ring may go the other way round as well. Both ways get full marks.
 #
@@ -626,14 +628,15 @@ print(f"right on test images: four ranks {accuracy(by_rank[0]):.1%}, one process
 assert largest < 10
 assert difference < 1e-4, "the two trainings differ: does your ring pass its tests?"
 assert accuracy(by_rank[0]) == accuracy(alone) > 0.85
-assert four.trace.messages_sent == [steps * 4 * 6] * 4  # 60 steps, 4 parameter tensors, 6 messages each
+# 60 steps, 4 parameter tensors, 2 * 3 messages for each
+assert four.trace.messages_sent == [steps * 4 * 6] * 4, "these are not the messages of a ring"
 
 # %% [markdown]
-# The same model, from the same steps, in a quarter of the images a rank. That is data-parallel training, and the ring
-# is yours.
+# Both trainings end with the same model, though each rank has looked at a quarter of the images only. This is
+# data-parallel training, and the ring in it is yours.
 #
-# **To hand it in:** save the notebook. Restart the kernel and run all cells once more, and look that every visible test
-# passes.
+# **To hand it in:** restart the kernel, run all cells, look that every visible test passes, and save. The button
+# *Validate* at the top does the same and says what fails.
 
 # %%
 three.close()
