@@ -25,6 +25,8 @@ from distlib.diagnosis import (
     TooMuchOutput,
     UnreceivedMessage,
 )
+from distlib.network import Cluster, Link
+from distlib.simulator import SimulatedWorld
 from distlib.trace import CallSite, Message, Trace
 from distlib.world import World
 
@@ -32,8 +34,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CallSite",
+    "Cluster",
     "Communicator",
     "DeadlockError",
+    "Link",
     "Message",
     "MessageMismatch",
     "PeerLost",
@@ -41,6 +45,7 @@ __all__ = [
     "ReduceOp",
     "ResultError",
     "RunTimeout",
+    "SimulatedWorld",
     "TooMuchOutput",
     "Trace",
     "UnreceivedMessage",

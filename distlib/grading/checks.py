@@ -25,7 +25,8 @@ from distlib.grading.helpers import supplied
 from distlib.grading.observe import Observation, observe
 from distlib.grading.report import Report
 from distlib.grading.seen import Seen
-from distlib.grading.traffic import CARRIES, TOPOLOGIES, Specification, explain_traffic
+from distlib.grading.specification import Specification, expect_one_of
+from distlib.grading.traffic import explain_traffic
 from distlib.grading.values import explain_values
 
 CASE_SECONDS = 5.0  # a case takes milliseconds; one that takes this long does not end
@@ -125,8 +126,6 @@ def _specification(
     topology: str,
     helpers: Sequence[str],
 ) -> Specification:
-    _expect_one_of("carries", carries, CARRIES)
-    _expect_one_of("topology", topology, TOPOLOGIES)
     return Specification(messages, rounds, carries, topology, tuple(helpers))
 
 
@@ -141,7 +140,7 @@ def _check(
     seed: int,
 ) -> Report:
     for layout in layouts:
-        _expect_one_of("layouts", layout, tuple(LAYOUTS))
+        expect_one_of("layouts", layout, tuple(LAYOUTS))
     name = _name(function)
     report = Report(name)
     printed, spent = "", 0.0
@@ -190,8 +189,3 @@ def _name(function: Callable[..., object]) -> str:
     except ValueError:  # a builtin without a signature: the run will tell
         pass
     return name
-
-
-def _expect_one_of(name: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}")

@@ -33,7 +33,13 @@ _HELPERS: dict[str, Callable[..., None]] = {
 
 
 def helper_origin(name: str) -> str:
-    """How a message that the helper `name` sent is marked in a trace: the `via` of its call site."""
+    """How a message that the helper `name` sent is marked in a trace: the `via` of its call site.
+
+    Raises:
+        ValueError: there is no such helper.
+    """
+    if name not in _HELPERS:
+        raise ValueError(f"helpers: expected one of {', '.join(_HELPERS)}, got {name!r}")
     helper = _HELPERS[name]
     return f"{helper.__module__}.{helper.__qualname__}"
 
@@ -44,13 +50,7 @@ def supplied(function: Callable[..., object], names: Sequence[str]) -> Iterator[
 
     Not replaced: a copy under another name (`scatter = ring_reduce_scatter`), and what a function uses that was
     imported from a file, because the ranks import that file themselves.
-
-    Raises:
-        ValueError: there is no helper of one of these names.
     """
-    unknown = [name for name in names if name not in _HELPERS]
-    if unknown:
-        raise ValueError(f"expected helpers out of {sorted(_HELPERS)}, got {unknown}")
     scope = getattr(function, "__globals__", {})
     before = {name: scope.get(name, _MISSING) for name in names}
     scope.update({name: _HELPERS[name] for name in names})

@@ -3,10 +3,7 @@
 A message counts if the student's own line sent it, or a helper that the check supplied. What a library function sends
 (distlib.collectives, torch) does not count, nor does what code made from a text (exec) sends.
 
-    ring   every rank sends to one other rank, and these form one circle        carries one chunk a message
-    star   every message goes to rank 0 or comes from it                        carries the whole buffer
-
-Compared are, in this order: who sent, to whom, how much in each message, how many messages, and in how many rounds.
+Compared with the specification are, in this order, who sent, to whom, how much in each message, how many messages, and in how many rounds.
 Where chunks are empty (fewer elements than ranks) a function may send them or not: then messages and rounds have an
 upper limit only.
 
@@ -18,45 +15,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from distlib.grading.case import Case, count
+from distlib.grading.case import Case, count, dtype_name
 from distlib.grading.failure import Remark
-from distlib.grading.helpers import helper_origin
+from distlib.grading.specification import EXECUTED_TEXT, Specification
 from distlib.trace import Message, Trace
-
-TOPOLOGIES = ("ring", "star")
-CARRIES = ("chunk", "buffer")
-
-
-@dataclass(frozen=True)
-class Specification:
-    """What the messages of a right answer look like.
-
-    Attributes:
-        messages: from the number of ranks to how many messages each rank sends: a number, or a list by rank.
-        rounds: from the number of ranks to the number of rounds (see `distlib.trace`).
-        carries: what each message carries: one "chunk", or the whole "buffer".
-        topology: who talks to whom: "ring" or "star".
-        helpers: names of the functions that the check supplies; their messages count.
-    """
-
-    messages: Callable[[int], int | Sequence[int]]
-    rounds: Callable[[int], int]
-    carries: str
-    topology: str
-    helpers: tuple[str, ...] = ()
-
-    def messages_by_rank(self, world_size: int) -> list[int]:
-        """How many messages each rank should send."""
-        expected = self.messages(world_size)
-        return [expected] * world_size if isinstance(expected, int) else list(expected)
-
-    def counts(self, message: Message) -> bool:
-        """Whether a message is the student's own."""
-        origins = {None, *map(helper_origin, self.helpers)}
-        return message.site.via in origins and message.site.file != _EXECUTED_TEXT
 
 
 @dataclass(frozen=True)
@@ -85,7 +50,6 @@ class _Traffic:
         return [message for message in self.trace if message.nbytes]
 
 
-_EXECUTED_TEXT = "<string>"  # the file name of code that exec has made
 _LIBRARY_ITSELF = "distlib.grading.rank_side"  # then no line of the student's stands between us and the library
 
 
@@ -108,7 +72,7 @@ def explain_traffic(case: Case, trace: Trace, specification: Specification) -> R
 
 def _foreign(case: Case, foreign: Sequence[Message], total: int) -> Remark:
     first = foreign[0]
-    if first.site.file == _EXECUTED_TEXT:
+    if first.site.file == EXECUTED_TEXT:
         return Remark(
             f"{len(foreign)} of {count(total, 'message')} were sent by code that was made from a text (exec).",
             cause=f"write {case.function} as lines of this notebook.",
@@ -282,10 +246,11 @@ def _no_chunk(traffic: _Traffic, message: Message) -> Remark:
 
 
 def _size_cause(traffic: _Traffic, message: Message) -> str:
-    size = traffic.case.world_size
     if message.nbytes == traffic.case.nbytes:
         return _whole_buffer_cause(traffic)
-    if message.nbytes == math.ceil(traffic.whole / size) * traffic.case.dtype.itemsize or message.nbytes % size == 0:
+    if message.dtype != dtype_name(traffic.case.dtype):
+        return f"the message has another dtype than the tensor. Send {dtype_name(traffic.case.dtype)}, as it is."
+    if len({other.nbytes for other in traffic.full_messages}) == 1 and traffic.whole % traffic.case.world_size:
         return _PADDED
     return "cut the flattened tensor with torch.tensor_split(flat, comm.world_size), and send one chunk in each step."
 

@@ -1,0 +1,127 @@
+"""How one process holds the unfinished calls of thousands of simulated ranks: one runs, the others wait in mid-line.
+
+    hub ──switch──► rank 0 ──switch──► rank 1 ──switch──► … ──switch──► hub
+
+Two kinds, with the same few methods:
+
+    GreenletContext   a switch takes under a microsecond and a rank some kilobytes, so thousands of ranks are no matter.
+                      All run in one thread, and torch keeps the state of a backward pass by thread: a rank must not
+                      switch while it is inside `backward`.
+    ThreadContext     a switch takes tens of microseconds, but every rank has its own thread, and may do anything.
+
+Only one context runs at a time, in both kinds.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Protocol
+
+import greenlet
+import torch
+
+
+class Context(Protocol):
+    """A call that can be left in the middle and continued later."""
+
+    def switch(self) -> None:
+        """Leave the context that calls this, and continue this one. Returns when somebody switches back."""
+
+    def kill(self) -> None:
+        """End this context, which is waiting: its `finally` blocks run, then the caller goes on."""
+
+    def frame(self) -> FrameType | None:
+        """Where this context is waiting."""
+
+    def thread(self) -> int:
+        """The number of the thread that this context runs in."""
+
+
+class Ended(greenlet.GreenletExit):
+    """Raised inside a context that is to end; it goes no further than that context."""
+
+
+# ── greenlets ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class GreenletContext:
+    """A context that shares its thread with the others. `function` None: the hub, which is the caller itself."""
+
+    def __init__(self, function: Callable[[], None] | None = None) -> None:
+        self.greenlet = greenlet.greenlet(function) if function else greenlet.getcurrent()
+        self.switch = self.greenlet.switch
+        self._thread = threading.get_ident()
+
+    def kill(self) -> None:
+        self.greenlet.throw(Ended)
+
+    def frame(self) -> FrameType | None:
+        return self.greenlet.gr_frame
+
+    def thread(self) -> int:
+        return self._thread
+
+
+def inside_backward() -> bool:
+    """Whether the caller is inside a backward pass of torch, where a greenlet must not be left."""
+    return torch._C._current_graph_task_id() != -1
+
+
+# ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ThreadContext:
+    """A context with a thread of its own, which waits until it is switched to. `function` None: the hub."""
+
+    _running: ThreadContext | None = None
+    _hub: ThreadContext | None = None
+
+    def __init__(self, function: Callable[[], None] | None = None) -> None:
+        self._turn = threading.Semaphore(0)
+        self._function = function
+        self._thread: threading.Thread | None = None
+        self._raise: BaseException | None = None  # what the context raises when it goes on
+        if function is None:
+            ThreadContext._hub = ThreadContext._running = self
+
+    def switch(self) -> None:
+        before, ThreadContext._running = ThreadContext._running, self
+        assert before is not None and before is not self
+        self._wake()
+        before._turn.acquire()
+        if before._raise is not None:
+            raise before._raise
+
+    def kill(self) -> None:
+        self._raise = Ended()
+        if self._thread is not None and self._thread.is_alive():
+            self.switch()
+            self._thread.join()
+
+    def frame(self) -> FrameType | None:
+        return sys._current_frames().get(self.thread())
+
+    def thread(self) -> int:
+        return self._thread.ident or 0 if self._thread is not None else 0
+
+    def _wake(self) -> None:
+        if self._function is not None and self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+        else:
+            self._turn.release()
+
+    def _run(self) -> None:
+        assert self._function is not None and self._hub is not None
+        try:
+            self._function()
+        except Ended:
+            pass
+        except BaseException as error:
+            self._hub._raise = error
+        finally:
+            ThreadContext._running = self._hub
+            self._hub._turn.release()

@@ -1,0 +1,367 @@
+"""`SimulatedWorld`: the same rank functions in virtual time, on a cluster of up to thousands of ranks.
+
+    simulated = SimulatedWorld(1024, Cluster(nodes=128, ranks_per_node=8, intra=Link(…), inter=Link(…)))
+    simulated.run(fn, x)         as World.run; fn and its tensors are real, only time is not
+    simulated.elapsed            virtual seconds until the last rank had finished
+
+Every rank has a clock of its own. Computing costs nothing (unless the rank says `comm.sleep`), a message costs what the
+cluster's links say. A rank has one port out and one port in; each carries one message at a time:
+
+    sender offers at s, receiver asks at r        t₀ = max(s, r, out-port free, in-port free)
+    both ports are busy                           t₀ … t₀ + m/B
+    the message is there, send and recv return    t₀ + m/B + α         m bytes, bandwidth B, latency α
+
+A message of at most `eager_limit` bytes does not wait for its receiver: it leaves at max(s, out-port free), `send`
+returns when the out-port is free again, and it goes through the receiver's in-port when it is received.
+
+Which rank runs next never changes the result. A pair of blocking calls can be timed as soon as both are there, because
+neither rank can start anything else meanwhile. Everything that could compete (several `isend`s of one rank, a receive
+from anyone, a link shared by a node) waits until no rank can run, and then the one that was ready first goes first: no
+rank that is still blocked can start anything earlier. So a run is exact, and the same to the bit on every machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from distlib import call_site, pickling
+from distlib.call_site import find_call_site
+from distlib.communicator import Communicator, Work
+from distlib.contexts import Ended, GreenletContext, ThreadContext
+from distlib.diagnosis import (
+    DeadlockError,
+    Failure,
+    RankError,
+    RunTimeout,
+    UnreceivedMessage,
+    explain_deadlock,
+    explain_failures,
+    find_deadlocked,
+    place,
+)
+from distlib.message_check import check_apart, check_message, check_split, ranks_of_color
+from distlib.network import Cluster
+from distlib.simulated_engine import ANYONE, NOWHERE, Engine, Operation, SimulatedGroup, SimulatedRank
+from distlib.trace import CallSite, Counts, Trace
+
+_CONTEXTS: dict[str, type[GreenletContext] | type[ThreadContext]] = {
+    "greenlets": GreenletContext,
+    "threads": ThreadContext,
+}
+
+
+class SimulatedWorld:
+    """Ranks in virtual time. The same functions run on it as on a `World`.
+
+    Args:
+        world_size: how many ranks, at least 1.
+        cluster: its links; None for one node whose ranks all have the same default link. It must have as many places
+            for ranks as `world_size`.
+        record: whether the trace keeps every message and its line of code, or only the counts. None: up to 64 ranks.
+        contexts: "greenlets" (fast), or "threads" for functions that communicate inside `backward`.
+
+    Each rank works on copies of the arguments, as in a World; results are handed over as they are. Random numbers come
+    from the one generator of this process. Tensors on torch's meta device have shapes and no contents, for runs that
+    only ask for time and bytes.
+
+    Attributes:
+        elapsed: virtual seconds of the last run, until its last rank had finished.
+        trace: the messages of the last run (times in virtual seconds).
+        last_error: the RankError of the last run, or None.
+
+    Raises:
+        ValueError: sizes that do not fit together, or unknown contexts.
+    """
+
+    def __init__(
+        self,
+        world_size: int,
+        cluster: Cluster | None = None,
+        *,
+        record: bool | None = None,
+        contexts: str = "greenlets",
+    ) -> None:
+        if not isinstance(world_size, int) or world_size < 1:
+            raise ValueError(f"SimulatedWorld expects a number of ranks, at least 1, got {world_size!r}")
+        self.cluster = cluster if cluster is not None else Cluster.flat(world_size)
+        if self.cluster.world_size != world_size:
+            raise ValueError(f"{world_size} ranks do not fit a cluster with places for {self.cluster.world_size} ranks")
+        if contexts not in _CONTEXTS:
+            raise ValueError(f"expected one of the contexts {', '.join(_CONTEXTS)}, got {contexts!r}")
+        self.world_size = world_size
+        self.record = record if record is not None else world_size <= 64
+        self.contexts = contexts
+        self.elapsed = 0.0
+        self.trace = Trace(world_size, [])
+        self.last_error: RankError | None = None
+
+    def run(self, fn: Callable[..., Any], /, *args: Any, timeout: float | None = None, **kwargs: Any) -> list[Any]:
+        """Call `fn(comm, *args, **kwargs)` on every rank in virtual time; the results are indexed by rank.
+
+        Args:
+            fn, args, kwargs: see `World.run`.
+            timeout: real seconds after which the run is stopped; None for no limit.
+
+        Raises:
+            TypeError, RankError: as `World.run`. A deadlock is found as soon as no rank can go on.
+        """
+        self.last_error = None
+        run = _Run(self, pickling.pack_call(fn, args, kwargs))
+        try:
+            with _time_limit(timeout, run.thread):
+                return run.run()
+        except _TimeUp:
+            self.last_error = run.explain_timeout(timeout)
+        except RankError as error:
+            self.last_error = error
+        finally:
+            self.elapsed, self.trace = run.elapsed(), run.trace()
+        raise self.last_error.with_traceback(None) from None
+
+    def __repr__(self) -> str:
+        return f"<SimulatedWorld: {self.world_size} rank{'s' * (self.world_size > 1)}, {self.cluster}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a SimulatedWorld can't be sent to its ranks: a rank has comm, with rank, world_size, send …")
+
+
+class _Run:
+    """One run of a function on all ranks."""
+
+    def __init__(self, world: SimulatedWorld, blob: bytes) -> None:
+        call_site.learn_cells()
+        call_site.forget()
+        self._world = world
+        self._blob = blob
+        self._results: list[Any] = [None] * world.world_size
+        self._failures: list[Failure] = []
+        make = _CONTEXTS[world.contexts]
+        self.engine = Engine(world.cluster, world.world_size, make(), world.contexts == "greenlets", world.record)
+        group = SimulatedGroup(0, tuple(range(world.world_size)))
+        for rank in self.engine.ranks:
+            comm = SimulatedCommunicator(self.engine, rank, group, world.cluster)
+            rank.context = make(partial(self._call, rank, comm))
+
+    def run(self) -> list[Any]:
+        gradients = torch.is_grad_enabled()
+        try:
+            self.engine.run()
+            self._raise_what_went_wrong()
+        finally:
+            self._end_the_rest()
+            torch.set_grad_enabled(gradients)
+        return self._results
+
+    def thread(self) -> int:
+        """The thread of the rank that is running."""
+        running = self.engine.running
+        return running.context.thread() if running else threading.get_ident()
+
+    def elapsed(self) -> float:
+        return max(rank.now for rank in self.engine.ranks)
+
+    def trace(self) -> Trace:
+        ranks = self.engine.ranks
+        counts = Counts(
+            [rank.messages_sent for rank in ranks],
+            [rank.messages_received for rank in ranks],
+            [rank.bytes_sent for rank in ranks],
+            [rank.bytes_received for rank in ranks],
+            self.engine.rounds,
+        )
+        return Trace(self._world.world_size, self.engine.messages, self.elapsed(), counts)
+
+    def explain_timeout(self, timeout: float | None) -> RunTimeout:
+        running = self.engine.running
+        number = running.number if running else 0
+        site = next((failure.site for failure in self._failures if failure.rank == number), None)
+        prefix = f"{site.place}: " if site else ""
+        where = f" at {site.place}" if site else ""
+        stack = "".join(failure.stack for failure in self._failures)
+        text = f"{prefix}not done after {timeout:g} s: rank {number} was computing{where}."
+        return RunTimeout(text, [number], site, stack)
+
+    def _call(self, rank: SimulatedRank, comm: SimulatedCommunicator) -> None:
+        """The whole life of one rank."""
+        torch.set_grad_enabled(True)  # whatever the rank that ran before was in the middle of
+        try:
+            fn, args, kwargs = pickling.loads(self._blob)
+            result = fn(comm, *args, **kwargs)
+            self._results[rank.number] = list(result) if isinstance(result, types.GeneratorType) else result
+        except (Ended, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self._failures.append(_describe(rank.number, error))
+            if isinstance(error, _TimeUp):
+                raise
+        finally:
+            rank.finished = True
+
+    def _raise_what_went_wrong(self) -> None:
+        if self._failures:
+            raise explain_failures(sorted(self._failures, key=lambda failure: failure.rank))
+        stuck = [rank.number for rank in self.engine.ranks if not rank.finished]
+        if stuck:
+            states = self.engine.states()
+            found = find_deadlocked(states, set())
+            assert found == stuck
+            site = call_site.site_of_frame(self.engine.ranks[stuck[0]].context.frame())
+            raise DeadlockError(explain_deadlock(states, stuck), stuck, site)
+        lost = self.engine.unreceived()
+        if lost:
+            raise _explain_unreceived(lost)
+
+    def _end_the_rest(self) -> None:
+        for rank in self.engine.ranks:
+            if not rank.finished:
+                rank.context.kill()
+
+
+class SimulatedCommunicator(Communicator):
+    """A `Communicator` in virtual time. Made by a `SimulatedWorld` for each rank; see `Communicator`.
+
+    Attributes:
+        cluster: the cluster the ranks are on.
+    """
+
+    def __init__(self, engine: Engine, rank: SimulatedRank, group: SimulatedGroup, cluster: Cluster) -> None:
+        self._engine = engine
+        self._rank = rank
+        self._group = group
+        self._meetings = 0
+        self.cluster = cluster
+        self.rank = group.members.index(rank.number) if group.id else rank.number
+        self.world_size = len(group.members)
+        self.device = torch.device("cpu")
+
+    def send(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> None:
+        operation = self._rank.send
+        self._begin_send(operation, tensor, dst, tag)
+        self._engine.wait(self._rank, (operation,))
+
+    def recv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> int:
+        operation = self._rank.receive
+        self._begin_receive(operation, tensor, src, tag)
+        self._engine.wait(self._rank, (operation,))
+        return self._group.members.index(operation.peer) if src is None else src
+
+    def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
+        operation = Operation(self._engine, self._rank, is_send=True, blocking=False)
+        self._begin_send(operation, tensor, dst, tag)
+        return operation
+
+    def irecv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> Work:
+        operation = Operation(self._engine, self._rank, is_send=False, blocking=False)
+        self._begin_receive(operation, tensor, src, tag)
+        return operation
+
+    def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
+        check_apart(outgoing, incoming)
+        rank = self._rank
+        self._begin_send(rank.send, outgoing, dst, tag)
+        self._begin_receive(rank.receive, incoming, src, tag)
+        self._engine.wait(rank, rank.both)
+
+    def barrier(self) -> None:
+        self._meet("barrier", None)
+
+    def split(self, color: int | None, key: int | None = None) -> Communicator | None:
+        check_split(color, key)
+        everybody = self._meet("split", (color, key))
+        if color is None:
+            return None
+        members = tuple(self._group.members[rank] for rank in ranks_of_color(everybody, color))
+        number = self._engine.group_id((self._group.id, self._meetings, color))
+        return SimulatedCommunicator(self._engine, self._rank, SimulatedGroup(number, members), self.cluster)
+
+    def sleep(self, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError(f"expected a time to sleep of at least 0 seconds, got {seconds}")
+        self._rank.now += seconds * self.cluster.slowdown(self._rank.number)
+
+    def time(self) -> float:
+        return self._rank.now
+
+    def __repr__(self) -> str:
+        return f"<Communicator: rank {self.rank} of {self.world_size}, simulated>"
+
+    def _begin_send(self, operation: Operation, tensor: torch.Tensor, dst: int, tag: int) -> None:
+        if not self._is_fine(tensor, dst, tag):
+            check_message(self, tensor, "send", dst, tag)
+        operation.begin(tensor, self._group.members[dst], tag, self._group, self._site())
+        self._engine.send(operation)
+
+    def _begin_receive(self, operation: Operation, tensor: torch.Tensor, src: int | None, tag: int) -> None:
+        if not self._is_fine(tensor, src, tag):
+            check_message(self, tensor, "receive", src, tag)
+        peer = ANYONE if src is None else self._group.members[src]
+        operation.begin(tensor, peer, tag, self._group, self._site())
+        self._engine.receive(operation)
+
+    def _is_fine(self, tensor: torch.Tensor, peer: int | None, tag: int) -> bool:
+        """The usual case, seen at once; whatever is not usual, `check_message` looks at."""
+        return (
+            type(peer) is int and 0 <= peer < self.world_size and peer != self.rank and type(tag) is int
+            and type(tensor) is torch.Tensor and (tensor.is_cpu or tensor.is_meta) and tensor.layout is torch.strided
+        )  # fmt: skip
+
+    def _meet(self, kind: str, contribution: Any) -> list[Any]:
+        self._meetings += 1
+        key = (self._group.id, self._meetings)
+        return self._engine.meet_all(self._rank, kind, key, self._group.members, contribution)
+
+    def _site(self) -> CallSite:
+        return find_call_site() if self._engine.record else NOWHERE
+
+
+# ── limits, and what is said ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _TimeUp(BaseException):
+    """The real time for a run is over."""
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float | None, running_thread: Callable[[], int]) -> Iterator[None]:
+    """Raise _TimeUp in the thread that is running a rank when the time is over."""
+    if seconds is None:
+        yield
+        return
+    done = threading.Event()
+
+    def watch() -> None:
+        if not done.wait(seconds):
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(running_thread()), ctypes.py_object(_TimeUp))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _describe(rank: int, error: BaseException) -> Failure:
+    site = call_site.site_of_traceback(error.__traceback__)
+    stack = "".join(traceback.format_exception(error))
+    return Failure(rank, type(error).__name__, str(error), site, stack)
+
+
+def _explain_unreceived(lost: list[Operation]) -> UnreceivedMessage:
+    first = lost[0]
+    prefix = "" if first.site is NOWHERE else f"{place(first.site)}: "
+    text = (
+        f"{prefix}rank {first.rank.number} sent a message to rank {first.peer} with tag {first.tag}, and nobody "
+        f"received it ({len(lost)} in all). Hint: rank {first.peer} has to call recv once more."
+    )
+    return UnreceivedMessage(text, sorted({send.rank.number for send in lost}), first.site)

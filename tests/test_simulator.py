@@ -1,0 +1,448 @@
+"""`SimulatedWorld`: the same results as real ranks, exact virtual times, and the same words when something is wrong."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlib import (
+    Communicator,
+    DeadlockError,
+    MessageMismatch,
+    RankError,
+    RunTimeout,
+    SimulatedWorld,
+    UnreceivedMessage,
+    World,
+    all_reduce,
+)
+from distlib.collectives import naive_all_reduce, ring_all_reduce
+from distlib.network import Cluster, Link
+
+pytestmark = pytest.mark.timeout(60)
+LINK = Link(latency=2.0, bandwidth=8.0)  # seconds and bytes/s that make sums easy to follow
+HERE = "test_simulator.py, line "
+
+
+def flat(world_size: int, **options: object) -> Cluster:
+    return Cluster.flat(world_size, LINK, **options)
+
+
+def simulate(world_size: int, function, *args, cluster: Cluster | None = None, **options) -> SimulatedWorld:
+    world = SimulatedWorld(world_size, cluster or flat(world_size), **options)
+    world.results = world.run(function, *args, timeout=20)
+    return world
+
+
+# ── the same function, the same results ──────────────────────────────────────────────────────────────────────────────
+
+
+def every_call(comm: Communicator, tensors: list[torch.Tensor]) -> list[object]:
+    """Something of everything that a communicator has."""
+    rank, size = comm.rank, comm.world_size
+    mine, incoming = tensors[rank], torch.empty_like(tensors[rank])
+    comm.exchange(mine, (rank + 1) % size, incoming, (rank - 1) % size, tag=3)
+    works = [comm.isend(mine, peer, tag=peer) for peer in range(size) if peer != rank]
+    sources = []
+    for _ in range(size - 1):
+        buffer = torch.empty_like(mine)
+        sources.append(comm.recv(buffer, tag=rank))
+    for work in works:
+        work.wait()
+    comm.barrier()
+    pair = comm.split(rank // 2, key=-rank)
+    assert pair is not None
+    all_reduce(pair, mine)
+    return [incoming.tolist(), sorted(sources), pair.rank, pair.size, mine.tolist()]
+
+
+@pytest.mark.parametrize("contexts", ["greenlets", "threads"])
+def test_real_and_simulated_ranks_agree(worlds, contexts: str) -> None:
+    tensors = [torch.arange(5.0) + 10 * rank for rank in range(4)]
+    real = worlds(4)
+    expected = real.run(every_call, tensors, timeout=20)
+    simulated = simulate(4, every_call, tensors, contexts=contexts)
+    assert simulated.results == expected
+    assert simulated.trace.messages_sent == real.trace.messages_sent
+    assert simulated.trace.bytes_received == real.trace.bytes_received
+    assert tensors[0].tolist() == [0, 1, 2, 3, 4]  # arguments are copied, as for real ranks
+
+
+def random_program(comm: Communicator, seed: int, count: int, blocking: float) -> list[float]:
+    """All ranks walk through the same list of messages; each does its part of every one."""
+    choose = random.Random(seed)
+    works, buffers = [], []
+    for number in range(count):
+        src, dst = choose.sample(range(comm.world_size), 2)
+        length, tag, waits = choose.choice([0, 1, 5]), choose.randrange(3), choose.random() < blocking
+        if comm.rank == src:
+            tensor = torch.full((length,), float(number))
+            comm.send(tensor, dst, tag) if waits else works.append(comm.isend(tensor, dst, tag))
+        elif comm.rank == dst:
+            buffers.append(torch.empty(length))
+            comm.recv(buffers[-1], src, tag) if waits else works.append(comm.irecv(buffers[-1], src, tag))
+        if choose.random() < 0.1:
+            comm.sleep(0.001 * comm.rank)
+    for work in works:
+        work.wait()
+    return [buffer.sum().item() for buffer in buffers]
+
+
+@given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from([0.0, 0.3, 1.0]))
+@settings(max_examples=20, deadline=None)
+def test_random_programs_agree_with_real_ranks(worlds, seed: int, world_size: int, blocking: float) -> None:
+    expected = worlds(world_size).run(random_program, seed, 30, blocking, timeout=20)
+    simulated = simulate(world_size, random_program, seed, 30, blocking)
+    assert simulated.results == expected
+    assert simulated.trace.rounds == worlds(world_size).trace.rounds
+
+
+def test_a_run_replays_to_the_bit() -> None:
+    def messages() -> list[tuple[float, ...]]:
+        world = simulate(5, random_program, 7, 60, 0.3)
+        return [(m.src, m.dst, m.tag, m.start, m.taken, m.end, m.round) for m in world.trace]
+
+    assert messages() == messages()
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=15, deadline=None)
+def test_threads_and_greenlets_take_the_same_virtual_time(seed: int) -> None:
+    first, second = (simulate(3, random_program, seed, 20, 0.3, contexts=c) for c in ("greenlets", "threads"))
+    assert first.elapsed == second.elapsed
+    assert [m.end for m in first.trace] == [m.end for m in second.trace]
+
+
+# ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def times_of(world_size: int, function, **options) -> list[float]:
+    """When each rank had finished."""
+
+    def timed(comm: Communicator) -> float:
+        function(comm)
+        return comm.time()
+
+    return simulate(world_size, timed, **options).results
+
+
+def test_one_message_takes_latency_and_size_over_bandwidth() -> None:
+    def one(comm: Communicator) -> None:
+        if comm.rank == 0:
+            comm.send(torch.zeros(4), 1)
+        else:
+            comm.recv(torch.zeros(4), 0)
+
+    assert times_of(2, one) == [2 + 16 / 8] * 2
+
+
+def test_a_send_waits_for_a_late_receiver() -> None:
+    def late(comm: Communicator) -> None:
+        if comm.rank == 0:
+            comm.send(torch.zeros(4), 1)
+        else:
+            comm.sleep(10)
+            comm.recv(torch.zeros(4), 0)
+
+    assert times_of(2, late) == [14, 14]
+
+
+def test_an_exchange_uses_both_directions_at_once() -> None:
+    def both(comm: Communicator) -> None:
+        comm.exchange(torch.zeros(4), 1 - comm.rank, torch.zeros(4), 1 - comm.rank)
+
+    assert times_of(2, both) == [4, 4]
+
+
+def test_a_port_carries_one_message_at_a_time() -> None:
+    def fan_out(comm: Communicator) -> None:
+        if comm.rank == 0:
+            for work in [comm.isend(torch.zeros(4), dst) for dst in (1, 2, 3)]:
+                work.wait()
+        else:
+            comm.recv(torch.zeros(4), 0)
+
+    assert times_of(4, fan_out) == [8, 4, 6, 8]  # 2 s of port each, one after the other, and 2 s of latency at the end
+
+
+def test_who_is_ready_first_goes_first_not_who_was_started_first() -> None:
+    def two_receivers(comm: Communicator) -> None:
+        if comm.rank == 0:
+            for work in [comm.isend(torch.zeros(4), 1), comm.isend(torch.zeros(4), 2)]:
+                work.wait()
+        else:
+            comm.sleep(5 if comm.rank == 1 else 0)
+            comm.recv(torch.zeros(4), 0)
+
+    assert times_of(3, two_receivers) == [9, 9, 4]
+
+
+def test_from_anyone_takes_what_was_offered_first() -> None:
+    def master(comm: Communicator) -> list[int]:
+        if comm.rank == 0:
+            return [comm.recv(torch.zeros(1)) for _ in range(3)]
+        comm.sleep(10 - comm.rank)
+        comm.send(torch.zeros(1), 0)
+        return []
+
+    assert simulate(4, master).results[0] == [3, 2, 1]
+
+
+def test_small_messages_do_not_wait_for_their_receiver() -> None:
+    def late(comm: Communicator) -> float:
+        if comm.rank == 0:
+            tensor = torch.ones(4)
+            comm.send(tensor, 1)
+            tensor.zero_()  # the message has left with what the tensor held then
+            return 0.0
+        comm.sleep(10)
+        buffer = torch.zeros(4)
+        comm.recv(buffer, 0)
+        return buffer.sum().item()
+
+    cluster = flat(2, eager_limit=16)
+    assert times_of(2, late, cluster=cluster) == [2, 10]
+    assert simulate(2, late, cluster=cluster).results == [0, 4]
+
+
+def test_links_inside_and_between_nodes() -> None:
+    cluster = Cluster(nodes=2, ranks_per_node=2, intra=Link(1.0, 16.0), inter=Link(10.0, 4.0))
+
+    def to_everybody(comm: Communicator) -> None:
+        for dst in range(1, 4):
+            if comm.rank == 0:
+                comm.send(torch.zeros(4), dst)
+            elif comm.rank == dst:
+                comm.recv(torch.zeros(4), 0)
+
+    assert times_of(4, to_everybody, cluster=cluster) == [30, 2, 16, 30]
+
+
+def test_ranks_of_a_node_may_share_the_way_out() -> None:
+    def across(comm: Communicator) -> None:
+        if comm.rank < 2:
+            comm.send(torch.zeros(4), comm.rank + 2)
+        else:
+            comm.recv(torch.zeros(4), comm.rank - 2)
+
+    for shared, expected in ((False, [4, 4, 4, 4]), (True, [4, 6, 4, 6])):
+        cluster = Cluster(nodes=2, ranks_per_node=2, intra=LINK, inter=LINK, shared_uplink=shared)
+        assert times_of(4, across, cluster=cluster) == expected
+
+
+def test_a_straggler_computes_more_slowly() -> None:
+    cluster = flat(3, stragglers={1: 2.5})
+    assert times_of(3, lambda comm: comm.sleep(2), cluster=cluster) == [2, 5, 2]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 7, 12, 64])
+def test_the_ring_takes_the_time_of_its_formula(world_size: int) -> None:
+    length = 3 * world_size
+    world = simulate(world_size, lambda comm: ring_all_reduce(comm, torch.ones(length)))
+    steps = 2 * (world_size - 1)
+    assert world.elapsed == pytest.approx(steps * (LINK.latency + 12 / LINK.bandwidth), rel=1e-9)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 5, 9])
+def test_the_master_takes_the_time_of_its_formula(world_size: int) -> None:
+    world = simulate(world_size, lambda comm: naive_all_reduce(comm, torch.ones(10)))
+    one = LINK.latency + 40 / LINK.bandwidth
+    assert world.elapsed == pytest.approx(2 * (world_size - 1) * one, rel=1e-9)
+
+
+# ── gradients, shapes without contents, many ranks ───────────────────────────────────────────────────────────────────
+
+
+def train(comm: Communicator, inside_backward: bool) -> list[float]:
+    weight = torch.ones(3, requires_grad=True)
+
+    def average(gradient: torch.Tensor) -> torch.Tensor:
+        gradient = gradient.clone()
+        all_reduce(comm, gradient)
+        return gradient
+
+    if inside_backward:
+        weight.register_hook(average)
+    (weight * (comm.rank + 1)).sum().backward()
+    gradient = weight.grad
+    assert gradient is not None and torch.is_grad_enabled()
+    return (gradient if inside_backward else average(gradient)).tolist()
+
+
+def test_gradients_outside_of_backward() -> None:
+    assert simulate(3, train, False).results == [[6, 6, 6]] * 3
+
+
+def test_gradients_inside_backward_need_threads_and_the_error_says_so() -> None:
+    with pytest.raises(RankError, match='contexts="threads"'):
+        simulate(3, train, True)
+    assert simulate(3, train, True, contexts="threads").results == [[6, 6, 6]] * 3
+
+
+def test_no_grad_of_one_rank_does_not_leak_into_another() -> None:
+    def interleaved(comm: Communicator) -> list[bool]:
+        seen = []
+        for _ in range(3):
+            with torch.no_grad():
+                comm.exchange(torch.ones(1), 1 - comm.rank, torch.empty(1), 1 - comm.rank)
+                seen.append(torch.is_grad_enabled())
+            seen.append(torch.is_grad_enabled())
+            if comm.rank:
+                comm.sleep(1)
+        return seen
+
+    assert simulate(2, interleaved).results == [[False, True] * 3] * 2
+    assert torch.is_grad_enabled()
+
+
+def test_meta_tensors_have_a_size_and_take_no_memory() -> None:
+    def huge(comm: Communicator) -> None:
+        ring_all_reduce(comm, torch.empty(10**12, device="meta"))
+
+    world = simulate(8, huge)
+    assert sum(world.trace.bytes_sent) == 14 * 4 * 10**12
+
+
+def test_a_thousand_ranks() -> None:
+    def around(comm: Communicator) -> float:
+        token = torch.tensor([float(comm.rank)])
+        incoming = torch.empty(1)
+        for _ in range(3):
+            comm.exchange(token, (comm.rank + 1) % comm.world_size, incoming, (comm.rank - 1) % comm.world_size)
+            token, incoming = incoming, token
+        return token.item()
+
+    world = simulate(1000, around)
+    assert world.results == [(rank - 3) % 1000 for rank in range(1000)]
+    assert len(world.trace) == 3000 and world.trace.messages == ()  # only counts, unless record=True
+    assert world.trace.rounds == 3
+
+
+# ── what goes wrong ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_deadlocks_in_the_words_of_a_real_world(worlds) -> None:
+    def cycle(comm: Communicator) -> None:
+        comm.recv(torch.empty(4), (comm.rank - 1) % comm.world_size)
+
+    def skips(comm: Communicator) -> None:
+        if comm.rank != 2:
+            comm.barrier()
+
+    def alone(comm: Communicator) -> None:
+        if comm.rank == 0:
+            comm.send(torch.ones(2, 3), 1)
+
+    for function in (cycle, skips, alone):
+        texts = []
+        for world in (worlds(4), SimulatedWorld(4)):
+            with pytest.raises(DeadlockError) as caught:
+                world.run(function, timeout=20)
+            assert world.last_error is caught.value
+            texts.append(str(caught.value))
+        assert texts[0] == texts[1]
+
+
+def test_a_deadlock_of_many_ranks() -> None:
+    with pytest.raises(DeadlockError, match="more ranks that wait for one another"):
+        simulate(500, lambda comm: comm.recv(torch.empty(1), (comm.rank + 1) % 500))
+
+
+def test_a_mismatch_in_the_words_of_a_real_world(worlds) -> None:
+    def mismatch(comm: Communicator) -> None:
+        if comm.rank == 0:
+            comm.send(torch.ones(4), 1)
+        else:
+            comm.recv(torch.ones(9), 0)
+
+    texts = []
+    for world in (worlds(2), SimulatedWorld(2)):
+        with pytest.raises(MessageMismatch) as caught:
+            world.run(mismatch, timeout=20)
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]
+
+
+def test_a_caught_mismatch_leaves_both_ranks_able_to_go_on() -> None:
+    def try_again(comm: Communicator) -> float:
+        buffer = torch.zeros(2)
+        for length in (3, 2):
+            try:
+                comm.send(torch.ones(length), 1) if comm.rank == 0 else comm.recv(buffer, 0)
+            except MessageMismatch:
+                assert buffer.tolist() == [0, 0]
+        return buffer.sum().item()
+
+    assert simulate(2, try_again).results == [0, 2]
+
+
+def test_exceptions_of_all_ranks_are_told() -> None:
+    with pytest.raises(RankError, match=f"^{HERE}\\d+: ranks 0, 1 and 2 raised ZeroDivisionError"):
+        simulate(3, lambda comm: 1 / 0)
+
+
+def test_an_exception_while_others_wait() -> None:
+    def fail(comm: Communicator) -> None:
+        if comm.rank == 1:
+            raise ValueError("bad")
+        comm.barrier()
+
+    with pytest.raises(RankError, match="rank 1 raised ValueError: bad") as caught:
+        simulate(3, fail)
+    assert caught.value.ranks == [1]
+
+
+@pytest.mark.parametrize("contexts", ["greenlets", "threads"])
+def test_a_rank_that_never_ends_is_stopped_and_says_where(contexts: str) -> None:
+    def loop(comm: Communicator) -> None:
+        while comm.rank == 1:
+            pass
+
+    world = SimulatedWorld(2, contexts=contexts)
+    with pytest.raises(RunTimeout, match=f"^{HERE}.*rank 1 was computing at {HERE}"):
+        world.run(loop, timeout=0.3)
+    assert world.run(lambda comm: comm.rank) == [0, 1]
+
+
+def test_messages_that_nobody_received() -> None:
+    with pytest.raises(UnreceivedMessage, match="rank 0 sent a message to rank 1 with tag 4, and nobody"):
+        simulate(2, lambda comm: comm.isend(torch.ones(1), 1, tag=4) if comm.rank == 0 else None)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: SimulatedWorld(0), "at least 1, got 0"),
+        (lambda: SimulatedWorld("4"), "at least 1, got '4'"),
+        (lambda: SimulatedWorld(4, flat(3)), "4 ranks do not fit a cluster with places for 3"),
+        (lambda: SimulatedWorld(4, contexts="fibers"), "greenlets, threads, got 'fibers'"),
+    ],
+)
+def test_worlds_that_can_not_be(make, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        make()
+
+
+def test_real_and_simulated_worlds_refuse_the_same_calls(worlds) -> None:
+    for world in (worlds(2), SimulatedWorld(2)):
+        for act, says in (
+            (lambda comm: comm.send(torch.ones(1), 2), "the ranks are 0 to 1"),
+            (lambda comm: comm.recv(torch.ones(1), comm.rank), "itself"),
+            (lambda comm: comm.send([1.0], 1 - comm.rank), "expected a torch.Tensor"),
+            (lambda comm: comm.split("red"), "as color, got 'red'"),
+        ):
+            with pytest.raises(RankError, match=says):
+                world.run(act, timeout=20)
+
+
+def test_a_simulated_world_inside_a_real_rank(worlds) -> None:
+    def nested(comm: Communicator) -> list[int]:
+        return SimulatedWorld(3).run(lambda inner: inner.rank)
+
+    assert worlds(1).run(nested, timeout=30) == [[0, 1, 2]]
+    with World(1) as world:
+        assert repr(world)
