@@ -29,7 +29,8 @@ from distlib.grading import (
 from distlib.grading.case import LAYOUTS, Case, expected_values, lay_out, rank_input
 from distlib.grading.rank_side import Outcome
 from distlib.grading.seen import Seen, contents
-from distlib.grading.traffic import Specification, explain_traffic
+from distlib.grading.specification import Specification
+from distlib.grading.traffic import explain_traffic
 from distlib.grading.values import explain_values
 from tests.answer_files import Answer, read_answers
 
@@ -501,6 +502,7 @@ def test_a_ring_either_way_round_is_right(stride: int) -> None:
         (ring_messages(3, 3, steps=3), "rank 0 sent 3 messages; 4 were expected"),
         (ring_messages(3, 3, steps=3) + [(0, 1, 3, 3), (1, 2, 3, 3), (2, 0, 3, 3)], "they took 3 rounds; 4 were"),
         (ring_messages(3, 2, steps=4), "a message carries 2 float32. Each should carry one chunk"),
+        (ring_messages(3, 2, steps=4), "send one chunk in each step"),
     ],
 )
 def test_what_is_said_of_messages_that_are_no_ring(sent: list[tuple[int, int, int, int]], told: str) -> None:

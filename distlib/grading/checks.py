@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from distlib.grading.case import LAYOUTS, Case
+from distlib.grading.case import LAYOUTS, Case, count
 from distlib.grading.errors import explain_error
 from distlib.grading.failure import CheckFailed, Remark
 from distlib.grading.helpers import supplied
@@ -71,8 +71,8 @@ def check_all_reduce(
         CheckFailed: what is wrong in the first case that fails. No other exception of the function gets through.
         ValueError: the test cell asks for something that does not exist.
     """
-    specification = _specification(messages, rounds, carries, topology, helpers)
-    return _check("all_reduce", function, specification, world_sizes, lengths, dtypes, layouts, seed)
+    specification = Specification(messages, rounds, carries, topology, tuple(helpers))
+    return _check(function, _cases(function, "all_reduce", world_sizes, lengths, dtypes, layouts, seed), specification)
 
 
 def check_reduce_scatter(
@@ -93,8 +93,10 @@ def check_reduce_scatter(
 
     Arguments, result and exceptions as in `check_all_reduce`.
     """
-    specification = _specification(messages, rounds, carries, topology, helpers)
-    return _check("reduce_scatter", function, specification, world_sizes, lengths, dtypes, layouts, seed)
+    specification = Specification(messages, rounds, carries, topology, tuple(helpers))
+    return _check(
+        function, _cases(function, "reduce_scatter", world_sizes, lengths, dtypes, layouts, seed), specification
+    )
 
 
 def check_all_gather(
@@ -115,40 +117,32 @@ def check_all_gather(
 
     Arguments, result and exceptions as in `check_all_reduce`.
     """
-    specification = _specification(messages, rounds, carries, topology, helpers)
-    return _check("all_gather", function, specification, world_sizes, lengths, dtypes, layouts, seed)
+    specification = Specification(messages, rounds, carries, topology, tuple(helpers))
+    return _check(function, _cases(function, "all_gather", world_sizes, lengths, dtypes, layouts, seed), specification)
 
 
-def _specification(
-    messages: Callable[[int], int | Sequence[int]],
-    rounds: Callable[[int], int],
-    carries: str,
-    topology: str,
-    helpers: Sequence[str],
-) -> Specification:
-    return Specification(messages, rounds, carries, topology, tuple(helpers))
-
-
-def _check(
-    collective: str,
+def _cases(
     function: Callable[..., object],
-    specification: Specification,
+    collective: str,
     world_sizes: Sequence[int],
     lengths: Sequence[int],
     dtypes: Sequence[torch.dtype],
     layouts: Sequence[str],
     seed: int,
-) -> Report:
+) -> list[Case]:
     for layout in layouts:
         expect_one_of("layouts", layout, tuple(LAYOUTS))
     name = _name(function)
-    report = Report(name)
+    combinations = itertools.product(world_sizes, lengths, dtypes, layouts)
+    return [Case(name, collective, *combination, seed) for combination in combinations]
+
+
+def _check(function: Callable[..., object], cases: Sequence[Case], specification: Specification) -> Report:
+    report = Report(_name(function))
     printed, spent = "", 0.0
-    for size, length, dtype, layout in itertools.product(world_sizes, lengths, dtypes, layouts):
-        case = Case(name, collective, size, length, dtype, layout, seed)
-        seconds = max(0.1, min(CASE_SECONDS, CHECK_SECONDS - spent))
+    for case in cases:
         with supplied(function, specification.helpers):
-            observation = observe(function, case, seconds)
+            observation = observe(function, case, max(0.1, min(CASE_SECONDS, CHECK_SECONDS - spent)))
         spent += observation.trace.elapsed
         remark = _judge(case, observation, specification)
         if observation.printed and (remark or not printed):  # of the first case that prints, and of the one that fails
@@ -170,10 +164,8 @@ def _judge(case: Case, observation: Observation, specification: Specification) -
 
 def _show_printed(text: str, case: Case) -> None:
     """Show what the student's function printed, on stdout: on stderr it would cost the cell's marks."""
-    shown = (
-        text if len(text) <= _PRINTED_SHOWN else f"{text[:_PRINTED_SHOWN]}\n… and {len(text) - _PRINTED_SHOWN:,} more"
-    )
-    print(f"Printed by {case.title}:\n{shown.rstrip()}")
+    shown, more = text[:_PRINTED_SHOWN].rstrip(), len(text) - _PRINTED_SHOWN
+    print(f"Printed by {case.title}:\n{shown}" + (f"\n… and {count(more, 'character')} more" if more > 0 else ""))
 
 
 def _name(function: Callable[..., object]) -> str:

@@ -3,9 +3,9 @@
 A message counts if the student's own line sent it, or a helper that the check supplied. What a library function sends
 (distlib.collectives, torch) does not count, nor does what code made from a text (exec) sends.
 
-Compared with the specification are, in this order, who sent, to whom, how much in each message, how many messages, and in how many rounds.
-Where chunks are empty (fewer elements than ranks) a function may send them or not: then messages and rounds have an
-upper limit only.
+Compared with the specification are, in this order: who sent, to whom, how much in each message, how many messages, and
+in how many rounds. Where chunks are empty (fewer elements than ranks) a function may send them or not: then messages
+and rounds have an upper limit only.
 
 What can't be seen: data that travels without a message (a file, shared memory, torch.distributed) while dummy messages
 make the counts right. Seen is only that the messages would have been enough.
