@@ -83,6 +83,12 @@ def site_of_traceback(traceback: TracebackType | None) -> CallSite | None:
     return _call_site(*found, via=None) if found else None
 
 
+def site_of_function(function: object) -> CallSite | None:
+    """The line on which a function begins; None for what is not written in Python."""
+    code = getattr(function, "__code__", None)
+    return _call_site(code, code.co_firstlineno, via=None) if code is not None else None
+
+
 def site_of_frame(frame: FrameType | None) -> CallSite | None:
     """The innermost line of the student's own code on a stack; None if there is none."""
     while frame is not None:

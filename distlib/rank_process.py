@@ -33,6 +33,7 @@ from distlib.forkserver import RankPlace
 from distlib.mailbox import Mailbox
 from distlib.process_group import ProcessGroupCommunicator
 from distlib.status_board import StatusBoard
+from distlib.trace import CallSite
 from distlib.transport import GlooTransport, NcclTransport, Transport
 
 STOP_SIGNAL = signal.SIGUSR1  # leave the run
@@ -124,8 +125,8 @@ class RankProcess:
         try:
             try:
                 self._endpoint.begin(run, settings["start"], settings["record"])
-                result = self._call(blob)
-                return "done", run, "result", self._pack(result)
+                function, result = self._call(blob)
+                return "done", run, "result", _pack(function, result)
             except Stopped:
                 raise
             except BaseException as error:
@@ -139,23 +140,14 @@ class RankProcess:
                 with contextlib.suppress(Exception):
                     stream.flush()
 
-    def _call(self, blob: bytes) -> Any:
+    def _call(self, blob: bytes) -> tuple[Any, Any]:
         function, args, kwargs = pickling.loads(blob)
         world = Group((0,), tuple(range(self._world_size)))
         result = function(ProcessGroupCommunicator(self._endpoint, world), *args, **kwargs)
         if isinstance(result, types.GeneratorType):
             result = list(result)
         self._endpoint.finish()
-        return result
-
-    def _pack(self, result: Any) -> bytes:
-        try:
-            return pickling.dumps(result)
-        except Exception as error:
-            raise _Unsendable(
-                f"returned {_briefly(result)}, which can't be sent back to the notebook ({error}). "
-                "Return tensors, numbers, or lists and dictionaries of them."
-            ) from error
+        return function, result
 
     def _on_end(self, went_well: bool) -> tuple[Any, ...]:
         endpoint = self._endpoint
@@ -175,6 +167,21 @@ class RankProcess:
 class _Unsendable(Exception):
     """A result that can't be pickled."""
 
+    def __init__(self, message: str, site: CallSite | None) -> None:
+        super().__init__(message)
+        self.site = site
+
+
+def _pack(function: Any, result: Any) -> bytes:
+    try:
+        return pickling.dumps(result)
+    except Exception as error:
+        raise _Unsendable(
+            f"returned {_briefly(result)}, which can't be sent back to the notebook ({error}). "
+            "Return tensors, numbers, or lists and dictionaries of them.",
+            call_site.site_of_function(function),
+        ) from error
+
 
 def _prepare(rank: int, settings: dict[str, Any]) -> None:
     """Make this process look like the notebook's: import path, folder, cells; and start random numbers afresh."""
@@ -190,7 +197,7 @@ def _prepare(rank: int, settings: dict[str, Any]) -> None:
 
 
 def _describe_failure(rank: int, error: BaseException) -> Failure:
-    site = call_site.site_of_traceback(error.__traceback__)
+    site = error.site if isinstance(error, _Unsendable) else call_site.site_of_traceback(error.__traceback__)
     stack = "".join(traceback.format_exception(error))
     kind = "ResultError" if isinstance(error, _Unsendable) else type(error).__name__
     return Failure(rank, kind, str(error), site, stack)

@@ -90,6 +90,7 @@ class Supervisor:
         self._stopped: list[Failure] = []
         self._lost: list[int] = []
         self._printed = 0
+        self._interrupted = False
 
     def run(self) -> list[Any]:
         """Call the function on all ranks. See `World.run`."""
@@ -148,6 +149,8 @@ class Supervisor:
                 return self._explain_loss() if self._lost else explain_failures(self._in_order(self._failures))
             if self._printed > self.settings.output_limit:
                 return self._explain_output()
+            if self._interrupted:
+                raise KeyboardInterrupt(self._explain_interrupt())
             now = time.perf_counter()
             if now >= give_up:
                 return self._explain_timeout()
@@ -163,8 +166,8 @@ class Supervisor:
         for key, _ in self._selector.select(timeout):
             if key.data is _INTERRUPT:
                 self._selector.unregister(key.fd)
-                raise KeyboardInterrupt("the ranks have been stopped; the world can be used again")
-            if isinstance(key.data, OutputRelay):
+                self._interrupted = True
+            elif isinstance(key.data, OutputRelay):
                 self._relay(key.data)
             elif key.data in self._waiting:
                 self._take_report(key.data)
@@ -214,16 +217,23 @@ class Supervisor:
         return DeadlockError(explain_deadlock(states, stuck), stuck, sites.get(stuck[0]), self._stacks())
 
     def _explain_timeout(self) -> RankError:
+        late = sorted(self._waiting)
+        where = self._stop_and_tell_where()
+        site = next((failure.site for failure in self._in_order(self._stopped) if failure.site), None)
+        prefix = f"{place(site)}: " if site else ""
+        return RunTimeout(f"{prefix}not done after {self.settings.timeout:g} s: {where}.", late, site, self._stacks())
+
+    def _explain_interrupt(self) -> str:
+        return f"{self._stop_and_tell_where()}. The ranks have been stopped; the world can be used again."
+
+    def _stop_and_tell_where(self) -> str:
+        """Stop the ranks that have not reported, and say what each was doing."""
         states = self._states(self.pool.board.snapshot())
         late = sorted(self._waiting)
         self._stop_the_others()
         sites = {failure.rank: failure.site for failure in self._stopped}
         told = [f"rank {rank} {_activity(states[rank], place(sites.get(rank)))}" for rank in late[:4]]
-        more = f"; and {len(late) - 4} more ranks" if len(late) > 4 else ""
-        first = next((sites[rank] for rank in late if sites.get(rank)), None)
-        prefix = f"{place(first)}: " if first else ""
-        text = f"{prefix}not done after {self.settings.timeout:g} s: {'; '.join(told)}{more}."
-        return RunTimeout(text, late, first, self._stacks())
+        return "; ".join(told) + (f"; and {len(late) - 4} more ranks" if len(late) > 4 else "")
 
     def _explain_output(self) -> RankError:
         self._stop_the_others()

@@ -134,11 +134,13 @@ def stuck(comm):
 @pytest.mark.parametrize("what", STUCK)
 def test_an_interrupt_stops_the_ranks_and_the_world_goes_on(notebook: Notebook, what: str) -> None:
     notebook.value(STUCK[what])
+    place = notebook.number
     running = notebook.client.execute("world.run(stuck)")
     time.sleep(0.6)
     notebook.manager.interrupt_kernel()
     _, error = notebook.finish(running)
     assert error is not None and error["ename"] == "KeyboardInterrupt"
+    assert f"cell {place}, line " in error["evalue"] and "world can be used again" in error["evalue"]
     assert notebook.value("print(world.run(lambda comm: comm.rank))") == "[0, 1, 2, 3]\n"
 
 

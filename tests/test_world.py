@@ -343,7 +343,9 @@ def test_a_rank_that_ignores_being_stopped_is_ended_and_says_where_it_was(worlds
 
 
 def test_a_result_that_can_not_be_pickled(worlds) -> None:
-    with pytest.raises(ResultError, match="rank 0 returned a generator_ish, which can't be sent back") as caught:
+    with pytest.raises(
+        ResultError, match=f"^{HERE}\\d+: rank 0 returned a generator_ish, which can't be sent back"
+    ) as caught:
 
         class generator_ish:
             def __reduce__(self) -> str:
