@@ -53,7 +53,7 @@ class SimulatedRank:
         self.messages_sent = self.messages_received = self.bytes_sent = self.bytes_received = 0
 
     def renew(self, engine: Engine) -> None:
-        """Get new operations for blocking calls; after an error, one of the old ones may still be waited for."""
+        """Get new operations for blocking calls, because an old one is still under way after its call has ended."""
         self.send = Operation(engine, self, is_send=True, blocking=True)
         self.receive = Operation(engine, self, is_send=False, blocking=True)
         self.both = (self.send, self.receive)
@@ -212,6 +212,7 @@ class Engine:
         rank = operation.rank
         if operation.nbytes <= self._eager_limit:
             self._leave(operation)
+            rank.renew(self)
         elif not operation.blocking:
             rank.loose += 1
         key = (rank.number, operation.peer, operation.tag, operation.group.id)

@@ -266,10 +266,10 @@ class SimulatedCommunicator(Communicator):
 
     def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
         check_apart(outgoing, incoming)
-        rank = self._rank
-        self._begin_send(rank.send, outgoing, dst, tag)
-        self._begin_receive(rank.receive, incoming, src, tag)
-        self._engine.wait(rank, rank.both)
+        send, receive = both = self._rank.both
+        self._begin_send(send, outgoing, dst, tag)
+        self._begin_receive(receive, incoming, src, tag)
+        self._engine.wait(self._rank, both)
 
     def barrier(self) -> None:
         self._meet("barrier", None)
