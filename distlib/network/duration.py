@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 
 from distlib.network.cluster import Cluster
+from distlib.network.powers import beyond_power_of_two, is_power_of_two, powers_of_two_below
 from distlib.network.two_trees import chain_lengths
 from distlib.partition import chunk_lengths
 
@@ -51,7 +52,7 @@ def gather(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float
 
 def tree_broadcast(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
     """⌈log₂ N⌉·(α + S/B)."""
-    return sum(_pairs(cluster, d, length * itemsize, root == 0) for d in _powers_below(cluster.world_size))
+    return sum(_pairs(cluster, d, length * itemsize, root == 0) for d in powers_of_two_below(cluster.world_size))
 
 
 def tree_reduce(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
@@ -75,7 +76,7 @@ def ring_all_gather(cluster: Cluster, length: int, itemsize: int) -> float:
 def recursive_doubling_all_gather(cluster: Cluster, length: int, itemsize: int) -> float:
     """log₂ N·α + (N−1)/N·S/B for powers of two; else as `bruck_all_gather`."""
     size = cluster.world_size
-    if size & (size - 1):
+    if not is_power_of_two(size):
         return bruck_all_gather(cluster, length, itemsize)
     return _doubling(cluster, chunk_lengths(length, size), itemsize)
 
@@ -84,13 +85,13 @@ def bruck_all_gather(cluster: Cluster, length: int, itemsize: int) -> float:
     """⌈log₂ N⌉·α + (N−1)/N·S/B, for any N."""
     size = cluster.world_size
     lengths = chunk_lengths(length, size)
-    counts = [min(distance, size - distance) for distance in _powers_below(size)]
+    counts = [min(distance, size - distance) for distance in powers_of_two_below(size)]
     return sum(cluster.slowest_link().seconds(sum(lengths[:count]) * itemsize) for count in counts)
 
 
 def recursive_halving_reduce_scatter(cluster: Cluster, length: int, itemsize: int) -> float:
     """log₂ N·α + (N−1)/N·S/B for powers of two; else folding costs α + S/B more, and α + S/(N·B) at the end."""
-    extra, power = _fold(cluster.world_size)
+    extra, power = beyond_power_of_two(cluster.world_size)
     lengths = chunk_lengths(length, cluster.world_size)
     blocks = [lengths[2 * i] + lengths[2 * i + 1] for i in range(extra)] + lengths[2 * extra :]
     folding = [length * itemsize, lengths[0] * itemsize] if extra else []
@@ -104,7 +105,7 @@ def all_to_all(cluster: Cluster, length: int, itemsize: int) -> float:
 
 def barrier(cluster: Cluster) -> float:
     """⌈log₂ N⌉·α."""
-    return len(_powers_below(cluster.world_size)) * cluster.slowest_link().seconds(0)
+    return len(powers_of_two_below(cluster.world_size)) * cluster.slowest_link().seconds(0)
 
 
 # ── all-reduce ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -130,7 +131,7 @@ def halving_doubling_all_reduce(cluster: Cluster, length: int, itemsize: int) ->
 
     Else, with P the power of two below N: 2·log₂ P·α + 2(P−1)/P·S/B, and 2(α + S/B) for folding.
     """
-    extra, power = _fold(cluster.world_size)
+    extra, power = beyond_power_of_two(cluster.world_size)
     folding = 2 * cluster.slowest_link().seconds(length * itemsize) if extra else 0.0
     return 2 * _doubling(cluster, chunk_lengths(length, power), itemsize) + folding
 
@@ -188,7 +189,7 @@ def _ring(cluster: Cluster, length: int, itemsize: int) -> float:
 def _doubling(cluster: Cluster, lengths: list[int], itemsize: int) -> float:
     """Exchanges at the distances 1, 2, 4, …, or back; rank 0 is in the half with the longer blocks every time."""
     aligned = len(lengths) == cluster.world_size
-    return sum(_pairs(cluster, d, sum(lengths[:d]) * itemsize, aligned) for d in _powers_below(len(lengths)))
+    return sum(_pairs(cluster, d, sum(lengths[:d]) * itemsize, aligned) for d in powers_of_two_below(len(lengths)))
 
 
 def _pairs(cluster: Cluster, distance: int, nbytes: int, aligned: bool) -> float:
@@ -202,14 +203,3 @@ def _steps_of_double_tree(world_size: int, blocks: int) -> int:
     first = chain_lengths(world_size, min(blocks, 2))[0]
     another = {1: 0, 2: 2}.get(world_size, 4)
     return first + another * max(0, blocks - 2)
-
-
-def _powers_below(world_size: int) -> list[int]:
-    """1, 2, 4, …: the powers of two that are less than `world_size`."""
-    return [1 << step for step in range((world_size - 1).bit_length())]
-
-
-def _fold(world_size: int) -> tuple[int, int]:
-    """How many ranks there are beyond a power of two, and that power."""
-    power = 1 << (world_size.bit_length() - 1)
-    return world_size - power, power

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from distlib.network.powers import beyond_power_of_two, is_power_of_two, powers_of_two_below
 from distlib.network.two_trees import chain_lengths, two_trees
 from distlib.partition import chunk_lengths
 
@@ -90,7 +91,7 @@ def ring_all_gather(world_size: int, length: int, itemsize: int) -> Traffic:
 
 def recursive_doubling_all_gather(world_size: int, length: int, itemsize: int) -> Traffic:
     """Every rank sends what it has, 1, 2, 4, … chunks, in log₂ N rounds. Other numbers of ranks: Bruck."""
-    if world_size & (world_size - 1):
+    if not is_power_of_two(world_size):
         return bruck_all_gather(world_size, length, itemsize)
     lengths = chunk_lengths(length, world_size)
     return _doubling(lengths, itemsize)
@@ -99,7 +100,7 @@ def recursive_doubling_all_gather(world_size: int, length: int, itemsize: int) -
 def bruck_all_gather(world_size: int, length: int, itemsize: int) -> Traffic:
     """Every rank sends the chunks from its own on: 1, 2, 4, …, and at last as many as miss; ⌈log₂ N⌉ rounds."""
     lengths = chunk_lengths(length, world_size)
-    counts = [min(distance, world_size - distance) for distance in _powers_below(world_size)]
+    counts = [min(distance, world_size - distance) for distance in powers_of_two_below(world_size)]
     nbytes = [
         sum(lengths[(rank + i) % world_size] for count in counts for i in range(count)) * itemsize
         for rank in range(world_size)
@@ -113,7 +114,7 @@ def recursive_halving_reduce_scatter(world_size: int, length: int, itemsize: int
     For other numbers of ranks, `extra` ranks beyond a power of two first send S to a neighbor, which stands for both,
     and at last sends them their chunk.
     """
-    extra, power = _fold(world_size)
+    extra, power = beyond_power_of_two(world_size)
     lengths = chunk_lengths(length, world_size)
     blocks = [lengths[2 * i] + lengths[2 * i + 1] for i in range(extra)] + lengths[2 * extra :]
     halving = _halving(blocks, itemsize)
@@ -131,7 +132,7 @@ def all_to_all(world_size: int, length: int, itemsize: int) -> Traffic:
 
 def barrier(world_size: int) -> Traffic:
     """Every rank sends ⌈log₂ N⌉ empty messages."""
-    return _alike(world_size, len(_powers_below(world_size)), [0] * world_size)
+    return _alike(world_size, len(powers_of_two_below(world_size)), [0] * world_size)
 
 
 # ── all-reduce ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -154,7 +155,7 @@ def tree_all_reduce(world_size: int, length: int, itemsize: int) -> Traffic:
 
 def halving_doubling_all_reduce(world_size: int, length: int, itemsize: int) -> Traffic:
     """About 2(N−1)/N·S in 2·log₂ N rounds; beyond a power of two, 2 rounds and S more for some."""
-    extra, power = _fold(world_size)
+    extra, power = beyond_power_of_two(world_size)
     lengths = chunk_lengths(length, power)
     both = _halving(lengths, itemsize) + _doubling(lengths, itemsize)
     back = [length * itemsize] * extra
@@ -201,34 +202,23 @@ def _to_root(nbytes: list[int], root: int, rounds: int) -> Traffic:
     return Traffic(others, [amount * other for amount, other in zip(nbytes, others, strict=True)], rounds)
 
 
-def _powers_below(world_size: int) -> list[int]:
-    """1, 2, 4, …: the powers of two that are less than `world_size`."""
-    return [1 << step for step in range((world_size - 1).bit_length())]
-
-
 def _binomial_children(relative: int, world_size: int) -> int:
     """How many children the rank at distance `relative` from the root has: one for each power of two below its lowest
     bit, as far as there are ranks."""
     lowest = relative & -relative or world_size
-    return sum(distance < lowest and relative + distance < world_size for distance in _powers_below(world_size))
-
-
-def _fold(world_size: int) -> tuple[int, int]:
-    """How many ranks there are beyond a power of two, and that power."""
-    power = 1 << (world_size.bit_length() - 1)
-    return world_size - power, power
+    return sum(distance < lowest and relative + distance < world_size for distance in powers_of_two_below(world_size))
 
 
 def _doubling(lengths: list[int], itemsize: int) -> Traffic:
     """At distance d, every rank sends the d blocks that it has by then."""
-    size, distances = len(lengths), _powers_below(len(lengths))
+    size, distances = len(lengths), powers_of_two_below(len(lengths))
     nbytes = [sum(_block(lengths, rank, distance) for distance in distances) * itemsize for rank in range(size)]
     return _alike(size, len(distances), nbytes)
 
 
 def _halving(lengths: list[int], itemsize: int) -> Traffic:
     """At distance d, every rank sends the d blocks that its partner is to keep."""
-    size, distances = len(lengths), _powers_below(len(lengths))
+    size, distances = len(lengths), powers_of_two_below(len(lengths))
     nbytes = [
         sum(_block(lengths, rank ^ distance, distance) for distance in distances) * itemsize for rank in range(size)
     ]
