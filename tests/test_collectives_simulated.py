@@ -111,15 +111,17 @@ def test_every_op_on_every_dtype(algorithm: str, op: ReduceOp) -> None:
             assert tensor.dtype is dtype and torch.equal(tensor, reference(tensors, op)), dtype
 
 
-@pytest.mark.parametrize("name", [name for name in REDUCING if "all_reduce" not in name])
-def test_every_op_of_reduce_and_reduce_scatter(name: str) -> None:
+@pytest.mark.parametrize("name", REDUCING)
+def test_every_op_with_every_option(name: str) -> None:
     for size in (3, 4, 6):
-        for op in ReduceOp:
-            tensors = inputs(size, 13, torch.float64, high=3)
-            after, _ = simulate(size, call, name, tensors, {}, op)
-            if "scatter" in name:
-                after[0] = torch.cat([chunk(after[rank], size, rank) for rank in range(size)])
-            assert torch.equal(after[0], reference(tensors, op)), (size, op)
+        for options in COLLECTIVES[name][1](size):
+            for op in ReduceOp:
+                tensors = inputs(size, 13, torch.float64, high=3)
+                after, _ = simulate(size, call, name, tensors, options, op)
+                result = after[options.get("root", -1)]
+                if "scatter" in name:
+                    result = torch.cat([chunk(after[rank], size, rank) for rank in range(size)])
+                assert torch.equal(result, reference(tensors, op)), (size, options, op)
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)

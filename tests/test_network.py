@@ -73,25 +73,24 @@ def test_links_of_a_cluster() -> None:
     assert str(Cluster.flat(4, INTER)) == "links of 5 µs, 10 GB/s"
 
 
-@given(st.integers(1, 5), st.integers(1, 6), st.integers(1, 12))
-def test_the_slowest_links_by_looking_at_all_pairs(nodes: int, ranks_per_node: int, size: int) -> None:
-    cluster = Cluster(nodes, ranks_per_node, INTRA, INTER)
+@given(st.integers(1, 5), st.integers(1, 6), st.integers(1, 12), st.permutations([INTRA, INTER]))
+def test_the_slowest_links_by_looking_at_all_pairs(
+    nodes: int, ranks_per_node: int, size: int, links: list[Link]
+) -> None:
+    cluster = Cluster(nodes, ranks_per_node, *links)
     pairs = [(a, b) for a in range(cluster.world_size) for b in range(a)]
 
-    def slowest(pairs: list[tuple[int, int]]) -> Link | None:
-        return max((cluster.link(*pair) for pair in pairs), key=lambda link: link.latency, default=None)
+    def check(link: Link, pairs: list[tuple[int, int]], exact: bool = False) -> None:
+        latencies = [cluster.link(*pair).latency for pair in pairs]
+        if latencies:
+            assert link.latency == max(latencies) if exact else link.latency >= max(latencies)
 
-    links = {cluster.link(*pair) for pair in pairs}
-    if links:
-        assert cluster.slowest_link() == slowest(pairs)
-        assert cluster.uniform_link() == (links.pop() if len(links) == 1 else None)
-    within = slowest([(a, b) for a, b in pairs if a // size == b // size])
-    across = slowest([(a, b) for a, b in pairs if (a - b) % size == 0])
-    if within and cluster.world_size % size == 0:
-        assert cluster.link_within(size).latency >= within.latency
-        assert ranks_per_node % size or cluster.link_within(size) == INTRA
-    if across:
-        assert cluster.link_across(size).latency >= across.latency
+    check(cluster.slowest_link(), pairs, exact=True)
+    kinds = {cluster.link(*pair) for pair in pairs}
+    if kinds:
+        assert cluster.uniform_link() == (kinds.pop() if len(kinds) == 1 else None)
+    check(cluster.link_within(size), [(a, b) for a, b in pairs if a // size == b // size], ranks_per_node % size == 0)
+    check(cluster.link_across(size), [(a, b) for a, b in pairs if (a - b) % size == 0], size % ranks_per_node == 0)
 
 
 def test_a_link_that_is_worse_in_one_way_only_is_counted_with_the_worst_of_both() -> None:
