@@ -30,6 +30,8 @@ def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: int
             f"rank {comm.rank} wants to {verb} {direction} rank {peer!r}, but the ranks are 0 to "
             f"{comm.world_size - 1}. In a ring: (comm.rank + 1) % comm.world_size."
         )
+    if peer is None and comm.world_size == 1:
+        raise MessageMismatch(f"rank {comm.rank} wants to receive from anyone, but there is no other rank here.")
     if peer == comm.rank:
         raise MessageMismatch(
             f"rank {comm.rank} wants to {verb} {direction} itself. A rank has its own data already; with "

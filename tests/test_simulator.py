@@ -456,6 +456,12 @@ def test_real_and_simulated_worlds_refuse_the_same_calls(worlds) -> None:
                 world.run(act, timeout=20)
 
 
+def test_a_rank_alone_has_nobody_to_receive_from(worlds) -> None:
+    for world in (worlds(1), SimulatedWorld(1)):
+        with pytest.raises(MessageMismatch, match="there is no other rank"):
+            world.run(lambda comm: comm.recv(torch.empty(1)), timeout=20)
+
+
 def test_a_simulated_world_inside_a_real_rank(worlds) -> None:
     def nested(comm: Communicator) -> list[int]:
         return SimulatedWorld(3).run(lambda inner: inner.rank)
