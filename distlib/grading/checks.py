@@ -147,7 +147,10 @@ def make_cases(
         expect_one_of("layouts", layout, tuple(LAYOUTS))
     name = _name(function, with_root=roots != (None,))
     combinations = itertools.product(world_sizes, lengths, dtypes, layouts, roots)
-    cases = [Case(name, collective, *sizes, seed, root) for *sizes, root in combinations]
+    cases = [
+        Case(name, collective, size, length, dtype, layout, seed, root)
+        for size, length, dtype, layout, root in combinations
+    ]
     return [case for case in cases if case.root is None or case.root < case.world_size]
 
 
@@ -164,10 +167,8 @@ def run_check(
         with supplied(function, specification.helpers):
             observation = observe(function, case, max(0.1, min(CASE_SECONDS, CHECK_SECONDS - spent)))
         spent += observation.trace.elapsed
-        if observation.error is not None:
-            remark = explain_error(case, observation.error)
-        else:
-            remark = judge(case, observation, specification)
+        error = observation.error
+        remark = explain_error(case, error) if error else judge(case, observation, specification)
         if observation.printed and (remark or not printed):  # of the first case that prints, and of the one that fails
             printed = observation.printed
             _show_printed(printed, case)

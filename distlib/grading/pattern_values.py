@@ -268,7 +268,7 @@ def _returned(held: Held, rank: int) -> Remark | None:
         if outcome.returned_type == "NoneType":
             return None
         return Remark(
-            f"rank {rank} returned a {outcome.returned_type}; expected None, because the root is rank {held.root}.",
+            f"rank {rank} returned a value of type {outcome.returned_type}; expected None, because the root is rank {held.root}.",
             cause="only the root collects. Compare comm.rank with root, and let the others return nothing.",
         )
     if outcome.result is None or (held.case.collective == "gather") != (outcome.returned_type == "list"):
