@@ -268,7 +268,8 @@ def _returned(held: Held, rank: int) -> Remark | None:
         if outcome.returned_type == "NoneType":
             return None
         return Remark(
-            f"rank {rank} returned a value of type {outcome.returned_type}; expected None, because the root is rank {held.root}.",
+            f"rank {rank} returned a value of type {outcome.returned_type}; expected None, because the root is rank "
+            f"{held.root}.",
             cause="only the root collects. Compare comm.rank with root, and let the others return nothing.",
         )
     if outcome.result is None or (held.case.collective == "gather") != (outcome.returned_type == "list"):
@@ -287,9 +288,8 @@ def _wrong_type(held: Held, rank: int) -> Remark:
         cause = f"{'the root, too, has a chunk' if at_root else 'the others return what they received'}: return it."
     elif held.root:
         cause = f"the root is rank {held.root}. Compare comm.rank with root, not with 0."
-    return Remark(
-        f"rank {rank} returned {'None' if found == 'NoneType' else f'a {found}'}; expected {what}.", (), cause
-    )
+    returned = "None" if found == "NoneType" else f"a value of type {found}"
+    return Remark(f"rank {rank} returned {returned}; expected {what}.", (), cause)
 
 
 def _compare(held: Held, rank: int, wanted: list[torch.Tensor], found: list[torch.Tensor]) -> Remark | None:
