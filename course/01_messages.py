@@ -90,7 +90,7 @@ slow = SimulatedWorld(4, Cluster.flat(4, LINK))
 
 
 def early_and_late(comm: Communicator) -> float:
-    """Rank 0 sends to rank 1, which comes late. Rank 3 sends late to rank 2, which waits. Returns when it was done."""
+    """Rank 1 comes late to receive, rank 3 comes late to send. Returns when the rank was done, in seconds."""
     tensor = torch.zeros(4)
     if comm.rank == 0:
         comm.send(tensor, dst=1)
@@ -313,9 +313,10 @@ WEIGHTS, LOSS = 1, 2  # tags
 def by_tag(comm: Communicator) -> list[float]:
     weights, loss = torch.zeros(3), torch.zeros(1)
     if comm.rank == 0:
-        started = [comm.isend(torch.ones(3), dst=1, tag=WEIGHTS), comm.isend(torch.full((1,), 0.25), dst=1, tag=LOSS)]
-        for work in started:
-            work.wait()
+        first = comm.isend(torch.ones(3), dst=1, tag=WEIGHTS)
+        second = comm.isend(torch.full((1,), 0.25), dst=1, tag=LOSS)
+        first.wait()
+        second.wait()
     if comm.rank == 1:
         comm.recv(loss, src=0, tag=LOSS)  # sent second, received first
         comm.recv(weights, src=0, tag=WEIGHTS)
@@ -441,11 +442,17 @@ assert slow.run(run_pattern, flat_reduce, 4)[0] == world.run(run_pattern, flat_r
 assert slow.trace.messages_sent == [0, 1, 1, 1]
 assert slow.trace.bytes_received == [3 * SIZE, 0, 0, 0]
 assert slow.trace.rounds == 1 and slow.elapsed == 3 * 1.5
+reduce_trace = slow.trace
 
 # %%
 timeline(flat_trace, title="Flat broadcast: the root sends to each")
 
+# %%
+timeline(reduce_trace, title="Flat reduce: each sends to the root")
+
 # %% [markdown]
+# In a reduce, everything goes the other way. All are ready at once, but the root takes in one tensor at a time.
+#
 # One round, but three messages that leave the same rank, one after the other. Rounds do not see that. So we also count
 # **steps**: in one step, a rank takes part in at most one message. The flat broadcast on 4 ranks has 1 round and 3
 # steps, and with N ranks N − 1 steps.
@@ -534,10 +541,28 @@ def only_scatter(comm: Communicator) -> None:
 
 slow.run(only_scatter)
 sent, direct = sum(slow.trace.bytes_sent), 3 * 8
-print(f"along the chain: {slow.trace.rounds} rounds, {sent} bytes; directly, each part once: 1 round, {direct} bytes")
+print(f"along the chain: {slow.trace.rounds} rounds, {sent} bytes")
+print(f"directly, each part once: 1 round, {direct} bytes")
 assert slow.trace.bytes_sent == [24, 16, 8, 0]
 assert slow.trace.rounds == 3 and sent == 2 * direct
 bytes_per_rank(slow.trace, title="Scatter of 32 bytes along a chain")
+
+
+# %%
+def only_gather(comm: Communicator) -> None:
+    chain_gather(comm, torch.zeros(2))
+
+
+slow.run(only_gather)
+assert slow.trace.bytes_sent == [0, 24, 16, 8]
+timeline(slow.trace, title="Gather along a chain: what is sent grows")
+
+# %%
+for n in range(2, 9):
+    ranks = SimulatedWorld(n, Cluster.flat(n, LINK))
+    ranks.run(lambda comm: chain_scatter(comm, torch.zeros(2 * comm.world_size)))
+    assert sum(ranks.trace.bytes_sent) == n / 2 * (n - 1) * 8  # N/2 times the bytes of the direct way
+    assert ranks.trace.rounds == n - 1
 
 # %% [markdown]
 # Rank 3's part travels three times. Sent directly, each part travels once: 24 bytes instead of 48, and in one round.
@@ -609,6 +634,10 @@ import torch.distributed as dist
 from distlib.process_group import torch_distributed
 
 
+def as_lists(**tensors: torch.Tensor) -> dict[str, list[float]]:
+    return {name: tensor.tolist() for name, tensor in tensors.items()}
+
+
 def patterns_of_torch(comm: Communicator) -> dict[str, list[float]]:
     start = torch.full((4,), 10.0**comm.rank)
     broadcast, reduced, part = start.clone(), start.clone(), torch.zeros(2)
@@ -619,8 +648,8 @@ def patterns_of_torch(comm: Communicator) -> dict[str, list[float]]:
         dist.reduce(reduced, dst=0)
         dist.scatter(part, list(torch.arange(8.0).split(2)) if root else None, src=0)
         dist.gather(part, gathered, dst=0)
-    collected = torch.cat(gathered).tolist() if gathered else []
-    return {"broadcast": broadcast.tolist(), "reduce": reduced.tolist(), "part": part.tolist(), "gathered": collected}
+    collected = torch.cat(gathered) if gathered else torch.zeros(0)
+    return as_lists(broadcast=broadcast, reduce=reduced, part=part, gathered=collected)
 
 
 def patterns_of_ours(comm: Communicator) -> dict[str, list[float]]:
@@ -629,8 +658,10 @@ def patterns_of_ours(comm: Communicator) -> dict[str, list[float]]:
     flat_broadcast(comm, broadcast)
     flat_reduce(comm, reduced)
     part = chain_scatter(comm, torch.arange(8.0) if comm.rank == 0 else torch.zeros(8))
-    collected = chain_gather(comm, part).tolist() if comm.rank == 0 else (chain_gather(comm, part), [])[1]
-    return {"broadcast": broadcast.tolist(), "reduce": reduced.tolist(), "part": part.tolist(), "gathered": collected}
+    collected = chain_gather(comm, part)
+    if comm.rank != 0:
+        collected = torch.zeros(0)
+    return as_lists(broadcast=broadcast, reduce=reduced, part=part, gathered=collected)
 
 
 theirs, ours = world.run(patterns_of_torch), world.run(patterns_of_ours)

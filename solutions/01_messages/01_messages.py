@@ -632,7 +632,7 @@ assert report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent == 
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 6. Real work: average a thousand images on three ranks
+# ## 6. Real work: the mean of 999 images on three ranks
 #
 # This part gives no marks. Rank 0 has scikit-learn's digits, images of 8 × 8 pixels. Your `scatter` hands every rank
 # its share, each rank adds up its images, and your `reduce` adds up the sums. The result must be the mean image.
