@@ -13,7 +13,17 @@ if "ipykernel" in _sys.modules:  # in a notebook, the process that ranks are for
 
     _forkserver.current()
 
-from distlib.collectives import all_reduce
+from distlib.collectives import (
+    all_gather,
+    all_reduce,
+    all_to_all,
+    barrier,
+    broadcast,
+    gather,
+    reduce,
+    reduce_scatter,
+    scatter,
+)
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.diagnosis import (
     DeadlockError,
@@ -25,7 +35,7 @@ from distlib.diagnosis import (
     TooMuchOutput,
     UnreceivedMessage,
 )
-from distlib.network import Cluster, Link
+from distlib.network import Cluster, Link, choose_all_reduce
 from distlib.simulator import SimulatedWorld
 from distlib.trace import CallSite, Message, Trace
 from distlib.world import World
@@ -51,5 +61,14 @@ __all__ = [
     "UnreceivedMessage",
     "Work",
     "World",
+    "all_gather",
     "all_reduce",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "choose_all_reduce",
+    "gather",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
 ]

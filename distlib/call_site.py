@@ -56,8 +56,9 @@ def find_call_site() -> CallSite:
         frame = frame.f_back
     assert frame is not None
     innermost, via = frame, None
-    while frame is not None and _is_library(frame):
-        via = frame
+    while frame is not None and (library := _library(frame)):
+        if library == "distlib" or via is None:
+            via = frame  # rather than torch's wrapper around it, as for a function under torch.no_grad
         frame = frame.f_back
         if frame is not None and frame.f_globals.get("__name__") in _WHERE_RANKS_BEGIN:
             frame = None
@@ -111,9 +112,10 @@ def is_own_file(file: str) -> bool:
     return not file.startswith((_PACKAGE, "<frozen", *_INSTALLED))
 
 
-def _is_library(frame: FrameType) -> bool:
-    name = frame.f_globals.get("__name__") or ""
-    return name.partition(".")[0] in _LIBRARIES
+def _library(frame: FrameType) -> str | None:
+    """The library that a frame belongs to; None for the student's own code."""
+    package = (frame.f_globals.get("__name__") or "").partition(".")[0]
+    return package if package in _LIBRARIES else None
 
 
 def _qualified_name(frame: FrameType) -> str:

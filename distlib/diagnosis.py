@@ -115,8 +115,8 @@ def explain_failures(failures: Sequence[Failure]) -> RankError:
     kind = _OWN_KINDS.get(first.kind, RankError) if len(kinds) == 1 else RankError
     if kind is MessageMismatch:  # it names its ranks itself, and both sides say the same
         told = list(dict.fromkeys(failure.message for failure in failures))
-        if len(told) > 2:
-            told = [*told[:2], f"and {len(told) - 2} more like these"]
+        if len(told) > 1:
+            told = [f"{told[0]} ({len(told) - 1} more like this one)"]
     else:
         told = [_tell(group, with_place=number > 0) for number, group in enumerate(groups.values())]
     prefix = f"{first.site.place}: " if first.site else ""

@@ -23,6 +23,12 @@ def chunk_lengths(length: int, parts: int) -> list[int]:
     return [short + 1 if index < longer else short for index in range(parts)]
 
 
+def chunk_start(length: int, parts: int, index: int) -> int:
+    """Where chunk `index` begins: the sum of the lengths before it. For `index` = `parts` that is `length`."""
+    short, longer = divmod(length, parts)
+    return index * short + min(index, longer)
+
+
 def flat_view(tensor: torch.Tensor) -> torch.Tensor:
     """A one-dimensional view of `tensor` if its memory allows one, else a flattened copy. See `write_back`."""
     return tensor.reshape(-1)

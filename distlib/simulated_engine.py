@@ -26,6 +26,7 @@ from distlib.transport import describe_tensor, dtype_name
 
 NOWHERE = CallSite("a line that was not recorded", "", "", 0)
 ANYONE = -1  # the peer of a receive that takes from any rank
+_is_grad_enabled = torch.is_grad_enabled
 _POLL_SECONDS = 1e-6  # virtual time of a look at a message that is not through yet
 Key = tuple[int, int, int, int]  # source, destination, tag, group
 
@@ -53,7 +54,7 @@ class SimulatedRank:
         self.messages_sent = self.messages_received = self.bytes_sent = self.bytes_received = 0
 
     def renew(self, engine: Engine) -> None:
-        """Get new operations for blocking calls; after an error, one of the old ones may still be waited for."""
+        """Get new operations for blocking calls, because an old one is still under way after its call has ended."""
         self.send = Operation(engine, self, is_send=True, blocking=True)
         self.receive = Operation(engine, self, is_send=False, blocking=True)
         self.both = (self.send, self.receive)
@@ -158,16 +159,16 @@ class Engine:
                 "a rank communicates inside backward(), which takes a thread for each rank: "
                 'make the world with SimulatedWorld(…, contexts="threads")'
             )
-        gradients = torch.is_grad_enabled()
+        gradients = _is_grad_enabled()
         self._switch_to_next()
-        if torch.is_grad_enabled() is not gradients:  # torch keeps this by thread, and the ranks share one
+        if _is_grad_enabled() is not gradients:  # torch keeps this by thread, and the ranks share one
             torch._C._set_grad_enabled(gradients)
         self.running = rank
 
     def _switch_to_next(self) -> None:
         if self._ready:
-            self.running = self._ready.popleft()
-            self.running.context.switch()
+            self.running = rank = self._ready.popleft()
+            rank.context.switch()
         else:
             self._hub.switch()
 
@@ -212,14 +213,17 @@ class Engine:
         rank = operation.rank
         if operation.nbytes <= self._eager_limit:
             self._leave(operation)
+            rank.renew(self)
         elif not operation.blocking:
             rank.loose += 1
         key = (rank.number, operation.peer, operation.tag, operation.group.id)
         waiting = self._receives.get(key)
         if waiting:
             self._meet(operation, waiting.popleft())
+        elif (queue := self._sends.get(key)) is not None:
+            queue.append(operation)
         else:
-            self._queue(self._sends, key, operation)
+            self._sends[key] = deque((operation,))
 
     def receive(self, operation: Operation) -> None:
         """Start a receive: meet the send that waits for it, or wait for one."""
@@ -232,14 +236,10 @@ class Engine:
         waiting = self._sends.get(key)
         if waiting:
             self._meet(waiting.popleft(), operation)
+        elif (queue := self._receives.get(key)) is not None:
+            queue.append(operation)
         else:
-            self._queue(self._receives, key, operation)
-
-    def _queue(self, queues: dict[Key, deque[Operation]], key: Key, operation: Operation) -> None:
-        queue = queues.get(key)
-        if queue is None:
-            queue = queues[key] = deque()
-        queue.append(operation)
+            self._receives[key] = deque((operation,))
 
     def wait(self, rank: SimulatedRank, operations: Sequence[Operation]) -> None:
         """Block until all `operations` of `rank` are through; its clock goes on to the last of them."""
@@ -324,7 +324,7 @@ class Engine:
     def _may_compete(self, send: Operation, receive: Operation) -> bool:
         if not receive.blocking or receive.rank.loose or self._shared_uplink:
             return True
-        return not send.eager and (not send.blocking or send.rank.loose > 0)
+        return not (send.eager or send.blocking and not send.rank.loose)
 
     def _complete(self, send: Operation, receive: Operation) -> None:
         """Put a message through: ports, clocks, contents, counts."""
@@ -373,12 +373,12 @@ class Engine:
 
     def _settle(self, operation: Operation) -> None:
         operation.done = True
-        rank = operation.rank
         if not operation.blocking:
-            rank.loose -= 1
+            operation.rank.loose -= 1
         if operation.waited:
+            rank = operation.rank
             rank.missing -= 1
-            if rank.missing == 0:
+            if not rank.missing:
                 self._ready.append(rank)
 
     def _fail(self, send: Operation, receive: Operation) -> None:

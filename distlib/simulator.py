@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import threading
 import traceback
 import types
@@ -51,7 +52,7 @@ from distlib.diagnosis import (
 from distlib.message_check import check_apart, check_message, check_split, ranks_of_color
 from distlib.network import Cluster
 from distlib.simulated_engine import ANYONE, NOWHERE, Engine, Operation, SimulatedGroup, SimulatedRank
-from distlib.trace import CallSite, Counts, Trace
+from distlib.trace import Counts, Trace
 
 _CONTEXTS: dict[str, type[GreenletContext] | type[ThreadContext]] = {
     "greenlets": GreenletContext,
@@ -117,7 +118,7 @@ class SimulatedWorld:
         self.last_error = None
         run = _Run(self, pickling.pack_call(fn, args, kwargs))
         try:
-            with _time_limit(timeout, run.thread):
+            with _time_limit(timeout, run.thread), _rare_collections():
                 return run.run()
         except _TimeUp:
             self.last_error = run.explain_timeout(timeout)
@@ -238,6 +239,7 @@ class SimulatedCommunicator(Communicator):
         self._rank = rank
         self._group = group
         self._meetings = 0
+        self._computations = 0
         self.cluster = cluster
         self.rank = group.members.index(rank.number) if group.id else rank.number
         self.world_size = len(group.members)
@@ -266,10 +268,10 @@ class SimulatedCommunicator(Communicator):
 
     def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
         check_apart(outgoing, incoming)
-        rank = self._rank
-        self._begin_send(rank.send, outgoing, dst, tag)
-        self._begin_receive(rank.receive, incoming, src, tag)
-        self._engine.wait(rank, rank.both)
+        send, receive = both = self._rank.both
+        self._begin_send(send, outgoing, dst, tag)
+        self._begin_receive(receive, incoming, src, tag)
+        self._engine.wait(self._rank, both)
 
     def barrier(self) -> None:
         self._meet("barrier", None)
@@ -286,7 +288,8 @@ class SimulatedCommunicator(Communicator):
     def sleep(self, seconds: float) -> None:
         if seconds < 0:
             raise ValueError(f"expected a time to sleep of at least 0 seconds, got {seconds}")
-        self._rank.now += seconds * self.cluster.slowdown(self._rank.number)
+        self._computations += 1
+        self._rank.now += seconds * self.cluster.slowdown(self._rank.number, self._computations)
 
     def time(self) -> float:
         return self._rank.now
@@ -295,32 +298,34 @@ class SimulatedCommunicator(Communicator):
         return f"<Communicator: rank {self.rank} of {self.world_size}, simulated>"
 
     def _begin_send(self, operation: Operation, tensor: torch.Tensor, dst: int, tag: int) -> None:
-        if not self._is_fine(tensor, dst, tag):
+        if not _is_fine(self, tensor, dst, tag):
             check_message(self, tensor, "send", dst, tag)
-        operation.begin(tensor, self._group.members[dst], tag, self._group, self._site())
+        site = find_call_site() if self._engine.record else NOWHERE
+        operation.begin(tensor, self._group.members[dst], tag, self._group, site)
         self._engine.send(operation)
 
     def _begin_receive(self, operation: Operation, tensor: torch.Tensor, src: int | None, tag: int) -> None:
-        if not self._is_fine(tensor, src, tag):
+        if not _is_fine(self, tensor, src, tag):
             check_message(self, tensor, "receive", src, tag)
-        peer = ANYONE if src is None else self._group.members[src]
-        operation.begin(tensor, peer, tag, self._group, self._site())
+        site = find_call_site() if self._engine.record else NOWHERE
+        operation.begin(tensor, ANYONE if src is None else self._group.members[src], tag, self._group, site)
         self._engine.receive(operation)
-
-    def _is_fine(self, tensor: torch.Tensor, peer: int | None, tag: int) -> bool:
-        """The usual case, seen at once; whatever is not usual, `check_message` looks at."""
-        return (
-            type(peer) is int and 0 <= peer < self.world_size and peer != self.rank and type(tag) is int
-            and type(tensor) is torch.Tensor and (tensor.is_cpu or tensor.is_meta) and tensor.layout is torch.strided
-        )  # fmt: skip
 
     def _meet(self, kind: str, contribution: Any) -> list[Any]:
         self._meetings += 1
         key = (self._group.id, self._meetings)
         return self._engine.meet_all(self._rank, kind, key, self._group.members, contribution)
 
-    def _site(self) -> CallSite:
-        return find_call_site() if self._engine.record else NOWHERE
+
+_TENSOR, _STRIDED = torch.Tensor, torch.strided
+
+
+def _is_fine(comm: SimulatedCommunicator, tensor: torch.Tensor, peer: int | None, tag: int) -> bool:
+    """The usual case, seen at once; at whatever is not usual `check_message` takes a look."""
+    return (
+        type(peer) is int and 0 <= peer < comm.world_size and peer != comm.rank and type(tag) is int
+        and type(tensor) is _TENSOR and (tensor.is_cpu or tensor.is_meta) and tensor.layout is _STRIDED
+    )  # fmt: skip
 
 
 # ── limits, and what is said ─────────────────────────────────────────────────────────────────────────────────────────
@@ -328,6 +333,17 @@ class SimulatedCommunicator(Communicator):
 
 class _TimeUp(BaseException):
     """The real time for a run is over."""
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Thousands of ranks are many objects, all in use: looking for unused ones too often is a quarter of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 50)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @contextlib.contextmanager

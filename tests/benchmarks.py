@@ -21,8 +21,8 @@ import torch
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 
-from distlib import Communicator, DeadlockError, World, forkserver
-from distlib.collectives import ring_all_reduce
+from distlib import Communicator, DeadlockError, SimulatedWorld, World, forkserver
+from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
 from distlib.process_group import torch_distributed
 
 _ROWS: list[tuple[str, str, str]] = []
@@ -41,6 +41,10 @@ def main() -> None:
         time_to_name_a_deadlock,
         interrupt_a_cell,
         kill_a_kernel,
+        simulate_messages,
+        simulate_rings,
+        simulate_halving_doubling,
+        simulate_a_deadlock,
     ):
         measure()
     widths = [max(len(row[column]) for row in _ROWS) for column in range(3)]
@@ -302,6 +306,61 @@ def kill_a_kernel() -> None:
 def _wait_until_gone(pids: list[int]) -> None:
     while any(psutil.pid_exists(pid) for pid in pids):
         time.sleep(0.01)
+
+
+# ── virtual time ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def simulate_messages() -> None:
+    world = SimulatedWorld(1024, record=False)
+    rate = max(_exchanges(world, 500) for _ in range(3))
+    note("simulator alone, 1,024 ranks, 512,000 messages without contents", f"{rate / 1e6:.2f} M messages/s", "≥ 1")
+
+
+def _exchanges(world: SimulatedWorld, times: int) -> float:
+    took = seconds(lambda: world.run(_exchange_nothing, times))
+    return len(world.trace) / took
+
+
+def _exchange_nothing(comm: Communicator, times: int) -> None:
+    outgoing, incoming = torch.empty(8, device="meta"), torch.empty(8, device="meta")
+    next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
+    for _ in range(times):
+        comm.exchange(outgoing, next_rank, incoming, previous_rank)
+
+
+def simulate_rings() -> None:
+    for world_size, target in ((256, "≤ 1 s"), (1024, "≤ 13 s")):
+        world = SimulatedWorld(world_size, record=False)
+        took = seconds(lambda world=world, length=4 * world_size: world.run(_rings, length, 1))
+        note(
+            f"simulated ring, {world_size:,} ranks, {len(world.trace):,} messages with contents",
+            f"{took:.2f} s",
+            target,
+        )
+
+
+def simulate_halving_doubling() -> None:
+    world = SimulatedWorld(4096, record=False)
+    took = min(seconds(lambda: world.run(_halving_doubling, 4096)) for _ in range(3))
+    note("simulated halving-doubling, 4,096 ranks, 98,304 messages with contents", f"{took:.2f} s", "≤ 1.5 s")
+
+
+def _halving_doubling(comm: Communicator, length: int) -> None:
+    halving_doubling_all_reduce(comm, torch.ones(length))
+
+
+def simulate_a_deadlock() -> None:
+    world = SimulatedWorld(4096, record=False)
+
+    def name() -> None:
+        try:
+            world.run(_cycle)
+        except DeadlockError:
+            return
+        raise AssertionError("not recognised")
+
+    note("deadlock over 4,096 simulated ranks → message", f"{min(seconds(name) for _ in range(3)):.2f} s", "≤ 1 s")
 
 
 if __name__ == "__main__":

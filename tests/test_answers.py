@@ -40,9 +40,9 @@ def submissions(assignment: str) -> dict[str, list[Answer]]:
     answers = ANSWERS[assignment]
     functions = sorted({answer.function for answer in answers})
     shared = [[a for a in answers if a.function == function and not a.is_alone] for function in functions]
-    classes = {f"student-{n}": [a for a in row if a] for n, row in enumerate(zip_longest(*shared))}
-    alone = [answer for answer in answers if answer.is_alone]
-    return {**classes, "student-alone": alone} if alone else classes
+    rows = [[answer for answer in row if answer] for row in zip_longest(*shared)]
+    rows.append([answer for answer in answers if answer.is_alone])
+    return {f"{'left' if number % 2 else 'right'}-{number}": row for number, row in enumerate(rows) if row}
 
 
 def student_of(assignment: str, name: str) -> str:
@@ -61,9 +61,9 @@ def classrooms(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
         solutions = made.solutions()
         for student, answers in submissions(assignment).items():
             made.hand_in(student, solutions | {answer.function: answer.text for answer in answers}, only_graded=True)
-        made.hand_in("student-solutions", solutions)
-        made.hand_in("student-empty", {})
-        made.autograde()
+        made.hand_in("left-solutions", solutions)
+        made.hand_in("right-empty", {})
+        made.autograde("left-*", "right-*")
         return made
 
     return graded
@@ -91,14 +91,14 @@ def test_an_answer_gets_the_marks_it_deserves(classrooms: Callable[[str], Classr
 
 
 def test_the_solutions_get_all_marks_and_run_without_an_error(classroom: Classroom) -> None:
-    assert classroom.marks("student-solutions") == classroom.full_marks()
-    outputs = [output for cell in classroom.graded_notebook("student-solutions").cells for output in _outputs(cell)]
+    assert classroom.marks("left-solutions") == classroom.full_marks()
+    outputs = [output for cell in classroom.graded_notebook("left-solutions").cells for output in _outputs(cell)]
     assert [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"] == []
 
 
 def test_an_empty_notebook_gets_nothing_and_is_told_so(classroom: Classroom) -> None:
-    assert set(classroom.marks("student-empty").values()) == {0}
-    for name, text in _told(classroom, "student-empty").items():
+    assert set(classroom.marks("right-empty").values()) == {0}
+    for name, text in _told(classroom, "right-empty").items():
         assert "it is not written yet" in text, name
 
 
@@ -147,7 +147,7 @@ def test_feedback_and_export(classroom: Classroom, assignment: str) -> None:
     classroom.nbgrader("export")
     rows = (classroom.folder / "classroom" / "grades.csv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 1 + len(submissions(assignment)) + 2
-    (row,) = [row for row in rows if ",student-solutions," in row]
+    (row,) = [row for row in rows if ",left-solutions," in row]
     assert str(sum(classroom.full_marks().values())) in row.split(",")
 
 

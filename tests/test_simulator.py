@@ -209,6 +209,23 @@ def test_small_messages_do_not_wait_for_their_receiver() -> None:
     assert simulate(2, late, cluster=cluster).results == [0, 4]
 
 
+def test_many_small_messages_are_under_way_at_once() -> None:
+    def burst(comm: Communicator) -> list[float]:
+        if comm.rank == 0:
+            for number in range(5):
+                comm.send(torch.full((2,), float(number)), 1)
+            comm.exchange(torch.full((2,), 5.0), 1, torch.zeros(2), 1)
+            return []
+        comm.sleep(100)
+        received = [torch.zeros(2) for _ in range(6)]
+        for buffer in received[:5]:
+            comm.recv(buffer, 0)
+        comm.exchange(torch.zeros(2), 0, received[5], 0)
+        return [buffer[0].item() for buffer in received]
+
+    assert simulate(2, burst, cluster=flat(2, eager_limit=8)).results[1] == [0, 1, 2, 3, 4, 5]
+
+
 def test_links_inside_and_between_nodes() -> None:
     cluster = Cluster(nodes=2, ranks_per_node=2, intra=Link(1.0, 16.0), inter=Link(10.0, 4.0))
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from distlib import CallSite, Communicator, Message, Trace, World, all_reduce
+from distlib.collectives import naive_all_reduce
 
 SITE = CallSite("cell 7, line 12", "ring", "/tmp/cell.py", 12)
 
@@ -146,6 +147,8 @@ def test_a_message_of_the_library_is_told_from_one_of_your_own(worlds) -> None:
     world = worlds(2)
     world.run(lambda comm: all_reduce(comm, torch.ones(4)))
     assert {m.site.via for m in world.trace} == {"distlib.collectives.all_reduce"}
+    world.run(lambda comm: naive_all_reduce(comm, torch.ones(4)))  # under torch.no_grad, whose frame is the outer one
+    assert {m.site.via for m in world.trace} == {"distlib.collectives.naive.naive_all_reduce"}
     assert {m.site.place.split(",")[0] for m in world.trace} == {"test_trace.py"}
 
 

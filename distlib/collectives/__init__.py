@@ -2,20 +2,156 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import torch
 
+from distlib.collectives.bruck import bruck_all_gather
+from distlib.collectives.cluster_of import cluster_of
+from distlib.collectives.dissemination import barrier
+from distlib.collectives.double_tree import double_tree_all_reduce
+from distlib.collectives.flat import flat_broadcast, flat_reduce
+from distlib.collectives.grid import grid_all_reduce
+from distlib.collectives.halving_doubling import halving_doubling_all_reduce
+from distlib.collectives.hierarchical import hierarchical_all_reduce
 from distlib.collectives.naive import naive_all_reduce
+from distlib.collectives.pairwise import all_to_all
+from distlib.collectives.recursive_doubling import recursive_doubling_all_gather
+from distlib.collectives.recursive_halving import recursive_halving_reduce_scatter
 from distlib.collectives.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
+from distlib.collectives.scatter_gather import gather, scatter
+from distlib.collectives.tree import tree_all_reduce, tree_broadcast, tree_reduce
 from distlib.communicator import Communicator, ReduceOp
+from distlib.network import choose_all_reduce
 
-__all__ = ["all_reduce", "naive_all_reduce", "ring_all_gather", "ring_all_reduce", "ring_reduce_scatter"]
+__all__ = [
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "bruck_all_gather",
+    "double_tree_all_reduce",
+    "flat_broadcast",
+    "flat_reduce",
+    "gather",
+    "grid_all_reduce",
+    "halving_doubling_all_reduce",
+    "hierarchical_all_reduce",
+    "naive_all_reduce",
+    "recursive_doubling_all_gather",
+    "recursive_halving_reduce_scatter",
+    "reduce",
+    "reduce_scatter",
+    "ring_all_gather",
+    "ring_all_reduce",
+    "ring_reduce_scatter",
+    "scatter",
+    "tree_all_reduce",
+    "tree_broadcast",
+    "tree_reduce",
+]
 
-_ALGORITHMS: dict[str, Callable[[Communicator, torch.Tensor, ReduceOp], None]] = {
+_log = logging.getLogger("distlib")
+_Function = Callable[..., None]
+
+_BROADCASTS: dict[str, _Function] = {"tree": tree_broadcast, "flat": flat_broadcast}
+_REDUCES: dict[str, _Function] = {"tree": tree_reduce, "flat": flat_reduce}
+_ALL_GATHERS: dict[str, _Function] = {
+    "ring": ring_all_gather,
+    "recursive_doubling": recursive_doubling_all_gather,
+    "bruck": bruck_all_gather,
+}
+_REDUCE_SCATTERS: dict[str, _Function] = {
+    "ring": ring_reduce_scatter,
+    "recursive_halving": recursive_halving_reduce_scatter,
+}
+_ALL_REDUCES: dict[str, _Function] = {
     "naive": naive_all_reduce,
     "ring": ring_all_reduce,
+    "tree": tree_all_reduce,
+    "halving_doubling": halving_doubling_all_reduce,
+    "double_tree": double_tree_all_reduce,
+    "grid": grid_all_reduce,
+    "hierarchical": hierarchical_all_reduce,
 }
+
+
+def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm: str = "tree") -> None:
+    """Copy the tensor of rank `root` to all others, in place.
+
+    Args:
+        tensor: any shape, the same number of elements and the same dtype on every rank. Overwritten, but at the root.
+        root: the rank that has the data.
+        algorithm: "tree" (⌈log₂ N⌉ rounds) or "flat" (the root sends to everybody).
+
+    Raises:
+        ValueError: an unknown algorithm, or no rank `root`.
+        MessageMismatch: tensors of different length or dtype on two ranks.
+    """
+    _named(algorithm, _BROADCASTS)(comm, tensor, root)
+
+
+def reduce(
+    comm: Communicator,
+    tensor: torch.Tensor,
+    root: int = 0,
+    op: ReduceOp = ReduceOp.SUM,
+    algorithm: str = "tree",
+) -> None:
+    """Combine the tensors of all ranks element by element; rank `root` ends with the result, in place.
+
+    Args:
+        tensor: any shape, the same number of elements and the same dtype on every rank. On the other ranks it may hold
+            a partial result afterwards.
+        root: the rank that gets the result.
+        op: how two elements are combined.
+        algorithm: "tree" (⌈log₂ N⌉ steps) or "flat" (everybody sends to the root).
+
+    Raises:
+        ValueError: an unknown algorithm, no rank `root`, or an `op` that has no meaning for the dtype.
+        MessageMismatch: tensors of different length or dtype on two ranks.
+    """
+    _named(algorithm, _REDUCES)(comm, tensor, root, op)
+
+
+def all_gather(comm: Communicator, tensor: torch.Tensor, algorithm: str = "ring") -> None:
+    """Hand the chunk of each rank on to all others, in place.
+
+    Before, chunk `comm.rank` of the flattened tensor, as torch.tensor_split cuts it, holds this rank's part; afterwards
+    every chunk is everywhere.
+
+    Args:
+        tensor: any shape, the same number of elements and the same dtype on every rank. Overwritten.
+        algorithm: "ring" (N−1 rounds), "recursive_doubling" (log₂ N rounds; for numbers of ranks that are no power of
+            two it is "bruck") or "bruck" (⌈log₂ N⌉ rounds). All send the same number of bytes in all.
+
+    Raises:
+        ValueError: an unknown algorithm.
+        MessageMismatch: tensors of different length or dtype on two ranks.
+    """
+    _named(algorithm, _ALL_GATHERS)(comm, tensor)
+
+
+def reduce_scatter(
+    comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM, algorithm: str = "ring"
+) -> None:
+    """Combine the tensors of all ranks element by element, and leave each rank with one chunk of the result, in place.
+
+    Afterwards chunk `comm.rank` of the flattened tensor, as torch.tensor_split cuts it, holds its result; the other
+    chunks hold partial results.
+
+    Args:
+        tensor: any shape, the same number of elements and the same dtype on every rank. Overwritten.
+        op: how two elements are combined.
+        algorithm: "ring" (N−1 rounds) or "recursive_halving" (log₂ N rounds; more bytes where N is no power of two).
+
+    Raises:
+        ValueError: an unknown algorithm, or an `op` that has no meaning for the dtype.
+        MessageMismatch: tensors of different length or dtype on two ranks.
+    """
+    _named(algorithm, _REDUCE_SCATTERS)(comm, tensor, op)
 
 
 def all_reduce(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM, algorithm: str = "ring") -> None:
@@ -24,12 +160,23 @@ def all_reduce(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp
     Args:
         tensor: any shape, the same number of elements and the same dtype on every rank. Overwritten.
         op: how two elements are combined.
-        algorithm: "ring" (least bytes per rank) or "naive" (through rank 0).
+        algorithm: "ring" (least bytes per rank), "naive" (through rank 0), "tree", "halving_doubling", "double_tree",
+            "grid", "hierarchical" (by nodes), or "auto": the fastest by `network.choose_all_reduce` on the cluster of
+            `comm` (see `cluster_of`). Rank 0 logs what was chosen and why, as INFO of the logger "distlib".
 
     Raises:
         ValueError: an unknown algorithm, or an `op` that has no meaning for the dtype.
         MessageMismatch: tensors of different length or dtype on two ranks.
     """
-    if algorithm not in _ALGORITHMS:
-        raise ValueError(f"expected one of the algorithms {', '.join(_ALGORITHMS)}, got {algorithm!r}")
-    _ALGORITHMS[algorithm](comm, tensor, op)
+    if algorithm == "auto":
+        choice = choose_all_reduce(cluster_of(comm), tensor.numel(), tensor.element_size())
+        algorithm = choice.algorithm
+        if comm.rank == 0:
+            _log.info("all_reduce chose %s", choice)
+    _named(algorithm, _ALL_REDUCES, "auto")(comm, tensor, op)
+
+
+def _named(algorithm: str, algorithms: dict[str, _Function], *others: str) -> _Function:
+    if algorithm not in algorithms:
+        raise ValueError(f"expected one of the algorithms {', '.join((*algorithms, *others))}, got {algorithm!r}")
+    return algorithms[algorithm]

@@ -37,6 +37,11 @@ def combine(into: torch.Tensor, other: torch.Tensor, op: ReduceOp) -> None:
         torch.maximum(into, other, out=into)
 
 
+def before_finish(op: ReduceOp) -> ReduceOp:
+    """The op for a part of a reduction that somebody finishes later: until then, an average is a sum."""
+    return ReduceOp.SUM if op is ReduceOp.AVG else op
+
+
 def finish(result: torch.Tensor, op: ReduceOp, world_size: int) -> None:
     """The last step of a reduction, in place: the division of an average."""
     if op is ReduceOp.AVG:

@@ -36,8 +36,9 @@
 # **Your function works in place.** It writes the result into `tensor` and returns nothing. `tensor += x` and
 # `tensor.copy_(x)` write into the tensor. `tensor = tensor + x` makes a new one, and the caller never sees it.
 #
-# **Tests look at the messages, too.** They count what each rank sends. An algorithm with the right sums and the wrong
-# messages is another algorithm, and gets no marks.
+# **Tests look at the messages, too.** They count the messages and bytes that each rank sends, and the rounds. Messages
+# that need not wait for one another are in the same round. An algorithm with the right sums and the wrong messages is
+# another algorithm, and gets no marks.
 #
 # **Run a test as often as you like.** When it fails, it stops at the smallest case that goes wrong and says what it
 # saw. The hidden tests run the same checks on other cases: other numbers of ranks and elements, other dtypes, and
@@ -112,8 +113,9 @@ for rank, values in enumerate(three.run(try_naive, timeout=5)):
 print(three.trace.summary())
 
 # %% [markdown]
-# **Visible test: 2 points.** `messages` says how many messages each rank sends when there are `n` ranks, `rounds` how
-# many rounds they take. A star is the shape of the messages: rank 0 in the middle.
+# **Visible test: 2 points.** It runs your function on 1, 2, 3 and 4 ranks, with 8 and with 10 elements. With `n` ranks,
+# rank 0 should send `n - 1` messages and each other rank 1, in 2 rounds. Each message carries the whole buffer. The
+# messages form a star: rank 0 is in the middle.
 
 # %% test="naive_all_reduce_visible" points=2
 from distlib.grading import check_all_reduce
@@ -276,7 +278,7 @@ from distlib.draw import chunk_steps
 chunk_steps(four, ring_reduce_scatter, timeout=5)
 
 # %% [markdown]
-# **Visible test: 3 points.**
+# **Visible test: 3 points.** Now each message carries one chunk, and the messages form a ring.
 
 # %% test="ring_reduce_scatter_visible" points=3
 from distlib.grading import check_reduce_scatter
@@ -397,7 +399,7 @@ from distlib.draw import chunk_steps
 chunk_steps(four, ring_all_gather, start="scattered", timeout=5)
 
 # %% [markdown]
-# **Visible test: 3 points.**
+# **Visible test: 3 points.** Your tensor starts with only chunk `comm.rank` right, and random numbers in the others.
 
 # %% test="ring_all_gather_visible" points=3
 from distlib.grading import check_all_gather

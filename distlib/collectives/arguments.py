@@ -1,0 +1,32 @@
+"""What can be wrong with the arguments of a collective, said on every rank before anything is sent."""
+
+from __future__ import annotations
+
+from distlib.communicator import Communicator
+
+
+def check_root(comm: Communicator, root: int) -> None:
+    """Check that `root` is a rank of `comm`. Raises ValueError."""
+    if type(root) is not int or not 0 <= root < comm.world_size:
+        raise ValueError(f"expected a root from 0 to {comm.world_size - 1}, got root={root!r}")
+
+
+def check_divides(comm: Communicator, **size: int) -> None:
+    """Check that the ranks of `comm` can be cut into rows or nodes of equal size. Raises ValueError.
+
+    Args:
+        size: one number, under the name that the caller's argument has.
+    """
+    ((name, value),) = size.items()
+    if type(value) is not int or value < 1 or comm.world_size % value:
+        fitting = [part for part in range(1, comm.world_size + 1) if comm.world_size % part == 0]
+        raise ValueError(
+            f"expected {name} to divide the {comm.world_size} ranks ({', '.join(map(str, fitting))}), "
+            f"got {name}={value!r}"
+        )
+
+
+def check_blocks(blocks: int) -> None:
+    """Check a number of blocks. Raises ValueError."""
+    if type(blocks) is not int or blocks < 1:
+        raise ValueError(f"expected at least 1 block, got blocks={blocks!r}")

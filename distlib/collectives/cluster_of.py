@@ -1,0 +1,20 @@
+"""What an algorithm that has to choose something may know of the links between its ranks."""
+
+from __future__ import annotations
+
+from distlib.communicator import Communicator
+from distlib.network import Cluster
+
+
+def cluster_of(comm: Communicator) -> Cluster:
+    """The cluster that the ranks of `comm` are on: `comm.cluster`, as in a `SimulatedWorld`.
+
+    A communicator that has none, such as that of a `World`, counts as one node whose ranks have the default link
+    (`distlib.network.DEFAULT_LINK`). So does a part of a cluster, with the slowest link of the whole.
+    """
+    cluster = getattr(comm, "cluster", None)
+    if cluster is None:
+        return Cluster.flat(comm.world_size)
+    if cluster.world_size != comm.world_size:
+        return Cluster.flat(comm.world_size, cluster.slowest_link())
+    return cluster

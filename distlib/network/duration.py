@@ -1,0 +1,205 @@
+"""How long each collective takes: closed forms in the latency and bandwidth of the links.
+
+The functions have the names of those in `distlib.collectives`. They take the cluster, the number of elements of the
+tensor (`length`), the size of an element in bytes (`itemsize`), and what the collective takes beside the tensor. They
+return seconds. N ranks, S = length · itemsize bytes, α latency, B bandwidth; all chunks that differ in length count
+with the longest, ⌈length/N⌉ elements.
+
+What is assumed is what `SimulatedWorld` does with `eager_limit` 0: each rank has one port out and one port in, a
+message of m bytes keeps both busy for m/B, `send` and `recv` return α + m/B after both have begun, and computing takes
+no time. Where all links are alike the result is exact, also for chunks of unequal length: the longest chunk is always
+on the slowest path. (The one exception is the double tree, see there.) In a cluster with two kinds of links it is an
+upper bound: each step counts with the slowest link that some rank uses in it.
+
+The terms are those of R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
+MPICH", Int. J. High Perform. Comput. Appl. 19(1), 2005, without the time for arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+
+from distlib.network.cluster import Cluster
+from distlib.network.powers import beyond_power_of_two, is_power_of_two, powers_of_two_below
+from distlib.network.two_trees import chain_lengths
+from distlib.partition import chunk_lengths
+
+# ── one to all and all to one ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def flat_broadcast(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
+    """(N−1)·(α + S/B): the root sends to one after the other. Exact on every cluster."""
+    others = [rank for rank in range(cluster.world_size) if rank != root]
+    return sum(cluster.link(root, rank).seconds(length * itemsize) for rank in others)
+
+
+def flat_reduce(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
+    """As `flat_broadcast`: the root receives from one after the other."""
+    return flat_broadcast(cluster, length, itemsize, root)
+
+
+def scatter(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
+    """(N−1)·α + (N−1)/N·S/B: the root sends one chunk after the other. Exact on every cluster."""
+    lengths = chunk_lengths(length, cluster.world_size)
+    others = [rank for rank in range(cluster.world_size) if rank != root]
+    return sum(cluster.link(root, rank).seconds(lengths[rank] * itemsize) for rank in others)
+
+
+def gather(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
+    """As `scatter`: the root receives one chunk after the other."""
+    return scatter(cluster, length, itemsize, root)
+
+
+def tree_broadcast(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
+    """⌈log₂ N⌉·(α + S/B)."""
+    return sum(_pairs(cluster, d, length * itemsize, root == 0) for d in powers_of_two_below(cluster.world_size))
+
+
+def tree_reduce(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
+    """⌈log₂ N⌉·(α + S/B)."""
+    return tree_broadcast(cluster, length, itemsize, root)
+
+
+# ── all to all ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ring_reduce_scatter(cluster: Cluster, length: int, itemsize: int) -> float:
+    """(N−1)·(α + S/(N·B)): the longest chunk travels all the way."""
+    return _ring(cluster, length, itemsize)
+
+
+def ring_all_gather(cluster: Cluster, length: int, itemsize: int) -> float:
+    """(N−1)·(α + S/(N·B)): the longest chunk travels all the way."""
+    return _ring(cluster, length, itemsize)
+
+
+def recursive_doubling_all_gather(cluster: Cluster, length: int, itemsize: int) -> float:
+    """log₂ N·α + (N−1)/N·S/B for powers of two; else as `bruck_all_gather`."""
+    size = cluster.world_size
+    if not is_power_of_two(size):
+        return bruck_all_gather(cluster, length, itemsize)
+    return _doubling(cluster, chunk_lengths(length, size), itemsize)
+
+
+def bruck_all_gather(cluster: Cluster, length: int, itemsize: int) -> float:
+    """⌈log₂ N⌉·α + (N−1)/N·S/B, for any N."""
+    size = cluster.world_size
+    lengths = chunk_lengths(length, size)
+    counts = [min(distance, size - distance) for distance in powers_of_two_below(size)]
+    return sum(cluster.slowest_link().seconds(sum(lengths[:count]) * itemsize) for count in counts)
+
+
+def recursive_halving_reduce_scatter(cluster: Cluster, length: int, itemsize: int) -> float:
+    """log₂ N·α + (N−1)/N·S/B for powers of two; else folding costs α + S/B more, and α + S/(N·B) at the end."""
+    extra, power = beyond_power_of_two(cluster.world_size)
+    lengths = chunk_lengths(length, cluster.world_size)
+    blocks = [lengths[2 * i] + lengths[2 * i + 1] for i in range(extra)] + lengths[2 * extra :]
+    folding = [length * itemsize, lengths[0] * itemsize] if extra else []
+    return _doubling(cluster, blocks, itemsize) + sum(cluster.slowest_link().seconds(nbytes) for nbytes in folding)
+
+
+def all_to_all(cluster: Cluster, length: int, itemsize: int) -> float:
+    """(N−1)·(α + S/(N·B)). `length`: of all chunks of one rank together."""
+    return _ring(cluster, length, itemsize)
+
+
+def barrier(cluster: Cluster) -> float:
+    """⌈log₂ N⌉·α."""
+    return len(powers_of_two_below(cluster.world_size)) * cluster.slowest_link().seconds(0)
+
+
+# ── all-reduce ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def naive_all_reduce(cluster: Cluster, length: int, itemsize: int) -> float:
+    """2(N−1)·(α + S/B)."""
+    return flat_reduce(cluster, length, itemsize) + flat_broadcast(cluster, length, itemsize)
+
+
+def ring_all_reduce(cluster: Cluster, length: int, itemsize: int) -> float:
+    """2(N−1)·(α + S/(N·B))."""
+    return 2 * _ring(cluster, length, itemsize)
+
+
+def tree_all_reduce(cluster: Cluster, length: int, itemsize: int) -> float:
+    """2·⌈log₂ N⌉·(α + S/B)."""
+    return tree_reduce(cluster, length, itemsize) + tree_broadcast(cluster, length, itemsize)
+
+
+def halving_doubling_all_reduce(cluster: Cluster, length: int, itemsize: int) -> float:
+    """2·log₂ N·α + 2(N−1)/N·S/B for powers of two.
+
+    Else, with P the power of two below N: 2·log₂ P·α + 2(P−1)/P·S/B, and 2(α + S/B) for folding.
+    """
+    extra, power = beyond_power_of_two(cluster.world_size)
+    folding = 2 * cluster.slowest_link().seconds(length * itemsize) if extra else 0.0
+    return 2 * _doubling(cluster, chunk_lengths(length, power), itemsize) + folding
+
+
+def double_tree_all_reduce(cluster: Cluster, length: int, itemsize: int, blocks: int) -> float:
+    """(4k + c)·(α + S/(2k·B)) for k > 1 blocks a half and N > 2; c grows as 4·log₂ N.
+
+    Exact where all blocks are equally long (2k divides the length), else an upper bound.
+    """
+    block = math.ceil(length / (2 * blocks)) * itemsize
+    return _steps_of_double_tree(cluster.world_size, blocks) * cluster.slowest_link().seconds(block)
+
+
+def grid_all_reduce(cluster: Cluster, length: int, itemsize: int, columns: int) -> float:
+    """2(C−1)·(α + S/(C·B)) + 2(R−1)·(α + S/(N·B)) for C columns and R rows."""
+    row = Cluster.flat(columns, cluster.link_within(columns))
+    column = Cluster.flat(cluster.world_size // columns, cluster.link_across(columns))
+    return ring_all_reduce(row, length, itemsize) + ring_all_reduce(column, math.ceil(length / columns), itemsize)
+
+
+def hierarchical_all_reduce(cluster: Cluster, length: int, itemsize: int, ranks_per_node: int) -> float:
+    """2(G−1)·(α + S/(G·B)) inside nodes of G ranks, and what halving and doubling takes for S/G between nodes.
+
+    Exact on every cluster that has so many ranks on a node.
+    """
+    node = Cluster.flat(ranks_per_node, cluster.link_within(ranks_per_node))
+    nodes = Cluster.flat(cluster.world_size // ranks_per_node, cluster.link_across(ranks_per_node))
+    chunk = math.ceil(length / ranks_per_node)
+    return ring_all_reduce(node, length, itemsize) + halving_doubling_all_reduce(nodes, chunk, itemsize)
+
+
+def best_blocks(cluster: Cluster, length: int, itemsize: int) -> int:
+    """Into how many blocks to cut each half for the double tree to be fastest: k = √(c·S / (8·α·B)).
+
+    More blocks fill the trees sooner, but each costs its latency: (4k + c)·(α + S/(2k·B)) is least there. At most
+    1,024, and no more than there are elements.
+    """
+    link = cluster.slowest_link()
+    filling = _steps_of_double_tree(cluster.world_size, 2) - 8  # c
+    if filling <= 0 or length < 2:
+        return 1
+    best = math.sqrt(filling * length * itemsize / (8 * link.latency * link.bandwidth)) if link.latency else math.inf
+    return max(1, round(min(best, length // 2, 1024)))
+
+
+# ── parts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _ring(cluster: Cluster, length: int, itemsize: int) -> float:
+    """N−1 steps, each with a longest chunk."""
+    size = cluster.world_size
+    return (size - 1) * cluster.slowest_link().seconds(math.ceil(length / size) * itemsize)
+
+
+def _doubling(cluster: Cluster, lengths: list[int], itemsize: int) -> float:
+    """Exchanges at the distances 1, 2, 4, …, or back; rank 0 is in the half with the longer blocks every time."""
+    aligned = len(lengths) == cluster.world_size
+    return sum(_pairs(cluster, d, sum(lengths[:d]) * itemsize, aligned) for d in powers_of_two_below(len(lengths)))
+
+
+def _pairs(cluster: Cluster, distance: int, nbytes: int, aligned: bool) -> float:
+    """A step in which ranks `distance` apart talk. `aligned`: never across the blocks of 2·distance ranks."""
+    link = cluster.link_within(2 * distance) if aligned else cluster.slowest_link()
+    return link.seconds(nbytes)
+
+
+def _steps_of_double_tree(world_size: int, blocks: int) -> int:
+    """How many messages follow one another. From the second block on, each adds two up and two down."""
+    first = chain_lengths(world_size, min(blocks, 2))[0]
+    another = {1: 0, 2: 2}.get(world_size, 4)
+    return first + another * max(0, blocks - 2)
