@@ -25,7 +25,7 @@ from distlib.trace import Message, Trace
 
 
 @dataclass(frozen=True)
-class Traffic:
+class _Traffic:
     """The messages of one run beside what they should be."""
 
     case: Case
@@ -62,8 +62,8 @@ def explain_traffic(case: Case, trace: Trace, specification: Specification) -> R
     foreign = [message for message in trace if not specification.counts(message)]
     if foreign:
         return explain_foreign(case, foreign, len(trace))
-    traffic = Traffic(case, trace, specification)
-    questions = (explain_silence, _star if specification.topology == "star" else _ring, _sizes, _counts, _rounds)
+    traffic = _Traffic(case, trace, specification)
+    questions = (_any_messages, _star if specification.topology == "star" else _ring, _sizes, _counts, _rounds)
     return next((remark for remark in (question(traffic) for question in questions) if remark), None)
 
 
@@ -71,6 +71,7 @@ def explain_traffic(case: Case, trace: Trace, specification: Specification) -> R
 
 
 def explain_foreign(case: Case, foreign: Sequence[Message], total: int) -> Remark:
+    """The remark about messages that no line of the student's own sent; `total` is how many there were in all."""
     first = foreign[0]
     if first.site.file == EXECUTED_TEXT:
         return Remark(
@@ -94,7 +95,7 @@ def _sender(message: Message) -> str:
     return f"{library}, called at {message.site.place}"
 
 
-def explain_silence(traffic: Traffic) -> Remark | None:
+def _any_messages(traffic: _Traffic) -> Remark | None:
     if len(traffic.trace) or not sum(traffic.expected) or not traffic.whole:
         return None
     return Remark(
@@ -107,7 +108,7 @@ def explain_silence(traffic: Traffic) -> Remark | None:
 # ── to whom ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _star(traffic: Traffic) -> Remark | None:
+def _star(traffic: _Traffic) -> Remark | None:
     aside = [message for message in traffic.full_messages if 0 not in (message.src, message.dst)]
     if not aside:
         return None
@@ -126,7 +127,7 @@ def _star(traffic: Traffic) -> Remark | None:
     )
 
 
-def _ring(traffic: Traffic) -> Remark | None:
+def _ring(traffic: _Traffic) -> Remark | None:
     receivers = _receivers(traffic)
     hub = _hub(traffic)
     if hub is not None:
@@ -139,7 +140,7 @@ def _ring(traffic: Traffic) -> Remark | None:
     return None
 
 
-def _receivers(traffic: Traffic) -> dict[int, list[int]]:
+def _receivers(traffic: _Traffic) -> dict[int, list[int]]:
     """To whom each rank sent, in the order of first messages; only ranks that sent anything."""
     receivers: dict[int, list[int]] = {}
     for message in traffic.full_messages:
@@ -149,14 +150,14 @@ def _receivers(traffic: Traffic) -> dict[int, list[int]]:
     return dict(sorted(receivers.items()))
 
 
-def _hub(traffic: Traffic) -> int | None:
+def _hub(traffic: _Traffic) -> int | None:
     """The rank that every message goes to or comes from, if there is one and there are at least 3 ranks."""
     ends = [{message.src, message.dst} for message in traffic.full_messages]
     shared = set.intersection(*ends) if ends else set()
     return min(shared) if shared and traffic.case.world_size >= 3 else None
 
 
-def _through_a_hub(traffic: Traffic, hub: int) -> Remark:
+def _through_a_hub(traffic: _Traffic, hub: int) -> Remark:
     nbytes, size = traffic.case.nbytes, traffic.case.world_size
     sent, received = traffic.trace.bytes_sent[hub], traffic.trace.bytes_received[hub]
     return Remark(
@@ -168,7 +169,7 @@ def _through_a_hub(traffic: Traffic, hub: int) -> Remark:
     )
 
 
-def _several_receivers(traffic: Traffic, rank: int, peers: Sequence[int]) -> Remark:
+def _several_receivers(traffic: _Traffic, rank: int, peers: Sequence[int]) -> Remark:
     names = f"{', '.join(map(str, peers[:-1]))} and {peers[-1]}"
     second = next(m for m in traffic.full_messages if m.src == rank and m.dst != peers[0])
     if all(message.nbytes == traffic.case.nbytes for message in traffic.full_messages):
@@ -193,7 +194,7 @@ def _is_one_circle(successor: dict[int, int], case: Case) -> bool:
     return len(visited) in (0, case.world_size) and (not visited or rank == visited[0])
 
 
-def _no_circle(traffic: Traffic) -> Remark:
+def _no_circle(traffic: _Traffic) -> Remark:
     arrows = ", ".join(f"{rank} → {peers[0]}" for rank, peers in _receivers(traffic).items())
     return Remark(
         f"the values are right, but the messages do not go once round all ranks: {arrows}.",
@@ -216,7 +217,7 @@ _PADDED = (
 )
 
 
-def _sizes(traffic: Traffic) -> Remark | None:
+def _sizes(traffic: _Traffic) -> Remark | None:
     if traffic.specification.carries == "buffer":
         wrong = [message for message in traffic.full_messages if message.nbytes != traffic.case.nbytes]
         return _partial_buffer(traffic, wrong[0]) if wrong else None
@@ -225,7 +226,7 @@ def _sizes(traffic: Traffic) -> Remark | None:
     return _no_chunk(traffic, wrong[0]) if wrong else _total(traffic)
 
 
-def _partial_buffer(traffic: Traffic, message: Message) -> Remark:
+def _partial_buffer(traffic: _Traffic, message: Message) -> Remark:
     return Remark(
         f"the values are right, but a message carries {_elements(message)}; each should carry the whole buffer of "
         f"{traffic.case.size}.",
@@ -234,7 +235,7 @@ def _partial_buffer(traffic: Traffic, message: Message) -> Remark:
     )
 
 
-def _no_chunk(traffic: Traffic, message: Message) -> Remark:
+def _no_chunk(traffic: _Traffic, message: Message) -> Remark:
     case = traffic.case
     lengths = ", ".join(str(length) for length in case.chunk_lengths)
     return Remark(
@@ -245,7 +246,7 @@ def _no_chunk(traffic: Traffic, message: Message) -> Remark:
     )
 
 
-def _size_cause(traffic: Traffic, message: Message) -> str:
+def _size_cause(traffic: _Traffic, message: Message) -> str:
     if message.nbytes == traffic.case.nbytes:
         return _whole_buffer_cause(traffic)
     if message.dtype != dtype_name(traffic.case.dtype):
@@ -255,7 +256,7 @@ def _size_cause(traffic: Traffic, message: Message) -> str:
     return "cut the flattened tensor with torch.tensor_split(flat, comm.world_size), and send one chunk in each step."
 
 
-def _whole_buffer_cause(traffic: Traffic) -> str:
+def _whole_buffer_cause(traffic: _Traffic) -> str:
     size, sent = traffic.case.world_size, traffic.trace.messages_sent
     if len(traffic.trace) == 2 * (size - 1) and traffic.trace.rounds == 2:
         return (
@@ -270,7 +271,7 @@ def _whole_buffer_cause(traffic: Traffic) -> str:
     )
 
 
-def _total(traffic: Traffic) -> Remark | None:
+def _total(traffic: _Traffic) -> Remark | None:
     """Chunks are of different length: together, each must have been sent equally often."""
     found, expected = sum(traffic.trace.bytes_sent), _expected_total(traffic)
     if found == expected or sum(traffic.trace.messages_sent) != sum(traffic.expected):
@@ -282,17 +283,17 @@ def _total(traffic: Traffic) -> Remark | None:
     )
 
 
-def _total_cause(traffic: Traffic) -> str:
+def _total_cause(traffic: _Traffic) -> str:
     if len({message.nbytes for message in traffic.full_messages}) == 1:
         return _PADDED
     return "some chunk is sent more often than needed, and another one less often."
 
 
-def _expected_total(traffic: Traffic) -> int:
+def _expected_total(traffic: _Traffic) -> int:
     return sum(traffic.expected) * traffic.case.nbytes // traffic.case.world_size
 
 
-def _counts(traffic: Traffic) -> Remark | None:
+def _counts(traffic: _Traffic) -> Remark | None:
     found, expected = traffic.trace.messages_sent, traffic.expected
     full = Counter(message.src for message in traffic.full_messages)
     if traffic.is_exact:
@@ -310,7 +311,7 @@ def _counts(traffic: Traffic) -> Remark | None:
     )
 
 
-def _count_cause(traffic: Traffic, found: int, expected: int) -> str:
+def _count_cause(traffic: _Traffic, found: int, expected: int) -> str:
     if traffic.specification.topology == "star":
         return "a rank sends its tensor to the master once; the master sends the sum to each of the others once."
     steps = traffic.case.world_size - 1
@@ -324,7 +325,7 @@ def _count_cause(traffic: Traffic, found: int, expected: int) -> str:
     return "a rank that sends less leaves work to others. In a ring every rank sends one chunk in every step."
 
 
-def _rounds(traffic: Traffic) -> Remark | None:
+def _rounds(traffic: _Traffic) -> Remark | None:
     found, expected = traffic.trace.rounds, traffic.specification.rounds(traffic.case.world_size)
     if found == expected or (not traffic.is_exact and found < expected):
         return None
@@ -337,7 +338,7 @@ def _rounds(traffic: Traffic) -> Remark | None:
     )
 
 
-def _round_cause(traffic: Traffic, found: int, expected: int) -> str:
+def _round_cause(traffic: _Traffic, found: int, expected: int) -> str:
     if traffic.specification.topology == "star" and found < expected:
         return (
             "rank 0 sends before it has received: the others get its own values, not the sum, and add up by "
@@ -358,6 +359,7 @@ def _round_cause(traffic: Traffic, found: int, expected: int) -> str:
 
 
 def describe(message: Message) -> str:
+    """ "such as: rank 0 to rank 1, 6 float32 = 24 bytes, round 1, sent by cell 7, line 12"."""
     return (
         f"such as: rank {message.src} to rank {message.dst}, {_elements(message)} = {message.nbytes:,} bytes, round "
         f"{message.round}, sent by {message.site.place}"
@@ -368,13 +370,13 @@ def _elements(message: Message) -> str:
     return f"{math.prod(message.shape)} {message.dtype}"
 
 
-def _bytes_line(traffic: Traffic) -> list[str]:
+def _bytes_line(traffic: _Traffic) -> list[str]:
     """Bytes of each rank beside the expected ones; nothing if they are the same."""
     found, expected = _list(traffic.trace.bytes_sent), _expected_bytes(traffic)
     return [] if found == expected else [f"bytes sent by each rank: {found}; expected: {expected}"]
 
 
-def _expected_bytes(traffic: Traffic) -> str:
+def _expected_bytes(traffic: _Traffic) -> str:
     case, messages = traffic.case, traffic.expected
     if traffic.specification.carries == "buffer":
         return _list([number * case.nbytes for number in messages])
