@@ -6,8 +6,9 @@ nothing is on its way, so a deadlock is recognised without guessing by a timer (
 
     ┌ status of rank 0 ┬ … ┬ status of rank N−1 ┬ posted[N][N] ┬ handled[N][N] ┐
 
-A rank writes its status *before* it counts a message as handled. Whoever reads "nothing on its way" therefore reads
-a status that has taken everything into account.
+A rank counts a message as posted *before* it writes that it blocks, and writes its status *before* it counts a message
+as handled. A snapshot is copied from left to right. So when it says that nothing is on its way to a blocked rank, the
+statuses in it have taken everything into account.
 """
 
 from __future__ import annotations
@@ -79,7 +80,11 @@ class StatusBoard:
 
     def statuses(self, snapshot: bytes) -> list[Status]:
         """The ranks' statuses in a snapshot. One that was being written just then reads as running."""
-        return [self._status(snapshot[rank * _SLOT : (rank + 1) * _SLOT]) for rank in range(self._world_size)]
+        return [_read(self.slot(snapshot, rank)) for rank in range(self._world_size)]
+
+    def slot(self, snapshot: bytes, rank: int) -> bytes:
+        """The status of a rank as it stands in a snapshot. It differs whenever the rank has written again meanwhile."""
+        return snapshot[rank * _SLOT : (rank + 1) * _SLOT]
 
     def on_their_way(self, snapshot: bytes) -> set[int]:
         """The ranks that have control messages they have not yet taken into account."""
@@ -88,12 +93,13 @@ class StatusBoard:
         half = size * size
         return {index % size for index in range(half) if counters[index] != counters[half + index]}
 
-    def _status(self, slot: bytes) -> Status:
-        length = int.from_bytes(slot[:4], "little")
-        try:
-            return marshal.loads(slot[_HEAD : _HEAD + length])
-        except (EOFError, ValueError, TypeError):
-            return _UNKNOWN
+
+def _read(slot: bytes) -> Status:
+    length = int.from_bytes(slot[:4], "little")
+    try:
+        return marshal.loads(slot[_HEAD : _HEAD + length])
+    except (EOFError, ValueError, TypeError):
+        return _UNKNOWN
 
 
 def _allocate(path: str, size: int) -> None:

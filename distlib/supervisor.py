@@ -140,7 +140,8 @@ class Supervisor:
     def _watch(self) -> RankError | None:
         """Wait until every rank has reported, or something has gone wrong."""
         give_up = self._start + self.settings.timeout if self.settings.timeout is not None else float("inf")
-        next_look, before = self._start + _LOOK_EVERY, b""
+        next_look = self._start + _LOOK_EVERY
+        before: dict[int, bytes] = {}
         while self._waiting:
             now = time.perf_counter()
             self._handle_events(max(0.0, min(next_look, give_up) - now))
@@ -156,10 +157,10 @@ class Supervisor:
                 return self._explain_timeout()
             if now >= next_look:
                 snapshot = self.pool.board.snapshot()
-                stuck = self._deadlocked(snapshot) if snapshot == before else []
-                if stuck:
-                    return self._explain_deadlock(snapshot, stuck)
-                next_look, before = now + _LOOK_EVERY, snapshot
+                stuck = self._deadlocked(snapshot)
+                if stuck and stuck == before:
+                    return self._explain_deadlock(snapshot, list(stuck))
+                next_look, before = now + _LOOK_EVERY, stuck
         return None
 
     def _handle_events(self, timeout: float) -> None:
@@ -203,8 +204,11 @@ class Supervisor:
 
     # ── what went wrong ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def _deadlocked(self, snapshot: bytes) -> list[int]:
-        return find_deadlocked(self._states(snapshot), self.pool.board.on_their_way(snapshot))
+    def _deadlocked(self, snapshot: bytes) -> dict[int, bytes]:
+        """The ranks that can never go on, each with its status as it stands on the board, to see whether it changes."""
+        board = self.pool.board
+        stuck = find_deadlocked(self._states(snapshot), board.on_their_way(snapshot))
+        return {rank: board.slot(snapshot, rank) for rank in stuck}
 
     def _states(self, snapshot: bytes) -> dict[int, RankState]:
         statuses = self.pool.board.statuses(snapshot)

@@ -466,6 +466,19 @@ def test_a_deadlock_of_two_while_a_third_computes(worlds) -> None:
     assert still_works(worlds(3))
 
 
+def test_a_deadlock_of_two_while_others_go_on_talking(worlds) -> None:
+    def partial(comm: Communicator) -> None:
+        if comm.rank < 2:
+            comm.recv(torch.empty(1), 1 - comm.rank)
+        while True:
+            comm.exchange(torch.ones(1), 5 - comm.rank, torch.empty(1), 5 - comm.rank)
+
+    with pytest.raises(DeadlockError) as caught:
+        worlds(4).run(partial, timeout=20)
+    assert caught.value.ranks == [0, 1]
+    assert still_works(worlds(4))
+
+
 def test_receiving_from_anyone_when_nobody_can_send(worlds) -> None:
     assert "from anyone" in deadlock(worlds(3), lambda comm: comm.recv(torch.empty(1)) and None)
 

@@ -115,7 +115,13 @@ def crossover_nodes(
     itemsize: int = 4,
     max_nodes: int = 1024,
 ) -> int | None:
-    """The smallest number of nodes for which the all-reduce `second` is faster than `first`, None up to `max_nodes`."""
+    """The smallest number of nodes for which the all-reduce `second` is faster than `first`.
+
+    It need not be so for every larger number: halving and doubling prefers powers of two.
+
+    Returns:
+        None if `first` is as fast for every number up to `max_nodes`.
+    """
     length = nbytes // itemsize
     for nodes in range(1, max_nodes + 1):
         cluster = Cluster(nodes, ranks_per_node, intra, inter)
