@@ -523,15 +523,16 @@ world.close()
 # %% [markdown]
 # ## What comes next
 #
-# Next you combine tensors of all ranks: [All-reduce](02_all_reduce.ipynb), the operation that trains most large
-# models. Its exercise is the first that is graded.
+# Next come [Messages](01_messages.ipynb): how ranks wait for one another, and the patterns in which they talk. Its
+# exercise is the first that is graded. Then you combine tensors of all ranks: [All-reduce](02_all_reduce.ipynb), the
+# operation that trains most large models.
 #
 # This is the whole way. Lessons without a link are not written yet.
 #
 # | | lesson | subject |
 # |---|---|---|
 # | 00 | Start here | ranks, a world, a message |
-# | 01 | Messages | send, receive, deadlock; broadcast, scatter, gather, reduce |
+# | 01 | [Messages](01_messages.ipynb) | send, receive, deadlock; broadcast, scatter, gather, reduce |
 # | 02 | [All-reduce](02_all_reduce.ipynb) | through a master; the ring |
 # | 03 | Trees and grids | other all-reduces, and when each is the fastest |
 # | 04 | Data parallel | one model on several devices, and why the first idea is slow |

@@ -8,7 +8,8 @@
 # - follow a ring all-reduce step by step, and say how many bytes and rounds it takes,
 # - argue that no all-reduce can send fewer bytes, and say when a ring is still the wrong choice.
 #
-# **Time:** about 45 minutes. **You need:** [Start here](00_start_here.ipynb). No GPU.
+# **Time:** about 45 minutes. **You need:** [Start here](00_start_here.ipynb) and
+# [Messages](01_messages.ipynb). No GPU.
 
 # %%
 import time

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ANSWERS = Path(__file__).parent / "answers"
+ASSIGNMENTS = sorted(path.name for path in ANSWERS.iterdir() if path.is_dir())
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,13 @@ class Answer:
     """One answer.
 
     Attributes:
+        assignment: the exercise that it belongs to, as in "02_all_reduce".
         function: the function that it answers.
         name: the name of its file, as in "wrong_average".
         text: what stands in the solution cell.
     """
 
+    assignment: str
     function: str
     name: str
     text: str
@@ -63,4 +66,4 @@ class Answer:
 def read_answers(assignment: str) -> list[Answer]:
     """All answers of an assignment."""
     paths = sorted((ANSWERS / assignment).glob("*/*.py"))
-    return [Answer(path.parent.name, path.stem, path.read_text(encoding="utf-8")) for path in paths]
+    return [Answer(assignment, path.parent.name, path.stem, path.read_text(encoding="utf-8")) for path in paths]

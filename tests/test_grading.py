@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,12 @@ from distlib.grading.seen import Seen, contents
 from distlib.grading.specification import Specification
 from distlib.grading.traffic import explain_traffic
 from distlib.grading.values import explain_values
-from tests.answer_files import Answer, read_answers
+from tests.answer_files import ASSIGNMENTS, Answer, read_answers
 
 pytestmark = pytest.mark.timeout(120)
 
 ASSIGNMENT = "02_all_reduce"
-ANSWERS = read_answers(ASSIGNMENT)
+ANSWERS = [answer for assignment in ASSIGNMENTS for answer in read_answers(assignment)]
 RING = dict(
     messages=lambda n: 2 * (n - 1), rounds=lambda n: 2 * (n - 1), carries="chunk", topology="ring", lengths=(8, 10)
 )
@@ -46,10 +47,10 @@ RING = dict(
 # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture(scope="module")
-def cells(root: Path) -> dict[str, str]:
-    """The marked cells of the exercise, by name."""
-    notebook = jupytext.read(root / "solutions" / ASSIGNMENT / f"{ASSIGNMENT}.py")
+@cache
+def cells_of(solution: Path) -> dict[str, str]:
+    """The marked cells of an exercise, by name."""
+    notebook = jupytext.read(solution)
     marks = ("solution", "test", "readonly")
     return {cell.metadata[mark]: cell.source for cell in notebook.cells for mark in marks if mark in cell.metadata}
 
@@ -66,7 +67,7 @@ def untouched_checks() -> Iterator[None]:
 def notebook_with(cells: dict[str, str], answer: Answer) -> dict[str, Any]:
     """The names of a notebook in which the solution cells have run, one of them with the text of `answer`."""
     names: dict[str, Any] = {"__name__": "__main__", "torch": torch, "Communicator": Communicator}
-    for function in ("naive_all_reduce", "ring_reduce_scatter", "ring_all_gather", "ring_all_reduce"):
+    for function in {name.removesuffix("_hidden") for name in cells if name.endswith("_hidden")}:
         exec(compile(cells[function], f"{function}.py", "exec"), names)
     exec(compile(answer.text, f"{answer.name}.py", "exec"), names)
     return names
@@ -83,9 +84,8 @@ def run_test(cells: dict[str, str], names: dict[str, Any], function: str, kind: 
 
 @pytest.mark.usefixtures("untouched_checks")
 @pytest.mark.parametrize("answer", ANSWERS, ids=str)
-def test_an_answer_is_told_what_is_wrong_with_it(
-    answer: Answer, cells: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_is_told_what_is_wrong_with_it(answer: Answer, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = cells_of(root / "solutions" / answer.assignment / f"{answer.assignment}.py")
     monkeypatch.setattr(checks, "CASE_SECONDS", 2.0)
     names = notebook_with(cells, answer)
     errors = {kind: run_test(cells, names, answer.function, kind) for kind in ("visible", "hidden")}

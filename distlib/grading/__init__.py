@@ -2,6 +2,7 @@
 
 from distlib.grading.checks import check_all_gather, check_all_reduce, check_reduce_scatter
 from distlib.grading.failure import CheckFailed
+from distlib.grading.pattern_checks import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
 from distlib.grading.report import Report
 from distlib.grading.student_communicator import StudentCommunicator
 
@@ -11,5 +12,10 @@ __all__ = [
     "StudentCommunicator",
     "check_all_gather",
     "check_all_reduce",
+    "check_broadcast",
+    "check_gather",
+    "check_reduce",
     "check_reduce_scatter",
+    "check_scatter",
+    "check_shift",
 ]

@@ -7,6 +7,11 @@ the order of addition makes no difference: a check compares with `==`, whichever
     reduce_scatter    every rank starts with its own values      rank r ends with chunk r of the sum; the rest is free
     all_gather        rank r starts with chunk r right, the      every rank ends with chunk r of rank r, for all r
                       rest is random
+    shift             every rank starts with its own values      rank r ends with the values of rank r - 1
+    broadcast         every rank starts with its own values      every rank ends with the root's
+    scatter           every rank starts with its own values      rank r returns chunk r of the root's
+    gather            every rank starts with its own values      the root returns a list of all, the others None
+    reduce            every rank starts with its own values      the root ends with the sum; the others are free
 """
 
 from __future__ import annotations
@@ -34,12 +39,13 @@ class Case:
 
     Attributes:
         function: the function's name, for messages.
-        collective: "all_reduce", "reduce_scatter" or "all_gather".
+        collective: "all_reduce", "reduce_scatter", "all_gather", or one of the five patterns above.
         world_size: how many ranks run it.
         length: the tensor's number of elements, on every rank.
         dtype: the tensor's dtype.
         layout: how the tensor lies in memory, a key of `LAYOUTS`.
         seed: the seed of the values.
+        root: the rank that is handed over as `root`, or None for a function without one.
     """
 
     function: str
@@ -49,6 +55,7 @@ class Case:
     dtype: torch.dtype
     layout: str
     seed: int
+    root: int | None = None
 
     @property
     def size(self) -> str:
@@ -57,8 +64,9 @@ class Case:
 
     @property
     def title(self) -> str:
-        """As in "ring_all_reduce on 3 ranks, 10 float32"."""
-        return f"{self.function} on {count(self.world_size, 'rank')}, {self.size}{LAYOUTS[self.layout]}"
+        """As in "ring_all_reduce on 3 ranks, 10 float32"; with a root other than 0: "…, root 2"."""
+        root = f", root {self.root}" if self.root else ""
+        return f"{self.function} on {count(self.world_size, 'rank')}, {self.size}{LAYOUTS[self.layout]}{root}"
 
     @property
     def nbytes(self) -> int:

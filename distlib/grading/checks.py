@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 
@@ -23,6 +24,7 @@ from distlib.grading.errors import explain_error
 from distlib.grading.failure import CheckFailed, Remark
 from distlib.grading.helpers import supplied
 from distlib.grading.observe import Observation, observe
+from distlib.grading.pattern_specification import PatternSpecification
 from distlib.grading.report import Report
 from distlib.grading.seen import Seen
 from distlib.grading.specification import Specification, expect_one_of
@@ -32,6 +34,8 @@ from distlib.grading.values import explain_values
 CASE_SECONDS = 5.0  # a case takes milliseconds; one that takes this long does not end
 CHECK_SECONDS = 10.0  # all cases of one check together
 _PRINTED_SHOWN = 2_000  # characters
+
+SpecificationType = TypeVar("SpecificationType", Specification, PatternSpecification)
 
 
 def check_all_reduce(
@@ -72,7 +76,9 @@ def check_all_reduce(
         ValueError: the test cell asks for something that does not exist.
     """
     specification = Specification(messages, rounds, carries, topology, tuple(helpers))
-    return _check(function, _cases(function, "all_reduce", world_sizes, lengths, dtypes, layouts, seed), specification)
+    return run_check(
+        function, make_cases(function, "all_reduce", world_sizes, lengths, dtypes, layouts, seed), specification, _judge
+    )
 
 
 def check_reduce_scatter(
@@ -94,8 +100,11 @@ def check_reduce_scatter(
     Arguments, result and exceptions as in `check_all_reduce`.
     """
     specification = Specification(messages, rounds, carries, topology, tuple(helpers))
-    return _check(
-        function, _cases(function, "reduce_scatter", world_sizes, lengths, dtypes, layouts, seed), specification
+    return run_check(
+        function,
+        make_cases(function, "reduce_scatter", world_sizes, lengths, dtypes, layouts, seed),
+        specification,
+        _judge,
     )
 
 
@@ -118,10 +127,12 @@ def check_all_gather(
     Arguments, result and exceptions as in `check_all_reduce`.
     """
     specification = Specification(messages, rounds, carries, topology, tuple(helpers))
-    return _check(function, _cases(function, "all_gather", world_sizes, lengths, dtypes, layouts, seed), specification)
+    return run_check(
+        function, make_cases(function, "all_gather", world_sizes, lengths, dtypes, layouts, seed), specification, _judge
+    )
 
 
-def _cases(
+def make_cases(
     function: Callable[..., object],
     collective: str,
     world_sizes: Sequence[int],
@@ -129,22 +140,35 @@ def _cases(
     dtypes: Sequence[torch.dtype],
     layouts: Sequence[str],
     seed: int,
+    roots: Sequence[int | None] = (None,),
 ) -> list[Case]:
+    """Every combination as a case, in the order given. A root that a world does not have is left out."""
     for layout in layouts:
         expect_one_of("layouts", layout, tuple(LAYOUTS))
-    name = _name(function)
-    combinations = itertools.product(world_sizes, lengths, dtypes, layouts)
-    return [Case(name, collective, *combination, seed) for combination in combinations]
+    name = _name(function, with_root=roots != (None,))
+    combinations = itertools.product(world_sizes, lengths, dtypes, layouts, roots)
+    cases = [
+        Case(name, collective, size, length, dtype, layout, seed, root)
+        for size, length, dtype, layout, root in combinations
+    ]
+    return [case for case in cases if case.root is None or case.root < case.world_size]
 
 
-def _check(function: Callable[..., object], cases: Sequence[Case], specification: Specification) -> Report:
-    report = Report(_name(function))
+def run_check(
+    function: Callable[..., object],
+    cases: Sequence[Case],
+    specification: SpecificationType,
+    judge: Callable[[Case, Observation, SpecificationType], Remark | None],
+) -> Report:
+    """Run the cases until one fails. `judge` looks at a run that came to its end."""
+    report = Report(cases[0].function)
     printed, spent = "", 0.0
     for case in cases:
         with supplied(function, specification.helpers):
             observation = observe(function, case, max(0.1, min(CASE_SECONDS, CHECK_SECONDS - spent)))
         spent += observation.trace.elapsed
-        remark = _judge(case, observation, specification)
+        error = observation.error
+        remark = explain_error(case, error) if error else judge(case, observation, specification)
         if observation.printed and (remark or not printed):  # of the first case that prints, and of the one that fails
             printed = observation.printed
             _show_printed(printed, case)
@@ -155,8 +179,6 @@ def _check(function: Callable[..., object], cases: Sequence[Case], specification
 
 
 def _judge(case: Case, observation: Observation, specification: Specification) -> Remark | None:
-    if observation.error is not None:
-        return explain_error(case, observation.error)
     in_chunks = specification.carries == "chunk"
     seen = Seen(case, observation.outcomes, len(observation.trace), in_chunks)
     return explain_values(seen) or explain_traffic(case, observation.trace, specification)
@@ -168,15 +190,16 @@ def _show_printed(text: str, case: Case) -> None:
     print(f"Printed by {case.title}:\n{shown}" + (f"\n… and {count(more, 'character')} more" if more > 0 else ""))
 
 
-def _name(function: Callable[..., object]) -> str:
-    """The function's name, once it is certain that it can be called with (comm, tensor)."""
+def _name(function: Callable[..., object], with_root: bool) -> str:
+    """The function's name, once it is certain that it can be called with (comm, tensor), or (comm, tensor, root)."""
+    arguments = "(comm, tensor, root=0)" if with_root else "(comm, tensor)"
     name = getattr(function, "__name__", type(function).__name__)
     if not callable(function):
-        raise CheckFailed(name, Remark(f"expected a function of (comm, tensor), got {function!r}."))
+        raise CheckFailed(name, Remark(f"expected a function of {arguments}, got {function!r}."))
     try:
-        inspect.signature(function).bind(None, None)
+        inspect.signature(function).bind(None, None, **({"root": 0} if with_root else {}))
     except TypeError as error:
-        told = Remark(f"it can't be called with (comm, tensor): {error}.", cause="keep the first line of the function.")
+        told = Remark(f"it can't be called with {arguments}: {error}.", cause="keep the first line of the function.")
         raise CheckFailed(name, told) from None
     except ValueError:  # a builtin without a signature: the run will tell
         pass

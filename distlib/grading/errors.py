@@ -92,8 +92,14 @@ _SIGNS = (
 def _mismatch_cause(case: Case, text: str) -> str:
     if case.world_size == 1:
         return (
-            "with one rank there is nobody to talk to: its tensor is the sum already. A loop over world_size - 1 steps "
-            "does the right thing by itself."
+            "with one rank there is nobody to talk to: its tensor is the result already. A loop over world_size - 1 "
+            "steps does the right thing by itself."
+        )
+    if "wants to" in text and case.root is not None:
+        return (
+            "there are only the ranks 0 to world_size - 1, and no rank sends to itself. Leave out "
+            "the root where a loop "
+            "goes over all others, and take ranks % comm.world_size."
         )
     if "wants to" in text:
         return (
@@ -105,7 +111,7 @@ def _mismatch_cause(case: Case, text: str) -> str:
             "torch.empty(n) and torch.zeros(n) make float32. A buffer for what comes in needs the tensor's dtype: "
             "torch.empty_like(chunk)."
         )
-    if case.length % case.world_size:
+    if case.length % case.world_size and case.collective not in ("shift", "broadcast", "gather", "reduce"):
         lengths = ", ".join(str(length) for length in case.chunk_lengths)
         return (
             f"{case.length} does not divide by {case.world_size}: the chunks have {lengths} elements. The buffer for "

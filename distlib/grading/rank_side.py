@@ -27,6 +27,8 @@ class Outcome:
         returned_type: the name of the type of what it returned.
         moved: the elements that the student's tensor object shows, if it was pointed to other memory; else None.
         strayed: whether memory beside the tensor was written.
+        result: the elements of what the function returned, if that is a tensor or a list of tensors; else None. A list
+            of one for a tensor.
     """
 
     values: torch.Tensor
@@ -34,6 +36,7 @@ class Outcome:
     returned_type: str
     moved: torch.Tensor | None
     strayed: bool
+    result: list[torch.Tensor] | None = None
 
 
 def run_case(comm: Communicator, function: Callable[..., object], case: Case) -> Outcome:
@@ -41,18 +44,25 @@ def run_case(comm: Communicator, function: Callable[..., object], case: Case) ->
     memory, view = lay_out(rank_input(case, comm.rank), case.layout)
     ours = memory.as_strided(view.shape, view.stride(), view.storage_offset())
     before = memory.clone()
-    returned = function(StudentCommunicator(comm), view)
+    options = {} if case.root is None else {"root": case.root}
+    returned = function(StudentCommunicator(comm), view, **options)
     return Outcome(
         values=ours.flatten().clone(),
         returned=_flat_copy(returned) if _is_other_tensor(returned, ours) else None,
         returned_type=type(returned).__name__,
         moved=_flat_copy(view) if _is_other_tensor(view, ours) else None,
         strayed=_wrote_beside(memory, before, ours),
+        result=_tensors(returned),
     )
 
 
 def _is_other_tensor(value: object, ours: torch.Tensor) -> bool:
     return isinstance(value, torch.Tensor) and value.data_ptr() != ours.data_ptr()
+
+
+def _tensors(returned: object) -> list[torch.Tensor] | None:
+    items = list(returned) if isinstance(returned, list | tuple) else [returned]
+    return [_flat_copy(item) for item in items] if all(isinstance(item, torch.Tensor) for item in items) else None
 
 
 def _flat_copy(tensor: object) -> torch.Tensor:

@@ -65,7 +65,10 @@ class Report:
     def __str__(self) -> str:
         heads = ("ranks", "elements", "dtype", "messages sent by each rank", "bytes sent by each rank", "rounds")
         rows = [heads, *map(_row, self._passed)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+        if any(passed.case.root is not None for passed in self._passed):
+            roots = ["root", *(str(passed.case.root) for passed in self._passed)]
+            rows = [(row[0], root, *row[1:]) for row, root in zip(rows, roots, strict=True)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join([f"{self.function}: right in all {len(self)} cases.", *lines])
 

@@ -61,7 +61,7 @@ def explain_traffic(case: Case, trace: Trace, specification: Specification) -> R
     """
     foreign = [message for message in trace if not specification.counts(message)]
     if foreign:
-        return _foreign(case, foreign, len(trace))
+        return explain_foreign(case, foreign, len(trace))
     traffic = _Traffic(case, trace, specification)
     questions = (_any_messages, _star if specification.topology == "star" else _ring, _sizes, _counts, _rounds)
     return next((remark for remark in (question(traffic) for question in questions) if remark), None)
@@ -70,7 +70,8 @@ def explain_traffic(case: Case, trace: Trace, specification: Specification) -> R
 # ── who sent ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _foreign(case: Case, foreign: Sequence[Message], total: int) -> Remark:
+def explain_foreign(case: Case, foreign: Sequence[Message], total: int) -> Remark:
+    """The remark about messages that no line of the student's own sent; `total` is how many there were in all."""
     first = foreign[0]
     if first.site.file == EXECUTED_TEXT:
         return Remark(
@@ -121,7 +122,7 @@ def _star(traffic: _Traffic) -> Remark | None:
     return Remark(
         f"the values are right, but rank {aside[0].src} sent to rank {aside[0].dst}; every message should go to rank 0 "
         "or come from it.",
-        (_describe(aside[0]),),
+        (describe(aside[0]),),
         cause,
     )
 
@@ -162,7 +163,7 @@ def _through_a_hub(traffic: _Traffic, hub: int) -> Remark:
     return Remark(
         f"the values are right, but everything passes through rank {hub}: it receives {received:,} bytes and sends "
         f"{sent:,}, {(sent + received) / nbytes:g} times the buffer of {nbytes:,} bytes.",
-        (_describe(traffic.full_messages[0]),),
+        (describe(traffic.full_messages[0]),),
         f"rank {hub} is a master here, as in naive_all_reduce. In a ring of {size} ranks no rank is special: each "
         "sends one chunk to its neighbor on one side and receives one from the other side, in every step.",
     )
@@ -180,7 +181,7 @@ def _several_receivers(traffic: _Traffic, rank: int, peers: Sequence[int]) -> Re
         )
     return Remark(
         f"the values are right, but rank {rank} sent to ranks {names}. In a ring it sends to one neighbor only.",
-        (_describe(second),),
+        (describe(second),),
         cause,
     )
 
@@ -229,7 +230,7 @@ def _partial_buffer(traffic: _Traffic, message: Message) -> Remark:
     return Remark(
         f"the values are right, but a message carries {_elements(message)}; each should carry the whole buffer of "
         f"{traffic.case.size}.",
-        (_describe(message),),
+        (describe(message),),
         "the naive all-reduce does not cut the tensor: a rank sends all of it to rank 0, and gets the whole sum back.",
     )
 
@@ -240,7 +241,7 @@ def _no_chunk(traffic: _Traffic, message: Message) -> Remark:
     return Remark(
         f"the values are right, but a message carries {_elements(message)}. Each should carry one chunk; the chunks of "
         f"{case.size} on {count(case.world_size, 'rank')} have {lengths} elements.",
-        (_describe(message), *_bytes_line(traffic)),
+        (describe(message), *_bytes_line(traffic)),
         _size_cause(traffic, message),
     )
 
@@ -332,7 +333,7 @@ def _rounds(traffic: _Traffic) -> Remark | None:
     return Remark(
         f"the values are right, but they took {count(found, 'round')}; {expected} "
         f"{'was' if expected == 1 else 'were'} expected. (A round: messages that need not wait for one another.)",
-        (_describe(last),),
+        (describe(last),),
         _round_cause(traffic, found, expected),
     )
 
@@ -357,7 +358,8 @@ def _round_cause(traffic: _Traffic, found: int, expected: int) -> str:
 # ── wording ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _describe(message: Message) -> str:
+def describe(message: Message) -> str:
+    """ "such as: rank 0 to rank 1, 6 float32 = 24 bytes, round 1, sent by cell 7, line 12"."""
     return (
         f"such as: rank {message.src} to rank {message.dst}, {_elements(message)} = {message.nbytes:,} bytes, round "
         f"{message.round}, sent by {message.site.place}"

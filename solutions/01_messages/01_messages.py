@@ -1,0 +1,663 @@
+# %% [markdown]
+# # Exercise 01: messages
+#
+# You write five functions. Each moves tensors between ranks in a pattern that has a name, and that every framework has.
+#
+# - **Time:** about 75 minutes.
+# - **Before:** read the lesson [Messages](../../course/01_messages.ipynb).
+# - **Needs:** nothing but this environment. No GPU.
+#
+# | part | function | visible tests | hidden tests |
+# |---|---|---:|---:|
+# | 1 | `shift` | 2 | 2 |
+# | 2 | `scatter` | 2 | 2 |
+# | 3 | `gather` | 2 | 2 |
+# | 4 | `broadcast` | 3 | 3 |
+# | 5 | `reduce` | 3 | 3 |
+#
+# That makes 24 points. Each part is graded by itself.
+
+# %% [markdown]
+# ## How to work
+#
+# `comm` is how this rank talks to the others. `tensor` is what this rank has. All ranks call your function at the same
+# time, each with a tensor of its own. In four of the functions one rank is special: the `root`. All ranks are given the
+# same `root`, and it can be any rank.
+#
+# **What `comm` has:**
+#
+# | | |
+# |---|---|
+# | `comm.rank`, `comm.world_size` | which rank this is, and how many there are |
+# | `comm.send(tensor, dst)` | send a tensor to rank `dst`; returns when that rank has taken it |
+# | `comm.recv(tensor, src)` | wait for a message from rank `src` and write it into `tensor`; `src=None`: from anyone |
+# | `comm.exchange(outgoing, dst, incoming, src)` | send and receive at the same time |
+# | `comm.isend`, `comm.irecv`, `comm.barrier`, `comm.split` | allowed too, but you can do without |
+#
+# **Three of the functions work in place:** `shift`, `broadcast` and `reduce` write the result into `tensor` and return
+# nothing. `tensor += x` and `tensor.copy_(x)` write into the tensor. `tensor = x` gives a new meaning to the name, and
+# the caller never sees it. `scatter` and `gather` return a result.
+#
+# **Tests look at the messages, too.** They count what each rank sends. Right values with the wrong messages get no
+# marks.
+#
+# **Run a test as often as you like.** When it fails, it stops at the smallest case that goes wrong and says what it
+# saw. The hidden tests run the same checks on other cases: other numbers of ranks and elements, other roots, other
+# dtypes, and tensors whose memory is not contiguous.
+
+# %% readonly="setup"
+import torch
+
+from distlib import Communicator, World
+from distlib.draw import timeline
+
+three = World(3)  # three ranks to try things on
+four = World(4)
+
+# %% [markdown]
+# ## 1. Everybody to the next: `shift`
+#
+# Every rank hands its tensor to the next rank, all at the same time. The last rank hands its tensor to rank 0.
+#
+# With 3 ranks and 2 elements:
+#
+# | | rank 0 | rank 1 | rank 2 |
+# |---|---|---|---|
+# | at the start | `[1, 2]` | `[10, 20]` | `[100, 200]` |
+# | at the end | `[100, 200]` | `[1, 2]` | `[10, 20]` |
+#
+# **At the same time** means in one round: no message waits for another one. If every rank sends first, nobody receives,
+# and all wait for ever. If they take turns, it takes two rounds or more. The lesson has the way out.
+#
+# What comes in must not overwrite what is still going out. Receive into a buffer of its own.
+
+
+# %% solution="shift"
+def shift(comm: Communicator, tensor: torch.Tensor) -> None:
+    """Hand every rank's tensor to the next rank. Afterwards rank r's tensor holds what rank r - 1 had, in place.
+
+    Rank 0 gets what the last rank had.
+
+    Args:
+        comm: the communicator of this rank.
+        tensor: any shape and dtype, the same on every rank. Overwritten.
+
+    Cost for N ranks and a tensor of S bytes:
+        1 round; every rank sends 1 message of S bytes. With one rank: no message.
+    """
+    ### BEGIN SOLUTION
+    if comm.world_size == 1:
+        return
+    next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
+    incoming = torch.empty_like(tensor)
+    comm.exchange(tensor, next_rank, incoming, previous_rank)
+    tensor.copy_(incoming)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table. A cell like this one gives no marks. Change it as you like.
+
+
+# %%
+def try_shift(comm: Communicator) -> list[float]:
+    tensor = torch.tensor([1.0, 2.0]) * 10**comm.rank
+    shift(comm, tensor)
+    return tensor.tolist()
+
+
+for rank, values in enumerate(three.run(try_shift, timeout=5)):
+    print(f"rank {rank} holds {values}")
+print(three.trace.summary())
+
+# %% [markdown]
+# **Visible test: 2 points.** `messages` says how many messages each rank sends when there are `n` ranks, `rounds` how
+# many rounds they take.
+
+# %% test="shift_visible" points=2
+from distlib.grading import check_shift
+
+report = check_shift(
+    shift,
+    world_sizes=(1, 2, 3, 4),
+    lengths=(6,),
+    messages=lambda n: [1] * n if n > 1 else [0],
+    rounds=lambda n: 1,
+)
+assert report.trace(world_size=4, length=6).bytes_sent == [24] * 4  # 6 float32 are 24 bytes
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** Up to 5 ranks, 1 element and none, other dtypes, tensors that are not contiguous.
+
+# %% test="shift_hidden" points=2
+# The hidden tests of shift stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+import torch
+
+from distlib.grading import check_shift
+
+once = dict(messages=lambda n: [1] * n if n > 1 else [0], rounds=lambda n: 1)
+report = check_shift(shift, world_sizes=(1, 2, 3, 5), lengths=(9, 1, 0), seed=11, **once)
+assert len(report) == 12
+assert report.trace(world_size=5, length=9).messages_sent == [1] * 5
+assert report.trace(world_size=5, length=9).bytes_sent == [36] * 5
+assert report.trace(world_size=5, length=9).rounds == 1
+
+report = check_shift(
+    shift,
+    world_sizes=(3,),
+    lengths=(12,),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
+    layouts=("matrix", "transposed", "strided"),
+    seed=12,
+    **once,
+)
+assert len(report) == 12
+assert report.trace(world_size=3, length=12, dtype=torch.int64).bytes_sent == [96] * 3
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. A part for everyone: `scatter`
+#
+# The root has a tensor and cuts it into as many chunks as there are ranks. It sends each other rank **one chunk**: rank
+# r gets chunk r. Every rank, the root too, returns its chunk.
+#
+# With 3 ranks, 4 elements and root 0:
+#
+# | | rank 0 (root) | rank 1 | rank 2 |
+# |---|---|---|---|
+# | its tensor | `[1, 2, 3, 4]` | `[0, 0, 0, 0]` | `[0, 0, 0, 0]` |
+# | it sends | `[3]` to rank 1, `[4]` to rank 2 | nothing | nothing |
+# | it returns | `[1, 2]` | `[3]` | `[4]` |
+#
+# The tensors of the other ranks have the same shape and dtype as the root's. What is in them does not matter. They are
+# there so that a rank knows how long its chunk will be. Nobody's tensor may be changed.
+#
+# `torch.tensor_split` cuts a flat tensor into chunks. When the length does not divide, the first chunks are one longer:
+
+# %%
+flat = torch.arange(10).reshape(-1)  # reshape(-1) makes any tensor flat
+chunks = torch.tensor_split(flat, 4)
+print([chunk.tolist() for chunk in chunks])
+assert [len(chunk) for chunk in chunks] == [3, 3, 2, 2]
+
+
+# %% solution="scatter"
+def scatter(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> torch.Tensor:
+    """Cut the root's tensor into chunks and send each rank its own. Rank r returns chunk r.
+
+    The root sends each other rank its chunk directly.
+
+    Args:
+        comm: the communicator of this rank.
+        tensor: any shape and dtype, the same on every rank. Only the root's values count. Not changed.
+        root: the rank whose tensor is cut.
+
+    Returns:
+        Chunk comm.rank of torch.tensor_split(flat, comm.world_size), where flat is the root's flattened tensor: one
+        dimension, the dtype of the tensor.
+
+    Cost for N ranks and a tensor of S bytes:
+        1 round; the root sends N - 1 messages, each one chunk of about S / N bytes. The others send nothing.
+    """
+    ### BEGIN SOLUTION
+    chunks = torch.tensor_split(tensor.reshape(-1), comm.world_size)
+    if comm.rank != root:
+        mine = torch.empty_like(chunks[comm.rank])
+        comm.recv(mine, src=root)
+        return mine
+    for dst in range(comm.world_size):
+        if dst != root:
+            comm.send(chunks[dst], dst)
+    return chunks[root]
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table.
+
+
+# %%
+def try_scatter(comm: Communicator, root: int) -> list[float]:
+    tensor = torch.tensor([1.0, 2.0, 3.0, 4.0]) if comm.rank == root else torch.zeros(4)
+    return scatter(comm, tensor, root).tolist()
+
+
+for rank, values in enumerate(three.run(try_scatter, 0, timeout=5)):
+    print(f"rank {rank} returns {values}")
+timeline(three.trace)
+
+# %% [markdown]
+# **Visible test: 2 points.** `messages` is said for root 0 here. With another root, the root sends them.
+
+# %% test="scatter_visible" points=2
+from distlib.grading import check_scatter
+
+report = check_scatter(
+    scatter,
+    world_sizes=(1, 2, 3, 4),
+    lengths=(8, 10),
+    roots=(0, 1),
+    messages=lambda n: [n - 1] + [0] * (n - 1),
+    rounds=lambda n: 1,
+)
+assert report.trace(world_size=4, length=8).bytes_sent == [24, 0, 0, 0]  # three chunks of 2 float32: 3 * 8 bytes
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** Up to 5 ranks, fewer elements than ranks, other roots, other dtypes, tensors that are not
+# contiguous.
+
+# %% test="scatter_hidden" points=2
+# The hidden tests of scatter stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+import torch
+
+from distlib.grading import check_scatter
+
+star = dict(messages=lambda n: [n - 1] + [0] * (n - 1), rounds=lambda n: 1)
+report = check_scatter(scatter, world_sizes=(1, 3, 5), lengths=(13, 3, 0), roots=(0, 2, 4), seed=21, **star)
+assert len(report) == 18
+# chunks of 3, 3, 3, 2 and 2 elements; the root, rank 0 here, sends all but its own
+assert report.trace(world_size=5, length=13).bytes_sent == [40, 0, 0, 0, 0]
+assert report.trace(world_size=5, length=13).messages_received == [0, 1, 1, 1, 1]
+
+report = check_scatter(
+    scatter,
+    world_sizes=(3,),
+    lengths=(20,),
+    roots=(1,),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
+    layouts=("matrix", "transposed", "strided"),
+    seed=22,
+    **star,
+)
+assert len(report) == 12
+assert report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent == [0, 104, 0]  # chunks of 7, 7 and 6
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. Everything to one: `gather`
+#
+# Every other rank sends its tensor to the root. The root returns a list of all tensors, **in order of rank**, with its
+# own at its place. The others return `None`.
+#
+# With 3 ranks, 2 elements and root 1:
+#
+# | | rank 0 | rank 1 (root) | rank 2 |
+# |---|---|---|---|
+# | its tensor | `[1, 2]` | `[10, 20]` | `[100, 200]` |
+# | it sends | its tensor to rank 1 | nothing | its tensor to rank 1 |
+# | it returns | `None` | `[1, 2]`, `[10, 20]`, `[100, 200]` | `None` |
+#
+# Each tensor of the list needs memory of its own. If you receive everything into the same buffer, the list has the same
+# values several times.
+
+
+# %% solution="gather"
+def gather(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> list[torch.Tensor] | None:
+    """Collect the tensors of all ranks on the root.
+
+    Every other rank sends its tensor to the root directly.
+
+    Args:
+        comm: the communicator of this rank.
+        tensor: any shape and dtype, the same on every rank. Not changed.
+        root: the rank that collects.
+
+    Returns:
+        On the root a list: entry r is the tensor of rank r. On every other rank None.
+
+    Cost for N ranks and a tensor of S bytes:
+        1 round; every rank but the root sends 1 message of S bytes. The root sends nothing.
+    """
+    ### BEGIN SOLUTION
+    if comm.rank != root:
+        comm.send(tensor, dst=root)
+        return None
+    gathered = [torch.empty_like(tensor) for _ in range(comm.world_size)]
+    gathered[root] = tensor
+    for src in range(comm.world_size):
+        if src != root:
+            comm.recv(gathered[src], src)
+    return gathered
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table.
+
+
+# %%
+def try_gather(comm: Communicator, root: int) -> list[list[float]] | None:
+    tensors = gather(comm, torch.tensor([1.0, 2.0]) * 10**comm.rank, root)
+    return None if tensors is None else [tensor.tolist() for tensor in tensors]
+
+
+for rank, values in enumerate(three.run(try_gather, 1, timeout=5)):
+    print(f"rank {rank} returns {values}")
+timeline(three.trace)
+
+# %% [markdown]
+# **Visible test: 2 points.**
+
+# %% test="gather_visible" points=2
+from distlib.grading import check_gather
+
+report = check_gather(
+    gather,
+    world_sizes=(1, 2, 3, 4),
+    lengths=(6,),
+    roots=(0, 1),
+    messages=lambda n: [0] + [1] * (n - 1),
+    rounds=lambda n: 1,
+)
+assert report.trace(world_size=4, length=6).bytes_sent == [0, 24, 24, 24]  # 6 float32 are 24 bytes
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** Up to 5 ranks, other roots, 1 element and none, other dtypes, tensors that are not
+# contiguous.
+
+# %% test="gather_hidden" points=2
+# The hidden tests of gather stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+import torch
+
+from distlib.grading import check_gather
+
+star = dict(messages=lambda n: [0] + [1] * (n - 1), rounds=lambda n: 1)
+report = check_gather(gather, world_sizes=(1, 3, 5), lengths=(7, 1, 0), roots=(0, 2, 4), seed=31, **star)
+assert len(report) == 18
+assert report.trace(world_size=5, length=7).bytes_sent == [0, 28, 28, 28, 28]
+assert report.trace(world_size=5, length=7).messages_received == [4, 0, 0, 0, 0]
+
+report = check_gather(
+    gather,
+    world_sizes=(3,),
+    lengths=(12,),
+    roots=(1,),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
+    layouts=("matrix", "transposed", "strided"),
+    seed=32,
+    **star,
+)
+assert len(report) == 12
+assert report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent == [96, 0, 96]
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. One to all, by a tree: `broadcast`
+#
+# Everybody gets the root's tensor. The root could send it to each of the others. But then it sends N − 1 messages, one
+# after the other, while all others wait.
+#
+# Who has the tensor can help. Count **steps**: in one step a rank takes part in at most one message. Then the number of
+# ranks that have the tensor can double in every step, and after ⌈log₂ N⌉ steps everybody has it. With 4 ranks and root
+# 0, one way to do it is
+#
+# | | sends | have the tensor afterwards |
+# |---|---|---|
+# | step 1 | 0 → 1 | 0, 1 |
+# | step 2 | 0 → 2, 1 → 3 | 0, 1, 2, 3 |
+#
+# Another way begins with 0 → 2, and then 0 → 1 and 2 → 3. Any tree gets full marks that takes no more than ⌈log₂ N⌉
+# steps. Every rank but the root receives the tensor once, so there are N − 1 messages.
+#
+# Two hints. First write it for root 0. In the way of the table, in a step with distance d (1, 2, 4 and so on) the ranks
+# 0 to d − 1 have the tensor, and each sends it to the rank d further on, if there is one.
+#
+# For any other root, number the ranks beginning at the root: `place = (comm.rank - root) % comm.world_size`. The root
+# has place 0. The rank at place p is `(p + root) % comm.world_size`.
+
+# %%
+for n in (1, 2, 3, 4, 5, 8, 9, 1000):
+    print(f"{n:4} ranks: {(n - 1).bit_length():2} steps")  # (n - 1).bit_length() is ⌈log₂ n⌉
+assert [(n - 1).bit_length() for n in (1, 2, 3, 4, 5, 8, 9, 1000)] == [0, 1, 2, 2, 3, 3, 4, 10]
+
+
+# %% solution="broadcast"
+def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
+    """Send the root's tensor to all ranks by a binomial tree. Afterwards every rank's tensor equals it, in place.
+
+    A rank that has the tensor sends it on in every further step to a rank that does not have it.
+
+    Args:
+        comm: the communicator of this rank.
+        tensor: any shape and dtype, the same on every rank. On all ranks but the root overwritten.
+        root: the rank whose tensor is sent.
+
+    Cost for N ranks and a tensor of S bytes:
+        at most ceil(log2(N)) steps, if a rank takes part in one message a step.
+        N - 1 messages of S bytes in all; no rank sends more than ceil(log2(N)). With one rank: no message.
+    """
+    ### BEGIN SOLUTION
+    size = comm.world_size
+    place = (comm.rank - root) % size
+    distance = 1
+    while distance < size:
+        if place < distance and place + distance < size:
+            comm.send(tensor, dst=(place + distance + root) % size)
+        elif distance <= place < 2 * distance:
+            comm.recv(tensor, src=(place - distance + root) % size)
+        distance *= 2
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it**, and look at the table of messages: who sends to whom?
+
+
+# %%
+def try_broadcast(comm: Communicator, root: int) -> list[float]:
+    tensor = torch.tensor([1.0, 2.0]) * 10**comm.rank
+    broadcast(comm, tensor, root)
+    return tensor.tolist()
+
+
+for rank, values in enumerate(four.run(try_broadcast, 0, timeout=5)):
+    print(f"rank {rank} holds {values}")
+print(four.trace.table())
+
+# %% [markdown]
+# **Visible test: 3 points.** `steps` is the largest number of steps with `n` ranks.
+
+# %% test="broadcast_visible" points=3
+from distlib.grading import check_broadcast
+
+report = check_broadcast(
+    broadcast,
+    world_sizes=(1, 2, 3, 4, 5),
+    lengths=(6,),
+    roots=(0, 1),
+    steps=lambda n: (n - 1).bit_length(),
+)
+assert sum(report.trace(world_size=5, length=6).messages_received) == 4
+assert max(report.trace(world_size=5, length=6).messages_sent) <= 3
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** Up to 8 ranks, other roots, 1 element and none, other dtypes, tensors that are not
+# contiguous.
+
+# %% test="broadcast_hidden" points=3
+# The hidden tests of broadcast stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+import torch
+
+from distlib.grading import check_broadcast
+
+tree = dict(steps=lambda n: (n - 1).bit_length())
+report = check_broadcast(broadcast, world_sizes=(1, 4, 6, 8), lengths=(7,), roots=(0, 3, 5), seed=41, **tree)
+assert len(report) == 9
+assert report.trace(world_size=8, length=7).messages_received == [0] + [1] * 7
+assert max(report.trace(world_size=8, length=7).messages_sent) <= 3
+assert sum(report.trace(world_size=8, length=7).bytes_sent) == 7 * 28
+
+report = check_broadcast(broadcast, world_sizes=(3,), lengths=(1, 0), roots=(0, 2), seed=42, **tree)
+assert len(report) == 4
+
+report = check_broadcast(
+    broadcast,
+    world_sizes=(3,),
+    lengths=(12,),
+    roots=(1,),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
+    layouts=("matrix", "transposed", "strided"),
+    seed=43,
+    **tree,
+)
+assert len(report) == 12
+assert sum(report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent) == 2 * 96
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. All to one, added up by a tree: `reduce`
+#
+# The root ends up with the sum of all tensors. It could take in every tensor itself, one after the other. Again that is
+# N − 1 messages for one rank.
+#
+# Turn the tree around. In every step, half of those who still take part hand their sum to the other half. With 4 ranks,
+# 1 element and root 0:
+#
+# | | sends | rank 0 | rank 1 | rank 2 | rank 3 |
+# |---|---|---|---|---|---|
+# | at the start | | `1` | `10` | `100` | `1000` |
+# | step 1 | 1 → 0, 3 → 2 | `11` | `10` | `1100` | `1000` |
+# | step 2 | 2 → 0 | `1111` | `10` | `1100` | `1000` |
+#
+# A rank sends once, after it has received everything from the ranks below it. Then it is done. What its tensor holds at
+# the end does not matter. Any tree gets full marks that takes no more than ⌈log₂ N⌉ steps.
+#
+# What comes in must be added to what is there, so receive into a buffer of its own.
+
+
+# %% solution="reduce"
+def reduce(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
+    """Add up the tensors of all ranks on the root by a binomial tree. Afterwards the root's tensor holds the sum.
+
+    Works in place. In each step half of the ranks that still take part send their sum to the other half.
+
+    Args:
+        comm: the communicator of this rank.
+        tensor: any shape and dtype, the same on every rank. Overwritten on the root; free on the others.
+        root: the rank that gets the sum.
+
+    Cost for N ranks and a tensor of S bytes:
+        at most ceil(log2(N)) steps, if a rank takes part in one message a step.
+        Every rank but the root sends 1 message of S bytes. With one rank: no message.
+    """
+    ### BEGIN SOLUTION
+    size = comm.world_size
+    place = (comm.rank - root) % size
+    incoming = torch.empty_like(tensor)
+    distance = 1
+    while distance < size:
+        if place % (2 * distance) == distance:
+            comm.send(tensor, dst=(place - distance + root) % size)
+            return
+        if place + distance < size:
+            comm.recv(incoming, src=(place + distance + root) % size)
+            tensor += incoming
+        distance *= 2
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table.
+
+
+# %%
+def try_reduce(comm: Communicator, root: int) -> float:
+    tensor = torch.tensor([1.0]) * 10**comm.rank
+    reduce(comm, tensor, root)
+    return tensor.item()
+
+
+for rank, value in enumerate(four.run(try_reduce, 0, timeout=5)):
+    print(f"rank {rank} holds {value:g}")
+print(four.trace.table())
+
+# %% [markdown]
+# **Visible test: 3 points.** `messages` is said for root 0 here.
+
+# %% test="reduce_visible" points=3
+from distlib.grading import check_reduce
+
+report = check_reduce(
+    reduce,
+    world_sizes=(1, 2, 3, 4, 5),
+    lengths=(6,),
+    roots=(0, 1),
+    messages=lambda n: [0] + [1] * (n - 1),
+    steps=lambda n: (n - 1).bit_length(),
+)
+assert max(report.trace(world_size=5, length=6).messages_received) <= 3
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** Up to 8 ranks, other roots, 1 element and none, other dtypes, tensors that are not
+# contiguous.
+
+# %% test="reduce_hidden" points=3
+# The hidden tests of reduce stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+import torch
+
+from distlib.grading import check_reduce
+
+tree = dict(messages=lambda n: [0] + [1] * (n - 1), steps=lambda n: (n - 1).bit_length())
+report = check_reduce(reduce, world_sizes=(1, 4, 6, 8), lengths=(7,), roots=(0, 3, 5), seed=51, **tree)
+assert len(report) == 9
+assert report.trace(world_size=8, length=7).messages_sent == [0] + [1] * 7
+assert max(report.trace(world_size=8, length=7).messages_received) <= 3
+assert report.trace(world_size=8, length=7).bytes_sent == [0] + [28] * 7
+
+report = check_reduce(reduce, world_sizes=(3,), lengths=(1, 0), roots=(0, 2), seed=52, **tree)
+assert len(report) == 4
+
+report = check_reduce(
+    reduce,
+    world_sizes=(3,),
+    lengths=(12,),
+    roots=(1,),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
+    layouts=("matrix", "transposed", "strided"),
+    seed=53,
+    **tree,
+)
+assert len(report) == 12
+assert report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent == [96, 0, 96]
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Real work: the mean of 999 images on three ranks
+#
+# This part gives no marks. Rank 0 has scikit-learn's digits, images of 8 × 8 pixels. Your `scatter` hands every rank
+# its share, each rank adds up its images, and your `reduce` adds up the sums. The result must be the mean image.
+
+# %%
+from sklearn.datasets import load_digits
+
+images = torch.tensor(load_digits().data[:999], dtype=torch.float64)  # whole numbers: every order of adding is exact
+
+
+def mean_image(comm: Communicator, images: torch.Tensor) -> torch.Tensor:
+    mine = scatter(comm, images if comm.rank == 0 else torch.zeros_like(images)).reshape(-1, 64)
+    total = mine.sum(dim=0)
+    reduce(comm, total)
+    return total / len(images)
+
+
+result = three.run(mean_image, images, timeout=20)[0]
+assert torch.equal(result, images.mean(dim=0)), "not the mean image: do scatter and reduce pass their tests?"
+print(f"rank 0 holds the mean of {len(images)} images; three.trace: {three.trace!r}")
+
+# %% [markdown]
+# **To hand it in:** restart the kernel, run all cells, look that every visible test passes, and save. The button
+# *Validate* at the top does the same and says what fails.
+
+# %%
+three.close()
+four.close()

@@ -1,0 +1,11 @@
+# Right: distances 1, 2, 4.
+def broadcast(comm, tensor, root=0):
+    size = comm.world_size
+    place = (comm.rank - root) % size
+    distance = 1
+    while distance < size:
+        if place < distance and place + distance < size:
+            comm.send(tensor, (place + distance + root) % size)
+        elif distance <= place < 2 * distance:
+            comm.recv(tensor, (place - distance + root) % size)
+        distance *= 2

@@ -1,0 +1,7 @@
+# Wrong: calls the library's own function. Loses all marks.
+# Told: 1 of 1 message were sent by distlib.collectives
+from distlib import collectives
+
+
+def broadcast(comm, tensor, root=0):
+    collectives.broadcast(comm, tensor, root)

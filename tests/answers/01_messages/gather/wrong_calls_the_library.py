@@ -1,0 +1,11 @@
+# Wrong: calls the library's own function. Loses all marks.
+# Told: 1 of 1 message were sent by distlib.collectives
+from distlib import collectives
+
+
+def gather(comm, tensor, root=0):
+    flat = tensor.reshape(-1)
+    everything = flat.repeat(comm.world_size)
+    collectives.gather(comm, everything, root)
+    parts = everything.tensor_split(comm.world_size)
+    return [part.view(tensor.shape) for part in parts] if comm.rank == root else None

@@ -1,0 +1,14 @@
+# Wrong: waits for one message too many. Loses all marks.
+# Told: would wait for ever
+def gather(comm, tensor, root=0):
+    if comm.rank != root:
+        comm.send(tensor, root)
+        return None
+    gathered = [torch.empty_like(tensor) for _ in range(comm.world_size)]
+    gathered[root] = tensor
+    for src in range(comm.world_size):
+        if src != root:
+            comm.recv(gathered[src], src)
+    if comm.world_size > 1:
+        comm.recv(torch.empty_like(tensor))
+    return gathered

@@ -1,0 +1,15 @@
+# Wrong: both sides receive. Loses all marks.
+# Told: ranks wait for each other
+def reduce(comm, tensor, root=0):
+    size = comm.world_size
+    place = (comm.rank - root) % size
+    incoming = torch.empty_like(tensor)
+    distance = 1
+    while distance < size:
+        if place % (2 * distance) == distance:
+            comm.recv(incoming, (place - distance + root) % size)
+            return
+        if place + distance < size:
+            comm.recv(incoming, (place + distance + root) % size)
+            tensor += incoming
+        distance *= 2

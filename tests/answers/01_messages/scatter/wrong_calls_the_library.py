@@ -1,0 +1,9 @@
+# Wrong: calls the library's own function. Loses all marks.
+# Told: 1 of 1 message were sent by distlib.collectives
+from distlib import collectives
+
+
+def scatter(comm, tensor, root=0):
+    mine = tensor.clone()
+    collectives.scatter(comm, mine, root)
+    return mine.reshape(-1).tensor_split(comm.world_size)[comm.rank]
