@@ -13,6 +13,7 @@ if "ipykernel" in _sys.modules:  # in a notebook, the process that ranks are for
 
     _forkserver.current()
 
+from distlib.calibration import calibrate
 from distlib.collectives import (
     all_gather,
     all_reduce,
@@ -66,6 +67,7 @@ __all__ = [
     "all_to_all",
     "barrier",
     "broadcast",
+    "calibrate",
     "choose_all_reduce",
     "gather",
     "reduce",

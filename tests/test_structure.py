@@ -47,6 +47,7 @@ FLOORS = {
     "supervisor": 1,
     "transport": 1,
     "world": 1,
+    "calibration": 2,
     "collectives": 2,
     "data_parallel": 3,
     "ddp": 3,
