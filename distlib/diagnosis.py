@@ -229,11 +229,11 @@ def explain_deadlock(states: Mapping[int, RankState], stuck: Sequence[int]) -> s
     story = "\n  ← ".join(links)
     first_place = _blocking_wait(states[chain[0]], set(stuck), states).place
     if end in chain:
-        closing = f"\n  ← rank {end}. {_cycle_hint(states, chain, set(stuck))}"
+        closing = f"\n  ← rank {end}.{_cycle_hint(states, chain, set(stuck))}"
     else:
         closing = f"\n  ← rank {end} {_dead_end(states[end], states[chain[-1]], end)}"
     others = [rank for rank in stuck if rank not in chain]
-    also = f" Also blocked: {name_ranks(others)}." if others else ""
+    also = f"\nAlso blocked: {name_ranks(others)}." if others else ""
     return f"{first_place}: deadlock. {story}{closing}{_tag_hint(states, stuck)}{also}"
 
 
@@ -278,18 +278,18 @@ def _cycle_hint(states: Mapping[int, RankState], chain: Sequence[int], stuck: se
     kinds = {wait.kind for rank in chain for wait in states[rank].waits}
     if kinds == {"recv"}:
         return (
-            "No rank on this cycle has sent. Hint: somebody has to send first. "
+            " No rank on this cycle has sent.\nHint: somebody has to send first. "
             "comm.exchange(…) sends and receives at the same time."
         )
     if kinds == {"send"}:
         return (
-            "Every rank on this cycle sends, and none receives: a send returns only when the message is taken. "
-            "Hint: comm.exchange(…) sends and receives at the same time; or let some ranks receive first."
+            " Every rank on this cycle sends, and none receives: a send returns only when the message is taken."
+            "\nHint: comm.exchange(…) sends and receives at the same time; or let some ranks receive first."
         )
     if kinds & {"barrier", "split"}:
-        return "Hint: every rank has to reach the same barrier, with nothing left to send or receive before it."
+        return "\nHint: every rank has to reach the same barrier, with nothing left to send or receive before it."
     return (
-        "Hint: write down, for one step, what each rank does first. For every send that somebody waits in, "
+        "\nHint: write down, for one step, what each rank does first. For every send that somebody waits in, "
         "the other rank has to be in the matching receive: same tag, and the ranks the right way round."
     )
 
@@ -299,10 +299,10 @@ def _dead_end(state: RankState, before: RankState, rank: int) -> str:
     if state.activity != "finished":
         return "cannot help."
     if wait.kind in ("barrier", "split"):
-        return f"has already returned, without reaching this {wait.kind}. Hint: call it on every rank, or on none."
+        return f"has already returned, without reaching this {wait.kind}.\nHint: call it on every rank, or on none."
     verb = "receives" if wait.kind == "send" else "sends"
     return (
-        f"has already returned. Hint: rank {rank} {verb} one message fewer than the others expect: "
+        f"has already returned.\nHint: rank {rank} {verb} one message fewer than the others expect: "
         "compare how often each rank goes through its loop, and whom each rank names."
     )
 
