@@ -223,13 +223,13 @@ def _can_come(wait: Wait, alive: set[int]) -> bool:
 def explain_deadlock(states: Mapping[int, RankState], stuck: Sequence[int]) -> str:
     """The message of a DeadlockError: who waits for whom, at which line, since which round, and what to try."""
     chain, end = _follow(states, stuck)
-    links = [_link(rank, states[rank], set(stuck)) for rank in chain]
+    links = [_link(rank, states[rank]) for rank in chain]
     if len(links) > _CYCLE_SHOWN:
         links = [*links[:3], f"… {len(links) - 4} more ranks that wait for one another …", links[-1]]
     story = "\n  ← ".join(links)
     first_place = _blocking_wait(states[chain[0]], set(stuck), states).place
     if end in chain:
-        closing = f"\n  ← rank {end}.{_cycle_hint(states, chain, set(stuck))}"
+        closing = f"\n  ← rank {end}.{_cycle_hint(states, chain)}"
     else:
         closing = f"\n  ← rank {end} {_dead_end(states[end], states[chain[-1]], end)}"
     others = [rank for rank in stuck if rank not in chain]
@@ -269,12 +269,12 @@ def _hopeless(peer: int, stuck: set[int], states: Mapping[int, RankState]) -> bo
     return peer in stuck or states[peer].activity == "finished"
 
 
-def _link(rank: int, state: RankState, stuck: set[int]) -> str:
+def _link(rank: int, state: RankState) -> str:
     waits = " and ".join(wait.describe() for wait in state.waits)
     return f"rank {rank} {waits} ({state.waits[0].place}, round {state.round + 1})"
 
 
-def _cycle_hint(states: Mapping[int, RankState], chain: Sequence[int], stuck: set[int]) -> str:
+def _cycle_hint(states: Mapping[int, RankState], chain: Sequence[int]) -> str:
     kinds = {wait.kind for rank in chain for wait in states[rank].waits}
     if kinds == {"recv"}:
         return (

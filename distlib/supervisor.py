@@ -212,7 +212,7 @@ class Supervisor:
 
     def _states(self, snapshot: bytes) -> dict[int, RankState]:
         statuses = self.pool.board.statuses(snapshot)
-        return {rank: _rank_state(rank, status, statuses) for rank, status in enumerate(statuses)}
+        return {rank: _rank_state(status, statuses) for rank, status in enumerate(statuses)}
 
     def _explain_deadlock(self, snapshot: bytes, stuck: list[int]) -> RankError:
         states = self._states(snapshot)
@@ -386,7 +386,7 @@ def _folder() -> str:
     return os.sep
 
 
-def _rank_state(rank: int, status: Status, statuses: Sequence[Status]) -> RankState:
+def _rank_state(status: Status, statuses: Sequence[Status]) -> RankState:
     state, round_, waits, strangers = status
     activity = "running" if state == "idle" else state
     return RankState(activity, round_, tuple(_wait(wait, statuses) for wait in waits), tuple(strangers))

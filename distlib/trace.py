@@ -182,10 +182,11 @@ class Trace:
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
 
     def __repr__(self) -> str:
-        return f"<Trace: {_count(self.world_size, 'rank')}, {self._totals()}>"
+        return f"<Trace: {_in_words(self.world_size, 'rank')}, {self._totals()}>"
 
     def _totals(self) -> str:
-        return f"{_count(len(self), 'message')}, {_count(sum(self.bytes_sent), 'byte')}, {_count(self.rounds, 'round')}"
+        counts = ((len(self), "message"), (sum(self.bytes_sent), "byte"), (self.rounds, "round"))
+        return ", ".join(_in_words(number, what) for number, what in counts)
 
     def _rows(self) -> list[tuple[str, ...]]:
         ordered = sorted(self.messages, key=lambda m: (m.round, m.src, m.dst, m.start))
@@ -216,7 +217,7 @@ _HEADINGS = ("round", "from", "to", "bytes", "what", "tag", "sent by")
 _ROWS_SHOWN = 60
 
 
-def _count(number: int, what: str) -> str:
+def _in_words(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
