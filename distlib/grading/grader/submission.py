@@ -136,6 +136,11 @@ def fingerprint(path: Path) -> str:
         return hashlib.sha256(data).hexdigest()
 
 
+def printable(text: str) -> str:
+    """A text on one line, without what can't be printed or would control a terminal: "a\\x1b[2J"."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
 # ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -175,7 +180,7 @@ def _what_else(folder: Path) -> str:
 
 def _listed(names: list[str]) -> str:
     """Some names in one line, whatever is in them."""
-    shown = ", ".join(name.encode("utf-8", "backslashreplace").decode() for name in names[:4])
+    shown = ", ".join(map(printable, names[:4]))
     return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
