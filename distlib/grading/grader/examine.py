@@ -90,7 +90,8 @@ def examine(task: Task) -> Examined:
     except CannotGrade as error:
         examined = Examined(problem=str(error))
     except Exception as error:
-        examined = Examined(problem=f"the grader failed: {type(error).__name__}: {error}")
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        examined = Examined(problem=f"the grader failed: {words[:500]}")
     return replace(examined, seconds=time.monotonic() - start)
 
 
