@@ -49,6 +49,7 @@ from distlib.diagnosis import (
     find_deadlocked,
     place,
 )
+from distlib.endpoint import Stopped
 from distlib.message_check import check_apart, check_message, check_split, ranks_of_color
 from distlib.network import Cluster
 from distlib.simulated_engine import ANYONE, NOWHERE, Engine, Operation, SimulatedGroup, SimulatedRank
@@ -198,7 +199,7 @@ class _Run:
             fn, args, kwargs = pickling.loads(self._blob)
             result = fn(comm, *args, **kwargs)
             self._results[rank.number] = list(result) if isinstance(result, types.GeneratorType) else result
-        except (Ended, KeyboardInterrupt):
+        except (Ended, KeyboardInterrupt, Stopped):  # Stopped: this simulation runs on a real rank, which is to leave
             raise
         except BaseException as error:
             self._failures.append(_describe(rank.number, error))
