@@ -149,6 +149,26 @@ def _tell(failures: Sequence[Failure], with_place: bool) -> str:
     return f"{ranks} raised {failure}{where}"
 
 
+# ── a message that nobody received ───────────────────────────────────────────────────────────────────────────────────
+
+Left = tuple[
+    int, int, int, str, CallSite
+]  # a message: its sender, its receiver, its tag, "4 float32", the sender's line
+
+
+def explain_unreceived(left: Sequence[Left]) -> UnreceivedMessage:
+    """One error for all messages that were sent and never received."""
+    rank, dst, tag, what, site = left[0]
+    prefix = f"{site.place}: " if site.file else ""  # a simulated world may not have recorded its lines
+    count = f" ({len(left)} messages in all)" if len(left) > 1 else ""
+    text = (
+        f"{prefix}rank {rank} sent {what} to rank {dst} with tag {tag}, and nobody received it{count}. "
+        f"Hint: rank {dst} has to call recv once more, or rank {rank} sends once too often. "
+        "Call wait() on what isend returns, and you are told at once."
+    )
+    return UnreceivedMessage(text, sorted({message[0] for message in left}), site)
+
+
 # ── deadlock ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -41,19 +41,20 @@ from distlib.contexts import Ended, GreenletContext, ThreadContext
 from distlib.diagnosis import (
     DeadlockError,
     Failure,
+    Left,
     RankError,
     RunTimeout,
-    UnreceivedMessage,
     explain_deadlock,
     explain_failures,
+    explain_unreceived,
     find_deadlocked,
-    place,
 )
 from distlib.endpoint import Stopped
 from distlib.message_check import check_apart, check_message, check_split, ranks_of_color
 from distlib.network import Cluster
 from distlib.simulated_engine import ANYONE, NOWHERE, Engine, Operation, SimulatedGroup, SimulatedRank
 from distlib.trace import Counts, Trace
+from distlib.transport import describe_tensor, dtype_name
 
 _CONTEXTS: dict[str, type[GreenletContext] | type[ThreadContext]] = {
     "greenlets": GreenletContext,
@@ -220,7 +221,7 @@ class _Run:
             raise DeadlockError(explain_deadlock(states, stuck), stuck, site)
         lost = self.engine.unreceived()
         if lost:
-            raise _explain_unreceived(lost)
+            raise explain_unreceived(list(map(_left, lost)))
 
     def _end_the_rest(self) -> None:
         for rank in self.engine.ranks:
@@ -374,11 +375,6 @@ def _describe(rank: int, error: BaseException) -> Failure:
     return Failure(rank, type(error).__name__, str(error), site, stack)
 
 
-def _explain_unreceived(lost: list[Operation]) -> UnreceivedMessage:
-    first = lost[0]
-    prefix = "" if first.site is NOWHERE else f"{place(first.site)}: "
-    text = (
-        f"{prefix}rank {first.rank.number} sent a message to rank {first.peer} with tag {first.tag}, and nobody "
-        f"received it ({len(lost)} in all). Hint: rank {first.peer} has to call recv once more."
-    )
-    return UnreceivedMessage(text, sorted({send.rank.number for send in lost}), first.site)
+def _left(send: Operation) -> Left:
+    what = describe_tensor(send.tensor.shape, dtype_name(send.tensor))
+    return send.rank.number, send.peer, send.tag, what, send.site

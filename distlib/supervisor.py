@@ -31,10 +31,10 @@ from distlib.diagnosis import (
     ResultError,
     RunTimeout,
     TooMuchOutput,
-    UnreceivedMessage,
     Wait,
     explain_deadlock,
     explain_failures,
+    explain_unreceived,
     find_deadlocked,
     name_ranks,
     place,
@@ -333,16 +333,7 @@ class Supervisor:
 
     def _unreceived(self, reports: Sequence[tuple[Any, ...]]) -> RankError | None:
         left = [(rank, *message) for rank, report in enumerate(reports) for message in report[3]]
-        if not left:
-            return None
-        rank, dst, tag, what, site = left[0]
-        count = f" ({len(left)} messages in all)" if len(left) > 1 else ""
-        text = (
-            f"{place(site)}: rank {rank} sent {what} to rank {dst} with tag {tag}, and nobody received it{count}. "
-            f"Hint: rank {dst} has to call recv once more, or rank {rank} sends once too often. "
-            "Call wait() on what isend returns, and you are told at once."
-        )
-        return UnreceivedMessage(text, sorted({message[0] for message in left}), site)
+        return explain_unreceived(left) if left else None
 
     def _unpack(self) -> list[Any]:
         results = []
