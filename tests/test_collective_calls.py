@@ -23,6 +23,7 @@ from distlib import (
     collectives,
 )
 from distlib.collectives import all_reduce, broadcast, reduce, ring_all_reduce
+from distlib.grading import StudentCommunicator
 from tests.collective_cases import COLLECTIVES, call, inputs
 
 pytestmark = pytest.mark.timeout(60)
@@ -174,6 +175,16 @@ def test_every_collective_announces_its_call(name: str) -> None:
     assert arguments.endswith(f'algorithm="{name.removesuffix(kind)[:-1]}"') or name == kind
     assert ("root=1" in arguments) == (kind in ("broadcast", "reduce", "scatter", "gather"))
     assert ("op=SUM" in arguments) == (kind in ("reduce", "reduce_scatter", "all_reduce"))
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_the_communicator_of_an_exercise_tells_no_calls(name: str) -> None:
+    def work(comm: Communicator) -> None:
+        call(StudentCommunicator(comm), name, inputs(4, 8), COLLECTIVES[name][1](4)[-1])  # type: ignore[arg-type]
+
+    world = SimulatedWorld(4)
+    world.run(work, timeout=20)
+    assert {message.site.call for message in world.trace} == {None}
 
 
 def test_many_ranks_without_a_record_of_lines() -> None:
