@@ -1,4 +1,4 @@
-"""Checks for exercises: they run a student's function on real ranks, and say like a tutor what is wrong with it."""
+"""Checks for exercises: they run a student's function on many ranks, and say like a tutor what is wrong with it."""
 
 from distlib.grading.checks import check_all_gather, check_all_reduce, check_reduce_scatter
 from distlib.grading.failure import CheckFailed
