@@ -3,6 +3,7 @@
     timeline         ranks × time (or × rounds), an arrow for each message
     bytes_per_rank   what each rank sent and received
     chunk_steps      which rank's contributions are in which chunk, round by round
+    race             which all-reduce is the fastest, over message sizes or ranks
     predict          a number that is committed to before the run and compared after it
 
 matplotlib and ipywidgets are loaded when a name is first used, not by `import distlib.draw`: the ranks of a world
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from distlib.draw.chunk_history import ChunkHistory, watch_chunks
     from distlib.draw.picture import Picture
     from distlib.draw.prediction import predict
+    from distlib.draw.racing import race
     from distlib.draw.timelines import timeline
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "chunk_steps",
     "draw_chunks",
     "predict",
+    "race",
     "timeline",
     "watch_chunks",
 ]
@@ -40,6 +43,7 @@ _HOMES = {
     "chunk_steps": "chunk_grid",
     "draw_chunks": "chunk_grid",
     "predict": "prediction",
+    "race": "racing",
     "timeline": "timelines",
     "watch_chunks": "chunk_history",
 }
