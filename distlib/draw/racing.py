@@ -17,11 +17,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from distlib.draw.log_axes import label_ranks, label_seconds, label_sizes, spread
+from distlib.draw.log_axes import DASHES, LEFT, MARKERS, RIGHT, label_ranks, label_seconds, label_sizes, name_lines
 from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, new_figure, text_width
 from distlib.draw.race_table import Lead, Race, run_race
 from distlib.draw.style import (
-    BODY,
     INK,
     SMALL,
     WIDTH,
@@ -38,18 +37,7 @@ from distlib.network import ALL_REDUCES, Cluster
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LEFT, _RIGHT, _TOP = 70.0, 158.0, 62.0  # CSS pixels: labels of the y axis, names of the lines, titles
-_HEIGHT, _BAND, _GAP = 340.0, 30.0, 8.0  # CSS pixels: the lines, the band of the fastest, between the two
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_DASHES: tuple[Any, ...] = (
-    "-",
-    (0, (6, 2)),
-    (0, (1.5, 1.5)),
-    (0, (6, 2, 1.5, 2)),
-    (0, (3, 2)),
-    (0, (10, 3)),
-    (0, (4, 3)),
-)
+_TOP, _HEIGHT, _BAND, _GAP = 62.0, 340.0, 30.0, 8.0  # CSS pixels: titles, lines, band of the fastest, between them
 
 
 def race(
@@ -81,15 +69,16 @@ def draw_race(table: Race, title: str) -> Picture:
     """The picture of a race that was run. Use within `drawing_style`."""
     figure = new_figure(WIDTH, _TOP + _HEIGHT + _GAP + _BAND + 50)
     add_titles(figure, title, _subtitle(table))
-    width = WIDTH - _LEFT - _RIGHT
-    lines = add_axes(figure, _LEFT, _TOP, width, _HEIGHT)
-    band = add_axes(figure, _LEFT, _TOP + _HEIGHT + _GAP, width, _BAND)
+    width = WIDTH - LEFT - RIGHT
+    lines = add_axes(figure, LEFT, _TOP, width, _HEIGHT)
+    band = add_axes(figure, LEFT, _TOP + _HEIGHT + _GAP, width, _BAND)
     for axes in (lines, band):
         label_sizes(axes, table.places) if table.along == "bytes" else label_ranks(axes, table.places)
     lines.tick_params(axis="x", length=0, labelbottom=False)
     _draw_lines(lines, table)
     _draw_band(band, lines, table)
-    _name_lines(add_canvas(figure), table, lines)
+    ends = {name: (ALL_REDUCES.index(name), times[-1]) for name, times in table.seconds.items()}
+    name_lines(add_canvas(figure), lines, ends, _TOP, _HEIGHT)
     return Picture(figure, _alt(table, title))
 
 
@@ -106,8 +95,8 @@ def _draw_lines(axes: Axes, table: Race) -> None:
     for order, (name, line) in enumerate(table.seconds.items()):
         number = ALL_REDUCES.index(name)
         axes.plot(
-            table.places, line, color=line_color_of(number), linestyle=_DASHES[number], linewidth=points(2.2),
-            marker=_MARKERS[number], markersize=points(8), markevery=(order % every, every), zorder=3, clip_on=False,
+            table.places, line, color=line_color_of(number), linestyle=DASHES[number], linewidth=points(2.2),
+            marker=MARKERS[number], markersize=points(8), markevery=(order % every, every), zorder=3, clip_on=False,
         )  # fmt: skip
 
 
@@ -116,7 +105,7 @@ def _draw_band(band: Axes, lines: Axes, table: Race) -> None:
     band.set(ylim=(0, 1), yticks=[])
     band.spines[["left", "bottom"]].set_visible(False)
     band.set_xlabel("size of the tensor" if table.along == "bytes" else "ranks", size=points(12))
-    per_pixel = math.log(table.places[-1] / table.places[0]) / (WIDTH - _LEFT - _RIGHT)
+    per_pixel = math.log(table.places[-1] / table.places[0]) / (WIDTH - LEFT - RIGHT)
     edges = [_edge(table, lead) for lead in table.leads] + [float(table.places[-1])]
     for lead, left, right in zip(table.leads, edges[:-1], edges[1:], strict=True):
         _fill_lead(band, lead, left, right, math.log(right / left) / per_pixel)
@@ -132,7 +121,7 @@ def _fill_lead(band: Axes, lead: Lead, left: float, right: float, width: float) 
     if text_width(lead.algorithm, SMALL + 1) < width - 8:
         band.text(middle, 0.5, lead.algorithm, size=points(SMALL + 1), **look)
     elif width > 12:
-        band.plot(middle, 0.5, _MARKERS[number], color=text_on(fill), markersize=points(8))
+        band.plot(middle, 0.5, MARKERS[number], color=text_on(fill), markersize=points(8))
 
 
 def _edge(table: Race, lead: Lead) -> float:
@@ -140,20 +129,6 @@ def _edge(table: Race, lead: Lead) -> float:
     if table.along == "bytes" or lead.starts == 0:
         return float(lead.first)
     return math.sqrt(table.places[lead.starts - 1] * lead.first)
-
-
-def _name_lines(canvas: Axes, table: Race, lines: Axes) -> None:
-    """The names right of the lines' ends, moved apart, each with a thin line to its own end and its marker."""
-    low, high = map(math.log, lines.get_ylim())
-    names = list(table.seconds)
-    ends = [_TOP + _HEIGHT * (high - math.log(table.seconds[name][-1])) / (high - low) for name in names]
-    right = WIDTH - _RIGHT
-    for name, end, y in zip(names, ends, spread(ends, 18, _TOP + 8, _TOP + _HEIGHT - 8), strict=True):
-        number = ALL_REDUCES.index(name)
-        color = line_color_of(number)
-        canvas.plot([right + 5, right + 24], [end, y], color=color, linewidth=points(1))
-        canvas.plot(right + 30, y, _MARKERS[number], color=color, markersize=points(8))
-        canvas.text(right + 40, y, name, size=points(BODY), color=INK, va="center_baseline")
 
 
 def _subtitle(table: Race) -> str:
