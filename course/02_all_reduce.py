@@ -615,8 +615,8 @@ world.close()
 # ## Further reading
 #
 # - P. Patarasuk, X. Yuan, [Bandwidth optimal all-reduce algorithms for clusters of
-#   workstations](https://doi.org/10.1016/j.jpdc.2008.09.002), Journal of Parallel and Distributed Computing 69(2),
-#   2009. The lower bound, and the ring that meets it.
+#   workstations](https://doi.org/10.1016/j.jpdc.2008.09.002), Journal of Parallel and Distributed Computing
+#   69(2), 2009. The lower bound, and the ring that meets it.
 # - R. Thakur, R. Rabenseifner, W. Gropp, [Optimization of Collective Communication Operations in
 #   MPICH](https://doi.org/10.1177/1094342005051521), International Journal of High Performance Computing Applications
 #   19(1), 2005. When to use which algorithm, with the same α–β model.

@@ -29,9 +29,9 @@ KIB, MIB = 2**10, 2**20
 # %% [markdown]
 # ## What one message costs
 #
-# The ring sends as few bytes as possible. Yet the last lesson ended with a case that it loses badly: small tensors on
-# many ranks. To see why, take one message. It costs a latency $\alpha$, however small it is, and $\beta$ seconds for
-# every byte.
+# The ring sends as few bytes as possible. Yet the last lesson had a case that it loses badly: small tensors on many
+# ranks. To see why, take one message. It costs a latency $\alpha$, however small it is, and $\beta$ seconds for every
+# byte.
 #
 # $$T(m) = \alpha + m\,\beta$$
 #
@@ -222,7 +222,7 @@ assert halving.trace.rounds == 6
 
 # %% [markdown]
 # A half, a quarter, an eighth, and back. With $N$ ranks that adds up to $2\frac{N-1}{N}S$, exactly what a rank in the
-# ring sends, and nobody can do with less. The steps are those of the tree.
+# ring sends: the least possible (lesson 02). The steps are those of the tree.
 #
 # $$T_\text{halving-doubling} = 2\,\log_2 N\,\alpha + 2\,\frac{N-1}{N}\,S\,\beta$$
 
@@ -268,8 +268,8 @@ timeline(six.trace, title="Halving and doubling with 6 ranks: 0 and 2 only watch
 # **Cut the tensor into blocks.** While a rank passes on one block, it can already receive the next. The tree fills like
 # a pipeline, and all levels work at the same time.
 #
-# **Use a second tree.** In a tree where everybody has at most two children, half of the ranks are leaves. On the way up
-# a leaf only sends. On the way down it only listens. An inner rank meanwhile receives two whole tensors on the way up,
+# **Use a second tree.** In a tree in which inner ranks have two children, half of the ranks are leaves. On the way up a
+# leaf only sends. On the way down it only listens. An inner rank meanwhile receives two whole tensors on the way up,
 # and its link is what everybody waits for. So build another tree, in which the leaves of the first are the inner ranks,
 # and give each tree half of the tensor.
 #
@@ -313,7 +313,7 @@ eight.run(in_two_trees, MIB // 4, blocks=2)
 timeline(eight.trace, title="Two trees, two blocks in each: up to ranks 7 and 0, and down again")
 
 # %% [markdown]
-# There is less white than in the picture of the single tree. Let us put a number to it: for how much of the time is a
+# The gaps are smaller than in the picture of the single tree. Let us put a number to it: for how much of the time is a
 # rank sending, on average?
 
 
@@ -383,9 +383,8 @@ talks_to = {message.dst for message in run_on(flat(64), 4 * KIB, "halving_doubli
 assert len(talks_to) == 6
 
 # %% [markdown]
-# NCCL, NVIDIA's library, has had rings from its beginning. Since version 2.4 it also has these two trees, between
-# nodes. The reason is latency: in a ring it grows with the number of ranks, in a tree with its logarithm. Sources are
-# at the end.
+# NCCL, NVIDIA's library, used rings at first. Since version 2.4 it also has these two trees, between nodes. The reason
+# is latency: in a ring it grows with the number of ranks, in a tree with its logarithm. Sources are at the end.
 #
 # ## A grid: a ring in two dimensions
 #
@@ -447,12 +446,13 @@ ring = run_on(cluster, 8 * MIB, "ring")
 slow = slow_messages(ring.trace)
 print(f"ring: {ring.elapsed * 1e3:.2f} ms, {len(slow)} of {len(ring.trace)} messages leave their node")
 assert (len(slow), len(ring.trace)) == (60, 480)
+assert {(message.src, message.dst) for message in slow} == {(7, 8), (15, 0)}
 timeline(slow, title="A ring through two nodes: only the messages between the nodes")
 
 # %% [markdown]
-# This picture shows only the traffic between the nodes. The links of ranks 7 and 15 are busy all the time. The slow
-# links of the other 14 ranks are never used. And because a ring is as fast as its slowest link, the fast links inside
-# the nodes wait in every step.
+# This picture shows only the traffic between the nodes. Ranks 7 and 15 send all the time, ranks 8 and 0 receive. The
+# slow links of the other 12 ranks are never used. And because a ring is as fast as its slowest link, the fast links
+# inside the nodes wait in every step.
 #
 # ### Inside, between, inside
 #
@@ -649,8 +649,8 @@ for nbytes in [4 * KIB, 4 * MIB]:
     assert abs(auto / min(seconds(name, sixteen_nodes, nbytes) for name in ALL_REDUCES) - 1) < 1e-9
 
 # %% [markdown]
-# It can only choose by what it knows. A simulated cluster knows its links. It leaves out shared ones, though, and in a
-# real `World` nobody has told it the links, so it assumes a common network.
+# It can only choose by what it knows. A simulated cluster knows its links, but the formulas leave out that links may be
+# shared. A real `World` knows nothing about its links, so there it assumes a common network.
 #
 # ## How far does the model carry?
 #
@@ -735,8 +735,8 @@ assert len(ALL_REDUCES) == 7
 #   nodes; inside a node they are a chain ([a maintainer](https://github.com/NVIDIA/nccl/issues/919)). The second tree
 #   is the first, mirrored or shifted by one
 #   ([trees.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/trees.cc)), as ours. With
-#   [NCCL_ALGO](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-algo) you can forbid what it
-#   may choose.
+#   [NCCL_ALGO](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-algo) you can limit what it
+#   chooses from.
 # - **MPICH**, a library for MPI, chooses by size: for short tensors an algorithm of $\log_2 N$ steps in which whole
 #   tensors move, for long ones halving and doubling (Thakur, Rabenseifner and Gropp, below).
 #
@@ -772,11 +772,11 @@ assert len(ALL_REDUCES) == 7
 # - P. Sanders, J. Speck, J. L. Träff, [Two-tree algorithms for full bandwidth broadcast, reduction and
 #   scan](https://doi.org/10.1016/j.parco.2009.09.001), Parallel Computing 35(12), 2009. The double binary tree.
 # - P. Patarasuk, X. Yuan, [Bandwidth optimal all-reduce algorithms for clusters of
-#   workstations](https://doi.org/10.1016/j.jpdc.2008.09.002), Journal of Parallel and Distributed Computing 69(2),
-#   2009. The lower bound that ring, grid and halving and doubling meet.
+#   workstations](https://doi.org/10.1016/j.jpdc.2008.09.002), Journal of Parallel and Distributed Computing
+#   69(2), 2009. The lower bound that ring, grid and halving and doubling meet.
 # - S. Jeaugey, [Massively Scale Your Deep Learning Training with NCCL
-#   2.4](https://developer.nvidia.com/blog/massively-scale-deep-learning-training-nccl-2-4/), NVIDIA technical blog,
-#   2019. Two trees in practice.
+#   2.4](https://developer.nvidia.com/blog/massively-scale-deep-learning-training-nccl-2-4/), NVIDIA technical
+#   blog, 2019. Two trees in practice.
 # - H. Mikami et al., [Massively Distributed SGD: ImageNet/ResNet-50 Training in a
 #   Flash](https://arxiv.org/abs/1811.05233), 2018. The grid.
 # - X. Jia et al., [Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four

@@ -177,6 +177,12 @@ def test_the_prose_is_calm(path: Path) -> None:
 
 
 @each_lesson
+def test_no_line_begins_with_a_year(path: Path) -> None:
+    """JupyterLab takes a line that begins with "2009. " for an entry of a numbered list."""
+    assert re.findall(r"^\s*\d{3,}[.)] .*", prose(path), re.MULTILINE) == []
+
+
+@each_lesson
 def test_code_is_written_to_be_read(path: Path) -> None:
     """Signatures are annotated, lines fit on a screen, and there is no magic that plain Python does not know."""
     for cell in nbformat.read(path, as_version=4).cells:
