@@ -259,7 +259,8 @@ assert six.trace.messages_sent == [1, 5, 1, 5, 4, 4]
 timeline(six.trace, title="Halving and doubling with 6 ranks: 0 and 2 only watch")
 
 # %% [markdown]
-# (Ranks 4 and 5 wait for the others before they can begin: the hatched bars.)
+# Ranks 4 and 5 wait for the others before they can begin: the hatched bars. Which rank stands for which is a matter of
+# choice; the exercise pairs them in another way.
 #
 # ## Two trees at once
 #
