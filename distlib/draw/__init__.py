@@ -1,9 +1,11 @@
 """Pictures of a run, drawn from what happened: the only place that imports matplotlib and ipywidgets.
 
-    timeline         ranks × time (or × rounds), an arrow for each message
-    bytes_per_rank   what each rank sent and received
-    chunk_steps      which rank's contributions are in which chunk, round by round
-    predict          a number that is committed to before the run and compared after it
+    timeline                 ranks × time (or × rounds), an arrow for each message
+    bytes_per_rank           what each rank sent and received
+    chunk_steps              which rank's contributions are in which chunk, round by round
+    predict                  a number that is committed to before the run and compared after it
+    race                     which all-reduce is the fastest by the model, over message sizes or ranks
+    predicted_and_measured   the model beside the machine
 
 matplotlib and ipywidgets are loaded when a name is first used, not by `import distlib.draw`: the ranks of a world
 import this package too (for `watch`), and have no use for them.
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
     from distlib.draw.byte_bars import bytes_per_rank
     from distlib.draw.chunk_grid import chunk_steps, draw_chunks
     from distlib.draw.chunk_history import ChunkHistory, watch_chunks
+    from distlib.draw.model_check import predicted_and_measured
     from distlib.draw.picture import Picture
     from distlib.draw.prediction import predict
+    from distlib.draw.racing import race
     from distlib.draw.timelines import timeline
 
 __all__ = [
@@ -29,6 +33,8 @@ __all__ = [
     "chunk_steps",
     "draw_chunks",
     "predict",
+    "predicted_and_measured",
+    "race",
     "timeline",
     "watch_chunks",
 ]
@@ -40,6 +46,8 @@ _HOMES = {
     "chunk_steps": "chunk_grid",
     "draw_chunks": "chunk_grid",
     "predict": "prediction",
+    "predicted_and_measured": "model_check",
+    "race": "racing",
     "timeline": "timelines",
     "watch_chunks": "chunk_history",
 }
