@@ -285,6 +285,18 @@ _CAUSES: tuple[Cause, ...] = (
 )
 
 
+# What goes wrong in every in-place sum, whichever way the values travel.
+GENERAL_CAUSES: tuple[Cause, ...] = (
+    _new_tensor,
+    _moved_tensor,
+    _nothing_happened,
+    _worked_on_copy,
+    _average,
+    _lost_digits,
+    _other_reduction,
+)
+
+
 def _inside_first_wrong(seen: Seen) -> tuple[int, ...] | None:
     """Whose values are in the first wrong piece. None for an all-gather, where pieces are no sums."""
     return None if seen.case.collective == "all_gather" else seen.inside(*seen.wrong[0])

@@ -1,0 +1,112 @@
+"""Calling a function that does not communicate, and noticing when the library does its work.
+
+The function runs on a rank of its own, as the others do: what it prints is caught, and if it never ends or exits, only
+that rank does. Meanwhile Python's profiler hook sees every call. The student's lines may call what describes a cluster
+(`Link`, `Cluster`), and the helpers that the check supplies; any other function of the library is noted.
+
+What can't be seen: code made from a text (exec) that is a copy of the library's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from numbers import Real
+from types import FrameType
+from typing import Any
+
+from distlib.communicator import Communicator
+from distlib.diagnosis import RankError
+from distlib.grading.observe import _caught_streams, _warm_world
+from distlib.network import choose_all_reduce
+
+_ALLOWED = frozenset({"distlib.network.cluster", "distlib.network.powers", "distlib.grading.helpers"})
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a call has given.
+
+    Attributes:
+        value: what the function returned if that is a number or a text, else None.
+        returned_type: the name of the type of what it returned.
+        library: the first function of the library that it called and must not, as "distlib.network.choice.f"; or None.
+    """
+
+    value: float | str | None
+    returned_type: str
+    library: str | None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call as seen from the check.
+
+    Attributes:
+        reply: None if there was an error.
+        error: what went wrong, or None.
+        printed: what was printed meanwhile.
+        seconds: how long it took.
+    """
+
+    reply: Reply | None
+    error: RankError | TypeError | None
+    printed: str
+    seconds: float
+
+
+def call(function: Callable[..., object], arguments: Sequence[Any], timeout: float) -> Call:
+    """Call `function(*arguments)` on a rank, for at most `timeout` seconds. Its prints and errors are in the result."""
+    lines: list[str] = []
+    reply, error, seconds = None, None, 0.0
+    with _caught_streams(lines):
+        world = _warm_world(1)
+        world.on_output = lambda rank, stream, text: lines.append(text)
+        try:
+            (reply,) = world.run(_call_and_watch, function, arguments, timeout=timeout)
+            seconds = world.trace.elapsed
+        except (RankError, TypeError) as caught:  # TypeError: the function can't be sent to the rank
+            error = caught
+    return Call(reply, error, "".join(lines), seconds)
+
+
+def _call_and_watch(comm: Communicator, function: Callable[..., object], arguments: Sequence[Any]) -> Reply:
+    choose_all_reduce.cache_clear()  # what it remembers would come without a call
+    with _library_calls() as noted:
+        returned = function(*arguments)
+    return Reply(_number_or_text(returned), type(returned).__name__, noted[0] if noted else None)
+
+
+def _number_or_text(value: object) -> float | str | None:
+    if isinstance(value, bool):
+        return None
+    return float(value) if isinstance(value, Real) else value if isinstance(value, str) else None
+
+
+@contextmanager
+def _library_calls() -> Iterator[list[str]]:
+    """Note which functions of the library are called meanwhile by something outside of it, or by this module."""
+    noted: list[str] = []
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and _is_the_librarys(frame) and _module(frame) not in (*_ALLOWED, __name__):
+            caller = frame.f_back
+            if caller is None or not _is_the_librarys(caller) or _module(caller) == __name__:
+                noted.append(f"{_module(frame)}.{frame.f_code.co_qualname}")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield noted
+    finally:
+        sys.setprofile(before)
+
+
+def _is_the_librarys(frame: FrameType) -> bool:
+    return _module(frame).partition(".")[0] == "distlib" and frame.f_code.co_name != "<module>"
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__") or "")
