@@ -126,6 +126,15 @@ def _not_doubled(seen: Seen) -> str | None:
     )
 
 
+def _wrong_half_sent(seen: Seen) -> str | None:
+    if seen.size != 2 or len(seen.expected) % 2:
+        return None
+    mine, theirs = seen.inputs[0].tensor_split(2)[0], seen.inputs[1].tensor_split(2)[1]
+    if not torch.equal(seen.values[0].tensor_split(2)[0], mine + theirs):
+        return None
+    return "a rank has sent the half that it keeps. Its partner needs the other one."
+
+
 # ── grid ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -155,8 +164,24 @@ def _not_gathered(seen: Seen) -> str | None:
     )
 
 
+def _column_not_gathered(seen: Seen) -> str | None:
+    rows = seen.case.rows
+    chunks = [part for part in seen.pieces if part.stop - part.start >= rows]
+    if rows < 2 or not chunks:
+        return None
+    for values in seen.values:
+        for part in chunks:
+            pairs = zip(values[part].tensor_split(rows), seen.expected[part].tensor_split(rows), strict=True)
+            if sum(torch.equal(found, expected) for found, expected in pairs) != 1:
+                return None
+    return (
+        "every chunk is complete in one of its pieces only. Along the column the reduce-scatter is done, and the "
+        "all-gather is missing or moves the wrong piece."
+    )
+
+
 _CAUSES: dict[str, tuple[Cause, ...]] = {
     "tree": (_way_down, _counted_twice, _lacking),
-    "halving_doubling": (_remainder, _outside, _not_doubled, _counted_twice, _lacking),
-    "grid": (_remainder, _not_gathered, _row_or_column_only, _counted_twice, _lacking),
+    "halving_doubling": (_remainder, _outside, _counted_twice, _not_doubled, _wrong_half_sent, _lacking),
+    "grid": (_remainder, _counted_twice, _row_or_column_only, _not_gathered, _column_not_gathered, _lacking),
 }

@@ -82,6 +82,10 @@ _SIGNS = (
         "rank % comm.world_size.",
     ),
     (
+        "division by zero",
+        "something is 0 here, such as world_size - 1 or a logarithm with one rank.",
+    ),
+    (
         "share memory",
         "in one step a chunk leaves and another one comes in. Receive into a buffer of its own "
         "(torch.empty_like(chunk)), then add it or copy it.",

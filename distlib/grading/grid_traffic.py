@@ -133,7 +133,7 @@ def _cause_of_size(traffic: Traffic, way: str, message: Message) -> str:
     length, rows = traffic.case.length, traffic.case.rows
     if message.dtype != dtype_name(traffic.case.dtype):
         return f"the message has another dtype than the tensor. Send {dtype_name(traffic.case.dtype)}, as it is."
-    if way == "column" and math.prod(message.shape) in chunk_lengths(length, rows):
+    if way == "column" and math.prod(message.shape) in chunk_lengths(length, rows) and _rows_are_done_first(traffic):
         return (
             "whole tensors are summed up along the columns, by every column the same. After the reduce-scatter along "
             "the row a rank looks after one chunk only; only this chunk has to travel along its column."
@@ -150,6 +150,12 @@ def _cause_of_size(traffic: Traffic, way: str, message: Message) -> str:
         "torch.tensor_split(flat, columns) cuts the tensor for the row. What travels along a column are the pieces "
         "that torch.tensor_split(chunk, rows) cuts one of these chunks into. Nothing is padded."
     )
+
+
+def _rows_are_done_first(traffic: Traffic) -> bool:
+    """Whether no message along a row comes after one along a column."""
+    row, column = ([message.round for message in _along(traffic, way)] for way in WAYS)
+    return max(row, default=0) < min(column)
 
 
 def _totals(traffic: Traffic) -> Remark | None:

@@ -35,7 +35,7 @@ def explain_halving_traffic(case: Case, trace: Trace, specification: AllReduceSp
         trace: all messages of the run, also those that don't count.
     """
     traffic = Traffic(case, trace, specification)
-    questions = (_sizes, _counts, _partners, _rounds, _total)
+    questions = (_outside, _sizes, _counts, _partners, _rounds, _total)
     return first_remark(traffic, sum(_expected(traffic)), questions)
 
 
@@ -158,13 +158,21 @@ def _counts(traffic: Traffic) -> Remark | None:
     )
 
 
+def _outside(traffic: Traffic) -> Remark | None:
+    """Whether others than the last ranks hand their tensor in."""
+    core = _core(traffic)
+    found, expected = traffic.trace.messages_sent, _expected(traffic)
+    if not traffic.is_exact or list(found) == list(expected) or sorted(found) != sorted(expected):
+        return None
+    return Remark(
+        f"the values are right, but the ranks send {_list(found)} messages; {_list(expected)} were expected.",
+        cause=f"other ranks stay outside than in this exercise. Here the ranks from {core} on hand their tensor to "
+        f"rank - {core} first, and get the sum from there at the end.",
+    )
+
+
 def _cause_of_count(traffic: Traffic, found: Sequence[int]) -> str:
     extra, core = beyond_power_of_two(traffic.size)
-    if extra and sorted(found) == sorted(_expected(traffic)):
-        return (
-            f"other ranks stay outside than in this exercise. Here the ranks from {core} on hand their tensor to rank "
-            f"- {core} first, and get the sum from there at the end."
-        )
     if extra:
         return (
             f"{traffic.size} is no power of two. The ranks from {core} on send once, and receive once; the first "

@@ -123,11 +123,13 @@ _ALL_RANKS = "the times of all ranks are added up, but the ranks work at the sam
 def _sizes(algorithm: str, nbytes: int, cluster: Cluster) -> Mistakes:
     steps, size = steps_of(algorithm, nbytes, cluster), cluster.world_size
     yield sum(step.link.seconds(nbytes) for step in steps), _WHOLE
-    yield (
-        sum(step.link.seconds(nbytes / size) for step in steps),
-        f"every step counts with 1/{size} of the tensor, as in a ring. Here the messages are of another size.",
-    )
     yield _seconds(steps) * size, _ALL_RANKS
+    for parts in {size, beyond_power_of_two(size)[1]}:
+        alike = [Step(step.link, nbytes / parts if step.nbytes < nbytes else nbytes) for step in steps]
+        yield (
+            _seconds(alike),
+            f"every step counts with 1/{parts} of the tensor, as in a ring. Here the messages are of another size.",
+        )
 
 
 # ── another number of steps ──────────────────────────────────────────────────────────────────────────────────────────

@@ -91,7 +91,8 @@ def _ask(
     printed, spent = "", 0.0
     for question in questions:
         with supplied(function, helpers):
-            seen = call(function, arguments(question), max(0.1, min(checks.CASE_SECONDS, checks.CHECK_SECONDS - spent)))
+            limit = max(0.1, min(checks.CASE_SECONDS, checks.CHECK_SECONDS - spent))
+            seen = call(function, arguments(question), limit, helpers)
         spent += seen.seconds
         remark = explain_error(None, seen.error) if seen.error else _judge(question, seen.reply, judge)
         if seen.printed and (remark or not printed):
@@ -127,9 +128,8 @@ def _judge_time(question: Question, reply: Reply) -> Remark | None:
     return Remark(
         "the predicted time is wrong.",
         (
-            f"expected {expected:.10g} s ({readable(expected)}), as a simulated run takes",
-            f"found    {found:.10g} s ({readable(found)})"
-            + (f", {found / expected:.4g} times that" if expected else ""),
+            f"expected {expected:.10g} s, that is {readable(expected)}: so long takes a simulated run",
+            f"found    {found:.10g} s" + (f", {found / expected:.4g} times that" if expected else ""),
         ),
         _cause_of_time(question, expected, found),
     )

@@ -19,10 +19,11 @@ from typing import Any
 
 from distlib.communicator import Communicator
 from distlib.diagnosis import RankError
+from distlib.grading.helpers import helper_origin
 from distlib.grading.observe import _caught_streams, _warm_world
 from distlib.network import choose_all_reduce
 
-_ALLOWED = frozenset({"distlib.network.cluster", "distlib.network.powers", "distlib.grading.helpers"})
+_ALLOWED = ("distlib.network.cluster", "distlib.network.powers")
 
 
 @dataclass(frozen=True)
@@ -57,24 +58,33 @@ class Call:
     seconds: float
 
 
-def call(function: Callable[..., object], arguments: Sequence[Any], timeout: float) -> Call:
-    """Call `function(*arguments)` on a rank, for at most `timeout` seconds. Its prints and errors are in the result."""
+def call(
+    function: Callable[..., object], arguments: Sequence[Any], timeout: float, helpers: Sequence[str] = ()
+) -> Call:
+    """Call `function(*arguments)` on a rank, for at most `timeout` seconds. Its prints and errors are in the result.
+
+    Args:
+        helpers: names of helpers that it may call, and that have been supplied to it.
+    """
+    allowed = (*_ALLOWED, *map(helper_origin, helpers))
     lines: list[str] = []
     reply, error, seconds = None, None, 0.0
     with _caught_streams(lines):
         world = _warm_world(1)
         world.on_output = lambda rank, stream, text: lines.append(text)
         try:
-            (reply,) = world.run(_call_and_watch, function, arguments, timeout=timeout)
+            (reply,) = world.run(_call_and_watch, function, arguments, allowed, timeout=timeout)
             seconds = world.trace.elapsed
         except (RankError, TypeError) as caught:  # TypeError: the function can't be sent to the rank
             error = caught
     return Call(reply, error, "".join(lines), seconds)
 
 
-def _call_and_watch(comm: Communicator, function: Callable[..., object], arguments: Sequence[Any]) -> Reply:
+def _call_and_watch(
+    comm: Communicator, function: Callable[..., object], arguments: Sequence[Any], allowed: Sequence[str]
+) -> Reply:
     choose_all_reduce.cache_clear()  # what it remembers would come without a call
-    with _library_calls() as noted:
+    with _library_calls(allowed) as noted:
         returned = function(*arguments)
     return Reply(_number_or_text(returned), type(returned).__name__, noted[0] if noted else None)
 
@@ -86,15 +96,21 @@ def _number_or_text(value: object) -> float | str | None:
 
 
 @contextmanager
-def _library_calls() -> Iterator[list[str]]:
-    """Note which functions of the library are called meanwhile by something outside of it, or by this module."""
+def _library_calls(allowed: Sequence[str]) -> Iterator[list[str]]:
+    """Note which functions of the library are called meanwhile by something outside of it, or by this module.
+
+    Args:
+        allowed: modules and functions that are not noted.
+    """
     noted: list[str] = []
 
     def note(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call" and _is_the_librarys(frame) and _module(frame) not in (*_ALLOWED, __name__):
-            caller = frame.f_back
-            if caller is None or not _is_the_librarys(caller) or _module(caller) == __name__:
-                noted.append(f"{_module(frame)}.{frame.f_code.co_qualname}")
+        if event != "call" or not _is_the_librarys(frame) or _module(frame) in (*allowed, __name__):
+            return
+        name, caller = f"{_module(frame)}.{frame.f_code.co_qualname}", frame.f_back
+        is_called_from_outside = caller is None or not _is_the_librarys(caller) or _module(caller) == __name__
+        if is_called_from_outside and name not in allowed:
+            noted.append(name)
 
     before = sys.getprofile()
     sys.setprofile(note)

@@ -63,14 +63,14 @@ def _nothing_happened(seen: Seen) -> str | None:
 
 
 def _worked_on_copy(seen: Seen) -> str | None:
-    if len(seen.unchanged) < seen.size:
-        return None
-    if seen.case.layout in ("transposed", "strided"):
+    if seen.case.layout in ("transposed", "strided") and {rank for rank, _ in seen.wrong} <= set(seen.unchanged):
         return (
             "your ranks did talk, but the tensor is as it was: reshape(-1), flatten() and contiguous() make a copy of "
             "a tensor whose memory is not contiguous. Work on the copy, then write it back: "
             "tensor.copy_(flat.view(tensor.shape))."
         )
+    if len(seen.unchanged) < seen.size:
+        return None
     return f"your ranks did talk, but every tensor is as it was: the result went into another one. {_REBOUND}"
 
 
