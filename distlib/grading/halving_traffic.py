@@ -70,7 +70,8 @@ def _limits(traffic: Traffic, rank: int) -> list[Limits]:
         return [(length, length)]
     blocks = [core >> step for step in range(1, core.bit_length())]  # P/2, …, 2, 1 chunks
     halving = [(block * (length // core), block * math.ceil(length / core)) for block in blocks]
-    return [*halving, *reversed(halving), (length, length)]
+    out = [(length, length)] if rank + core < traffic.size else []
+    return [*halving, *reversed(halving), *out]
 
 
 def _wrong_size(traffic: Traffic, message: Message, number: int, limits: Limits) -> Remark:

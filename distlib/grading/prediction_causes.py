@@ -59,8 +59,8 @@ def cause_of_time(question: Question, found: float) -> str:
     """What usually gives `found` instead of the right time; empty if it is no known mistake."""
     algorithm, nbytes, cluster = question.algorithms[0], question.nbytes, question.cluster
     candidates = (
+        *_missing(steps_of(algorithm, nbytes, cluster)),  # first: it differs little from a latency that is too small
         *_units(steps_of(algorithm, nbytes, cluster)),
-        *_missing(steps_of(algorithm, nbytes, cluster)),
         *(_of_one_node if cluster.nodes == 1 else _of_nodes)(algorithm, nbytes, cluster),
         *_sizes(algorithm, nbytes, cluster),
     )
