@@ -211,9 +211,9 @@ assert sum(report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent
 #
 # ### When N is no power of two
 #
-# Let P be the largest power of two up to N. With 6 ranks P is 4. **Before** the first step each rank from P on sends
-# its whole tensor to rank − P, which adds it to its own. The first P ranks halve and double. **At the end** the ranks
-# from P on get the whole sum from there. With 6 ranks: 4 → 0 and 5 → 1 before, 0 → 4 and 1 → 5 at the end.
+# Let P be the largest power of two up to N. With 6 ranks P is 4. **Before** the first step each rank r from P on sends
+# its whole tensor to rank r − P, which adds it to its own. The first P ranks halve and double. **At the end** rank r
+# gets the whole sum from rank r − P. With 6 ranks: 4 → 0 and 5 → 1 before, 0 → 4 and 1 → 5 at the end.
 #
 # ### Two tools
 #
@@ -234,9 +234,9 @@ assert (len(lower), len(upper)) == (4, 3)
 def halving_doubling_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
     """Add up the tensors of all ranks by halving and doubling. Afterwards every rank's tensor holds the sum, in place.
 
-    With N ranks, P is the largest power of two up to N. Each rank from P on first sends its tensor to rank - P, and at
-    the end receives the sum from there. The first P ranks exchange with one partner in each step: a half, a
-    quarter, an eighth and so on of the tensor, each time adding what comes in; then the same sizes back.
+    With N ranks, P is the largest power of two up to N. Each rank r from P on first sends its tensor to rank r - P, and
+    at the end receives the sum from there. The first P ranks exchange with one partner in each step: a half, a quarter,
+    an eighth and so on of the tensor, each time adding what comes in; then the same sizes back.
 
     Args:
         comm: the communicator of this rank.
@@ -526,7 +526,7 @@ assert report.trace(world_size=4, length=20, dtype=torch.float64).bytes_sent == 
 # | | and then halving and doubling between the nodes | as above, but of S/G bytes in all |
 #
 # P is the largest power of two up to N. The hierarchical all-reduce is a grid whose rows are the nodes. Only, its
-# columns halve and double. For part 2 of it, "ranks" are nodes: n nodes, at the distances 1, 2, 4 … less than n.
+# columns halve and double. There, N is the number of nodes, and a distance of 1 leads to the next node.
 #
 # **Which link?** A cluster has `nodes`, `ranks_per_node` and `world_size`, and two links: `intra` inside a node,
 # `inter` between nodes. Rank r is on node `r // ranks_per_node`. With one node every message uses `intra`. With several
