@@ -1,4 +1,4 @@
-"""Checks for exercises: they run a student's function on real ranks, and say like a tutor what is wrong with it."""
+"""Checks for exercises: they run a student's function on many ranks, and say like a tutor what is wrong with it."""
 
 from distlib.grading.all_reduce_checks import (
     check_grid_all_reduce,

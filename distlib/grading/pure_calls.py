@@ -17,10 +17,11 @@ from numbers import Real
 from types import FrameType
 from typing import Any
 
+from distlib import pickling
 from distlib.communicator import Communicator
 from distlib.diagnosis import RankError
 from distlib.grading.helpers import helper_origin
-from distlib.grading.observe import _caught_streams, _warm_world
+from distlib.grading.observe import run_on_ranks
 from distlib.network import choose_all_reduce
 
 _ALLOWED = ("distlib.network.cluster", "distlib.network.powers")
@@ -59,7 +60,7 @@ class Call:
 
 
 def call(
-    function: Callable[..., object], arguments: Sequence[Any], timeout: float, helpers: Sequence[str] = ()
+    function: Callable[..., object], arguments: tuple[Any, ...], timeout: float, helpers: Sequence[str] = ()
 ) -> Call:
     """Call `function(*arguments)` on a rank, for at most `timeout` seconds. Its prints and errors are in the result.
 
@@ -67,23 +68,17 @@ def call(
         helpers: names of helpers that it may call, and that have been supplied to it.
     """
     allowed = (*_ALLOWED, *map(helper_origin, helpers))
-    lines: list[str] = []
-    reply, error, seconds = None, None, 0.0
-    with _caught_streams(lines):
-        world = _warm_world(1)
-        world.on_output = lambda rank, stream, text: lines.append(text)
-        try:
-            (reply,) = world.run(_call_and_watch, function, arguments, allowed, timeout=timeout)
-            seconds = world.trace.elapsed
-        except (RankError, TypeError) as caught:  # TypeError: the function can't be sent to the rank
-            error = caught
-    return Call(reply, error, "".join(lines), seconds)
+    try:
+        packed = pickling.pack_call(function, arguments, {})
+    except TypeError as error:
+        return Call(None, error, "", 0.0)
+    run = run_on_ranks(1, "", timeout, _call_and_watch, packed, allowed)
+    return Call(None if run.error else run.results[0], run.error, run.printed, run.seconds)
 
 
-def _call_and_watch(
-    comm: Communicator, function: Callable[..., object], arguments: Sequence[Any], allowed: Sequence[str]
-) -> Reply:
+def _call_and_watch(comm: Communicator, packed: bytes, allowed: Sequence[str]) -> Reply:
     choose_all_reduce.cache_clear()  # what it remembers would come without a call
+    function, arguments, _ = pickling.loads(packed)
     with _library_calls(allowed) as noted:
         returned = function(*arguments)
     return Reply(_number_or_text(returned), type(returned).__name__, noted[0] if noted else None)
