@@ -22,7 +22,7 @@ from distlib.network.powers import is_power_of_two
 from distlib.simulator import SimulatedWorld
 
 PREDICTED = ("ring", "tree", "halving_doubling", "hierarchical")
-MOST_SIMULATED_RANKS = 64
+MOST_SIMULATED_RANKS = 32
 
 
 @dataclass(frozen=True)
