@@ -3,7 +3,7 @@
 All values are drawn from a seed. They are multiples of a small power of two, so that sums are exact in the dtype and
 the order of addition makes no difference: a check compares with `==`, whichever way round a ring goes.
 
-    all_reduce        every rank starts with its own values      every rank ends with the sum
+    all_reduce        every rank starts with its own values      every rank ends with the sum, by any `algorithm`
     reduce_scatter    every rank starts with its own values      rank r ends with chunk r of the sum; the rest is free
     all_gather        rank r starts with chunk r right, the      every rank ends with chunk r of rank r, for all r
                       rest is random

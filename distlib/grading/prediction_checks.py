@@ -18,7 +18,7 @@ from distlib.grading.helpers import supplied
 from distlib.grading.prediction_case import Question
 from distlib.grading.prediction_causes import cause_of_time, latency_of, steps_of, travel_of
 from distlib.grading.prediction_report import Answers, readable
-from distlib.grading.pure_calls import Reply, call
+from distlib.grading.pure_calls import Call, Reply, call
 from distlib.network import Cluster
 
 Judge = Callable[[Question, Reply], Remark | None]
@@ -94,22 +94,25 @@ def _ask(
             limit = max(0.1, min(checks.CASE_SECONDS, checks.CHECK_SECONDS - spent))
             seen = call(function, arguments(question), limit, helpers)
         spent += seen.seconds
-        remark = explain_error(None, seen.error) if seen.error else _judge(question, seen.reply, judge)
+        remark = _look(question, seen, judge)
         if seen.printed and (remark or not printed):
             printed = seen.printed
             show_printed(printed, question.title)
-        if remark is not None or seen.reply is None or seen.reply.value is None:
-            raise CheckFailed(question.title, remark or Remark("it returned nothing."), answers.summary())
+        if remark is not None:
+            raise CheckFailed(question.title, remark, answers.summary())
+        assert seen.reply is not None and seen.reply.value is not None
         answers.add(question, seen.reply.value)
     return answers
 
 
-def _judge(question: Question, reply: Reply | None, judge: Judge) -> Remark | None:
-    assert reply is not None
-    if reply.library is None:
-        return judge(question, reply)
+def _look(question: Question, seen: Call, judge: Judge) -> Remark | None:
+    if seen.error is not None:
+        return explain_error(None, seen.error)
+    assert seen.reply is not None
+    if seen.reply.library is None:
+        return judge(question, seen.reply)
     return Remark(
-        f"it calls {reply.library}, a function of the library.",
+        f"it calls {seen.reply.library}, a function of the library.",
         cause=f"a library function does the work. The exercise is to write {question.function} with numbers of "
         "`cluster` and its links.",
     )
