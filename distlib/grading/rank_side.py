@@ -59,7 +59,8 @@ def run_case(comm: Communicator, packed: bytes, case: Case) -> Outcome:
     memory, view = lay_out(rank_input(case, comm.rank), case.layout)
     ours = memory.as_strided(view.shape, view.stride(), view.storage_offset())
     before = memory.clone()
-    options = {} if case.root is None else {"root": case.root}
+    asked = {"root": case.root, "columns": case.columns}
+    options = {name: value for name, value in asked.items() if value is not None}
     comm.sleep(_APART * _starting_order(case).index(comm.rank))
     returned = function(StudentCommunicator(comm), view, **options)
     return Outcome(
