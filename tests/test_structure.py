@@ -70,11 +70,12 @@ TOP = 2  # `from distlib import World` reaches what distlib/__init__.py re-expor
 OWNERS = {
     "matplotlib": {"draw"},
     "ipywidgets": {"draw"},
+    "anywidget": {"draw"},
     "jupytext": {"authoring"},
     "nbgrader": {"authoring", "grading"},
     "nbformat": {"authoring", "grading"},
 }
-HEAVY = ("matplotlib", "nbgrader", "tensorflow", "sklearn", "jupytext", "ipywidgets")
+HEAVY = ("matplotlib", "nbgrader", "tensorflow", "sklearn", "jupytext", "ipywidgets", "anywidget")
 
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
 
