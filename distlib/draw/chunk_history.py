@@ -331,6 +331,7 @@ def _list(things: Sequence[str]) -> str:
 
 
 def name_chunks(chunks: Sequence[int]) -> str:
+    """Chunks in words: "no chunk", "chunk 3", "chunks 0, 1 and 3"."""
     if not chunks:
         return "no chunk"
     return f"chunk {chunks[0]}" if len(chunks) == 1 else f"chunks {_list([str(chunk) for chunk in chunks])}"

@@ -52,6 +52,12 @@ class _Plan:
     def y(self, rank: int) -> float:
         return _TOP + self.lane * (rank + 0.5)
 
+    @property
+    def numbered(self) -> bool:
+        """Whether there is room for a number at each arrow."""
+        few = len(self.trace.messages) <= 48 if self.by == "time" else self.place(1) - self.place(0) >= 30
+        return self.lane >= 20 and few
+
     def sent(self, message: Message) -> int:
         """The step in which a message is on its way for the first time."""
         return message.round if self.by == "round" else 1 + bisect_left(self.moments, message.start)
@@ -78,8 +84,8 @@ def _background(plan: _Plan, title: str) -> Iterator[Shape]:
     ranks, right = plan.trace.world_size, WIDTH - _BARS - 14
     bottom = _TOP + plan.lane * ranks
     yield write(6, 20, title, TITLE, bold=True)
-    number = "sender" if plan.by == "round" else "round"
-    yield write(6, 40, f"number and color: its {number}; point at an arrow for its line of code", SMALL + 1)
+    meaning = f"{'number and ' * plan.numbered}color: its {'sender' if plan.by == 'round' else 'round'}"
+    yield write(6, 40, f"{meaning}; point at an arrow for its line of code", SMALL + 1)
     every = next(step for step in (1, 2, 4, 8, 16, 32, 64, ranks) if step * plan.lane >= 14)
     for rank in range(ranks):
         y = plan.y(rank)
@@ -114,9 +120,6 @@ def _time_axis(plan: _Plan, bottom: float) -> Iterator[Shape]:
 
 
 def _messages(plan: _Plan) -> Iterator[Shape]:
-    numbered = plan.lane >= 20 and (
-        plan.place(1) - plan.place(0) >= 30 if plan.by == "round" else len(plan.trace.messages) <= 48
-    )
     for message in plan.trace:
         (left, right), sent, arrived = plan.span(message), plan.sent(message), plan.arrived(message)
         number = message.src if plan.by == "round" else message.round
@@ -125,7 +128,7 @@ def _messages(plan: _Plan) -> Iterator[Shape]:
         if sent < arrived:
             yield arrow(line, color, 1, first=sent, end=arrived, tip=f"{tip}\nstill on its way")
         yield arrow(line, color, 2, first=arrived, fades=True, tip=tip)
-        if numbered:
+        if plan.numbered:
             yield from _dot(left, plan.y(message.src), number, color, sent)
 
 
