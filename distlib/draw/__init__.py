@@ -7,6 +7,7 @@
     play_chunks              the same, to play and to step through
     predict                  a number that is committed to before the run and compared after it
     race                     which all-reduce is the fastest by the model, over message sizes or ranks
+    explore_race             the same with sliders
     predicted_and_measured   the model beside the machine
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from distlib.draw.byte_bars import bytes_per_rank
     from distlib.draw.chunk_grid import chunk_steps, draw_chunks
     from distlib.draw.chunk_history import ChunkHistory, watch_chunks
+    from distlib.draw.explorer import explore_race
     from distlib.draw.model_check import predicted_and_measured
     from distlib.draw.picture import Picture
     from distlib.draw.player import play_chunks, play_timeline
@@ -35,6 +37,7 @@ __all__ = [
     "bytes_per_rank",
     "chunk_steps",
     "draw_chunks",
+    "explore_race",
     "play_chunks",
     "play_timeline",
     "predict",
@@ -50,6 +53,7 @@ _HOMES = {
     "bytes_per_rank": "byte_bars",
     "chunk_steps": "chunk_grid",
     "draw_chunks": "chunk_grid",
+    "explore_race": "explorer",
     "play_chunks": "player",
     "play_timeline": "player",
     "predict": "prediction",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 import anywidget
+import ipywidgets
 import traitlets
 
 from distlib.draw.chunk_grid import draw_chunks
@@ -69,20 +70,22 @@ class Player:
         return self._draw_still()
 
     def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        widget = PlayerWidget(scene=self.scene.to_data())
-        view = widget._repr_mimebundle_()
-        data, metadata = view if isinstance(view, tuple) else (view or {}, {})
-        # A notebook that is not trusted shows the HTML instead of the widget: nothing, since the image follows.
-        display({**data, "text/plain": repr(self), "text/html": "<span></span>"}, metadata=metadata, raw=True)
-        display({"text/plain": "", "text/html": self._still_html()}, raw=True)
-
-    def _still_html(self) -> str:
-        return f'<style>{_STYLE}</style><div class="distlib-still">{self.still._repr_html_()}</div>'
+        show_with_still(PlayerWidget(scene=self.scene.to_data()), repr(self), lambda: self.still)
 
     def __repr__(self) -> str:
         return f"<Player: {self.scene.title}. {count(len(self.scene.steps), 'step')}>"
+
+
+def show_with_still(widget: ipywidgets.Widget, words: str, draw_still: Callable[[], Picture]) -> None:
+    """Show a widget that has a player inside, and the image that stands for it where there is no widget."""
+    from IPython.display import display
+
+    view = widget._repr_mimebundle_()
+    data, metadata = view if isinstance(view, tuple) else (view or {}, {})
+    # A notebook that is not trusted shows the HTML instead of the widget: nothing, since the image follows.
+    display({**data, "text/plain": words, "text/html": "<span></span>"}, metadata=metadata, raw=True)
+    still = f'<style>{_STYLE}</style><div class="distlib-still">{draw_still()._repr_html_()}</div>'
+    display({"text/plain": "", "text/html": still}, raw=True)
 
 
 def play_timeline(trace: Trace, title: str | None = None, by: Literal["round", "time"] = "round") -> Player:

@@ -16,37 +16,47 @@ export default {
 class Player {
   constructor(model, el) {
     this.model = model;
-    this.scene = model.get("scene");
     this.id = `distlib-player-${++players}`;
-    this.last = this.scene.steps.length - 1;
     this.timer = null;
-    this.build(el);
+    this.root = make("div", { class: "distlib-player", tabindex: 0, role: "group" });
+    this.onKey = this.onKey.bind(this);
     this.draw = () => this.show(model.get("step"));
-    model.on("change:step", this.draw);
-    this.draw();
+    this.rebuild = () => this.build();
+    this.listen();
+    this.build();
+    el.append(this.root);
+  }
+
+  listen() {
+    this.model.on("change:step", this.draw);
+    this.model.on("change:scene", this.rebuild);
+    // JupyterLab takes keys at the document, on their way down. Ours are taken above it, while the focus is in here.
+    this.root.addEventListener("focusin", () => window.addEventListener("keydown", this.onKey, true));
+    this.root.addEventListener("focusout", () => window.removeEventListener("keydown", this.onKey, true));
   }
 
   remove() {
     this.pause();
     window.removeEventListener("keydown", this.onKey, true);
     this.model.off("change:step", this.draw);
+    this.model.off("change:scene", this.rebuild);
   }
 
   // ── building ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  build(el) {
-    this.root = make("div", { class: "distlib-player", tabindex: 0, role: "group", "aria-label": this.scene.title });
+  build() {
+    this.scene = this.model.get("scene");
+    this.last = this.scene.steps.length - 1;
+    this.root.setAttribute("aria-label", this.scene.title);
     this.svg = this.buildPicture();
     this.words = make("p", { class: "distlib-words", "aria-live": "polite" });
     this.warning = make("p", { class: "distlib-warning", role: "status" });
     this.details = make("ul", { class: "distlib-details" });
     this.tip = make("div", { class: "distlib-tip", role: "tooltip", hidden: "" });
-    this.root.append(this.svg, this.buildControls(), this.words, this.warning, this.details, this.tip);
-    // JupyterLab takes keys at the document, on their way down. Ours are taken above it, while the focus is in here.
-    this.onKey = this.onKey.bind(this);
-    this.root.addEventListener("focusin", () => window.addEventListener("keydown", this.onKey, true));
-    this.root.addEventListener("focusout", () => window.removeEventListener("keydown", this.onKey, true));
-    el.append(this.root);
+    const controls = this.buildControls();
+    controls.hidden = this.last === 0;
+    this.root.replaceChildren(this.svg, controls, this.words, this.warning, this.details, this.tip);
+    this.draw();
   }
 
   buildPicture() {
@@ -181,6 +191,7 @@ class Player {
     this.words.textContent = words;
     this.warning.textContent = warning;
     this.svg.setAttribute("aria-label", `${this.scene.title}. ${words} ${warning}`.trim());
+    this.details.hidden = !this.scene.steps.some((step) => step.details);
     this.details.replaceChildren(
       ...details.map((line) => {
         const item = make("li", {});
