@@ -100,9 +100,7 @@ def explore_race(
 
 
 def _sliders(cluster: Cluster, nbytes: int) -> dict[str, Any]:
-    axis = ipywidgets.ToggleButtons(
-        options=[("over the size", "bytes"), ("over the ranks", "ranks")], value="bytes", description="race"
-    )
+    axis = ipywidgets.ToggleButtons(options=[("over the size", "bytes"), ("over the ranks", "ranks")], value="bytes")
     return {
         "axis": axis,
         "nbytes": _slider("size", SIZES, nbytes, format_bytes),
@@ -110,8 +108,12 @@ def _sliders(cluster: Cluster, nbytes: int) -> dict[str, Any]:
         "ranks_per_node": _slider(
             "ranks per node", (1, 2, 4, 8), cluster.ranks_per_node, lambda number: count(number, "rank")
         ),
-        "latency": _slider("latency", _LATENCIES, cluster.inter.latency, lambda seconds: f"{seconds * 1e6:g} µs"),
-        "bandwidth": _slider("bandwidth", _BANDWIDTHS, cluster.inter.bandwidth, lambda rate: f"{rate / 1e9:g} GB/s"),
+        "latency": _slider(
+            "latency between nodes", _LATENCIES, cluster.inter.latency, lambda seconds: f"{seconds * 1e6:g} µs"
+        ),
+        "bandwidth": _slider(
+            "bandwidth between nodes", _BANDWIDTHS, cluster.inter.bandwidth, lambda rate: f"{rate / 1e9:g} GB/s"
+        ),
     }
 
 
@@ -121,6 +123,6 @@ def _slider(name: str, values: Sequence[Any], first: float, say: Any) -> Any:
         options=[(say(value), value) for value in values],
         value=nearest,
         description=name,
-        style={"description_width": "8em"},
-        layout={"width": "36em"},
+        style={"description_width": "13em"},
+        layout={"width": "42em"},
     )

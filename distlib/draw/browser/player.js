@@ -75,12 +75,10 @@ class Player {
     const element = makeSVG(tag, this.withPatterns(attributes));
     element.textContent = text;
     const elements = [element];
-    if (tip && tag === "path") {
-      // A thin line is hard to point at: a wide one that is not seen lies over it.
-      elements.push(makeSVG(tag, { d: attributes.d, class: "distlib-wide" }));
-    }
+    // A thin line is hard to point at: a wide one that is not seen lies over it.
+    if (tip && tag === "path") elements.push(makeSVG(tag, { d: attributes.d, class: "distlib-wide" }));
     if (tip) elements.forEach((one) => (one.dataset.tip = tip));
-    return { elements, first, end, fades };
+    return { elements, first, end, fades, look: null };
   }
 
   withPatterns(attributes) {
@@ -173,11 +171,15 @@ class Player {
 
   show(wanted) {
     this.step = clamp(wanted, 0, this.last);
-    for (const { elements, first, end, fades } of this.shapes) {
-      const gone = this.step < first || this.step >= end;
-      for (const element of elements) {
-        element.classList.toggle("distlib-gone", gone);
-        element.classList.toggle("distlib-past", fades && this.step > first);
+    for (const shape of this.shapes) {
+      const gone = this.step < shape.first || this.step >= shape.end;
+      const past = shape.fades && this.step > shape.first;
+      const look = gone ? "distlib-gone" : past ? "distlib-past" : "";
+      if (look === shape.look) continue; // most stay as they are
+      shape.look = look;
+      for (const { classList } of shape.elements) {
+        classList.remove("distlib-gone", "distlib-past");
+        if (look) classList.add(look);
       }
     }
     this.tip.hidden = true;
