@@ -30,32 +30,49 @@ def label_seconds(axes: Axes, lowest: float, highest: float) -> None:
     low, high = lowest / 1.5, highest * 1.5
     axes.set_yscale("log")
     axes.set_ylim(low, high)
-    factors = (1,) if high / low > 300 else (1, 2, 5)
-    _set_ticks(axes, "y", _decimal_ticks(low, high, factors), format_seconds)
+    _set_ticks(axes, "y", ticks_of_seconds(low, high), format_seconds)
     axes.grid(axis="y", color=INK, alpha=0.25, linewidth=points(0.8))
 
 
 def label_sizes(axes: Axes, sizes: Sequence[int], margin: float = 0) -> None:
-    """A logarithmic x axis of sizes: 1 KiB, 4 KiB, … `margin`: CSS pixels left and right of them,"""
+    """A logarithmic x axis of sizes: 1 KiB, 4 KiB, … `margin`: CSS pixels to leave free left and right of them."""
     axes.set_xscale("log")
     room = (max(sizes) / min(sizes)) ** (margin / (WIDTH - LEFT - RIGHT - 2 * margin))
     axes.set_xlim(min(sizes) / room, max(sizes) * room)
-    first, last = math.ceil(math.log2(min(sizes))), math.floor(math.log2(max(sizes)))
-    step = max(1, -(-(last - first) // 8))
-    ticks = [2.0**power for power in range(-(-first // step) * step, last + 1, step)]
-    _set_ticks(axes, "x", ticks or [float(size) for size in sizes], format_bytes)
+    _set_ticks(axes, "x", ticks_of_sizes(sizes), format_bytes)
 
 
 def label_ranks(axes: Axes, ranks: Sequence[int]) -> None:
     """A logarithmic x axis of numbers of ranks, with a tick at those that there are, as far as there is room."""
     axes.set_xscale("log")
     axes.set_xlim(min(ranks), max(ranks))
+    _set_ticks(axes, "x", ticks_of_ranks(ranks), lambda number: f"{int(number):,}")
+
+
+def ticks_of_seconds(low: float, high: float) -> list[float]:
+    """Powers of ten within the range; with 1, 2 and 5 times each, if there are few."""
+    factors = (1,) if high / low > 300 else (1, 2, 5)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [float(f"{factor}e{power}") for power in powers for factor in factors]
+    return [tick for tick in ticks if low <= tick <= high]
+
+
+def ticks_of_sizes(sizes: Sequence[int]) -> list[float]:
+    """Powers of two within the range, 9 at most; the sizes themselves, if there are none."""
+    first, last = math.ceil(math.log2(min(sizes))), math.floor(math.log2(max(sizes)))
+    step = max(1, -(-(last - first) // 8))
+    ticks = [2.0**power for power in range(-(-first // step) * step, last + 1, step)]
+    return ticks or [float(size) for size in sizes]
+
+
+def ticks_of_ranks(ranks: Sequence[int]) -> list[float]:
+    """Those numbers of ranks that are far enough apart."""
     room = math.log(max(ranks) / min(ranks)) / 16
     shown: list[float] = []
     for number in ranks:
         if not shown or math.log(number / shown[-1]) >= room:
-            shown.append(number)
-    _set_ticks(axes, "x", shown, lambda number: f"{int(number):,}")
+            shown.append(float(number))
+    return shown
 
 
 def name_lines(canvas: Axes, axes: Axes, ends: Mapping[str, tuple[int, float]], top: float, height: float) -> None:
@@ -87,12 +104,6 @@ def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> li
         room = high - apart * (len(order) - 1 - number)
         below = placed[index] = max(min(wanted[index], room), below + apart)
     return placed
-
-
-def _decimal_ticks(low: float, high: float, factors: Sequence[int]) -> list[float]:
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [float(f"{factor}e{power}") for power in powers for factor in factors]
-    return [tick for tick in ticks if low <= tick <= high]
 
 
 def _set_ticks(axes: Axes, which: str, ticks: Sequence[float], name: Callable[[float], str]) -> None:

@@ -85,7 +85,9 @@ def draw_race(table: Race, title: str) -> Picture:
 def tell_leads(table: Race) -> str:
     """Who leads from where on, in words: "tree, from 64 KiB ring"."""
     first, *others = table.leads
-    return ", ".join([first.algorithm, *(f"from {_place(table, lead.first)} {lead.algorithm}" for lead in others)])
+    return ", ".join(
+        [first.algorithm, *(f"from {place_in_words(table, lead.first)} {lead.algorithm}" for lead in others)]
+    )
 
 
 def _draw_lines(axes: Axes, table: Race) -> None:
@@ -106,7 +108,7 @@ def _draw_band(band: Axes, lines: Axes, table: Race) -> None:
     band.spines[["left", "bottom"]].set_visible(False)
     band.set_xlabel("size of the tensor" if table.along == "bytes" else "ranks", size=points(12))
     per_pixel = math.log(table.places[-1] / table.places[0]) / (WIDTH - LEFT - RIGHT)
-    edges = [_edge(table, lead) for lead in table.leads] + [float(table.places[-1])]
+    edges = [edge(table, lead) for lead in table.leads] + [float(table.places[-1])]
     for lead, left, right in zip(table.leads, edges[:-1], edges[1:], strict=True):
         _fill_lead(band, lead, left, right, math.log(right / left) / per_pixel)
         if lead is not table.leads[0]:
@@ -124,7 +126,7 @@ def _fill_lead(band: Axes, lead: Lead, left: float, right: float, width: float) 
         band.plot(middle, 0.5, MARKERS[number], color=text_on(fill), markersize=points(8))
 
 
-def _edge(table: Race, lead: Lead) -> float:
+def edge(table: Race, lead: Lead) -> float:
     """Where a lead begins on the axis. Between two numbers of ranks there is nothing: it begins half-way."""
     if table.along == "bytes" or lead.starts == 0:
         return float(lead.first)
@@ -137,7 +139,7 @@ def _subtitle(table: Race) -> str:
 
 
 def _alt(table: Race, title: str) -> str:
-    first, last = (_place(table, place) for place in (table.places[0], table.places[-1]))
+    first, last = (place_in_words(table, place) for place in (table.places[0], table.places[-1]))
     lines = [
         f"{name} from {format_seconds(times[0])} to {format_seconds(times[-1])}"
         for name, times in table.seconds.items()
@@ -148,5 +150,6 @@ def _alt(table: Race, title: str) -> str:
     )
 
 
-def _place(table: Race, place: int) -> str:
+def place_in_words(table: Race, place: int) -> str:
+    """A place on the axis: "64 KiB", "128 ranks"."""
     return format_bytes(place) if table.along == "bytes" else f"{place:,} ranks"
