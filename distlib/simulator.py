@@ -41,18 +41,20 @@ from distlib.contexts import Ended, GreenletContext, ThreadContext
 from distlib.diagnosis import (
     DeadlockError,
     Failure,
+    Left,
     RankError,
     RunTimeout,
-    UnreceivedMessage,
     explain_deadlock,
     explain_failures,
+    explain_unreceived,
     find_deadlocked,
-    place,
 )
+from distlib.endpoint import Stopped
 from distlib.message_check import check_apart, check_message, check_split, ranks_of_color
 from distlib.network import Cluster
-from distlib.simulated_engine import ANYONE, NOWHERE, Engine, Operation, SimulatedGroup, SimulatedRank
+from distlib.simulated_engine import ANYONE, Engine, Operation, SimulatedGroup, SimulatedRank, unrecorded
 from distlib.trace import Counts, Trace
+from distlib.transport import describe_tensor, dtype_name
 
 _CONTEXTS: dict[str, type[GreenletContext] | type[ThreadContext]] = {
     "greenlets": GreenletContext,
@@ -198,7 +200,7 @@ class _Run:
             fn, args, kwargs = pickling.loads(self._blob)
             result = fn(comm, *args, **kwargs)
             self._results[rank.number] = list(result) if isinstance(result, types.GeneratorType) else result
-        except (Ended, KeyboardInterrupt):
+        except (Ended, KeyboardInterrupt, Stopped):  # Stopped: this simulation runs on a real rank, which is to leave
             raise
         except BaseException as error:
             self._failures.append(_describe(rank.number, error))
@@ -219,7 +221,7 @@ class _Run:
             raise DeadlockError(explain_deadlock(states, stuck), stuck, site)
         lost = self.engine.unreceived()
         if lost:
-            raise _explain_unreceived(lost)
+            raise explain_unreceived(list(map(_left, lost)))
 
     def _end_the_rest(self) -> None:
         for rank in self.engine.ranks:
@@ -234,8 +236,17 @@ class SimulatedCommunicator(Communicator):
         cluster: the cluster the ranks are on.
     """
 
-    def __init__(self, engine: Engine, rank: SimulatedRank, group: SimulatedGroup, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        rank: SimulatedRank,
+        group: SimulatedGroup,
+        cluster: Cluster,
+        call: str | None = None,
+    ) -> None:
         self._engine = engine
+        self.call = call
+        self._unrecorded = unrecorded(call)
         self._rank = rank
         self._group = group
         self._meetings = 0
@@ -292,6 +303,13 @@ class SimulatedCommunicator(Communicator):
         group = self._engine.group((self._group.id, self._meetings, color), members)
         return SimulatedCommunicator(self._engine, self._rank, group, self.cluster)
 
+    def within(self, call: str) -> Communicator:
+        if self.call is not None:
+            return self
+        site = find_call_site() if self._engine.record else self._unrecorded
+        self._engine.note_call(self._rank, call, site.place)
+        return SimulatedCommunicator(self._engine, self._rank, self._group, self.cluster, call)
+
     def sleep(self, seconds: float) -> None:
         if seconds < 0:
             raise ValueError(f"expected a time to sleep of at least 0 seconds, got {seconds}")
@@ -312,7 +330,7 @@ class SimulatedCommunicator(Communicator):
         )  # fmt: skip
         if not usual:
             check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
-        site = find_call_site() if self._engine.record else NOWHERE
+        site = find_call_site(self.call) if self._engine.record else self._unrecorded
         operation.begin(tensor, ANYONE if peer is None else self._group.members[peer], tag, self._group, site)
 
     def _meet(self, kind: str, contribution: Any) -> list[Any]:
@@ -373,11 +391,6 @@ def _describe(rank: int, error: BaseException) -> Failure:
     return Failure(rank, type(error).__name__, str(error), site, stack)
 
 
-def _explain_unreceived(lost: list[Operation]) -> UnreceivedMessage:
-    first = lost[0]
-    prefix = "" if first.site is NOWHERE else f"{place(first.site)}: "
-    text = (
-        f"{prefix}rank {first.rank.number} sent a message to rank {first.peer} with tag {first.tag}, and nobody "
-        f"received it ({len(lost)} in all). Hint: rank {first.peer} has to call recv once more."
-    )
-    return UnreceivedMessage(text, sorted({send.rank.number for send in lost}), first.site)
+def _left(send: Operation) -> Left:
+    what = describe_tensor(send.tensor.shape, dtype_name(send.tensor))
+    return send.rank.number, send.peer, send.tag, what, send.site

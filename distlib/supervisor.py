@@ -25,16 +25,17 @@ from distlib import call_site, pickling
 from distlib.diagnosis import (
     DeadlockError,
     Failure,
+    LastCall,
     PeerLost,
     RankError,
     RankState,
     ResultError,
     RunTimeout,
     TooMuchOutput,
-    UnreceivedMessage,
     Wait,
     explain_deadlock,
     explain_failures,
+    explain_unreceived,
     find_deadlocked,
     name_ranks,
     place,
@@ -333,16 +334,7 @@ class Supervisor:
 
     def _unreceived(self, reports: Sequence[tuple[Any, ...]]) -> RankError | None:
         left = [(rank, *message) for rank, report in enumerate(reports) for message in report[3]]
-        if not left:
-            return None
-        rank, dst, tag, what, site = left[0]
-        count = f" ({len(left)} messages in all)" if len(left) > 1 else ""
-        text = (
-            f"{place(site)}: rank {rank} sent {what} to rank {dst} with tag {tag}, and nobody received it{count}. "
-            f"Hint: rank {dst} has to call recv once more, or rank {rank} sends once too often. "
-            "Call wait() on what isend returns, and you are told at once."
-        )
-        return UnreceivedMessage(text, sorted({message[0] for message in left}), site)
+        return explain_unreceived(left) if left else None
 
     def _unpack(self) -> list[Any]:
         results = []
@@ -387,16 +379,17 @@ def _folder() -> str:
 
 
 def _rank_state(status: Status, statuses: Sequence[Status]) -> RankState:
-    state, round_, waits, strangers = status
+    state, round_, waits, strangers, last_call = status
     activity = "running" if state == "idle" else state
-    return RankState(activity, round_, tuple(_wait(wait, statuses) for wait in waits), tuple(strangers))
+    call = LastCall(*last_call) if last_call else None
+    return RankState(activity, round_, tuple(_wait(wait, statuses) for wait in waits), tuple(strangers), call)
 
 
 def _wait(wait: tuple[Any, ...], statuses: Sequence[Status]) -> Wait:
-    kind, peers, demand, what, where = wait
+    kind, peers, demand, what, where, call = wait
     if demand == "meeting":  # a barrier waits for those who have not come to the same one
         peers = tuple(peer for peer in peers if not any(w[2:4] == ("meeting", what) for w in statuses[peer][2]))
-    return Wait(kind, tuple(peers), demand == "any", what, where)
+    return Wait(kind, tuple(peers), demand == "any", what, where, call)
 
 
 def _activity(state: RankState, where: str) -> str:

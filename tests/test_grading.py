@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -66,7 +67,10 @@ def untouched_checks() -> Iterator[None]:
 
 def notebook_with(cells: dict[str, str], answer: Answer) -> dict[str, Any]:
     """The names of a notebook in which the solution cells have run, one of them with the text of `answer`."""
-    names: dict[str, Any] = {"__name__": "__main__", "torch": torch, "Communicator": Communicator}
+    names: dict[str, Any] = {"__name__": "__main__"}
+    setup = ast.parse(cells["setup"])
+    setup.body = [node for node in setup.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    exec(compile(setup, "setup.py", "exec"), names)
     for function in {name.removesuffix("_hidden") for name in cells if name.endswith("_hidden")}:
         exec(compile(cells[function], f"{function}.py", "exec"), names)
     exec(compile(answer.text, f"{answer.name}.py", "exec"), names)
@@ -219,6 +223,98 @@ def test_what_is_no_function_of_comm_and_tensor(function: Any, told: str) -> Non
 def test_a_function_that_can_not_travel() -> None:
     world = World(1)
     assert "can't be sent to the ranks" in failure(lambda comm, tensor: world.run(ring))
+
+
+# ── simulated and real ranks ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+    """What the checks of a test run: ("real" or "simulated", number of ranks, number of elements)."""
+    seen: list[tuple[str, int, int]] = []
+
+    def noted(kind: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(packed: bytes, case: Case, limit: float) -> Any:
+            seen.append((kind, case.world_size, case.length))
+            return run(packed, case, limit)
+
+        return noting
+
+    monkeypatch.setattr(checks, "observe", noted("real", checks.observe))
+    monkeypatch.setattr(checks, "observe_simulated", noted("simulated", checks.observe_simulated))
+    return seen
+
+
+def test_the_first_case_of_each_small_size_runs_on_real_ranks(runs: list[tuple[str, int, int]]) -> None:
+    check_all_reduce(ring, world_sizes=(1, 4, 5, 17), **RING)
+    assert runs == [
+        *(("real", 1, 8), ("simulated", 1, 10)),
+        *(("real", 4, 8), ("simulated", 4, 10)),
+        *(("simulated", size, length) for size in (5, 17) for length in (8, 10)),
+    ]
+
+
+def test_one_case_at_least_runs_on_real_ranks(runs: list[tuple[str, int, int]]) -> None:
+    check_all_reduce(ring, world_sizes=(7, 6), **RING)
+    assert [run for run in runs if run[0] == "real"] == [("real", 6, 8)]
+
+
+def test_what_fails_on_simulated_ranks_is_told_by_real_ones(runs: list[tuple[str, int, int]]) -> None:
+    told = failure(lambda comm, tensor: ring(comm, tensor) if tensor.numel() == 8 else print("no"), (2,))
+    assert "on rank 0, chunk 0 (elements 0 to 4) is wrong" in told
+    assert runs == [("real", 2, 8), ("simulated", 2, 10), ("real", 2, 10)]
+
+
+SCRATCH_TEXT = """
+class Scratch:
+    kept = None
+
+def keeps_its_own(comm, tensor):
+    Scratch.kept = tensor.clone()
+    comm.barrier()
+    tensor.copy_(Scratch.kept)
+    ring(comm, tensor)
+"""
+
+
+def test_real_ranks_have_the_last_word(runs: list[tuple[str, int, int]]) -> None:
+    names = as_in_a_notebook(RING_TEXT + SCRATCH_TEXT)
+    report = check_all_reduce(names["keeps_its_own"], world_sizes=(2, 3), **RING)
+    assert len(report) == 4
+    assert runs == [("real", 2, 8), ("simulated", 2, 10), ("real", 2, 10), ("real", 3, 8), ("real", 3, 10)]
+
+
+def test_values_that_simulated_ranks_could_share_are_not_there_on_real_ones() -> None:
+    def cheat(comm: StudentCommunicator, tensor: torch.Tensor) -> None:
+        import string
+
+        board = string.__dict__.setdefault("cheat", {})
+        board[comm.rank] = tensor.clone()
+        ring(comm, tensor.clone())
+        tensor.copy_(sum(board.get(rank, 0) for rank in range(comm.world_size)))
+
+    assert "Passed before this: 2 cases, with 1 rank." in failure(cheat, (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("act", "told"),
+    [
+        (lambda comm: comm.recv(torch.empty(1), (comm.rank - 1) % comm.world_size), "No rank on this cycle has sent"),
+        (
+            lambda comm: __import__("os")._exit(3),
+            "a rank ended in the middle of the run: its process exited with code 3",
+        ),
+        (lambda comm: __import__("time").sleep(100), "it did not come to an end"),
+        (lambda comm: sys.exit(3) if comm.rank == 5 else comm.barrier(), "rank 5 raised SystemExit: 3"),
+        (lambda comm: [0 for _ in iter(int, 1)] if comm.rank == 5 else None, "rank 5 was computing at test_grading.py"),
+    ],
+)
+def test_many_simulated_ranks_in_trouble(
+    act: Callable[[Any], object], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "CASE_SECONDS", 0.5)
+    assert told in failure(lambda comm, tensor: act(comm) if comm.world_size == 32 else ring(comm, tensor), (4, 32))
+    assert len(check_all_reduce(ring, world_sizes=(32,), **RING)) == 2
 
 
 def test_checks_of_the_other_two_collectives() -> None:

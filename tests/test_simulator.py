@@ -425,9 +425,30 @@ def test_a_rank_that_never_ends_is_stopped_and_says_where(contexts: str) -> None
     assert world.run(lambda comm: comm.rank) == [0, 1]
 
 
-def test_messages_that_nobody_received() -> None:
-    with pytest.raises(UnreceivedMessage, match="rank 0 sent a message to rank 1 with tag 4, and nobody"):
-        simulate(2, lambda comm: comm.isend(torch.ones(1), 1, tag=4) if comm.rank == 0 else None)
+@pytest.mark.parametrize("count", [1, 2])
+def test_messages_that_nobody_received_in_the_words_of_a_real_world(worlds, count: int) -> None:
+    def leave(comm: Communicator) -> None:
+        for _ in range(count if comm.rank == 0 else 0):
+            comm.isend(torch.ones(2, 3), 1, tag=4)
+
+    texts = []
+    for world in (worlds(2), SimulatedWorld(2)):
+        with pytest.raises(
+            UnreceivedMessage, match=f"^{HERE}\\d+: rank 0 sent 2×3 float32 to rank 1 with tag 4"
+        ) as caught:
+            world.run(leave, timeout=20)
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]
+    assert ("(2 messages in all)" in texts[0]) == (count == 2)
+
+
+def test_a_message_that_nobody_received_on_ranks_that_were_not_recorded() -> None:
+    def leave(comm: Communicator) -> None:
+        if comm.rank == 0:
+            comm.isend(torch.ones(1), 1)
+
+    with pytest.raises(UnreceivedMessage, match="^rank 0 sent 1 float32 to rank 1 with tag 0, and nobody"):
+        simulate(100, leave)
 
 
 @pytest.mark.parametrize(

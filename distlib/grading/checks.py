@@ -1,9 +1,16 @@
-"""The checks that a test cell calls: run the student's function on real ranks, compare, explain the first difference.
+"""The checks that a test cell calls: run the student's function on all ranks, compare, explain the first difference.
 
     cases, smallest first ──► run ──► error?  values?  messages?  ──► CheckFailed, or on to the next case ──► Report
 
 A check stops at the first case that fails, and says of it what was expected, what was seen, where, and what usually
 causes it. The cases and what is expected stand in the test cell; nothing here knows them.
+
+Most cases run on simulated ranks, which is quick and always goes in the same order. But these share a process, so a
+function could pass values on without a message, through a class or a module that all of them see. Therefore the first
+case of each world size up to `SAMPLED_RANKS` runs on real ranks, which share no memory. And real ranks have the last
+word: what goes wrong on simulated ones runs again on real ones, and theirs are the remark and the prints that a student
+sees. If they find nothing wrong, the function keeps something where all simulated ranks see it and real ones don't;
+then the cases that are left run on real ranks, too. Only more than `MOST_REAL_RANKS` ranks are always simulated.
 
 What a check can't see, because it runs in the student's own process: code that is written to deceive it, such as one
 that patches this module or keeps a second way for data beside the messages. Test cells therefore import the checks
@@ -19,11 +26,13 @@ from typing import TypeVar
 
 import torch
 
+from distlib import pickling
+from distlib.grading.all_reduce_specification import AllReduceSpecification
 from distlib.grading.case import LAYOUTS, Case, count
 from distlib.grading.errors import explain_error
 from distlib.grading.failure import CheckFailed, Remark
 from distlib.grading.helpers import supplied
-from distlib.grading.observe import Observation, observe
+from distlib.grading.observe import Observation, observe, observe_simulated
 from distlib.grading.pattern_specification import PatternSpecification
 from distlib.grading.report import Report
 from distlib.grading.seen import Seen
@@ -32,10 +41,13 @@ from distlib.grading.traffic import explain_traffic
 from distlib.grading.values import explain_values
 
 CASE_SECONDS = 5.0  # a case takes milliseconds; one that takes this long does not end
+SIMULATED_SECONDS = 1.0  # the same on simulated ranks, after which real ones have their turn
 CHECK_SECONDS = 10.0  # all cases of one check together
+SAMPLED_RANKS = 4
+MOST_REAL_RANKS = 20
 _PRINTED_SHOWN = 2_000  # characters
 
-SpecificationType = TypeVar("SpecificationType", Specification, PatternSpecification)
+SpecificationType = TypeVar("SpecificationType", Specification, PatternSpecification, AllReduceSpecification)
 
 
 def check_all_reduce(
@@ -145,7 +157,7 @@ def make_cases(
     """Every combination as a case, in the order given. A root that a world does not have is left out."""
     for layout in layouts:
         expect_one_of("layouts", layout, tuple(LAYOUTS))
-    name = _name(function, with_root=roots != (None,))
+    name = name_of(function, ("comm", "tensor") if roots == (None,) else ("comm", "tensor", "root=0"))
     combinations = itertools.product(world_sizes, lengths, dtypes, layouts, roots)
     cases = [
         Case(name, collective, size, length, dtype, layout, seed, root)
@@ -162,20 +174,71 @@ def run_check(
 ) -> Report:
     """Run the cases until one fails. `judge` looks at a run that came to its end."""
     report = Report(cases[0].function)
-    printed, spent = "", 0.0
+    packed = _pack(function, cases[0], specification.helpers)
+    examination = _Examination(packed, _sample(cases), lambda case, seen: judge(case, seen, specification))
     for case in cases:
-        with supplied(function, specification.helpers):
-            observation = observe(function, case, max(0.1, min(CASE_SECONDS, CHECK_SECONDS - spent)))
-        spent += observation.trace.elapsed
-        error = observation.error
-        remark = explain_error(case, error) if error else judge(case, observation, specification)
-        if observation.printed and (remark or not printed):  # of the first case that prints, and of the one that fails
-            printed = observation.printed
-            _show_printed(printed, case)
+        observation, remark = examination.of(case)
         if remark is not None:
             raise CheckFailed(case.title, remark, report.summary())
         report.add(case, observation.trace)
     return report
+
+
+Look = tuple[Observation, Remark | None]  # what a run of a case has shown, and the remark about it
+
+
+class _Examination:
+    """Runs a function for cases, on simulated and on real ranks: the module's text says which on what."""
+
+    def __init__(
+        self, packed: bytes, sampled: Sequence[Case], judge: Callable[[Case, Observation], Remark | None]
+    ) -> None:
+        self._packed, self._sampled, self._judge = packed, sampled, judge
+        self._simulates = True  # until real ranks contradict the simulated ones
+        self._spent = 0.0
+        self._has_shown_prints = False
+
+    def of(self, case: Case) -> Look:
+        """What the case has shown, and the remark about it. Prints what its function printed, if that is to be seen."""
+        observation, remark = self._choose_and_look(case)
+        if observation.printed and (remark or not self._has_shown_prints):  # of the first that prints, and if it fails
+            self._has_shown_prints = True
+            show_printed(observation.printed, case.title)
+        return observation, remark
+
+    def _choose_and_look(self, case: Case) -> Look:
+        if case.world_size > MOST_REAL_RANKS:
+            return self._look(observe_simulated, case, CASE_SECONDS)
+        if case in self._sampled or not self._simulates:
+            return self._look(observe, case, CASE_SECONDS)
+        simulated, doubt = self._look(observe_simulated, case, SIMULATED_SECONDS)
+        if not doubt and (self._has_shown_prints or not simulated.printed):
+            return simulated, None
+        real, remark = self._look(observe, case, CASE_SECONDS)
+        self._simulates = not doubt or remark is not None
+        return real, remark
+
+    def _look(self, run: Callable[[bytes, Case, float], Observation], case: Case, limit: float) -> Look:
+        observation = run(self._packed, case, max(0.1, min(limit, CHECK_SECONDS - self._spent)))
+        self._spent += observation.seconds
+        error = observation.error
+        return observation, explain_error(case, error) if error else self._judge(case, observation)
+
+
+def _sample(cases: Sequence[Case]) -> list[Case]:
+    """The first case of each small world size; if there is none, the first one of the smallest size."""
+    sizes = {case.world_size for case in cases}
+    small = {size for size in sizes if size <= SAMPLED_RANKS} or {min(sizes)}
+    return [next(case for case in cases if case.world_size == size) for size in small]
+
+
+def _pack(function: Callable[..., object], case: Case, helpers: Sequence[str]) -> bytes:
+    """The function as it travels to the ranks, with `helpers` in the place of the student's own."""
+    try:
+        with supplied(function, helpers):
+            return pickling.pack_call(function, (), {})
+    except TypeError as error:
+        raise CheckFailed(case.title, explain_error(case, error)) from None
 
 
 def _judge(case: Case, observation: Observation, specification: Specification) -> Remark | None:
@@ -184,22 +247,30 @@ def _judge(case: Case, observation: Observation, specification: Specification) -
     return explain_values(seen) or explain_traffic(case, observation.trace, specification)
 
 
-def _show_printed(text: str, case: Case) -> None:
+def show_printed(text: str, title: str) -> None:
     """Show what the student's function printed, on stdout: on stderr it would cost the cell's marks."""
     shown, more = text[:_PRINTED_SHOWN].rstrip(), len(text) - _PRINTED_SHOWN
-    print(f"Printed by {case.title}:\n{shown}" + (f"\n… and {count(more, 'character')} more" if more > 0 else ""))
+    print(f"Printed by {title}:\n{shown}" + (f"\n… and {count(more, 'character')} more" if more > 0 else ""))
 
 
-def _name(function: Callable[..., object], with_root: bool) -> str:
-    """The function's name, once it is certain that it can be called with (comm, tensor), or (comm, tensor, root)."""
-    arguments = "(comm, tensor, root=0)" if with_root else "(comm, tensor)"
+def name_of(function: Callable[..., object], arguments: Sequence[str]) -> str:
+    """The function's name, once it is certain that it can be called with these arguments.
+
+    Args:
+        arguments: as a student reads them: "comm", "tensor", and "root=0" for one that is handed over by its name.
+
+    Raises:
+        CheckFailed: it can't be called that way.
+    """
+    shown = f"({', '.join(arguments)})"
     name = getattr(function, "__name__", type(function).__name__)
     if not callable(function):
-        raise CheckFailed(name, Remark(f"expected a function of {arguments}, got {function!r}."))
+        raise CheckFailed(name, Remark(f"expected a function of {shown}, got {function!r}."))
+    by_name = {argument.partition("=")[0]: None for argument in arguments if "=" in argument}
     try:
-        inspect.signature(function).bind(None, None, **({"root": 0} if with_root else {}))
+        inspect.signature(function).bind(*[None] * (len(arguments) - len(by_name)), **by_name)
     except TypeError as error:
-        told = Remark(f"it can't be called with {arguments}: {error}.", cause="keep the first line of the function.")
+        told = Remark(f"it can't be called with {shown}: {error}.", cause="keep the first line of the function.")
         raise CheckFailed(name, told) from None
     except ValueError:  # a builtin without a signature: the run will tell
         pass

@@ -1,4 +1,10 @@
-"""Running one case on real ranks, and keeping what it prints away from the test cell.
+"""Running one case on ranks, simulated or real, and keeping what it prints away from the test cell.
+
+    observe_simulated   all ranks in one process, one after the other: quick, exact, as many ranks as one likes
+    observe             a process for each rank: shares no memory, and shows what each rank prints
+
+Neither runs in the notebook's process: simulated ranks live in the process of a `World` of one rank. So a function that
+crashes, or never ends, takes only that process along.
 
 nbgrader gives no marks to a test cell that has anything on stderr, be it a warning. So what the student's function
 prints, on whichever stream, is caught on the ranks and in the notebook's process, and shown in our own words.
@@ -12,15 +18,18 @@ from __future__ import annotations
 import atexit
 import contextlib
 import io
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from distlib.diagnosis import RankError
 from distlib.grading.case import Case
-from distlib.grading.rank_side import Outcome, run_case
+from distlib.grading.rank_side import Outcome, run_case, simulate_case
 from distlib.trace import Trace
 from distlib.world import World
 
+_PATIENCE = 1.0  # seconds more for the process of simulated ranks, if these don't react when their time is up
 _worlds: dict[int, World] = {}
 
 
@@ -32,29 +41,65 @@ class Observation:
         outcomes: by rank; empty if there was an error.
         trace: the messages, up to the error if there was one.
         error: what went wrong on the ranks, or None.
-        printed: what was printed meanwhile, lines that begin with the rank.
+        printed: what was printed meanwhile; on real ranks, lines that begin with the rank.
+        seconds: how long it took, without the start of the ranks.
     """
 
     outcomes: list[Outcome]
     trace: Trace
-    error: RankError | TypeError | None
+    error: RankError | None
     printed: str
+    seconds: float = 0.0
 
 
-def observe(function: Callable[..., object], case: Case, timeout: float) -> Observation:
-    """Run `function` for `case` on real ranks, at most `timeout` seconds. Its prints and errors are in the result."""
+def observe(packed: bytes, case: Case, timeout: float) -> Observation:
+    """Run a function (see `run_case`) for `case` on real ranks, at most `timeout` seconds."""
+    return Observation(*run_on_ranks(case.world_size, "[rank {}] ", timeout, run_case, packed, case))
+
+
+def observe_simulated(packed: bytes, case: Case, timeout: float) -> Observation:
+    """As `observe`, on simulated ranks. What they print does not say which of them it was."""
+    run = run_on_ranks(1, "", timeout + _PATIENCE, simulate_case, packed, case, timeout)
+    if run.error is not None:
+        return Observation([], Trace(case.world_size, []), _of_a_simulated_rank(run.error), run.printed, run.seconds)
+    outcomes, trace, error = run.results[0]
+    return Observation(outcomes, trace, error, run.printed, run.seconds)
+
+
+class Run(NamedTuple):
+    """What `World.run` has given: its results, or an error instead."""
+
+    results: list[Any]
+    trace: Trace
+    error: RankError | None
+    printed: str
+    seconds: float
+
+
+def run_on_ranks(world_size: int, mark: str, timeout: float, function: Callable[..., Any], *args: Any) -> Run:
+    """`World.run` on ranks that are kept between runs, with everything caught.
+
+    Args:
+        mark: what each piece of print begins with; {} in it is the rank.
+    """
     lines: list[str] = []
-    outcomes: list[Outcome] = []
-    error: RankError | TypeError | None = None
+    results: list[Any] = []
+    error: RankError | None = None
     with _caught_streams(lines):
-        world = _warm_world(case.world_size)
-        world.on_output = lambda rank, stream, text: lines.append(f"[rank {rank}] {text}")
+        world = _warm_world(world_size)
+        world.on_output = lambda rank, stream, text: lines.append(mark.format(rank) + text)
+        start = time.perf_counter()
         try:
-            outcomes = world.run(run_case, function, case, timeout=timeout)
-        except (RankError, TypeError) as caught:  # TypeError: the function can't be sent to the ranks
+            results = world.run(function, *args, timeout=timeout)
+        except RankError as caught:
             error = caught
-        trace = world.trace if not isinstance(error, TypeError) else Trace(case.world_size, [])
-    return Observation(outcomes, trace, error, "".join(lines))
+        seconds = time.perf_counter() - start
+    return Run(results, world.trace, error, "".join(lines), seconds)
+
+
+def _of_a_simulated_rank(error: RankError) -> RankError:
+    """The end of the process of all simulated ranks, told as that of one of them: which one is not known."""
+    return type(error)(str(error).replace("rank 0", "a rank"), error.ranks, error.site, error.stack)
 
 
 def _warm_world(world_size: int) -> World:

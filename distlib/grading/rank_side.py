@@ -3,18 +3,27 @@
     values ──► memory ──► view ──► function(comm, view) ──► memory again, and what the function returned
 
 The memory is read through a view of our own, so a function that points its tensor elsewhere is seen not to write it.
+
+The ranks of a case begin a little apart, in an order that has nothing to do with their numbers. So a function that
+takes messages in the order of their arrival gets them in another order than that of the ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
 from dataclasses import dataclass
 
 import torch
 
+from distlib import pickling
 from distlib.communicator import Communicator
+from distlib.diagnosis import RankError
 from distlib.grading.case import Case, lay_out, rank_input
 from distlib.grading.student_communicator import StudentCommunicator
+from distlib.simulator import SimulatedWorld
+from distlib.trace import Trace
+
+_APART = 0.001  # seconds between one rank's start and the next one's
 
 
 @dataclass(frozen=True)
@@ -39,12 +48,20 @@ class Outcome:
     result: list[torch.Tensor] | None = None
 
 
-def run_case(comm: Communicator, function: Callable[..., object], case: Case) -> Outcome:
-    """Call `function` for `case` on this rank. Its exceptions pass through."""
+def run_case(comm: Communicator, packed: bytes, case: Case) -> Outcome:
+    """Call a function for `case` on this rank. Its exceptions pass through.
+
+    Args:
+        packed: what `pickling.pack_call` made of the function without arguments. Each rank unpacks it for itself, so
+            that each has the notebook's variables of its own, also simulated ranks that share a process.
+    """
+    function, _, _ = pickling.loads(packed)
     memory, view = lay_out(rank_input(case, comm.rank), case.layout)
     ours = memory.as_strided(view.shape, view.stride(), view.storage_offset())
     before = memory.clone()
-    options = {} if case.root is None else {"root": case.root}
+    asked = {"root": case.root, "columns": case.columns}
+    options = {name: value for name, value in asked.items() if value is not None}
+    comm.sleep(_APART * _starting_order(case).index(comm.rank))
     returned = function(StudentCommunicator(comm), view, **options)
     return Outcome(
         values=ours.flatten().clone(),
@@ -54,6 +71,28 @@ def run_case(comm: Communicator, function: Callable[..., object], case: Case) ->
         strayed=_wrote_beside(memory, before, ours),
         result=_tensors(returned),
     )
+
+
+def simulate_case(
+    comm: Communicator, packed: bytes, case: Case, timeout: float
+) -> tuple[list[Outcome], Trace, RankError | None]:
+    """Run a case on simulated ranks, all of them inside this one rank's process, at most `timeout` seconds.
+
+    Returns:
+        The outcomes by rank (none if there was an error), the messages, and the error of the run.
+    """
+    world = SimulatedWorld(case.world_size, record=True)
+    try:
+        return world.run(run_case, packed, case, timeout=timeout), world.trace, None
+    except RankError as error:
+        return [], world.trace, error
+
+
+def _starting_order(case: Case) -> list[int]:
+    """The ranks, shuffled; the same for the same case."""
+    ranks = list(range(case.world_size))
+    random.Random(case.title).shuffle(ranks)
+    return ranks
 
 
 def _is_other_tensor(value: object, ours: torch.Tensor) -> bool:
