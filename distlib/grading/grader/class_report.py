@@ -31,6 +31,7 @@ table { border-collapse: collapse; }
 caption { text-align: left; padding-bottom: .5rem; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .8rem; text-align: left; vertical-align: top; }
 thead th { background: var(--soft); }
+tbody th { white-space: nowrap; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.lost { font-weight: 600; color: var(--warn); }
 td p { margin: 0; } td p + p { margin-top: .3rem; }
@@ -195,7 +196,12 @@ def _remarks_table(records: Sequence[Record]) -> str:
     for record in records:
         remarks = "".join(f"<li>{_text(remark)}</li>" for remark in record.remarks)
         rows.append(f'<tr><th scope="row">{_text(record.student)}</th><td><ul>{remarks}</ul></td></tr>')
-    return _html_table(("student", "remarks"), ("", ""), rows, "None of these has cost a mark.")
+    return _html_table(
+        ("student", "remarks"),
+        ("", ""),
+        rows,
+        "What was edited, missing or moved was put right before the notebook ran: it has cost no mark.",
+    )
 
 
 def _table(heads: Sequence[str], rows: Sequence[tuple[str, str]], note: str) -> str:

@@ -123,9 +123,12 @@ def grade_class(
     """
     with _alone(course, assignment):
         grader = _Grader(course, assignment, judge)
-        who = list(dict.fromkeys(students)) or course.students(assignment)
+        there = course.students(assignment)
+        who = list(dict.fromkeys(students)) or there
         if not who:
-            raise CourseError(f"nobody has handed in {assignment}: {grader.expected('STUDENT')} is where it should be")
+            raise CourseError(f"nobody has handed in {assignment}; it should be in {grader.expected('STUDENT')}")
+        for student in [student for student in who if student not in there]:
+            raise CourseError(f"{student} has not handed in {assignment}; it should be in {grader.expected(student)}")
         return grader.run(who, jobs, again, patience, tell)
 
 
@@ -145,12 +148,13 @@ class _Grader:
         self._refresh_penalties(unchanged)
         tasks = {student: self._task(student) for student in who if student not in unchanged}
         postponed: dict[str, Examined] = {}
-        for student, examined in examine_all(tasks, jobs, patience):
-            try:
-                records[student] = self._settle(student, examined, versions[student])
-                tell(records[student], len(tasks))
-            except GradebookError:
-                postponed[student] = examined
+        with contextlib.closing(examine_all(tasks, jobs, patience)) as finished:
+            for student, examined in finished:
+                try:
+                    records[student] = self._settle(student, examined, versions[student])
+                    tell(records[student], len(tasks))
+                except GradebookError:
+                    postponed[student] = examined
         for student, examined in postponed.items():  # perhaps it is free by now
             records[student] = self._settle_or_say_why_not(student, examined, versions[student])
             tell(records[student], len(tasks))

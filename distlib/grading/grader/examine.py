@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -95,7 +95,9 @@ def examine(task: Task) -> Examined:
     return replace(examined, seconds=time.monotonic() - start)
 
 
-def examine_all(tasks: Mapping[str, Task], jobs: int, patience: float = PATIENCE) -> Iterator[tuple[str, Examined]]:
+def examine_all(
+    tasks: Mapping[str, Task], jobs: int, patience: float = PATIENCE
+) -> Generator[tuple[str, Examined], None, None]:
     """Examine submissions, each in a process of its own, some at a time; yield each when it is ready.
 
     Args:
@@ -128,7 +130,7 @@ class _Running:
         self.student, self._patience = student, patience
         self.deadline = time.monotonic() + patience
         self.connection, theirs = multiprocessing.Pipe(duplex=False)
-        self._process = _processes().Process(target=_examine_for, args=(task, theirs))
+        self._process = _processes(task.judge).Process(target=_examine_for, args=(task, theirs), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -154,9 +156,10 @@ class _Running:
         self.connection.close()
 
 
-def _processes() -> multiprocessing.context.ForkServerContext:
+def _processes(judge: Judge) -> multiprocessing.context.ForkServerContext:
+    """How processes are made: as forks of one that has imported what all of them need."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])  # imported once, not for every submission
+    context.set_forkserver_preload([__name__, getattr(judge, "func", judge).__module__])
     return context
 
 
