@@ -65,9 +65,8 @@ class GreenletContext:
         return self._thread
 
 
-def inside_backward() -> bool:
-    """Whether the caller is inside a backward pass of torch, where a greenlet must not be left."""
-    return torch._C._current_graph_task_id() != -1
+current_backward = torch._C._current_graph_task_id
+"""The number of the backward pass of torch that the caller is in, where a greenlet must not be left; −1 outside."""
 
 
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────────────

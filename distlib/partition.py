@@ -8,6 +8,8 @@ A buffer of 10 elements over 4 ranks, as `torch.tensor_split` cuts it: the first
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 
@@ -40,6 +42,26 @@ def write_back(tensor: torch.Tensor, flat: torch.Tensor) -> None:
         tensor.copy_(flat.view(tensor.shape))
 
 
-def chunks_of(flat: torch.Tensor, parts: int) -> list[torch.Tensor]:
+def chunks_of(flat: torch.Tensor, parts: int) -> Chunks:
     """`parts` views that cover the one-dimensional `flat` in order; sizes as in `chunk_lengths`."""
-    return list(torch.tensor_split(flat, parts))
+    return Chunks(flat, parts)
+
+
+class Chunks(Sequence[torch.Tensor]):
+    """The chunks of a buffer. Each view is made when it is asked for: a thousand take more memory than a buffer."""
+
+    def __init__(self, flat: torch.Tensor, parts: int) -> None:
+        self._flat, self._parts = flat, parts
+        self._short, self._longer = divmod(flat.numel(), parts)
+
+    def __len__(self) -> int:
+        return self._parts
+
+    def __getitem__(self, index: int) -> torch.Tensor:  # type: ignore[override]
+        if not 0 <= index < self._parts:
+            raise IndexError(f"expected a chunk from 0 to {self._parts - 1}, got {index}")
+        if index < self._longer:
+            start = index * (self._short + 1)
+            return self._flat[start : start + self._short + 1]
+        start = index * self._short + self._longer
+        return self._flat[start : start + self._short]

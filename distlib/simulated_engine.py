@@ -18,7 +18,7 @@ import torch
 
 from distlib.call_site import site_of_frame
 from distlib.communicator import Work
-from distlib.contexts import Context, inside_backward
+from distlib.contexts import Context, current_backward
 from distlib.diagnosis import MessageMismatch, RankState, Wait
 from distlib.network import Cluster
 from distlib.trace import CallSite, Message
@@ -26,6 +26,7 @@ from distlib.transport import describe_tensor, dtype_name
 
 NOWHERE = CallSite("a line that was not recorded", "", "", 0)
 ANYONE = -1  # the peer of a receive that takes from any rank
+_NO_TENSOR = torch.empty(0)
 _is_grad_enabled = torch.is_grad_enabled
 _POLL_SECONDS = 1e-6  # virtual time of a look at a message that is not through yet
 Key = tuple[int, int, int, int]  # source, destination, tag, group
@@ -42,7 +43,7 @@ class SimulatedRank:
 
     def __init__(self, engine: Engine, number: int) -> None:
         self.number = number
-        self.renew(engine)
+        self.renew(engine, send=True, receive=True)
         self.context: Context
         self.now = self.out_free = self.in_free = 0.0
         self.round = 0
@@ -53,10 +54,12 @@ class SimulatedRank:
         self.finished = False
         self.messages_sent = self.messages_received = self.bytes_sent = self.bytes_received = 0
 
-    def renew(self, engine: Engine) -> None:
-        """Get new operations for blocking calls, because an old one is still under way after its call has ended."""
-        self.send = Operation(engine, self, is_send=True, blocking=True)
-        self.receive = Operation(engine, self, is_send=False, blocking=True)
+    def renew(self, engine: Engine, send: bool = False, receive: bool = False) -> None:
+        """Get a new operation for blocking calls where the old one is still under way after its call has ended."""
+        if send:
+            self.send = Operation(engine, self, is_send=True, blocking=True)
+        if receive:
+            self.receive = Operation(engine, self, is_send=False, blocking=True)
         self.both = (self.send, self.receive)
 
 
@@ -64,26 +67,28 @@ class Operation(Work):
     """One end of a message: a send, or a receive.
 
     A rank is in at most one blocking send and one blocking receive at a time, so it keeps two operations that it uses
-    again and again (making an object for each message would be half of the engine's time).
+    again and again (making an object for each message would be half of the engine's time). While one of these waits
+    for its other end it is `open`; all other operations that wait for theirs stand in a queue of the engine.
     """
 
     __slots__ = (
-        "blocking", "done", "eager", "end", "engine", "error", "group", "is_send", "nbytes", "peer", "rank", "round",
-        "site", "tag", "tensor", "time", "waited",
+        "blocking", "done", "eager", "end", "engine", "error", "group", "is_send", "nbytes", "open", "peer", "rank",
+        "round", "site", "tag", "tensor", "time", "waited",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, rank: SimulatedRank, is_send: bool, blocking: bool) -> None:
         self.engine, self.rank, self.is_send, self.blocking = engine, rank, is_send, blocking
-        self.eager = self.done = self.waited = False
+        self.eager = self.done = self.open = self.waited = False
         self.error: str | None = None
         self.end = 0.0
+        self.tensor = _NO_TENSOR
 
     def begin(self, tensor: torch.Tensor, peer: int, tag: int, group: SimulatedGroup, site: CallSite) -> None:
         """Say what is to be sent or received. `peer` is a number in the world, or ANYONE."""
-        self.tensor, self.peer, self.tag, self.group, self.site = tensor, peer, tag, group, site
-        self.nbytes = tensor.nbytes
-        self.time = self.rank.now
-        self.round = self.rank.round + 1
+        rank = self.rank
+        self.tensor, self.nbytes = tensor, tensor.nbytes
+        self.peer, self.tag, self.group, self.site = peer, tag, group, site
+        self.time, self.round = rank.now, rank.round + 1
         self.done = self.eager = self.waited = False
 
     def wait(self) -> int:
@@ -127,7 +132,7 @@ class Engine:
         self._shared_uplink = cluster.shared_uplink
         self._hub = hub
         self._single_threaded = single_threaded
-        self._ready: deque[SimulatedRank] = deque()
+        self._ready: list[SimulatedRank] = []  # the last comes first: its data is still near the processor
         self._sends: dict[Key, deque[Operation]] = {}
         self._receives: dict[Key, deque[Operation]] = {}
         self._from_anyone: list[Operation] = []
@@ -136,7 +141,7 @@ class Engine:
         self._pollers: list[SimulatedRank] = []
         self._meetings: dict[tuple[Any, ...], dict[int, Any]] = {}
         self._outcomes: dict[tuple[Any, ...], list[Any]] = {}
-        self._group_ids: dict[tuple[Any, ...], int] = {}
+        self._groups: dict[tuple[Any, ...], SimulatedGroup] = {}
         self._uplinks: dict[tuple[str, int], float] = {}
 
     # ── which rank runs ──────────────────────────────────────────────────────────────────────────────────────────
@@ -154,7 +159,7 @@ class Engine:
 
     def block(self, rank: SimulatedRank) -> None:
         """Let the others run until `rank` is ready again."""
-        if self._single_threaded and inside_backward():
+        if self._single_threaded and current_backward() != -1:
             raise RuntimeError(
                 "a rank communicates inside backward(), which takes a thread for each rank: "
                 'make the world with SimulatedWorld(…, contexts="threads")'
@@ -163,11 +168,10 @@ class Engine:
         self._switch_to_next()
         if _is_grad_enabled() is not gradients:  # torch keeps this by thread, and the ranks share one
             torch._C._set_grad_enabled(gradients)
-        self.running = rank
 
     def _switch_to_next(self) -> None:
         if self._ready:
-            self.running = rank = self._ready.popleft()
+            self.running = rank = self._ready.pop()
             rank.context.switch()
         else:
             self._hub.switch()
@@ -192,8 +196,8 @@ class Engine:
             return None
         *_, send, receive = first
         self._from_anyone.remove(receive)
-        self._sends[send.rank.number, receive.rank.number, send.tag, send.group.id].popleft()
         receive.peer = send.rank.number
+        self._take(send)
         return send, receive
 
     def _candidates(self) -> list[tuple[Operation, Operation]]:
@@ -201,9 +205,9 @@ class Engine:
         pairs = []
         for receive in self._from_anyone:
             for src in receive.group.members:
-                waiting = self._sends.get((src, receive.rank.number, receive.tag, receive.group.id))
-                if waiting:
-                    pairs.append((waiting[0], receive))
+                send = self._send_for(receive, src)
+                if send is not None:
+                    pairs.append((send, receive))
         return pairs
 
     # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -213,17 +217,17 @@ class Engine:
         rank = operation.rank
         if operation.nbytes <= self._eager_limit:
             self._leave(operation)
-            rank.renew(self)
+            rank.renew(self, send=True)
         elif not operation.blocking:
             rank.loose += 1
-        key = (rank.number, operation.peer, operation.tag, operation.group.id)
-        waiting = self._receives.get(key)
-        if waiting:
-            self._meet(operation, waiting.popleft())
-        elif (queue := self._sends.get(key)) is not None:
-            queue.append(operation)
+        receive = self._receive_for(operation)
+        if receive is not None:
+            self._take(receive)
+            self._meet(operation, receive)
+        elif operation.blocking and not operation.eager:
+            operation.open = True
         else:
-            self._sends[key] = deque((operation,))
+            self._queue(operation)
 
     def receive(self, operation: Operation) -> None:
         """Start a receive: meet the send that waits for it, or wait for one."""
@@ -232,14 +236,58 @@ class Engine:
         if operation.peer == ANYONE:
             self._from_anyone.append(operation)
             return
-        key = (operation.peer, operation.rank.number, operation.tag, operation.group.id)
-        waiting = self._sends.get(key)
-        if waiting:
-            self._meet(waiting.popleft(), operation)
-        elif (queue := self._receives.get(key)) is not None:
-            queue.append(operation)
+        send = self._send_for(operation, operation.peer)
+        if send is not None:
+            self._take(send)
+            self._meet(send, operation)
+        elif operation.blocking:
+            operation.open = True
         else:
-            self._receives[key] = deque((operation,))
+            self._queue(operation)
+
+    def _send_for(self, receive: Operation, src: int) -> Operation | None:
+        """The send of `src` that a receive would meet, if there is one. What is queued came before what is open."""
+        number, tag, group = receive.rank.number, receive.tag, receive.group
+        if self._sends:
+            queue = self._sends.get((src, number, tag, group.id))
+            if queue:
+                return queue[0]
+        send = self.ranks[src].send
+        return send if send.open and send.peer == number and send.tag == tag and send.group is group else None
+
+    def _receive_for(self, send: Operation) -> Operation | None:
+        """The receive that a send would meet, if there is one, apart from receives from anyone."""
+        number, tag, group = send.rank.number, send.tag, send.group
+        if self._receives:
+            queue = self._receives.get((number, send.peer, tag, group.id))
+            if queue:
+                return queue[0]
+        receive = self.ranks[send.peer].receive
+        met = receive.open and receive.peer == number and receive.tag == tag and receive.group is group
+        return receive if met else None
+
+    def _queue(self, operation: Operation) -> None:
+        queues, key = self._place(operation)
+        queues.setdefault(key, deque()).append(operation)
+
+    def _take(self, operation: Operation) -> None:
+        """Take an operation from where it waits for its other end."""
+        if operation.open:
+            operation.open = False
+            return
+        queues, key = self._place(operation)
+        queue = queues[key]
+        queue.popleft()
+        if not queue:
+            del queues[key]
+
+    def _place(self, operation: Operation) -> tuple[dict[Key, deque[Operation]], Key]:
+        here, there, tag, group = operation.rank.number, operation.peer, operation.tag, operation.group.id
+        return (
+            (self._sends, (here, there, tag, group))
+            if operation.is_send
+            else (self._receives, (there, here, tag, group))
+        )
 
     def wait(self, rank: SimulatedRank, operations: Sequence[Operation]) -> None:
         """Block until all `operations` of `rank` are through; its clock goes on to the last of them."""
@@ -263,7 +311,10 @@ class Engine:
     def _give_up(self, rank: SimulatedRank, operations: Sequence[Operation], problem: str) -> None:
         for operation in operations:
             operation.waited = False
-        rank.renew(self)
+            if operation.open:  # it is still under way, though its call ends here
+                operation.open = False
+                self._queue(operation)
+        rank.renew(self, send=True, receive=True)
         raise MessageMismatch(problem)
 
     def look(self, operation: Operation) -> bool:
@@ -296,9 +347,11 @@ class Engine:
                 self._ready.append(self.ranks[member])
         return self._outcomes[key]
 
-    def group_id(self, key: tuple[Any, ...]) -> int:
-        """A number for a group, the same for all its ranks."""
-        return self._group_ids.setdefault(key, len(self._group_ids) + 1)
+    def group(self, key: tuple[Any, ...], members: tuple[int, ...]) -> SimulatedGroup:
+        """The group of this key: one object for all its ranks."""
+        if key not in self._groups:
+            self._groups[key] = SimulatedGroup(len(self._groups) + 1, members)
+        return self._groups[key]
 
     # ── timing ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -315,16 +368,16 @@ class Engine:
     def _meet(self, send: Operation, receive: Operation) -> None:
         if send.nbytes != receive.nbytes or send.tensor.dtype is not receive.tensor.dtype:
             self._fail(send, receive)
-        elif self._may_compete(send, receive):
+        elif (
+            receive.blocking
+            and not receive.rank.loose
+            and not self._shared_uplink
+            and (send.eager or send.blocking and not send.rank.loose)
+        ):  # nothing else of the two ranks is under way
+            self._complete(send, receive)
+        else:
             self._deferrals += 1
             heapq.heappush(self._deferred, (*_order(send, receive), self._deferrals, send, receive))
-        else:
-            self._complete(send, receive)
-
-    def _may_compete(self, send: Operation, receive: Operation) -> bool:
-        if not receive.blocking or receive.rank.loose or self._shared_uplink:
-            return True
-        return not (send.eager or send.blocking and not send.rank.loose)
 
     def _complete(self, send: Operation, receive: Operation) -> None:
         """Put a message through: ports, clocks, contents, counts."""
@@ -457,7 +510,7 @@ def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
     """Move the contents; tensors on the meta device have none."""
     if source.is_meta:
         return
-    if source.requires_grad or target.requires_grad:
+    if _is_grad_enabled() and (source.requires_grad or target.requires_grad):
         source, target = source.detach(), target.detach()
     try:
         target.copy_(source)

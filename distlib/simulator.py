@@ -249,30 +249,37 @@ class SimulatedCommunicator(Communicator):
 
     def send(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> None:
         operation = self._rank.send
-        self._begin_send(operation, tensor, dst, tag)
+        self._begin(operation, tensor, dst, tag)
+        self._engine.send(operation)
         self._engine.wait(self._rank, (operation,))
 
     def recv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> int:
         operation = self._rank.receive
-        self._begin_receive(operation, tensor, src, tag)
+        self._begin(operation, tensor, src, tag)
+        self._engine.receive(operation)
         self._engine.wait(self._rank, (operation,))
         return self._group.members.index(operation.peer) if src is None else src
 
     def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
         operation = Operation(self._engine, self._rank, is_send=True, blocking=False)
-        self._begin_send(operation, tensor, dst, tag)
+        self._begin(operation, tensor, dst, tag)
+        self._engine.send(operation)
         return operation
 
     def irecv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> Work:
         operation = Operation(self._engine, self._rank, is_send=False, blocking=False)
-        self._begin_receive(operation, tensor, src, tag)
+        self._begin(operation, tensor, src, tag)
+        self._engine.receive(operation)
         return operation
 
     def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
-        check_apart(outgoing, incoming)
         send, receive = both = self._rank.both
-        self._begin_send(send, outgoing, dst, tag)
-        self._begin_receive(receive, incoming, src, tag)
+        if outgoing is not send.tensor or incoming is not receive.tensor:
+            check_apart(outgoing, incoming)
+        self._begin(send, outgoing, dst, tag)
+        self._begin(receive, incoming, src, tag)
+        self._engine.send(send)
+        self._engine.receive(receive)
         self._engine.wait(self._rank, both)
 
     def barrier(self) -> None:
@@ -284,8 +291,8 @@ class SimulatedCommunicator(Communicator):
         if color is None:
             return None
         members = tuple(self._group.members[rank] for rank in ranks_of_color(everybody, color))
-        number = self._engine.group_id((self._group.id, self._meetings, color))
-        return SimulatedCommunicator(self._engine, self._rank, SimulatedGroup(number, members), self.cluster)
+        group = self._engine.group((self._group.id, self._meetings, color), members)
+        return SimulatedCommunicator(self._engine, self._rank, group, self.cluster)
 
     def sleep(self, seconds: float) -> None:
         if seconds < 0:
@@ -299,19 +306,16 @@ class SimulatedCommunicator(Communicator):
     def __repr__(self) -> str:
         return f"<Communicator: rank {self.rank} of {self.world_size}, simulated>"
 
-    def _begin_send(self, operation: Operation, tensor: torch.Tensor, dst: int, tag: int) -> None:
-        if not _is_fine(self, tensor, dst, tag):
-            check_message(self, tensor, "send", dst, tag)
+    def _begin(self, operation: Operation, tensor: torch.Tensor, peer: int | None, tag: int) -> None:
+        """Check a call and note it. The usual case is seen at once; at all else `check_message` takes a look."""
+        usual = (
+            type(peer) is int and 0 <= peer < self.world_size and peer != self.rank and type(tag) is int
+            and (tensor is operation.tensor or _is_usual(tensor))
+        )  # fmt: skip
+        if not usual:
+            check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
         site = find_call_site() if self._engine.record else NOWHERE
-        operation.begin(tensor, self._group.members[dst], tag, self._group, site)
-        self._engine.send(operation)
-
-    def _begin_receive(self, operation: Operation, tensor: torch.Tensor, src: int | None, tag: int) -> None:
-        if not _is_fine(self, tensor, src, tag):
-            check_message(self, tensor, "receive", src, tag)
-        site = find_call_site() if self._engine.record else NOWHERE
-        operation.begin(tensor, ANYONE if src is None else self._group.members[src], tag, self._group, site)
-        self._engine.receive(operation)
+        operation.begin(tensor, ANYONE if peer is None else self._group.members[peer], tag, self._group, site)
 
     def _meet(self, kind: str, contribution: Any) -> list[Any]:
         self._meetings += 1
@@ -322,12 +326,8 @@ class SimulatedCommunicator(Communicator):
 _TENSOR, _STRIDED = torch.Tensor, torch.strided
 
 
-def _is_fine(comm: SimulatedCommunicator, tensor: torch.Tensor, peer: int | None, tag: int) -> bool:
-    """The usual case, seen at once; at whatever is not usual `check_message` takes a look."""
-    return (
-        type(peer) is int and 0 <= peer < comm.world_size and peer != comm.rank and type(tag) is int
-        and type(tensor) is _TENSOR and (tensor.is_cpu or tensor.is_meta) and tensor.layout is _STRIDED
-    )  # fmt: skip
+def _is_usual(tensor: torch.Tensor) -> bool:
+    return type(tensor) is _TENSOR and (tensor.is_cpu or tensor.is_meta) and tensor.layout is _STRIDED
 
 
 # ── limits, and what is said ─────────────────────────────────────────────────────────────────────────────────────────

@@ -241,7 +241,7 @@ def test_different_lengths_or_dtypes_on_two_ranks_are_a_mismatch(worlds) -> None
 
 @given(st.integers(0, 50), st.integers(1, 12))
 def test_chunks_are_cut_as_torch_cuts_them(length: int, parts: int) -> None:
-    chunks = chunks_of(torch.arange(length), parts)
+    chunks = list(chunks_of(torch.arange(length), parts))
     assert [len(chunk) for chunk in chunks] == chunk_lengths(length, parts)
     assert [chunk_start(length, parts, index) for index in range(parts + 1)] == [
         sum(chunk_lengths(length, parts)[:index]) for index in range(parts + 1)

@@ -31,7 +31,7 @@ def bruck_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
     """
     rank, size = comm.rank, comm.world_size
     flat = flat_view(tensor)
-    chunks = chunks_of(flat, size)
+    chunks = list(chunks_of(flat, size))
     turned = torch.cat(chunks[rank:] + chunks[:rank])  # chunk `rank` comes first
     start = [0]
     for chunk in chunks[rank:] + chunks[:rank]:

@@ -40,13 +40,14 @@ def ring_reduce_scatter(comm: Communicator, tensor: torch.Tensor, op: ReduceOp =
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
     flat = flat_view(tensor)
     chunks = chunks_of(flat, size)
-    incoming = torch.empty_like(chunks[0])
+    incoming = torch.empty_like(chunks[0])  # the first chunk is as long as any
+    outgoing = chunks[previous_rank]
     for step in range(size - 1):
-        outgoing = chunks[(rank - 1 - step) % size]
-        target = chunks[(rank - 2 - step) % size]
-        arrived = incoming[: len(target)]
+        mine = chunks[(rank - 2 - step) % size]
+        arrived = incoming[: mine.numel()]
         comm.exchange(outgoing, next_rank, arrived, previous_rank)
-        combine(target, arrived, op)
+        combine(mine, arrived, op)
+        outgoing = mine  # it travels on
     finish(chunks[rank], op, size)
     write_back(tensor, flat)
 
@@ -61,8 +62,11 @@ def ring_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
     flat = flat_view(tensor)
     chunks = chunks_of(flat, size)
+    outgoing = chunks[rank]
     for step in range(size - 1):
-        comm.exchange(chunks[(rank - step) % size], next_rank, chunks[(rank - 1 - step) % size], previous_rank)
+        incoming = chunks[(rank - 1 - step) % size]
+        comm.exchange(outgoing, next_rank, incoming, previous_rank)
+        outgoing = incoming  # it travels on
     write_back(tensor, flat)
 
 
