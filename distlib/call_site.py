@@ -33,7 +33,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 # In a notebook every cell is a file of its own; the kernel tells its ranks which cell has which file name.
 cell_numbers: dict[str, int] = {}
-_known: dict[tuple[int, int, str | None], tuple[CodeType, CallSite]] = {}
+_known: dict[tuple[int, int, str | None, str | None], tuple[CodeType, CallSite]] = {}
 
 
 def learn_cells() -> dict[str, int]:
@@ -49,8 +49,12 @@ def forget() -> None:
     _known.clear()
 
 
-def find_call_site() -> CallSite:
-    """The line that called the communicator, as seen from inside one of the communicator's methods."""
+def find_call_site(call: str | None = None) -> CallSite:
+    """The line that called the communicator, as seen from inside one of the communicator's methods.
+
+    Args:
+        call: the collective call that the message belongs to.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") in _PASSED_OVER:
         frame = frame.f_back
@@ -62,7 +66,7 @@ def find_call_site() -> CallSite:
         frame = frame.f_back
         if frame is not None and frame.f_globals.get("__name__") in _WHERE_RANKS_BEGIN:
             frame = None
-    return _remember(frame or innermost, _qualified_name(via) if via else None)
+    return _remember(frame or innermost, _qualified_name(via) if via else None, call)
 
 
 def describe_place(file: str, line: int) -> str:
@@ -81,20 +85,20 @@ def site_of_traceback(traceback: TracebackType | None) -> CallSite | None:
         if is_own_file(traceback.tb_frame.f_code.co_filename):
             found = (traceback.tb_frame.f_code, traceback.tb_lineno)
         traceback = traceback.tb_next
-    return _call_site(*found, via=None) if found else None
+    return _call_site(*found) if found else None
 
 
 def site_of_function(function: object) -> CallSite | None:
     """The line on which a function begins; None for what is not written in Python."""
     code = getattr(function, "__code__", None)
-    return _call_site(code, code.co_firstlineno, via=None) if code is not None else None
+    return _call_site(code, code.co_firstlineno) if code is not None else None
 
 
 def site_of_frame(frame: FrameType | None) -> CallSite | None:
     """The innermost line of the student's own code on a stack; None if there is none."""
     while frame is not None:
         if is_own_file(frame.f_code.co_filename):
-            return _call_site(frame.f_code, frame.f_lineno, via=None)
+            return _call_site(frame.f_code, frame.f_lineno)
         frame = frame.f_back
     return None
 
@@ -122,12 +126,13 @@ def _qualified_name(frame: FrameType) -> str:
     return f"{frame.f_globals['__name__']}.{frame.f_code.co_qualname}"
 
 
-def _remember(frame: FrameType, via: str | None) -> CallSite:
-    key = (id(frame.f_code), frame.f_lineno, via)
+def _remember(frame: FrameType, via: str | None, call: str | None) -> CallSite:
+    code, line = frame.f_code, frame.f_lineno
+    key = (id(code), line, via, call)
     if key not in _known:
-        _known[key] = (frame.f_code, _call_site(frame.f_code, frame.f_lineno, via))  # the code stays alive with its id
+        _known[key] = (code, _call_site(code, line, via, call))  # the code stays alive with its id
     return _known[key][1]
 
 
-def _call_site(code: CodeType, line: int, via: str | None) -> CallSite:
-    return CallSite(describe_place(code.co_filename, line), code.co_name, code.co_filename, line, via)
+def _call_site(code: CodeType, line: int, via: str | None = None, call: str | None = None) -> CallSite:
+    return CallSite(describe_place(code.co_filename, line), code.co_name, code.co_filename, line, via, call)

@@ -51,11 +51,13 @@ class Communicator(ABC):
         rank: this rank's number, 0 … world_size − 1.
         world_size: how many ranks there are in this communicator.
         device: the device on which this rank's tensors live.
+        call: the collective call that its messages belong to; None where the library's collectives are not at work.
     """
 
     rank: int
     world_size: int
     device: torch.device
+    call: str | None = None
 
     @property
     def size(self) -> int:
@@ -129,6 +131,15 @@ class Communicator(ABC):
             color: ranks that give the same color end up together. None: this rank joins none, and gets None.
             key: the order inside the new communicator (ties, and None, by the old rank).
         """
+
+    def within(self, call: str) -> Communicator:
+        """This communicator for the messages of one collective call, such as "broadcast(root=2)".
+
+        Messages of two different calls that meet are a `MessageMismatch`, and a deadlock is told with the calls that
+        the ranks are in. What is returned is for messages, not for barriers and splits. A communicator that can't tell
+        calls apart returns itself.
+        """
+        return self
 
     @abstractmethod
     def sleep(self, seconds: float) -> None:

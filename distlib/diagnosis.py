@@ -17,10 +17,12 @@ from __future__ import annotations
 import linecache
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from distlib.trace import CallSite
 
 _CYCLE_SHOWN = 6  # ranks of a long cycle that are written out
+_SAME_CALLS = "Hint: every rank has to make the same collective calls, in the same order and with the same arguments."
 
 
 class RankError(Exception):
@@ -53,7 +55,10 @@ class DeadlockError(RankError):
 
 
 class MessageMismatch(RankError, ValueError):
-    """A message and its receiver do not fit: size, dtype, device; or the other rank does not exist, or is oneself."""
+    """A message and its receiver do not fit: size, dtype, device, or they are parts of different collective calls.
+
+    Or the other rank does not exist, or is oneself.
+    """
 
 
 class PeerLost(RankError):
@@ -182,6 +187,7 @@ class Wait:
         any_of: one of the peers is enough (receive from anyone); otherwise all are needed.
         what: "4 float32"; for a barrier, which one.
         place: the student's line.
+        call: the collective call that the message belongs to, or None.
     """
 
     kind: str
@@ -189,6 +195,7 @@ class Wait:
     any_of: bool
     what: str
     place: str
+    call: str | None = None
 
     def describe(self) -> str:
         peers = name_ranks(self.peers)
@@ -201,6 +208,17 @@ class Wait:
         return f"waits in {self.kind} for {peers}"
 
 
+class LastCall(NamedTuple):
+    """The last collective call that a rank has begun: its number, counted from 1, its text, the student's line."""
+
+    number: int
+    call: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"collective call {self.number}: {self.call}"
+
+
 @dataclass(frozen=True)
 class RankState:
     """What one rank was doing.
@@ -210,12 +228,14 @@ class RankState:
         round: the highest round it had received (see trace).
         waits: what it is blocked on; all of it is needed.
         strangers: messages that have come and that it has not asked for: (source, what, tag, place).
+        last_call: the last collective call that it has begun, or None.
     """
 
     activity: str
     round: int = 0
     waits: tuple[Wait, ...] = ()
     strangers: tuple[tuple[int, str, int, str], ...] = ()
+    last_call: LastCall | None = None
 
 
 def find_deadlocked(states: Mapping[int, RankState], on_their_way: set[int]) -> list[int]:
@@ -254,7 +274,8 @@ def explain_deadlock(states: Mapping[int, RankState], stuck: Sequence[int]) -> s
         closing = f"\n  ← rank {end} {_dead_end(states[end], states[chain[-1]], end)}"
     others = [rank for rank in stuck if rank not in chain]
     also = f"\nAlso blocked: {name_ranks(others)}." if others else ""
-    return f"{first_place}: deadlock. {story}{closing}{_tag_hint(states, stuck)}{also}"
+    note = "" if closing.endswith(_SAME_CALLS) else _tag_hint(states, stuck)
+    return f"{first_place}: deadlock. {story}{closing}{note}{also}"
 
 
 def _follow(states: Mapping[int, RankState], stuck: Sequence[int]) -> tuple[list[int], int]:
@@ -291,11 +312,14 @@ def _hopeless(peer: int, stuck: set[int], states: Mapping[int, RankState]) -> bo
 
 def _link(rank: int, state: RankState) -> str:
     waits = " and ".join(wait.describe() for wait in state.waits)
-    return f"rank {rank} {waits} ({state.waits[0].place}, round {state.round + 1})"
+    call = f", in {state.last_call}" if state.waits[0].call else ""
+    return f"rank {rank} {waits} ({state.waits[0].place}, round {state.round + 1}{call})"
 
 
 def _cycle_hint(states: Mapping[int, RankState], chain: Sequence[int]) -> str:
     kinds = {wait.kind for rank in chain for wait in states[rank].waits}
+    if len({wait.call for rank in chain for wait in states[rank].waits}) > 1:
+        return f" They are not in the same collective call.\n{_SAME_CALLS}"
     if kinds == {"recv"}:
         return (
             " No rank on this cycle has sent.\nHint: somebody has to send first. "
@@ -320,6 +344,11 @@ def _dead_end(state: RankState, before: RankState, rank: int) -> str:
         return "cannot help."
     if wait.kind in ("barrier", "split"):
         return f"has already returned, without reaching this {wait.kind}.\nHint: call it on every rank, or on none."
+    if wait.call:
+        last = state.last_call
+        return (
+            f"has already returned, {f'after {last} ({last.place})' if last else 'without such a call'}.\n{_SAME_CALLS}"
+        )
     verb = "receives" if wait.kind == "send" else "sends"
     return (
         f"has already returned.\nHint: rank {rank} {verb} one message fewer than the others expect: "

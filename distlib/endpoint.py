@@ -32,6 +32,7 @@ import torch
 from distlib.communicator import Work
 from distlib.diagnosis import MessageMismatch
 from distlib.mailbox import INLINE_BYTES, Mailbox
+from distlib.message_check import different_calls
 from distlib.status_board import BLOCKED, FINISHED, IDLE, RUNNING, StatusBoard
 from distlib.trace import CallSite
 from distlib.transport import Transport, Wait, describe_tensor, dtype_name, from_bytes, to_bytes
@@ -58,6 +59,7 @@ class Offer:
     nbytes: int
     round: int
     place: str
+    call: str | None
     payload: bytes | None
 
     def describe(self) -> str:
@@ -101,6 +103,7 @@ class Endpoint:
         self._shielded = self._stop_pending = False
         self._early: list[tuple[Any, ...]] = []
         self._handled: list[int] = []
+        self._last_call: tuple[int, str, str] | None = None  # a LastCall, in the form that the status board can take
         self._forget()
 
     # ── a run ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -125,6 +128,11 @@ class Endpoint:
         for work in self._failed:
             if not work.finished:
                 work.finish()
+
+    def note_call(self, call: str, site: CallSite) -> None:
+        """Note that a collective call begins."""
+        number = self._last_call[0] if self._last_call is not None else 0
+        self._last_call = (number + 1, call, site.place)
 
     def leave(self) -> None:
         """From here on the rank no longer runs the student's function, and `stop` no longer interrupts it."""
@@ -203,7 +211,7 @@ class Endpoint:
         payload = to_bytes(tensor) if work.inline else None
         if self.record:
             self.sent.append((self._sequence, peer, tag, nbytes, dtype, shape, start, self.round + 1, site))
-        header = (group.id, tag, dtype, shape, tensor.device.type, nbytes, self.round + 1, site.place)
+        header = (group.id, tag, dtype, shape, tensor.device.type, nbytes, self.round + 1, site.place, site.call)
         self._mailbox.post(peer, self._run, OFFER, self.rank, self._sequence, *header, payload)
         return work
 
@@ -229,7 +237,7 @@ class Endpoint:
         arrived: dict[int, Any] = self._arrived.setdefault(key, {})
         is_collector = self.rank == group.members[0]
         done = (lambda: len(arrived) == group.size) if is_collector else (lambda: key in self._released)
-        self._block_until(done, lambda: [(kind, group.members, "meeting", repr(key), site.place)])
+        self._block_until(done, lambda: [(kind, group.members, "meeting", repr(key), site.place, None)])
         if not is_collector:
             return self._released.pop(key)
         everybody = [arrived[member] for member in group.members]
@@ -266,7 +274,7 @@ class Endpoint:
     def _publish(self, waits: list[tuple[Any, ...]]) -> None:
         """Write this rank's status; only then do the messages it has handled count as handled."""
         strangers = [(o.src, o.describe(), o.tag, o.place) for o in self._strangers[:4]]
-        self._board.write(self.rank, (self._state, self.round, waits, strangers))
+        self._board.write(self.rank, (self._state, self.round, waits, strangers, self._last_call))
         for src in self._handled:
             self._board.count_handled(self.rank, src)
         self._handled.clear()
@@ -346,6 +354,7 @@ class Endpoint:
         self.sent: list[SentRow] = []
         self.received: list[list[Any]] = []  # ReceivedRow, but the end of a large one is filled in later
         self.round = 0  # the highest round received so far: this rank's logical clock
+        self._last_call = None
         self._offered: dict[int, SendWork] = {}
         self._posted: list[RecvWork] = []
         self._strangers: list[Offer] = []
@@ -398,7 +407,7 @@ class MessageWork(Work):
         raise NotImplementedError
 
     def waits_for(self) -> tuple[Any, ...]:
-        """For the status board: (kind, ranks, "all" or "any" of them, what, place)."""
+        """For the status board: (kind, ranks, "all" or "any" of them, what, place, collective call or None)."""
         raise NotImplementedError
 
 
@@ -416,7 +425,7 @@ class SendWork(MessageWork):
         return self.dst
 
     def waits_for(self) -> tuple[Any, ...]:
-        return ("send", (self.peer,), "all", self.describe(), self.site.place)
+        return ("send", (self.peer,), "all", self.describe(), self.site.place, self.site.call)
 
 
 class RecvWork(MessageWork):
@@ -442,6 +451,10 @@ class RecvWork(MessageWork):
 
     def mismatch(self, offer: Offer) -> str | None:
         """What is wrong if this receive gets that message; None if they fit."""
+        there, here = (offer.call, offer.place), (self.site.call, self.site.place)
+        other_call = different_calls(offer.src, there, self.endpoint.rank, here)
+        if other_call is not None:
+            return other_call
         sides = (
             f"rank {offer.src} sends {offer.describe()} ({offer.place}), "
             f"but rank {self.endpoint.rank} receives into {self.describe()} ({self.site.place})."
@@ -485,8 +498,8 @@ class RecvWork(MessageWork):
 
     def waits_for(self) -> tuple[Any, ...]:
         if self._offer is not None:
-            return ("payload", (self._offer.src,), "all", self.describe(), self.site.place)
-        return ("recv", self.peers, self.demand, self.describe(), self.site.place)
+            return ("payload", (self._offer.src,), "all", self.describe(), self.site.place, self.site.call)
+        return ("recv", self.peers, self.demand, self.describe(), self.site.place, self.site.call)
 
 
 class Group:

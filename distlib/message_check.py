@@ -46,6 +46,20 @@ def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: int
         )
 
 
+def different_calls(src: int, there: tuple[str | None, str], dst: int, here: tuple[str | None, str]) -> str | None:
+    """What is wrong if a message of `src` reaches `dst`: the two are in different collective calls; None if nothing.
+
+    Args:
+        there, here: of the sender and of the receiver, the collective call (None outside of one) and the line.
+    """
+    if there[0] is None or here[0] is None or there[0] == here[0]:
+        return None
+    return (
+        f"rank {src} is in {there[0]} ({there[1]}), but rank {dst} is in {here[0]} ({here[1]}). All ranks have to make "
+        "the same collective calls, in the same order and with the same arguments."
+    )
+
+
 def check_apart(outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
     """An exchange must not read and write the same memory. Seen for contiguous tensors; others are not checked."""
     first, second = outgoing.data_ptr(), incoming.data_ptr()

@@ -24,26 +24,27 @@ from distlib.message_check import check_apart, check_message, check_split, ranks
 class ProcessGroupCommunicator(Communicator):
     """A `Communicator` between processes. Made by a `World` for each rank; see `Communicator` for its methods."""
 
-    def __init__(self, endpoint: Endpoint, group: Group) -> None:
+    def __init__(self, endpoint: Endpoint, group: Group, call: str | None = None) -> None:
         self._endpoint = endpoint
         self._group = group
+        self.call = call
         self.rank = group.members.index(endpoint.rank)
         self.world_size = group.size
         self.device = endpoint.device
 
     def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
         check_message(self, tensor, "send", dst, tag)
-        return self._endpoint.isend(self._group, dst, tensor, tag, find_call_site())
+        return self._endpoint.isend(self._group, dst, tensor, tag, find_call_site(self.call))
 
     def irecv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> Work:
         check_message(self, tensor, "receive", src, tag)
-        return self._endpoint.irecv(self._group, src, tensor, tag, find_call_site())
+        return self._endpoint.irecv(self._group, src, tensor, tag, find_call_site(self.call))
 
     def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
         check_message(self, outgoing, "send", dst, tag)
         check_message(self, incoming, "receive", src, tag)
         check_apart(outgoing, incoming)
-        site = find_call_site()
+        site = find_call_site(self.call)
         receiving = self._endpoint.irecv(self._group, src, incoming, tag, site)
         sending = self._endpoint.isend(self._group, dst, outgoing, tag, site)
         self._endpoint.wait_for([sending, receiving])
@@ -60,6 +61,12 @@ class ProcessGroupCommunicator(Communicator):
         members = tuple(self._group.members[rank] for rank in ranks_of_color(everybody, color))
         group_id = (*self._group.id, self._group.meetings, color)
         return ProcessGroupCommunicator(self._endpoint, Group(group_id, members))
+
+    def within(self, call: str) -> Communicator:
+        if self.call is not None:
+            return self
+        self._endpoint.note_call(call, find_call_site())
+        return ProcessGroupCommunicator(self._endpoint, self._group, call)
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

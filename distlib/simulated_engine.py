@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -19,17 +20,24 @@ import torch
 from distlib.call_site import site_of_frame
 from distlib.communicator import Work
 from distlib.contexts import Context, current_backward
-from distlib.diagnosis import MessageMismatch, RankState, Wait
+from distlib.diagnosis import LastCall, MessageMismatch, RankState, Wait
+from distlib.message_check import different_calls
 from distlib.network import Cluster
 from distlib.trace import CallSite, Message
 from distlib.transport import describe_tensor, dtype_name
 
-NOWHERE = CallSite("a line that was not recorded", "", "", 0)
+_NOWHERE = "a line that was not recorded"
 ANYONE = -1  # the peer of a receive that takes from any rank
 _NO_TENSOR = torch.empty(0)
 _is_grad_enabled = torch.is_grad_enabled
 _POLL_SECONDS = 1e-6  # virtual time of a look at a message that is not through yet
 Key = tuple[int, int, int, int]  # source, destination, tag, group
+
+
+@lru_cache(maxsize=256)
+def unrecorded(call: str | None) -> CallSite:
+    """The call site where lines are not recorded. The same object for the same collective call."""
+    return CallSite(_NOWHERE, "", "", 0, call=call)
 
 
 class SimulatedRank:
@@ -143,6 +151,7 @@ class Engine:
         self._outcomes: dict[tuple[Any, ...], list[Any]] = {}
         self._groups: dict[tuple[Any, ...], SimulatedGroup] = {}
         self._uplinks: dict[tuple[str, int], float] = {}
+        self._last_calls: dict[int, LastCall] = {}
 
     # ── which rank runs ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -353,6 +362,11 @@ class Engine:
             self._groups[key] = SimulatedGroup(len(self._groups) + 1, members)
         return self._groups[key]
 
+    def note_call(self, rank: SimulatedRank, call: str, place: str) -> None:
+        """Note that a collective call begins on a rank."""
+        before = self._last_calls.get(rank.number)
+        self._last_calls[rank.number] = LastCall(before.number + 1 if before else 1, call, place)
+
     # ── timing ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _leave(self, send: Operation) -> None:
@@ -366,7 +380,11 @@ class Engine:
         send.tensor = send.tensor.detach().clone()
 
     def _meet(self, send: Operation, receive: Operation) -> None:
-        if send.nbytes != receive.nbytes or send.tensor.dtype is not receive.tensor.dtype:
+        if (
+            send.nbytes != receive.nbytes
+            or send.tensor.dtype is not receive.tensor.dtype
+            or (send.site is not receive.site and _different_calls(send, receive))
+        ):
             self._fail(send, receive)
         elif (
             receive.blocking
@@ -461,15 +479,16 @@ class Engine:
         return [send for waiting in self._sends.values() for send in waiting]
 
     def _state(self, rank: SimulatedRank) -> RankState:
+        last_call = self._last_calls.get(rank.number)
         if rank.finished:
-            return RankState("finished")
+            return RankState("finished", last_call=last_call)
         place = place_of(rank)
         waits = tuple(_wait(operation, place) for operation in rank.waiting if not operation.done)
         if rank.meeting is not None:
             kind, key, members = rank.meeting
             absent = tuple(member for member in members if member not in self._meetings[key])
             waits = (Wait(kind, absent, False, repr(key), place),)
-        return RankState("blocked" if waits else "running", rank.round, waits)
+        return RankState("blocked" if waits else "running", rank.round, waits, last_call=last_call)
 
 
 def _order(send: Operation, receive: Operation) -> tuple[float, float, int, int]:
@@ -488,10 +507,18 @@ def _wait(operation: Operation, place: str) -> Wait:
     members = operation.group.members
     others = tuple(m for m in members if m != operation.rank.number)
     peers = others if operation.peer == ANYONE else (operation.peer,)
-    return Wait(kind, peers, operation.peer == ANYONE, _describe(operation.tensor), place)
+    return Wait(kind, peers, operation.peer == ANYONE, _describe(operation.tensor), place, operation.site.call)
+
+
+def _different_calls(send: Operation, receive: Operation) -> str | None:
+    there, here = send.site, receive.site
+    return different_calls(send.rank.number, (there.call, there.place), receive.rank.number, (here.call, here.place))
 
 
 def _mismatch(send: Operation, receive: Operation) -> str:
+    other_call = _different_calls(send, receive)
+    if other_call is not None:
+        return other_call
     there, here = send.tensor, receive.tensor
     sides = (
         f"rank {send.rank.number} sends {_describe(there)} ({send.site.place}), "

@@ -52,7 +52,7 @@ from distlib.diagnosis import (
 from distlib.endpoint import Stopped
 from distlib.message_check import check_apart, check_message, check_split, ranks_of_color
 from distlib.network import Cluster
-from distlib.simulated_engine import ANYONE, NOWHERE, Engine, Operation, SimulatedGroup, SimulatedRank
+from distlib.simulated_engine import ANYONE, Engine, Operation, SimulatedGroup, SimulatedRank, unrecorded
 from distlib.trace import Counts, Trace
 from distlib.transport import describe_tensor, dtype_name
 
@@ -236,8 +236,17 @@ class SimulatedCommunicator(Communicator):
         cluster: the cluster the ranks are on.
     """
 
-    def __init__(self, engine: Engine, rank: SimulatedRank, group: SimulatedGroup, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        rank: SimulatedRank,
+        group: SimulatedGroup,
+        cluster: Cluster,
+        call: str | None = None,
+    ) -> None:
         self._engine = engine
+        self.call = call
+        self._unrecorded = unrecorded(call)
         self._rank = rank
         self._group = group
         self._meetings = 0
@@ -294,6 +303,13 @@ class SimulatedCommunicator(Communicator):
         group = self._engine.group((self._group.id, self._meetings, color), members)
         return SimulatedCommunicator(self._engine, self._rank, group, self.cluster)
 
+    def within(self, call: str) -> Communicator:
+        if self.call is not None:
+            return self
+        site = find_call_site() if self._engine.record else self._unrecorded
+        self._engine.note_call(self._rank, call, site.place)
+        return SimulatedCommunicator(self._engine, self._rank, self._group, self.cluster, call)
+
     def sleep(self, seconds: float) -> None:
         if seconds < 0:
             raise ValueError(f"expected a time to sleep of at least 0 seconds, got {seconds}")
@@ -314,7 +330,7 @@ class SimulatedCommunicator(Communicator):
         )  # fmt: skip
         if not usual:
             check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
-        site = find_call_site() if self._engine.record else NOWHERE
+        site = find_call_site(self.call) if self._engine.record else self._unrecorded
         operation.begin(tensor, ANYONE if peer is None else self._group.members[peer], tag, self._group, site)
 
     def _meet(self, kind: str, contribution: Any) -> list[Any]:

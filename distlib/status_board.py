@@ -22,8 +22,9 @@ _SLOT = 8192  # bytes for one rank's status
 _HEAD = 8  # length of the status (4 bytes) and how often it was written (4 bytes)
 
 IDLE, RUNNING, BLOCKED, FINISHED = "idle", "running", "blocked", "finished"
-Status = tuple[str, int, list[tuple[Any, ...]], list[tuple[Any, ...]]]  # state, round, waits, messages not asked for
-_UNKNOWN: Status = (RUNNING, 0, [], [])
+# state, round, waits, messages not asked for, the last collective call (see diagnosis.LastCall) or None
+Status = tuple[str, int, list[tuple[Any, ...]], list[tuple[Any, ...]], tuple[int, str, str] | None]
+_UNKNOWN: Status = (RUNNING, 0, [], [], None)
 
 
 class StatusBoard:
@@ -52,8 +53,8 @@ class StatusBoard:
         """Replace the status of `rank`. Cheap: about two microseconds."""
         blob = marshal.dumps(status)
         if len(blob) > _SLOT - _HEAD:  # hundreds of peers or waiting messages: the first ones tell the story
-            state, round_, waits, strangers = status
-            blob = marshal.dumps((state, round_, waits[:2], strangers[:2]))
+            state, round_, waits, strangers, last_call = status
+            blob = marshal.dumps((state, round_, waits[:2], strangers[:2], last_call))
         start = rank * _SLOT
         version = (int.from_bytes(self._view[start + 4 : start + 8], "little") + 1) & 0xFFFFFFFF
         self._view[start : start + _HEAD] = len(blob).to_bytes(4, "little") + version.to_bytes(4, "little")

@@ -25,6 +25,7 @@ from distlib import call_site, pickling
 from distlib.diagnosis import (
     DeadlockError,
     Failure,
+    LastCall,
     PeerLost,
     RankError,
     RankState,
@@ -378,16 +379,17 @@ def _folder() -> str:
 
 
 def _rank_state(status: Status, statuses: Sequence[Status]) -> RankState:
-    state, round_, waits, strangers = status
+    state, round_, waits, strangers, last_call = status
     activity = "running" if state == "idle" else state
-    return RankState(activity, round_, tuple(_wait(wait, statuses) for wait in waits), tuple(strangers))
+    call = LastCall(*last_call) if last_call else None
+    return RankState(activity, round_, tuple(_wait(wait, statuses) for wait in waits), tuple(strangers), call)
 
 
 def _wait(wait: tuple[Any, ...], statuses: Sequence[Status]) -> Wait:
-    kind, peers, demand, what, where = wait
+    kind, peers, demand, what, where, call = wait
     if demand == "meeting":  # a barrier waits for those who have not come to the same one
         peers = tuple(peer for peer in peers if not any(w[2:4] == ("meeting", what) for w in statuses[peer][2]))
-    return Wait(kind, tuple(peers), demand == "any", what, where)
+    return Wait(kind, tuple(peers), demand == "any", what, where, call)
 
 
 def _activity(state: RankState, where: str) -> str:

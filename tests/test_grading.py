@@ -309,8 +309,8 @@ def test_many_simulated_ranks_in_trouble(
     act: Callable[[Any], object], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "CASE_SECONDS", 0.5)
-    assert told in failure(lambda comm, tensor: act(comm) if comm.world_size == 16 else ring(comm, tensor), (4, 16))
-    assert len(check_all_reduce(ring, world_sizes=(16,), **RING)) == 2
+    assert told in failure(lambda comm, tensor: act(comm) if comm.world_size == 32 else ring(comm, tensor), (4, 32))
+    assert len(check_all_reduce(ring, world_sizes=(32,), **RING)) == 2
 
 
 def test_checks_of_the_other_two_collectives() -> None:

@@ -1,8 +1,33 @@
-"""What can be wrong with the arguments of a collective, said on every rank before anything is sent."""
+"""The arguments of a collective: what can be wrong with them, and how the other ranks get to know them.
+
+Some mistakes every rank sees for itself, before anything is sent. That ranks have been given *different* arguments
+shows only when their messages meet; so each message says which call it belongs to.
+"""
 
 from __future__ import annotations
 
-from distlib.communicator import Communicator
+from distlib.communicator import Communicator, ReduceOp
+
+
+def announced(comm: Communicator, name: str, **arguments: object) -> Communicator:
+    """`comm` for the messages of one collective call: see `Communicator.within`.
+
+    A collective that is a part of another one gets `comm` back: its messages belong to the one that was called first.
+
+    Args:
+        name: of the collective.
+        arguments: which must be the same on every rank. Those that are None are left out.
+    """
+    if not isinstance(comm, Communicator) or comm.call is not None:
+        return comm
+    given = [f"{key}={_text(value)}" for key, value in arguments.items() if value is not None]
+    return comm.within(f"{name}({', '.join(given)})")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, ReduceOp):
+        return value.name
+    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def check_root(comm: Communicator, root: int) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import torch
 
+from distlib.collectives.arguments import announced
 from distlib.communicator import Communicator
 from distlib.network.powers import powers_of_two_below
 from distlib.partition import chunks_of, flat_view, write_back
@@ -29,6 +30,7 @@ def bruck_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
 
     Before, chunk `comm.rank` of the flattened tensor holds this rank's part; afterwards every chunk is everywhere.
     """
+    comm = announced(comm, "all_gather", algorithm="bruck")
     rank, size = comm.rank, comm.world_size
     flat = flat_view(tensor)
     chunks = list(chunks_of(flat, size))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import torch
 
+from distlib.collectives.arguments import announced
 from distlib.communicator import Communicator
 from distlib.network.powers import powers_of_two_below
 
@@ -24,6 +25,7 @@ def barrier(comm: Communicator) -> None:
 
     `Communicator.barrier` means the same; this one shows how it is done with messages.
     """
+    comm = announced(comm, "barrier")
     rank, size = comm.rank, comm.world_size
     told, heard = torch.empty(0, device=comm.device), torch.empty(0, device=comm.device)
     for distance in powers_of_two_below(size):

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import check_blocks
+from distlib.collectives.arguments import announced, check_blocks
 from distlib.collectives.cluster_of import cluster_of
 from distlib.collectives.reduction import check_op, combine, finish
 from distlib.communicator import Communicator, ReduceOp
@@ -48,6 +48,7 @@ def double_tree_all_reduce(
         ValueError: `op` has no meaning for the dtype, or `blocks` is less than 1.
     """
     check_op(op, tensor.dtype)
+    comm = announced(comm, "all_reduce", op=op, algorithm="double_tree", blocks=blocks)
     if blocks is None:
         blocks = best_blocks(cluster_of(comm), tensor.numel(), tensor.element_size())
     check_blocks(blocks)

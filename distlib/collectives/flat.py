@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import check_root
+from distlib.collectives.arguments import announced, check_root
 from distlib.collectives.reduction import check_op, combine, finish
 from distlib.communicator import Communicator, ReduceOp
 
@@ -28,6 +28,7 @@ def flat_broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> N
         ValueError: there is no rank `root`.
     """
     check_root(comm, root)
+    comm = announced(comm, "broadcast", root=root, algorithm="flat")
     if comm.rank != root:
         comm.recv(tensor, root)
         return
@@ -45,6 +46,7 @@ def flat_reduce(comm: Communicator, tensor: torch.Tensor, root: int = 0, op: Red
     """
     check_root(comm, root)
     check_op(op, tensor.dtype)
+    comm = announced(comm, "reduce", root=root, op=op, algorithm="flat")
     if comm.rank != root:
         comm.send(tensor, root)
         return

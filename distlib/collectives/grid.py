@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import check_divides
+from distlib.collectives.arguments import announced, check_divides
 from distlib.collectives.group import RankGroup
 from distlib.collectives.reduction import before_finish, check_op, finish
 from distlib.collectives.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
@@ -42,6 +42,7 @@ def grid_all_reduce(
         ValueError: `op` has no meaning for the dtype, or `columns` does not divide the number of ranks.
     """
     check_op(op, tensor.dtype)
+    comm = announced(comm, "all_reduce", op=op, algorithm="grid", columns=columns)
     columns = square_columns(comm.world_size) if columns is None else columns
     check_divides(comm, columns=columns)
     row, column = divmod(comm.rank, columns)

@@ -29,6 +29,7 @@ class RankGroup(Communicator):
         self.rank = members.index(comm.rank)
         self.world_size = len(members)
         self.device = comm.device
+        self.call = comm.call
 
     def send(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> None:
         self._comm.send(tensor, self._members[dst], tag)
@@ -50,6 +51,9 @@ class RankGroup(Communicator):
 
     def split(self, color: int | None, key: int | None = None) -> Communicator | None:
         raise NotImplementedError("a RankGroup can't be split: split the communicator it is a part of")
+
+    def within(self, call: str) -> Communicator:
+        return self if self.call is not None else RankGroup(self._comm.within(call), self._members)
 
     def sleep(self, seconds: float) -> None:
         self._comm.sleep(seconds)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import torch
 
+from distlib.collectives.arguments import announced
 from distlib.collectives.butterfly import blocks_around, double, fold, halve, unfold
 from distlib.collectives.reduction import check_op, finish
 from distlib.communicator import Communicator, ReduceOp
@@ -31,6 +32,7 @@ def halving_doubling_all_reduce(comm: Communicator, tensor: torch.Tensor, op: Re
         ValueError: `op` has no meaning for the dtype.
     """
     check_op(op, tensor.dtype)
+    comm = announced(comm, "all_reduce", op=op, algorithm="halving_doubling")
     flat = flat_view(tensor)
     group = fold(comm, flat, op)
     if group is not None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import check_divides
+from distlib.collectives.arguments import announced, check_divides
 from distlib.collectives.cluster_of import cluster_of
 from distlib.collectives.group import RankGroup
 from distlib.collectives.halving_doubling import halving_doubling_all_reduce
@@ -43,6 +43,7 @@ def hierarchical_all_reduce(
         ValueError: `op` has no meaning for the dtype, or `ranks_per_node` does not divide the number of ranks.
     """
     check_op(op, tensor.dtype)
+    comm = announced(comm, "all_reduce", op=op, algorithm="hierarchical", ranks_per_node=ranks_per_node)
     ranks_per_node = cluster_of(comm).ranks_per_node if ranks_per_node is None else ranks_per_node
     check_divides(comm, ranks_per_node=ranks_per_node)
     node, place = divmod(comm.rank, ranks_per_node)

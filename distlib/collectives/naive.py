@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import torch
 
+from distlib.collectives.arguments import announced
 from distlib.collectives.reduction import check_op, combine, finish
 from distlib.communicator import Communicator, ReduceOp
 
@@ -26,6 +27,7 @@ def naive_all_reduce(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = Re
         ValueError: `op` has no meaning for the dtype.
     """
     check_op(op, tensor.dtype)
+    comm = announced(comm, "all_reduce", op=op, algorithm="naive")
     if comm.rank != 0:
         comm.send(tensor, dst=0)
         comm.recv(tensor, src=0)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import torch
 
+from distlib.collectives.arguments import announced
 from distlib.communicator import Communicator
 
 
@@ -32,6 +33,7 @@ def all_to_all(comm: Communicator, outputs: Sequence[torch.Tensor], inputs: Sequ
         ValueError: not one output and one input for each rank, or the piece for this rank itself does not fit.
         MessageMismatch: an output does not fit what another rank sends.
     """
+    comm = announced(comm, "all_to_all")
     rank, size = comm.rank, comm.world_size
     if len(outputs) != size or len(inputs) != size:
         raise ValueError(

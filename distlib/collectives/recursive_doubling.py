@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import torch
 
+from distlib.collectives.arguments import announced
 from distlib.collectives.bruck import bruck_all_gather
 from distlib.collectives.butterfly import double
 from distlib.communicator import Communicator
@@ -31,6 +32,7 @@ def recursive_doubling_all_gather(comm: Communicator, tensor: torch.Tensor) -> N
 
     Before, chunk `comm.rank` of the flattened tensor holds this rank's part; afterwards every chunk is everywhere.
     """
+    comm = announced(comm, "all_gather", algorithm="recursive_doubling")
     if not is_power_of_two(comm.world_size):
         bruck_all_gather(comm, tensor)
         return

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import torch
 
+from distlib.collectives.arguments import announced
 from distlib.collectives.butterfly import fold, halve, unfold
 from distlib.collectives.reduction import check_op, finish
 from distlib.communicator import Communicator, ReduceOp
@@ -35,6 +36,7 @@ def recursive_halving_reduce_scatter(comm: Communicator, tensor: torch.Tensor, o
         ValueError: `op` has no meaning for the dtype.
     """
     check_op(op, tensor.dtype)
+    comm = announced(comm, "reduce_scatter", op=op, algorithm="recursive_halving")
     rank, size = comm.rank, comm.world_size
     extra, _ = beyond_power_of_two(size)
     flat = flat_view(tensor)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import torch
 
+from distlib.collectives.arguments import announced
 from distlib.collectives.reduction import check_op, combine, finish
 from distlib.communicator import Communicator, ReduceOp
 from distlib.partition import chunks_of, flat_view, write_back
@@ -36,6 +37,7 @@ def ring_reduce_scatter(comm: Communicator, tensor: torch.Tensor, op: ReduceOp =
         ValueError: `op` has no meaning for the dtype.
     """
     check_op(op, tensor.dtype)
+    comm = announced(comm, "reduce_scatter", op=op, algorithm="ring")
     rank, size = comm.rank, comm.world_size
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
     flat = flat_view(tensor)
@@ -58,6 +60,7 @@ def ring_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
 
     Before, chunk `comm.rank` of the flattened tensor holds this rank's part; afterwards every chunk is everywhere.
     """
+    comm = announced(comm, "all_gather", algorithm="ring")
     rank, size = comm.rank, comm.world_size
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
     flat = flat_view(tensor)
@@ -76,5 +79,6 @@ def ring_all_reduce(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = Red
     Raises:
         ValueError: `op` has no meaning for the dtype.
     """
+    comm = announced(comm, "all_reduce", op=op, algorithm="ring")
     ring_reduce_scatter(comm, tensor, op)
     ring_all_gather(comm, tensor)

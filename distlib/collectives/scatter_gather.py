@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import check_root
+from distlib.collectives.arguments import announced, check_root
 from distlib.communicator import Communicator
 from distlib.partition import chunks_of, flat_view, write_back
 
@@ -38,6 +38,7 @@ def scatter(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
         MessageMismatch: chunks of different length or dtype on two ranks.
     """
     check_root(comm, root)
+    comm = announced(comm, "scatter", root=root)
     flat = flat_view(tensor)
     chunks = chunks_of(flat, comm.world_size)
     if comm.rank != root:
@@ -64,6 +65,7 @@ def gather(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
         MessageMismatch: chunks of different length or dtype on two ranks.
     """
     check_root(comm, root)
+    comm = announced(comm, "gather", root=root)
     flat = flat_view(tensor)
     chunks = chunks_of(flat, comm.world_size)
     if comm.rank != root:

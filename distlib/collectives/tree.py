@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import check_root
+from distlib.collectives.arguments import announced, check_root
 from distlib.collectives.reduction import check_op, combine, finish
 from distlib.communicator import Communicator, ReduceOp
 from distlib.network.powers import powers_of_two_below
@@ -32,6 +32,7 @@ def tree_broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> N
         ValueError: there is no rank `root`.
     """
     check_root(comm, root)
+    comm = announced(comm, "broadcast", root=root, algorithm="tree")
     rank, size = comm.rank, comm.world_size
     from_root = (rank - root) % size
     for distance in reversed(powers_of_two_below(size)):
@@ -51,6 +52,7 @@ def tree_reduce(comm: Communicator, tensor: torch.Tensor, root: int = 0, op: Red
     """
     check_root(comm, root)
     check_op(op, tensor.dtype)
+    comm = announced(comm, "reduce", root=root, op=op, algorithm="tree")
     rank, size = comm.rank, comm.world_size
     from_root = (rank - root) % size
     incoming = torch.empty_like(tensor)
@@ -71,5 +73,6 @@ def tree_all_reduce(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = Red
     Raises:
         ValueError: `op` has no meaning for the dtype.
     """
+    comm = announced(comm, "all_reduce", op=op, algorithm="tree")
     tree_reduce(comm, tensor, 0, op)
     tree_broadcast(comm, tensor, 0)

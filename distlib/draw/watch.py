@@ -102,6 +102,7 @@ class Watched(Communicator):
     def __init__(self, inner: Communicator, notes: Notes, group: GroupPath = ()) -> None:
         self.inner, self.notes, self.group = inner, notes, group
         self.rank, self.world_size, self.device = inner.rank, inner.world_size, inner.device
+        self.call = inner.call
         self._splits = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -144,6 +145,9 @@ class Watched(Communicator):
         path = (*self.group, (self._splits, color))
         self._splits += 1
         return None if smaller is None else Watched(smaller, self.notes, path)
+
+    def within(self, call: str) -> Communicator:
+        return self if self.call is not None else Watched(self.inner.within(call), self.notes, self.group)
 
     def sleep(self, seconds: float) -> None:
         self.inner.sleep(seconds)

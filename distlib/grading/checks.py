@@ -43,7 +43,7 @@ CASE_SECONDS = 5.0  # a case takes milliseconds; one that takes this long does n
 SIMULATED_SECONDS = 1.0  # the same on simulated ranks, after which real ones have their turn
 CHECK_SECONDS = 10.0  # all cases of one check together
 SAMPLED_RANKS = 4
-MOST_REAL_RANKS = 8
+MOST_REAL_RANKS = 20
 _PRINTED_SHOWN = 2_000  # characters
 
 SpecificationType = TypeVar("SpecificationType", Specification, PatternSpecification)
