@@ -44,6 +44,11 @@ def helper_origin(name: str) -> str:
     return f"{helper.__module__}.{helper.__qualname__}"
 
 
+def helper_named(name: str) -> Callable[..., None]:
+    """The helper of this name."""
+    return _HELPERS[name]
+
+
 @contextmanager
 def supplied(function: Callable[..., object], names: Sequence[str]) -> Iterator[None]:
     """For one block, let `names` in the module (or notebook) of `function` lead to our helpers.

@@ -1,0 +1,94 @@
+"""`RemoteFunction`: what a student's function is called in a test cell, while the function itself is on remote ranks.
+
+A check hands it cases, and gets what the remote ranks have shown. Called like a function, it passes plain values on and
+returns what comes back; it is for functions that need no communicator.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import inspect
+import time
+from typing import Any
+
+from distlib.grading.case import Case
+from distlib.grading.observe import Observation
+from distlib.grading.remote.proxy import run_remotely
+from distlib.grading.remote.ranks import RemoteRanks
+from distlib.grading.remote.wire import WireClosed, WireError, WireTimeout
+
+
+class RemoteError(Exception):
+    """What a remote function has raised, where Python has no exception of that name."""
+
+
+class RemoteFunction:
+    """A function on remote ranks.
+
+    Args:
+        name: the function's name in the student's notebook.
+        ranks: where it is.
+
+    Attributes:
+        defined: whether the student's cells have defined it, as something that can be called.
+    """
+
+    def __init__(self, name: str, ranks: RemoteRanks) -> None:
+        self.__name__ = self.__qualname__ = name
+        self._ranks = ranks
+        ranks.wire(0)  # so that it is known what the cells have defined
+        parameters = ranks.functions.get(name)
+        self.defined = parameters is not None
+        self.__signature__ = inspect.Signature([_parameter(*told) for told in parameters or []])
+
+    def seed(self, seed: int) -> int:
+        """A seed of a test cell, made one that the student can't know."""
+        text = f"{seed} {self._ranks.secret}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+    def observe(self, case: Case, helpers: tuple[str, ...], timeout: float) -> Observation:
+        """Run the function for `case`, at most `timeout` seconds. `helpers`: names that lead to helpers of ours."""
+        start = time.perf_counter()
+        timeout = min(timeout, self._ranks.limits.check_seconds, max(0.1, self._ranks.seconds_left()))
+        outcomes, trace, error = run_remotely(self._ranks, self.__name__, case, helpers, timeout)
+        printed = "".join(self._ranks.printed)
+        self._ranks.printed.clear()
+        return Observation(outcomes, trace, error, printed, time.perf_counter() - start)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function with plain values on one rank.
+
+        Raises:
+            what the function has raised, if Python knows an exception of that name; else RemoteError.
+        """
+        limits = self._ranks.limits
+        deadline = time.monotonic() + min(limits.check_seconds, max(0.1, self._ranks.seconds_left()))
+        request = {"job": "call", "name": self.__name__, "args": list(args), "kwargs": kwargs}
+        try:
+            told = self._ranks.ask(0, request, deadline)
+        except WireTimeout:
+            raise TimeoutError(f"{self.__name__} did not come to an end in {limits.check_seconds:g} s") from None
+        except (WireClosed, WireError) as error:
+            raise RemoteError(f"{self.__name__} ended its process, or did not return plain values ({error})") from None
+        if told["what"] == "done":
+            return told["value"]
+        raise _exception(str(told["kind"]), str(told["text"]))
+
+    def __repr__(self) -> str:
+        return f"<function {self.__name__}, on other processes>"
+
+
+def _parameter(name: str, kind: str, has_default: bool) -> inspect.Parameter:
+    default = None if has_default else inspect.Parameter.empty
+    return inspect.Parameter(str(name), inspect._ParameterKind[kind], default=default)
+
+
+def _exception(kind: str, text: str) -> Exception:
+    known = getattr(builtins, kind, None)
+    if isinstance(known, type) and issubclass(known, Exception) and known is not UnicodeDecodeError:
+        try:
+            return known(text)
+        except TypeError:  # one that takes other arguments
+            pass
+    return RemoteError(f"{kind}: {text}")
