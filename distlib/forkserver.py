@@ -196,7 +196,7 @@ def _fork(arguments: Any, fds: list[int], ranks: set[int], control: socket.socke
         return False, str(error)
     if pid == 0:
         control.close()
-        die_with_parent()
+        _die_with_parent()
         main(arguments, fds)
         os._exit(0)
     for fd in fds:
@@ -213,7 +213,7 @@ def _reap(ranks: set[int], ended: dict[int, int]) -> None:
             ended[pid] = os.waitstatus_to_exitcode(status)
 
 
-def die_with_parent() -> None:
+def _die_with_parent() -> None:
     """Linux: have the kernel kill this process when the fork server ends, even if it is killed."""
     if sys.platform == "linux":
         set_parent_death_signal = 1  # PR_SET_PDEATHSIG, prctl(2)

@@ -31,7 +31,6 @@ from typing import Any
 import torch
 
 from distlib import call_site
-from distlib.forkserver import die_with_parent
 from distlib.grading.remote.rank_communicator import RankCommunicator
 from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError
 from distlib.grading.sandbox import isolate_rank
@@ -55,7 +54,7 @@ def main() -> None:
             return
         command, number = message[:1], int(message[1:])
         if command == b"+":
-            control.sendall(_fork_a_rank(number, descriptors[0], control).to_bytes(4, "big"))
+            control.sendall(_fork_a_rank(number, descriptors[0]).to_bytes(4, "big"))
         elif command == b"w":
             control.sendall(_status_of(number).to_bytes(4, "big", signed=True))
         else:
@@ -63,11 +62,10 @@ def main() -> None:
                 os.kill(number, signal.SIGKILL if command == b"-" else signal.SIGUSR1)
 
 
-def _fork_a_rank(number: int, descriptor: int, control: socket.socket) -> int:
+def _fork_a_rank(number: int, descriptor: int) -> int:
     child = os.fork()
     if child == 0:
-        control.close()
-        _live(number, socket.socket(fileno=descriptor))
+        _live(number, descriptor)
     os.close(descriptor)
     return child
 
@@ -78,21 +76,23 @@ def _status_of(process: int) -> int:
         with contextlib.suppress(ChildProcessError):
             ended, status = os.waitpid(process, os.WNOHANG)
             if ended:
-                return os.waitstatus_to_exitcode(status)
+                code = os.waitstatus_to_exitcode(status)
+                return 128 - code if code > 128 else code  # a rank's guard tells a signal so
         time.sleep(0.005)
     return NO_STATUS
 
 
-def _live(number: int, connection: socket.socket) -> None:
-    """The life of one rank; it does not return."""
-    try:
-        isolate_rank(number)
-        die_with_parent()
-        _Rank(Wire(connection)).serve()
-    except (WireClosed, WireError):
-        pass
-    finally:
-        os._exit(0)
+def _live(number: int, descriptor: int) -> None:
+    """The life of one rank; it does not return. Nothing of the student's runs in a rank that could not be isolated."""
+    with contextlib.suppress(WireClosed, WireError):
+        wire = Wire(socket.socket(fileno=descriptor))
+        try:
+            isolate_rank(number, [descriptor])
+        except OSError as error:
+            wire.send({"what": "raised", **_story(error)})
+        else:
+            _Rank(wire).serve()
+    os._exit(0)
 
 
 class _Rank:
