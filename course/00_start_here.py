@@ -534,7 +534,7 @@ world.close()
 # | 00 | Start here | ranks, a world, a message |
 # | 01 | [Messages](01_messages.ipynb) | send, receive, deadlock; broadcast, scatter, gather, reduce |
 # | 02 | [All-reduce](02_all_reduce.ipynb) | through a master; the ring |
-# | 03 | Trees and grids | other all-reduces, and when each is the fastest |
+# | 03 | [Trees and grids](03_trees_and_grids.ipynb) | other all-reduces, and when each is the fastest |
 # | 04 | Data parallel | one model on several devices, and why the first idea is slow |
 # | 05 | DistributedDataParallel | buckets, and communication that hides behind computation |
 # | 06 | Large batches | how far more workers help |

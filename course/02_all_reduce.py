@@ -378,8 +378,8 @@ assert ring_seconds(64, 1e9) < master_seconds(64, 1e9) / 50
 # Setting both times equal gives the size at which they meet: $S = \alpha/\beta \cdot N(N-2)/(N-1)^2$, here about
 # 200 kB. Below it the rounds decide, above it the bytes.
 #
-# Gradients are large, and so the ring is used for them. Small tensors want fewer rounds. Lesson 03 has algorithms for
-# them.
+# Gradients are large, and so the ring is used for them. Small tensors want fewer rounds. The next lesson,
+# [Trees and grids](03_trees_and_grids.ipynb), has algorithms for them.
 #
 # And on your machine? Here the "network" is the memory of one computer, and four ranks may share fewer cores. So take
 # these times as what they are: one machine, today.
@@ -609,13 +609,14 @@ world.close()
 #
 # In [the exercise](../exercises/02_all_reduce/02_all_reduce.ipynb) you write all four parts yourself: the all-reduce
 # through a master, the two phases of the ring, and the ring. `chunk_steps(world, your_function)` from `distlib.draw`
-# draws for your own function the pictures that you have seen here.
+# draws for your own function the pictures that you have seen here. After that comes
+# [Trees and grids](03_trees_and_grids.ipynb): what to do when there are many ranks, or when links are not equal.
 #
 # ## Further reading
 #
 # - P. Patarasuk, X. Yuan, [Bandwidth optimal all-reduce algorithms for clusters of
-#   workstations](https://doi.org/10.1016/j.jpdc.2008.09.002), Journal of Parallel and Distributed Computing 69(2),
-#   2009. The lower bound, and the ring that meets it.
+#   workstations](https://doi.org/10.1016/j.jpdc.2008.09.002), Journal of Parallel and Distributed Computing
+#   69(2), 2009. The lower bound, and the ring that meets it.
 # - R. Thakur, R. Rabenseifner, W. Gropp, [Optimization of Collective Communication Operations in
 #   MPICH](https://doi.org/10.1177/1094342005051521), International Journal of High Performance Computing Applications
 #   19(1), 2005. When to use which algorithm, with the same α–β model.

@@ -20,6 +20,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from distlib.chrome_trace import chrome_events
+
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
@@ -174,15 +176,9 @@ class Trace:
     def to_chrome(self) -> str:
         """The run as JSON in the trace-event format, to open in Perfetto or chrome://tracing. Times in microseconds.
 
-        One track a rank; each message is a slice on the sender's and on the receiver's track, joined by an arrow.
+        Each rank has tracks for what it sends and for what it receives; an arrow joins the two slices of a message.
         """
-        events: list[dict[str, object]] = [
-            {"ph": "M", "pid": 0, "tid": rank, "name": "thread_name", "args": {"name": f"rank {rank}"}}
-            for rank in range(self.world_size)
-        ]
-        for number, message in enumerate(self.messages):
-            events += _chrome_events(number, message)
-        return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+        return json.dumps({"traceEvents": chrome_events(self.world_size, self.messages), "displayTimeUnit": "ns"})
 
     def __repr__(self) -> str:
         return f"<Trace: {_in_words(self.world_size, 'rank')}, {self._totals()}>"
@@ -227,18 +223,3 @@ def _in_words(number: int, what: str) -> str:
 def _align(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-
-
-def _chrome_events(number: int, message: Message) -> list[dict[str, object]]:
-    start, end = message.start * 1e6, message.end * 1e6
-    taken = message.taken * 1e6
-    details = {"bytes": message.nbytes, "tag": message.tag, "round": message.round, "line": message.site.place}
-    arrow = {"pid": 0, "cat": "message", "name": "message", "id": number}
-    return [
-        {"ph": "X", "pid": 0, "tid": message.src, "ts": start, "dur": end - start,
-         "name": f"send to {message.dst}", "args": details},
-        {"ph": "X", "pid": 0, "tid": message.dst, "ts": taken, "dur": end - taken,
-         "name": f"receive from {message.src}", "args": details},
-        {**arrow, "ph": "s", "tid": message.src, "ts": start},
-        {**arrow, "ph": "f", "bp": "e", "tid": message.dst, "ts": end},
-    ]  # fmt: skip

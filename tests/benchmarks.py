@@ -7,23 +7,34 @@ noisy. Nothing here is a test: what must hold on every machine is in the tests.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import nbformat
 import psutil
 import torch
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 
 from distlib import Communicator, DeadlockError, SimulatedWorld, World, forkserver
+from distlib.cli.lab import FIRST_LESSON
 from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
 from distlib.process_group import torch_distributed
+from tests.conftest import BROWSERS
+from tests.lab_process import running_lab
+from tests.test_browser import FLAGS, open_notebook
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 _ROWS: list[tuple[str, str, str]] = []
 
@@ -45,6 +56,7 @@ def main() -> None:
         simulate_rings,
         simulate_halving_doubling,
         simulate_a_deadlock,
+        players_in_a_browser,
     ):
         measure()
     widths = [max(len(row[column]) for row in _ROWS) for column in range(3)]
@@ -361,6 +373,94 @@ def simulate_a_deadlock() -> None:
         raise AssertionError("not recognised")
 
     note("deadlock over 4,096 simulated ranks → message", f"{min(seconds(name) for _ in range(3)):.2f} s", "≤ 1 s")
+
+
+# ── in a browser ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_RUN = """
+import torch
+from distlib import SimulatedWorld
+from distlib.collectives import ring_all_reduce
+from distlib.draw import play_chunks, play_timeline, watch_chunks
+world = SimulatedWorld(8)
+history = watch_chunks(world, ring_all_reduce)
+assert len(world.trace) == 8 * 14
+"""
+_PLAYERS = {"timeline": "play_timeline(world.trace)", "chunks": "play_chunks(history)"}
+
+# Milliseconds until `count` players are there and the browser has drawn two frames since.
+_PAINTED = """count => { window.painted = new Promise(resolve => {
+    const start = performance.now();
+    const drawn = () => requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - start)));
+    const observer = new MutationObserver(() => {
+        if (document.querySelectorAll(".distlib-player svg").length < count) return;
+        observer.disconnect();
+        drawn();
+    });
+    observer.observe(document.body, { childList: true, subtree: true });
+}); }"""
+
+# Milliseconds of each of 12 steps: from the key until the frame that shows it has been drawn.
+_STEPS = """async player => {
+    const frame = () => new Promise(resolve => requestAnimationFrame(resolve));
+    const press = key => player.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    const times = [];
+    player.focus();
+    press("Home");
+    for (let step = 0; step < 12; step++) {
+        await frame();
+        const start = performance.now();
+        press("ArrowRight");
+        await frame();
+        player.getBoundingClientRect();
+        times.push(performance.now() - start);
+    }
+    return times;
+}"""
+
+
+def players_in_a_browser() -> None:
+    from playwright.sync_api import sync_playwright
+
+    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if executable is None:
+        return note("players in Chromium", "no Chromium here", "≤ 1 s")
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        folder = Path(name)
+        write_notebook(folder / FIRST_LESSON, [_RUN, *_PLAYERS.values()])
+        browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        with running_lab(folder) as (_, address):
+            page = browser.new_page(viewport={"width": 1280, "height": 1400})
+            open_notebook(page, address, str(FIRST_LESSON))
+            page.locator(".jp-CodeCell .cm-content").first.click()
+            page.keyboard.press("Shift+Enter")
+            page.locator(".jp-InputPrompt", has_text="[1]:").wait_for()
+            for number, player in enumerate(_PLAYERS):
+                time_player(page, number, player)
+            browser.close()
+
+
+def time_player(page: Page, number: int, name: str) -> None:
+    page.evaluate(_PAINTED, number + 1)
+    page.keyboard.press("Shift+Enter")
+    painted = page.evaluate("window.painted")
+    page.locator(".jp-InputPrompt", has_text=f"[{number + 2}]:").wait_for()  # the image is drawn, too
+    player = page.locator(".distlib-player").nth(number)
+    player.scroll_into_view_if_needed()
+    steps = player.evaluate(_STEPS)
+    assert player.locator(".distlib-place").inner_text() == "round 12 of 14"
+    what = f"{name} of 8 ranks × 14 rounds in JupyterLab"
+    note(f"{what}: cell run → painted", f"{painted / 1000:.2f} s", "≤ 1 s")
+    note(f"{what}: a step", f"{statistics.median(steps):.0f} ms (longest {max(steps):.0f})", "≤ 50 ms")
+    player.evaluate("player => player.blur()")
+    page.locator(".jp-CodeCell").nth(number + 2).locator(".cm-content").click()
+
+
+def write_notebook(path: Path, cells: list[str]) -> None:
+    document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    document.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    path.parent.mkdir()
+    nbformat.write(document, path)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,12 @@ FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
     "--disable-background-networking --disable-component-update --disable-sync"
 ).split()
-LESSONS = ("course/00_start_here.ipynb", "course/01_messages.ipynb", "course/02_all_reduce.ipynb")
+LESSONS = (
+    "course/00_start_here.ipynb",
+    "course/01_messages.ipynb",
+    "course/02_all_reduce.ipynb",
+    "course/03_trees_and_grids.ipynb",
+)
 EXERCISE = "exercises/02_all_reduce/02_all_reduce.ipynb"
 PATIENCE = 120_000  # milliseconds that a page may need; on a busy machine a kernel starts slowly
 

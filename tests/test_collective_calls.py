@@ -23,6 +23,8 @@ from distlib import (
     collectives,
 )
 from distlib.collectives import all_reduce, broadcast, reduce, ring_all_reduce
+from distlib.grading import StudentCommunicator
+from tests.collective_cases import COLLECTIVES, call, inputs
 
 pytestmark = pytest.mark.timeout(60)
 HERE = r"test_collective_calls.py, line \d+"
@@ -161,6 +163,28 @@ def test_a_message_says_to_which_call_it_belongs(make: Callable[[int], AnyWorld]
     calls = [message.site.call for message in world.trace]
     assert calls == ['all_reduce(op=MAX, algorithm="tree")'] * 2 + [None] * 2
     assert {message.site.via for message in world.trace} == {"distlib.collectives.all_reduce", None}
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_every_collective_announces_its_call(name: str) -> None:
+    world = SimulatedWorld(4)
+    world.run(call, name, inputs(4, 8), {"root": 1} if "root" in COLLECTIVES[name][1](4)[0] else {}, timeout=20)
+    (text,) = {message.site.call for message in world.trace}
+    kind, arguments = re.fullmatch(r"(\w+)\((.*)\)", text or "").groups()  # type: ignore[union-attr]
+    assert name.endswith(kind)
+    assert arguments.endswith(f'algorithm="{name.removesuffix(kind)[:-1]}"') or name == kind
+    assert ("root=1" in arguments) == (kind in ("broadcast", "reduce", "scatter", "gather"))
+    assert ("op=SUM" in arguments) == (kind in ("reduce", "reduce_scatter", "all_reduce"))
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_the_communicator_of_an_exercise_tells_no_calls(name: str) -> None:
+    def work(comm: Communicator) -> None:
+        call(StudentCommunicator(comm), name, inputs(4, 8), COLLECTIVES[name][1](4)[-1])  # type: ignore[arg-type]
+
+    world = SimulatedWorld(4)
+    world.run(work, timeout=20)
+    assert {message.site.call for message in world.trace} == {None}
 
 
 def test_many_ranks_without_a_record_of_lines() -> None:

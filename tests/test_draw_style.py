@@ -94,7 +94,7 @@ def test_an_unknown_name_is_told_with_the_known_ones() -> None:
 def test_ranks_do_not_load_what_only_pictures_need() -> None:
     code = (
         "import sys, distlib.draw.watch\n"
-        "loaded = {'matplotlib', 'ipywidgets', 'IPython'} & set(sys.modules)\n"
+        "loaded = {'matplotlib', 'ipywidgets', 'anywidget', 'IPython'} & set(sys.modules)\n"
         "assert not loaded, loaded\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

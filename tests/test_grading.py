@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -66,7 +67,10 @@ def untouched_checks() -> Iterator[None]:
 
 def notebook_with(cells: dict[str, str], answer: Answer) -> dict[str, Any]:
     """The names of a notebook in which the solution cells have run, one of them with the text of `answer`."""
-    names: dict[str, Any] = {"__name__": "__main__", "torch": torch, "Communicator": Communicator}
+    names: dict[str, Any] = {"__name__": "__main__"}
+    setup = ast.parse(cells["setup"])
+    setup.body = [node for node in setup.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    exec(compile(setup, "setup.py", "exec"), names)
     for function in {name.removesuffix("_hidden") for name in cells if name.endswith("_hidden")}:
         exec(compile(cells[function], f"{function}.py", "exec"), names)
     exec(compile(answer.text, f"{answer.name}.py", "exec"), names)

@@ -25,7 +25,12 @@ each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.ste
 
 
 def test_there_are_lessons() -> None:
-    assert [path.stem for path in LESSONS[:3]] == ["00_start_here", "01_messages", "02_all_reduce"]
+    assert [path.stem for path in LESSONS[:4]] == [
+        "00_start_here",
+        "01_messages",
+        "02_all_reduce",
+        "03_trees_and_grids",
+    ]
 
 
 # Running a lesson
@@ -169,6 +174,12 @@ def test_the_prose_is_calm(path: Path) -> None:
     text = re.sub(r"`[^`]*`|!\[", "", prose(path))
     assert "!" not in text
     assert re.findall("[\U0001f300-\U0001faff☀-➿]", text) == []
+
+
+@each_lesson
+def test_no_line_begins_with_a_year(path: Path) -> None:
+    """JupyterLab takes a line that begins with "2009. " for an entry of a numbered list."""
+    assert re.findall(r"^\s*\d{3,}[.)] .*", prose(path), re.MULTILINE) == []
 
 
 @each_lesson

@@ -29,7 +29,7 @@ class RankGroup(Communicator):
         self.rank = members.index(comm.rank)
         self.world_size = len(members)
         self.device = comm.device
-        self.call = comm.call
+        self.call = getattr(comm, "call", None)  # the communicator of an exercise has none
 
     def send(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> None:
         self._comm.send(tensor, self._members[dst], tag)
@@ -53,7 +53,9 @@ class RankGroup(Communicator):
         raise NotImplementedError("a RankGroup can't be split: split the communicator it is a part of")
 
     def within(self, call: str) -> Communicator:
-        return self if self.call is not None else RankGroup(self._comm.within(call), self._members)
+        if self.call is not None or not isinstance(self._comm, Communicator):
+            return self
+        return RankGroup(self._comm.within(call), self._members)
 
     def sleep(self, seconds: float) -> None:
         self._comm.sleep(seconds)

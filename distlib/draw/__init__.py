@@ -1,12 +1,17 @@
-"""Pictures of a run, drawn from what happened: the only place that imports matplotlib and ipywidgets.
+"""Pictures of a run, drawn from what happened: the only place that imports matplotlib and widgets.
 
-    timeline         ranks × time (or × rounds), an arrow for each message
-    bytes_per_rank   what each rank sent and received
-    chunk_steps      which rank's contributions are in which chunk, round by round
-    predict          a number that is committed to before the run and compared after it
+    timeline                 ranks × time (or × rounds), an arrow for each message
+    play_timeline            the same, to play and to step through
+    bytes_per_rank           what each rank sent and received
+    chunk_steps              which rank's contributions are in which chunk, round by round
+    play_chunks              the same, to play and to step through
+    predict                  a number that is committed to before the run and compared after it
+    race                     which all-reduce is the fastest by the model, over message sizes or ranks
+    explore_race             the same with sliders
+    predicted_and_measured   the model beside the machine
 
-matplotlib and ipywidgets are loaded when a name is first used, not by `import distlib.draw`: the ranks of a world
-import this package too (for `watch`), and have no use for them.
+matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
+world import this package too (for `watch`), and have no use for them.
 """
 
 from __future__ import annotations
@@ -18,8 +23,12 @@ if TYPE_CHECKING:
     from distlib.draw.byte_bars import bytes_per_rank
     from distlib.draw.chunk_grid import chunk_steps, draw_chunks
     from distlib.draw.chunk_history import ChunkHistory, watch_chunks
+    from distlib.draw.explorer import explore_race
+    from distlib.draw.model_check import predicted_and_measured
     from distlib.draw.picture import Picture
+    from distlib.draw.player import play_chunks, play_timeline
     from distlib.draw.prediction import predict
+    from distlib.draw.racing import race
     from distlib.draw.timelines import timeline
 
 __all__ = [
@@ -28,7 +37,12 @@ __all__ = [
     "bytes_per_rank",
     "chunk_steps",
     "draw_chunks",
+    "explore_race",
+    "play_chunks",
+    "play_timeline",
     "predict",
+    "predicted_and_measured",
+    "race",
     "timeline",
     "watch_chunks",
 ]
@@ -39,7 +53,12 @@ _HOMES = {
     "bytes_per_rank": "byte_bars",
     "chunk_steps": "chunk_grid",
     "draw_chunks": "chunk_grid",
+    "explore_race": "explorer",
+    "play_chunks": "player",
+    "play_timeline": "player",
     "predict": "prediction",
+    "predicted_and_measured": "model_check",
+    "race": "racing",
     "timeline": "timelines",
     "watch_chunks": "chunk_history",
 }

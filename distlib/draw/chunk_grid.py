@@ -25,6 +25,7 @@ from distlib.draw.chunk_layout import HEAD, LABELS, MARGIN, Layout, is_whole, la
 from distlib.draw.markers import Cell, format_count, is_part, is_repeated
 from distlib.draw.picture import Picture, add_canvas, add_titles, new_figure, text_width
 from distlib.draw.style import BODY, INK, SMALL, VERMILLION, WIDTH, color_of, count, drawing_style, points, text_on
+from distlib.simulator import SimulatedWorld
 from distlib.world import World
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _HATCH: dict[str, Any] = {"linewidth": 0, "edgecolor": VERMILLION, "hatch": "xx"
 
 
 def chunk_steps(
-    world: World,
+    world: World | SimulatedWorld,
     function: Callable[[Communicator, torch.Tensor], Any],
     chunks: int | None = None,
     *,

@@ -17,7 +17,7 @@ import pickle
 import tempfile
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -27,6 +27,8 @@ from distlib.diagnosis import RankError
 from distlib.draw.markers import Cell, Markers, format_count, is_part, is_repeated
 from distlib.draw.style import count
 from distlib.draw.watch import GroupPath, Received, Record, Sent, Split, State, records_path, run_watched
+from distlib.simulator import SimulatedWorld
+from distlib.trace import Message
 from distlib.world import World
 
 MAX_RANKS = 16
@@ -35,12 +37,16 @@ MAX_RANKS = 16
 
 @dataclass(frozen=True, slots=True)
 class ChunkMessage:
-    """A message that was received. `chunks` are those inside; () if it carried something else."""
+    """A message that was received. `chunks` are those inside; () if it carried something else.
+
+    `sent` is the message as the world's trace has it: bytes and lines of code. None where nothing was recorded.
+    """
 
     round: int
     src: int
     dst: int
     chunks: tuple[int, ...]
+    sent: Message | None = field(default=None, compare=False)
 
 
 @dataclass
@@ -76,8 +82,13 @@ class ChunkHistory:
     @property
     def findings(self) -> list[str]:
         """What is odd, a sentence each, with the round in which it was first seen; [] if nothing is."""
-        found = [_find(self, look, ending) for look, ending in _ODDITIES] + [self._find_new_tensor()]
-        return [sentence for sentence in found if sentence]
+        return [sentence for _, sentence in self.findings_by_round]
+
+    @property
+    def findings_by_round(self) -> list[tuple[int, str]]:
+        """The findings, each with the round in which it was first seen."""
+        found = [_find(self, look, ending) for look, ending in _ODDITIES] + [(self.rounds, self._find_new_tensor())]
+        return [(round, sentence) for round, sentence in found if sentence]
 
     def cell(self, round: int, rank: int, chunk: int) -> Cell:
         """What `rank` held of `chunk` after `round`."""
@@ -105,7 +116,7 @@ class ChunkHistory:
         return "\n".join([f"after round {round}" if round else "start", *self._arrows(round), *table])
 
     def _arrows(self, round: int) -> list[str]:
-        told = [f"{m.src} to {m.dst}: {_name_chunks(m.chunks)}" for m in self.messages_in(round)]
+        told = [f"{m.src} to {m.dst}: {name_chunks(m.chunks)}" for m in self.messages_in(round)]
         return [f"(rank {', '.join(told)})"] if told else []
 
     def _find_new_tensor(self) -> str:
@@ -116,7 +127,7 @@ class ChunkHistory:
 
 
 def watch_chunks(
-    world: World,
+    world: World | SimulatedWorld,
     function: Callable[[Communicator, torch.Tensor], Any],
     chunks: int | None = None,
     *,
@@ -155,7 +166,17 @@ def watch_chunks(
     if error is not None and not all(records):
         raise error
     states, messages = _Replay(records, markers).line_up()
-    return ChunkHistory(markers.world_size, markers.chunks, states, messages, error, returned_new)
+    found = _find_sent(messages, world.trace.messages)
+    return ChunkHistory(markers.world_size, markers.chunks, states, found, error, returned_new)
+
+
+def _find_sent(messages: Sequence[ChunkMessage], recorded: Sequence[Message]) -> list[ChunkMessage]:
+    """The messages, each with the one of the trace that it is: of those of one round and pair of ranks, in order."""
+    waiting: dict[tuple[int, int, int], deque[Message]] = defaultdict(deque)
+    for one in recorded:
+        waiting[one.round, one.src, one.dst].append(one)
+    alike = [(message, waiting[message.round, message.src, message.dst]) for message in messages]
+    return [replace(message, sent=candidates.popleft() if candidates else None) for message, candidates in alike]
 
 
 def _choose_markers(world_size: int, chunks: int | None, start: str) -> Markers:
@@ -260,18 +281,17 @@ def _find_members(records: Sequence[Sequence[Record]]) -> dict[GroupPath, list[i
 # ── what is odd ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _find(history: ChunkHistory, look: Callable[[Cell], str], ending: str) -> str:
-    """A sentence about the first cell in which `look` finds something, and about how many there are in the end."""
+def _find(history: ChunkHistory, look: Callable[[Cell], str], ending: str) -> tuple[int, str]:
+    """About the first cell in which `look` finds something, and how many there are in the end: round and sentence."""
     for round, state in enumerate(history.states):
         for rank, cells in enumerate(state):
             for chunk, cell in enumerate(cells):
                 if found := look(cell):
                     affected = sum(bool(look(cell)) for row in history.states[-1] for cell in row)
                     when = f"After round {round}" if round else "At the start"
-                    return (
-                        f"{when}, chunk {chunk} on rank {rank} {found} In the end: {count(affected, 'cell')} {ending}."
-                    )
-    return ""
+                    ends = f"In the end: {count(affected, 'cell')} {ending}."
+                    return round, f"{when}, chunk {chunk} on rank {rank} {found} {ends}"
+    return 0, ""
 
 
 def _look_for_repeated(cell: Cell) -> str:
@@ -281,7 +301,7 @@ def _look_for_repeated(cell: Cell) -> str:
 
 def _look_for_foreign(cell: Cell) -> str:
     chunks = sorted({chunk for _, chunk, _ in cell.foreign})
-    return f"holds what belongs to {_name_chunks(chunks)}." if chunks and not cell.uneven else ""
+    return f"holds what belongs to {name_chunks(chunks)}." if chunks and not cell.uneven else ""
 
 
 def _look_for_uneven(cell: Cell) -> str:
@@ -310,7 +330,19 @@ def _list(things: Sequence[str]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _name_chunks(chunks: Sequence[int]) -> str:
+def name_chunks(chunks: Sequence[int]) -> str:
+    """Chunks in words: "no chunk", "chunk 3", "chunks 0, 1 and 3"."""
     if not chunks:
         return "no chunk"
     return f"chunk {chunks[0]}" if len(chunks) == 1 else f"chunks {_list([str(chunk) for chunk in chunks])}"
+
+
+def tell_cell(cell: Cell) -> str:
+    """What a cell holds, in a sentence: "the full sum", "the contributions of ranks 0 and 2", and what is odd."""
+    odd = [found for look, _ in _ODDITIES if (found := look(cell))]
+    inside = [str(rank) for rank, number in enumerate(cell.counts) if number]
+    if cell.is_full:
+        return "holds the full sum."
+    if odd:
+        return " ".join(odd)
+    return f"holds the contribution{'s' * (len(inside) > 1)} of rank {_list(inside)}." if inside else "holds nothing."

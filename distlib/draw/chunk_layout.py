@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from distlib.draw.chunk_history import ChunkHistory, ChunkMessage
 from distlib.draw.style import WIDTH
@@ -83,6 +83,19 @@ def lay_out(history: ChunkHistory, shown: Sequence[int]) -> Layout:
     rows = -(-len(shown) // per_row)
     per_row = -(-len(shown) // rows)
     return Layout(history.world_size, history.chunks, max(place, 3.0), across, down, lane, gutter, whole, per_row, rows)
+
+
+def lay_out_one(history: ChunkHistory) -> Layout:
+    """One panel, as large as there is room, with gutters for the arrows of the busiest step."""
+    steps = range(history.rounds + 1)
+    layout = lay_out(history, steps)
+    lane = layout.lane + 3
+    gutter = lane * (1 + max(_busiest(history, steps, whole=False), 1))
+    whole_arrows = _busiest(history, steps, whole=True)
+    whole = lane * (1 + whole_arrows) if whole_arrows else 0.0
+    width = WIDTH - 2 * MARGIN - LABELS - whole - history.chunks * gutter
+    place = max(min(30.0, width / (history.chunks * layout.across), 520 / (history.world_size * layout.down)), 4.0)
+    return replace(layout, place=place, lane=lane, gutter=gutter, whole=whole, per_row=1, rows=1)
 
 
 def _arrange_places(ranks: int) -> tuple[int, int]:

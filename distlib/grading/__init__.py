@@ -1,8 +1,14 @@
 """Checks for exercises: they run a student's function on many ranks, and say like a tutor what is wrong with it."""
 
+from distlib.grading.all_reduce_checks import (
+    check_grid_all_reduce,
+    check_halving_doubling_all_reduce,
+    check_tree_all_reduce,
+)
 from distlib.grading.checks import check_all_gather, check_all_reduce, check_reduce_scatter
 from distlib.grading.failure import CheckFailed
 from distlib.grading.pattern_checks import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
+from distlib.grading.prediction_checks import check_choose_algorithm, check_predict_time
 from distlib.grading.report import Report
 from distlib.grading.student_communicator import StudentCommunicator
 
@@ -13,9 +19,14 @@ __all__ = [
     "check_all_gather",
     "check_all_reduce",
     "check_broadcast",
+    "check_choose_algorithm",
     "check_gather",
+    "check_grid_all_reduce",
+    "check_halving_doubling_all_reduce",
+    "check_predict_time",
     "check_reduce",
     "check_reduce_scatter",
     "check_scatter",
     "check_shift",
+    "check_tree_all_reduce",
 ]

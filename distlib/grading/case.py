@@ -3,7 +3,7 @@
 All values are drawn from a seed. They are multiples of a small power of two, so that sums are exact in the dtype and
 the order of addition makes no difference: a check compares with `==`, whichever way round a ring goes.
 
-    all_reduce        every rank starts with its own values      every rank ends with the sum
+    all_reduce        every rank starts with its own values      every rank ends with the sum, by any `algorithm`
     reduce_scatter    every rank starts with its own values      rank r ends with chunk r of the sum; the rest is free
     all_gather        rank r starts with chunk r right, the      every rank ends with chunk r of rank r, for all r
                       rest is random
@@ -33,6 +33,9 @@ LAYOUTS = {
 }
 
 
+ALGORITHMS = ("tree", "halving_doubling", "grid")
+
+
 @dataclass(frozen=True)
 class Case:
     """One run of a student's function.
@@ -46,6 +49,8 @@ class Case:
         layout: how the tensor lies in memory, a key of `LAYOUTS`.
         seed: the seed of the values.
         root: the rank that is handed over as `root`, or None for a function without one.
+        algorithm: a name of `ALGORITHMS` where one is asked for that cuts the tensor in a way of its own, else None.
+        columns: the number of ranks in a row that is handed over as `columns`, or None for a function without it.
     """
 
     function: str
@@ -56,6 +61,14 @@ class Case:
     layout: str
     seed: int
     root: int | None = None
+    algorithm: str | None = None
+    columns: int | None = None
+
+    @property
+    def options(self) -> dict[str, int]:
+        """What the function is handed over beside the communicator and the tensor."""
+        asked = {"root": self.root, "columns": self.columns}
+        return {name: value for name, value in asked.items() if value is not None}
 
     @property
     def size(self) -> str:
@@ -66,7 +79,15 @@ class Case:
     def title(self) -> str:
         """As in "ring_all_reduce on 3 ranks, 10 float32"; with a root other than 0: "…, root 2"."""
         root = f", root {self.root}" if self.root else ""
-        return f"{self.function} on {count(self.world_size, 'rank')}, {self.size}{LAYOUTS[self.layout]}{root}"
+        ranks = count(self.world_size, "rank")
+        if self.columns is not None:
+            ranks += f" in {count(self.rows, 'row')} of {self.columns}"
+        return f"{self.function} on {ranks}, {self.size}{LAYOUTS[self.layout]}{root}"
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the grid; without one, all ranks are in a single row."""
+        return self.world_size // (self.columns or self.world_size)
 
     @property
     def nbytes(self) -> int:
@@ -75,8 +96,17 @@ class Case:
 
     @property
     def chunk_lengths(self) -> list[int]:
-        """The lengths of the chunks, one chunk a rank, as `torch.tensor_split` cuts them."""
-        return chunk_lengths(self.length, self.world_size)
+        """The lengths of the chunks, as `torch.tensor_split` cuts them.
+
+        One chunk a rank; for halving and doubling one for each rank of the power of two, in a grid one a column.
+        """
+        parts = self.columns or self.world_size
+        return chunk_lengths(self.length, 1 << (parts.bit_length() - 1) if self.is_halving else parts)
+
+    @property
+    def is_halving(self) -> bool:
+        """Whether halving and doubling is asked for, which works on a power of two of the ranks."""
+        return self.algorithm == "halving_doubling"
 
     @property
     def chunk_slices(self) -> list[slice]:
@@ -86,7 +116,7 @@ class Case:
 
     def judged_chunks(self, rank: int) -> list[int]:
         """The chunks whose values count on `rank`: all, but after a reduce-scatter only its own."""
-        return [rank] if self.collective == "reduce_scatter" else list(range(self.world_size))
+        return [rank] if self.collective == "reduce_scatter" else list(range(len(self.chunk_lengths)))
 
 
 def rank_input(case: Case, rank: int) -> torch.Tensor:

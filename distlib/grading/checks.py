@@ -29,6 +29,7 @@ from typing import TypeVar
 import torch
 
 from distlib import pickling
+from distlib.grading.all_reduce_specification import AllReduceSpecification
 from distlib.grading.case import LAYOUTS, Case, count
 from distlib.grading.errors import explain_error
 from distlib.grading.failure import CheckFailed, Remark
@@ -49,7 +50,7 @@ SAMPLED_RANKS = 4
 MOST_REAL_RANKS = 20
 _PRINTED_SHOWN = 2_000  # characters
 
-SpecificationType = TypeVar("SpecificationType", Specification, PatternSpecification)
+SpecificationType = TypeVar("SpecificationType", Specification, PatternSpecification, AllReduceSpecification)
 
 
 def check_all_reduce(
@@ -159,7 +160,7 @@ def make_cases(
     """Every combination as a case, in the order given. A root that a world does not have is left out."""
     for layout in layouts:
         expect_one_of("layouts", layout, tuple(LAYOUTS))
-    name = _name(function, with_root=roots != (None,))
+    name = name_of(function, ("comm", "tensor") if roots == (None,) else ("comm", "tensor", "root=0"))
     combinations = itertools.product(world_sizes, lengths, dtypes, layouts, roots)
     cases = [
         Case(name, collective, size, length, dtype, layout, seed, root)
@@ -206,7 +207,7 @@ class _Examination:
         observation, remark = self._choose_and_look(case)
         if observation.printed and (remark or not self._has_shown_prints):  # of the first that prints, and if it fails
             self._has_shown_prints = True
-            _show_printed(observation.printed, case)
+            show_printed(observation.printed, case.title)
         return observation, remark
 
     def _choose_and_look(self, case: Case) -> Look:
@@ -289,25 +290,33 @@ def _judge(case: Case, observation: Observation, specification: Specification) -
     return explain_values(seen) or explain_traffic(case, observation.trace, specification)
 
 
-def _show_printed(text: str, case: Case) -> None:
+def show_printed(text: str, title: str) -> None:
     """Show what the student's function printed, on stdout: on stderr it would cost the cell's marks."""
     shown, more = text[:_PRINTED_SHOWN].rstrip(), len(text) - _PRINTED_SHOWN
-    print(f"Printed by {case.title}:\n{shown}" + (f"\n… and {count(more, 'character')} more" if more > 0 else ""))
+    print(f"Printed by {title}:\n{shown}" + (f"\n… and {count(more, 'character')} more" if more > 0 else ""))
 
 
-def _name(function: Callable[..., object], with_root: bool) -> str:
-    """The function's name, once it is certain that it can be called with (comm, tensor), or (comm, tensor, root)."""
-    arguments = "(comm, tensor, root=0)" if with_root else "(comm, tensor)"
+def name_of(function: Callable[..., object], arguments: Sequence[str]) -> str:
+    """The function's name, once it is certain that it can be called with these arguments.
+
+    Args:
+        arguments: as a student reads them: "comm", "tensor", and "root=0" for one that is handed over by its name.
+
+    Raises:
+        CheckFailed: it can't be called that way.
+    """
+    shown = f"({', '.join(arguments)})"
     name = getattr(function, "__name__", type(function).__name__)
     if isinstance(function, RemoteFunction) and not function.defined:
         told = Remark("there is no function of this name.", cause="its cell does not run, or defines another name.")
         raise CheckFailed(name, told)
     if not callable(function):
-        raise CheckFailed(name, Remark(f"expected a function of {arguments}, got {function!r}."))
+        raise CheckFailed(name, Remark(f"expected a function of {shown}, got {function!r}."))
+    by_name = {argument.partition("=")[0]: None for argument in arguments if "=" in argument}
     try:
-        inspect.signature(function).bind(None, None, **({"root": 0} if with_root else {}))
+        inspect.signature(function).bind(*[None] * (len(arguments) - len(by_name)), **by_name)
     except TypeError as error:
-        told = Remark(f"it can't be called with {arguments}: {error}.", cause="keep the first line of the function.")
+        told = Remark(f"it can't be called with {shown}: {error}.", cause="keep the first line of the function.")
         raise CheckFailed(name, told) from None
     except ValueError:  # a builtin without a signature: the run will tell
         pass

@@ -28,8 +28,8 @@ _LEADS: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-def explain_error(case: Case, error: RankError | TypeError) -> Remark:
-    """The remark about a run that ended with `error`."""
+def explain_error(case: Case | None, error: RankError | TypeError) -> Remark:
+    """The remark about a run that ended with `error`. `case`: None for a function that does not communicate."""
     text = str(error)
     if "NotImplementedError" in text:
         return Remark(
@@ -40,11 +40,11 @@ def explain_error(case: Case, error: RankError | TypeError) -> Remark:
     return Remark(lead, tuple(text.splitlines()), _cause(case, error, text))
 
 
-def _cause(case: Case, error: Exception, text: str) -> str:
+def _cause(case: Case | None, error: Exception, text: str) -> str:
     for sign, cause in _SIGNS:
         if sign in text:
             return cause
-    if isinstance(error, MessageMismatch):
+    if case is not None and isinstance(error, MessageMismatch):
         return _mismatch_cause(case, text)
     return next((cause for kind, cause in _CAUSES if isinstance(error, kind)), "")
 
@@ -82,6 +82,10 @@ _SIGNS = (
         "rank % comm.world_size.",
     ),
     (
+        "division by zero",
+        "something is 0 here, such as world_size - 1 or a logarithm with one rank.",
+    ),
+    (
         "share memory",
         "in one step a chunk leaves and another one comes in. Receive into a buffer of its own "
         "(torch.empty_like(chunk)), then add it or copy it.",
@@ -89,12 +93,27 @@ _SIGNS = (
 )
 
 
+_NO_SUCH_PARTNER = {
+    "tree": "not every number of ranks is a power of two, so a rank may have fewer partners. Compare with "
+    "comm.world_size before you send to, or receive from, rank + distance.",
+    "halving_doubling": "rank ^ distance is a rank only where the number of ranks is a power of two. With N ranks, and "
+    "P the largest power of two up to N, the ranks from P on hand their tensor to rank - P first, and get the sum from "
+    "there at the end.",
+    "grid": "rank r is in row r // columns and column r % columns. Its neighbors in the row have the same row and "
+    "(column + 1) % columns and (column - 1) % columns; those in the column are `columns` ranks apart.",
+}
+
+
 def _mismatch_cause(case: Case, text: str) -> str:
+    if case.world_size == 1 and case.algorithm:
+        return "with one rank there is nobody to talk to: its tensor is the result already."
     if case.world_size == 1:
         return (
             "with one rank there is nobody to talk to: its tensor is the result already. A loop over world_size - 1 "
             "steps does the right thing by itself."
         )
+    if "wants to" in text and case.algorithm:
+        return _NO_SUCH_PARTNER[case.algorithm]
     if "wants to" in text and case.root is not None:
         return (
             "there are only the ranks 0 to world_size - 1, and no rank sends to itself. Leave out "
@@ -111,10 +130,13 @@ def _mismatch_cause(case: Case, text: str) -> str:
             "torch.empty(n) and torch.zeros(n) make float32. A buffer for what comes in needs the tensor's dtype: "
             "torch.empty_like(chunk)."
         )
-    if case.length % case.world_size and case.collective not in ("shift", "broadcast", "gather", "reduce"):
+    parts = len(case.chunk_lengths)
+    if case.algorithm == "tree":
+        return "in a tree each message is the whole tensor: receive into torch.empty_like(tensor), or into the tensor."
+    if case.length % parts and case.collective not in ("shift", "broadcast", "gather", "reduce"):
         lengths = ", ".join(str(length) for length in case.chunk_lengths)
         return (
-            f"{case.length} does not divide by {case.world_size}: the chunks have {lengths} elements. The buffer for "
+            f"{case.length} does not divide by {parts}: the chunks have {lengths} elements. The buffer for "
             "what comes in must be as long as the chunk that comes, not as the one that leaves."
         )
     return "the receiver's buffer must have as many elements as the message, and the same dtype."

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 from distlib import collectives
 from distlib.communicator import Communicator
+from distlib.network import Cluster, all_reduce_seconds
 
 _MISSING = object()
 
@@ -27,8 +29,13 @@ def ring_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
     collectives.ring_all_gather(comm, tensor)
 
 
-_HELPERS: dict[str, Callable[..., None]] = {
-    function.__name__: function for function in (ring_reduce_scatter, ring_all_gather)
+def predict_time(algorithm: str, nbytes: int, cluster: Cluster) -> float:
+    """Seconds that an all-reduce of `nbytes` bytes takes on a cluster, by the closed forms of distlib.network."""
+    return all_reduce_seconds(algorithm, cluster, nbytes, itemsize=1)
+
+
+_HELPERS: dict[str, Callable[..., object]] = {
+    function.__name__: function for function in (ring_reduce_scatter, ring_all_gather, predict_time)
 }
 
 
@@ -44,7 +51,7 @@ def helper_origin(name: str) -> str:
     return f"{helper.__module__}.{helper.__qualname__}"
 
 
-def helper_named(name: str) -> Callable[..., None]:
+def helper_named(name: str) -> Callable[..., Any]:
     """The helper of this name."""
     return _HELPERS[name]
 

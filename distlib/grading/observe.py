@@ -43,7 +43,6 @@ class Observation:
         error: what went wrong on the ranks, or None.
         printed: what was printed meanwhile; on real ranks, lines that begin with the rank.
         seconds: how long it took, without the start of the ranks.
-        seconds: how long it took, without the start of the ranks.
     """
 
     outcomes: list[Outcome]
@@ -55,19 +54,19 @@ class Observation:
 
 def observe(packed: bytes, case: Case, timeout: float) -> Observation:
     """Run a function (see `run_case`) for `case` on real ranks, at most `timeout` seconds."""
-    return Observation(*_run(case.world_size, "[rank {}] ", timeout, run_case, packed, case))
+    return Observation(*run_on_ranks(case.world_size, "[rank {}] ", timeout, run_case, packed, case))
 
 
 def observe_simulated(packed: bytes, case: Case, timeout: float) -> Observation:
     """As `observe`, on simulated ranks. What they print does not say which of them it was."""
-    run = _run(1, "", timeout + _PATIENCE, simulate_case, packed, case, timeout)
+    run = run_on_ranks(1, "", timeout + _PATIENCE, simulate_case, packed, case, timeout)
     if run.error is not None:
         return Observation([], Trace(case.world_size, []), _of_a_simulated_rank(run.error), run.printed, run.seconds)
     outcomes, trace, error = run.results[0]
     return Observation(outcomes, trace, error, run.printed, run.seconds)
 
 
-class _Run(NamedTuple):
+class Run(NamedTuple):
     """What `World.run` has given: its results, or an error instead."""
 
     results: list[Any]
@@ -77,7 +76,12 @@ class _Run(NamedTuple):
     seconds: float
 
 
-def _run(world_size: int, mark: str, timeout: float, function: Callable[..., Any], *args: Any) -> _Run:
+def run_on_ranks(world_size: int, mark: str, timeout: float, function: Callable[..., Any], *args: Any) -> Run:
+    """`World.run` on ranks that are kept between runs, with everything caught.
+
+    Args:
+        mark: what each piece of print begins with; {} in it is the rank.
+    """
     lines: list[str] = []
     results: list[Any] = []
     error: RankError | None = None
@@ -90,7 +94,7 @@ def _run(world_size: int, mark: str, timeout: float, function: Callable[..., Any
         except RankError as caught:
             error = caught
         seconds = time.perf_counter() - start
-    return _Run(results, world.trace, error, "".join(lines), seconds)
+    return Run(results, world.trace, error, "".join(lines), seconds)
 
 
 def _of_a_simulated_rank(error: RankError) -> RankError:

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from distlib.grading.specification import CARRIES, EXECUTED_TEXT, expect_one_of
+from distlib.grading.specification import CARRIES, expect_one_of, is_own
 from distlib.trace import Message, Trace
 
 TOPOLOGIES = ("ring", "star", "tree")
@@ -59,7 +59,7 @@ class PatternSpecification:
 
     def counts(self, message: Message) -> bool:
         """Whether a line of the student's own sent the message."""
-        return message.site.via is None and message.site.file != EXECUTED_TEXT
+        return is_own(message)
 
 
 def broadcast_steps(trace: Trace) -> int:

@@ -16,7 +16,7 @@ from functools import cached_property
 from distlib.grading.case import Case, count, dtype_name
 from distlib.grading.failure import Remark
 from distlib.grading.pattern_specification import PatternSpecification, broadcast_steps, reduce_steps
-from distlib.grading.traffic import describe, explain_foreign
+from distlib.grading.traffic import describe, explain_foreign, explain_silence
 from distlib.trace import Message, Trace
 
 _OUTWARD = ("broadcast", "scatter")  # collectives whose messages leave the root
@@ -73,14 +73,7 @@ def explain_pattern_traffic(case: Case, trace: Trace, specification: PatternSpec
 
 
 def _silence(traffic: _Traffic) -> Remark | None:
-    if traffic.trace.messages or not traffic.total:
-        return None
-    return Remark(
-        f"the values are right, but no message was seen; {count(traffic.total, 'message')} "
-        f"{'was' if traffic.total == 1 else 'were'} expected.",
-        cause="the values came some other way, such as torch.distributed. Use comm.send, comm.recv and comm.exchange: "
-        "only those are counted.",
-    )
+    return explain_silence(traffic.trace, traffic.total)
 
 
 def _ring(traffic: _Traffic) -> Remark | None:

@@ -59,9 +59,8 @@ def run_case(comm: Communicator, packed: bytes, case: Case) -> Outcome:
     memory, view = lay_out(rank_input(case, comm.rank), case.layout)
     ours = memory.as_strided(view.shape, view.stride(), view.storage_offset())
     before = memory.clone()
-    options = {} if case.root is None else {"root": case.root}
     comm.sleep(starting_delay(case, comm.rank))
-    returned = function(StudentCommunicator(comm), view, **options)
+    returned = function(StudentCommunicator(comm), view, **case.options)
     return outcome_of(
         memory,
         before,

@@ -40,15 +40,19 @@ class Report:
     def __iter__(self) -> Iterator[Passed]:
         return iter(self._passed)
 
-    def trace(self, world_size: int, length: int, dtype: torch.dtype | None = None) -> Trace:
-        """The messages of the first case with this many ranks and elements (and of this dtype, if one is given).
+    def trace(
+        self, world_size: int, length: int, dtype: torch.dtype | None = None, columns: int | None = None
+    ) -> Trace:
+        """The messages of the first case with this many ranks and elements (and of this dtype, on a grid of so many
+        columns, if that is given).
 
         Raises:
             KeyError: no such case was run.
         """
         for passed in self._passed:
             case = passed.case
-            if (case.world_size, case.length) == (world_size, length) and dtype in (None, case.dtype):
+            fits = dtype in (None, case.dtype) and columns in (None, case.columns)
+            if (case.world_size, case.length) == (world_size, length) and fits:
                 return passed.trace
         raise KeyError(f"no case with {world_size} ranks and {length} elements; there are {self._sizes()}")
 
@@ -65,9 +69,10 @@ class Report:
     def __str__(self) -> str:
         heads = ("ranks", "elements", "dtype", "messages sent by each rank", "bytes sent by each rank", "rounds")
         rows = [heads, *map(_row, self._passed)]
-        if any(passed.case.root is not None for passed in self._passed):
-            roots = ["root", *(str(passed.case.root) for passed in self._passed)]
-            rows = [(row[0], root, *row[1:]) for row, root in zip(rows, roots, strict=True)]
+        for name in ("columns", "root"):
+            values = [getattr(passed.case, name) for passed in self._passed]
+            if any(value is not None for value in values):
+                rows = [(row[0], text, *row[1:]) for row, text in zip(rows, [name, *map(str, values)], strict=True)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join([f"{self.function}: right in all {len(self)} cases.", *lines])

@@ -51,8 +51,13 @@ class Specification:
 
     def counts(self, message: Message) -> bool:
         """Whether a message is the student's own: sent by a line of theirs, or by a helper that the check supplied."""
-        origins = {None, *map(helper_origin, self.helpers)}
-        return message.site.via in origins and message.site.file != EXECUTED_TEXT
+        return is_own(message, self.helpers)
+
+
+def is_own(message: Message, helpers: Sequence[str] = ()) -> bool:
+    """Whether a line of the student's sent the message, or one of these helpers that the check has supplied."""
+    origins = {None, *map(helper_origin, helpers)}
+    return message.site.via in origins and message.site.file != EXECUTED_TEXT
 
 
 def expect_one_of(name: str, value: str, allowed: Sequence[str]) -> None:

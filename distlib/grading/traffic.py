@@ -96,10 +96,16 @@ def _sender(message: Message) -> str:
 
 
 def _any_messages(traffic: _Traffic) -> Remark | None:
-    if len(traffic.trace) or not sum(traffic.expected) or not traffic.whole:
+    return explain_silence(traffic.trace, sum(traffic.expected) if traffic.whole else 0)
+
+
+def explain_silence(trace: Trace, expected: int) -> Remark | None:
+    """The remark about a run without any message, where `expected` messages should have been sent."""
+    if len(trace) or not expected:
         return None
     return Remark(
-        f"the values are right, but no message was seen; {count(sum(traffic.expected), 'message')} were expected.",
+        f"the values are right, but no message was seen; {count(expected, 'message')} "
+        f"{'was' if expected == 1 else 'were'} expected.",
         cause="the values came some other way, such as torch.distributed. Use comm.send, comm.recv and comm.exchange: "
         "only those are counted.",
     )

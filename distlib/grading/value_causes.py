@@ -63,14 +63,14 @@ def _nothing_happened(seen: Seen) -> str | None:
 
 
 def _worked_on_copy(seen: Seen) -> str | None:
-    if len(seen.unchanged) < seen.size:
-        return None
-    if seen.case.layout in ("transposed", "strided"):
+    if seen.case.layout in ("transposed", "strided") and {rank for rank, _ in seen.wrong} <= set(seen.unchanged):
         return (
             "your ranks did talk, but the tensor is as it was: reshape(-1), flatten() and contiguous() make a copy of "
             "a tensor whose memory is not contiguous. Work on the copy, then write it back: "
             "tensor.copy_(flat.view(tensor.shape))."
         )
+    if len(seen.unchanged) < seen.size:
+        return None
     return f"your ranks did talk, but every tensor is as it was: the result went into another one. {_REBOUND}"
 
 
@@ -281,6 +281,18 @@ _CAUSES: tuple[Cause, ...] = (
     _full_sum_elsewhere,
     _whose_values,
     _gathered_wrong,
+    _other_reduction,
+)
+
+
+# What goes wrong in every in-place sum, whichever way the values travel.
+GENERAL_CAUSES: tuple[Cause, ...] = (
+    _new_tensor,
+    _moved_tensor,
+    _nothing_happened,
+    _worked_on_copy,
+    _average,
+    _lost_digits,
     _other_reduction,
 )
 

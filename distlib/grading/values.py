@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import torch
 
 from distlib.diagnosis import name_ranks
+from distlib.grading.algorithm_causes import algorithm_cause
 from distlib.grading.failure import Remark
 from distlib.grading.seen import DECODED_RANKS, Seen
 from distlib.grading.value_causes import usual_cause
@@ -33,7 +34,7 @@ def explain_values(seen: Seen) -> Remark | None:
     return Remark(
         f"{_where(seen, rank, piece)} {_what_should_be_there(seen)}",
         (*_expected_and_found(seen, rank, piece), *_contents_table(seen)),
-        usual_cause(seen),
+        algorithm_cause(seen) if seen.case.algorithm else usual_cause(seen),
     )
 
 
@@ -73,10 +74,11 @@ def _contents_table(seen: Seen) -> list[str]:
     """Whose values each chunk holds, a line a rank. Empty where that says nothing."""
     if not seen.in_chunks or seen.case.collective == "all_gather" or not 2 <= seen.size <= DECODED_RANKS:
         return []
-    rows = [[_contents(seen, rank, piece) for piece in range(seen.size)] for rank in range(seen.size)]
+    pieces = range(len(seen.pieces))
+    rows = [[_contents(seen, rank, piece) for piece in pieces] for rank in range(seen.size)]
     if any(text == "?" for row in rows for text in row):
         return []
-    header = ["", *(f"chunk {piece}" for piece in range(seen.size))]
+    header = ["", *(f"chunk {piece}" for piece in pieces)]
     lines = _table([header, *([f"rank {rank}", *row] for rank, row in enumerate(rows))])
     goal = "chunk r of rank r" if seen.case.collective == "reduce_scatter" else "every chunk"
     return [f"The ranks whose values are in each chunk; {goal} should say all:", *lines]

@@ -84,7 +84,7 @@ def _speak_for_a_rank(comm: SimulatedCommunicator, number: int) -> Outcome:
     told = _Proxy(run, comm).converse(
         {
             "job": "check", "name": run.name, "memory": memory, "view": shape, "helpers": list(run.helpers),
-            "options": {} if case.root is None else {"root": case.root},
+            "options": case.options,
             "rank": comm.rank, "world_size": comm.world_size,
         }
     )  # fmt: skip
@@ -154,7 +154,7 @@ class _Proxy:
     # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _answer(self, what: str, details: dict[str, Any]) -> dict[str, Any]:
-        site = _site(details.pop("site"))
+        site = site_from(details.pop("site"))
         if what == "helper" and details["name"] in self._run.helpers:
             site = CallSite(site.place, site.function, site.file, site.line, helper_origin(details["name"]))
         self._comm.speak_from(site)
@@ -228,7 +228,7 @@ class _Proxy:
     # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────
 
     def _raised(self, kind: str, text: str, site: Any, stack: str) -> RaisedElsewhere:
-        return RaisedElsewhere(_short(kind), str(text), None if site is None else _site(site), str(stack))
+        return RaisedElsewhere(_short(kind), str(text), None if site is None else site_from(site), str(stack))
 
     def _note_print(self, text: object) -> None:
         if not self._run.ranks.note_print(text):
@@ -264,7 +264,7 @@ def _landing(like: Any) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype_named(name))
 
 
-def _site(told: Any) -> CallSite:
+def site_from(told: Any) -> CallSite:
     """The line that a rank says it is at. Only shown; the file is dropped, so that nothing is read in its name."""
     place, function, line, via, file = told
     kept = EXECUTED_TEXT if file == EXECUTED_TEXT else ""

@@ -31,7 +31,7 @@ from typing import Any
 import torch
 
 from distlib import call_site
-from distlib.grading.remote.rank_communicator import RankCommunicator
+from distlib.grading.remote.rank_communicator import RankCommunicator, ask
 from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError
 from distlib.grading.sandbox import isolate_rank
 from distlib.grading.student_communicator import StudentCommunicator
@@ -158,7 +158,7 @@ class _Rank:
         tensor = memory.as_strided(*view)
         ours = memory.as_strided(*view)
         call_site.forget()
-        with self._supplied(helpers):
+        with self._supplied({helper: _helper(helper) for helper in helpers}):
             communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size))
             returned = self._module.__dict__[name](communicator, tensor, **options)
         return {
@@ -169,19 +169,23 @@ class _Rank:
             "returned_type": type(returned).__name__,
         }
 
-    def _call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        return self._module.__dict__[name](*args, **kwargs)
+    def _call(self, name: str, args: list[Any], kwargs: dict[str, Any], helpers: list[str]) -> Any:
+        with self._supplied({helper: self._plain_helper(helper) for helper in helpers}):
+            return self._module.__dict__[name](*args, **kwargs)
+
+    def _plain_helper(self, name: str) -> Callable[..., Any]:
+        return lambda *args: ask(self._wire, "helper", name=name, args=list(args))
 
     @contextlib.contextmanager
-    def _supplied(self, names: list[str]) -> Iterator[None]:
-        """For one block, let `names` lead to the judge's helpers."""
+    def _supplied(self, helpers: dict[str, Callable[..., Any]]) -> Iterator[None]:
+        """For one block, let the names of `helpers` lead to the judge's."""
         scope = self._module.__dict__
-        before = {name: scope[name] for name in names if name in scope}
-        scope.update({name: _helper(name) for name in names})
+        before = {name: scope[name] for name in helpers if name in scope}
+        scope.update(helpers)
         try:
             yield
         finally:
-            for name in names:
+            for name in helpers:
                 scope.pop(name, None)
             scope.update(before)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distlib.diagnosis import how_it_ended
+from distlib.grading.helpers import helper_named
 from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError, WireTimeout
 from distlib.grading.sandbox import Limits, Sandbox
 
@@ -111,8 +112,8 @@ class RemoteRanks:
             self._wires.pop(number).close()
             self._signal("-", self._processes.pop(number))
 
-    def ask(self, number: int, request: Mapping[str, Any], deadline: float) -> Any:
-        """Let a rank do a job that takes no messages, and return what it tells.
+    def ask(self, number: int, request: Mapping[str, Any], deadline: float, helpers: Sequence[str] = ()) -> Any:
+        """Let a rank do a job that takes no messages, and return what it tells. It may call `helpers` of ours.
 
         Raises:
             WireClosed, WireTimeout, WireError: the process has ended, or does not answer. It is gone then.
@@ -120,7 +121,7 @@ class RemoteRanks:
         wire = self.wire(number)
         try:
             wire.send(dict(request), deadline)
-            return self._told(wire, deadline, lambda cell: None)
+            return self._told(wire, deadline, lambda cell: None, helpers)
         except (WireClosed, WireTimeout, WireError):
             self.end(number)
             raise
@@ -194,7 +195,9 @@ class RemoteRanks:
         self.functions = dict(value["functions"])
         self.cell_errors = {**self.cell_errors, **{int(cell): error for cell, error in value["errors"].items()}}
 
-    def _told(self, wire: Wire, deadline: float, begins: Callable[[int], None]) -> dict[str, Any]:
+    def _told(
+        self, wire: Wire, deadline: float, begins: Callable[[int], None], helpers: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """What a job tells at its end; meanwhile, what it prints and which cells it begins."""
         while True:
             told = wire.receive(deadline)
@@ -203,6 +206,8 @@ class RemoteRanks:
                 return told
             if what == "cell":
                 begins(int(told["number"]))
+            elif what == "helper" and told.get("name") in helpers:
+                wire.send(_help(told), deadline)
             elif what == "print" and self.note_print(told.get("text")):
                 continue
             else:
@@ -217,3 +222,11 @@ class RemoteRanks:
         self.remarks.append(f"cell {number} {how}; the rest was graded without it")
         self.cell_errors[number] = {"kind": "Lost", "text": f"this cell {how}", "site": None, "stack": ""}
         self._cells.remove(lost[0])
+
+
+def _help(told: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a rank that calls a helper of ours with plain values."""
+    try:
+        return {"value": helper_named(told["name"])(*told["args"])}
+    except Exception as error:
+        return {"error": "ValueError", "text": f"{type(error).__name__}: {error}"}

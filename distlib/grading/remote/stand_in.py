@@ -10,11 +10,13 @@ import builtins
 import hashlib
 import inspect
 import time
+from collections.abc import Sequence
 from typing import Any
 
+from distlib.diagnosis import Failure, PeerLost, RankError, RunTimeout, explain_failures
 from distlib.grading.case import Case
 from distlib.grading.observe import Observation
-from distlib.grading.remote.proxy import run_remotely
+from distlib.grading.remote.proxy import run_remotely, site_from
 from distlib.grading.remote.ranks import RemoteRanks
 from distlib.grading.remote.wire import WireClosed, WireError, WireTimeout
 
@@ -50,30 +52,53 @@ class RemoteFunction:
     def observe(self, case: Case, helpers: tuple[str, ...], timeout: float) -> Observation:
         """Run the function for `case`, at most `timeout` seconds. `helpers`: names that lead to helpers of ours."""
         start = time.perf_counter()
-        timeout = min(timeout, self._ranks.limits.check_seconds, max(0.1, self._ranks.seconds_left()))
-        outcomes, trace, error = run_remotely(self._ranks, self.__name__, case, helpers, timeout)
-        printed = "".join(self._ranks.printed)
-        self._ranks.printed.clear()
-        return Observation(outcomes, trace, error, printed, time.perf_counter() - start)
+        outcomes, trace, error = run_remotely(self._ranks, self.__name__, case, helpers, self._at_most(timeout))
+        return Observation(outcomes, trace, error, self.printed(), time.perf_counter() - start)
+
+    def reply(self, args: tuple[Any, ...], timeout: float, helpers: Sequence[str] = ()) -> Any:
+        """Call the function with plain values on one rank, at most `timeout` seconds, and return what it returns.
+
+        Raises:
+            RankError: it has raised, ended its process, or not come to an end.
+        """
+        told = self._tell(list(args), {}, timeout, helpers)
+        if told["what"] == "done":
+            return told["value"]
+        site = None if told["site"] is None else site_from(told["site"])
+        raise explain_failures([Failure(0, str(told["kind"]), str(told["text"]), site, str(told["stack"]))])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with plain values on one rank.
 
         Raises:
             what the function has raised, if Python knows an exception of that name; else RemoteError.
+            RankError: it has ended its process, or not come to an end.
         """
-        limits = self._ranks.limits
-        deadline = time.monotonic() + min(limits.check_seconds, max(0.1, self._ranks.seconds_left()))
-        request = {"job": "call", "name": self.__name__, "args": list(args), "kwargs": kwargs}
-        try:
-            told = self._ranks.ask(0, request, deadline)
-        except WireTimeout:
-            raise TimeoutError(f"{self.__name__} did not come to an end in {limits.check_seconds:g} s") from None
-        except (WireClosed, WireError) as error:
-            raise RemoteError(f"{self.__name__} ended its process, or did not return plain values ({error})") from None
+        told = self._tell(list(args), kwargs, self._ranks.limits.check_seconds)
         if told["what"] == "done":
             return told["value"]
         raise _exception(str(told["kind"]), str(told["text"]))
+
+    def printed(self) -> str:
+        """What the ranks have printed since this was last asked."""
+        text = "".join(self._ranks.printed)
+        self._ranks.printed.clear()
+        return text
+
+    def _tell(self, args: list[Any], kwargs: dict[str, Any], timeout: float, helpers: Sequence[str] = ()) -> Any:
+        timeout = self._at_most(timeout)
+        request = {"job": "call", "name": self.__name__, "args": args, "kwargs": kwargs, "helpers": list(helpers)}
+        try:
+            return self._ranks.ask(0, request, time.monotonic() + timeout, helpers)
+        except WireTimeout:
+            raise RunTimeout(f"not done after {timeout:.2g} s: rank 0 was computing.", [0]) from None
+        except WireClosed:
+            raise PeerLost("rank 0 ended in the middle of the run.", [0]) from None
+        except WireError as error:
+            raise RankError(f"what came back are no plain values: {error}", [0]) from None
+
+    def _at_most(self, timeout: float) -> float:
+        return min(timeout, self._ranks.limits.check_seconds, max(0.1, self._ranks.seconds_left()))
 
     def __repr__(self) -> str:
         return f"<function {self.__name__}, on other processes>"

@@ -1,0 +1,233 @@
+// Plays a scene (distlib/draw/scene.py): shows and hides shapes, step by step, and says each step in words.
+// Nothing is loaded, and the kernel is not asked: what is shown was sent with the widget.
+
+const SVG = "http://www.w3.org/2000/svg";
+const PLAYED_IN = 20000; // milliseconds that a run takes from start to end, if its steps are neither too fast nor too slow
+const [FASTEST, SLOWEST] = [120, 1200];
+let players = 0;
+
+export default {
+  render({ model, el }) {
+    const player = new Player(model, el);
+    return () => player.remove();
+  },
+};
+
+class Player {
+  constructor(model, el) {
+    this.model = model;
+    this.id = `distlib-player-${++players}`;
+    this.timer = null;
+    this.root = make("div", { class: "distlib-player", tabindex: 0, role: "group" });
+    this.onKey = this.onKey.bind(this);
+    this.draw = () => this.show(model.get("step"));
+    this.rebuild = () => this.build();
+    this.listen();
+    this.build();
+    el.append(this.root);
+  }
+
+  listen() {
+    this.model.on("change:step", this.draw);
+    this.model.on("change:scene", this.rebuild);
+    // JupyterLab takes keys at the document, on their way down. Ours are taken above it, while the focus is in here.
+    this.root.addEventListener("focusin", () => window.addEventListener("keydown", this.onKey, true));
+    this.root.addEventListener("focusout", () => window.removeEventListener("keydown", this.onKey, true));
+  }
+
+  remove() {
+    this.pause();
+    window.removeEventListener("keydown", this.onKey, true);
+    this.model.off("change:step", this.draw);
+    this.model.off("change:scene", this.rebuild);
+  }
+
+  // ── building ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  build() {
+    this.scene = this.model.get("scene");
+    this.last = this.scene.steps.length - 1;
+    this.root.setAttribute("aria-label", this.scene.title);
+    this.svg = this.buildPicture();
+    this.words = make("p", { class: "distlib-words", "aria-live": "polite" });
+    this.warning = make("p", { class: "distlib-warning", role: "status" });
+    this.details = make("ul", { class: "distlib-details" });
+    this.tip = make("div", { class: "distlib-tip", role: "tooltip", hidden: "" });
+    const controls = this.buildControls();
+    controls.hidden = this.last === 0;
+    this.root.replaceChildren(this.svg, controls, this.words, this.warning, this.details, this.tip);
+    this.draw();
+  }
+
+  buildPicture() {
+    const { width, height, shapes } = this.scene;
+    const svg = makeSVG("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "img" });
+    this.patterns = svg.appendChild(makeSVG("defs", {}));
+    this.shapes = shapes.map((shape) => this.buildShape(shape));
+    svg.append(...this.shapes.flatMap(({ elements }) => elements));
+    svg.addEventListener("pointerover", (event) => this.showTip(event));
+    svg.addEventListener("pointermove", (event) => this.showTip(event));
+    svg.addEventListener("pointerleave", () => (this.tip.hidden = true));
+    return svg;
+  }
+
+  buildShape({ tag, attributes, first, end = Infinity, text = "", tip = "", fades = false }) {
+    const element = makeSVG(tag, this.withPatterns(attributes));
+    element.textContent = text;
+    const elements = [element];
+    // A thin line is hard to point at: a wide one that is not seen lies over it.
+    if (tip && tag === "path") elements.push(makeSVG(tag, { d: attributes.d, class: "distlib-wide" }));
+    if (tip) elements.forEach((one) => (one.dataset.tip = tip));
+    return { elements, first, end, fades, look: null };
+  }
+
+  withPatterns(attributes) {
+    const { fill = "" } = attributes;
+    if (!String(fill).startsWith("hatch:")) return attributes;
+    const color = fill.slice("hatch:".length);
+    const id = `${this.id}-${color.replace("#", "")}`;
+    if (!this.patterns.querySelector(`#${id}`)) {
+      const size = { width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" };
+      const pattern = this.patterns.appendChild(makeSVG("pattern", { id, ...size }));
+      pattern.append(makeSVG("path", { d: "M0 0 V5", stroke: color, "stroke-width": 2.4 }));
+    }
+    return { ...attributes, fill: `url(#${id})` };
+  }
+
+  buildControls() {
+    const bar = make("div", { class: "distlib-controls", role: "toolbar", "aria-label": "Player" });
+    const button = (sign, name, action) => {
+      const made = make("button", { type: "button", title: name, "aria-label": name });
+      made.textContent = sign;
+      made.addEventListener("click", action);
+      return made;
+    };
+    this.playButton = button("Play", "Play (space)", () => this.toggle());
+    this.playButton.classList.add("distlib-play");
+    this.scrubber = make("input", { type: "range", min: 0, max: this.last, step: 1, "aria-label": "Step" });
+    this.scrubber.addEventListener("input", () => this.goTo(Number(this.scrubber.value)));
+    this.place = make("span", { class: "distlib-place" });
+    bar.append(
+      button("|◀", "First step (Home)", () => this.goTo(0)),
+      button("◀", "One step back (←)", () => this.goTo(this.step - 1)),
+      this.playButton,
+      button("▶", "One step on (→)", () => this.goTo(this.step + 1)),
+      button("▶|", "Last step (End)", () => this.goTo(this.last)),
+      this.scrubber,
+      this.place,
+    );
+    return bar;
+  }
+
+  // ── stepping ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  goTo(step) {
+    this.pause();
+    this.model.set("step", clamp(step, 0, this.last)); // "change:step" draws it, here and in other views
+  }
+
+  toggle() {
+    if (this.timer !== null) return this.pause();
+    if (this.step === this.last) this.model.set("step", 0);
+    const wait = clamp(PLAYED_IN / (this.last + 1), FASTEST, SLOWEST);
+    this.timer = setInterval(() => this.advance(), wait);
+    this.namePlayButton("Pause", "Pause (space)");
+  }
+
+  advance() {
+    this.model.set("step", Math.min(this.step + 1, this.last));
+    if (this.step === this.last || !this.root.isConnected) this.pause();
+  }
+
+  pause() {
+    clearInterval(this.timer);
+    this.timer = null;
+    this.namePlayButton("Play", "Play (space)");
+  }
+
+  namePlayButton(sign, name) {
+    this.playButton.textContent = sign;
+    this.playButton.title = name;
+    this.playButton.setAttribute("aria-label", name);
+  }
+
+  onKey(event) {
+    const onButton = event.target.tagName === "BUTTON";
+    const actions = {
+      " ": onButton ? null : () => this.toggle(),
+      ArrowLeft: () => this.goTo(this.step - 1),
+      ArrowRight: () => this.goTo(this.step + 1),
+      Home: () => this.goTo(0),
+      End: () => this.goTo(this.last),
+    };
+    const action = event.ctrlKey || event.metaKey || event.altKey ? null : actions[event.key];
+    if (!action) return;
+    event.preventDefault();
+    event.stopPropagation();
+    action();
+  }
+
+  // ── showing ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  show(wanted) {
+    this.step = clamp(wanted, 0, this.last);
+    for (const shape of this.shapes) {
+      const gone = this.step < shape.first || this.step >= shape.end;
+      const past = shape.fades && this.step > shape.first;
+      const look = gone ? "distlib-gone" : past ? "distlib-past" : "";
+      if (look === shape.look) continue; // most stay as they are
+      shape.look = look;
+      for (const { classList } of shape.elements) {
+        classList.remove("distlib-gone", "distlib-past");
+        if (look) classList.add(look);
+      }
+    }
+    this.tip.hidden = true;
+    this.tell(this.scene.steps[this.step]);
+  }
+
+  tell({ name, words, details = [], warning = "" }) {
+    this.scrubber.value = this.step;
+    this.scrubber.setAttribute("aria-valuetext", name);
+    this.place.textContent = name;
+    this.words.textContent = words;
+    this.warning.textContent = warning;
+    this.svg.setAttribute("aria-label", `${this.scene.title}. ${words} ${warning}`.trim());
+    this.details.hidden = !this.scene.steps.some((step) => step.details);
+    this.details.replaceChildren(
+      ...details.map((line) => {
+        const item = make("li", {});
+        item.textContent = line;
+        return item;
+      }),
+    );
+  }
+
+  showTip(event) {
+    const tip = event.target.dataset.tip;
+    this.tip.hidden = !tip;
+    if (!tip) return;
+    this.tip.textContent = tip;
+    const frame = this.root.getBoundingClientRect();
+    const right = frame.width - this.tip.offsetWidth - 4;
+    this.tip.style.left = `${clamp(event.clientX - frame.left + 14, 4, Math.max(right, 4))}px`;
+    this.tip.style.top = `${event.clientY - frame.top + 18}px`;
+  }
+}
+
+function make(tag, attributes) {
+  return withAttributes(document.createElement(tag), attributes);
+}
+
+function makeSVG(tag, attributes) {
+  return withAttributes(document.createElementNS(SVG, tag), attributes);
+}
+
+function withAttributes(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
+
+function clamp(value, low, high) {
+  return Math.max(low, Math.min(high, value));
+}

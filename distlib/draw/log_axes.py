@@ -1,0 +1,114 @@
+"""Axes on which both sizes and durations grow by factors, labeled in units that a person reads, and names of lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from distlib.draw.picture import fitting_size
+from distlib.draw.style import BODY, INK, WIDTH, format_bytes, format_seconds, line_color_of, points
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LEFT, RIGHT = 70.0, 158.0  # CSS pixels: for the labels of the y axis, for the names of the lines
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (6, 2)),
+    (0, (1.5, 1.5)),
+    (0, (6, 2, 1.5, 2)),
+    (0, (3, 2)),
+    (0, (10, 3)),
+    (0, (4, 3)),
+)
+
+
+def label_seconds(axes: Axes, lowest: float, highest: float) -> None:
+    """A logarithmic y axis from `lowest` to `highest` seconds, with some room: 1 µs, 10 µs, …"""
+    low, high = lowest / 1.5, highest * 1.5
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    _set_ticks(axes, "y", ticks_of_seconds(low, high), format_seconds)
+    axes.grid(axis="y", color=INK, alpha=0.25, linewidth=points(0.8))
+
+
+def label_sizes(axes: Axes, sizes: Sequence[int], margin: float = 0) -> None:
+    """A logarithmic x axis of sizes: 1 KiB, 4 KiB, … `margin`: CSS pixels to leave free left and right of them."""
+    axes.set_xscale("log")
+    room = (max(sizes) / min(sizes)) ** (margin / (WIDTH - LEFT - RIGHT - 2 * margin))
+    axes.set_xlim(min(sizes) / room, max(sizes) * room)
+    _set_ticks(axes, "x", ticks_of_sizes(sizes), format_bytes)
+
+
+def label_ranks(axes: Axes, ranks: Sequence[int]) -> None:
+    """A logarithmic x axis of numbers of ranks, with a tick at those that there are, as far as there is room."""
+    axes.set_xscale("log")
+    axes.set_xlim(min(ranks), max(ranks))
+    _set_ticks(axes, "x", ticks_of_ranks(ranks), lambda number: f"{int(number):,}")
+
+
+def ticks_of_seconds(low: float, high: float) -> list[float]:
+    """Powers of ten within the range; with 1, 2 and 5 times each, if there are few."""
+    factors = (1,) if high / low > 300 else (1, 2, 5)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [float(f"{factor}e{power}") for power in powers for factor in factors]
+    return [tick for tick in ticks if low <= tick <= high]
+
+
+def ticks_of_sizes(sizes: Sequence[int]) -> list[float]:
+    """Powers of two within the range, 9 at most; the sizes themselves, if there are none."""
+    first, last = math.ceil(math.log2(min(sizes))), math.floor(math.log2(max(sizes)))
+    step = max(1, -(-(last - first) // 8))
+    ticks = [2.0**power for power in range(-(-first // step) * step, last + 1, step)]
+    return ticks or [float(size) for size in sizes]
+
+
+def ticks_of_ranks(ranks: Sequence[int]) -> list[float]:
+    """Those numbers of ranks that are far enough apart."""
+    room = math.log(max(ranks) / min(ranks)) / 16
+    shown: list[float] = []
+    for number in ranks:
+        if not shown or math.log(number / shown[-1]) >= room:
+            shown.append(float(number))
+    return shown
+
+
+def name_lines(canvas: Axes, axes: Axes, ends: Mapping[str, tuple[int, float]], top: float, height: float) -> None:
+    """Names right of where lines end, moved apart, each with its marker and a thin line to its own end.
+
+    Args:
+        canvas: where they are written.
+        axes: of the lines, `top` CSS pixels below the figure's top and `height` high.
+        ends: name to the number of its color and marker, and to the y value at which its line ends.
+    """
+    low, high = map(math.log, axes.get_ylim())
+    heights = [top + height * (high - math.log(value)) / (high - low) for _, value in ends.values()]
+    places = spread(heights, 18, top + 8, top + height - 8)
+    for (name, (number, _)), end, y in zip(ends.items(), heights, places, strict=True):
+        color, right = line_color_of(number), WIDTH - RIGHT
+        canvas.plot([right + 5, right + 24], [end, y], color=color, linewidth=points(1))
+        canvas.plot(right + 30, y, MARKERS[number], color=color, markersize=points(8))
+        canvas.text(
+            right + 40, y, name, size=points(fitting_size(name, BODY, RIGHT - 44)), color=INK, va="center_baseline"
+        )
+
+
+def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> list[float]:
+    """Places for labels, in the order of `wanted`: near what is wanted, at least `apart`, inside of low to high."""
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    placed = [0.0] * len(wanted)
+    below = low - apart
+    for number, index in enumerate(order):
+        room = high - apart * (len(order) - 1 - number)
+        below = placed[index] = max(min(wanted[index], room), below + apart)
+    return placed
+
+
+def _set_ticks(axes: Axes, which: str, ticks: Sequence[float], name: Callable[[float], str]) -> None:
+    from matplotlib.ticker import NullLocator
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_minor_locator(NullLocator())
+    axis.set_ticks(list(ticks), [name(tick) for tick in ticks])

@@ -1,0 +1,131 @@
+"""Players: pictures of a run that a student plays, steps and scrubs through.
+
+    play_timeline(world.trace)                       messages, round by round or in time
+    play_chunks(watch_chunks(world, my_all_reduce))  who holds whose contributions
+
+A player is two outputs of a cell: the widget, and an image of the end. Everything is sent once; from then on the
+browser steps by itself, also while the kernel is busy. In a notebook that is opened again without a kernel the browser
+has no widget, and shows the image. A style sheet that comes with the image hides whichever is not needed: it depends on
+whether the widget has drawn itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import anywidget
+import ipywidgets
+import traitlets
+
+from distlib.draw.chunk_grid import draw_chunks
+from distlib.draw.chunk_history import ChunkHistory
+from distlib.draw.chunk_scene import chunk_scene
+from distlib.draw.picture import Picture
+from distlib.draw.scene import Scene
+from distlib.draw.style import count
+from distlib.draw.timeline_scene import timeline_scene
+from distlib.draw.timelines import timeline
+from distlib.trace import Trace
+
+MAX_MESSAGES = 2_000
+"""More messages than this are not played: nobody could follow them."""
+
+_BROWSER = Path(__file__).parent / "browser"
+_STYLE = (_BROWSER / "still.css").read_text()
+
+
+class PlayerWidget(anywidget.AnyWidget):
+    """The widget in the browser.
+
+    Attributes:
+        scene: what is played, as `Scene.to_data` gives it.
+        step: which step is shown. The browser does not report its own steps: the kernel may be busy, or gone.
+    """
+
+    _esm = _BROWSER / "player.js"
+    _css = _BROWSER / "player.css"
+    scene = traitlets.Dict().tag(sync=True)
+    step = traitlets.Int(0).tag(sync=True)
+
+
+class Player:
+    """A scene to be played. As the last line of a cell it shows itself; elsewhere use `display(player)`.
+
+    Keys: space plays and pauses, ← and → step, Home and End go to the start and the end.
+
+    Attributes:
+        scene: what is played.
+    """
+
+    def __init__(self, scene: Scene, draw_still: Callable[[], Picture]) -> None:
+        self.scene = scene
+        self._draw_still = draw_still
+
+    @cached_property
+    def still(self) -> Picture:
+        """The image that stands for it where there is no widget."""
+        return self._draw_still()
+
+    def _ipython_display_(self) -> None:
+        show_with_still(PlayerWidget(scene=self.scene.to_data()), repr(self), lambda: self.still)
+
+    def __repr__(self) -> str:
+        return f"<Player: {self.scene.title}. {count(len(self.scene.steps), 'step')}>"
+
+
+def show_with_still(widget: ipywidgets.Widget, words: str, draw_still: Callable[[], Picture]) -> None:
+    """Show a widget that has a player inside, and the image that stands for it where there is no widget."""
+    from IPython.display import display
+
+    view = widget._repr_mimebundle_()
+    data, metadata = view if isinstance(view, tuple) else (view or {}, {})
+    # A notebook that is not trusted shows the HTML instead of the widget: nothing, since the image follows.
+    display({**data, "text/plain": words, "text/html": "<span></span>"}, metadata=metadata, raw=True)
+    still = f'<style>{_STYLE}</style><div class="distlib-still">{draw_still()._repr_html_()}</div>'
+    display({"text/plain": "", "text/html": still}, raw=True)
+
+
+def play_timeline(trace: Trace, title: str | None = None, by: Literal["round", "time"] = "round") -> Player:
+    """A trace to play: an arrow for each message, and bars of the bytes that each rank has sent and received.
+
+    Args:
+        trace: of a run, as `world.trace`, up to 2,000 messages. It may have ended in an error.
+        title: the headline; by default "Messages of 4 ranks".
+        by: "round": a step is a round. "time": a step is the moment at which a message has arrived.
+
+    Raises:
+        TypeError: `trace` is no Trace.
+        ValueError: `by` is another word; too many messages; or the run has kept only counts.
+    """
+    if not isinstance(trace, Trace):
+        raise TypeError(f"expected a Trace, as world.trace is after a run, got {type(trace).__name__}")
+    if by not in ("round", "time"):
+        raise ValueError(f"expected by='round' or 'time', got {by!r}")
+    if len(trace) > MAX_MESSAGES:
+        raise ValueError(
+            f"expected a trace of at most {MAX_MESSAGES:,} messages to play, got {len(trace):,}: "
+            f"run on fewer ranks, take a part with trace.filter(…), or draw it with timeline(trace)"
+        )
+    if len(trace) > len(trace.messages):
+        raise ValueError("expected a trace of messages, got only counts: make the world with record=True")
+    title = title or f"Messages of {count(trace.world_size, 'rank')}"
+    return Player(timeline_scene(trace, title, by), lambda: timeline(trace, title=title, by=by))
+
+
+def play_chunks(history: ChunkHistory, title: str | None = None) -> Player:
+    """A history to play: who holds whose contributions to which chunk, after each round.
+
+    Args:
+        history: as `watch_chunks` returns it. If the run ended in an error, it is played up to there.
+        title: the headline.
+
+    Raises:
+        TypeError: `history` is no ChunkHistory.
+    """
+    if not isinstance(history, ChunkHistory):
+        raise TypeError(f"expected a ChunkHistory, as watch_chunks returns it, got {type(history).__name__}")
+    title = title or "Whose contributions are in which chunk"
+    return Player(chunk_scene(history, title), lambda: draw_chunks(history, steps=[history.rounds], title=title))

@@ -1,0 +1,81 @@
+"""One question to `predict_time` or `choose_algorithm`, and the answer to it.
+
+The right time is that of a simulated run, as far as that is quick, and else the closed form of `distlib.network`. Both
+are the same to the last digits on the clusters that a question may be about: one node with any number of ranks, or
+several nodes where nodes and ranks per node are powers of two; bytes that divide by the number of ranks; links between
+nodes that are not faster than those inside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import torch
+
+from distlib.collectives import all_reduce
+from distlib.communicator import Communicator
+from distlib.grading.case import count
+from distlib.grading.helpers import predict_time
+from distlib.network import Cluster
+from distlib.network.powers import is_power_of_two
+from distlib.simulator import SimulatedWorld
+
+PREDICTED = ("ring", "tree", "halving_doubling", "hierarchical")
+MOST_SIMULATED_RANKS = 32
+
+
+@dataclass(frozen=True)
+class Question:
+    """A tensor on a cluster, and the algorithms that are asked about: one to predict, several to choose from.
+
+    Attributes:
+        function: the name of the student's function, for messages.
+        nbytes: the size of the tensor in bytes.
+        cluster: what it is all-reduced on.
+        algorithms: names out of `PREDICTED`.
+
+    Raises:
+        ValueError: a question whose answer the model does not give exactly.
+    """
+
+    function: str
+    nbytes: int
+    cluster: Cluster
+    algorithms: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        cluster = self.cluster
+        aligned = is_power_of_two(cluster.nodes) and is_power_of_two(cluster.ranks_per_node)
+        if cluster.nodes > 1 and not (aligned and cluster.slowest_link() == cluster.inter):
+            raise ValueError(f"expected powers of two of nodes and ranks, and no faster link between nodes: {cluster}")
+        if self.nbytes % cluster.world_size:
+            raise ValueError(f"expected bytes that divide by {cluster.world_size} ranks, got {self.nbytes}")
+        if not self.algorithms or not set(self.algorithms) <= set(PREDICTED):
+            raise ValueError(f"expected algorithms out of {', '.join(PREDICTED)}, got {self.algorithms}")
+
+    @property
+    def title(self) -> str:
+        """As in "predict_time on 6 ranks, ring, 1,200 bytes, links of 5 µs, 12.5 GB/s"."""
+        ranks = count(self.cluster.world_size, "rank")
+        names = f"{self.algorithms[0]}, " if len(self.algorithms) == 1 else ""
+        return f"{self.function} on {ranks}, {names}{count(self.nbytes, 'byte')}, {self.cluster}"
+
+    @cached_property
+    def seconds(self) -> dict[str, float]:
+        """The right time of each algorithm."""
+        return {name: right_seconds(name, self.nbytes, self.cluster) for name in self.algorithms}
+
+
+@lru_cache(maxsize=1024)
+def right_seconds(algorithm: str, nbytes: int, cluster: Cluster) -> float:
+    """Seconds of a simulated run; of more than `MOST_SIMULATED_RANKS` ranks, those of the closed form."""
+    if cluster.world_size > MOST_SIMULATED_RANKS:
+        return predict_time(algorithm, nbytes, cluster)
+    world = SimulatedWorld(cluster.world_size, cluster, record=False)
+    world.run(_all_reduce, nbytes, algorithm)
+    return world.elapsed
+
+
+def _all_reduce(comm: Communicator, nbytes: int, algorithm: str) -> None:
+    all_reduce(comm, torch.empty(nbytes, dtype=torch.uint8, device="meta"), algorithm=algorithm)

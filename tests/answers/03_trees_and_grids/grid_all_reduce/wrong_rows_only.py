@@ -1,0 +1,10 @@
+# Wrong: never adds up along the columns. Loses all marks.
+# Told: this is the sum of its row only
+def grid_all_reduce(comm, tensor, columns):
+    row, column = divmod(comm.rank, columns)
+    my_row, my_column = comm.split(row), comm.split(column)
+    flat = tensor.reshape(-1)
+    chunk = torch.tensor_split(flat, columns)[column]
+    ring_reduce_scatter(my_row, flat)
+    ring_all_gather(my_row, flat)
+    tensor.copy_(flat.view(tensor.shape))

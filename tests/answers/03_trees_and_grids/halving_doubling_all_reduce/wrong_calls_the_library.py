@@ -1,0 +1,7 @@
+# Wrong: calls the library's own function. Loses all marks.
+# Told: were sent by distlib.collectives.all_reduce
+import distlib
+
+
+def halving_doubling_all_reduce(comm, tensor):
+    distlib.all_reduce(comm, tensor, algorithm="halving_doubling")

@@ -1,0 +1,28 @@
+# Wrong: what comes in replaces the half, instead of being added. Loses all marks.
+# Told: what was received has replaced what was there
+def halving_doubling_all_reduce(comm, tensor):
+    rank, power = comm.rank, 2 ** (comm.world_size.bit_length() - 1)
+    if rank >= power:
+        comm.send(tensor, rank - power)
+        comm.recv(tensor, rank - power)
+        return
+    flat = tensor.reshape(-1)
+    if rank + power < comm.world_size:
+        incoming = torch.empty_like(flat)
+        comm.recv(incoming, rank + power)
+        flat += incoming
+    steps, part, distance = [], flat, power // 2
+    while distance > 0:
+        partner = rank ^ distance
+        lower, upper = torch.tensor_split(part, 2)
+        mine, theirs = (lower, upper) if rank < partner else (upper, lower)
+        incoming = torch.empty_like(mine)
+        comm.exchange(theirs, partner, incoming, partner)
+        mine.copy_(incoming)
+        steps.append((partner, mine, theirs))
+        part, distance = mine, distance // 2
+    for partner, mine, theirs in reversed(steps):
+        comm.exchange(mine, partner, theirs, partner)
+    if rank + power < comm.world_size:
+        comm.send(flat, rank + power)
+    tensor.copy_(flat.view(tensor.shape))

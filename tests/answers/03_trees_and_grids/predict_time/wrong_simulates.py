@@ -1,0 +1,9 @@
+# Wrong: simulates the library's all-reduce instead of predicting. Loses all marks.
+# Told: a function of the library
+from distlib import SimulatedWorld, all_reduce
+
+
+def predict_time(algorithm, nbytes, cluster):
+    world = SimulatedWorld(cluster.world_size, cluster)
+    world.run(lambda comm: all_reduce(comm, torch.empty(nbytes, dtype=torch.uint8, device="meta"), algorithm=algorithm))
+    return world.elapsed

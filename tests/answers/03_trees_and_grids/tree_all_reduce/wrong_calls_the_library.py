@@ -1,0 +1,7 @@
+# Wrong: calls the library's own function. Loses all marks.
+# Told: were sent by distlib.collectives.tree.tree_all_reduce
+from distlib import collectives
+
+
+def tree_all_reduce(comm, tensor):
+    collectives.tree_all_reduce(comm, tensor)

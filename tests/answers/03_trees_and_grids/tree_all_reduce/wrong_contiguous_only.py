@@ -1,0 +1,18 @@
+# Wrong: works on a flat copy and does not write it back. Loses the hidden marks.
+# Told: Work on the copy, then write it back
+def tree_all_reduce(comm, tensor):
+    tensor = tensor.reshape(-1)
+    rank, size = comm.rank, comm.world_size
+    incoming = torch.empty_like(tensor)
+    distances = [2**step for step in range((size - 1).bit_length())]
+    for distance in distances:
+        if rank % (2 * distance) == distance:
+            comm.send(tensor, rank - distance)
+        elif rank % (2 * distance) == 0 and rank + distance < size:
+            comm.recv(incoming, rank + distance)
+            tensor += incoming
+    for distance in reversed(distances):
+        if rank % (2 * distance) == distance:
+            comm.recv(tensor, rank - distance)
+        elif rank % (2 * distance) == 0 and rank + distance < size:
+            comm.send(tensor, rank + distance)
