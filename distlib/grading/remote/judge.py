@@ -28,7 +28,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
 from distlib.grading.failure import CheckFailed
-from distlib.grading.remote.ranks import Cell, OutOfTime, RemoteRanks
+from distlib.grading.remote.ranks import CanNotGrade, Cell, OutOfTime, RemoteRanks
 from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.sandbox import Limits, Sandbox
 
@@ -52,7 +52,7 @@ def judge(notebook: NotebookNode, *, sandbox: Sandbox, limits: Limits) -> Judged
     """Run a notebook (as `transplant` makes it) and return a copy with outputs. The notebook is left as it is.
 
     Raises:
-        RuntimeError: the sandbox can't be started.
+        CanNotGrade: the sandbox does not work. That says nothing about the notebook.
     """
     start = time.perf_counter()
     done = copy.deepcopy(notebook)
@@ -90,6 +90,8 @@ def _run_test(cell: NotebookNode, names: list[str], ranks: RemoteRanks, namespac
         except OutOfTime:
             ranks.remarks.append(f"{name}: the time for this submission was over")
             error = _error_output("Timeout", f"{ranks.limits.submission_seconds:g} s for the whole notebook are over.")
+        except CanNotGrade:
+            raise
         except Exception as problem:
             error = _error_output(type(problem).__name__, str(problem))
     if printed.getvalue():

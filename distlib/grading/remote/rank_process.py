@@ -1,6 +1,6 @@
 """What runs in the sandbox: a process that has torch imported, and forks one process for each rank it is asked for.
 
-    judge ──"a rank, here is its wire"──► nursery ──fork──► rank: isolate, then run cells and calls, until the wire ends
+    judge ──"a rank, here is its wire"──► nursery ──fork──► rank, alone: runs cells and calls, until the wire ends
 
 Importing torch takes a second, forking milliseconds. The nursery never runs a line of the student's code; a rank does
 nothing else. What a rank does at the judge's request:
@@ -33,7 +33,7 @@ import torch
 from distlib import call_site
 from distlib.grading.remote.rank_communicator import RankCommunicator, ask
 from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError
-from distlib.grading.sandbox import isolate_rank
+from distlib.grading.sandbox import fork_rank
 from distlib.grading.student_communicator import StudentCommunicator
 
 _MOST_CHARACTERS = 20_000  # of an error's story
@@ -54,7 +54,7 @@ def main() -> None:
             return
         command, number = message[:1], int(message[1:])
         if command == b"+":
-            control.sendall(_fork_a_rank(number, descriptors[0]).to_bytes(4, "big"))
+            control.sendall(_fork_a_rank(number, descriptors[0], control).to_bytes(4, "big"))
         elif command == b"w":
             control.sendall(_status_of(number).to_bytes(4, "big", signed=True))
         else:
@@ -62,10 +62,19 @@ def main() -> None:
                 os.kill(number, signal.SIGKILL if command == b"-" else signal.SIGUSR1)
 
 
-def _fork_a_rank(number: int, descriptor: int) -> int:
-    child = os.fork()
+def _fork_a_rank(number: int, descriptor: int, control: socket.socket) -> int:
+    """Returns the process to the nursery; in the process itself it does not return."""
+    nursery = os.getpid()
+    try:
+        child = fork_rank(number, [descriptor])
+    except OSError as error:
+        if os.getpid() == nursery:
+            raise
+        Wire(socket.socket(fileno=descriptor)).send({"what": "raised", **_story(error)})
+        os._exit(1)
     if child == 0:
-        _live(number, descriptor)
+        control.detach()  # it is closed already
+        _live(descriptor)
     os.close(descriptor)
     return child
 
@@ -76,22 +85,15 @@ def _status_of(process: int) -> int:
         with contextlib.suppress(ChildProcessError):
             ended, status = os.waitpid(process, os.WNOHANG)
             if ended:
-                code = os.waitstatus_to_exitcode(status)
-                return 128 - code if code > 128 else code  # a rank's guard tells a signal so
+                return os.waitstatus_to_exitcode(status)
         time.sleep(0.005)
     return NO_STATUS
 
 
-def _live(number: int, descriptor: int) -> None:
-    """The life of one rank; it does not return. Nothing of the student's runs in a rank that could not be isolated."""
+def _live(descriptor: int) -> None:
+    """The life of one rank; it does not return."""
     with contextlib.suppress(WireClosed, WireError):
-        wire = Wire(socket.socket(fileno=descriptor))
-        try:
-            isolate_rank(number, [descriptor])
-        except OSError as error:
-            wire.send({"what": "raised", **_story(error)})
-        else:
-            _Rank(wire).serve()
+        _Rank(Wire(socket.socket(fileno=descriptor))).serve()
     os._exit(0)
 
 

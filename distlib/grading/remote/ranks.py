@@ -42,6 +42,10 @@ class OutOfTime(Exception):
     """The time for the whole submission is over."""
 
 
+class CanNotGrade(Exception):
+    """Something is wrong with this machine, not with the student's work. The message says what."""
+
+
 class RemoteRanks:
     """The rank processes of one submission. Use as a context manager: at its end they are gone.
 
@@ -175,9 +179,9 @@ class RemoteRanks:
         try:
             data = self._control.recv(length, socket.MSG_WAITALL)
         except TimeoutError:
-            raise RuntimeError(f"the sandbox did not start a rank in {_START_SECONDS:g} s") from None
+            raise CanNotGrade(f"the sandbox did not start a rank in {_START_SECONDS:g} s") from None
         if len(data) < length:
-            raise RuntimeError("the sandbox has ended before its work was done")
+            raise CanNotGrade(f"the sandbox has ended before its work was done. {self._nursery.last_words()}".strip())
         return data
 
     def _signal(self, kind: str, process: int) -> None:
@@ -218,7 +222,7 @@ class RemoteRanks:
         how = "did not come to an end" if isinstance(error, WireTimeout) else "ended its process"
         lost = [cell for cell in self._cells if cell.number == number]
         if not lost or len(self.cell_errors) > MOST_LOST_CELLS + len(self._cells):
-            raise RuntimeError(f"no rank could be started: {error or how} {self._nursery.last_words()}".strip())
+            raise CanNotGrade(f"no rank could be started: {error or how} {self._nursery.last_words()}".strip())
         self.remarks.append(f"cell {number} {how}; the rest was graded without it")
         self.cell_errors[number] = {"kind": "Lost", "text": f"this cell {how}", "site": None, "stack": ""}
         self._cells.remove(lost[0])
