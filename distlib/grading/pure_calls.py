@@ -86,10 +86,10 @@ def _call_remotely(
     """The library's formulas are not there where a remote function is, so there is nothing to watch."""
     start = time.perf_counter()
     try:
-        returned = function.reply(arguments, timeout, helpers)
+        returned, returned_type = function.reply(arguments, timeout, helpers)
     except RankError as error:
         return Call(None, error, function.printed(), time.perf_counter() - start)
-    reply = Reply(_number_or_text(returned), type(returned).__name__, None)
+    reply = Reply(_number_or_text(returned), returned_type, None)
     return Call(reply, None, function.printed(), time.perf_counter() - start)
 
 

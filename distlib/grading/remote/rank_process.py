@@ -32,7 +32,7 @@ import torch
 
 from distlib import call_site
 from distlib.grading.remote.rank_communicator import RankCommunicator, ask
-from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError
+from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError, encode
 from distlib.grading.sandbox import fork_rank
 from distlib.grading.student_communicator import StudentCommunicator
 
@@ -171,9 +171,15 @@ class _Rank:
             "returned_type": type(returned).__name__,
         }
 
-    def _call(self, name: str, args: list[Any], kwargs: dict[str, Any], helpers: list[str]) -> Any:
+    def _call(self, name: str, args: list[Any], kwargs: dict[str, Any], helpers: list[str]) -> dict[str, Any]:
         with self._supplied({helper: self._plain_helper(helper) for helper in helpers}):
-            return self._module.__dict__[name](*args, **kwargs)
+            value = self._module.__dict__[name](*args, **kwargs)
+        told = {"value": value, "type": type(value).__name__, "travels": True}
+        try:
+            encode(value)
+        except WireError:
+            told.update(value=None, travels=False)
+        return told
 
     def _plain_helper(self, name: str) -> Callable[..., Any]:
         return lambda *args: ask(self._wire, "helper", name=name, args=list(args))

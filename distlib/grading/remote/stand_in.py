@@ -55,15 +55,18 @@ class RemoteFunction:
         outcomes, trace, error = run_remotely(self._ranks, self.__name__, case, helpers, self._at_most(timeout))
         return Observation(outcomes, trace, error, self.printed(), time.perf_counter() - start)
 
-    def reply(self, args: tuple[Any, ...], timeout: float, helpers: Sequence[str] = ()) -> Any:
-        """Call the function with plain values on one rank, at most `timeout` seconds, and return what it returns.
+    def reply(self, args: tuple[Any, ...], timeout: float, helpers: Sequence[str] = ()) -> tuple[Any, str]:
+        """Call the function with plain values on one rank, at most `timeout` seconds.
+
+        Returns:
+            What it returned (None if that is no plain value), and the name of its type.
 
         Raises:
             RankError: it has raised, ended its process, or not come to an end.
         """
         told = self._tell(list(args), {}, timeout, helpers)
         if told["what"] == "done":
-            return told["value"]
+            return told["value"]["value"], str(told["value"]["type"])[:100]
         site = None if told["site"] is None else site_from(told["site"])
         raise explain_failures([Failure(0, str(told["kind"]), str(told["text"]), site, str(told["stack"]))])
 
@@ -72,11 +75,14 @@ class RemoteFunction:
 
         Raises:
             what the function has raised, if Python knows an exception of that name; else RemoteError.
+            TypeError: it has returned something else than plain values and tensors.
             RankError: it has ended its process, or not come to an end.
         """
         told = self._tell(list(args), kwargs, self._ranks.limits.check_seconds)
+        if told["what"] == "done" and told["value"]["travels"]:
+            return told["value"]["value"]
         if told["what"] == "done":
-            return told["value"]
+            raise TypeError(f"{self.__name__} returned a {told['value']['type']}, expected plain values or tensors")
         raise _exception(str(told["kind"]), str(told["text"]))
 
     def printed(self) -> str:
