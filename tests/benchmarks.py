@@ -33,8 +33,8 @@ from distlib.grading.sandbox.bubblewrap import Bubblewrap
 from distlib.process_group import torch_distributed
 from tests.conftest import BROWSERS
 from tests.lab_process import running_lab
-from tests.test_browser import FLAGS, open_notebook
 from tests.sandboxed_ranks import Ranks
+from tests.test_browser import FLAGS, open_notebook
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
