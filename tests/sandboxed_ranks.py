@@ -76,7 +76,10 @@ class Ranks:
         with theirs:
             command = [sys.executable, "-c", program, str(theirs.fileno())]
             self.confined: Confined = sandbox.start(command, [theirs.fileno()], limits or Limits())
-        assert self._control.recv(1) == b"r", self.confined.last_words()
+        if self._control.recv(1) != b"r":
+            words = self.confined.last_words()
+            self.close()
+            raise AssertionError(words)
 
     def start(self, number: int) -> Rank:
         """A new process for rank `number`."""

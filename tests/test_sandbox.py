@@ -514,10 +514,24 @@ def test_nothing_that_is_graded_is_shown() -> None:
     ]
 
 
+def test_every_module_inside_finds_those_it_imports() -> None:
+    files = contents.library_files()
+    for path in files.values():
+        for name in re.findall(r"^ *(?:from|import) (distlib[.\w]*)", path.read_text(), re.MULTILINE):
+            module = name.replace(".", "/")
+            assert f"{module}.py" in files or f"{module}/__init__.py" in files, f"{path} imports {name}"
+
+
 def test_a_checkout_inside_a_shown_folder_is_hidden() -> None:
     hidden = contents.hidden_folders([ROOT.parent])
     assert {ROOT / "distlib", ROOT / "solutions", ROOT / "tests", ROOT / "exercises"} <= set(hidden)
     assert contents.hidden_folders([Path("/usr/bin")]) == []
+
+
+def test_an_installed_copy_of_the_library_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "site-packages" / "distlib").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    assert contents.hidden_folders([tmp_path]) == [tmp_path / "site-packages" / "distlib"]
 
 
 def test_a_missing_module_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,9 @@ HOME = "/student"  # a rank's own folder
 # among them; `inside` has what stands in their place.
 MODULES = (
     "call_site.py",
+    "chrome_trace.py",
     "communicator.py",
     "diagnosis.py",
-    "chrome_trace.py",
     "grading/remote/__init__.py",
     "grading/remote/rank_communicator.py",
     "grading/remote/rank_process.py",
