@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _group(item: pytest.Item) -> str:
-    """Tests of one group run in one process: those of a file, which share fixtures; of answers, those of an exercise."""
+    """What runs in one process: the tests of a file, which share fixtures; of the answers, those of an exercise."""
     name = item.path.stem
     return "browser" if item.get_closest_marker("browser") else f"{name}-{_assignment(item)}"
 
