@@ -22,12 +22,13 @@ _PASSED_OVER = frozenset(
         "distlib.communicator",
         "distlib.process_group",
         "distlib.simulator",
+        "distlib.grading.remote.rank_communicator",
         "distlib.grading.student_communicator",
         "distlib.draw.watch",
     }
 )
 _LIBRARIES = frozenset({"distlib", "torch"})
-_WHERE_RANKS_BEGIN = frozenset({"distlib.rank_process", "distlib.simulator"})
+_WHERE_RANKS_BEGIN = frozenset({"distlib.rank_process", "distlib.simulator", "distlib.grading.remote.rank_process"})
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 

@@ -365,3 +365,17 @@ def _tag_hint(states: Mapping[int, RankState], stuck: Sequence[int]) -> str:
                     f" Note: rank {src} sends {what} with tag {tag} to rank {rank} ({where}), which asks for another."
                 )
     return ""
+
+
+# ── a process that has gone ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def how_it_ended(status: int | None) -> str:
+    """How the process of a rank ended: `status` is its exit code, or minus the signal, or None if nobody knows."""
+    if status is None:
+        return "its process is gone"
+    if status == -9:
+        return "its process was killed by signal 9 (by hand, or because the machine ran out of memory)"
+    if status < 0:
+        return f"its process was killed by signal {-status}"
+    return f"its process exited with code {status} (os._exit, or a library that gave up)"

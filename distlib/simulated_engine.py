@@ -46,7 +46,7 @@ class SimulatedRank:
     __slots__ = (
         "both", "bytes_received", "bytes_sent", "context", "finished", "in_free", "loose", "meeting",
         "messages_received", "messages_sent", "missing", "now", "number", "out_free", "receive", "round", "send",
-        "waiting",
+        "site", "waiting",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, number: int) -> None:
@@ -60,6 +60,7 @@ class SimulatedRank:
         self.waiting: Sequence[Operation] = ()
         self.meeting: tuple[str, tuple[Any, ...], tuple[int, ...]] | None = None
         self.finished = False
+        self.site: CallSite | None = None  # the line it speaks from, if its code runs in another process
         self.messages_sent = self.messages_received = self.bytes_sent = self.bytes_received = 0
 
     def renew(self, engine: Engine, send: bool = False, receive: bool = False) -> None:
@@ -498,7 +499,7 @@ def _order(send: Operation, receive: Operation) -> tuple[float, float, int, int]
 
 def place_of(rank: SimulatedRank) -> str:
     """The student's line at which a rank waits."""
-    site = site_of_frame(rank.context.frame())
+    site = rank.site or site_of_frame(rank.context.frame())
     return site.place if site else "inside the library"
 
 

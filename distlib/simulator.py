@@ -53,7 +53,7 @@ from distlib.endpoint import Stopped
 from distlib.message_check import check_apart, check_message, check_split, ranks_of_color
 from distlib.network import Cluster
 from distlib.simulated_engine import ANYONE, Engine, Operation, SimulatedGroup, SimulatedRank, unrecorded
-from distlib.trace import Counts, Trace
+from distlib.trace import CallSite, Counts, Trace
 from distlib.transport import describe_tensor, dtype_name
 
 _CONTEXTS: dict[str, type[GreenletContext] | type[ThreadContext]] = {
@@ -124,6 +124,8 @@ class SimulatedWorld:
                 return run.run()
         except _TimeUp:
             self.last_error = run.explain_timeout(timeout)
+        except RunEnded as end:
+            self.last_error = end.error
         except RankError as error:
             self.last_error = error
         finally:
@@ -135,6 +137,22 @@ class SimulatedWorld:
 
     def __reduce__(self) -> Any:
         raise TypeError("a SimulatedWorld can't be sent to its ranks: a rank has comm, with rank, world_size, send …")
+
+
+class RaisedElsewhere(Exception):
+    """What code in another process has raised, for which a rank function speaks here. Arguments: as of `Failure`."""
+
+    def __init__(self, kind: str, text: str, site: CallSite | None, stack: str) -> None:
+        super().__init__(text)
+        self.kind, self.site, self.stack = kind, site, stack
+
+
+class RunEnded(BaseException):
+    """Raised by a rank function of ours to end the whole run with `error`."""
+
+    def __init__(self, error: RankError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class _Run:
@@ -200,7 +218,7 @@ class _Run:
             fn, args, kwargs = pickling.loads(self._blob)
             result = fn(comm, *args, **kwargs)
             self._results[rank.number] = list(result) if isinstance(result, types.GeneratorType) else result
-        except (Ended, KeyboardInterrupt, Stopped):  # Stopped: this simulation runs on a real rank, which is to leave
+        except (Ended, KeyboardInterrupt, RunEnded, Stopped):  # Stopped: this runs on a real rank, which is to leave
             raise
         except BaseException as error:
             self._failures.append(_describe(rank.number, error))
@@ -310,6 +328,10 @@ class SimulatedCommunicator(Communicator):
         self._engine.note_call(self._rank, call, site.place)
         return SimulatedCommunicator(self._engine, self._rank, self._group, self.cluster, call)
 
+    def speak_from(self, site: CallSite) -> None:
+        """Say which line the next calls of this rank come from: it speaks for code that runs in another process."""
+        self._rank.site = site
+
     def sleep(self, seconds: float) -> None:
         if seconds < 0:
             raise ValueError(f"expected a time to sleep of at least 0 seconds, got {seconds}")
@@ -330,7 +352,7 @@ class SimulatedCommunicator(Communicator):
         )  # fmt: skip
         if not usual:
             check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
-        site = find_call_site(self.call) if self._engine.record else self._unrecorded
+        site = self._rank.site or find_call_site(self.call) if self._engine.record else self._unrecorded
         operation.begin(tensor, ANYONE if peer is None else self._group.members[peer], tag, self._group, site)
 
     def _meet(self, kind: str, contribution: Any) -> list[Any]:
@@ -386,6 +408,8 @@ def _time_limit(seconds: float | None, running_thread: Callable[[], int]) -> Ite
 
 
 def _describe(rank: int, error: BaseException) -> Failure:
+    if isinstance(error, RaisedElsewhere):
+        return Failure(rank, error.kind, str(error), error.site, error.stack)
     site = call_site.site_of_traceback(error.__traceback__)
     stack = "".join(traceback.format_exception(error))
     return Failure(rank, type(error).__name__, str(error), site, stack)

@@ -37,6 +37,7 @@ from distlib.diagnosis import (
     explain_failures,
     explain_unreceived,
     find_deadlocked,
+    how_it_ended,
     name_ranks,
     place,
 )
@@ -262,7 +263,7 @@ class Supervisor:
         waiting_for = [r for r, s in states.items() if any(rank in wait.peers for wait in s.waits) and r not in lost]
         others = f" {name_ranks(waiting_for).capitalize()} waited for it." if waiting_for else ""
         prefix = f"{waits[0].place}: " if waits else _first_place(self._stopped)
-        text = f"{prefix}{name_ranks(lost)} ended in the middle of the run{doing}: {_how_it_ended(status)}.{others}"
+        text = f"{prefix}{name_ranks(lost)} ended in the middle of the run{doing}: {how_it_ended(status)}.{others}"
         return PeerLost(text, lost, next((f.site for f in self._stopped if f.site), None), self._stacks())
 
     def _stacks(self) -> str:
@@ -400,16 +401,6 @@ def _activity(state: RankState, where: str) -> str:
 
 def _first_place(failures: Sequence[Failure]) -> str:
     return next((f"{place(failure.site)}: " for failure in failures if failure.site), "")
-
-
-def _how_it_ended(status: int | None) -> str:
-    if status is None:
-        return "its process is gone"
-    if status == -9:
-        return "its process was killed by signal 9 (by hand, or because the machine ran out of memory)"
-    if status < 0:
-        return f"its process was killed by signal {-status}"
-    return f"its process exited with code {status} (os._exit, or a library that gave up)"
 
 
 def _join(reports: Sequence[tuple[Any, ...]]) -> list[Message]:

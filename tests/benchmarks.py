@@ -28,9 +28,12 @@ from jupyter_client.manager import KernelManager, start_new_kernel
 from distlib import Communicator, DeadlockError, SimulatedWorld, World, forkserver
 from distlib.cli.lab import FIRST_LESSON
 from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
+from distlib.grading.sandbox import KINDS
+from distlib.grading.sandbox.bubblewrap import Bubblewrap
 from distlib.process_group import torch_distributed
 from tests.conftest import BROWSERS
 from tests.lab_process import running_lab
+from tests.sandboxed_ranks import Ranks
 from tests.test_browser import FLAGS, open_notebook
 
 if TYPE_CHECKING:
@@ -57,6 +60,7 @@ def main() -> None:
         simulate_halving_doubling,
         simulate_a_deadlock,
         players_in_a_browser,
+        ranks_in_a_sandbox,
     ):
         measure()
     widths = [max(len(row[column]) for row in _ROWS) for column in range(3)]
@@ -461,6 +465,34 @@ def write_notebook(path: Path, cells: list[str]) -> None:
     document.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     path.parent.mkdir()
     nbformat.write(document, path)
+
+
+# ── grading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ranks_in_a_sandbox() -> None:
+    """What bubblewrap adds to a Python with torch, and what a rank costs there, isolated and ended."""
+    if Bubblewrap().problem() is not None:
+        return note("ranks in a sandbox", "not measured: no bubblewrap", "")
+    times: dict[str, list[float]] = {"bubblewrap": [], "none": []}
+    for _ in range(5):
+        for name, measured in times.items():
+            start = time.perf_counter()
+            ranks = Ranks(KINDS[name](), imports="import torch")
+            measured.append(time.perf_counter() - start)
+            if name == "bubblewrap":
+                one_rank = median_ms(lambda: _one_rank(ranks), 20)  # noqa: B023
+            ranks.close()
+    extra = statistics.median(one - other for one, other in zip(*times.values(), strict=True))
+    whole = statistics.median(times["bubblewrap"])
+    note("sandbox with Python and torch", f"{whole:.2f} s, bubblewrap's part {extra:.2f} s", "its part ≤ 0.2 s")
+    note("one isolated rank in a sandbox", f"{one_rank:.1f} ms", "≤ 30 ms")
+
+
+def _one_rank(ranks: Ranks) -> None:
+    rank = ranks.start(0)
+    assert rank.run("told = 1") == ("done", 1)
+    ranks.end(rank)
 
 
 if __name__ == "__main__":

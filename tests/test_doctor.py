@@ -130,6 +130,16 @@ def test_alembic_beside_python(tmp_path: Path) -> None:
     assert checks.check_alembic(path=str(tmp_path)).level == "ok"
 
 
+def test_no_sandbox_is_a_note() -> None:
+    finding = checks.check_sandbox(problems={"bubblewrap": "not installed", "docker": "does not answer"})
+    assert is_note(finding, "bubblewrap: not installed", "docker: does not answer", "only to grade a class")
+
+
+def test_a_sandbox_that_works_is_named() -> None:
+    finding = checks.check_sandbox(problems={"bubblewrap": "not installed", "docker": None})
+    assert finding == Finding("ok", "a class can be graded in docker")
+
+
 def test_shared_memory_missing(tmp_path: Path) -> None:
     finding = checks.check_shared_memory(folder=tmp_path / "shm", system="Linux")
     assert is_problem(finding, "missing", "--shm-size")

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -172,6 +172,19 @@ def check_alembic(*, path: str | None = None, folder: Path | None = None) -> Fin
     if (folder / "alembic").exists():
         return Finding("ok", "nbgrader finds it when it runs in the course's folder (nbgrader_config.py sees to that)")
     return Finding("problem", "not found: nbgrader can't make a gradebook", "make env")
+
+
+def check_sandbox(*, problems: Mapping[str, str | None] | None = None) -> Finding:
+    """A class can be graded in a sandbox. problems: by kind of sandbox, why it can't be used, or None if it can."""
+    if problems is None:
+        from distlib.grading.sandbox import KINDS
+
+        problems = {name: make().problem() for name, make in KINDS.items() if name != "none"}
+    working = [name for name, problem in problems.items() if problem is None]
+    if working:
+        return Finding("ok", f"a class can be graded in {' or '.join(working)}")
+    reasons = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
+    return Finding("note", f"none ({reasons})", "only to grade a class: install bubblewrap, and allow user namespaces")
 
 
 def check_shared_memory(*, folder: Path = Path("/dev/shm"), system: str = platform.system()) -> Finding:

@@ -15,6 +15,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "kernel": checks.check_kernel,
     "nbgrader": checks.check_nbgrader,
     "alembic": checks.check_alembic,
+    "sandbox": checks.check_sandbox,
     "/dev/shm": checks.check_shared_memory,
     "temporary": checks.check_temporary_folder,
     "home": checks.check_home,

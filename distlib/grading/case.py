@@ -65,6 +65,12 @@ class Case:
     columns: int | None = None
 
     @property
+    def options(self) -> dict[str, int]:
+        """What the function is handed over beside the communicator and the tensor."""
+        asked = {"root": self.root, "columns": self.columns}
+        return {name: value for name, value in asked.items() if value is not None}
+
+    @property
     def size(self) -> str:
         """As in "10 float32"."""
         return f"{self.length} {dtype_name(self.dtype)}"

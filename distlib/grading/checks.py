@@ -22,6 +22,8 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -34,6 +36,7 @@ from distlib.grading.failure import CheckFailed, Remark
 from distlib.grading.helpers import supplied
 from distlib.grading.observe import Observation, observe, observe_simulated
 from distlib.grading.pattern_specification import PatternSpecification
+from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.report import Report
 from distlib.grading.seen import Seen
 from distlib.grading.specification import Specification, expect_one_of
@@ -173,9 +176,10 @@ def run_check(
     judge: Callable[[Case, Observation, SpecificationType], Remark | None],
 ) -> Report:
     """Run the cases until one fails. `judge` looks at a run that came to its end."""
+    if isinstance(function, RemoteFunction):
+        cases = [replace(case, seed=function.seed(case.seed)) for case in cases]
     report = Report(cases[0].function)
-    packed = _pack(function, cases[0], specification.helpers)
-    examination = _Examination(packed, _sample(cases), lambda case, seen: judge(case, seen, specification))
+    examination = _examination(function, cases, specification, lambda case, seen: judge(case, seen, specification))
     for case in cases:
         observation, remark = examination.of(case)
         if remark is not None:
@@ -187,14 +191,14 @@ def run_check(
 Look = tuple[Observation, Remark | None]  # what a run of a case has shown, and the remark about it
 
 
-class _Examination:
-    """Runs a function for cases, on simulated and on real ranks: the module's text says which on what."""
+Run = Callable[[Case, float], Observation]  # runs a case, at most so many seconds
 
-    def __init__(
-        self, packed: bytes, sampled: Sequence[Case], judge: Callable[[Case, Observation], Remark | None]
-    ) -> None:
-        self._packed, self._sampled, self._judge = packed, sampled, judge
-        self._simulates = True  # until real ranks contradict the simulated ones
+
+class _Examination:
+    """Runs a function for cases."""
+
+    def __init__(self, judge: Callable[[Case, Observation], Remark | None]) -> None:
+        self._judge = judge
         self._spent = 0.0
         self._has_shown_prints = False
 
@@ -207,22 +211,61 @@ class _Examination:
         return observation, remark
 
     def _choose_and_look(self, case: Case) -> Look:
-        if case.world_size > MOST_REAL_RANKS:
-            return self._look(observe_simulated, case, CASE_SECONDS)
-        if case in self._sampled or not self._simulates:
-            return self._look(observe, case, CASE_SECONDS)
-        simulated, doubt = self._look(observe_simulated, case, SIMULATED_SECONDS)
-        if not doubt and (self._has_shown_prints or not simulated.printed):
-            return simulated, None
-        real, remark = self._look(observe, case, CASE_SECONDS)
-        self._simulates = not doubt or remark is not None
-        return real, remark
+        raise NotImplementedError
 
-    def _look(self, run: Callable[[bytes, Case, float], Observation], case: Case, limit: float) -> Look:
-        observation = run(self._packed, case, max(0.1, min(limit, CHECK_SECONDS - self._spent)))
+    def _look(self, run: Run, case: Case, limit: float) -> Look:
+        observation = run(case, max(0.1, min(limit, CHECK_SECONDS - self._spent)))
         self._spent += observation.seconds
         error = observation.error
         return observation, explain_error(case, error) if error else self._judge(case, observation)
+
+
+class _LocalExamination(_Examination):
+    """Runs a function of this notebook, on simulated and on real ranks: the module's text says which on what."""
+
+    def __init__(
+        self, packed: bytes, sampled: Sequence[Case], judge: Callable[[Case, Observation], Remark | None]
+    ) -> None:
+        super().__init__(judge)
+        self._sampled = sampled
+        self._real, self._simulated = partial(observe, packed), partial(observe_simulated, packed)
+        self._simulates = True  # until real ranks contradict the simulated ones
+
+    def _choose_and_look(self, case: Case) -> Look:
+        if case.world_size > MOST_REAL_RANKS:
+            return self._look(self._simulated, case, CASE_SECONDS)
+        if case in self._sampled or not self._simulates:
+            return self._look(self._real, case, CASE_SECONDS)
+        simulated, doubt = self._look(self._simulated, case, SIMULATED_SECONDS)
+        if not doubt and (self._has_shown_prints or not simulated.printed):
+            return simulated, None
+        real, remark = self._look(self._real, case, CASE_SECONDS)
+        self._simulates = not doubt or remark is not None
+        return real, remark
+
+
+class _RemoteExamination(_Examination):
+    """Runs a function that is on remote ranks, which are simulated and share no memory: one run has it all."""
+
+    def __init__(
+        self, function: RemoteFunction, helpers: Sequence[str], judge: Callable[[Case, Observation], Remark | None]
+    ) -> None:
+        super().__init__(judge)
+        self._run = partial(function.observe, helpers=tuple(helpers))
+
+    def _choose_and_look(self, case: Case) -> Look:
+        return self._look(lambda case, seconds: self._run(case, timeout=seconds), case, CASE_SECONDS)
+
+
+def _examination(
+    function: Callable[..., object],
+    cases: Sequence[Case],
+    specification: SpecificationType,
+    judge: Callable[[Case, Observation], Remark | None],
+) -> _Examination:
+    if isinstance(function, RemoteFunction):
+        return _RemoteExamination(function, specification.helpers, judge)
+    return _LocalExamination(_pack(function, cases[0], specification.helpers), _sample(cases), judge)
 
 
 def _sample(cases: Sequence[Case]) -> list[Case]:
@@ -264,6 +307,9 @@ def name_of(function: Callable[..., object], arguments: Sequence[str]) -> str:
     """
     shown = f"({', '.join(arguments)})"
     name = getattr(function, "__name__", type(function).__name__)
+    if isinstance(function, RemoteFunction) and not function.defined:
+        told = Remark("there is no function of this name.", cause="its cell does not run, or defines another name.")
+        raise CheckFailed(name, told)
     if not callable(function):
         raise CheckFailed(name, Remark(f"expected a function of {shown}, got {function!r}."))
     by_name = {argument.partition("=")[0]: None for argument in arguments if "=" in argument}

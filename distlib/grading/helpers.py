@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -48,6 +49,11 @@ def helper_origin(name: str) -> str:
         raise ValueError(f"helpers: expected one of {', '.join(_HELPERS)}, got {name!r}")
     helper = _HELPERS[name]
     return f"{helper.__module__}.{helper.__qualname__}"
+
+
+def helper_named(name: str) -> Callable[..., Any]:
+    """The helper of this name."""
+    return _HELPERS[name]
 
 
 @contextmanager

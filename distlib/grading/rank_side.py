@@ -59,17 +59,46 @@ def run_case(comm: Communicator, packed: bytes, case: Case) -> Outcome:
     memory, view = lay_out(rank_input(case, comm.rank), case.layout)
     ours = memory.as_strided(view.shape, view.stride(), view.storage_offset())
     before = memory.clone()
-    asked = {"root": case.root, "columns": case.columns}
-    options = {name: value for name, value in asked.items() if value is not None}
-    comm.sleep(_APART * _starting_order(case).index(comm.rank))
-    returned = function(StudentCommunicator(comm), view, **options)
-    return Outcome(
-        values=ours.flatten().clone(),
-        returned=_flat_copy(returned) if _is_other_tensor(returned, ours) else None,
+    comm.sleep(starting_delay(case, comm.rank))
+    returned = function(StudentCommunicator(comm), view, **case.options)
+    return outcome_of(
+        memory,
+        before,
+        ours,
+        returned=_tensors(returned),
+        returned_is_other=_is_other_tensor(returned, ours),
         returned_type=type(returned).__name__,
         moved=_flat_copy(view) if _is_other_tensor(view, ours) else None,
+    )
+
+
+def outcome_of(
+    memory: torch.Tensor,
+    before: torch.Tensor,
+    ours: torch.Tensor,
+    *,
+    returned: list[torch.Tensor] | None,
+    returned_is_other: bool,
+    returned_type: str,
+    moved: torch.Tensor | None,
+) -> Outcome:
+    """The outcome of a call.
+
+    Args:
+        memory, before: the memory after and before the call.
+        ours: the view of `memory` in which the result is expected.
+        returned: the tensors that the function returned, flattened, if it returned a tensor or a list of them.
+        returned_is_other: whether it returned a single tensor with other memory than `ours`.
+        returned_type: the name of the type of what it returned.
+        moved: what the tensor shows that the function was given, flattened, if that has other memory than `ours`.
+    """
+    return Outcome(
+        values=ours.flatten().clone(),
+        returned=returned[0] if returned and returned_is_other else None,
+        returned_type=returned_type,
+        moved=moved,
         strayed=_wrote_beside(memory, before, ours),
-        result=_tensors(returned),
+        result=returned,
     )
 
 
@@ -88,11 +117,11 @@ def simulate_case(
         return [], world.trace, error
 
 
-def _starting_order(case: Case) -> list[int]:
-    """The ranks, shuffled; the same for the same case."""
+def starting_delay(case: Case, rank: int) -> float:
+    """Seconds after which a rank begins: the ranks follow each other in a shuffled order, fixed for each case."""
     ranks = list(range(case.world_size))
     random.Random(case.title).shuffle(ranks)
-    return ranks
+    return _APART * ranks.index(rank)
 
 
 def _is_other_tensor(value: object, ours: torch.Tensor) -> bool:

@@ -1,0 +1,143 @@
+"""Running a notebook for its marks: the test cells here, everything of the student's on ranks in a sandbox.
+
+    cell                                            runs
+    ────────────────────────────────────────────    ───────────────────────
+    locked set-up cell of the instructor            here and on the ranks
+    test cell                                       here
+    solution cell, cell of the student's own        on the ranks
+    demonstration of the instructor                 nowhere
+
+A cell of the student's own has the metadata {"distlib": {"from": "student"}}.
+In the test cells the name of each graded function is a stand-in (`distlib.grading.remote.stand_in`). The namespace of
+the test cells is never the student's, and no text of a test cell leaves this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from IPython.core.inputtransformer2 import TransformerManager
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+
+from distlib.grading.failure import CheckFailed
+from distlib.grading.remote.ranks import CanNotGrade, Cell, OutOfTime, RemoteRanks
+from distlib.grading.remote.stand_in import RemoteFunction
+from distlib.grading.sandbox import Limits, Sandbox
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A notebook after its run.
+
+    Attributes:
+        notebook: with outputs and execution counts, as nbgrader expects them for its marks.
+        remarks: what the instructor should know.
+        seconds: how long it took.
+    """
+
+    notebook: NotebookNode
+    remarks: list[str]
+    seconds: float
+
+
+def judge(notebook: NotebookNode, *, sandbox: Sandbox, limits: Limits) -> Judged:
+    """Run a notebook (as `transplant` makes it) and return a copy with outputs. The notebook is left as it is.
+
+    Raises:
+        CanNotGrade: the sandbox does not work. That says nothing about the notebook.
+    """
+    start = time.perf_counter()
+    done = copy.deepcopy(notebook)
+    code = [cell for cell in done.cells if cell.cell_type == "code"]
+    for number, cell in enumerate(code, 1):
+        cell.outputs, cell.execution_count = [], number
+    names = [_mark(cell)["grade_id"] for cell in code if _is_solution(cell)]
+    on_ranks = [Cell(number, _plain(cell.source)) for number, cell in enumerate(code, 1) if _is_for_ranks(cell)]
+    secret = "".join(cell.source for cell in code if _is_test(cell))
+    with RemoteRanks(on_ranks, names, sandbox, limits, secret) as ranks:
+        _run_here(code, names, ranks)
+        for number, error in ranks.cell_errors.items():
+            if not _is_locked(code[number - 1]):
+                code[number - 1].outputs = [_error_output(error["kind"], error["text"])]
+        return Judged(done, ranks.remarks, time.perf_counter() - start)
+
+
+def _run_here(code: list[NotebookNode], names: list[str], ranks: RemoteRanks) -> None:
+    """Run the instructor's cells in their order."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for cell in code:
+        if _is_test(cell):
+            _run_test(cell, names, ranks, namespace)
+        elif _is_locked(cell):
+            exec(compile(_plain(cell.source), "<set-up>", "exec"), namespace)
+
+
+def _run_test(cell: NotebookNode, names: list[str], ranks: RemoteRanks, namespace: dict[str, Any]) -> None:
+    name = _mark(cell)["grade_id"]
+    error = None
+    with _captured() as printed:
+        try:
+            namespace.update({function: RemoteFunction(function, ranks) for function in names})
+            exec(compile(_plain(cell.source), f"<{name}>", "exec"), namespace)
+        except OutOfTime:
+            ranks.remarks.append(f"{name}: the time for this submission was over")
+            error = _error_output("Timeout", f"{ranks.limits.submission_seconds:g} s for the whole notebook are over.")
+        except CanNotGrade:
+            raise
+        except Exception as problem:
+            error = _error_output(type(problem).__name__, str(problem))
+    if printed.getvalue():
+        cell.outputs.append(new_output("stream", name="stdout", text=printed.getvalue()))
+    if error is not None:
+        cell.outputs.append(error)
+
+
+@contextlib.contextmanager
+def _captured() -> Iterator[io.StringIO]:
+    """What is printed meanwhile. Warnings of ours are nobody's business: nbgrader would take marks away for them."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield printed
+
+
+def _error_output(kind: str, text: str) -> NotebookNode:
+    """An error as a notebook shows it, without a line of the test."""
+    lines = text.splitlines() if kind == CheckFailed.__name__ else f"{kind}: {text}".splitlines()
+    return new_output("error", ename=kind, evalue=text, traceback=lines)
+
+
+def _plain(source: str) -> str:
+    """A cell's text as Python: magics and shell lines become calls, which fail on the ranks."""
+    try:
+        return TransformerManager().transform_cell(source)
+    except SyntaxError:
+        return source
+
+
+def _mark(cell: NotebookNode) -> Any:
+    return cell.metadata.get("nbgrader", {})
+
+
+def _is_test(cell: NotebookNode) -> bool:
+    return bool(_mark(cell).get("grade")) and not _mark(cell).get("solution")
+
+
+def _is_solution(cell: NotebookNode) -> bool:
+    return bool(_mark(cell).get("solution"))
+
+
+def _is_for_ranks(cell: NotebookNode) -> bool:
+    return _is_solution(cell) or _is_locked(cell) or cell.metadata.get("distlib", {}).get("from") == "student"
+
+
+def _is_locked(cell: NotebookNode) -> bool:
+    return bool(_mark(cell).get("locked")) and not _is_test(cell) and not _is_solution(cell)

@@ -1,0 +1,275 @@
+"""A rank function of the judge that speaks for a rank in another process.
+
+    remote rank      comm.send(tensor, 1) ──── wire ───►  proxy: comm.send(tensor, 1)   on a SimulatedWorld
+    remote rank      goes on             ◄──── wire ────  when that has returned
+
+So everything that a simulated run gives comes along: the order, the counts, the exact deadlock, virtual time. While a
+proxy waits for its remote rank, all others stand still: one remote rank computes at a time.
+
+What comes over the wire is data from a stranger. It is only ever passed to a communicator, which checks it; an answer
+that makes no sense ends the run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from distlib.communicator import Work
+from distlib.diagnosis import MessageMismatch, PeerLost, RankError, RunTimeout, TooMuchOutput
+from distlib.grading.case import Case, lay_out, rank_input
+from distlib.grading.helpers import helper_named, helper_origin
+from distlib.grading.rank_side import Outcome, outcome_of, starting_delay
+from distlib.grading.remote.ranks import RemoteRanks
+from distlib.grading.remote.wire import Wire, WireClosed, WireError, WireTimeout, dtype_named
+from distlib.grading.specification import EXECUTED_TEXT
+from distlib.simulator import RaisedElsewhere, RunEnded, SimulatedCommunicator, SimulatedWorld
+from distlib.trace import CallSite, Trace
+
+_PATIENCE = 0.3  # seconds in which a rank that is out of time may say where it is
+_LONGEST_NAME = 200
+_runs: dict[int, _Run] = {}
+_numbers = itertools.count()
+
+
+@dataclass
+class _Run:
+    """What the proxies of one run share."""
+
+    ranks: RemoteRanks
+    name: str
+    case: Case
+    helpers: tuple[str, ...]
+    deadline: float
+    seconds: float
+    busy: set[int] = field(default_factory=set)
+
+
+def run_remotely(
+    ranks: RemoteRanks, name: str, case: Case, helpers: tuple[str, ...], seconds: float
+) -> tuple[list[Outcome], Trace, RankError | None]:
+    """Run the function `name` for `case` on remote ranks, at most `seconds`.
+
+    Returns:
+        The outcomes by rank (none if there was an error), the messages, and the error of the run.
+    """
+    for number in range(case.world_size):
+        ranks.wire(number)  # starting the processes is not the student's time
+    run = _Run(ranks, name, case, helpers, time.monotonic() + seconds, seconds)
+    world = SimulatedWorld(case.world_size, record=True)
+    number = next(_numbers)
+    _runs[number] = run
+    try:
+        return world.run(_speak_for_a_rank, number), world.trace, None
+    except RankError as error:
+        return [], world.trace, error
+    finally:
+        del _runs[number]
+        for rank in run.busy:
+            ranks.end(rank)
+
+
+def _speak_for_a_rank(comm: SimulatedCommunicator, number: int) -> Outcome:
+    """The rank function: hand the remote rank its input, do what it asks for, and look at what it hands back."""
+    run = _runs[number]
+    case = run.case
+    memory, view = lay_out(rank_input(case, comm.rank), case.layout)
+    shape = list(view.shape), list(view.stride()), view.storage_offset()
+    comm.sleep(starting_delay(case, comm.rank))
+    told = _Proxy(run, comm).converse(
+        {
+            "job": "check", "name": run.name, "memory": memory, "view": shape, "helpers": list(run.helpers),
+            "options": case.options,
+            "rank": comm.rank, "world_size": comm.world_size,
+        }
+    )  # fmt: skip
+    return _outcome(run, comm.rank, memory, view, told)
+
+
+def _outcome(run: _Run, rank: int, before: torch.Tensor, view: torch.Tensor, told: Any) -> Outcome:
+    try:
+        memory, returned = told["memory"], told["returned"]
+        if memory.shape != before.shape or memory.dtype != before.dtype:
+            raise WireError("another tensor came back")
+        return outcome_of(
+            memory, before, memory.as_strided(view.shape, view.stride(), view.storage_offset()),
+            returned=None if returned is None else [item.flatten() for item in returned],
+            returned_is_other=bool(told["returned_is_other"]), returned_type=_short(told["returned_type"]),
+            moved=None if told["moved"] is None else told["moved"].flatten(),
+        )  # fmt: skip
+    except (WireError, KeyError, TypeError, AttributeError) as error:
+        raise _made_no_sense(rank, error) from None
+
+
+class _Proxy:
+    """The conversation with one remote rank, during one call of its function."""
+
+    def __init__(self, run: _Run, comm: SimulatedCommunicator) -> None:
+        self._run, self._comm, self._number = run, comm, comm.rank
+        self._wire: Wire = run.ranks.wire(comm.rank)
+        self._groups: list[SimulatedCommunicator] = [comm]
+        self._works: list[tuple[Work, torch.Tensor | None]] = []
+        self._answers: dict[str, Callable[..., Any]] = {
+            "send": self._send, "recv": self._recv, "isend": self._isend, "irecv": self._irecv,
+            "exchange": self._exchange, "wait": self._wait, "is_completed": self._is_completed,
+            "barrier": self._barrier, "split": self._split, "helper": self._helper, "time": self._time,
+            "sleep": self._sleep,
+        }  # fmt: skip
+
+    def converse(self, request: dict[str, Any]) -> Any:
+        """Hand over a request, answer until the rank is done, and return what it tells at the end.
+
+        Raises:
+            RaisedElsewhere: the rank's function has raised.
+            RunEnded: the rank's process has ended, is out of time, printed too much, or talks nonsense.
+        """
+        try:
+            self._run.busy.add(self._number)
+            self._wire.send(request, self._run.deadline)
+            while True:
+                told = self._wire.receive(self._run.deadline)
+                what = told.pop("what")
+                if what in ("done", "raised"):
+                    self._run.busy.discard(self._number)
+                if what == "done":
+                    return told["value"]
+                if what == "raised":
+                    raise self._raised(**told)
+                if what == "print":
+                    self._note_print(told["text"])
+                elif what != "at":
+                    self._wire.send(self._answer(what, told), self._run.deadline)
+        except WireClosed:
+            raise RunEnded(self._lost()) from None
+        except WireTimeout:
+            raise RunEnded(self._out_of_time()) from None
+        except (WireError, KeyError, AttributeError, TypeError) as error:
+            raise _made_no_sense(self._number, error) from None
+
+    # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _answer(self, what: str, details: dict[str, Any]) -> dict[str, Any]:
+        site = site_from(details.pop("site"))
+        if what == "helper" and details["name"] in self._run.helpers:
+            site = CallSite(site.place, site.function, site.file, site.line, helper_origin(details["name"]))
+        self._comm.speak_from(site)
+        try:
+            return {"value": self._answers[what](**details)}
+        except (MessageMismatch, ValueError, TypeError, RuntimeError) as error:
+            known = (MessageMismatch, ValueError, TypeError, RuntimeError)
+            kind = next(kind.__name__ for kind in known if isinstance(error, kind))
+            return {"error": kind, "text": str(error)}
+
+    def _group(self, number: int) -> SimulatedCommunicator:
+        if type(number) is not int or not 0 <= number < len(self._groups):
+            raise ValueError(f"expected a communicator from 0 to {len(self._groups) - 1}, got {number!r}")
+        return self._groups[number]
+
+    def _send(self, group: int, tensor: torch.Tensor, dst: int, tag: int) -> None:
+        self._group(group).send(tensor, dst, tag)
+
+    def _recv(self, group: int, like: Any, src: int | None, tag: int) -> tuple[torch.Tensor, int]:
+        landing = _landing(like)
+        source = self._group(group).recv(landing, src, tag)
+        return landing, source
+
+    def _isend(self, group: int, tensor: torch.Tensor, dst: int, tag: int) -> int:
+        return self._keep(self._group(group).isend(tensor, dst, tag), None)
+
+    def _irecv(self, group: int, like: Any, src: int | None, tag: int) -> int:
+        landing = _landing(like)
+        return self._keep(self._group(group).irecv(landing, src, tag), landing)
+
+    def _exchange(self, group: int, tensor: torch.Tensor, dst: int, like: Any, src: int, tag: int) -> torch.Tensor:
+        landing = _landing(like)
+        self._group(group).exchange(tensor, dst, landing, src, tag)
+        return landing
+
+    def _keep(self, work: Work, landing: torch.Tensor | None) -> int:
+        self._works.append((work, landing))
+        return len(self._works) - 1
+
+    def _wait(self, work: int) -> tuple[torch.Tensor | None, int]:
+        handle, landing = self._works[work]
+        peer = handle.wait()
+        return landing, peer
+
+    def _is_completed(self, work: int) -> bool:
+        return self._works[work][0].is_completed()
+
+    def _barrier(self, group: int) -> None:
+        self._group(group).barrier()
+
+    def _split(self, group: int, color: int | None, key: int | None) -> tuple[int, int, int] | None:
+        made = self._group(group).split(color, key)
+        if made is None:
+            return None
+        assert isinstance(made, SimulatedCommunicator)
+        self._groups.append(made)
+        return len(self._groups) - 1, made.rank, made.world_size
+
+    def _helper(self, group: int, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        if name not in self._run.helpers:
+            raise ValueError(f"{name!r} is not supplied here")
+        helper_named(name)(self._group(group), tensor)
+        return tensor
+
+    def _time(self, group: int) -> float:
+        return self._group(group).time()
+
+    def _sleep(self, group: int, seconds: float) -> None:
+        self._group(group).sleep(seconds)
+
+    # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────
+
+    def _raised(self, kind: str, text: str, site: Any, stack: str) -> RaisedElsewhere:
+        return RaisedElsewhere(_short(kind), str(text), None if site is None else site_from(site), str(stack))
+
+    def _note_print(self, text: object) -> None:
+        if not self._run.ranks.note_print(text):
+            raise RunEnded(TooMuchOutput(f"rank {self._number} printed too much.", [self._number]))
+
+    def _lost(self) -> PeerLost:
+        how = self._run.ranks.how_it_ended(self._number)
+        return PeerLost(f"rank {self._number} ended in the middle of the run: {how}.", [self._number])
+
+    def _out_of_time(self) -> RunTimeout:
+        place = self._where()
+        prefix, where = (f"{place}: ", f" at {place}") if place else ("", "")
+        text = f"{prefix}not done after {self._run.seconds:.2g} s: rank {self._number} was computing{where}."
+        return RunTimeout(text, [self._number])
+
+    def _where(self) -> str:
+        """Ask a rank that does not answer for its line; empty if it doesn't say."""
+        self._run.ranks.interrupt(self._number)
+        try:
+            told = self._wire.receive(time.monotonic() + _PATIENCE)
+            return _short(told["place"]) if told.get("what") == "at" else ""
+        except (WireClosed, WireTimeout, WireError, KeyError, AttributeError):
+            return ""
+
+
+def _made_no_sense(rank: int, error: Exception) -> RunEnded:
+    return RunEnded(RankError(f"rank {rank} did not keep to the protocol of its communicator: {error}", [rank]))
+
+
+def _landing(like: Any) -> torch.Tensor:
+    """Memory to receive into, of a shape and dtype that a rank has named."""
+    shape, name = like
+    return torch.empty(shape, dtype=dtype_named(name))
+
+
+def site_from(told: Any) -> CallSite:
+    """The line that a rank says it is at. Only shown; the file is dropped, so that nothing is read in its name."""
+    place, function, line, via, file = told
+    kept = EXECUTED_TEXT if file == EXECUTED_TEXT else ""
+    return CallSite(_short(place), _short(function), kept, int(line), None if via is None else _short(via))
+
+
+def _short(text: object) -> str:
+    return str(text)[:_LONGEST_NAME]

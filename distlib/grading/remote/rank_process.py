@@ -1,0 +1,263 @@
+"""What runs in the sandbox: a process that has torch imported, and forks one process for each rank it is asked for.
+
+    judge ──"a rank, here is its wire"──► nursery ──fork──► rank, alone: runs cells and calls, until the wire ends
+
+Importing torch takes a second, forking milliseconds. The nursery never runs a line of the student's code; a rank does
+nothing else. What a rank does at the judge's request:
+
+    load    run the student's cells, one statement after the other; say which of the graded functions there are
+    check   call one of these functions with a communicator and a tensor; hand back the tensor's memory
+    call    call one of these functions with plain values; hand back what it returned
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import inspect
+import io
+import linecache
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from types import FrameType, ModuleType
+from typing import Any
+
+import torch
+
+from distlib import call_site
+from distlib.grading.remote.rank_communicator import RankCommunicator, ask
+from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError, encode
+from distlib.grading.sandbox import fork_rank
+from distlib.grading.student_communicator import StudentCommunicator
+
+_MOST_CHARACTERS = 20_000  # of an error's story
+
+
+def main() -> None:
+    """The nursery. Its control socket is the file descriptor that the command line names.
+
+    A command has 16 bytes: "+", a rank's number, and the rank's socket along with it (answer: its process), or "-"
+    (end it), "?" (let it say where it is), "w" (answer: how it ended) and a process.
+    """
+    control = socket.socket(fileno=int(sys.argv[1]))
+    torch.set_num_threads(1)
+    control.sendall(b"r")
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
+        if not message:
+            return
+        command, number = message[:1], int(message[1:])
+        if command == b"+":
+            control.sendall(_fork_a_rank(number, descriptors[0], control).to_bytes(4, "big"))
+        elif command == b"w":
+            control.sendall(_status_of(number).to_bytes(4, "big", signed=True))
+        else:
+            with contextlib.suppress(OSError):
+                os.kill(number, signal.SIGKILL if command == b"-" else signal.SIGUSR1)
+
+
+def _fork_a_rank(number: int, descriptor: int, control: socket.socket) -> int:
+    """Returns the process to the nursery; in the process itself it does not return."""
+    nursery = os.getpid()
+    try:
+        child = fork_rank(number, [descriptor])
+    except OSError as error:
+        if os.getpid() == nursery:
+            raise
+        Wire(socket.socket(fileno=descriptor)).send({"what": "raised", **_story(error)})
+        os._exit(1)
+    if child == 0:
+        control.detach()  # it is closed already
+        _live(descriptor)
+    os.close(descriptor)
+    return child
+
+
+def _status_of(process: int) -> int:
+    """The exit code of a process that is about to end, or minus its signal."""
+    for _ in range(100):
+        with contextlib.suppress(ChildProcessError):
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    return NO_STATUS
+
+
+def _live(descriptor: int) -> None:
+    """The life of one rank; it does not return."""
+    with contextlib.suppress(WireClosed, WireError):
+        _Rank(Wire(socket.socket(fileno=descriptor))).serve()
+    os._exit(0)
+
+
+class _Rank:
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._module = ModuleType("__main__")
+        self._module.__dict__.update(__builtins__=builtins, get_ipython=lambda: None)
+        sys.modules["__main__"] = self._module
+
+    def serve(self) -> None:
+        """Do what the judge asks for, until it closes the wire."""
+        signal.signal(signal.SIGUSR1, self._say_where)
+        jobs: dict[str, Callable[..., Any]] = {"load": self._load, "check": self._check, "call": self._call}
+        while True:
+            request = self._wire.receive()
+            with self._told_prints():
+                told = self._attempt(jobs[request.pop("job")], request)
+            self._wire.send(told)
+
+    def _attempt(self, job: Callable[..., Any], request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"what": "done", "value": job(**request)}
+        except WireClosed:
+            raise
+        except BaseException as error:
+            return {"what": "raised", **_story(error)}
+
+    # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _load(self, cells: list[tuple[int, str]], names: list[str]) -> dict[str, Any]:
+        """Run the cells. Returns the errors by cell number, and the parameters of the named functions."""
+        errors = {}
+        for number, source in cells:
+            self._wire.send({"what": "cell", "number": number})
+            problem = self._run_cell(number, source)
+            if problem is not None:
+                errors[str(number)] = problem
+        functions = {name: _parameters(self._module.__dict__[name]) for name in names if name in self._module.__dict__}
+        return {"errors": errors, "functions": functions}
+
+    def _run_cell(self, number: int, source: str) -> dict[str, Any] | None:
+        """Run one cell's statements, also those after one that fails. Returns the first error."""
+        file = f"<cell {number}>"
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        call_site.cell_numbers[file] = number
+        first = None
+        try:
+            statements = ast.parse(source, file).body
+        except SyntaxError as error:
+            return _story(error)
+        for statement in statements:
+            try:
+                exec(compile(ast.Module([statement], []), file, "exec"), self._module.__dict__)
+            except BaseException as error:
+                first = first or _story(error)
+        return first
+
+    def _check(
+        self, name: str, memory: torch.Tensor, view: tuple[list[int], list[int], int], options: dict[str, Any],
+        rank: int, world_size: int, helpers: list[str],
+    ) -> dict[str, Any]:  # fmt: skip
+        """Call a function with a communicator and a view of `memory`; returns what both are afterwards."""
+        tensor = memory.as_strided(*view)
+        ours = memory.as_strided(*view)
+        call_site.forget()
+        with self._supplied({helper: _helper(helper) for helper in helpers}):
+            communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size))
+            returned = self._module.__dict__[name](communicator, tensor, **options)
+        return {
+            "memory": memory,
+            "moved": tensor.detach() if _is_other(tensor, ours) else None,
+            "returned": _tensors(returned),
+            "returned_is_other": _is_other(returned, ours),
+            "returned_type": type(returned).__name__,
+        }
+
+    def _call(self, name: str, args: list[Any], kwargs: dict[str, Any], helpers: list[str]) -> dict[str, Any]:
+        with self._supplied({helper: self._plain_helper(helper) for helper in helpers}):
+            value = self._module.__dict__[name](*args, **kwargs)
+        told = {"value": value, "type": type(value).__name__, "travels": True}
+        try:
+            encode(value)
+        except WireError:
+            told.update(value=None, travels=False)
+        return told
+
+    def _plain_helper(self, name: str) -> Callable[..., Any]:
+        return lambda *args: ask(self._wire, "helper", name=name, args=list(args))
+
+    @contextlib.contextmanager
+    def _supplied(self, helpers: dict[str, Callable[..., Any]]) -> Iterator[None]:
+        """For one block, let the names of `helpers` lead to the judge's."""
+        scope = self._module.__dict__
+        before = {name: scope[name] for name in helpers if name in scope}
+        scope.update(helpers)
+        try:
+            yield
+        finally:
+            for name in helpers:
+                scope.pop(name, None)
+            scope.update(before)
+
+    # ── what is told meanwhile ───────────────────────────────────────────────────────────────────────────────────
+
+    @contextlib.contextmanager
+    def _told_prints(self) -> Iterator[None]:
+        stream = _ToldStream(self._wire)
+        with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+            yield
+
+    def _say_where(self, signum: int, frame: FrameType | None) -> None:
+        site = call_site.site_of_frame(frame)
+        self._wire.send({"what": "at", "place": site.place if site else ""})
+
+
+class _ToldStream(io.TextIOBase):
+    """Sends what is written to it to the judge."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def write(self, text: str) -> int:
+        self._wire.send({"what": "print", "text": str(text)})
+        return len(text)
+
+
+def _helper(name: str) -> Callable[..., None]:
+    def helper(comm: Any, tensor: torch.Tensor) -> None:
+        comm._communicator.supplied(name, tensor)
+
+    helper.__name__ = helper.__qualname__ = name
+    return helper
+
+
+def _parameters(function: Any) -> list[tuple[str, str, bool]] | None:
+    """Name, kind and whether there is a default, of each parameter; None for what can't be called or does not tell."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return [("args", "VAR_POSITIONAL", False), ("kwargs", "VAR_KEYWORD", False)] if callable(function) else None
+    return [(p.name, p.kind.name, p.default is not inspect.Parameter.empty) for p in parameters]
+
+
+def _tensors(returned: object) -> list[torch.Tensor] | None:
+    items = list(returned) if isinstance(returned, list | tuple) else [returned]
+    tensors = [item.detach() for item in items if isinstance(item, torch.Tensor)]
+    return tensors if len(tensors) == len(items) else None
+
+
+def _is_other(value: object, ours: torch.Tensor) -> bool:
+    return isinstance(value, torch.Tensor) and value.data_ptr() != ours.data_ptr()
+
+
+def _story(error: BaseException) -> dict[str, Any]:
+    site = call_site.site_of_traceback(error.__traceback__)
+    stack = "".join(traceback.format_exception(error))
+    return {
+        "kind": type(error).__name__,
+        "text": str(error)[:_MOST_CHARACTERS],
+        "site": None if site is None else (site.place, site.function, site.line, site.via, site.file),
+        "stack": stack[-_MOST_CHARACTERS:],
+    }
+
+
+if __name__ == "__main__":
+    main()

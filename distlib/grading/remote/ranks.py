@@ -1,0 +1,236 @@
+"""The judge's hold on the rank processes of one submission: start, load, ask, end.
+
+A rank process is started when it is first needed, and runs the student's cells. If a cell ends the process, or does not
+come to an end, a new process runs the cells without that one. A process that is left in the middle of a call is ended;
+the next call gets a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from distlib.diagnosis import how_it_ended
+from distlib.grading.helpers import helper_named
+from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError, WireTimeout
+from distlib.grading.sandbox import Limits, Sandbox
+
+_START_SECONDS = 60.0  # for python and torch to be loaded, on a busy machine
+_COMMAND = "from distlib.grading.remote.rank_process import main; main()"
+MOST_LOST_CELLS = 3
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A code cell that runs on the ranks.
+
+    Attributes:
+        number: counting all code cells of the notebook from 1, as a student sees them.
+        source: plain Python, without magics.
+    """
+
+    number: int
+    source: str
+
+
+class OutOfTime(Exception):
+    """The time for the whole submission is over."""
+
+
+class CanNotGrade(Exception):
+    """Something is wrong with this machine, not with the student's work. The message says what."""
+
+
+class RemoteRanks:
+    """The rank processes of one submission. Use as a context manager: at its end they are gone.
+
+    Args:
+        cells: what every rank runs first.
+        names: the functions that may be called.
+        sandbox: where the processes live.
+        limits: for time, memory, processes, output.
+        secret: a text that the student does not know, such as the hidden tests: the inputs of all cases depend on it,
+            so that a rank can't work out what the others start with.
+
+    Attributes:
+        functions: by name, the parameters of the named functions that exist (name, kind, has a default), or None for a
+            name that can't be called.
+        cell_errors: by cell number, what each cell raised: "kind", "text", "site", "stack".
+        remarks: what an instructor should know.
+        printed: what the ranks have printed since this was last emptied.
+    """
+
+    def __init__(
+        self, cells: Sequence[Cell], names: Sequence[str], sandbox: Sandbox, limits: Limits, secret: str
+    ) -> None:
+        self.functions: dict[str, Any] = {}
+        self.cell_errors: dict[int, dict[str, Any]] = {}
+        self.remarks: list[str] = []
+        self.printed: list[str] = []
+        self.limits = limits
+        self.secret = secret
+        self._cells, self._names = list(cells), list(names)
+        self._sandbox = sandbox
+        self._wires: dict[int, Wire] = {}
+        self._processes: dict[int, int] = {}  # as the nursery numbers them
+        self._ends = time.monotonic() + limits.submission_seconds
+        self._characters = 0
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-c", _COMMAND, str(theirs.fileno())]
+            self._nursery = sandbox.start(command, [theirs.fileno()], limits)
+        self._control.settimeout(_START_SECONDS)
+        self._is_ready = False
+
+    def __enter__(self) -> RemoteRanks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes of the submission."""
+        self._nursery.kill()
+        self._control.close()
+        while self._wires:
+            self._wires.popitem()[1].close()
+
+    def seconds_left(self) -> float:
+        """Of the time for the submission."""
+        return self._ends - time.monotonic()
+
+    def wire(self, number: int) -> Wire:
+        """The wire of rank `number`, whose process has run the cells."""
+        if number not in self._wires:
+            self._start(number)
+        return self._wires[number]
+
+    def end(self, number: int) -> None:
+        """End the process of a rank. The next call to `wire` starts a new one."""
+        if number in self._wires:
+            self._wires.pop(number).close()
+            self._signal("-", self._processes.pop(number))
+
+    def ask(self, number: int, request: Mapping[str, Any], deadline: float, helpers: Sequence[str] = ()) -> Any:
+        """Let a rank do a job that takes no messages, and return what it tells. It may call `helpers` of ours.
+
+        Raises:
+            WireClosed, WireTimeout, WireError: the process has ended, or does not answer. It is gone then.
+        """
+        wire = self.wire(number)
+        try:
+            wire.send(dict(request), deadline)
+            return self._told(wire, deadline, lambda cell: None, helpers)
+        except (WireClosed, WireTimeout, WireError):
+            self.end(number)
+            raise
+
+    def interrupt(self, number: int) -> None:
+        """Ask a rank that is computing to say where it is."""
+        self._signal("?", self._processes[number])
+
+    def how_it_ended(self, number: int) -> str:
+        """How the process of a rank ended that has closed its wire."""
+        self._signal("w", self._processes[number])
+        status = int.from_bytes(self._hear(4), "big", signed=True)
+        return how_it_ended(None if status == NO_STATUS else status)
+
+    def note_print(self, text: object) -> bool:
+        """Keep what a rank has printed. False if it was too much."""
+        self.printed.append(str(text))
+        self._characters += len(str(text))
+        return self._characters <= self.limits.output_bytes
+
+    # ── starting ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, number: int) -> None:
+        while True:
+            if self.seconds_left() <= 0:
+                raise OutOfTime
+            wire, process = self._new_process(number)
+            current: list[int] = []
+            try:
+                self._load(wire, current.append)
+                self._wires[number], self._processes[number] = wire, process
+                return
+            except (WireClosed, WireTimeout, WireError) as error:
+                wire.close()
+                self._signal("-", process)
+                if self.seconds_left() <= 0:
+                    raise OutOfTime from None
+                self._lose_cell(current[-1] if current else 0, error)
+
+    def _new_process(self, number: int) -> tuple[Wire, int]:
+        """Ask the nursery for a rank process."""
+        if not self._is_ready:
+            self._hear(1)  # the nursery's first byte
+            self._is_ready = True
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [f"+{number}".encode().ljust(16)], [theirs.fileno()])
+        return Wire(ours), int.from_bytes(self._hear(4), "big")
+
+    def _hear(self, length: int) -> bytes:
+        try:
+            data = self._control.recv(length, socket.MSG_WAITALL)
+        except TimeoutError:
+            raise CanNotGrade(f"the sandbox did not start a rank in {_START_SECONDS:g} s") from None
+        if len(data) < length:
+            raise CanNotGrade(f"the sandbox has ended before its work was done. {self._nursery.last_words()}".strip())
+        return data
+
+    def _signal(self, kind: str, process: int) -> None:
+        with contextlib.suppress(OSError):
+            self._control.sendall(f"{kind}{process}".encode().ljust(16))
+
+    def _load(self, wire: Wire, begins: Callable[[int], None]) -> None:
+        deadline = time.monotonic() + min(self.limits.check_seconds, self.seconds_left())
+        cells = [(cell.number, cell.source) for cell in self._cells]
+        wire.send({"job": "load", "cells": cells, "names": self._names}, deadline)
+        told = self._told(wire, deadline, begins)
+        if told["what"] != "done":
+            raise WireError(f"the cells were not run: {told.get('text')}")
+        value = told["value"]
+        self.functions = dict(value["functions"])
+        self.cell_errors = {**self.cell_errors, **{int(cell): error for cell, error in value["errors"].items()}}
+
+    def _told(
+        self, wire: Wire, deadline: float, begins: Callable[[int], None], helpers: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """What a job tells at its end; meanwhile, what it prints and which cells it begins."""
+        while True:
+            told = wire.receive(deadline)
+            what = told.get("what") if isinstance(told, dict) else None
+            if what in ("done", "raised"):
+                return told
+            if what == "cell":
+                begins(int(told["number"]))
+            elif what == "helper" and told.get("name") in helpers:
+                wire.send(_help(told), deadline)
+            elif what == "print" and self.note_print(told.get("text")):
+                continue
+            else:
+                raise WireError(f"unexpected here: {what!r}")
+
+    def _lose_cell(self, number: int, error: Exception) -> None:
+        """Go on without a cell that has ended its process, or has not come to an end."""
+        how = "did not come to an end" if isinstance(error, WireTimeout) else "ended its process"
+        lost = [cell for cell in self._cells if cell.number == number]
+        if not lost or len(self.cell_errors) > MOST_LOST_CELLS + len(self._cells):
+            raise CanNotGrade(f"no rank could be started: {error or how} {self._nursery.last_words()}".strip())
+        self.remarks.append(f"cell {number} {how}; the rest was graded without it")
+        self.cell_errors[number] = {"kind": "Lost", "text": f"this cell {how}", "site": None, "stack": ""}
+        self._cells.remove(lost[0])
+
+
+def _help(told: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a rank that calls a helper of ours with plain values."""
+    try:
+        return {"value": helper_named(told["name"])(*told["args"])}
+    except Exception as error:
+        return {"error": "ValueError", "text": f"{type(error).__name__}: {error}"}

@@ -1,0 +1,46 @@
+"""What stands in a sandbox where the library has something that a rank must not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+
+def absent_function(name: str) -> Callable[..., NoReturn]:
+    """A function that raises RuntimeError when it is called: the library's `name` is not there.
+
+    Raises:
+        AttributeError: `name` is one of Python's own, such as __path__.
+    """
+    if name.startswith("__"):
+        raise AttributeError(name)
+
+    def function(*args: object, **kwargs: object) -> NoReturn:
+        raise RuntimeError(f"the library's {name} is not there while your own function is graded")
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+class Nothing:
+    """Takes every call and every attribute, and does nothing. Stands for figures and checks."""
+
+    def __call__(self, *args: object, **kwargs: object) -> Nothing:
+        return self
+
+    def __getattr__(self, name: str) -> Nothing:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __enter__(self) -> Nothing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        return "(not shown while your work is graded)"

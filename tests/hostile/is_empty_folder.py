@@ -1,0 +1,4 @@
+# Deserves: cannot be graded
+# Nothing was handed in.
+def hand_in(work):
+    work.name = None
