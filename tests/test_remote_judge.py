@@ -18,6 +18,7 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
+from distlib import forkserver
 from distlib.grading.remote import wire
 from distlib.grading.remote.judge import Judged, judge
 from distlib.grading.remote.wire import encode
@@ -170,6 +171,24 @@ def shift(comm, tensor):
     judged = run(answer, own=own)
     assert told(judged) == ""
     assert judged.notebook.cells[1].outputs[0].ename == "ZeroDivisionError"
+
+
+def test_a_test_sees_what_stands_above_it() -> None:
+    made = notebook(RIGHT)
+    own = new_code_cell("def shift(comm, tensor): pass", metadata={"distlib": {"from": "student"}})
+    once_more = _cell(TEST, grade_id="again", locked=True, grade=True, solution=False, points=2)
+    made.cells += [own, once_more]
+    judged = judge(made, sandbox=choose_sandbox("none"), limits=QUICK)
+    first, last = judged.notebook.cells[2], judged.notebook.cells[-1]
+    assert [output.output_type for output in first.outputs] == ["stream"]
+    assert [output.output_type for output in last.outputs] == ["error"]
+
+
+def test_worlds_of_a_set_up_cell_start_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forkserver, "current", lambda: pytest.fail("a World was made"))
+    made = notebook(RIGHT)
+    made.cells[0].source += "\nfrom distlib import World\nfour = World(4)\nfour.run(print)"
+    assert told(judge(made, sandbox=choose_sandbox("none"), limits=QUICK)) == ""
 
 
 def test_a_cell_that_ends_its_process_or_does_not_end_is_left_out() -> None:

@@ -27,10 +27,12 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
+import distlib
 from distlib.grading.failure import CheckFailed
 from distlib.grading.remote.ranks import CanNotGrade, Cell, OutOfTime, RemoteRanks
 from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.sandbox import Limits, Sandbox
+from distlib.grading.sandbox.inside.world import World as IdleWorld
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,13 @@ def judge(notebook: NotebookNode, *, sandbox: Sandbox, limits: Limits) -> Judged
 def _run_here(code: list[NotebookNode], names: list[str], ranks: RemoteRanks) -> None:
     """Run the instructor's cells in their order."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for cell in code:
+    for number, cell in enumerate(code, 1):
         if _is_test(cell):
+            ranks.advance(number)
             _run_test(cell, names, ranks, namespace)
         elif _is_locked(cell):
-            exec(compile(_plain(cell.source), "<set-up>", "exec"), namespace)
+            with _no_worlds():
+                exec(compile(_plain(cell.source), "<set-up>", "exec"), namespace)
 
 
 def _run_test(cell: NotebookNode, names: list[str], ranks: RemoteRanks, namespace: dict[str, Any]) -> None:
@@ -98,6 +102,17 @@ def _run_test(cell: NotebookNode, names: list[str], ranks: RemoteRanks, namespac
         cell.outputs.append(new_output("stream", name="stdout", text=printed.getvalue()))
     if error is not None:
         cell.outputs.append(error)
+
+
+@contextlib.contextmanager
+def _no_worlds() -> Iterator[None]:
+    """A set-up cell makes worlds for a student to try things in. Here nobody does."""
+    real = distlib.World, distlib.SimulatedWorld
+    distlib.World, distlib.SimulatedWorld = IdleWorld, IdleWorld  # type: ignore[misc, assignment]
+    try:
+        yield
+    finally:
+        distlib.World, distlib.SimulatedWorld = real  # type: ignore[misc]
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """The judge's hold on the rank processes of one submission: start, load, ask, end.
 
-A rank process is started when it is first needed, and runs the student's cells. If a cell ends the process, or does not
-come to an end, a new process runs the cells without that one. A process that is left in the middle of a call is ended;
-the next call gets a new one.
+A rank process is started when it is first needed, and runs the student's cells up to the test cell that needs it, as a
+notebook would. If a cell ends the process, or does not come to an end, a new process runs the cells without that one. A
+process that is left in the middle of a call is ended; the next call gets a new one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RemoteRanks:
     """The rank processes of one submission. Use as a context manager: at its end they are gone.
 
     Args:
-        cells: what every rank runs first.
+        cells: what every rank runs; see `advance`.
         names: the functions that may be called.
         sandbox: where the processes live.
         limits: for time, memory, processes, output.
@@ -78,6 +78,8 @@ class RemoteRanks:
         self._sandbox = sandbox
         self._wires: dict[int, Wire] = {}
         self._processes: dict[int, int] = {}  # as the nursery numbers them
+        self._done: dict[int, int] = {}  # each has run the cells before this one
+        self._due = 0
         self._ends = time.monotonic() + limits.submission_seconds
         self._characters = 0
         self._control, theirs = socket.socketpair()
@@ -105,16 +107,21 @@ class RemoteRanks:
         return self._ends - time.monotonic()
 
     def wire(self, number: int) -> Wire:
-        """The wire of rank `number`, whose process has run the cells."""
-        if number not in self._wires:
-            self._start(number)
+        """The wire of rank `number`, whose process has run the cells that are due."""
+        while self._done.get(number, -1) < self._due:
+            self._catch_up(number)
         return self._wires[number]
+
+    def advance(self, number: int) -> None:
+        """From now on the cells before cell `number` are due."""
+        self._due = number
 
     def end(self, number: int) -> None:
         """End the process of a rank. The next call to `wire` starts a new one."""
         if number in self._wires:
             self._wires.pop(number).close()
             self._signal("-", self._processes.pop(number))
+            del self._done[number]
 
     def ask(self, number: int, request: Mapping[str, Any], deadline: float, helpers: Sequence[str] = ()) -> Any:
         """Let a rank do a job that takes no messages, and return what it tells. It may call `helpers` of ours.
@@ -148,22 +155,21 @@ class RemoteRanks:
 
     # ── starting ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _start(self, number: int) -> None:
-        while True:
+    def _catch_up(self, number: int) -> None:
+        """Let a rank run the cells that are due; if one of them ends its process, forget that cell."""
+        if self.seconds_left() <= 0:
+            raise OutOfTime
+        if number not in self._wires:
+            self._wires[number], self._processes[number] = self._new_process(number)
+            self._done[number] = 0
+        current: list[int] = []
+        try:
+            self._load(number, current.append)
+        except (WireClosed, WireTimeout, WireError) as error:
+            self.end(number)
             if self.seconds_left() <= 0:
-                raise OutOfTime
-            wire, process = self._new_process(number)
-            current: list[int] = []
-            try:
-                self._load(wire, current.append)
-                self._wires[number], self._processes[number] = wire, process
-                return
-            except (WireClosed, WireTimeout, WireError) as error:
-                wire.close()
-                self._signal("-", process)
-                if self.seconds_left() <= 0:
-                    raise OutOfTime from None
-                self._lose_cell(current[-1] if current else 0, error)
+                raise OutOfTime from None
+            self._lose_cell(current[-1] if current else 0, error)
 
     def _new_process(self, number: int) -> tuple[Wire, int]:
         """Ask the nursery for a rank process."""
@@ -188,14 +194,15 @@ class RemoteRanks:
         with contextlib.suppress(OSError):
             self._control.sendall(f"{kind}{process}".encode().ljust(16))
 
-    def _load(self, wire: Wire, begins: Callable[[int], None]) -> None:
+    def _load(self, number: int, begins: Callable[[int], None]) -> None:
         deadline = time.monotonic() + min(self.limits.check_seconds, self.seconds_left())
-        cells = [(cell.number, cell.source) for cell in self._cells]
-        wire.send({"job": "load", "cells": cells, "names": self._names}, deadline)
-        told = self._told(wire, deadline, begins)
+        due = [(cell.number, cell.source) for cell in self._cells if self._done[number] <= cell.number < self._due]
+        self._wires[number].send({"job": "load", "cells": due, "names": self._names}, deadline)
+        told = self._told(self._wires[number], deadline, begins)
         if told["what"] != "done":
             raise WireError(f"the cells were not run: {told.get('text')}")
         value = told["value"]
+        self._done[number] = self._due
         self.functions = dict(value["functions"])
         self.cell_errors = {**self.cell_errors, **{int(cell): error for cell, error in value["errors"].items()}}
 
