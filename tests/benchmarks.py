@@ -28,9 +28,11 @@ from jupyter_client.manager import KernelManager, start_new_kernel
 from distlib import Communicator, DeadlockError, SimulatedWorld, World, forkserver
 from distlib.cli.lab import FIRST_LESSON
 from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
-from distlib.grading.sandbox import KINDS
+from distlib.grading.classroom import Classroom, open_classroom
+from distlib.grading.sandbox import KINDS, Limits
 from distlib.grading.sandbox.bubblewrap import Bubblewrap
 from distlib.process_group import torch_distributed
+from tests.answer_files import read_answers
 from tests.conftest import BROWSERS
 from tests.lab_process import running_lab
 from tests.sandboxed_ranks import Ranks
@@ -61,6 +63,7 @@ def main() -> None:
         simulate_a_deadlock,
         players_in_a_browser,
         ranks_in_a_sandbox,
+        grade_a_class,
     ):
         measure()
     widths = [max(len(row[column]) for row in _ROWS) for column in range(3)]
@@ -487,6 +490,42 @@ def ranks_in_a_sandbox() -> None:
     whole = statistics.median(times["bubblewrap"])
     note("sandbox with Python and torch", f"{whole:.2f} s, bubblewrap's part {extra:.2f} s", "its part ≤ 0.2 s")
     note("one isolated rank in a sandbox", f"{one_rank:.1f} ms", "≤ 30 ms")
+
+
+def grade_a_class() -> None:
+    """A class of 30 right submissions in many styles: against nbgrader, and with one hostile among them."""
+    with tempfile.TemporaryDirectory() as name:
+        ours, theirs = (_class_of_30(Path(name) / grader) for grader in ("ours", "theirs"))
+        took = seconds(lambda: ours.grade("--jobs", "2"))
+        nbgrader = seconds(lambda: theirs.nbgrader("autograde", ours.assignment))
+        students = [f"student-{number}" for number in range(30)]
+        assert all(ours.marks(student) == theirs.marks(student) for student in students)
+        note(
+            "class of 30 by distlib grade, 2 jobs, against nbgrader", f"{took:.0f} s, {took / nbgrader:.2f}×", "≤ 0.6×"
+        )
+        marks = {student: ours.marks(student) for student in students}
+        ours.hand_in("student-15-loops", {function: _LOOPS.format(function) for function in ours.solutions()})
+        longer = seconds(lambda: ours.grade("--jobs", "2", "--again")) - took
+        assert marks == {student: ours.marks(student) for student in students}
+    note(
+        "the same with one that loops for ever: more time",
+        f"{longer:.0f} s",
+        f"≤ {Limits().submission_seconds / 2:.0f} s",
+    )
+
+
+_LOOPS = "def {}(comm, tensor):\n    while True:\n        pass\n"
+
+
+def _class_of_30(folder: Path) -> Classroom:
+    folder.mkdir()
+    classroom = open_classroom(Path(__file__).parents[1], folder, "02_all_reduce")
+    right = [answer for answer in read_answers("02_all_reduce") if answer.is_right]
+    styles = {name: [answer.text for answer in right if answer.function == name] for name in classroom.solutions()}
+    for number in range(30):
+        answers = {name: texts[number % len(texts)] for name, texts in styles.items()}
+        classroom.hand_in(f"student-{number}", answers)
+    return classroom
 
 
 def _one_rank(ranks: Ranks) -> None:
