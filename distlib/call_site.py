@@ -27,7 +27,7 @@ _PASSED_OVER = frozenset(
     }
 )
 _LIBRARIES = frozenset({"distlib", "torch"})
-_WHERE_RANKS_BEGIN = frozenset({"distlib.rank_process", "distlib.simulator"})
+_WHERE_RANKS_BEGIN = frozenset({"distlib.rank_process", "distlib.simulator", "distlib.draw.watch"})
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 

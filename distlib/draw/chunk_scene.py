@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from distlib.draw.chunk_grid import describe_chunks
 from distlib.draw.chunk_history import ChunkHistory, ChunkMessage, name_chunks, tell_cell
 from distlib.draw.chunk_layout import HEAD, LABELS, MARGIN, Layout, is_whole, lay_out_one
 from distlib.draw.markers import Cell, format_count, is_part, is_repeated
@@ -36,7 +37,9 @@ def chunk_scene(history: ChunkHistory, title: str) -> Scene:
     ]
     height = _TOP + _KEY + layout.panel[1]
     steps = [_step(history, round) for round in range(history.rounds + 1)]
-    return Scene(title, max(min(WIDTH, MARGIN + LABELS + layout.panel[0] + MARGIN), 630.0), height, shapes, steps)
+    width = max(min(WIDTH, MARGIN + LABELS + layout.panel[0] + MARGIN), 630.0)
+    alt = describe_chunks(history, [history.rounds], title)
+    return Scene(title, width, height, shapes, steps, alt, "a cell or an arrow")
 
 
 def _corner(layout: Layout, rank: int, chunk: int) -> tuple[float, float]:
@@ -52,7 +55,6 @@ def _key(y: float) -> Iterator[Shape]:
     yield write(114, y, "counted twice", SMALL)
     yield box(214, y - 10, 16, 12, _ODD)
     yield write(236, y, "does not belong here", SMALL)
-    yield write(380, y, "point at a cell or an arrow to read it", SMALL)
 
 
 _ODD: Look = {
