@@ -17,7 +17,7 @@ import torch
 
 from distlib import Cluster, Communicator, DeadlockError, Link, MessageMismatch, SimulatedWorld, World
 from distlib.collectives import broadcast, gather, scatter
-from distlib.draw import bytes_per_rank, predict, timeline
+from distlib.draw import bytes_per_rank, play_timeline, predict, timeline
 
 world = World(4)
 
@@ -220,6 +220,19 @@ assert list(seconds.values()) == [3, 1.5, 1.5, 1.5]
 # %% [markdown]
 # With an order, rank 1 sends only after it has received: two rounds. The others let both messages travel at once. Use
 # `exchange` where every rank sends and receives in the same step. It is the shortest, and hard to get wrong.
+#
+# Here is the repair by order, to play. Press **Play**, or click into the picture and use the keys: space plays and
+# pauses, ← and → go one step, Home and End go to the start and the end. A step is the moment at which messages arrive.
+# Point at an arrow to read what is in the message and which line sent it. The bars on the right count bytes.
+
+# %%
+assert slow.run(swap_in_order) == [1, 0, 3, 2]
+assert sorted({message.end for message in slow.trace}) == [1.5, 3]
+play_timeline(slow.trace, title="A swap in order", by="time")
+
+# %% [markdown]
+# At 1.5 s the first message of each pair is there, at 3 s the second. Go to the first step and point at the arrow from
+# rank 0: its line is the `send` of the rank with the lower number.
 #
 # ### Slow, but not stuck
 #
@@ -486,12 +499,23 @@ assert slow.run(run_pattern, tree_of_four, 4) == world.run(run_pattern, tree_of_
 print(guess.compare(slow.elapsed))
 assert slow.elapsed == 2 * 1.5
 assert slow.trace.messages_sent == [2, 0, 1, 0] and sum(slow.trace.messages_sent) == 3
-timeline(slow.trace, title="Broadcast by a tree")
 
 # %% [markdown]
 # Two steps instead of three, with the same three messages. It looks like little. But the number of ranks that have the
-# tensor can double in every step: 1, 2, 4, 8. So N ranks need ⌈log₂ N⌉ steps, where flat needs N − 1. It cannot be
-# done with fewer steps, because doubling is the most that one message a rank allows.
+# tensor can double in every step: 1, 2, 4, 8. Play the library's broadcast on 8 ranks, and count the ranks that have
+# the tensor after each step.
+
+# %%
+eight.run(run_pattern, broadcast, 4)
+arrivals = [message.end for message in eight.trace]
+holders = [1 + sum(end <= 1.5 * step for end in arrivals) for step in range(4)]
+print("ranks that have the tensor:", holders)
+assert holders == [1, 2, 4, 8] and eight.elapsed == 3 * 1.5
+play_timeline(eight.trace, title="Broadcast by a tree, 8 ranks", by="time")
+
+# %% [markdown]
+# So N ranks need ⌈log₂ N⌉ steps, where flat needs N − 1. It cannot be done with fewer steps, because doubling is the
+# most that one message a rank allows.
 #
 # ### Scatter and gather along a chain
 #

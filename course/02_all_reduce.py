@@ -20,7 +20,7 @@ from torch import nn
 
 from distlib import Communicator, DeadlockError, ReduceOp, Trace, World, all_reduce
 from distlib.collectives import ring_all_reduce, ring_reduce_scatter
-from distlib.draw import bytes_per_rank, draw_chunks, predict, timeline, watch_chunks
+from distlib.draw import bytes_per_rank, play_chunks, predict, timeline, watch_chunks
 from distlib.partition import chunk_lengths
 
 world = World(4)
@@ -187,22 +187,29 @@ assert history.full_sums[:4] == [0, 0, 0, 4]
 # Chunk 0 is only one of four. At the same time chunk 1 set out from rank 2, chunk 2 from rank 3, and chunk 3 from
 # rank 0. In each step four chunks move, one from each rank to the next. The picture shows all of them. Four small
 # fields in a cell stand for the four ranks, and a field is filled when that rank's part is inside.
+#
+# Click into it and step with → and ←; space plays it, Home and End go to the start and the end. The buttons do the
+# same. Point at a cell to read what it holds, and at an arrow to read what is sent.
 
 # %%
-draw_chunks(history, steps=range(4), title="Phase 1: reduce-scatter")
+first_phase = watch_chunks(world, ring_reduce_scatter)
+assert first_phase.states == history.states[:4]
+play_chunks(first_phase, title="Phase 1: reduce-scatter")
 
 # %% [markdown]
+# Follow chunk 0 again, the first column: in round 1 an arrow leaves rank 1, in round 2 rank 2, in round 3 rank 3.
 # After three steps every rank has one chunk that is complete: rank 0 has chunk 0, rank 1 has chunk 1, and so on. What
 # the other cells hold is left over from the way. Nobody needs it.
 #
 # ### The second phase
 #
 # The complete chunks go around once more. Nothing is added: who receives a complete chunk puts it in the place of the
-# left-over one.
+# left-over one. Here are both phases. The first three rounds you know; from round 4 on, look where a chunk is complete.
 
 # %%
+assert [message.src for message in history.messages if message.chunks == (0,)] == [1, 2, 3, 0, 1, 2]
 assert history.full_sums[3:] == [4, 8, 12, 16]
-draw_chunks(history, steps=range(3, 7), title="Phase 2: all-gather")
+play_chunks(history, title="The ring: reduce-scatter, then all-gather")
 
 # %% [markdown]
 # Three more steps, and everybody has everything. In each step, four more cells are complete.
@@ -478,14 +485,17 @@ wrong_trace = world.trace
 print("full sums after each round, right:", history.full_sums)
 print("full sums after each round, wrong:", wrong.full_sums)
 assert history.full_sums[-1] == 16 and wrong.full_sums[-1] == 0
-draw_chunks(wrong, steps=range(3, 7), title="The first phase, twice")
+play_chunks(wrong, title="The first phase, twice")
 
 # %% [markdown]
-# In the first three rounds everything is as it should be. From round 4 on, parts are counted twice and more, and in
-# the end no sum is right. There was no error and no deadlock. The messages are as many and as large as in a right
-# ring, and the rounds too.
+# Go through it with →. In the first three rounds everything is as it should be. From round 4 on, parts are counted
+# twice and more, and there is a warning. "×2" in a field says how often that part is inside. Point at an arrow of
+# round 4: it was sent by line 3 of the cell, the call that should be another. In the end no sum is right.
+#
+# There was no error and no deadlock. The messages are as many and as large as in a right ring, and the rounds too.
 
 # %%
+assert {message.sent.site.line for message in wrong.messages if message.sent and message.round > 3} == {3}
 assert wrong_trace.messages_sent == right_trace.messages_sent
 assert wrong_trace.bytes_sent == right_trace.bytes_sent
 assert wrong_trace.rounds == right_trace.rounds == 6
@@ -608,8 +618,8 @@ world.close()
 # ## Now you
 #
 # In [the exercise](../exercises/02_all_reduce/02_all_reduce.ipynb) you write all four parts yourself: the all-reduce
-# through a master, the two phases of the ring, and the ring. `chunk_steps(world, your_function)` from `distlib.draw`
-# draws for your own function the pictures that you have seen here. After that comes
+# through a master, the two phases of the ring, and the ring. You play your own ring there, as you played the
+# library's here. A wrong one can be played, too: you see in which round it goes wrong. After that comes
 # [Trees and grids](03_trees_and_grids.ipynb): what to do when there are many ranks, or when links are not equal.
 #
 # ## Further reading

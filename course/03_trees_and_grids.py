@@ -19,7 +19,17 @@ import torch
 from distlib import Cluster, Communicator, Link, SimulatedWorld, World, all_reduce, calibrate, choose_all_reduce
 from distlib.calibration import compare
 from distlib.collectives import double_tree_all_reduce, halving_doubling_all_reduce
-from distlib.draw import bytes_per_rank, draw_chunks, predict, predicted_and_measured, race, timeline, watch_chunks
+from distlib.draw import (
+    bytes_per_rank,
+    explore_race,
+    play_chunks,
+    play_timeline,
+    predict,
+    predicted_and_measured,
+    race,
+    timeline,
+    watch_chunks,
+)
 from distlib.network import ALL_REDUCES, all_reduce_seconds, crossover_bytes, crossover_nodes, traffic
 from distlib.network.two_trees import two_trees
 from distlib.trace import Trace
@@ -196,14 +206,15 @@ assert seconds("tree", flat(64), 400 * MIB) > 6 * seconds("ring", flat(64), 400 
 #
 # Then they go back through the same partners, and each gives a copy of what it has. This is **doubling**.
 #
-# `watch_chunks` shows it, on four real processes.
+# Play it, on four real processes. As in the last lesson, space plays, ← and → go one step, and what you point at says
+# what it is.
 
 # %%
 world = World(4)
 history = watch_chunks(world, halving_doubling_all_reduce)
 world.close()
 assert history.full_sums == [0, 0, 4, 8, 16]
-draw_chunks(history, title="Halving (rounds 1 and 2), then doubling (rounds 3 and 4)")
+play_chunks(history, title="Halving (rounds 1 and 2), then doubling (rounds 3 and 4)")
 
 # %% [markdown]
 # In round 1 the partner is two ranks away, and half of the tensor moves: two of the four chunks. In round 2 the partner
@@ -400,10 +411,12 @@ assert len(talks_to) == 6
 # %%
 grid = run_on(flat(6), 48 * KIB, "grid")
 assert grid.trace.rounds == 6
-timeline(grid.trace, by="round", title="A grid of 2 rows and 3 columns: rows, columns, rows")
+columns = {number: all(m.src % 3 == m.dst % 3 for m in grid.trace if m.round == number) for number in range(1, 7)}
+assert columns == {1: False, 2: False, 3: True, 4: True, 5: False, 6: False}
+play_timeline(grid.trace, title="A grid of 2 rows and 3 columns: rows, columns, rows")
 
 # %% [markdown]
-# Rounds 1 and 2 stay inside the rows, 3 and 4 cross them, 5 and 6 stay inside again.
+# Rounds 1 and 2 stay inside the rows (ranks 0 to 2, ranks 3 to 5), 3 and 4 cross them, 5 and 6 stay inside again.
 
 # %%
 guess = predict("64 ranks in 8 rows and 8 columns. How many rounds does the grid need?", unit="rounds")
@@ -599,21 +612,22 @@ race(flat(997), sizes, title="997 ranks, equal links")
 # %% [markdown]
 # Each of three has its own range. `grid` and `hierarchical` lie on the ring's line: one row, one node.
 #
-# At last by the number of nodes, with 4 MiB and nodes of 8 ranks.
+# At last by the number of ranks, with 4 MiB and nodes of 8. This picture has sliders. With each move the kernel
+# computes all lines anew. The vertical line is where the sliders stand, and the times there are written below.
 
 # %%
-nodes = [2**power for power in range(10)]
+sixteen_nodes = Cluster(nodes=16, ranks_per_node=8, intra=NEAR, inter=FAR)
 assert crossover_nodes("ring", "hierarchical", 4 * MIB, 8, NEAR, FAR) == 2
-for n in nodes[1:]:
-    choice = choose_all_reduce(Cluster(n, 8, NEAR, FAR), MIB, 4)
+for power in range(1, 8):
+    choice = choose_all_reduce(Cluster(2**power, 8, NEAR, FAR), MIB, 4)
     assert choice.algorithm == "hierarchical"
 
-assert list(choice.seconds)[-2:] == ["ring", "naive"]  # with 512 nodes
-race([Cluster(n, 8, NEAR, FAR) for n in nodes], 4 * MIB, title="4 MiB, nodes of 8 ranks")
+assert list(choice.seconds)[-2:] == ["ring", "naive"]  # with 128 nodes
+explore_race(sixteen_nodes, 4 * MIB, along="ranks")
 
 # %% [markdown]
-# As soon as there are two nodes, hierarchical beats the ring, and here it beats everybody. The ring becomes the slowest
-# but one, because its latencies take over. From how many nodes on does even the tree beat it?
+# As soon as there are two nodes, hierarchical beats the ring, and here it beats everybody. At the right end the ring is
+# the slowest but one, because its latencies take over. From how many nodes on does even the tree beat it?
 
 # %%
 tree_from = crossover_nodes("ring", "tree", 4 * MIB, 8, NEAR, FAR)
@@ -624,13 +638,34 @@ for n, tree_wins in [(tree_from - 1, False), (tree_from, True)]:
     assert (seconds("tree", many, 4 * MIB) < seconds("ring", many, 4 * MIB)) is tree_wins
 
 # %% [markdown]
+# Find that place in the picture. Then try the sliders:
+#
+# - Raise the latency between nodes to 10 µs. Where do ring and tree cross now?
+# - Go back to 5 µs and 16 nodes, and press "over the size". Which algorithm is the fastest on the left? Where does it
+#   lose the lead?
+#
+# The same, computed:
+
+# %%
+tree_from_by_latency = {}
+for latency in [5e-6, 10e-6, 50e-6]:
+    tree_from = crossover_nodes("ring", "tree", 4 * MIB, 8, NEAR, Link(latency, FAR.bandwidth))
+    tree_from_by_latency[latency] = tree_from
+    print(f"{latency * 1e6:2.0f} µs: the tree beats the ring from {tree_from} nodes on")
+assert tree_from_by_latency == {5e-6: 57, 10e-6: 24, 50e-6: 2}
+
+lead_from = crossover_bytes(sixteen_nodes, "halving_doubling", "hierarchical")
+assert lead_from is not None and 16 * KIB < lead_from < 64 * KIB
+assert choose_all_reduce(sixteen_nodes, 4 * KIB // 4, 4).algorithm == "halving_doubling"
+print(f"16 nodes: halving and doubling leads up to {lead_from / KIB:.0f} KiB, then hierarchical")
+
+# %% [markdown]
 # ### Let the library choose
 #
 # If formulas are that good, a program can use them. `choose_all_reduce` evaluates all of them and takes the fastest.
 # It also says why.
 
 # %%
-sixteen_nodes = Cluster(nodes=16, ranks_per_node=8, intra=NEAR, inter=FAR)
 for nbytes in [4 * KIB, 4 * MIB]:
     print(choose_all_reduce(sixteen_nodes, nbytes // 4, itemsize=4), "\n")
 

@@ -28,7 +28,9 @@ _PASSED_OVER = frozenset(
     }
 )
 _LIBRARIES = frozenset({"distlib", "torch"})
-_WHERE_RANKS_BEGIN = frozenset({"distlib.rank_process", "distlib.simulator", "distlib.grading.remote.rank_process"})
+_WHERE_RANKS_BEGIN = frozenset(
+    {"distlib.rank_process", "distlib.simulator", "distlib.draw.watch", "distlib.grading.remote.rank_process"}
+)
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 

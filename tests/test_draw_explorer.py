@@ -25,6 +25,9 @@ def test_the_sliders_start_where_the_cluster_is() -> None:
     }  # fmt: skip
     flat = explore_race(Cluster.flat(64, Link(1e-5, 2.5e9))).sliders
     assert [flat[name].value for name in ("nodes", "ranks_per_node", "latency", "bandwidth")] == [64, 1, 1e-5, 2.5e9]
+    odd = explore_race(Cluster.flat(60, Link(3e-6, 10e9)), nbytes=5000, along="ranks").sliders
+    assert [odd[name].value for name in ("nodes", "nbytes", "axis")] == [64, 4096, "ranks"]
+    assert [odd[name].value for name in ("latency", "bandwidth")] == [3e-6, 10e9]
 
 
 @pytest.mark.parametrize("axis", ["bytes", "ranks"])
@@ -71,9 +74,14 @@ def test_the_scene_has_a_line_for_each_algorithm_inside_the_axes() -> None:
 
 def test_the_image_shows_what_the_sliders_say() -> None:
     explorer = explore_race()
-    assert explorer._still().alt.startswith("All-reduces on 128 ranks: ")
+    assert explorer.scene().alt.startswith("All-reduces on 128 ranks: ")
     explorer.sliders["axis"].value = "ranks"
-    assert explorer._still().alt.startswith("All-reduces of 1 MiB: ")
+    assert explorer.scene().alt.startswith("All-reduces of 1 MiB: ")
+
+
+def test_another_word_for_the_axis_is_one_clear_error() -> None:
+    with pytest.raises(ValueError, match="expected along='bytes' or 'ranks', got 'size'"):
+        explore_race(along="size")  # type: ignore[arg-type]
 
 
 def test_an_unknown_algorithm_is_one_clear_error() -> None:

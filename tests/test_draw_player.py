@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
+import html
 import json
+import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import nbformat
 import pytest
@@ -18,15 +23,18 @@ from nbclient import NotebookClient
 
 from distlib import Communicator, DeadlockError, SimulatedWorld, World
 from distlib.collectives import naive_all_reduce, ring_all_reduce
-from distlib.draw import ChunkHistory, play_chunks, play_timeline, timeline, watch_chunks
+from distlib.draw import ChunkHistory, draw_chunks, explore_race, play_chunks, play_timeline, timeline, watch_chunks
 from distlib.draw.chunk_scene import chunk_scene
 from distlib.draw.scene import Scene, Shape, runs
+from distlib.draw.still import still_html, still_svg
+from distlib.draw.style import INK
 from distlib.trace import Trace
 from tests.draw_samples import master_trace, message, ring_trace
 from tests.test_draw_chunks import adds_to_another_chunk, counts_everything_again, deadlocks_in_round_2
 
 pytestmark = pytest.mark.timeout(60)
 Worlds = Callable[[int], World]
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def seen(scene: Scene, step: int) -> list[Shape]:
@@ -160,8 +168,19 @@ def test_each_step_shows_its_own_messages_and_their_lines(ring_history: ChunkHis
     scene = play_chunks(ring_history).scene
     assert [len(arrows(seen(scene, step))) for step in range(7)] == [0, 4, 4, 4, 4, 4, 4]
     said = arrows(seen(scene, 1))[0].tip
-    assert said.startswith("rank 0 → rank 1: chunk 3, round 1, 72 B, sent by ring.py, line ")
+    assert re.fullmatch(r"rank 0 → rank 1: chunk 3, round 1, 72 B, sent by ring_all_reduce in ring\.py, line \d+", said)
     assert said in scene.steps[1].details
+
+
+def test_a_students_own_line_is_named_and_what_it_called() -> None:
+    history = watch_chunks(SimulatedWorld(4), calls_the_library)
+    line = calls_the_library.__code__.co_firstlineno + 1
+    said = f", sent by ring_all_reduce in test_draw_player.py, line {line}"
+    assert arrows(seen(play_chunks(history).scene, 1))[0].tip.endswith(said)
+
+
+def calls_the_library(comm: Communicator, tensor: torch.Tensor) -> None:
+    ring_all_reduce(comm, tensor)
 
 
 def test_the_words_count_full_sums(ring_history: ChunkHistory) -> None:
@@ -244,8 +263,52 @@ def test_what_the_browser_gets_is_in_the_package_and_loads_nothing(root: Path) -
         )
 
 
-def test_the_image_is_the_last_frame() -> None:
-    assert play_timeline(ring_trace(4)).still.alt == timeline(ring_trace(4), by="round").alt
+@pytest.fixture(params=["timeline", "chunks", "race"])
+def scene(request: pytest.FixtureRequest) -> Scene:
+    if request.param == "timeline":
+        return play_timeline(ring_trace(4), title="A <ring> & more").scene
+    if request.param == "chunks":
+        return play_chunks(watch_chunks(SimulatedWorld(4), counts_everything_again)).scene
+    return explore_race().scene()
+
+
+def test_the_image_is_the_last_step(scene: Scene) -> None:
+    svg = ElementTree.fromstring(still_svg(scene))
+    last = seen(scene, len(scene.steps) - 1)
+    assert [text.text for text in svg.iter(f"{SVG}text")] == words(last)
+    visible = [shape for shape in last if shape.attributes.get("fill") != "transparent"]
+    assert [child.tag for child in svg[1:]] == [SVG + shape.tag for shape in visible]
+    assert svg.attrib["color"] == INK
+
+
+def test_every_hatching_of_the_image_is_defined_once(scene: Scene) -> None:
+    svg = ElementTree.fromstring(still_svg(scene))
+    used = {look for child in svg.iter() if (look := child.get("fill", "")).startswith(("url", "hatch"))}
+    defined = [f"url(#{pattern.get('id')})" for pattern in svg.iter(f"{SVG}pattern")]
+    assert set(defined) == used and len(defined) == len(used)
+
+
+def test_the_image_says_what_is_odd() -> None:
+    scene = play_chunks(watch_chunks(SimulatedWorld(4), deadlocks_in_round_2)).scene
+    assert html.escape(scene.steps[-1].warning) in still_html(scene)
+    assert f'alt="{html.escape(scene.alt)}"' in still_html(scene)
+    assert "<pre" not in still_html(play_timeline(ring_trace(4)).scene)
+
+
+def test_its_alternative_text_is_that_of_the_picture() -> None:
+    assert play_timeline(ring_trace(4)).scene.alt == timeline(ring_trace(4), by="round").alt
+    history = watch_chunks(SimulatedWorld(4), ring_all_reduce)
+    assert play_chunks(history).scene.alt == draw_chunks(history, steps=[6]).alt
+
+
+@pytest.mark.timeout(60)
+def test_a_player_needs_no_matplotlib() -> None:
+    code = (
+        "import sys; from distlib.draw import play_timeline; from distlib.draw.still import still_html\n"
+        "from distlib.trace import Trace\n"
+        "still_html(play_timeline(Trace(2, [])).scene); sys.exit('matplotlib' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=50).returncode == 0
 
 
 def _nothing(comm: Communicator, tensor: torch.Tensor) -> None:

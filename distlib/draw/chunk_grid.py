@@ -111,7 +111,7 @@ def _draw(history: ChunkHistory, shown: Sequence[int], title: str) -> Picture:
     for number, line in enumerate(notes):
         brush.text(MARGIN, top + layout.size[1] + 10 + 18 * number, line, BODY)
     brush.finish()
-    return Picture(figure, _alt(history, shown, title), history.error)
+    return Picture(figure, describe_chunks(history, shown, title), history.error)
 
 
 def _draw_panel(brush: _Brush, history: ChunkHistory, step: int, left: float, top: float, named: bool) -> None:
@@ -280,7 +280,8 @@ def _subtitle(history: ChunkHistory, shown: Sequence[int]) -> str:
     return f"{span}, of {count(history.rounds, 'round')}. Cells with the full sum: {cells}."
 
 
-def _alt(history: ChunkHistory, shown: Sequence[int], title: str) -> str:
+def describe_chunks(history: ChunkHistory, shown: Sequence[int], title: str) -> str:
+    """The panels of some steps in words, as alternative text."""
     full = ", ".join(f"{f'round {step}' if step else 'start'}: {history.full_sums[step]}" for step in shown)
     text = (
         f"{title}. Grids of {count(history.world_size, 'rank')} by {count(history.chunks, 'chunk')}, one for each "

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from distlib.draw.chunk_grid import describe_chunks
 from distlib.draw.chunk_history import ChunkHistory, ChunkMessage, name_chunks, tell_cell
 from distlib.draw.chunk_layout import HEAD, LABELS, MARGIN, Layout, is_whole, lay_out_one
 from distlib.draw.markers import Cell, format_count, is_part, is_repeated
@@ -35,8 +36,9 @@ def chunk_scene(history: ChunkHistory, title: str) -> Scene:
         *_arrows(history, layout),
     ]
     height = _TOP + _KEY + layout.panel[1]
-    steps = [_step(history, round) for round in range(history.rounds + 1)]
-    return Scene(title, max(min(WIDTH, MARGIN + LABELS + layout.panel[0] + MARGIN), 630.0), height, shapes, steps)
+    width = max(min(WIDTH, MARGIN + LABELS + layout.panel[0] + MARGIN), 630.0)
+    alt = describe_chunks(history, [history.rounds], title)
+    return Scene(title, width, height, shapes, list(_steps(history)), alt, "a cell or an arrow")
 
 
 def _corner(layout: Layout, rank: int, chunk: int) -> tuple[float, float]:
@@ -52,7 +54,6 @@ def _key(y: float) -> Iterator[Shape]:
     yield write(114, y, "counted twice", SMALL)
     yield box(214, y - 10, 16, 12, _ODD)
     yield write(236, y, "does not belong here", SMALL)
-    yield write(380, y, "point at a cell or an arrow to read it", SMALL)
 
 
 _ODD: Look = {
@@ -154,19 +155,22 @@ def describe(message: ChunkMessage) -> str:
     return f"{text}, {format_bytes(message.sent.nbytes)}, sent by {tell_site(message.sent.site)}"
 
 
-def _step(history: ChunkHistory, round: int) -> Step:
-    cells = f"Cells with the full sum: {history.full_sums[round]} of {history.world_size * history.chunks}."
-    messages = history.messages_in(round)
-    warning = "\n".join(_warnings(history, round))
+def _steps(history: ChunkHistory) -> Iterator[Step]:
+    """A warning stays from the round on in which something was odd; the error that ended the run comes at the end."""
+    odd = history.findings_by_round
+    if history.error is not None:
+        odd = [*odd, (history.rounds, str(history.error))]
+    for round, full in enumerate(history.full_sums):
+        warning = "\n".join(sentence for first, sentence in odd if first <= round)
+        yield _step(
+            history, round, f"Cells with the full sum: {full} of {history.world_size * history.chunks}.", warning
+        )
+
+
+def _step(history: ChunkHistory, round: int, cells: str, warning: str) -> Step:
     if round == 0:
         return Step("start", f"The start: nothing has been sent. {cells}", warning=warning)
+    messages = history.messages_in(round)
     name = f"round {round} of {history.rounds}"
     words = f"After {name}: {count(len(messages), 'message')}. {cells}"
     return Step(name, words, [describe(message) for message in messages], warning)
-
-
-def _warnings(history: ChunkHistory, round: int) -> Iterator[str]:
-    """What has been odd since this round or an earlier one; after the last round, the error that ended the run."""
-    yield from (sentence for first, sentence in history.findings_by_round if first <= round)
-    if round == history.rounds and history.error is not None:
-        yield str(history.error)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import ipywidgets
 
-from distlib.draw.picture import Picture
 from distlib.draw.player import PlayerWidget, show_with_still
 from distlib.draw.race_scene import race_scene
 from distlib.draw.race_table import Race, run_race
-from distlib.draw.racing import race
+from distlib.draw.scene import Scene
 from distlib.draw.style import count, format_bytes
 from distlib.network import Cluster, Link
 
@@ -37,11 +36,11 @@ class Explorer:
         widget: the picture in the browser.
     """
 
-    def __init__(self, cluster: Cluster, nbytes: int, algorithms: Sequence[str] | None) -> None:
+    def __init__(self, cluster: Cluster, nbytes: int, algorithms: Sequence[str] | None, along: str) -> None:
         self.intra = cluster.intra
         self.algorithms = algorithms
-        self.sliders = _sliders(cluster, nbytes)
-        self.widget = PlayerWidget(scene=self._scene())
+        self.sliders = _sliders(cluster, nbytes, along)
+        self.widget = PlayerWidget(scene=self.scene().to_data())
         for slider in self.sliders.values():
             slider.observe(self._draw, names="value")
 
@@ -55,52 +54,57 @@ class Explorer:
         inter = Link(self.sliders["latency"].value, self.sliders["bandwidth"].value)
         return Cluster(nodes, self.sliders["ranks_per_node"].value, self.intra, inter)
 
-    def _scene(self) -> dict[str, Any]:
+    def scene(self) -> Scene:
+        """The picture of that race."""
         table = self.table()
         ranks = self.sliders["nodes"].value * self.sliders["ranks_per_node"].value
         wanted = self.sliders["nbytes"].value if table.along == "bytes" else ranks
-        return race_scene(table, wanted).to_data()
+        return race_scene(table, wanted)
 
     def _draw(self, _: object) -> None:
-        self.widget.scene = self._scene()
-
-    def _still(self) -> Picture:
-        if self.sliders["axis"].value == "bytes":
-            return race(self._cluster(self.sliders["nodes"].value), SIZES, self.algorithms)
-        return race([self._cluster(number) for number in NODES], self.sliders["nbytes"].value, self.algorithms)
+        self.widget.scene = self.scene().to_data()
 
     def _ipython_display_(self) -> None:
         box = ipywidgets.VBox([*self.sliders.values(), self.widget])
-        show_with_still(box, repr(self), self._still)
+        show_with_still(box, repr(self), self.scene())
 
     def __repr__(self) -> str:
         return f"<Explorer: {self.widget.scene['title']} {self.widget.scene['steps'][0]['words']}>"
 
 
 def explore_race(
-    cluster: Cluster | None = None, nbytes: int = 1 << 20, algorithms: Sequence[str] | None = None
+    cluster: Cluster | None = None,
+    nbytes: int = 1 << 20,
+    algorithms: Sequence[str] | None = None,
+    *,
+    along: Literal["bytes", "ranks"] = "bytes",
 ) -> Explorer:
     """The race of all-reduces, with sliders for size, nodes, ranks per node, and the links between nodes.
 
     Args:
-        cluster: where the sliders stand at first; each goes to its nearest value. By default 16 nodes of 8 ranks,
-            2 µs and 200 GB/s inside a node, 5 µs and 12.5 GB/s between nodes. The link inside a node stays as it is.
-            A single node is taken for as many nodes of one rank as it has ranks.
-        nbytes: the size at first.
+        cluster: where the sliders stand at first; those of the ranks go to their nearest value. By default 16 nodes of
+            8 ranks, 2 µs and 200 GB/s inside a node, 5 µs and 12.5 GB/s between nodes. The link inside a node stays as
+            it is. A single node is taken for as many nodes of one rank as it has ranks.
+        nbytes: the size at first, or rather its nearest of 4 B, 16 B, 64 B, … 1 GiB.
         algorithms: names as `all_reduce` takes them; by default all.
+        along: what the x axis shows at first: the size of the tensor in "bytes", or the number of "ranks".
 
     Raises:
-        ValueError: an unknown algorithm.
+        ValueError: an unknown algorithm, or another word for `along`.
     """
+    if along not in ("bytes", "ranks"):
+        raise ValueError(f"expected along='bytes' or 'ranks', got {along!r}")
     if cluster is None:
         cluster = Cluster(nodes=16, ranks_per_node=8, intra=Link(2e-6, 200e9), inter=Link(5e-6, 12.5e9))
     if cluster.nodes == 1:
         cluster = Cluster(cluster.world_size, 1, cluster.intra, cluster.intra)
-    return Explorer(cluster, nbytes, algorithms)
+    return Explorer(cluster, nbytes, algorithms, along)
 
 
-def _sliders(cluster: Cluster, nbytes: int) -> dict[str, Any]:
-    axis = ipywidgets.ToggleButtons(options=[("over the size", "bytes"), ("over the ranks", "ranks")], value="bytes")
+def _sliders(cluster: Cluster, nbytes: int, along: str) -> dict[str, Any]:
+    axis = ipywidgets.ToggleButtons(options=[("over the size", "bytes"), ("over the ranks", "ranks")], value=along)
+    latencies = sorted({*_LATENCIES, cluster.inter.latency})
+    bandwidths = sorted({*_BANDWIDTHS, cluster.inter.bandwidth})
     return {
         "axis": axis,
         "nbytes": _slider("size", SIZES, nbytes, format_bytes),
@@ -109,10 +113,10 @@ def _sliders(cluster: Cluster, nbytes: int) -> dict[str, Any]:
             "ranks per node", (1, 2, 4, 8), cluster.ranks_per_node, lambda number: count(number, "rank")
         ),
         "latency": _slider(
-            "latency between nodes", _LATENCIES, cluster.inter.latency, lambda seconds: f"{seconds * 1e6:g} µs"
+            "latency between nodes", latencies, cluster.inter.latency, lambda seconds: f"{seconds * 1e6:g} µs"
         ),
         "bandwidth": _slider(
-            "bandwidth between nodes", _BANDWIDTHS, cluster.inter.bandwidth, lambda rate: f"{rate / 1e9:g} GB/s"
+            "bandwidth between nodes", bandwidths, cluster.inter.bandwidth, lambda rate: f"{rate / 1e9:g} GB/s"
         ),
     }
 

@@ -11,8 +11,6 @@ whether the widget has drawn itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -20,14 +18,12 @@ import anywidget
 import ipywidgets
 import traitlets
 
-from distlib.draw.chunk_grid import draw_chunks
 from distlib.draw.chunk_history import ChunkHistory
 from distlib.draw.chunk_scene import chunk_scene
-from distlib.draw.picture import Picture
 from distlib.draw.scene import Scene
+from distlib.draw.still import still_html
 from distlib.draw.style import count
 from distlib.draw.timeline_scene import timeline_scene
-from distlib.draw.timelines import timeline
 from distlib.trace import Trace
 
 MAX_MESSAGES = 2_000
@@ -60,31 +56,25 @@ class Player:
         scene: what is played.
     """
 
-    def __init__(self, scene: Scene, draw_still: Callable[[], Picture]) -> None:
+    def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self._draw_still = draw_still
-
-    @cached_property
-    def still(self) -> Picture:
-        """The image that stands for it where there is no widget."""
-        return self._draw_still()
 
     def _ipython_display_(self) -> None:
-        show_with_still(PlayerWidget(scene=self.scene.to_data()), repr(self), lambda: self.still)
+        show_with_still(PlayerWidget(scene=self.scene.to_data()), repr(self), self.scene)
 
     def __repr__(self) -> str:
         return f"<Player: {self.scene.title}. {count(len(self.scene.steps), 'step')}>"
 
 
-def show_with_still(widget: ipywidgets.Widget, words: str, draw_still: Callable[[], Picture]) -> None:
-    """Show a widget that has a player inside, and the image that stands for it where there is no widget."""
+def show_with_still(widget: ipywidgets.Widget, words: str, scene: Scene) -> None:
+    """Show a widget that has a player of `scene` inside, and the image that stands for it where there is no widget."""
     from IPython.display import display
 
     view = widget._repr_mimebundle_()
     data, metadata = view if isinstance(view, tuple) else (view or {}, {})
     # A notebook that is not trusted shows the HTML instead of the widget: nothing, since the image follows.
     display({**data, "text/plain": words, "text/html": "<span></span>"}, metadata=metadata, raw=True)
-    still = f'<style>{_STYLE}</style><div class="distlib-still">{draw_still()._repr_html_()}</div>'
+    still = f'<style>{_STYLE}</style><div class="distlib-still">{still_html(scene)}</div>'
     display({"text/plain": "", "text/html": still}, raw=True)
 
 
@@ -112,7 +102,7 @@ def play_timeline(trace: Trace, title: str | None = None, by: Literal["round", "
     if len(trace) > len(trace.messages):
         raise ValueError("expected a trace of messages, got only counts: make the world with record=True")
     title = title or f"Messages of {count(trace.world_size, 'rank')}"
-    return Player(timeline_scene(trace, title, by), lambda: timeline(trace, title=title, by=by))
+    return Player(timeline_scene(trace, title, by))
 
 
 def play_chunks(history: ChunkHistory, title: str | None = None) -> Player:
@@ -128,4 +118,4 @@ def play_chunks(history: ChunkHistory, title: str | None = None) -> Player:
     if not isinstance(history, ChunkHistory):
         raise TypeError(f"expected a ChunkHistory, as watch_chunks returns it, got {type(history).__name__}")
     title = title or "Whose contributions are in which chunk"
-    return Player(chunk_scene(history, title), lambda: draw_chunks(history, steps=[history.rounds], title=title))
+    return Player(chunk_scene(history, title))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from distlib.draw.log_axes import LEFT, RIGHT, spread, ticks_of_ranks, ticks_of_seconds, ticks_of_sizes
 from distlib.draw.race_table import Race
-from distlib.draw.racing import edge, place_in_words, tell_leads
+from distlib.draw.racing import describe_race, edge, place_in_words, tell_leads
 from distlib.draw.scene import INK, Look, Scene, Shape, Step, box, write
 from distlib.draw.style import BODY, SMALL, TITLE, WIDTH, color_of, format_bytes, format_seconds, line_color_of, text_on
 from distlib.network import ALL_REDUCES
@@ -35,7 +35,8 @@ def race_scene(table: Race, marked: int) -> Scene:
         *_names(plan),
         box(plan.x(marked) - 1, _TOP, 2, _HEIGHT, {"fill": INK}),
     ]
-    return Scene(title, WIDTH, _TOP + _HEIGHT + _BAND + _BELOW, shapes, [Step("", _tell(table, marked))])
+    height, steps = _TOP + _HEIGHT + _BAND + _BELOW, [Step("", _tell(table, marked))]
+    return Scene(title, WIDTH, height, shapes, steps, describe_race(table, title), "a line")
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def draw_race(table: Race, title: str) -> Picture:
     _draw_band(band, lines, table)
     ends = {name: (ALL_REDUCES.index(name), times[-1]) for name, times in table.seconds.items()}
     name_lines(add_canvas(figure), lines, ends, _TOP, _HEIGHT)
-    return Picture(figure, _alt(table, title))
+    return Picture(figure, describe_race(table, title))
 
 
 def tell_leads(table: Race) -> str:
@@ -138,7 +138,8 @@ def _subtitle(table: Race) -> str:
     return f"{text}: {tell_leads(table)}" if len(table.leads) <= 3 else text
 
 
-def _alt(table: Race, title: str) -> str:
+def describe_race(table: Race, title: str) -> str:
+    """A race in words, as alternative text."""
     first, last = (place_in_words(table, place) for place in (table.places[0], table.places[-1]))
     lines = [
         f"{name} from {format_seconds(times[0])} to {format_seconds(times[-1])}"

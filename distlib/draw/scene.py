@@ -66,18 +66,30 @@ class Step:
 
 @dataclass(frozen=True)
 class Scene:
-    """All that a player needs. Sizes in CSS pixels."""
+    """All that a player needs.
+
+    Attributes:
+        title: the headline.
+        width, height: in CSS pixels.
+        shapes: what is drawn.
+        steps: at least one.
+        alt: the whole in words, as alternative text of the image that stands for the player.
+        hint: what there is to point at: "an arrow".
+    """
 
     title: str
     width: float
     height: float
     shapes: Sequence[Shape]
     steps: Sequence[Step]
+    alt: str
+    hint: str
 
     def to_data(self) -> dict[str, Any]:
-        """The scene as JSON has it. What says nothing is left out."""
+        """The scene as the browser gets it, as JSON has it. What says nothing is left out."""
         return {
             "title": self.title,
+            "hint": self.hint,
             "width": round(self.width),
             "height": math.ceil(self.height),
             "shapes": [_filled(shape) for shape in self.shapes],

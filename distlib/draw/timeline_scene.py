@@ -26,6 +26,7 @@ from distlib.draw.style import (
     text_on,
     time_unit,
 )
+from distlib.draw.timelines import describe_timeline
 from distlib.trace import CallSite, Message, Trace
 
 _LEFT, _TOP, _BARS, _BELOW = 66.0, 62.0, 190.0, 44.0  # CSS pixels: rank names, titles, bars of bytes, the axis
@@ -36,7 +37,8 @@ def timeline_scene(trace: Trace, title: str, by: str) -> Scene:
     """The scene of a trace whose messages were kept. `by`: "round" or "time"."""
     plan = _plan(trace, by)
     shapes = [*_background(plan, title), *_messages(plan), *_bars(plan)]
-    return Scene(title, WIDTH, _TOP + plan.lane * trace.world_size + _BELOW, shapes, _steps(plan))
+    height = _TOP + plan.lane * trace.world_size + _BELOW
+    return Scene(title, WIDTH, height, shapes, _steps(plan), describe_timeline(trace, title, by), "an arrow")
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def _background(plan: _Plan, title: str) -> Iterator[Shape]:
     bottom = _TOP + plan.lane * ranks
     yield write(6, 20, title, TITLE, bold=True)
     meaning = f"{'number and ' * plan.numbered}color: its {'sender' if plan.by == 'round' else 'round'}"
-    yield write(6, 40, f"{meaning}; point at an arrow for its line of code", SMALL + 1)
+    yield write(6, 40, meaning, SMALL + 1)
     every = next(step for step in (1, 2, 4, 8, 16, 32, 64, ranks) if step * plan.lane >= 14)
     for rank in range(ranks):
         y = plan.y(rank)
@@ -188,7 +190,7 @@ def describe(message: Message) -> str:
 
 def tell_site(site: CallSite) -> str:
     """A line of code in words, and through which library function it sent."""
-    return f"{site.place} (in {site.via.rpartition('.')[2]})" if site.via else site.place
+    return f"{site.via.rpartition('.')[2]} in {site.place}" if site.via else site.place
 
 
 def _steps(plan: _Plan) -> list[Step]:

@@ -84,7 +84,7 @@ def _draw(trace: Trace, title: str, by: str, color: str) -> Picture:
         _draw_occupation(axes, trace.messages)
     _draw_arrows(axes, trace, by, color, lane)
     _draw_key(add_canvas(figure), color if len(trace) else None, len(trace) <= _LABELED, occupied)
-    return Picture(figure, _alt(trace, title, by))
+    return Picture(figure, describe_timeline(trace, title, by))
 
 
 def _draw_lanes(axes: Axes, world_size: int, lane: float) -> None:
@@ -184,7 +184,8 @@ def _subtitle(trace: Trace) -> str:
     return f"{count(len(trace), 'message')} {each} in {count(trace.rounds, 'round')}"
 
 
-def _alt(trace: Trace, title: str, by: str) -> str:
+def describe_timeline(trace: Trace, title: str, by: str) -> str:
+    """A timeline in words, as alternative text."""
     axis = "seconds" if by == "time" else "rounds"
     text = f"{title}. Timeline of {count(trace.world_size, 'rank')} over {axis}: {_subtitle(trace)}."
     if by == "time" and len(trace):

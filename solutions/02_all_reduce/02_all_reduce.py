@@ -270,13 +270,14 @@ for rank, values in enumerate(three.run(try_reduce_scatter, timeout=5)):
     print(f"rank {rank} holds {values}, chunk {rank} is {values[rank]}")
 
 # %% [markdown]
-# **Watch it** on 4 ranks, step by step. Rows are ranks, columns are chunks. A cell fills up as more ranks' values are
-# inside. Also a ring that is wrong can be watched: where does the first cell go wrong?
+# **Watch it** on 4 ranks, step by step: space plays, ← and → go one step. Rows are ranks, columns are chunks. A cell
+# fills up as more ranks' values are inside. Point at an arrow to read which line of yours sent it. Also a ring that is
+# wrong can be watched: in which round does the first warning come?
 
 # %%
-from distlib.draw import chunk_steps
+from distlib.draw import play_chunks, watch_chunks
 
-chunk_steps(four, ring_reduce_scatter, timeout=5)
+play_chunks(watch_chunks(four, ring_reduce_scatter, timeout=5))
 
 # %% [markdown]
 # **Visible test: 3 points.** Now each message carries one chunk, and the messages form a ring.
@@ -395,9 +396,9 @@ for rank, values in enumerate(three.run(try_all_gather, timeout=5)):
 # **Watch it** on 4 ranks.
 
 # %%
-from distlib.draw import chunk_steps
+from distlib.draw import play_chunks, watch_chunks
 
-chunk_steps(four, ring_all_gather, start="scattered", timeout=5)
+play_chunks(watch_chunks(four, ring_all_gather, start="scattered", timeout=5))
 
 # %% [markdown]
 # **Visible test: 3 points.** Your tensor starts with only chunk `comm.rank` right, and random numbers in the others.
@@ -489,9 +490,9 @@ def ring_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
 # **Watch it** on 4 ranks.
 
 # %%
-from distlib.draw import chunk_steps
+from distlib.draw import play_chunks, watch_chunks
 
-chunk_steps(four, ring_all_reduce, timeout=5)
+play_chunks(watch_chunks(four, ring_all_reduce, timeout=5))
 
 # %% [markdown]
 # **Visible test: 3 points.** `helpers` names the two functions that the test brings along.

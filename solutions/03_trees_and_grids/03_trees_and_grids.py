@@ -293,9 +293,9 @@ for rank, values in enumerate(four.run(try_halving_doubling, timeout=5)):
     print(f"rank {rank} holds {values}")
 
 # %%
-from distlib.draw import chunk_steps
+from distlib.draw import play_chunks, watch_chunks
 
-chunk_steps(four, halving_doubling_all_reduce, timeout=5)
+play_chunks(watch_chunks(four, halving_doubling_all_reduce, timeout=5))
 
 # %% [markdown]
 # **Visible test: 4 points.** First powers of two, then other numbers of ranks. `messages` gives how many messages each

@@ -55,7 +55,10 @@ class Player {
     this.tip = make("div", { class: "distlib-tip", role: "tooltip", hidden: "" });
     const controls = this.buildControls();
     controls.hidden = this.last === 0;
-    this.root.replaceChildren(this.svg, controls, this.words, this.warning, this.details, this.tip);
+    const hint = make("p", { class: "distlib-hint" });
+    const keys = "Keys: space plays and pauses, ← and → step, Home and End jump. ";
+    hint.textContent = `${controls.hidden ? "" : keys}Point at ${this.scene.hint} to read it.`;
+    this.root.replaceChildren(this.svg, controls, this.words, this.warning, this.details, hint, this.tip);
     this.draw();
   }
 
