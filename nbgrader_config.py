@@ -38,6 +38,13 @@ c.Execute.interrupt_on_timeout = True
 # A student who deleted a test cell gets it back before grading.
 c.OverwriteCells.add_missing_cells = True
 
+# Feedback shows neither hidden tests nor what a browser would run.
+c.GenerateFeedback.preprocessors = [
+    "nbgrader.preprocessors.GetGrades",
+    "distlib.grading.grader.feedback.SafeFeedback",
+    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+]
+
 # `nbgrader export` writes the marks here.
 c.ExportApp.plugin_class = "nbgrader.plugins.export.CsvExportPlugin"
 c.CsvExportPlugin.to = str(classroom / "grades.csv")

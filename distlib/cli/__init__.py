@@ -1,6 +1,8 @@
 """The command `distlib`. `distlib --help` lists what it can do."""
 
 import argparse
+import os
+from pathlib import Path
 
 DESCRIPTION = "The course in distributed training, from the command line."
 
@@ -18,6 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
         description=lab[0].upper() + lab[1:] + ".",
         epilog="Without a screen: distlib lab --no-browser --port=8899",
     )
+    grade = "grade what students have handed in: each submission in a sandbox, its marks into nbgrader's gradebook"
+    _add_grade_arguments(commands.add_parser("grade", help=grade, description=grade[0].upper() + grade[1:] + "."))
     options, rest = parser.parse_known_args(arguments)
     # The commands are imported only when they are called: doctor must run where Jupyter or torch is broken.
     if options.command == "lab":
@@ -26,6 +30,27 @@ def main(arguments: list[str] | None = None) -> int:
         return open_lab(rest)
     if rest:
         parser.error(f"unknown option {rest[0]}")
+    if options.command == "grade":
+        from distlib.cli.grade import grade_submissions
+
+        return grade_submissions(options)
     from distlib.cli.doctor import run_doctor
 
     return run_doctor()
+
+
+def _add_grade_arguments(parser: argparse.ArgumentParser) -> None:
+    sandboxes = ("auto", "bubblewrap", "docker", "none")
+    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce")
+    parser.add_argument("--student", metavar="NAME", nargs="+", action="extend", default=[], help="only these")
+    parser.add_argument("--jobs", metavar="N", type=_positive, default=os.cpu_count() or 1, help="how many at a time")
+    parser.add_argument("--sandbox", choices=sandboxes, default="auto", help="where the students' code runs")
+    parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
+    parser.add_argument("--again", action="store_true", help="also grade what has not changed since the last time")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {number}")
+    return number

@@ -1,0 +1,81 @@
+"""What others may see of a notebook that has run: no hidden tests, and nothing of a student's that a browser would run.
+
+`SafeFeedback` is one of nbgrader's steps from autograded/ to feedback/ (nbgrader_config.py names it). What students are
+told instead of a hidden test is the instructor's choice, a line between its markers:
+
+    ### BEGIN HIDDEN TESTS
+    ### What this tests: other dtypes, and tensors whose memory is not contiguous.
+    …
+    ### END HIDDEN TESTS
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from nbconvert.preprocessors import Preprocessor
+from nbformat import NotebookNode
+from nbgrader.preprocessors import ClearHiddenTests
+
+_HARMLESS = ("text/plain", "image/png", "image/jpeg")
+_SENTENCE = re.compile(r"^\s*### (What this tests: .*)$", re.MULTILINE)
+_NO_SENTENCE = "Hidden tests ran here; their text is not shown."
+
+
+class SafeFeedback(Preprocessor):
+    """Hides the text of hidden tests, and makes outputs and texts harmless, in a notebook that becomes feedback."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"enabled": True, **options})
+        hidden = ClearHiddenTests(parent=self)
+        begin, end = (re.escape(text) for text in (hidden.begin_test_delimeter, hidden.end_test_delimeter))
+        self._hidden = re.compile(rf"^[^\n]*{begin}.*?(?:{end}[^\n]*|\Z)", re.MULTILINE | re.DOTALL)
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
+        """Change the notebook in place."""
+        for cell in nb.cells:
+            if cell.cell_type == "code":
+                cell.outputs = harmless_outputs(cell.outputs)
+                self._hide(cell)
+            else:
+                cell.source = harmless_text(cell.source)
+                cell.pop("attachments", None)
+        return nb, resources
+
+    def _hide(self, cell: NotebookNode) -> None:
+        regions = self._hidden.findall(cell.source)
+        if not regions:
+            return
+        cell.source = self._hidden.sub(lambda region: f"# {_sentence(region[0])}", cell.source)
+        for output in cell.outputs:
+            if output.output_type == "error":
+                output.traceback = _message(output)
+
+
+def harmless_outputs(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Outputs without HTML, JavaScript and whatever else a browser would run: text and pictures."""
+    kept = []
+    for output in outputs:
+        if "data" in output:
+            output.data = {kind: data for kind, data in output.data.items() if kind in _HARMLESS}
+        if output.output_type in ("stream", "error") or output.get("data"):
+            kept.append(output)
+    return kept
+
+
+def harmless_text(markdown: str) -> str:
+    """Markdown whose HTML shows as text."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", markdown)
+
+
+def _sentence(region: str) -> str:
+    found = _SENTENCE.search(region)
+    return found[1].strip() if found else _NO_SENTENCE
+
+
+def _message(output: NotebookNode) -> list[str]:
+    """What an error says, without the lines of code that led to it."""
+    if output.ename == "CheckFailed":
+        return list(output.evalue.splitlines())
+    return f"{output.ename}: {output.evalue}".splitlines()

@@ -1,0 +1,290 @@
+"""What a student has handed in: which notebook, when, and the cells in it.
+
+None of it is believed, followed or run. Of a notebook only the cells' kind, text and metadata are read. Outputs are
+skipped before the file is parsed, so that a notebook with 300 MB of outputs costs a second and little memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nbgrader.utils import parse_utc
+
+MOST_BYTES = 2 << 30  # of a notebook file
+MOST_BYTES_OF_CELLS = 32 << 20  # of what is left of it without outputs
+MOST_CELLS = 5_000
+_MOST_ENTRIES = 10_000  # files and folders that are looked at in one submission
+
+_OUTPUTS = re.compile(rb'"outputs"\s*:\s*\[')
+_NEXT_BRACKET = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+([\[\]{}])', re.DOTALL)
+
+
+class CannotGrade(Exception):
+    """A submission that can't be graded. The message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class HandedCell:
+    """A cell of a submitted notebook.
+
+    Attributes:
+        kind: "code", "markdown" or "raw".
+        source: its text.
+        cell_id: the notebook's id of the cell, "" if there is none.
+        metadata: as found; {} if it is no dictionary.
+    """
+
+    kind: str
+    source: str
+    cell_id: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def mark(self) -> dict[str, Any]:
+        """nbgrader's metadata of the cell, {} if there are none."""
+        mark = self.metadata.get("nbgrader")
+        return mark if isinstance(mark, dict) else {}
+
+    @property
+    def grade_id(self) -> str:
+        """nbgrader's name of the cell, "" if there is none."""
+        name = self.mark.get("grade_id")
+        return name if isinstance(name, str) else ""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A notebook that was handed in.
+
+    Attributes:
+        cells: in their order.
+        remarks: what the instructor should know about the file.
+    """
+
+    cells: list[HandedCell]
+    remarks: list[str]
+
+
+def find_notebook(folder: Path, assignment: str) -> tuple[Path, list[str]]:
+    """The notebook in a student's folder that is to be graded, and remarks about the choice.
+
+    Raises:
+        CannotGrade: there is none, or it can't be told which one it is.
+    """
+    if folder.parent.is_symlink() or folder.is_symlink():
+        raise CannotGrade("the folder is a link; links are not followed")
+    found, links = _notebooks(folder)
+    ignored = [f"links are not followed: {_listed(links)}"] if links else []
+    expected = f"{assignment}.ipynb"
+    if expected in found:
+        others = [name for name in found if name != expected]
+        return folder / expected, ignored + ([f"also handed in, not graded: {_listed(others)}"] if others else [])
+    if len(found) == 1:
+        return folder / found[0], [*ignored, f"the notebook is called {found[0]} instead of {expected}"]
+    if found:
+        raise CannotGrade(f"there are {len(found)} notebooks ({_listed(found)}), none called {expected}: keep one")
+    why = f"; {ignored[0]}" if ignored else _what_else(folder)
+    raise CannotGrade(f"there is no notebook {expected}{why}")
+
+
+def read_submission(path: Path) -> Submission:
+    """The cells of a notebook file, of any version of the format.
+
+    Raises:
+        CannotGrade: it can't be read or is no notebook.
+    """
+    with _opened(path) as data:
+        text, remarks = _decode(_skip_outputs(_as_ascii_superset(data)))
+    try:
+        book = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CannotGrade(f"{path.name} is not a notebook: it can't be parsed ({_first_line(error)})") from None
+    cells = _cells(book, path.name)
+    return Submission(cells, remarks + _kernel_remarks(book))
+
+
+def read_timestamp(folder: Path) -> tuple[datetime | None, list[str]]:
+    """When it was handed in (UTC), as nbgrader's file timestamp.txt says; None without one. And remarks."""
+    path = folder / "timestamp.txt"
+    if not os.path.lexists(path):
+        return None, []
+    try:
+        with _opened(path, most_bytes=1_000) as data:
+            return parse_utc(bytes(data).decode().strip()), []
+    except (CannotGrade, ValueError, OverflowError, TypeError):
+        return None, ["timestamp.txt can't be read: no time of handing in, no penalty for being late"]
+
+
+def fingerprint(path: Path) -> str:
+    """A hash of a file's bytes.
+
+    Raises:
+        CannotGrade: it can't be read.
+    """
+    with _opened(path) as data:
+        return hashlib.sha256(data).hexdigest()
+
+
+def printable(text: str) -> str:
+    """A text on one line, without what can't be printed or would control a terminal: "a\\x1b[2J"."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
+# ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _notebooks(folder: Path) -> tuple[list[str], list[str]]:
+    """The notebooks below a folder, as relative paths, and the links."""
+    notebooks, links = [], []
+    for name, entry in _walk(folder, ""):
+        if entry.is_symlink():
+            links.append(name)
+        elif name.endswith(".ipynb") and entry.is_file(follow_symlinks=False):
+            notebooks.append(name)
+    return sorted(notebooks), sorted(links)
+
+
+def _walk(folder: Path, prefix: str, depth: int = 0) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Everything below a folder except hidden files, links not followed."""
+    try:
+        entries = sorted(os.scandir(folder / prefix), key=lambda entry: entry.name)
+    except OSError as error:
+        raise CannotGrade(f"the folder {prefix or '.'} can't be read: {error.strerror}") from None
+    if len(entries) > _MOST_ENTRIES:
+        raise CannotGrade(f"the folder {prefix or '.'} has more than {_MOST_ENTRIES:,} files")
+    for entry in entries:
+        if entry.name.startswith((".", "__MACOSX")):
+            continue
+        name = f"{prefix}{entry.name}"
+        yield name, entry
+        if entry.is_dir(follow_symlinks=False) and depth < 4:
+            yield from _walk(folder, f"{name}/", depth + 1)
+
+
+def _what_else(folder: Path) -> str:
+    others = [name for name, entry in _walk(folder, "") if entry.is_file(follow_symlinks=False)]
+    others = [name for name in others if name != "timestamp.txt"]
+    return f", only {_listed(others)}" if others else ": the folder is empty"
+
+
+def _listed(names: list[str]) -> str:
+    """Some names in one line, whatever is in them."""
+    shown = ", ".join(map(printable, names[:4]))
+    return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+@contextmanager
+def _opened(path: Path, most_bytes: int = MOST_BYTES) -> Iterator[Any]:
+    """The bytes of a regular file, without reading them all at once."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise CannotGrade(f"{path.name} can't be read: {error.strerror}") from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise CannotGrade(f"{path.name} is no ordinary file")
+        if not 0 < status.st_size <= most_bytes:
+            size = f"larger than {most_bytes >> 20} MiB" if status.st_size else "empty"
+            raise CannotGrade(f"{path.name} is {size}")
+        with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
+            yield data
+    finally:
+        os.close(descriptor)
+
+
+# ── the text ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _as_ascii_superset(data: Any) -> Any:
+    """UTF-16, which Windows likes, as UTF-8; everything else as it is."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return bytes(data).decode("utf-16", "replace").encode("utf-8", "replace")
+    return data
+
+
+def _skip_outputs(data: Any) -> bytes:
+    """The JSON text with every list of outputs empty."""
+    kept, position = [], 0
+    while found := _OUTPUTS.search(data, position):
+        kept.append(data[position : found.end()])
+        position = _end_of_list(data, found.end())
+    kept.append(data[position:])
+    if sum(map(len, kept)) > MOST_BYTES_OF_CELLS:
+        raise CannotGrade(f"the notebook has more than {MOST_BYTES_OF_CELLS >> 20} MiB without its outputs")
+    return b"".join(kept)
+
+
+def _end_of_list(data: Any, position: int) -> int:
+    """Where the list ends that is open at `position`: the index of its bracket."""
+    depth = 1
+    while depth:
+        found = _NEXT_BRACKET.match(data, position)
+        if found is None:
+            raise CannotGrade("the notebook can't be parsed: it ends in the middle")
+        depth += 1 if found[1] in b"[{" else -1
+        position = found.end()
+    return position - 1
+
+
+def _decode(data: bytes) -> tuple[str, list[str]]:
+    try:
+        return data.decode("utf-8-sig"), []
+    except UnicodeDecodeError:
+        return data.decode("latin-1"), ["the notebook is not in UTF-8; it was read as Latin-1"]
+
+
+def _cells(book: Any, name: str) -> list[HandedCell]:
+    """The cells of a notebook of format 1 to 4."""
+    raw = book.get("cells") if isinstance(book, dict) else None
+    if raw is None and isinstance(book, dict):
+        sheets = book.get("worksheets")
+        sheets = sheets if isinstance(sheets, list) else []
+        raw = [cell for sheet in sheets if isinstance(sheet, dict) for cell in sheet.get("cells") or []]
+    if not isinstance(raw, list) or not raw:
+        raise CannotGrade(f"{name} is not a notebook: it has no cells")
+    if len(raw) > MOST_CELLS:
+        raise CannotGrade(f"{name} has more than {MOST_CELLS:,} cells")
+    return [_cell(cell) for cell in raw if isinstance(cell, dict)]
+
+
+def _cell(raw: dict[str, Any]) -> HandedCell:
+    kind = raw.get("cell_type")
+    kind = kind if kind in ("code", "raw") else "markdown"
+    source = raw.get("source", raw.get("input", ""))
+    if isinstance(source, list):
+        source = "".join(line for line in source if isinstance(line, str))
+    source = _clean(source) if isinstance(source, str) else ""
+    cell_id, metadata = raw.get("id"), raw.get("metadata")
+    return HandedCell(
+        kind, source, cell_id if isinstance(cell_id, str) else "", metadata if isinstance(metadata, dict) else {}
+    )
+
+
+def _clean(source: str) -> str:
+    """Text with the newlines of Unix that every encoding takes."""
+    return re.sub("\r\n?", "\n", source).encode("utf-8", "replace").decode()
+
+
+def _kernel_remarks(book: dict[str, Any]) -> list[str]:
+    """A remark when the notebook says that it is in another language."""
+    metadata = book.get("metadata")
+    entries = [metadata.get(key) for key in ("kernelspec", "language_info")] if isinstance(metadata, dict) else []
+    kernel, language = ((entry if isinstance(entry, dict) else {}) for entry in (entries or [{}, {}]))
+    named = str(kernel.get("language") or language.get("name") or "python")
+    return [] if named == "python" else [f"the notebook is made for another kernel ({named[:40]}); it ran in Python"]
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:100]
