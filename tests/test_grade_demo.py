@@ -1,4 +1,4 @@
-"""`make grade-demo`: three made-up students, graded by the real nbgrader."""
+"""`make grade-demo`: three made-up students, graded by `distlib grade`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def test_the_demonstration_prints_the_right_marks(root: Path, tmp_path: Path) ->
     classroom = grade_demo(root, tmp_path / "demo")
     assert not leftover.exists()
     assert marks_table(classroom, STUDENTS) == EXPECTED
+    assert (classroom.folder / "classroom" / "graded" / ASSIGNMENT / "report.html").exists()
 
     products = classroom.folder / "classroom"
     for student in STUDENTS:

@@ -65,7 +65,11 @@ def test_clusters_and_links_travel() -> None:
     }
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, open, torch.eye(2).to_sparse(), b"bytes"], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [object(), {1, 2}, open, torch.eye(2).to_sparse(), b"bytes"],
+    ids=["object", "set", "function", "sparse tensor", "bytes"],
+)
 def test_other_values_can_not_travel(value: object) -> None:
     with pytest.raises(WireError, match="expected"):
         encode(value)

@@ -47,8 +47,8 @@ def sandboxed_judge(kind: str) -> Judge:
     Raises:
         CourseError: there is no such sandbox on this machine.
     """
-    from distlib.grading.remote.judge import judge  # type: ignore[import-untyped]
-    from distlib.grading.sandbox import Limits, choose_sandbox  # type: ignore[import-untyped]
+    from distlib.grading.remote.judge import judge
+    from distlib.grading.sandbox import Limits, choose_sandbox
 
     try:
         sandbox = choose_sandbox(kind)

@@ -74,12 +74,23 @@ class Classroom:
         Raises:
             RuntimeError: it failed; the message is what it printed.
         """
-        words = [sys.executable, "-m", "nbgrader", command, *options]
+        return self._run("nbgrader", command, *options)
+
+    def grade(self, *options: str) -> str:
+        """Grade every submission with `distlib grade`, and return what it prints.
+
+        Raises:
+            RuntimeError: it failed, or somebody could not be graded; the message is what it printed.
+        """
+        return self._run("distlib.cli", "grade", self.assignment, *options)
+
+    def _run(self, module: str, *words: str) -> str:
+        command = [sys.executable, "-m", module, *words]
         done = subprocess.run(
-            words, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_PATIENCE
+            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_PATIENCE
         )
         if done.returncode:
-            raise RuntimeError(f"nbgrader {command} failed with status {done.returncode}:\n{done.stdout.strip()}")
+            raise RuntimeError(f"{module} {words[0]} failed with status {done.returncode}:\n{done.stdout.strip()}")
         return done.stdout
 
     def autograde(self, *groups: str) -> None:

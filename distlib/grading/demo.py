@@ -1,4 +1,4 @@
-"""A class of three made-up students, graded by the real nbgrader: `make grade-demo`, from the project's folder.
+"""A class of three made-up students, graded by `distlib grade`: `make grade-demo`, from the project's folder.
 
     student-a   everything right
     student-b   some right: the naive all-reduce, the ring reduce-scatter in float32 only, the whole ring
@@ -59,7 +59,7 @@ def grade_demo(project: Path, folder: Path) -> Classroom:
     }
     for student, answers in zip(STUDENTS, (right, partly, {}), strict=True):
         classroom.hand_in(student, answers)
-    classroom.autograde()
+    classroom.grade()
     classroom.nbgrader("generate_feedback", ASSIGNMENT)
     classroom.nbgrader("export")
     return classroom
@@ -71,11 +71,12 @@ def main() -> int:
     if not (project / "nbgrader_config.py").exists():
         print("run it in the project's folder (where nbgrader_config.py is): make grade-demo", file=sys.stderr)
         return 1
-    print(f"Grading three made-up notebooks of {ASSIGNMENT} with nbgrader …", flush=True)
+    print(f"Grading three made-up notebooks of {ASSIGNMENT} …", flush=True)
     classroom = grade_demo(project, project / "classroom" / "demo")
     products = (classroom.folder / "classroom").relative_to(project)
     print(marks_table(classroom, STUDENTS))
     print(f"feedback: {products}/feedback/STUDENT/{ASSIGNMENT}/{ASSIGNMENT}.html, marks: {products}/grades.csv")
+    print(f"report: {(classroom.folder / 'classroom' / 'graded' / ASSIGNMENT / 'report.html').as_uri()}")
     return 0
 
 

@@ -145,7 +145,9 @@ class _Grader:
         versions = {student: self._version_of(student) for student in who}
         records, marks = self._records(), self._marks()
         unchanged = [] if again else [s for s in who if self._is_done(s, versions[s], records.get(s), marks.get(s, {}))]
-        self._refresh_penalties(unchanged)
+        with contextlib.suppress(GradebookError):  # locked for a moment? Each student has another chance below.
+            self._book.enroll([student for student in who if _is_text(student)])
+            self._book.refresh_penalties(unchanged)
         tasks = {student: self._task(student) for student in who if student not in unchanged}
         postponed: dict[str, Examined] = {}
         with contextlib.closing(examine_all(tasks, jobs, patience)) as finished:
@@ -251,10 +253,6 @@ class _Grader:
             return _hash([self._version, path.name, fingerprint(path), str(read_timestamp(folder)[0])])
         except CannotGrade:
             return ""
-
-    def _refresh_penalties(self, students: Sequence[str]) -> None:
-        with contextlib.suppress(GradebookError):  # if it is locked, they are refreshed next time
-            self._book.refresh_penalties(students)
 
     def _marks(self) -> dict[str, dict[str, Mark]]:
         try:

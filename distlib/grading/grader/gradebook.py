@@ -70,6 +70,16 @@ class MarksBook:
         except GradebookError as error:
             raise CourseError(f"{self._shown}: {error}") from None
 
+    def enroll(self, students: Sequence[str]) -> None:
+        """Make known who has handed in. nbgrader lists students in the order in which it gets to know them.
+
+        Raises:
+            GradebookError: nothing was written.
+        """
+        with self._transaction() as gradebook:
+            for student in students:
+                gradebook.update_or_create_student(student)
+
     def record(self, student: str, timestamp: datetime | None, notebook: NotebookNode) -> None:
         """Put the marks of a notebook that has run into the gradebook.
 
