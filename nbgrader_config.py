@@ -45,6 +45,10 @@ c.GenerateFeedback.preprocessors = [
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 
+# `nbgrader zip_collect`: what a learning management system gives goes into classroom/downloaded/ASSIGNMENT/archive/.
+c.ZipCollectApp.downloaded_directory = str(classroom / "downloaded")
+c.ZipCollectApp.extractor_plugin = "distlib.grading.grader.unpack.SafeExtractor"
+
 # `nbgrader export` writes the marks here.
 c.ExportApp.plugin_class = "nbgrader.plugins.export.CsvExportPlugin"
 c.CsvExportPlugin.to = str(classroom / "grades.csv")

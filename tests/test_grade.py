@@ -233,6 +233,23 @@ def test_files_are_copied_links_are_not(course: TinyCourse, tmp_path: Path) -> N
     assert (place / "data.csv").read_text() == "1,2,3"
 
 
+def test_feedback_through_the_exchange(course: TinyCourse, tmp_path: Path) -> None:
+    config = course.root / "nbgrader_config.py"
+    config.write_text(
+        f"{config.read_text()}\nc.CourseDirectory.course_id = 'dt'\nc.Exchange.root = {str(tmp_path / 'exchange')!r}\n"
+    )
+    (tmp_path / "exchange").mkdir(mode=0o777)
+    (tmp_path / "exchange").chmod(0o777)
+    course.nbgrader("release_assignment", NAME)
+    course.nbgrader("submit", f"exercises/{NAME}", "--student=ann")
+    course.nbgrader("collect", NAME)
+    assert autos(run(course), "ann") == [0, 0, 0, 0]
+    course.nbgrader("generate_feedback", NAME)
+    course.nbgrader("release_feedback", NAME)
+    (page,) = (tmp_path / "exchange" / "dt" / "feedback").iterdir()
+    assert page.read_text() == (course.folder("ann", "feedback") / f"{NAME}.html").read_text()
+
+
 def test_strange_names_of_students(course: TinyCourse) -> None:
     names = ["a b", "ü", "x+y", "[z]", "line\nbreak"]
     for name in names:
@@ -502,7 +519,7 @@ def made_up_run() -> ClassRun:
 def test_the_table() -> None:
     assert text_table(made_up_run()) == (
         "          shift        all\n"
-        " ann  1.5 / 4 *  1.5 / 4 *  graded\n"
+        " ann  1.5 / 4 *    1 / 4 *  graded\n"
         " bob  3.5 / 4 *  3.5 / 4 *  graded, with remarks\n"
         "=1+1          –          –  could not be graded\n"
         "\n"
@@ -529,7 +546,7 @@ def test_the_marks_for_a_spreadsheet() -> None:
     lines = csv_text(made_up_run()).splitlines()
     assert lines == [
         "student,state,score,of,late_penalty,shift_visible,shift_hidden,seconds,problem,remarks",
-        "ann,graded,1.5,4,0.5,0,1.5,2.5,,",
+        "ann,graded,1,4,0.5,0,1.5,2.5,,",
         'bob,"graded, with remarks",3.5,4,0,2,1.5,0.0,,moved: <b>x</b>',
         "'=1+1,could not be graded,,,0,,,0.0,there is no notebook,",
     ]

@@ -1,7 +1,8 @@
 """A student's folder in nbgrader's autograded/: the notebook that has run, the time stamp, and other files.
 
 What was handed in beside the notebook goes into a folder of its own, handed_in/. Next to the notebook a file could
-stand in the way of a module, for whoever opens the notebook there. Links are not copied.
+stand in the way of a module, for whoever opens the notebook there. Links are not copied. The exchange's secret file
+stays beside the notebook: `nbgrader release_feedback` looks for it there.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from nbgrader.utils import find_all_files
 from distlib.grading.grader.course import Course
 
 OTHER_FILES = "handed_in"
+SECRET = "submission_secret.txt"  # of `nbgrader submit`
 MOST_BYTES_OF_FILES = 64 << 20
 
 
@@ -87,7 +89,8 @@ class Autograded:
         if sum(path.stat().st_size for path in readable) > MOST_BYTES_OF_FILES:
             return [f"more than {MOST_BYTES_OF_FILES >> 20} MiB of other files; they were not copied to autograded"]
         for path in readable:
-            _copy(path, self._new / OTHER_FILES / path.relative_to(self._submitted))
+            name = path.relative_to(self._submitted)
+            _copy(path, self._new / (name if str(name) == SECRET else OTHER_FILES / name))
         return ["some other files can't be read"] if len(readable) < len(files) else []
 
 

@@ -76,7 +76,8 @@ def text_table(run: ClassRun) -> str:
     lines = [["", *functions, "all", ""]]
     for student, record in run.records.items():
         marks = run.marks.get(student, {})
-        cells = [_fraction(_of(marks, function)) for function in functions] + [_fraction(marks.values())]
+        cells = [_fraction(_of(marks, function)) for function in functions]
+        cells.append(_fraction(marks.values(), run.penalties.get(student, 0.0)))
         cells = ["–"] * len(cells) if record.problem else cells
         lines.append([printable(student), *cells, record.state])
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
@@ -102,17 +103,17 @@ def write_report(run: ClassRun, folder: Path) -> Path:
 
 
 def csv_text(run: ClassRun) -> str:
-    """One row a student."""
+    """One row a student. The score is what is left after the penalty for being late."""
     file = io.StringIO()
     table = csv.writer(file)
     table.writerow(["student", "state", "score", "of", "late_penalty", *run.cells, "seconds", "problem", "remarks"])
     for student, record in run.records.items():
         marks = {} if record.problem else run.marks.get(student, {})
         scores = [f"{marks[cell].score:g}" if cell in marks else "" for cell in run.cells]
-        got, full = (f"{points:g}" if marks else "" for points in _sums(marks.values()))
-        penalty = f"{run.penalties.get(student, 0):g}"
+        penalty, (points, most) = run.penalties.get(student, 0.0), _sums(marks.values())
+        got, full = (f"{points - penalty:g}", f"{most:g}") if marks else ("", "")
         words = [record.problem, " | ".join(record.remarks)]
-        row = [student, record.state, got, full, penalty, *scores, f"{record.seconds:.1f}", *words]
+        row = [student, record.state, got, full, f"{penalty:g}", *scores, f"{record.seconds:.1f}", *words]
         table.writerow([_no_formula(printable(cell)) for cell in row])
     return file.getvalue()
 
