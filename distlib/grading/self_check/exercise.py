@@ -89,9 +89,7 @@ def _read(path: Path) -> list[HandedCell]:
     try:
         return read_submission(path).cells
     except CannotGrade as error:
-        raise ExerciseError(f"{path}: {error}") from None
-    except OSError as error:
-        raise ExerciseError(f"{path} can't be read: {error.strerror}") from None
+        raise ExerciseError(f"in {path.parent}: {error}") from None
 
 
 def _find_source(name: str, folders: list[Path]) -> Source | None:
