@@ -48,28 +48,14 @@ def worlds() -> Iterator[Callable[[int], World]]:
         world.close()
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips a test whose marker names something that this machine lacks, with the reason; says what runs together."""
+    """Skips a test whose marker names something that this machine lacks, with the reason."""
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
         for name, missing in MISSING.items():
             for marker in item.iter_markers(name):
                 reason = missing(*marker.args, **marker.kwargs)
                 if reason:
                     item.add_marker(pytest.mark.skip(reason=reason))
-
-
-def _group(item: pytest.Item) -> str:
-    """What runs in one process: the tests of a file, which share fixtures; of the answers, those of an exercise."""
-    name = item.path.stem
-    return "browser" if item.get_closest_marker("browser") else f"{name}-{_assignment(item)}"
-
-
-def _assignment(item: pytest.Item) -> str:
-    params = getattr(item, "callspec", None)
-    values = params.params if params is not None else {}
-    return str(values.get("assignment") or getattr(values.get("answer"), "assignment", ""))
 
 
 @functools.cache
