@@ -2,11 +2,12 @@
 
     # Wrong: averages instead of summing. Loses all marks.          or: Loses the hidden marks.
     # Told: this is the average
-    # Told by the judge: this is the average              only where `distlib grade` says something else
+    # Told by the judge: averages                   only where that is something else
     def ring_all_reduce(comm, tensor): …
 
 The name of the file says whether it is right. The first line says what a wrong one loses, the second what its student
-must be told, by the first test that fails. "Alone" in the first line: it spoils more than its own function.
+must be told, by the first test that fails; the third, what `distlib grade` may say instead. "Alone" in the first line:
+it spoils more than its own function.
 
 The parts of an exercise are graded independently of each other. So answers to different functions share a submission,
 and the number of submissions is that of the function with the most answers.
@@ -62,9 +63,9 @@ class Answer:
 
     @property
     def told_by_the_judge(self) -> str:
-        """The same under `distlib grade`, where the library is not there and a rank is alone in its sandbox."""
-        third = self.text.splitlines()[2]
-        return third.removeprefix("# Told by the judge: ") if third.startswith("# Told by the judge: ") else self.told
+        """What its student may be told instead by `distlib grade`, where the library is not there."""
+        found = re.search(r"^# Told by the judge: (.*)$", self.text, re.MULTILINE)
+        return found[1] if found else self.told
 
     @property
     def is_alone(self) -> bool:

@@ -39,14 +39,14 @@ class Verdict:
     Attributes:
         answer: the answer.
         expected, given: marks by kind of test.
-        told: what its student must be told.
+        told: what its student must be told: any of these; nothing for a right one.
         said: the error of its first test that failed, on one line.
     """
 
     answer: Answer
     expected: Mapping[str, float]
     given: Mapping[str, float]
-    told: str
+    told: set[str]
     said: str
 
     @property
@@ -57,7 +57,7 @@ class Verdict:
     @property
     def is_told(self) -> bool:
         """Whether its student is told what the answer's file says."""
-        return self.told in self.said
+        return not any(self.told) or any(words in self.said for words in self.told)
 
     @property
     def is_as_it_should_be(self) -> bool:
@@ -108,7 +108,7 @@ def verdicts(classroom: Classroom, answers: Sequence[Answer], *, by_the_judge: b
                     answer,
                     {kind: 0 if kind in answer.loses else full[cell] for kind, cell in cells.items()},
                     {kind: marks[cell] for kind, cell in cells.items()},
-                    "" if answer.is_right else answer.told_by_the_judge if by_the_judge else answer.told,
+                    {answer.told, answer.told_by_the_judge} if by_the_judge else {answer.told},
                     errors[0] if errors else "",
                 )
             )
@@ -132,14 +132,19 @@ def table(found: Sequence[Verdict]) -> str:
     shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     for verdict in found:
         if verdict.has_its_marks and not verdict.is_told:
-            shown += ["", f"{verdict.answer}", f"  expected: {verdict.told}", f"  told:     {verdict.said}"]
+            shown += [
+                "",
+                f"{verdict.answer}",
+                f"  expected: {' or '.join(sorted(verdict.told))}",
+                f"  told:     {verdict.said}",
+            ]
     right = sum(verdict.is_as_it_should_be for verdict in found)
     return "\n".join([*shown, "", f"{right} of {len(found)} answers are judged as they should be."])
 
 
 def _line(verdict: Verdict) -> list[str]:
     marks = [" + ".join(f"{marks[kind]:g}" for kind in KINDS) for marks in (verdict.expected, verdict.given)]
-    told = "–" if not verdict.told else "yes" if verdict.is_told else "no"
+    told = "–" if not any(verdict.told) else "yes" if verdict.is_told else "no"
     return [str(verdict.answer), *marks, told, "" if verdict.is_as_it_should_be else "✗"]
 
 

@@ -70,7 +70,7 @@ _SIGNS = (
     ),
     *(
         (sign, "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm.")
-        for sign in ("Default process group has not been initialized", "DistStoreError", "DistNetworkError")
+        for sign in ("Default process group has not been initialized", "DistStoreError")
     ),
     (
         "is not defined",
