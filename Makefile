@@ -11,7 +11,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help env lab test notebooks exercises check grade-demo bench
+.PHONY: help env lab test notebooks exercises check answers grade-demo bench
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -e 's/:.*##/	/' | expand -t 14
@@ -42,6 +42,9 @@ check: $(READY)  ## format, lint, types, and whether the generated notebooks are
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m distlib.authoring check
+
+answers: $(READY)  ## grade every answer of tests/answers for real; your own: make answers ARGS="--folder PATH"
+	$(BIN)/python -m tests.answers_table $(ARGS)
 
 grade-demo: $(READY)  ## grade a made-up class of three and print the marks
 	$(BIN)/python -m distlib.grading.demo

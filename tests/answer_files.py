@@ -2,16 +2,23 @@
 
     # Wrong: averages instead of summing. Loses all marks.          or: Loses the hidden marks.
     # Told: this is the average
+    # Told by the judge: averages                   only where that is something else
     def ring_all_reduce(comm, tensor): …
 
 The name of the file says whether it is right. The first line says what a wrong one loses, the second what its student
-must be told, by the first test that fails. "Alone" in the first line: it spoils more than its own function.
+must be told, by the first test that fails; the third, what `distlib grade` may say instead. "Alone" in the first line:
+it spoils more than its own function.
+
+The parts of an exercise are graded independently of each other. So answers to different functions share a submission,
+and the number of submissions is that of the function with the most answers.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 ANSWERS = Path(__file__).parent / "answers"
@@ -55,6 +62,12 @@ class Answer:
         return second.removeprefix("# Told: ") if second.startswith("# Told: ") else ""
 
     @property
+    def told_by_the_judge(self) -> str:
+        """What its student may be told instead by `distlib grade`, where the library is not there."""
+        found = re.search(r"^# Told by the judge: (.*)$", self.text, re.MULTILINE)
+        return found[1] if found else self.told
+
+    @property
     def is_alone(self) -> bool:
         """Whether it changes more than its own function, so that other functions' marks say nothing."""
         return " Alone. " in self.text.splitlines()[0]
@@ -63,7 +76,24 @@ class Answer:
         return f"{self.function}/{self.name}"
 
 
-def read_answers(assignment: str) -> list[Answer]:
-    """All answers of an assignment."""
-    paths = sorted((ANSWERS / assignment).glob("*/*.py"))
+def read_answers(assignment: str, folder: Path = ANSWERS) -> list[Answer]:
+    """All answers of an assignment, in `folder`/ASSIGNMENT/FUNCTION/."""
+    paths = sorted((folder / assignment).glob("*/*.py"))
     return [Answer(assignment, path.parent.name, path.stem, path.read_text(encoding="utf-8")) for path in paths]
+
+
+def submissions(answers: Sequence[Answer]) -> dict[str, list[Answer]]:
+    """Answers side by side, by the name of the student that hands them in."""
+    functions = sorted({answer.function for answer in answers})
+    shared = [[a for a in answers if a.function == function and not a.is_alone] for function in functions]
+    rows = [[answer for answer in row if answer] for row in zip_longest(*shared)]
+    rows.append([answer for answer in answers if answer.is_alone])
+    return {f"{'left' if number % 2 else 'right'}-{number}": row for number, row in enumerate(rows) if row}
+
+
+def sample(answers: Sequence[Answer], names: Sequence[str] = ()) -> list[Answer]:
+    """Of each function one answer for each kind of loss, a right one that prints among them; and those in `names`."""
+    chosen: dict[tuple[str, tuple[str, ...]], Answer] = {}
+    for answer in sorted(answers, key=lambda answer: ("print(" not in answer.text, answer.is_alone)):
+        chosen.setdefault((answer.function, answer.loses), answer)
+    return [answer for answer in answers if answer in chosen.values() or answer.is_alone or str(answer) in names]

@@ -17,7 +17,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import nbformat
@@ -125,16 +124,6 @@ class Classroom:
         """A student's notebook with the outputs it had while it was graded."""
         path = self.folder / "classroom" / "autograded" / student / self.assignment / f"{self.assignment}.ipynb"
         return nbformat.read(path, as_version=4)
-
-    def seconds(self, student: str) -> dict[str, float]:
-        """How long each test cell of a student ran while it was graded, by the cell's name."""
-        timed = {}
-        for cell in self.graded_notebook(student).cells:
-            marked, times = cell.metadata.get("nbgrader", {}), cell.metadata.get("execution", {})
-            if marked.get("grade") and times:
-                start, end = (datetime.fromisoformat(times[key]) for key in ("iopub.status.busy", "iopub.status.idle"))
-                timed[marked["grade_id"]] = (end - start).total_seconds()
-        return timed
 
     def _notebook(self, of: str) -> Path:
         return self.folder / of / self.assignment / f"{self.assignment}.ipynb"

@@ -59,13 +59,18 @@ _SIGNS = (
         "exit() or os._exit() in your function. Just return: the process belongs to the world.",
     ),
     (
+        "is not there while your own function is graded",
+        "a library function does the work. The exercise is to write it with the communicator's messages, or with your "
+        "own arithmetic.",
+    ),
+    (
         "view size is not compatible",
         "view(-1) needs a tensor whose memory is contiguous, and this one's is not. Use reshape(-1), which copies "
         "where it must, and at the end write the copy back: tensor.copy_(flat.view(tensor.shape)).",
     ),
-    (
-        "Default process group has not been initialized",
-        "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm.",
+    *(
+        (sign, "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm.")
+        for sign in ("Default process group has not been initialized", "DistStoreError")
     ),
     (
         "is not defined",

@@ -1,5 +1,6 @@
 # Wrong: reads the answer from the reference package and runs its text. Loses all marks.
 # Told: 2 of 2 messages were sent by code that was made from a text
+# Told by the judge: name 'reference' is not defined
 import inspect
 
 import distlib.collectives.naive as reference

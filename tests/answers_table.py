@@ -1,0 +1,207 @@
+"""Every answer of an exercise put into its notebook and graded for real, as a table: `make answers`.
+
+    make answers                                all exercises, as `distlib grade` grades them
+    make answers ARGS="02_all_reduce"           one of them
+    make answers ARGS="--nbgrader"              by plain `nbgrader autograde`
+    make answers ARGS="--folder PATH"           an instructor's own exercises, in PATH as they are here:
+                                                PATH/solutions/NAME/NAME.ipynb, PATH/tests/answers/NAME/FUNCTION/*.py
+
+The status is 0 if every answer has the marks that it deserves, and every wrong one is told what its file says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from distlib.cli.grade import sandboxed_judge
+from distlib.grading.classroom import Classroom, open_classroom
+from distlib.grading.grader.class_run import grade_class
+from distlib.grading.grader.course import CourseError, open_course
+from tests.answer_files import Answer, read_answers, submissions
+
+ROOT = Path(__file__).parents[1]
+KINDS = ("visible", "hidden")
+Tell = Callable[[str, int], None]  # called with a student's name and how many there are
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an answer got.
+
+    Attributes:
+        answer: the answer.
+        expected, given: marks by kind of test.
+        told: what its student must be told: any of these; nothing for a right one.
+        said: the error of its first test that failed, on one line.
+    """
+
+    answer: Answer
+    expected: Mapping[str, float]
+    given: Mapping[str, float]
+    told: set[str]
+    said: str
+
+    @property
+    def has_its_marks(self) -> bool:
+        """Whether it has what it deserves."""
+        return self.given == self.expected
+
+    @property
+    def is_told(self) -> bool:
+        """Whether its student is told what the answer's file says."""
+        return not any(self.told) or any(words in self.said for words in self.told)
+
+    @property
+    def is_as_it_should_be(self) -> bool:
+        """Both."""
+        return self.has_its_marks and self.is_told
+
+
+def hand_in_all(classroom: Classroom, answers: Sequence[Answer]) -> None:
+    """Hand in every answer, with right ones to the other functions; and the solutions, and the empty notebook."""
+    solutions = classroom.solutions()
+    for student, row in submissions(answers).items():
+        classroom.hand_in(student, solutions | {answer.function: answer.text for answer in row}, only_graded=True)
+    classroom.hand_in("left-solutions", solutions)
+    classroom.hand_in("right-empty", {})
+
+
+def grade_with_the_judge(
+    classroom: Classroom, jobs: int = 2, sandbox: str = "auto", tell: Tell = lambda student, total: None
+) -> None:
+    """Grade everybody in the class as `distlib grade` does.
+
+    Raises:
+        RuntimeError: somebody could not be graded.
+    """
+    run = grade_class(
+        open_course(classroom.folder),
+        classroom.assignment,
+        sandboxed_judge(sandbox),
+        jobs=jobs,
+        tell=lambda record, total: tell(record.student, total),
+    )
+    problems = [f"{record.student}: {record.problem}" for record in run.records.values() if record.problem]
+    if problems:
+        raise RuntimeError(f"could not be graded: {'; '.join(problems)}")
+
+
+def verdicts(classroom: Classroom, answers: Sequence[Answer], *, by_the_judge: bool) -> list[Verdict]:
+    """What each answer of a graded class got."""
+    full = classroom.full_marks()
+    found = []
+    for student, row in submissions(answers).items():
+        marks, said = classroom.marks(student), told_in(classroom, student)
+        for answer in row:
+            cells = {kind: f"{answer.function}_{kind}" for kind in KINDS}
+            errors = [said[cell] for cell in cells.values() if cell in said]
+            found.append(
+                Verdict(
+                    answer,
+                    {kind: 0 if kind in answer.loses else full[cell] for kind, cell in cells.items()},
+                    {kind: marks[cell] for kind, cell in cells.items()},
+                    {answer.told, answer.told_by_the_judge} if by_the_judge else {answer.told},
+                    errors[0] if errors else "",
+                )
+            )
+    return sorted(found, key=lambda verdict: str(verdict.answer))
+
+
+def told_in(classroom: Classroom, student: str) -> dict[str, str]:
+    """The error that each failed test cell of a student shows, on one line, by the cell's name."""
+    told = {}
+    for cell in classroom.graded_notebook(student).cells:
+        errors = [output for output in cell.get("outputs", []) if output.output_type == "error"]
+        if errors and cell.metadata.get("nbgrader", {}).get("grade"):
+            told[cell.metadata.nbgrader.grade_id] = " ".join("\n".join(errors[0].traceback).split())
+    return told
+
+
+def table(found: Sequence[Verdict]) -> str:
+    """A line an answer: marks expected and given, and whether its student is told what is wrong."""
+    lines = [["answer", "expected", "given", "told", ""], *map(_line, found)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    for verdict in found:
+        if verdict.has_its_marks and not verdict.is_told:
+            shown += [
+                "",
+                f"{verdict.answer}",
+                f"  expected: {' or '.join(sorted(verdict.told))}",
+                f"  told:     {verdict.said}",
+            ]
+    right = sum(verdict.is_as_it_should_be for verdict in found)
+    return "\n".join([*shown, "", f"{right} of {len(found)} answers are judged as they should be."])
+
+
+def _line(verdict: Verdict) -> list[str]:
+    marks = [" + ".join(f"{marks[kind]:g}" for kind in KINDS) for marks in (verdict.expected, verdict.given)]
+    told = "–" if not any(verdict.told) else "yes" if verdict.is_told else "no"
+    return [str(verdict.answer), *marks, told, "" if verdict.is_as_it_should_be else "✗"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Grade answers and print the tables. Returns the exit status."""
+    options = _options(arguments)
+    answers = options.folder / "tests" / "answers"
+    assignments = options.assignment or sorted(path.name for path in answers.glob("*") if path.is_dir())
+    missing = [
+        name for name in assignments if not _notebook(options.folder, name).is_file() or not read_answers(name, answers)
+    ]
+    if missing or not assignments:
+        name = (missing or ["NAME"])[0]
+        print(f"expected {_notebook(options.folder, name)} and {answers / name}/FUNCTION/right_….py", file=sys.stderr)
+        return 1
+    try:
+        return max(_grade(name, read_answers(name, answers), options) for name in assignments)
+    except (RuntimeError, CourseError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make answers", description="Grade every answer for real.")
+    parser.add_argument("assignment", nargs="*", help="such as 02_all_reduce; without it: all")
+    parser.add_argument("--folder", type=Path, default=ROOT, help="where solutions/ and tests/answers/ are")
+    parser.add_argument("--nbgrader", action="store_true", help="with plain nbgrader instead of distlib grade")
+    parser.add_argument("--jobs", type=int, default=2, help="how many submissions at a time")
+    parser.add_argument("--sandbox", choices=("auto", "bubblewrap", "docker", "none"), default="auto")
+    return parser.parse_args(arguments)
+
+
+def _notebook(folder: Path, assignment: str) -> Path:
+    return folder / "solutions" / assignment / f"{assignment}.ipynb"
+
+
+def _grade(assignment: str, answers: Sequence[Answer], options: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory() as name:
+        project = Path(name) / "project"
+        shutil.copytree(options.folder / "solutions" / assignment, project / "solutions" / assignment)
+        shutil.copy(ROOT / "nbgrader_config.py", project)
+        classroom = open_classroom(project, Path(name) / "class", assignment)
+        hand_in_all(classroom, answers)
+        if options.nbgrader:
+            classroom.autograde("left-*", "right-*")
+        else:
+            with tqdm(desc=assignment, unit="submission", disable=None, leave=False) as bar:
+
+                def tell(student: str, total: int) -> None:
+                    bar.total = total
+                    bar.update()
+
+                grade_with_the_judge(classroom, options.jobs, options.sandbox, tell)
+        found = verdicts(classroom, answers, by_the_judge=not options.nbgrader)
+    print(f"{assignment}\n\n{table(found)}\n", flush=True)
+    return 0 if all(verdict.is_as_it_should_be for verdict in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
