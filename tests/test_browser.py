@@ -16,7 +16,7 @@ from tests.lab_process import running_lab
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
@@ -125,7 +125,7 @@ def validate(page: "Page") -> str:
     page.keyboard.press("Control+s")
     page.get_by_text("Validate", exact=True).first.click()
     dialog = page.locator(".jp-Dialog", has_text="Validation Results")
-    dialog.wait_for()
+    dialog.wait_for(timeout=300_000)  # it runs the whole notebook
     text = dialog.inner_text()
     dialog.get_by_role("button", name="Ok").click()
     return text

@@ -20,6 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
         description=lab[0].upper() + lab[1:] + ".",
         epilog="Without a screen: distlib lab --no-browser --port=8899",
     )
+    check = "show which functions of an exercise pass their tests, and what to do next; it gives no marks"
+    _add_check_arguments(commands.add_parser("check", help=check, description=check[0].upper() + check[1:] + "."))
     grade = "grade what students have handed in: each submission in a sandbox, its marks into nbgrader's gradebook"
     _add_grade_arguments(commands.add_parser("grade", help=grade, description=grade[0].upper() + grade[1:] + "."))
     options, rest = parser.parse_known_args(arguments)
@@ -30,6 +32,10 @@ def main(arguments: list[str] | None = None) -> int:
         return open_lab(rest)
     if rest:
         parser.error(f"unknown option {rest[0]}")
+    if options.command == "check":
+        from distlib.cli.check import check as check_notebook
+
+        return check_notebook(options.assignment, options.notebook)
     if options.command == "grade":
         from distlib.cli.grade import grade_submissions
 
@@ -37,6 +43,11 @@ def main(arguments: list[str] | None = None) -> int:
     from distlib.cli.doctor import run_doctor
 
     return run_doctor()
+
+
+def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce")
+    parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in exercises/")
 
 
 def _add_grade_arguments(parser: argparse.ArgumentParser) -> None:

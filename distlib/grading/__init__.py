@@ -10,6 +10,7 @@ from distlib.grading.failure import CheckFailed
 from distlib.grading.pattern_checks import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
 from distlib.grading.prediction_checks import check_choose_algorithm, check_predict_time
 from distlib.grading.report import Report
+from distlib.grading.self_check.running import check_exercise
 from distlib.grading.student_communicator import StudentCommunicator
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "check_all_reduce",
     "check_broadcast",
     "check_choose_algorithm",
+    "check_exercise",
     "check_gather",
     "check_grid_all_reduce",
     "check_halving_doubling_all_reduce",

@@ -777,6 +777,18 @@ for nbytes in (640, 64_000, 6_400_000, 640_000_000):
     print(f"{nbytes:>11,} bytes: {chosen:16} {predict_time(chosen, nbytes, cluster) * 1e3:8.3f} ms")
 
 # %% [markdown]
+# ## Check everything
+#
+# This cell runs the tests on your functions, as they are defined now. It shows what passes and what to do next. It
+# takes some seconds and gives no marks. In a terminal, `distlib check 03_trees_and_grids` does the same with the saved
+# notebook.
+
+# %% tags=["skip-execution"]
+from distlib.grading import check_exercise
+
+check_exercise("03_trees_and_grids")
+
+# %% [markdown]
 # **To hand it in:** restart the kernel, run all cells, look that every visible test passes, and save. The button
 # *Validate* at the top does the same and says what fails.
 

@@ -153,18 +153,22 @@ class _Match:
     def _choose(self) -> None:
         """One cell of the submission for each place, where there is one."""
         solutions = [place for place in range(len(self._cells)) if self._is_solution(place)]
-        for place in range(len(self._cells)):
-            claimed = [index for index, claim in enumerate(self._claims) if claim == place]
-            if place in solutions:
-                claimed = [index for index in claimed if self._defines(index, place)]
-            self._take_best(place, claimed)
+        for place in solutions:
+            self._take_best(place, [index for index in self._claiming(place) if self._defines(index, place)])
         for place in solutions:
             if place not in self._chosen and self._is_code(place):
                 self._take_best(place, [i for i in range(len(self._handed)) if self._may_stand_for(i, place)])
+        for place in range(len(self._cells)):
+            if place not in solutions:
+                self._take_best(place, self._claiming(place))
         for place in solutions:
             self._find_elsewhere(place)
             if place not in self._chosen and place not in self._elsewhere:
-                self._take_best(place, [index for index, claim in enumerate(self._claims) if claim == place])
+                self._take_best(place, self._claiming(place))
+
+    def _claiming(self, place: int) -> list[int]:
+        """The cells of the submission that seem to stand for a place."""
+        return [index for index, claim in enumerate(self._claims) if claim == place]
 
     def _take_best(self, place: int, candidates: Sequence[int]) -> None:
         """Take the last cell that is not as released, else the last one; of a locked cell the first unchanged one."""
@@ -177,9 +181,10 @@ class _Match:
         self._chosen[place] = (wanted or candidates)[-1]
 
     def _may_stand_for(self, index: int, place: int) -> bool:
-        """Whether a cell that is none of the locked ones defines the function of a solution cell."""
+        """Whether a cell that is no locked one as it was released defines the function of a solution cell."""
         claim = self._claims[index]
-        return (claim is None or self._is_students(claim)) and self._defines(index, place)
+        is_released = claim is not None and _same(self._handed[index].source, self._released[claim])
+        return not (is_released and not self._is_students(claim or 0)) and self._defines(index, place)
 
     def _find_elsewhere(self, place: int) -> None:
         """Note a solution that has no cell of its own, but is defined in the cell of something else."""

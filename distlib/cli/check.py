@@ -1,0 +1,29 @@
+"""`distlib check`: which functions of an exercise pass their tests, in the notebook as it is saved."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from distlib.grading.self_check.exercise import ExerciseError, find_exercise
+from distlib.grading.self_check.saved import check_saved
+from distlib.grading.self_check.table import Table
+
+
+def check(name: str, notebook: Path | None) -> int:
+    """Run the tests and print the table. Returns 0 if everything passes, else 1.
+
+    Args:
+        name: the exercise, such as "02_all_reduce".
+        notebook: the student's notebook; without it, it is looked for.
+    """
+    try:
+        results = check_saved(find_exercise(name, notebook))
+    except ExerciseError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped.", file=sys.stderr)
+        return 130
+    print(Table(results))
+    return 0 if results.passes else 1

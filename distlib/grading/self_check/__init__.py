@@ -1,0 +1,14 @@
+"""A student's own look at an exercise: which functions pass their tests, and what to do next. It gives no marks.
+
+    distlib check 02_all_reduce        the saved notebook, by the judge of `distlib grade`, without a sandbox
+    check_exercise("02_all_reduce")    the functions of a running notebook, as the test cells there run them
+
+    exercise   which notebook, its tests, and the instructor's notebook where that lies beside it
+    results    what each test said, and what to do next
+    saved      runs the tests of a saved notebook
+    running    runs them on the functions of a running notebook
+    table      shows the results as text and as HTML
+
+Hidden tests run where the instructor's notebook is there, as in this repository. Elsewhere they run when the work is
+graded.
+"""

@@ -1,0 +1,245 @@
+"""`distlib check` and the Check cell: what a student is told about a finished, a half-finished, a broken notebook."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
+
+from distlib.cli import main
+from distlib.grading.self_check.exercise import ExerciseError, find_exercise
+from distlib.grading.self_check.results import ABSENT, FAILS, NOT_WRITTEN, PASSES, WAITS, Result, Results, Row, row_of
+from distlib.grading.self_check.saved import check_saved
+from distlib.grading.self_check.table import Table
+
+NAME = "02_all_reduce"
+ASSIGNMENTS = ("01_messages", "02_all_reduce", "03_trees_and_grids")
+AVERAGES = """
+def naive_all_reduce(comm, tensor):
+    if comm.rank != 0:
+        comm.send(tensor, 0)
+        comm.recv(tensor, 0)
+        return
+    incoming = torch.empty_like(tensor)
+    for src in range(1, comm.world_size):
+        comm.recv(incoming, src)
+        tensor += incoming
+    tensor /= comm.world_size
+    for dst in range(1, comm.world_size):
+        comm.send(tensor, dst)
+""".strip()
+IN_FLOAT32 = """
+def ring_all_gather(comm, tensor):
+    rank, size = comm.rank, comm.world_size
+    flat = tensor.reshape(-1)
+    chunks = torch.tensor_split(flat, size)
+    for step in range(size - 1):
+        incoming = torch.zeros(len(chunks[(rank - 1 - step) % size]))
+        comm.exchange(chunks[(rank - step) % size], (rank + 1) % size, incoming, (rank - 1) % size)
+        chunks[(rank - 1 - step) % size].copy_(incoming)
+    tensor.copy_(flat.view(tensor.shape))
+""".strip()
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def cell_of(notebook: NotebookNode, name: str) -> NotebookNode:
+    """The cell that nbgrader knows by a name."""
+    return next(cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == name)
+
+
+def solutions_of(root: Path) -> dict[str, str]:
+    notebook = nbformat.read(root / "solutions" / NAME / f"{NAME}.ipynb", as_version=4)
+    marked = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
+    return {cell.metadata.nbgrader.grade_id: cell.source for cell in marked}
+
+
+@pytest.fixture
+def course(root: Path, tmp_path: Path) -> Path:
+    """A folder with the exercise, and the instructor's notebook beside it."""
+    for folder in ("exercises", "solutions"):
+        (tmp_path / folder / NAME).mkdir(parents=True)
+        shutil.copy(root / folder / NAME / f"{NAME}.ipynb", tmp_path / folder / NAME)
+    return tmp_path
+
+
+def write(course: Path, answers: dict[str, str]) -> Path:
+    """Answer some functions in the exercise."""
+    path = course / "exercises" / NAME / f"{NAME}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    for name, text in answers.items():
+        cell_of(notebook, name).source = text
+    nbformat.write(notebook, path)
+    return path
+
+
+def half_finished(root: Path) -> dict[str, str]:
+    """One function wrong, one right, one right in the visible cases only, one not written."""
+    right = solutions_of(root)["ring_reduce_scatter"]
+    return {"naive_all_reduce": AVERAGES, "ring_reduce_scatter": right, "ring_all_gather": IN_FLOAT32}
+
+
+def states(results: Results) -> list[tuple[str, str]]:
+    return [(row.visible.state, row.hidden.state) for row in results.rows]
+
+
+# ── the saved notebook ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_half_finished_notebook(root: Path, course: Path) -> None:
+    write(course, half_finished(root))
+    results = check_saved(find_exercise(NAME, start=course))
+    assert states(results) == [(FAILS, WAITS), (PASSES, PASSES), (PASSES, FAILS), (NOT_WRITTEN, WAITS)]
+    assert "Usual cause: this is the average." in " ".join(results.rows[0].message.split())
+    assert "needs the tensor's dtype" in " ".join(results.rows[2].message.split())
+    assert [row.next for row in results.rows][1:] == [
+        "done",
+        "right in the visible cases; read what the hidden test found",
+        "write it",
+    ]
+    assert not results.passes
+
+
+def test_a_finished_notebook_passes_and_the_command_says_so(
+    root: Path, course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(course, solutions_of(root))
+    monkeypatch.chdir(course / "exercises")
+    assert main(["check", NAME]) == 0
+    output = capsys.readouterr()
+    assert output.out.count("✓ passes      ✓ passes     done") == 4
+    assert f"All 4 functions pass. Looked at {NAME}/{NAME}.ipynb as it was saved at " in output.out
+    assert output.err == ""
+
+
+def test_without_the_instructors_notebook_the_visible_tests_run(root: Path, course: Path) -> None:
+    shutil.rmtree(course / "solutions")
+    path = write(course, half_finished(root))
+    notebook = nbformat.read(path, as_version=4)
+    demonstration = next(cell for cell in notebook.cells if "def try_naive" in cell.source)
+    demonstration.source += "\n\ndef copied(tensor): return tensor.clone()\n\nraise ValueError('a demonstration ran')"
+    notebook.cells.append(new_code_cell("answer = 42"))
+    cell_of(notebook, "ring_all_reduce").source = (
+        "def ring_all_reduce(comm, tensor):\n    ring_reduce_scatter(comm, tensor)\n    ring_all_gather(comm, tensor)\n"
+        "    tensor.copy_(copied(tensor) + answer - 42)"
+    )
+    nbformat.write(notebook, path)
+    results = check_saved(find_exercise(NAME, path=path, start=course))
+    assert states(results) == [(FAILS, WAITS), *[(PASSES, ABSENT)] * 3]
+    assert results.rows[1].next == "done here; hidden tests will run other sizes, dtypes and layouts"
+    assert results.summary == "3 of 4 functions pass."
+
+
+def test_a_cell_that_stops_or_does_not_end_is_named(course: Path) -> None:
+    answers = {
+        "naive_all_reduce": "def naive_all_reduce(comm, tensor)\n    pass",
+        "ring_all_gather": "print('here')\nraise SystemExit\ndef ring_all_gather(comm, tensor): pass",
+    }
+    write(course, answers)
+    results = check_saved(find_exercise(NAME, start=course))
+    assert states(results)[0] == (FAILS, WAITS)
+    assert results.rows[0].message.startswith("the cell of naive_all_reduce stops: SyntaxError: expected ':'")
+    assert results.rows[2].message.startswith("the cell of ring_all_gather stops: SystemExit")
+
+
+def test_the_command_fails_where_something_does_not_pass(
+    course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(course, {"naive_all_reduce": AVERAGES})
+    monkeypatch.chdir(course.parent)
+    assert main(["check", NAME, "--notebook", str(path)]) == 1
+    output = capsys.readouterr().out
+    assert "naive_all_reduce     ✗ fails            – after the visible test  read what the test found" in output
+    assert "ring_all_reduce      ○ not written yet  – after the visible test  write it" in output
+    assert "\nnaive_all_reduce\n  naive_all_reduce on 2 ranks" in output
+    assert "0 of 4 functions pass." in output
+
+
+# ── what is no exercise ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_name_that_is_no_exercise(
+    course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(course)
+    assert main(["check", "02"]) == 1
+    assert capsys.readouterr().err == (
+        "there is no notebook 02.ipynb here or in exercises/02/. There are 02_all_reduce.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "is not a notebook: it can't be parsed"),
+        ("", "empty"),
+        ('{"cells": [{"cell_type": "code", "source": "1 + 1"}]}', "has no functions with tests"),
+        (None, "work.ipynb can't be read: No such file"),
+    ],
+)
+def test_a_file_that_is_no_exercise(tmp_path: Path, text: str | None, words: str) -> None:
+    path = tmp_path / "work.ipynb"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ExerciseError, match=words):
+        find_exercise(NAME, path=path, start=tmp_path)
+
+
+# ── the cell ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run_in_a_notebook(course: Path, cells: list[str]) -> list[NotebookNode]:
+    """The outputs of the last cell, run in the exercise's folder."""
+    notebook = nbformat.v4.new_notebook(cells=[new_code_cell(text) for text in cells])
+    folder = str(course / "exercises" / NAME)
+    NotebookClient(notebook, timeout=200, resources={"metadata": {"path": folder}}).execute()
+    return list(notebook.cells[-1].outputs)
+
+
+def test_the_cell_looks_at_the_functions_as_they_are_defined(root: Path, course: Path) -> None:
+    answers = half_finished(root)  # in the kernel; in the file nothing is written
+    cells = ["import torch\nfrom distlib import Communicator", *answers.values(), CHECK]
+    (output,) = run_in_a_notebook(course, cells)
+    text, page = " ".join(output.data["text/plain"].split()), " ".join(output.data["text/html"].split())
+    assert "naive_all_reduce ✗ fails – after the visible test read what the test found" in text
+    assert "ring_reduce_scatter ✓ passes ✓ passes done" in text
+    assert "ring_all_gather ✓ passes ✗ fails right in the visible cases" in text
+    assert "ring_all_reduce is not defined in this notebook. Run its cell" in text
+    assert "Looked at the functions as they are defined in this notebook now." in text
+    assert page.count('<th scope="row"') == 4 and "Usual cause: this is the average." in page
+
+
+CHECK = f'from distlib.grading import check_exercise\n\ncheck_exercise("{NAME}")'
+
+
+@pytest.mark.parametrize("name", ASSIGNMENTS)
+def test_every_exercise_has_the_cell_and_graders_leave_it_out(root: Path, name: str) -> None:
+    notebook = nbformat.read(root / "exercises" / name / f"{name}.ipynb", as_version=4)
+    (cell,) = [cell for cell in notebook.cells if f'check_exercise("{name}")' in cell.source]
+    assert cell.cell_type == "code" and "nbgrader" not in cell.metadata
+    assert cell.metadata.tags == ["skip-execution"]  # nbclient, and so nbgrader, does not run it
+    assert find_exercise(name, start=root).notebook.cells[notebook.cells.index(cell)].metadata.get("distlib") is None
+
+
+# ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_table_shows_what_a_function_printed_as_text() -> None:
+    row = row_of("f", Result(FAILS, "wrong <b>here</b>\n  expected 1"), None)
+    page = Table(Results("01_x", "Looked at it.", [row], ["cell 2 <i>ended</i>"]))._repr_html_()
+    assert "wrong &lt;b&gt;here&lt;/b&gt;\n  expected 1" in page
+    assert "cell 2 &lt;i&gt;ended" in page
+    assert "<b>" not in page and "<i>" not in page
+
+
+def test_the_summary_counts() -> None:
+    right, wrong = Row("f", Result(PASSES), Result(PASSES)), row_of("g", Result(FAILS, "no"), None)
+    assert Results("x", "", [right], []).summary == "All 1 function passes."
+    assert Results("x", "", [right, right], []).summary == "All 2 functions pass."
+    assert Results("x", "", [right, wrong], []).summary == "1 of 2 functions passes."
+    assert Results("x", "", [wrong, wrong], []).summary == "0 of 2 functions pass."
