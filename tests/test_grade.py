@@ -212,6 +212,7 @@ def test_files_are_copied_links_are_not(course: TinyCourse, tmp_path: Path) -> N
     folder = course.hand_in("a", RIGHT)
     (folder / "torch.py").write_text("raise SystemExit")
     (folder / "data.csv").write_text("mine")
+    (folder / "submission_secret.txt").write_text("of nbgrader submit")
     (folder / "pictures").mkdir()
     (folder / "pictures" / "one.png").write_bytes(b"png")
     (folder / "link.txt").symlink_to(secret)
@@ -229,25 +230,9 @@ def test_files_are_copied_links_are_not(course: TinyCourse, tmp_path: Path) -> N
         "handed_in/pictures",
         "handed_in/pictures/one.png",
         "handed_in/torch.py",
+        "submission_secret.txt",
     ]
     assert (place / "data.csv").read_text() == "1,2,3"
-
-
-def test_feedback_through_the_exchange(course: TinyCourse, tmp_path: Path) -> None:
-    config = course.root / "nbgrader_config.py"
-    config.write_text(
-        f"{config.read_text()}\nc.CourseDirectory.course_id = 'dt'\nc.Exchange.root = {str(tmp_path / 'exchange')!r}\n"
-    )
-    (tmp_path / "exchange").mkdir(mode=0o777)
-    (tmp_path / "exchange").chmod(0o777)
-    course.nbgrader("release_assignment", NAME)
-    course.nbgrader("submit", f"exercises/{NAME}", "--student=ann")
-    course.nbgrader("collect", NAME)
-    assert autos(run(course), "ann") == [0, 0, 0, 0]
-    course.nbgrader("generate_feedback", NAME)
-    course.nbgrader("release_feedback", NAME)
-    (page,) = (tmp_path / "exchange" / "dt" / "feedback").iterdir()
-    assert page.read_text() == (course.folder("ann", "feedback") / f"{NAME}.html").read_text()
 
 
 def test_strange_names_of_students(course: TinyCourse) -> None:

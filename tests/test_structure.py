@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "distlib"
 LESSONS = sorted((ROOT / "course").glob("*.py"))
 ASSIGNMENTS = sorted((ROOT / "solutions").glob("*/*.py"))
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "solutions" / "README.md"]
 
 # A module, or a package as a whole, and its floor; also those that are planned. Imports only point down or stay on
 # their floor. A module on floor 3 never imports another one of floor 3, pipeline on schedules excepted.
@@ -287,7 +287,7 @@ def make_targets() -> set[str]:
     return set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_documents_name_commands_that_exist(path: Path) -> None:
     named = set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", path.read_text(), re.MULTILINE))
     assert named
