@@ -131,13 +131,9 @@ def table(found: Sequence[Verdict]) -> str:
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     for verdict in found:
-        if verdict.has_its_marks and not verdict.is_told:
-            shown += [
-                "",
-                f"{verdict.answer}",
-                f"  expected: {' or '.join(sorted(verdict.told))}",
-                f"  told:     {verdict.said}",
-            ]
+        if not verdict.is_as_it_should_be:
+            expected = " or ".join(sorted(filter(None, verdict.told))) or "nothing"
+            shown += ["", f"{verdict.answer}", f"  expected: {expected}", f"  told:     {verdict.said or 'nothing'}"]
     right = sum(verdict.is_as_it_should_be for verdict in found)
     return "\n".join([*shown, "", f"{right} of {len(found)} answers are judged as they should be."])
 

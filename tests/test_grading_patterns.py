@@ -82,6 +82,22 @@ def test_steps_of_a_broadcast_are_its_time_on_a_simulated_cluster(function: Call
     assert steps == expected.get(function.__name__, steps)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13, 16, 17, 33])
+@pytest.mark.parametrize("nearest_first", [True, False])
+def test_sends_that_start_at_the_same_moment_have_no_order(size: int, nearest_first: bool) -> None:
+    def at_once(comm: Any, tensor: torch.Tensor) -> None:
+        lowest = comm.rank & -comm.rank or comm.world_size
+        below = [comm.rank + 2**k for k in range(6) if 2**k < lowest and comm.rank + 2**k < comm.world_size]
+        if comm.rank:
+            comm.recv(tensor, comm.rank - lowest)
+        for work in [comm.isend(tensor, rank) for rank in (below if nearest_first else below[::-1])]:
+            work.wait()
+
+    world = SimulatedWorld(size)
+    world.run(at_once, torch.zeros(1))
+    assert broadcast_steps(world.trace) == (size - 1).bit_length()
+
+
 @pytest.mark.parametrize(
     ("sent", "size", "steps"),
     [

@@ -233,3 +233,9 @@ def test_a_killed_judge_leaves_no_process(tmp_path: Path) -> None:
     _, alive = psutil.wait_procs(found, timeout=10)
     assert len(found) >= 3
     assert alive == []
+
+
+def test_a_number_of_numpys_is_a_number() -> None:
+    test = "result = shift(3)\nassert type(result) is float and result == 1.5\nprint('right')"
+    answer = "import numpy\ndef shift(number): return numpy.float64(number) / 2"
+    assert run(answer, test).notebook.cells[-1].outputs[0].text == "right\n"

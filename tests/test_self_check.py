@@ -16,9 +16,9 @@ from distlib.grading.self_check.exercise import ExerciseError, find_exercise
 from distlib.grading.self_check.results import ABSENT, FAILS, NOT_WRITTEN, PASSES, WAITS, Result, Results, Row, row_of
 from distlib.grading.self_check.saved import check_saved
 from distlib.grading.self_check.table import Table
+from tests.answer_files import ASSIGNMENTS
 
 NAME = "02_all_reduce"
-ASSIGNMENTS = ("01_messages", "02_all_reduce", "03_trees_and_grids")
 AVERAGES = """
 def naive_all_reduce(comm, tensor):
     if comm.rank != 0:
@@ -123,7 +123,7 @@ def test_without_the_instructors_notebook_the_visible_tests_run(root: Path, cour
     notebook = nbformat.read(path, as_version=4)
     demonstration = next(cell for cell in notebook.cells if "def try_naive" in cell.source)
     demonstration.source += "\n\ndef copied(tensor): return tensor.clone()\n\nraise ValueError('a demonstration ran')"
-    notebook.cells.append(new_code_cell("answer = 42"))
+    notebook.cells.insert(notebook.cells.index(demonstration), new_code_cell("answer = 42"))
     cell_of(notebook, "ring_all_reduce").source = (
         "def ring_all_reduce(comm, tensor):\n    ring_reduce_scatter(comm, tensor)\n    ring_all_gather(comm, tensor)\n"
         "    tensor.copy_(copied(tensor) + answer - 42)"

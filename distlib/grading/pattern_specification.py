@@ -63,12 +63,26 @@ class PatternSpecification:
 
 
 def broadcast_steps(trace: Trace) -> int:
-    """The number of steps until every rank has the buffer, each rank sending in the order in which it did."""
+    """The number of steps until every rank has the buffer, each rank sending in the order in which it did.
+
+    Of what a rank has sent at the same moment, with isend, that with the longest way still to go counts as the first.
+    """
+    below = _steps_below(trace)
     busy = [0] * trace.world_size  # the last step in which a rank took part
-    for message in sorted(trace, key=lambda message: (message.round, message.start)):
+    for message in sorted(trace, key=lambda message: (message.round, message.start, -below[message.dst])):
         busy[message.src] += 1
         busy[message.dst] = max(busy[message.dst], busy[message.src])
     return max(busy)
+
+
+def _steps_below(trace: Trace) -> list[int]:
+    """By rank: in how many steps what it has can come to all ranks that got it through this one."""
+    below = [0] * trace.world_size
+    ways: dict[int, list[int]] = defaultdict(list)
+    for message in sorted(trace, key=lambda message: -message.round):  # what a rank passes on has a higher round
+        ways[message.src].append(below[message.dst])
+        below[message.src] = max(step + way for step, way in enumerate(sorted(ways[message.src], reverse=True), 1))
+    return below
 
 
 def reduce_steps(trace: Trace) -> int:

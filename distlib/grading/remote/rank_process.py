@@ -25,6 +25,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from numbers import Integral, Real
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -174,9 +175,9 @@ class _Rank:
     def _call(self, name: str, args: list[Any], kwargs: dict[str, Any], helpers: list[str]) -> dict[str, Any]:
         with self._supplied({helper: self._plain_helper(helper) for helper in helpers}):
             value = self._module.__dict__[name](*args, **kwargs)
-        told = {"value": value, "type": type(value).__name__, "travels": True}
+        told = {"value": _plain_number(value), "type": type(value).__name__, "travels": True}
         try:
-            encode(value)
+            encode(told)
         except WireError:
             told.update(value=None, travels=False)
         return told
@@ -236,6 +237,13 @@ def _parameters(function: Any) -> list[tuple[str, str, bool]] | None:
     except (TypeError, ValueError):
         return [("args", "VAR_POSITIONAL", False), ("kwargs", "VAR_KEYWORD", False)] if callable(function) else None
     return [(p.name, p.kind.name, p.default is not inspect.Parameter.empty) for p in parameters]
+
+
+def _plain_number(value: object) -> object:
+    """A number of numpy's as one of Python's, which can travel; everything else as it is."""
+    if type(value) in (bool, int, float) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _tensors(returned: object) -> list[torch.Tensor] | None:

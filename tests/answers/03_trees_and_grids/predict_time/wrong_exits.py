@@ -1,5 +1,6 @@
 # Wrong: ends the process. Loses all marks.
 # Told: exit() or os._exit() in your function
+# Told by the judge: rank 0 ended in the middle of the run
 import os
 
 

@@ -1,5 +1,6 @@
 # Wrong: gives the helper of the checks another name. Loses all marks.
 # Told: it calls distlib.grading.helpers.predict_time, a function of the library
+# Told by the judge: name 'given' is not defined
 from distlib.grading.helpers import predict_time as given
 
 

@@ -1,5 +1,6 @@
 # Wrong: calls the library's own function. Loses all marks.
 # Told: were sent by distlib.collectives.tree.tree_all_reduce
+# Told by the judge: a library function does the work
 from distlib import collectives
 
 
