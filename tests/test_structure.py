@@ -30,6 +30,7 @@ FLOORS = {
     "trace": 0,
     "call_site": 1,
     "contexts": 1,
+    "datasets": 0,
     "diagnosis": 1,
     "endpoint": 1,
     "forkserver": 1,

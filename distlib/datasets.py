@@ -1,0 +1,42 @@
+"""The data that the lessons train on: offline, small, real.
+
+Source: "Optical Recognition of Handwritten Digits" by E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998
+(https://doi.org/10.24432/C50P49), licensed under CC BY 4.0. scikit-learn ships the 1,797 images of its test part with
+the package and loads them without a network:
+https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_digits.html
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+_TRAINING = 1_536  # images; divides by every number of ranks from 1 to 4, by 6, 8, 12, 16 …
+
+
+class Digits(NamedTuple):
+    """Images of handwritten digits and what they show.
+
+    Attributes:
+        images: float32 [n, 1, 8, 8], from 0 (white) to 1 (black).
+        labels: int64 [n], from 0 to 9.
+    """
+
+    images: torch.Tensor
+    labels: torch.Tensor
+
+
+def digits() -> tuple[Digits, Digits]:
+    """The images to train on (1,536) and those to test with (261).
+
+    They are mixed once, in an order that is always the same: the writers of the first images are not those of the last.
+    The tensors are new with each call, so a caller may change them.
+    """
+    from sklearn.datasets import load_digits  # takes a second, and not everybody who imports distlib needs it
+
+    pixels, shown = load_digits(return_X_y=True)
+    order = torch.randperm(len(shown), generator=torch.Generator().manual_seed(0))
+    images = torch.tensor(pixels, dtype=torch.float32).reshape(-1, 1, 8, 8)[order] / 16
+    labels = torch.tensor(shown, dtype=torch.int64)[order]
+    return Digits(images[:_TRAINING], labels[:_TRAINING]), Digits(images[_TRAINING:], labels[_TRAINING:])
