@@ -12,6 +12,7 @@ from distlib.grading.pattern_checks import check_broadcast, check_gather, check_
 from distlib.grading.prediction_checks import check_choose_algorithm, check_predict_time
 from distlib.grading.report import Report
 from distlib.grading.return_checks import Example, check_returns
+from distlib.grading.sampler_checks import check_sampler
 from distlib.grading.scenario_report import ScenarioReport
 from distlib.grading.self_check.running import check_exercise
 from distlib.grading.student_communicator import StudentCommunicator
@@ -36,6 +37,7 @@ __all__ = [
     "check_reduce",
     "check_reduce_scatter",
     "check_returns",
+    "check_sampler",
     "check_scatter",
     "check_shift",
     "check_tree_all_reduce",

@@ -142,6 +142,8 @@ def _cause(found: object, given: list[Any], own: Any, total: torch.Tensor, size:
     known: list[tuple[object, str]] = [
         (own, "this is still the rank's own gradient. Are the averages written back into parameter.grad?"),
         (total, "this is the sum over the ranks. Divide it by comm.world_size."),
+        (None if own is None else own / size, "the rank's own gradient was divided, before the sum had come. An "
+         "all_reduce with async_op=True returns at once: wait for it, work.wait()."),
         (total / size**2, "it was divided by the number of ranks twice."),
         (total / max(1, there), "it was divided by the number of ranks that have this gradient. A missing gradient "
          "counts as zeros: divide by comm.world_size."),

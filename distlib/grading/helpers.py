@@ -45,8 +45,7 @@ def all_reduce(
     async_op: bool = False,
 ) -> Work | None:
     """In place; with `async_op` it goes on beside what the rank does, until `wait`. See distlib.collectives."""
-    started = {"async_op": True} if async_op else {}
-    return collectives.all_reduce(unwrapped(comm), tensor, op, algorithm, **started)
+    return collectives.all_reduce(unwrapped(comm), tensor, op, algorithm, async_op)
 
 
 def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm: str = "tree") -> None:

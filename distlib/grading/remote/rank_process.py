@@ -38,6 +38,7 @@ from distlib.grading.remote.rank_communicator import RankCommunicator, ask
 from distlib.grading.remote.supplied import supplied_helper
 from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError, encode
 from distlib.grading.sandbox import fork_rank
+from distlib.grading.sandbox.absent import supplied_now
 from distlib.grading.scenarios.plain import plain
 from distlib.grading.student_communicator import StudentCommunicator
 
@@ -213,9 +214,11 @@ class _Rank:
         scope = self._module.__dict__
         before = {name: scope[name] for name in helpers if name in scope}
         scope.update(helpers)
+        supplied_now.update(helpers)
         try:
             yield
         finally:
+            supplied_now.clear()
             for name in helpers:
                 scope.pop(name, None)
             scope.update(before)
