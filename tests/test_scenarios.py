@@ -39,8 +39,8 @@ def average_gradients(comm, module):
 MODELS = (Gradients([(2, 3), (3,)]), Gradients([(2, 3), (3,), (4,)], missing=[(1, 1)], frozen=[2]))
 SAMPLER = """
 class DistributedSampler:
-    def __init__(self, dataset, world_size, rank, shuffle=True, seed=0, drop_last=False):
-        self.length, self.world_size, self.rank = len(dataset), world_size, rank
+    def __init__(self, comm, dataset, shuffle=True, seed=0, drop_last=False):
+        self.length, self.world_size, self.rank = len(dataset), comm.world_size, comm.rank
         self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
 
     def set_epoch(self, epoch):
@@ -188,8 +188,8 @@ def test_wrong_samplers(old: str, new: str, words: str) -> None:
 def test_torchs_own_sampler_does_not_count(place: Place) -> None:
     text = """
 class DistributedSampler(torch.utils.data.DistributedSampler):
-    def __init__(self, dataset, world_size, rank, shuffle=True, seed=0, drop_last=False):
-        super().__init__(dataset, world_size, rank, shuffle, seed, drop_last)
+    def __init__(self, comm, dataset, shuffle=True, seed=0, drop_last=False):
+        super().__init__(dataset, comm.world_size, comm.rank, shuffle, seed, drop_last)
 """
     with place(text, "DistributedSampler") as function:
         assert "a library function does the work" in told(check_sampler, function, world_sizes=(1,), lengths=(8,))

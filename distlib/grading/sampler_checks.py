@@ -61,7 +61,7 @@ def check_sampler(
     shuffle: Sequence[bool] = (True, False),
     seed: int = 1,
 ) -> ScenarioReport:
-    """Check the class `function(dataset, world_size, rank, shuffle=, seed=, drop_last=)` with set_epoch, len and iter.
+    """Check the class `function(comm, dataset, shuffle=, seed=, drop_last=)` with set_epoch, len and iter.
 
     Every combination is a case. Of a data set only len is looked at. No message is sent.
 
@@ -74,7 +74,7 @@ def check_sampler(
     Raises:
         CheckFailed: what is wrong in the first case that fails.
     """
-    name = name_of(function, ("dataset", "world_size", "rank", "shuffle=True", "seed=0", "drop_last=False"))
+    name = name_of(function, ("comm", "dataset", "shuffle=True", "seed=0", "drop_last=False"))
     seed = seed_for(function, seed) % 1_000_000
     cases = [
         _case(name, *combination, seed) for combination in itertools.product(world_sizes, lengths, drop_last, shuffle)
@@ -153,7 +153,7 @@ def _judge_cover(epoch: _Epoch) -> Remark | None:
             f"{count(len(twice), 'sample')} came more than once: {_listed(twice)}.",
             _shown(epoch),
             "the parts of the ranks overlap. All ranks must cut the same order: shuffle it with a torch.Generator "
-            "whose seed does not depend on the rank, and take order[rank::world_size].",
+            "whose seed does not depend on the rank, and take order[comm.rank :: comm.world_size].",
         )
     missing = sorted(set(range(epoch.length)) - set(times))
     if missing and len(missing) > epoch.length - min(total, epoch.length):

@@ -13,7 +13,7 @@ from distlib.grading.scenarios.gated import PassGate
 
 
 def epochs(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> dict[str, Any]:
-    """Make `function(dataset, comm.world_size, comm.rank, **options)` for several options, and go through each.
+    """Make `function(comm, dataset, **options)` for several options, and go through each.
 
     Args:
         inputs: "length" of the data set; "options": a dict for each sampler; "epochs": their numbers, in their order.
@@ -26,7 +26,7 @@ def epochs(comm: Communicator, function: Callable[..., Any], inputs: dict[str, A
     indices, lengths = [], []
     with _without_torchs():
         for options in inputs["options"]:
-            sampler = function(range(inputs["length"]), comm.world_size, comm.rank, **options)
+            sampler = function(comm, range(inputs["length"]), **options)
             indices.append([_epoch(sampler, epoch) for epoch in inputs["epochs"]])
             lengths.append(len(sampler))
     return {"indices": indices, "lengths": lengths, "kept_random_state": torch.equal(before, torch.get_rng_state())}
