@@ -9,6 +9,7 @@
     race                     which all-reduce is the fastest by the model, over message sizes or ranks
     explore_race             the same with sliders
     predicted_and_measured   the model beside the machine
+    sweep                    what an experiment gives over a number that was varied, with its spread
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
 world import this package too (for `watch`), and have no use for them.
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from distlib.draw.player import play_chunks, play_timeline
     from distlib.draw.prediction import predict
     from distlib.draw.racing import race
+    from distlib.draw.sweeps import sweep
     from distlib.draw.timelines import timeline
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "predict",
     "predicted_and_measured",
     "race",
+    "sweep",
     "timeline",
     "watch_chunks",
 ]
@@ -59,6 +62,7 @@ _HOMES = {
     "predict": "prediction",
     "predicted_and_measured": "model_check",
     "race": "racing",
+    "sweep": "sweeps",
     "timeline": "timelines",
     "watch_chunks": "chunk_history",
 }
