@@ -58,6 +58,7 @@ FLOORS = {
     "ddp": 3,
     "frameworks": 3,
     "gossip": 3,
+    "large_batch": 3,
     "parameter_server": 3,
     "pipeline": 3,
     "sampler": 3,

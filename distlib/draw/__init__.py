@@ -10,6 +10,7 @@
     explore_race             the same with sliders
     predicted_and_measured   the model beside the machine
     step_timeline            when a rank computes and communicates in a training step, one way beside the other
+    sweep                    what an experiment gives over a number that was varied, with its spread
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
 world import this package too (for `watch`), and have no use for them.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from distlib.draw.prediction import predict
     from distlib.draw.racing import race
     from distlib.draw.step_panels import step_timeline
+    from distlib.draw.sweeps import sweep
     from distlib.draw.timelines import timeline
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "predicted_and_measured",
     "race",
     "step_timeline",
+    "sweep",
     "timeline",
     "watch_chunks",
 ]
@@ -63,6 +66,7 @@ _HOMES = {
     "predicted_and_measured": "model_check",
     "race": "racing",
     "step_timeline": "step_panels",
+    "sweep": "sweeps",
     "timeline": "timelines",
     "watch_chunks": "chunk_history",
 }
