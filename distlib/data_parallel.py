@@ -119,7 +119,7 @@ def replicate(comm: Communicator, model: nn.Module, algorithm: str = "flat") -> 
     """
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         group = announced(comm, "replicate", tensor=name, shape=tuple(tensor.shape))
-        broadcast(group, tensor, root=0, algorithm=algorithm)
+        broadcast(group, tensor.detach(), root=0, algorithm=algorithm)
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@
     predict                  a number that is committed to before the run and compared after it
     race                     which all-reduce is the fastest by the model, over message sizes or ranks
     explore_race             the same with sliders
+    speed_up                 how many times faster several ranks are than one
     predicted_and_measured   the model beside the machine
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from distlib.draw.player import play_chunks, play_timeline
     from distlib.draw.prediction import predict
     from distlib.draw.racing import race
+    from distlib.draw.speed_ups import speed_up
     from distlib.draw.timelines import timeline
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "predict",
     "predicted_and_measured",
     "race",
+    "speed_up",
     "timeline",
     "watch_chunks",
 ]
@@ -59,6 +62,7 @@ _HOMES = {
     "predict": "prediction",
     "predicted_and_measured": "model_check",
     "race": "racing",
+    "speed_up": "speed_ups",
     "timeline": "timelines",
     "watch_chunks": "chunk_history",
 }
