@@ -7,18 +7,25 @@ from distlib.grading.all_reduce_checks import (
 )
 from distlib.grading.checks import check_all_gather, check_all_reduce, check_reduce_scatter
 from distlib.grading.failure import CheckFailed
+from distlib.grading.gradient_checks import Gradients, check_average_gradients
 from distlib.grading.pattern_checks import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
 from distlib.grading.prediction_checks import check_choose_algorithm, check_predict_time
 from distlib.grading.report import Report
+from distlib.grading.return_checks import Example, check_returns
+from distlib.grading.scenario_report import ScenarioReport
 from distlib.grading.self_check.running import check_exercise
 from distlib.grading.student_communicator import StudentCommunicator
 
 __all__ = [
     "CheckFailed",
+    "Example",
+    "Gradients",
     "Report",
+    "ScenarioReport",
     "StudentCommunicator",
     "check_all_gather",
     "check_all_reduce",
+    "check_average_gradients",
     "check_broadcast",
     "check_choose_algorithm",
     "check_exercise",
@@ -28,6 +35,7 @@ __all__ = [
     "check_predict_time",
     "check_reduce",
     "check_reduce_scatter",
+    "check_returns",
     "check_scatter",
     "check_shift",
     "check_tree_all_reduce",
