@@ -438,8 +438,8 @@ assert without_text / 3 == 3 * toy_bytes
 # M out, M back, half an M of outputs back and half an M of their gradient out. That makes 3M, beside the text itself.
 #
 # Another way to a third M is to count further than one step: the parameters go out, the gradients come back, and the
-# new parameters go out. But these are the parameters of the next step. Count them in both, and a training of 100 steps has
-# 300 M instead of 200.
+# new parameters go out. But these are the parameters of the next step. Count them in both, and a training of 100 steps
+# has 300 M instead of 200.
 #
 # ### Beside the ring
 #
@@ -527,8 +527,8 @@ for algorithm in ("flat", "tree"):
 # Computing is simulated too: with `comm.sleep` a rank lets time pass on its virtual clock.
 #
 # Take a model of 25 million numbers, which makes M = 100 MB. A batch has 256 images, and one device needs 400 ms for
-# it, forward and backward. The links have 10 GB/s and 20 µs. They are numbers to think with. As in lesson 03, the tensors
-# have shapes but no contents.
+# it, forward and backward. The links have 10 GB/s and 20 µs. They are numbers to think with. As in lesson 03, the
+# tensors have shapes but no contents.
 
 # %%
 LINK = Link(latency=20e-6, bandwidth=10e9)

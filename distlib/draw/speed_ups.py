@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from distlib.draw.log_axes import DASHES, LEFT, MARKERS, RIGHT, label_ranks, name_lines
 from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, new_figure
-from distlib.draw.style import INK, WIDTH, drawing_style, format_number, line_color_of, points
+from distlib.draw.style import BODY, INK, WIDTH, drawing_style, format_number, line_color_of, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +53,11 @@ def _draw(lines: Mapping[str, Mapping[int, float]], title: str) -> Picture:
     ranks = sorted({n for line in lines.values() for n in line})
     _label(axes, ranks, [value for line in lines.values() for value in line.values()])
     axes.plot(ranks, ranks, color=INK, linewidth=points(1.5), linestyle=":", clip_on=False)
-    ends = {"ideal": (len(lines), float(ranks[-1]))}
+    axes.annotate(
+        "ideal", (ranks[len(ranks) // 2],) * 2, xytext=(points(-6), points(6)), textcoords="offset points",
+        size=points(BODY), ha="right",
+    )  # fmt: skip
+    ends = {}
     for number, (name, line) in enumerate(lines.items()):
         axes.plot(
             list(line), list(line.values()), color=line_color_of(number), linestyle=DASHES[number],
