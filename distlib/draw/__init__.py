@@ -8,6 +8,7 @@
     predict                  a number that is committed to before the run and compared after it
     race                     which all-reduce is the fastest by the model, over message sizes or ranks
     explore_race             the same with sliders
+    speed_up                 how many times faster several ranks are than one
     predicted_and_measured   the model beside the machine
     step_timeline            when a rank computes and communicates in a training step, one way beside the other
     sweep                    what an experiment gives over a number that was varied, with its spread
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from distlib.draw.racing import race
     from distlib.draw.step_panels import step_timeline
     from distlib.draw.sweeps import sweep
+    from distlib.draw.speed_ups import speed_up
     from distlib.draw.timelines import timeline
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "race",
     "step_timeline",
     "sweep",
+    "speed_up",
     "timeline",
     "watch_chunks",
 ]
@@ -67,6 +70,7 @@ _HOMES = {
     "race": "racing",
     "step_timeline": "step_panels",
     "sweep": "sweeps",
+    "speed_up": "speed_ups",
     "timeline": "timelines",
     "watch_chunks": "chunk_history",
 }
