@@ -33,6 +33,7 @@ from tests.tiny_course import (
     KILLS_THE_GRADER,
     NAME,
     RIGHT,
+    ROOT,
     TinyCourse,
     make_tiny_course,
     simple_judge,
@@ -571,6 +572,28 @@ def test_the_command(course: TinyCourse, capsys: pytest.CaptureFixture[str]) -> 
     printed = capsys.readouterr().out
     assert f"c: there is no notebook {NAME}.ipynb: the folder is empty" in printed
     assert "2 had been graded before and have not changed; --again grades them, too." in printed
+
+
+@pytest.mark.parametrize("somebody_fails", [False, True])
+def test_nothing_is_lost_when_nobody_reads(course: TinyCourse, somebody_fails: bool) -> None:
+    course.hand_in("a", RIGHT)
+    if somebody_fails:
+        course.folder("b").mkdir(parents=True)
+    program = (
+        "import sys; from argparse import Namespace; from pathlib import PosixPath;"
+        "from distlib.cli.grade import grade_submissions; from tests.tiny_course import simple_judge;"
+        f"sys.exit(grade_submissions({options(course)!r}, lambda kind: simple_judge))"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)  # as `head` does when it has enough
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, timeout=120
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (int(somebody_fails), b"")
+    written = course.root / "classroom" / "graded" / NAME
+    assert "\na,graded," in (written / "marks.csv").read_text() and (written / "report.html").exists()
+    assert run(course).unchanged == ["a"]
 
 
 def test_the_command_names_what_is_wrong(
