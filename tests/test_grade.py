@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import os
@@ -536,6 +537,59 @@ def test_the_marks_for_a_spreadsheet() -> None:
         'bob,"graded, with remarks",3.5,4,0,2,1.5,0.0,,moved: <b>x</b>',
         "'=1+1,could not be graded,,,0,,,0.0,there is no notebook,",
     ]
+
+
+def test_the_export_has_no_score_for_what_was_not_graded(course: TinyCourse) -> None:
+    course.hand_in("a", RIGHT, timestamp="2026-01-02 03:04:05 UTC")
+    course.hand_in("b", {**WRONG, "why": "So, =1+1"})
+    course.hand_in("d", RIGHT)
+    run(course)
+    (course.folder("d") / f"{NAME}.ipynb").write_text("no")  # it had been graded before
+    run(course)
+    with Gradebook(course.gradebook_url) as gradebook:
+        gradebook.add_student("e", last_name="Euler, Leonhard", first_name="=1+1")
+        gradebook.add_student("f")
+        gradebook.find_grade("why", NAME, NAME, "a").manual_score = 2
+        gradebook.find_grade("why", NAME, NAME, "a").needs_manual_grade = False
+        gradebook.db.commit()
+    course.hand_in("f", RIGHT)
+    course.nbgrader("export")
+    rows = {row["student_id"]: row for row in exported(course, "grades.csv")}
+    assert {student: (row["score"], row["remark"]) for student, row in rows.items()} == {
+        "a": ("8.0", ""),
+        "b": ("1.0", "waits for a mark by hand"),
+        "d": ("", f"could not be graded: {NAME}.ipynb is not a notebook: it can't be parsed (Expecting value: line 1 "
+        "column 1 (char 0))"),
+        "e": ("", "has not handed in"),
+        "f": ("", "not graded yet"),
+    }  # fmt: skip
+    assert (rows["a"]["timestamp"], rows["a"]["max_score"]) == ("2026-01-02 03:04:05", "8.0")
+    assert (rows["e"]["last_name"], rows["e"]["first_name"]) == ("Euler, Leonhard", "'=1+1")
+
+    course.nbgrader("export", "--to=some.csv", f"--assignment=['{NAME}', 'other']", "--student=['a']")
+    assert exported(course, "../some.csv") == [rows["a"]]
+    course.nbgrader("export", "--to=none.csv", "--assignment=['other']")
+    assert exported(course, "../none.csv") == []
+
+
+def exported(course: TinyCourse, name: str) -> list[dict[str, str]]:
+    with (course.root / "classroom" / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_export_counts_as_nbgraders_own(course: TinyCourse) -> None:
+    config = course.root / "nbgrader_config.py"
+    config.write_text(config.read_text() + '\nc.LateSubmissionPlugin.penalty_method = "zero"\n')
+    course.hand_in("late", RIGHT, timestamp="2026-01-02 03:04:05 UTC")
+    course.hand_in("partly", WRONG, timestamp="2025-01-02 03:04:05 UTC")
+    with Gradebook(course.gradebook_url) as gradebook:
+        gradebook.update_or_create_assignment(NAME, duedate="2026-01-01 00:00:00 UTC")
+    run(course)
+    course.nbgrader("export")
+    course.nbgrader("export", "--exporter=nbgrader.plugins.export.CsvExportPlugin", "--to=theirs.csv")
+    ours, theirs = exported(course, "grades.csv"), exported(course, "../theirs.csv")
+    assert [{name: row[name] for name in theirs[0]} for row in ours] == theirs
+    assert [row["score"] for row in ours] == ["0.0", "1.0"]
 
 
 def test_a_message_is_split_where_it_was_wrapped() -> None:
