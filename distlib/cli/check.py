@@ -19,7 +19,10 @@ def check(name: str, notebook: Path | None) -> int:
         notebook: the student's notebook; without it, it is looked for.
     """
     try:
-        results = check_saved(find_exercise(name, notebook))
+        exercise = find_exercise(name, notebook)
+        if sys.stderr.isatty():
+            say(f"Running the tests of {exercise.name} …", sys.stderr)
+        results = check_saved(exercise)
     except ExerciseError as error:
         say(str(error), sys.stderr)
         return 1
