@@ -27,6 +27,7 @@ from distlib.grading.grader.class_report import csv_text, html_page, mistakes, t
 from distlib.grading.grader.class_run import ClassRun, Record, Told, grade_class, split_message
 from distlib.grading.grader.course import CourseError, open_course
 from distlib.grading.grader.gradebook import GradebookError, Mark, MarksBook
+from tests.test_transplant import PNG
 from tests.tiny_course import (
     CELLS,
     DIES,
@@ -471,6 +472,19 @@ def test_feedback_hides_tests_and_is_harmless(course: TinyCourse) -> None:
         assert "<script>alert" not in page and "<img src=x" not in page
     page = (course.folder("a", "feedback") / f"{NAME}.html").read_text()
     assert "double is wrong for a large number" in page
+
+
+def test_a_pasted_picture_reaches_the_feedback(course: TinyCourse) -> None:
+    path = course.hand_in("a", {**RIGHT, "why": "![sketch](attachment:sketch.png)"}) / f"{NAME}.ipynb"
+    notebook = json.loads(path.read_text())
+    cell = next(cell for cell in notebook["cells"] if cell["id"] == "why")
+    cell["attachments"] = {"sketch.png": {"image/png": PNG}, "evil.svg": {"image/svg+xml": PNG}}
+    path.write_text(json.dumps(notebook))
+    graded = run(course)
+    assert graded.records["a"].remarks[0].endswith("not: evil.svg")
+    course.nbgrader("generate_feedback", NAME)
+    page = (course.folder("a", "feedback") / f"{NAME}.html").read_text()
+    assert f'src="data:image/png;base64,{PNG}"' in page and "svg+xml" not in page
 
 
 def test_feedback_is_safe_after_nbgraders_own_grading_too(course: TinyCourse) -> None:
