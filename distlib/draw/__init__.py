@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from distlib.draw.player import play_chunks, play_timeline
     from distlib.draw.prediction import predict
     from distlib.draw.racing import race
+    from distlib.draw.speed_ups import speed_up
     from distlib.draw.step_panels import step_timeline
     from distlib.draw.sweeps import sweep
-    from distlib.draw.speed_ups import speed_up
     from distlib.draw.timelines import timeline
 
 __all__ = [
