@@ -12,8 +12,6 @@ from types import FrameType
 
 _CALLERS = ("distlib.grading.pure_calls", "distlib.grading.scenarios")  # of the student's function
 _HARMLESS = (*_CALLERS, "distlib.grading.library_calls", "distlib.grading.student_communicator", "distlib.simulat")
-_CALLERS = ("distlib.grading.pure_calls", "distlib.grading.scenario")  # of the student's function
-_HARMLESS = (*_CALLERS, "distlib.grading.library_calls", "distlib.grading.student_communicator", "distlib.simulator")
 
 
 @contextmanager
