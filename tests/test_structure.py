@@ -284,6 +284,13 @@ def test_every_graded_function_has_right_and_wrong_answers(path: Path) -> None:
         assert [answer for answer in names if not answer.startswith(("right_", "wrong_"))] == [], name
 
 
+@pytest.mark.parametrize("path", ASSIGNMENTS, ids=lambda path: path.stem)
+def test_feedback_says_what_each_hidden_test_tests(path: Path) -> None:
+    regions = re.findall(r"### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS", path.read_text(), re.DOTALL)
+    assert regions
+    assert [region for region in regions if not re.match(r"### What this tests: .+\.\n", region)] == []
+
+
 # The documents
 
 
