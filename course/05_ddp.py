@@ -14,6 +14,7 @@
 
 # %%
 import time
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -67,7 +68,13 @@ def make_model(seed: int) -> nn.Module:
     return nn.Sequential(*layers).double()
 
 
-def take_steps(model: nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor]], after_backward=lambda: None) -> None:
+def nothing() -> None:
+    """What a single process does between the backward pass and the step."""
+
+
+def take_steps(
+    model: nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor]], after_backward: Callable[[], None] = nothing
+) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for batch_images, batch_labels in batches:
         optimizer.zero_grad()
@@ -357,8 +364,9 @@ assert events[-2:] == ["backward is over", "all sums are there"]
 #
 # ### How much does it hide?
 #
-# We look at a step in virtual time: a network of 25 layers on four ranks, each layer with a computing time that
-# follows from its size, and a network between the ranks as between four machines. `StepClock` notes when the rank computes and when gradients are under way.
+# We look at a step in virtual time: a network of 25 layers on four ranks, connected as four machines would be. Each layer
+# has a computing time that follows from its size. `StepClock` notes when the rank computes and when gradients are
+# under way.
 
 # %%
 WIDTHS = [64, *[128] * 24, 10]
@@ -463,8 +471,8 @@ sweep(
 # ### On this machine
 #
 # Now in real time. Be careful with what you see. The ranks share the cores of this computer, and so do the thread that
-# computes and the one that communicates. Overlap pays when they do not compete: when a network card or a GPU does one of
-# the two.
+# computes and the one that communicates. Overlap pays when they do not compete: when a network card or a GPU does one
+# of the two.
 
 # %%
 with World(2) as pair:
