@@ -364,9 +364,9 @@ assert events[-2:] == ["backward is over", "all sums are there"]
 #
 # ### How much does it hide?
 #
-# We look at a step in virtual time: a network of 25 layers on four ranks, connected as four machines would be. Each layer
-# has a computing time that follows from its size. `StepClock` notes when the rank computes and when gradients are
-# under way.
+# We look at a step in virtual time: a network of 25 layers on four ranks, connected as four machines would be. Each
+# layer has a computing time that follows from its size. `StepClock` notes when the rank computes and when gradients
+# are under way.
 
 # %%
 WIDTHS = [64, *[128] * 24, 10]
@@ -496,9 +496,7 @@ with_straggler = Cluster.flat(4, Link(latency=100e-6, bandwidth=2e9), stragglers
 slowed = SimulatedWorld(4, with_straggler, contexts="threads").run(timed_step, "overlapped", BUCKET)
 longer = slowed[0].seconds / overlapped.seconds - 1
 print(guess.compare(100 * longer))
-print(
-    f"rank 0 computes for {slowed[0].computing * 1e3:.2f} ms and is busy or waits for {slowed[0].seconds * 1e3:.2f} ms"
-)
+print(f"rank 0 computes for {slowed[0].computing * 1e3:.2f} ms, its step takes {slowed[0].seconds * 1e3:.2f} ms")
 assert max(step.seconds for step in slowed) - min(step.seconds for step in slowed) < 0.2e-3
 assert slowed[2].computing > 1.99 * slowed[0].computing
 assert 0.8 < longer < 1.0
