@@ -469,8 +469,8 @@ sweep(
 )
 
 # %% [markdown]
-# torch's default is 25 MiB, with a first bucket of 1 MiB; further down we read both from torch. That is meant for models
-# of hundreds of megabytes. With a model of a few megabytes only the first bucket overlaps.
+# torch's default is 25 MiB, with a first bucket of 1 MiB; further down we read both from torch. That is meant for
+# models of hundreds of megabytes. With a model of a few megabytes only the first bucket overlaps.
 #
 # ### On this machine
 #
