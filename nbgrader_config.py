@@ -49,6 +49,6 @@ c.GenerateFeedback.preprocessors = [
 c.ZipCollectApp.downloaded_directory = str(classroom / "downloaded")
 c.ZipCollectApp.extractor_plugin = "distlib.grading.grader.unpack.SafeExtractor"
 
-# `nbgrader export` writes the marks here.
-c.ExportApp.plugin_class = "nbgrader.plugins.export.CsvExportPlugin"
-c.CsvExportPlugin.to = str(classroom / "grades.csv")
+# `nbgrader export` writes the marks here. What could not be graded has no score, and the reason beside it.
+c.ExportApp.plugin_class = "distlib.grading.grader.export.MarksExport"
+c.ExportPlugin.to = str(classroom / "grades.csv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import os
@@ -26,6 +27,7 @@ from distlib.grading.grader.class_report import csv_text, html_page, mistakes, t
 from distlib.grading.grader.class_run import ClassRun, Record, Told, grade_class, split_message
 from distlib.grading.grader.course import CourseError, open_course
 from distlib.grading.grader.gradebook import GradebookError, Mark, MarksBook
+from tests.test_transplant import PNG
 from tests.tiny_course import (
     CELLS,
     DIES,
@@ -33,6 +35,7 @@ from tests.tiny_course import (
     KILLS_THE_GRADER,
     NAME,
     RIGHT,
+    ROOT,
     TinyCourse,
     make_tiny_course,
     simple_judge,
@@ -471,6 +474,19 @@ def test_feedback_hides_tests_and_is_harmless(course: TinyCourse) -> None:
     assert "double is wrong for a large number" in page
 
 
+def test_a_pasted_picture_reaches_the_feedback(course: TinyCourse) -> None:
+    path = course.hand_in("a", {**RIGHT, "why": "![sketch](attachment:sketch.png)"}) / f"{NAME}.ipynb"
+    notebook = json.loads(path.read_text())
+    cell = next(cell for cell in notebook["cells"] if cell["id"] == "why")
+    cell["attachments"] = {"sketch.png": {"image/png": PNG}, "evil.svg": {"image/svg+xml": PNG}}
+    path.write_text(json.dumps(notebook))
+    graded = run(course)
+    assert graded.records["a"].remarks[0].endswith("not: evil.svg")
+    course.nbgrader("generate_feedback", NAME)
+    page = (course.folder("a", "feedback") / f"{NAME}.html").read_text()
+    assert f'src="data:image/png;base64,{PNG}"' in page and "svg+xml" not in page
+
+
 def test_feedback_is_safe_after_nbgraders_own_grading_too(course: TinyCourse) -> None:
     course.hand_in("a", {**WRONG, "double": WRONG["double"] + "\n%%html\n<script>alert('evil')</script>"})
     notebook = json.loads((course.folder("a") / f"{NAME}.ipynb").read_text())
@@ -537,6 +553,59 @@ def test_the_marks_for_a_spreadsheet() -> None:
     ]
 
 
+def test_the_export_has_no_score_for_what_was_not_graded(course: TinyCourse) -> None:
+    course.hand_in("a", RIGHT, timestamp="2026-01-02 03:04:05 UTC")
+    course.hand_in("b", {**WRONG, "why": "So, =1+1"})
+    course.hand_in("d", RIGHT)
+    run(course)
+    (course.folder("d") / f"{NAME}.ipynb").write_text("no")  # it had been graded before
+    run(course)
+    with Gradebook(course.gradebook_url) as gradebook:
+        gradebook.add_student("e", last_name="Euler, Leonhard", first_name="=1+1")
+        gradebook.add_student("f")
+        gradebook.find_grade("why", NAME, NAME, "a").manual_score = 2
+        gradebook.find_grade("why", NAME, NAME, "a").needs_manual_grade = False
+        gradebook.db.commit()
+    course.hand_in("f", RIGHT)
+    course.nbgrader("export")
+    rows = {row["student_id"]: row for row in exported(course, "grades.csv")}
+    assert {student: (row["score"], row["remark"]) for student, row in rows.items()} == {
+        "a": ("8.0", ""),
+        "b": ("1.0", "waits for a mark by hand"),
+        "d": ("", f"could not be graded: {NAME}.ipynb is not a notebook: it can't be parsed (Expecting value: line 1 "
+        "column 1 (char 0))"),
+        "e": ("", "has not handed in"),
+        "f": ("", "not graded yet"),
+    }  # fmt: skip
+    assert (rows["a"]["timestamp"], rows["a"]["max_score"]) == ("2026-01-02 03:04:05", "8.0")
+    assert (rows["e"]["last_name"], rows["e"]["first_name"]) == ("Euler, Leonhard", "'=1+1")
+
+    course.nbgrader("export", "--to=some.csv", f"--assignment=['{NAME}', 'other']", "--student=['a']")
+    assert exported(course, "../some.csv") == [rows["a"]]
+    course.nbgrader("export", "--to=none.csv", "--assignment=['other']")
+    assert exported(course, "../none.csv") == []
+
+
+def exported(course: TinyCourse, name: str) -> list[dict[str, str]]:
+    with (course.root / "classroom" / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_export_counts_as_nbgraders_own(course: TinyCourse) -> None:
+    config = course.root / "nbgrader_config.py"
+    config.write_text(config.read_text() + '\nc.LateSubmissionPlugin.penalty_method = "zero"\n')
+    course.hand_in("late", RIGHT, timestamp="2026-01-02 03:04:05 UTC")
+    course.hand_in("partly", WRONG, timestamp="2025-01-02 03:04:05 UTC")
+    with Gradebook(course.gradebook_url) as gradebook:
+        gradebook.update_or_create_assignment(NAME, duedate="2026-01-01 00:00:00 UTC")
+    run(course)
+    course.nbgrader("export")
+    course.nbgrader("export", "--exporter=nbgrader.plugins.export.CsvExportPlugin", "--to=theirs.csv")
+    ours, theirs = exported(course, "grades.csv"), exported(course, "../theirs.csv")
+    assert [{name: row[name] for name in theirs[0]} for row in ours] == theirs
+    assert [row["score"] for row in ours] == ["0.0", "1.0"]
+
+
 def test_a_message_is_split_where_it_was_wrapped() -> None:
     message = (
         "ring on 2 ranks, 8 float32: on rank 0,\nchunk 0 is wrong.\n  expected  [1.0]\n  found     [2.0]\n"
@@ -571,6 +640,28 @@ def test_the_command(course: TinyCourse, capsys: pytest.CaptureFixture[str]) -> 
     printed = capsys.readouterr().out
     assert f"c: there is no notebook {NAME}.ipynb: the folder is empty" in printed
     assert "2 had been graded before and have not changed; --again grades them, too." in printed
+
+
+@pytest.mark.parametrize("somebody_fails", [False, True])
+def test_nothing_is_lost_when_nobody_reads(course: TinyCourse, somebody_fails: bool) -> None:
+    course.hand_in("a", RIGHT)
+    if somebody_fails:
+        course.folder("b").mkdir(parents=True)
+    program = (
+        "import sys; from argparse import Namespace; from pathlib import PosixPath;"
+        "from distlib.cli.grade import grade_submissions; from tests.tiny_course import simple_judge;"
+        f"sys.exit(grade_submissions({options(course)!r}, lambda kind: simple_judge))"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)  # as `head` does when it has enough
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, timeout=120
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (int(somebody_fails), b"")
+    written = course.root / "classroom" / "graded" / NAME
+    assert "\na,graded," in (written / "marks.csv").read_text() and (written / "report.html").exists()
+    assert run(course).unchanged == ["a"]
 
 
 def test_the_command_names_what_is_wrong(

@@ -28,7 +28,8 @@ def test_the_demonstration_prints_the_right_marks(root: Path, tmp_path: Path) ->
 
     products = classroom.folder / "classroom"
     for student in STUDENTS:
-        assert (products / "feedback" / student / ASSIGNMENT / f"{ASSIGNMENT}.html").exists()
+        page = (products / "feedback" / student / ASSIGNMENT / f"{ASSIGNMENT}.html").read_text(encoding="utf-8")
+        assert page.count("# What this tests: ") == 4 and "HIDDEN TESTS" not in page and "seed=" not in page
     totals = [row.split(",") for row in (products / "grades.csv").read_text(encoding="utf-8").splitlines()]
     column = totals[0].index("score")
     assert [float(row[column]) for row in totals[1:]] == [22, 13, 0]

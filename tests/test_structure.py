@@ -58,6 +58,7 @@ FLOORS = {
     "ddp": 3,
     "frameworks": 3,
     "gossip": 3,
+    "large_batch": 3,
     "parameter_server": 3,
     "pipeline": 3,
     "sampler": 3,
@@ -281,6 +282,13 @@ def test_every_graded_function_has_right_and_wrong_answers(path: Path) -> None:
         assert len([answer for answer in names if answer.startswith("right_")]) >= 3, name
         assert len([answer for answer in names if answer.startswith("wrong_")]) >= 8, name
         assert [answer for answer in names if not answer.startswith(("right_", "wrong_"))] == [], name
+
+
+@pytest.mark.parametrize("path", ASSIGNMENTS, ids=lambda path: path.stem)
+def test_feedback_says_what_each_hidden_test_tests(path: Path) -> None:
+    regions = re.findall(r"### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS", path.read_text(), re.DOTALL)
+    assert regions
+    assert [region for region in regions if not re.match(r"### What this tests: .+\.\n", region)] == []
 
 
 # The documents

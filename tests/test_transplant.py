@@ -295,6 +295,36 @@ def test_free_text_is_taken_over(tmp_path: Path) -> None:
     assert done.remarks == []
 
 
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+
+
+def test_pictures_in_free_text_are_taken_over_and_nothing_else(tmp_path: Path) -> None:
+    model = nbformat.v4.new_markdown_cell("See.", id="why", metadata=FREE_TEXT.metadata)
+    model.attachments = {"model.png": {"image/png": PNG}}
+    source = make_source(nbformat.v4.new_notebook(cells=[model], metadata=SOURCE.notebook.metadata), Config())
+    pasted: dict[str, Any] = {
+        "a.png": {"image/png": PNG, "text/html": "<script>"},
+        "b.jpg": {"image/jpeg": ["aGVs\n", "bG8="]},
+        "evil.svg": {"image/svg+xml": "PHN2Zy8+"},
+        "evil.png": {"image/png": '"><script>alert(1)</script>'},
+        "large.png": {"image/png": "A" * (8 << 20)},
+        "odd.png": [],
+    }
+    cell = {"cell_type": "markdown", "id": "why", "metadata": dict(FREE_TEXT.metadata), "source": "Because."}
+    done = transplanted({"cells": [{**cell, "attachments": pasted}]}, tmp_path, source)
+    assert done.notebook.cells[0].attachments == {
+        "a.png": {"image/png": PNG}, "b.jpg": {"image/jpeg": "aGVs\nbG8="}
+    }  # fmt: skip
+    assert done.remarks == [
+        "of what is pasted into why only pictures are kept (png, jpeg, gif, webp; 8 MiB), not: "
+        "evil.svg, evil.png, large.png, odd.png"
+    ]
+    nbformat.validate(done.notebook)
+    for attachments in ({}, None, 3, [PNG]):
+        done = transplanted({"cells": [{**cell, "attachments": attachments}]}, tmp_path, source)
+        assert "attachments" not in done.notebook.cells[0] and done.remarks == []
+
+
 def random_edit(notebook: dict[str, Any], draw: random.Random) -> None:
     """Do to a notebook what a student, a tool or a villain may do, except to the answers' text."""
     cells = notebook["cells"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from distlib.cli.saying import say
 from distlib.grading.self_check.exercise import ExerciseError, find_exercise
 from distlib.grading.self_check.saved import check_saved
 from distlib.grading.self_check.table import Table
@@ -18,12 +19,15 @@ def check(name: str, notebook: Path | None) -> int:
         notebook: the student's notebook; without it, it is looked for.
     """
     try:
-        results = check_saved(find_exercise(name, notebook))
+        exercise = find_exercise(name, notebook)
+        if sys.stderr.isatty():
+            say(f"Running the tests of {exercise.name} …", sys.stderr)
+        results = check_saved(exercise)
     except ExerciseError as error:
-        print(error, file=sys.stderr)
+        say(str(error), sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nStopped.", file=sys.stderr)
+        say("\nStopped.", sys.stderr)
         return 130
-    print(Table(results))
+    say(str(Table(results)))
     return 0 if results.passes else 1

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from distlib.cli.saying import say
 from distlib.grading.grader.class_report import text_table, write_report
 from distlib.grading.grader.class_run import ClassRun, Record, grade_class
 from distlib.grading.grader.course import Course, CourseError, open_course
@@ -29,16 +30,16 @@ def grade_submissions(options: argparse.Namespace, make_judge: Callable[[str], J
         judge = (make_judge or sandboxed_judge)(options.sandbox)
         run = _grade_with_bar(course, options, judge)
     except CourseError as error:
-        print(error, file=sys.stderr)
+        say(str(error), sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nStopped. The same command goes on from here.", file=sys.stderr)
+        say("\nStopped. The same command goes on from here.", sys.stderr)
         return 130
-    print(text_table(run))
-    if run.unchanged:
-        print(f"\n{len(run.unchanged)} had been graded before and have not changed; --again grades them, too.")
-    problems = sum(bool(record.problem) for record in run.records.values())
-    return 1 if _report(course, run) or problems else 0
+    page, trouble = _write(course, run)  # before anything is printed: whoever reads may stop reading
+    say("\n\n".join(filter(None, [text_table(run), _unchanged(run), page])))
+    if trouble:
+        say(trouble, sys.stderr)
+    return 1 if trouble or any(record.problem for record in run.records.values()) else 0
 
 
 def sandboxed_judge(kind: str) -> Judge:
@@ -55,7 +56,7 @@ def sandboxed_judge(kind: str) -> Judge:
     except RuntimeError as error:
         raise CourseError(str(error)) from None
     if sandbox.warning:
-        print(sandbox.warning, file=sys.stderr)
+        say(sandbox.warning, sys.stderr)
     return partial(judge, sandbox=sandbox, limits=Limits())
 
 
@@ -78,17 +79,20 @@ def _grade_with_bar(course: Course, options: argparse.Namespace, judge: Judge) -
         )
 
 
-def _report(course: Course, run: ClassRun) -> bool:
-    """Write the report and say how to open it. Returns whether that failed."""
+def _unchanged(run: ClassRun) -> str:
+    count = len(run.unchanged)
+    return f"{count} had been graded before and have not changed; --again grades them, too." if count else ""
+
+
+def _write(course: Course, run: ClassRun) -> tuple[str, str]:
+    """Write the report. Returns how to open it, and why it could not be written; one of them is empty."""
     folder = course.records(run.assignment)
     try:
         page = write_report(run, folder)
     except OSError as error:
-        print(f"{course.name(folder)}/report.html can't be written: {error.strerror}", file=sys.stderr)
-        return True
-    print(f"\nreport, to open in a browser:  {page.as_uri()}")
-    print(f"as a table:                    {course.name(folder)}/marks.csv")
-    return False
+        return "", f"{course.name(folder)}/report.html can't be written: {error.strerror}"
+    table = f"as a table:                    {course.name(folder)}/marks.csv"
+    return f"report, to open in a browser:  {page.as_uri()}\n{table}", ""
 
 
 def _course_above(start: Path) -> Path:

@@ -13,11 +13,15 @@ from distlib.ddp.averaging import average_buckets, average_flat, average_per_par
 from distlib.ddp.checkpoint import load_checkpoint, save_checkpoint
 from distlib.ddp.module import VERSIONS, DistributedDataParallel
 from distlib.ddp.replicas import check_same_model, copy_from_rank_0
+from distlib.ddp.step_times import Span, StepClock, StepTimes
 from distlib.ddp.torch_hook import all_reduce_hook
 
 __all__ = [
     "VERSIONS",
     "DistributedDataParallel",
+    "Span",
+    "StepClock",
+    "StepTimes",
     "all_reduce_hook",
     "average_buckets",
     "average_flat",

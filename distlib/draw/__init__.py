@@ -8,7 +8,10 @@
     predict                  a number that is committed to before the run and compared after it
     race                     which all-reduce is the fastest by the model, over message sizes or ranks
     explore_race             the same with sliders
+    speed_up                 how many times faster several ranks are than one
     predicted_and_measured   the model beside the machine
+    step_timeline            when a rank computes and communicates in a training step, one way beside the other
+    sweep                    what an experiment gives over a number that was varied, with its spread
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
 world import this package too (for `watch`), and have no use for them.
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
     from distlib.draw.player import play_chunks, play_timeline
     from distlib.draw.prediction import predict
     from distlib.draw.racing import race
+    from distlib.draw.speed_ups import speed_up
+    from distlib.draw.step_panels import step_timeline
+    from distlib.draw.sweeps import sweep
     from distlib.draw.timelines import timeline
 
 __all__ = [
@@ -43,6 +49,9 @@ __all__ = [
     "predict",
     "predicted_and_measured",
     "race",
+    "step_timeline",
+    "sweep",
+    "speed_up",
     "timeline",
     "watch_chunks",
 ]
@@ -59,6 +68,9 @@ _HOMES = {
     "predict": "prediction",
     "predicted_and_measured": "model_check",
     "race": "racing",
+    "step_timeline": "step_panels",
+    "sweep": "sweeps",
+    "speed_up": "speed_ups",
     "timeline": "timelines",
     "watch_chunks": "chunk_history",
 }

@@ -27,10 +27,15 @@ DASHES: tuple[Any, ...] = (
 
 def label_seconds(axes: Axes, lowest: float, highest: float) -> None:
     """A logarithmic y axis from `lowest` to `highest` seconds, with some room: 1 µs, 10 µs, …"""
+    label_values(axes, lowest, highest, format_seconds)
+
+
+def label_values(axes: Axes, lowest: float, highest: float, write: Callable[[float], str]) -> None:
+    """As `label_seconds`, for values above 0 of any kind. `write`: how one is written."""
     low, high = lowest / 1.5, highest * 1.5
     axes.set_yscale("log")
     axes.set_ylim(low, high)
-    _set_ticks(axes, "y", ticks_of_seconds(low, high), format_seconds)
+    set_ticks(axes, "y", ticks_of_seconds(low, high), write)
     axes.grid(axis="y", color=INK, alpha=0.25, linewidth=points(0.8))
 
 
@@ -39,14 +44,14 @@ def label_sizes(axes: Axes, sizes: Sequence[int], margin: float = 0) -> None:
     axes.set_xscale("log")
     room = (max(sizes) / min(sizes)) ** (margin / (WIDTH - LEFT - RIGHT - 2 * margin))
     axes.set_xlim(min(sizes) / room, max(sizes) * room)
-    _set_ticks(axes, "x", ticks_of_sizes(sizes), format_bytes)
+    set_ticks(axes, "x", ticks_of_sizes(sizes), format_bytes)
 
 
 def label_ranks(axes: Axes, ranks: Sequence[int]) -> None:
     """A logarithmic x axis of numbers of ranks, with a tick at those that there are, as far as there is room."""
     axes.set_xscale("log")
     axes.set_xlim(min(ranks), max(ranks))
-    _set_ticks(axes, "x", ticks_of_ranks(ranks), lambda number: f"{int(number):,}")
+    set_ticks(axes, "x", ticks_of_ranks(ranks), lambda number: f"{int(number):,}")
 
 
 def ticks_of_seconds(low: float, high: float) -> list[float]:
@@ -83,8 +88,8 @@ def name_lines(canvas: Axes, axes: Axes, ends: Mapping[str, tuple[int, float]], 
         axes: of the lines, `top` CSS pixels below the figure's top and `height` high.
         ends: name to the number of its color and marker, and to the y value at which its line ends.
     """
-    low, high = map(math.log, axes.get_ylim())
-    heights = [top + height * (high - math.log(value)) / (high - low) for _, value in ends.values()]
+    of_axes = axes.transData - axes.transAxes  # the part of the axes' height that lies below a value
+    heights = [top + height * (1 - of_axes.transform((axes.get_xlim()[0], value))[1]) for _, value in ends.values()]
     places = spread(heights, 18, top + 8, top + height - 8)
     for (name, (number, _)), end, y in zip(ends.items(), heights, places, strict=True):
         color, right = line_color_of(number), WIDTH - RIGHT
@@ -106,7 +111,8 @@ def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> li
     return placed
 
 
-def _set_ticks(axes: Axes, which: str, ticks: Sequence[float], name: Callable[[float], str]) -> None:
+def set_ticks(axes: Axes, which: str, ticks: Sequence[float], name: Callable[[float], str]) -> None:
+    """Ticks at these places of the "x" or "y" axis and nowhere else, each with its name."""
     from matplotlib.ticker import NullLocator
 
     axis = axes.xaxis if which == "x" else axes.yaxis

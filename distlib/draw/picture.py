@@ -149,4 +149,4 @@ def text_width(words: str, size: float) -> float:
     """How wide `words` are in a font of `size`, both in CSS pixels. Use within `drawing_style`."""
     from matplotlib.textpath import TextPath
 
-    return float(TextPath((0, 0), words, size=size).get_extents().width)
+    return float(TextPath((0, 0), words, size=size).get_extents().width) if words else 0.0

@@ -134,6 +134,7 @@ print(report)
 # %% test="shift_hidden" points=2
 # The hidden tests of shift stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: one message a rank and no more, on more ranks, short and empty tensors, other dtypes and layouts.
 import torch
 
 from distlib.grading import check_shift
@@ -253,6 +254,7 @@ print(report)
 # %% test="scatter_hidden" points=2
 # The hidden tests of scatter stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: other roots, chunks of unequal length, fewer elements than ranks, other dtypes and memory layouts.
 import torch
 
 from distlib.grading import check_scatter
@@ -364,6 +366,7 @@ print(report)
 # %% test="gather_hidden" points=2
 # The hidden tests of gather stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: other roots, more ranks, short and empty tensors, other dtypes and layouts.
 import torch
 
 from distlib.grading import check_gather
@@ -485,6 +488,7 @@ print(report)
 # %% test="broadcast_hidden" points=3
 # The hidden tests of broadcast stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: the steps of a tree on any number of ranks, other roots, short tensors, other dtypes and layouts.
 import torch
 
 from distlib.grading import check_broadcast
@@ -604,6 +608,7 @@ print(report)
 # %% test="reduce_hidden" points=3
 # The hidden tests of reduce stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: one message from each rank but the root, in the steps of a tree; other roots, dtypes and layouts.
 import torch
 
 from distlib.grading import check_reduce

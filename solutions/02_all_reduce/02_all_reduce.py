@@ -140,6 +140,7 @@ print(report)
 # %% test="naive_all_reduce_hidden" points=2
 # The hidden tests of naive_all_reduce stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: one message to and one from the master for each rank; other lengths, dtypes and memory layouts.
 import torch
 
 from distlib.grading import check_all_reduce
@@ -303,6 +304,7 @@ print(report)
 # %% test="ring_reduce_scatter_hidden" points=3
 # The hidden tests of ring_reduce_scatter stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: chunks of unequal length, fewer elements than ranks, other dtypes and memory layouts.
 import torch
 
 from distlib.grading import check_reduce_scatter
@@ -424,6 +426,7 @@ print(report)
 # %% test="ring_all_gather_hidden" points=3
 # The hidden tests of ring_all_gather stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: each chunk once around the ring, chunks of unequal length, other dtypes and memory layouts.
 import torch
 
 from distlib.grading import check_all_gather
@@ -519,6 +522,7 @@ print(report)
 # %% test="ring_all_reduce_hidden" points=3
 # The hidden tests of ring_all_reduce stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: both halves together, with more ranks, fewer elements than ranks, other dtypes and memory layouts.
 import torch
 
 from distlib.grading import check_all_reduce

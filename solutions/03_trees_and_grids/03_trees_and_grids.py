@@ -159,6 +159,7 @@ print(report)
 # %% test="tree_all_reduce_hidden" points=3
 # The hidden tests of tree_all_reduce stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: the steps of a tree on any number of ranks, short tensors, other dtypes and memory layouts.
 import torch
 
 from distlib.grading import check_tree_all_reduce
@@ -328,6 +329,7 @@ print(report)
 # %% test="halving_doubling_all_reduce_hidden" points=4
 # The hidden tests of halving_doubling_all_reduce stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: any number of ranks, fewer elements than ranks, other dtypes and memory layouts.
 import torch
 
 from distlib.grading import check_halving_doubling_all_reduce
@@ -479,6 +481,7 @@ print(report)
 # %% test="grid_all_reduce_hidden" points=3
 # The hidden tests of grid_all_reduce stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: other grids, also of one row or one column, short tensors, other dtypes and memory layouts.
 import torch
 
 from distlib.grading import check_grid_all_reduce
@@ -630,6 +633,7 @@ print(report)
 # %% test="predict_time_hidden" points=3
 # The hidden tests of predict_time stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: each formula for other sizes, links and numbers of ranks, in one node and in several.
 import math
 
 from distlib import Cluster, Link
@@ -718,6 +722,7 @@ print(report)
 # %% test="choose_algorithm_hidden" points=2
 # The hidden tests of choose_algorithm stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
+### What this tests: the fastest of those to choose from, where it depends on the size, the links and the nodes.
 from distlib import Cluster, Link
 from distlib.grading import check_choose_algorithm
 

@@ -5,9 +5,7 @@ The marks are those of the gradebook: what an instructor has given by hand count
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from pathlib import Path
 from distlib.grading.case import count
 from distlib.grading.grader.class_run import ClassRun, Record, Told
 from distlib.grading.grader.gradebook import Mark
+from distlib.grading.grader.spreadsheet import spreadsheet
 from distlib.grading.grader.submission import printable
 
 _STYLE = """
@@ -104,18 +103,15 @@ def write_report(run: ClassRun, folder: Path) -> Path:
 
 def csv_text(run: ClassRun) -> str:
     """One row a student. The score is what is left after the penalty for being late."""
-    file = io.StringIO()
-    table = csv.writer(file)
-    table.writerow(["student", "state", "score", "of", "late_penalty", *run.cells, "seconds", "problem", "remarks"])
+    rows = [["student", "state", "score", "of", "late_penalty", *run.cells, "seconds", "problem", "remarks"]]
     for student, record in run.records.items():
         marks = {} if record.problem else run.marks.get(student, {})
         scores = [f"{marks[cell].score:g}" if cell in marks else "" for cell in run.cells]
         penalty, (points, most) = run.penalties.get(student, 0.0), _sums(marks.values())
         got, full = (f"{points - penalty:g}", f"{most:g}") if marks else ("", "")
         words = [record.problem, " | ".join(record.remarks)]
-        row = [student, record.state, got, full, f"{penalty:g}", *scores, f"{record.seconds:.1f}", *words]
-        table.writerow([_no_formula(printable(cell)) for cell in row])
-    return file.getvalue()
+        rows.append([student, record.state, got, full, f"{penalty:g}", *scores, f"{record.seconds:.1f}", *words])
+    return spreadsheet(rows)
 
 
 def html_page(run: ClassRun) -> str:
@@ -248,16 +244,3 @@ def _fraction(marks: Iterable[Mark], penalty: float = 0.0) -> str:
     got, full = _sums(marks)
     star = " *" if any(mark.by_hand for mark in marks) else ""
     return f"{got - penalty:g} / {full:g}{star}" if marks else "–"
-
-
-def _no_formula(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    return f"'{cell}" if cell.startswith(("=", "+", "-", "@")) and not _is_number(cell) else cell
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -223,7 +223,7 @@ class _Grader:
     def _records(self) -> dict[str, Record]:
         """Those of earlier runs."""
         folder = self._course.records(self._assignment)
-        read = (_read_record(path) for path in folder.glob("*/record.json"))
+        read = (read_record(path) for path in folder.glob("*/record.json"))
         return {record.student: record for record in read if record}
 
     def _noted(self, record: Record) -> Record:
@@ -299,7 +299,7 @@ def _why(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _read_record(path: Path) -> Record | None:
+def read_record(path: Path) -> Record | None:
     """A record; None if it can't be read, for then it is made again."""
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -18,6 +18,8 @@ from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbgrader.preprocessors import ClearHiddenTests
 
+from distlib.grading.grader.pictures import set_pictures
+
 _HARMLESS = ("text/plain", "image/png", "image/jpeg")
 _SENTENCE = re.compile(r"^\s*### (What this tests: .*)$", re.MULTILINE)
 _NO_SENTENCE = "Hidden tests ran here; their text is not shown."
@@ -40,7 +42,7 @@ class SafeFeedback(Preprocessor):
                 self._hide(cell)
             else:
                 cell.source = harmless_text(cell.source)
-                cell.pop("attachments", None)
+                set_pictures(cell, cell.get("attachments"))
         return nb, resources
 
     def _hide(self, cell: NotebookNode) -> None:

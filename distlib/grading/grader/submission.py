@@ -43,12 +43,14 @@ class HandedCell:
         source: its text.
         cell_id: the notebook's id of the cell, "" if there is none.
         metadata: as found; {} if it is no dictionary.
+        attachments: as found.
     """
 
     kind: str
     source: str
     cell_id: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
+    attachments: Any = None
 
     @property
     def mark(self) -> dict[str, Any]:
@@ -268,7 +270,11 @@ def _cell(raw: dict[str, Any]) -> HandedCell:
     source = _clean(source) if isinstance(source, str) else ""
     cell_id, metadata = raw.get("id"), raw.get("metadata")
     return HandedCell(
-        kind, source, cell_id if isinstance(cell_id, str) else "", metadata if isinstance(metadata, dict) else {}
+        kind,
+        source,
+        cell_id if isinstance(cell_id, str) else "",
+        metadata if isinstance(metadata, dict) else {},
+        raw.get("attachments"),
     )
 
 

@@ -2,7 +2,7 @@
 
     instructor's cell          what stands there
     ─────────────────────────  ─────────────────────────────────────────────────────────────────────────────────
-    solution cell              the text of the student's solution cell
+    solution cell              the text of the student's solution cell, and pictures pasted into it
     test cell, locked cell     the instructor's
     demonstration, text        the instructor's; if the student has edited a demonstration, the student's
     (between them)             the student's own code cells, in their order, between the same neighbors
@@ -27,8 +27,9 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
+from distlib.grading.grader.pictures import KINDS, MOST_BYTES, set_pictures
 from distlib.grading.grader.source import Source
-from distlib.grading.grader.submission import HandedCell
+from distlib.grading.grader.submission import HandedCell, printable
 
 FROM_STUDENT = {"from": "student"}
 _MARKS = ("grade", "solution", "locked", "points", "task", "schema_version")
@@ -51,13 +52,28 @@ def transplant(source: Source, handed: Sequence[HandedCell]) -> Transplanted:
     """
     match = _Match(source, handed)
     notebook = copy.deepcopy(source.notebook)
+    remarks = match.remarks()
     for place, cell in enumerate(notebook.cells):
         if (text := match.text_of(place)) is not None:
             cell.source = text
             if not _mark(cell):
                 cell.metadata["distlib"] = dict(FROM_STUDENT)
+            if cell.cell_type == "markdown":
+                remarks += _paste(cell, match.attachments_of(place))
     notebook.cells = list(_interleaved(notebook.cells, match.own_cells()))
-    return Transplanted(notebook, match.remarks())
+    return Transplanted(notebook, remarks)
+
+
+def _paste(cell: NotebookNode, attachments: Any) -> list[str]:
+    """Give a text cell the student's pictures. Returns remarks."""
+    left_out = set_pictures(cell, attachments)
+    if not left_out:
+        return []
+    kinds = ", ".join(kind.removeprefix("image/") for kind in KINDS)
+    names = ", ".join(printable(name[:40]) for name in left_out[:4])
+    return [
+        f"of what is pasted into {_name(cell)} only pictures are kept ({kinds}; {MOST_BYTES >> 20} MiB), not: {names}"
+    ]
 
 
 def _interleaved(cells: Sequence[NotebookNode], own: Mapping[int, Sequence[HandedCell]]) -> list[NotebookNode]:
@@ -96,6 +112,10 @@ class _Match:
             return None
         text = self._handed[self._chosen[place]].source
         return None if _same(text, self._released[place]) else text
+
+    def attachments_of(self, place: int) -> Any:
+        """What the student has pasted into a cell, as found."""
+        return self._handed[self._chosen[place]].attachments if place in self._chosen else None
 
     def own_cells(self) -> dict[int, list[HandedCell]]:
         """The student's own code cells, by the place that they come after; -1 is the beginning."""

@@ -9,16 +9,17 @@ from distlib.grading.case import count
 PASSES = "passes"
 FAILS = "fails"
 NOT_WRITTEN = "not written yet"
-WAITS = "after the visible test"
-ABSENT = "when it is graded"
+WAITS = "not yet"  # the visible test comes first
+ABSENT = "when graded"
 
 _NEXT = {
     (PASSES, PASSES): "done",
-    (PASSES, ABSENT): "done here; hidden tests will run other sizes, dtypes and layouts",
-    (PASSES, FAILS): "right in the visible cases; read what the hidden test found",
-    (FAILS, WAITS): "read what the test found",
+    (PASSES, ABSENT): "done here",
+    (PASSES, FAILS): "read below",
+    (FAILS, WAITS): "read below",
     (NOT_WRITTEN, WAITS): "write it",
 }
+_HIDDEN_LATER = "Hidden tests run when the work is graded: with other sizes, dtypes and layouts."
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,13 @@ class Row:
         return _NEXT[self.visible.state, self.hidden.state]
 
     @property
-    def message(self) -> str:
-        """What the test that fails says; "" for a function that is not written, or passes."""
-        failed = [result.message for result in (self.visible, self.hidden) if result.state == FAILS]
-        return failed[0] if failed else ""
+    def failure(self) -> tuple[str, str]:
+        """Which test fails and what it says; empty for a function that is not written, or passes."""
+        if self.visible.state == FAILS:
+            return f"{self.function}, visible test", self.visible.message
+        if self.hidden.state == FAILS:
+            return f"{self.function}, hidden test (the visible one passes)", self.hidden.message
+        return "", ""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,12 @@ class Results:
     def passes(self) -> bool:
         """Whether every function passes."""
         return all(row.passes for row in self.rows)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a student should know besides the rows."""
+        later = any(row.hidden.state == ABSENT for row in self.rows)
+        return [*(f"Remark: {remark}" for remark in self.remarks), *([_HIDDEN_LATER] if later else [])]
 
     @property
     def summary(self) -> str:

@@ -7,7 +7,7 @@ import textwrap
 
 from distlib.grading.self_check.results import FAILS, NOT_WRITTEN, PASSES, Result, Results, Row
 
-_HEADS = ("function", "visible test", "hidden test", "what to do next")
+_HEADS = ("function", "visible test", "hidden test", "next")
 _SIGNS = {PASSES: "✓", FAILS: "✗", NOT_WRITTEN: "○"}
 _CELL = "text-align: left; vertical-align: top; padding: .3em 1em .3em 0; border-bottom: 1px solid; color: inherit"
 _MESSAGE = "white-space: pre-wrap; margin: .3em 0 1em 0; color: inherit; background: none"
@@ -23,10 +23,10 @@ class Table:
         rows = [_HEADS, *(_texts(row) for row in self.results.rows)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        messages = [f"{row.function}\n{textwrap.indent(row.message, '  ')}" for row in self.results.rows if row.message]
-        remarks = [f"Remark: {remark}" for remark in self.results.remarks]
-        about = f"{self.results.summary} {self.results.looked_at}"
-        return "\n\n".join(["\n".join(lines), *messages, *remarks, about])
+        failures = [row.failure for row in self.results.rows if row.failure[0]]
+        messages = [f"{test}\n{textwrap.indent(message, '  ')}" for test, message in failures]
+        about = f"{self.results.summary}\n{self.results.looked_at}"
+        return "\n\n".join(["\n".join(lines), *messages, *self.results.notes, about])
 
     def __repr__(self) -> str:
         return str(self)
@@ -34,13 +34,13 @@ class Table:
     def _repr_html_(self) -> str:
         heads = "".join(f'<th scope="col" style="{_CELL}">{head}</th>' for head in _HEADS)
         rows = "".join(map(_html_row, self.results.rows))
-        remarks = "".join(f"<p>Remark: {html.escape(remark)}</p>" for remark in self.results.remarks)
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in [*self.results.notes, self.results.looked_at])
         return (
             f'<table style="border-collapse: collapse; color: inherit">'
             f'<caption style="text-align: left; color: inherit"><strong>{html.escape(self.results.name)}: '
             f"{html.escape(self.results.summary)}</strong></caption>"
             f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-            f"{''.join(map(_html_message, self.results.rows))}{remarks}<p>{html.escape(self.results.looked_at)}</p>"
+            f"{''.join(map(_html_message, self.results.rows))}{notes}"
         )
 
 
@@ -59,7 +59,7 @@ def _html_row(row: Row) -> str:
 
 
 def _html_message(row: Row) -> str:
-    if not row.message:
+    test, message = map(html.escape, row.failure)
+    if not test:
         return ""
-    name, message = html.escape(row.function), html.escape(row.message)
-    return f'<details open><summary><code>{name}</code></summary><pre style="{_MESSAGE}">{message}</pre></details>'
+    return f'<details open><summary>{test}</summary><pre style="{_MESSAGE}">{message}</pre></details>'

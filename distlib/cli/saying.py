@@ -1,0 +1,23 @@
+"""Printing to a reader who may have gone, as after `distlib grade 02_all_reduce | head -3`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Print. When nobody reads any more, this text and all that follow go nowhere, and the command comes to its end.
+
+    Args:
+        text: lines.
+        stream: standard output if it is left out.
+    """
+    stream = stream or sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())  # what is left in the buffer goes there, too, when Python ends
+        os.close(nowhere)

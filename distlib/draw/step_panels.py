@@ -1,0 +1,132 @@
+"""Where the time of a training step goes: computing above, communication below, one panel for each way to do it.
+
+after the backward pass   │▒ forward ▒│▒▒ backward ▒▒│
+                                                     │░░░░░░ communication ░░░░░░│
+overlapped                │▒ forward ▒│▒▒ backward ▒▒│
+                                         │░░░ communication ░░░░│                    the step ends sooner
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from distlib.ddp.step_times import KINDS, Span, StepTimes
+from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, key_text, new_figure, text_width
+from distlib.draw.style import (
+    BLUE,
+    BODY,
+    INK,
+    ORANGE,
+    SKY,
+    SMALL,
+    WIDTH,
+    count,
+    drawing_style,
+    format_number,
+    format_seconds,
+    points,
+    text_on,
+    time_unit,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_TOP, _LEFT, _RIGHT, _ROW, _GAP, _FOOT = 58, 120, 92, 24, 16, 40  # CSS pixels
+_LOOKS: dict[str, dict[str, Any]] = {
+    "forward": {"facecolor": SKY, "edgecolor": INK},
+    "backward": {"facecolor": BLUE, "edgecolor": INK},
+    "communication": {"facecolor": ORANGE, "edgecolor": INK},
+}
+
+
+def step_timeline(steps: Mapping[str, StepTimes], title: str | None = None) -> Picture:
+    """Draw when one rank computes and when it communicates, for one or several ways to do a step.
+
+    Args:
+        steps: by name, what `StepClock` has noted. All share one scale; each begins at 0.
+        title: the headline; by default "Where the time of a step goes".
+
+    Raises:
+        ValueError: nothing to draw.
+        TypeError: something given is no StepTimes.
+    """
+    if not steps:
+        raise ValueError("expected at least one step, {name: clock.steps[-1]}, got none")
+    for name, step in steps.items():
+        if not isinstance(step, StepTimes):
+            raise TypeError(f"expected StepTimes for {name!r}, as clock.steps has them, got {type(step).__name__}")
+    with drawing_style():
+        return _draw(steps, title or "Where the time of a step goes")
+
+
+def _draw(steps: Mapping[str, StepTimes], title: str) -> Picture:
+    panel = 2 * _ROW + _GAP
+    figure = new_figure(WIDTH, _TOP + panel * len(steps) + _FOOT)
+    add_titles(figure, title, "above: computing; below: gradients under way", title_room=440)
+    canvas = add_canvas(figure)
+    _draw_key(canvas)
+    longest = max(step.seconds for step in steps.values())
+    unit, factor = time_unit(longest)
+    axes = add_axes(figure, _LEFT, _TOP, WIDTH - _LEFT - _RIGHT, panel * len(steps))
+    axes.set(xlim=(0, longest / factor), ylim=(panel * len(steps), 0), xlabel=f"time ({unit})")
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    for number, (name, step) in enumerate(steps.items()):
+        top = number * panel
+        for span in step.spans:
+            _draw_span(axes, span, step.start, factor, top + _ROW * (span.kind == "communication"))
+        end = step.seconds / factor
+        axes.plot([end, end], [top - 2, top + 2 * _ROW + 2], color=INK, linewidth=points(2))
+        canvas.text(
+            _LEFT - 10, _TOP + top + _ROW, name, size=points(_name_size(name)), color=INK, ha="right", va="center"
+        )
+        axes.annotate(
+            format_seconds(step.seconds), (end, top + _ROW), xytext=(points(6), 0), textcoords="offset points",
+            size=points(BODY), color=INK, va="center", annotation_clip=False,
+        )  # fmt: skip
+    return Picture(figure, _alt(steps, title))
+
+
+def _draw_span(axes: Axes, span: Span, zero: float, factor: float, top: float) -> None:
+    from matplotlib.patches import Rectangle
+
+    left, width = (span.start - zero) / factor, span.seconds / factor
+    axes.add_patch(Rectangle((left, top + 2), width, _ROW - 4, linewidth=points(1), **_LOOKS[span.kind]))
+    words = span.name.removeprefix("bucket ")
+    limits = axes.get_xlim()
+    pixels = width / (limits[1] - limits[0]) * (WIDTH - _LEFT - _RIGHT)
+    if pixels < text_width(words, SMALL) + 6:
+        return
+    axes.text(
+        left + width / 2, top + _ROW / 2, words, size=points(SMALL), color=text_on(_LOOKS[span.kind]["facecolor"]),
+        ha="center", va="center_baseline", clip_on=True,
+    )  # fmt: skip
+
+
+def _name_size(name: str) -> float:
+    room = _LEFT - 16
+    return min(BODY, BODY * room / max(1.0, text_width(name, BODY)))
+
+
+def _draw_key(canvas: Axes) -> None:
+    from matplotlib.patches import Rectangle
+
+    x = WIDTH - 20.0
+    for kind in reversed(KINDS):
+        x -= key_text(canvas, x, 20, kind)
+        canvas.add_patch(Rectangle((x - 32, 10), 24, 11, linewidth=points(1), **_LOOKS[kind]))
+        x -= 48
+
+
+def _alt(steps: Mapping[str, StepTimes], title: str) -> str:
+    return " ".join([f"{title}.", *(_describe(name, step) for name, step in steps.items())])
+
+
+def _describe(name: str, step: StepTimes) -> str:
+    share = f", {format_number(round(100 * step.hidden / step.communicating))} % hidden" if step.communicating else ""
+    return (
+        f"{name}: the step takes {format_seconds(step.seconds)}, computing {format_seconds(step.computing)}, "
+        f"{count(len(step.of('communication')), 'all-reduce')} {format_seconds(step.communicating)}{share}."
+    )
