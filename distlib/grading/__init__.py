@@ -5,7 +5,10 @@ from distlib.grading.all_reduce_checks import (
     check_halving_doubling_all_reduce,
     check_tree_all_reduce,
 )
+from distlib.grading.bucket_checks import check_assign_buckets
 from distlib.grading.checks import check_all_gather, check_all_reduce, check_reduce_scatter
+from distlib.grading.ddp_case import Training
+from distlib.grading.ddp_checks import check_overlapped_ddp
 from distlib.grading.failure import CheckFailed
 from distlib.grading.gradient_checks import Gradients, check_average_gradients
 from distlib.grading.master_checks import (
@@ -32,8 +35,10 @@ __all__ = [
     "ScenarioReport",
     "Step",
     "StudentCommunicator",
+    "Training",
     "check_all_gather",
     "check_all_reduce",
+    "check_assign_buckets",
     "check_average_gradients",
     "check_broadcast",
     "check_choose_algorithm",
@@ -43,6 +48,7 @@ __all__ = [
     "check_gather_outputs",
     "check_grid_all_reduce",
     "check_halving_doubling_all_reduce",
+    "check_overlapped_ddp",
     "check_predict_time",
     "check_reduce",
     "check_reduce_gradients",

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from distlib import collectives
+from distlib.buckets import assign_buckets
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.grading.student_communicator import unwrapped
 from distlib.network import Cluster, all_reduce_seconds
@@ -55,7 +56,7 @@ def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm
 
 _HELPERS: dict[str, Callable[..., object]] = {
     function.__name__: function
-    for function in (ring_reduce_scatter, ring_all_gather, predict_time, all_reduce, broadcast)
+    for function in (ring_reduce_scatter, ring_all_gather, predict_time, all_reduce, broadcast, assign_buckets)
 }
 _SCENARIOS = "distlib.grading.scenarios"
 

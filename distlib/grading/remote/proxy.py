@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,7 +97,7 @@ class Proxy:
             "send": self._send, "recv": self._recv, "isend": self._isend, "irecv": self._irecv,
             "exchange": self._exchange, "wait": self._wait, "is_completed": self._is_completed,
             "barrier": self._barrier, "split": self._split, "helper": self._helper, "time": self._time,
-            "sleep": self._sleep, "gate": self._gate
+            "sleep": self._sleep, "gate": self._gate, "compute": self._compute,
         }  # fmt: skip
 
     def converse(self, request: dict[str, Any]) -> Any:
@@ -199,6 +199,11 @@ class Proxy:
             options["op"] = ReduceOp[options["op"]]
         started = helper_named(name)(self._group(group), tensor, **options)
         return tensor if started is None else self._keep(started, tensor)
+
+    def _compute(self, name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        if name not in self._run.helpers:
+            raise ValueError(f"{name!r} is not supplied here")
+        return helper_named(name)(*args, **options)
 
     def _gate(self, k: int, seconds: float) -> float:
         if type(k) is not int or not 0 <= seconds < math.inf:

@@ -169,7 +169,7 @@ class _Rank:
         tensor = memory.as_strided(*view)
         ours = memory.as_strided(*view)
         call_site.forget()
-        with self._supplied(dict(map(supplied_helper, helpers))):
+        with self._supplied(dict(supplied_helper(helper, self._wire) for helper in helpers)):
             communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size))
             returned = self._module.__dict__[name](communicator, tensor, **options)
         return {
@@ -186,7 +186,7 @@ class _Rank:
         """Play a scenario (file and function), and return what it returned, as plain values."""
         file, play = scenario
         call_site.forget()
-        with self._supplied(dict(map(supplied_helper, helpers))):
+        with self._supplied(dict(supplied_helper(helper, self._wire) for helper in helpers)):
             communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size))
             scenario_function = getattr(import_module(f"{SCENARIOS}.{file}"), play)
             return plain(scenario_function(communicator, self._module.__dict__[name], inputs, self._pass_gate))

@@ -29,35 +29,33 @@ class Gate(torch.nn.Module):
         gate: what the scenario was handed.
         k: the gate's number.
         seconds: the virtual time that passing it takes.
+
+    Attributes:
+        k: the number that the next forward pass takes along.
     """
 
     def __init__(self, gate: PassGate, k: int, seconds: float = 0.0) -> None:
         super().__init__()
-        self._pass = gate
-        self._k, self._seconds = k, seconds
+        self._pass, self.k, self._seconds = gate, k, seconds
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """`values`, behind this gate."""
-        passed: torch.Tensor = _Passing.apply(values, self)
+        passed: torch.Tensor = _Passing.apply(values, self._pass, self.k, self._seconds)
         return passed
-
-    def factor(self) -> float:
-        """Pass the gate."""
-        return self._pass(self._k, self._seconds)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Gate:
         return self  # a copy of the model has the same gates
 
     def extra_repr(self) -> str:
-        return str(self._k)
+        return str(self.k)
 
 
 class _Passing(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: torch.Tensor, gate: Gate) -> torch.Tensor:
-        ctx.gate = gate
+    def forward(ctx: Any, values: torch.Tensor, gate: PassGate, k: int, seconds: float) -> torch.Tensor:
+        ctx.pass_gate = lambda: gate(k, seconds)
         return values.view_as(values)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradients[0] * ctx.gate.factor(), None
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        return gradients[0] * ctx.pass_gate(), None, None, None
