@@ -17,6 +17,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -130,14 +131,14 @@ def _time_steps(comm: Communicator, sizes: tuple[int, ...], repeats: int) -> lis
 
 
 def _time_all_reduces(comm: Communicator, algorithm: str, sizes: tuple[int, ...], repeats: int) -> list[float]:
-    def run(size: int) -> Callable[[], None]:
+    def run(size: int) -> Callable[[], object]:
         tensor = torch.zeros(size // 4, device=comm.device)
-        return lambda: all_reduce(comm, tensor, algorithm=algorithm)
+        return partial(all_reduce, comm, tensor, algorithm=algorithm)
 
     return [_median_seconds(comm, run(size), repeats) for size in sizes]
 
 
-def _median_seconds(comm: Communicator, call: Callable[[], None], repeats: int) -> float:
+def _median_seconds(comm: Communicator, call: Callable[[], object], repeats: int) -> float:
     call()  # the first one touches memory for the first time
     seconds = []
     for _ in range(repeats):

@@ -5,6 +5,7 @@ anything else that implements these few methods, because it never asks for more:
 
     send ──────► recv        one message, blocking: `send` returns when the other rank has taken it
     exchange ◄─► exchange    send and receive at the same time, which is what a ring does in every step
+    start                    communicate beside what the rank goes on to do, as DDP does during the backward pass
     barrier                  nobody passes before everybody has arrived
     split                    smaller communicators over some of the ranks
 
@@ -14,7 +15,9 @@ Names and meaning follow torch.distributed (https://docs.pytorch.org/docs/stable
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from enum import Enum
+from typing import Any
 
 import torch
 
@@ -30,18 +33,34 @@ class ReduceOp(Enum):
 
 
 class Work(ABC):
-    """The handle of a message that was started by `isend` or `irecv` and may still be on its way."""
+    """The handle of what `isend`, `irecv` or `start` has begun, and which may still be under way."""
 
     @abstractmethod
     def wait(self) -> int:
-        """Block until the message is through. Returns the rank at the other end.
+        """Block until it is through. Returns the rank at the other end of the message; for `start`, this rank.
 
         Before that, the tensor of an `isend` must not be changed and the tensor of an `irecv` must not be read.
+
+        Raises:
+            what the call that `start` has begun has raised.
         """
 
     @abstractmethod
     def is_completed(self) -> bool:
         """True once `wait` would return at once. Never blocks."""
+
+
+class _Done(Work):
+    """Nothing is under way any more."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+
+    def wait(self) -> int:
+        return self._rank
+
+    def is_completed(self) -> bool:
+        return True
 
 
 class Communicator(ABC):
@@ -118,6 +137,23 @@ class Communicator(ABC):
         sending = self.isend(outgoing, dst, tag)
         sending.wait()
         receiving.wait()
+
+    def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
+        """Begin `function(comm, *args, **kwargs)` beside what this rank goes on to do, and return at once.
+
+        What a rank has started runs one after the other, in the order of the starts; what it sends and receives by
+        itself meanwhile waits until all of that is through. So every rank must start the same collectives in the same
+        order. Tensors that were handed over must not be changed before `wait` has returned.
+
+            work = comm.start(all_reduce, bucket)      # the same as all_reduce(comm, bucket, async_op=True)
+            ...                                        # compute something else
+            work.wait()
+
+        Real ranks have a communication thread for it. In a simulated world it runs in virtual time beside `sleep`. A
+        communicator that can't do two things at a time does it at once.
+        """
+        function(self, *args, **kwargs)
+        return _Done(self.rank)
 
     @abstractmethod
     def barrier(self) -> None:

@@ -22,6 +22,7 @@ that was posted earlier is served while the rank waits for something else.
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from typing import Any
 
 import torch
 
+from distlib.background import Background, StartedCall
 from distlib.communicator import Work
 from distlib.diagnosis import MessageMismatch
 from distlib.mailbox import INLINE_BYTES, Mailbox
@@ -37,7 +39,7 @@ from distlib.status_board import BLOCKED, FINISHED, IDLE, RUNNING, StatusBoard
 from distlib.trace import CallSite
 from distlib.transport import Transport, Wait, describe_tensor, dtype_name, from_bytes, to_bytes
 
-OFFER, TAKE, SENT, REFUSE, ARRIVED, RELEASED = range(6)  # what a control message says
+OFFER, TAKE, SENT, REFUSE, ARRIVED, RELEASED, WAKE = range(7)  # what a control message says; WAKE is to oneself
 
 # A message in a trace before its two halves are put together (see world): what its sender and its receiver know.
 # sequence, destination, tag, bytes, dtype, shape, start, round, site
@@ -76,7 +78,8 @@ class Stopped(BaseException):
 class Endpoint:
     """One rank's end of all its conversations: what it offers, what it waits for, what it has been offered.
 
-    A process has one, shared by all its communicators. It is used by one thread at a time.
+    A process has one, shared by all its communicators. It is used by one thread at a time: what the rank has started in
+    the background goes first, and calls of its own thread wait for that.
     """
 
     def __init__(
@@ -101,6 +104,8 @@ class Endpoint:
         self._state = IDLE
         self._start = 0.0
         self._shielded = self._stop_pending = False
+        self._background = Background(self._prepare_thread)
+        self._abandoned = False
         self._early: list[tuple[Any, ...]] = []
         self._handled: list[int] = []
         self._last_call: tuple[int, str, str] | None = None  # a LastCall, in the form that the status board can take
@@ -112,6 +117,7 @@ class Endpoint:
         """Start run number `run`, whose clock began at `start`; nothing of an earlier one is left."""
         self._forget()
         self._run, self._start, self.record, self._state, self._closed = run, start, record, RUNNING, False
+        self._abandoned = False
         self._publish([])
         early, self._early = self._early, []
         for message in early:
@@ -122,7 +128,9 @@ class Endpoint:
 
         Raises:
             MessageMismatch: a message was started that did not fit, and nobody waited for it.
+            what else a started call has raised.
         """
+        self._background.wait_for_all()
         self.leave()
         self.serve()
         for work in self._failed:
@@ -135,7 +143,15 @@ class Endpoint:
         self._last_call = (number + 1, call, site.place)
 
     def leave(self) -> None:
-        """From here on the rank no longer runs the student's function, and `stop` no longer interrupts it."""
+        """From here on the rank no longer runs the student's function, and `stop` no longer interrupts it.
+
+        What it has started is ended as soon as it waits for another rank.
+        """
+        self._state = FINISHED
+        if self._background.is_running():
+            self._abandoned = True
+            self._mailbox.post(self.rank, self._run, WAKE, self.rank)
+        self._background.end()
         self._state = FINISHED
 
     def complete_all_transfers(self) -> None:
@@ -160,6 +176,11 @@ class Endpoint:
             self._take_in(message)
         self._publish([])
 
+    def look(self) -> None:
+        """As `serve`, in the middle of a run: after what was started in the background."""
+        self._background.wait_for_all()
+        self.serve()
+
     def discard(self) -> None:
         """Throw away all control messages, sent or not. The run must have been closed."""
         self._mailbox.discard()
@@ -174,7 +195,10 @@ class Endpoint:
 
     @contextlib.contextmanager
     def shield(self) -> Iterator[None]:
-        """Inside this block `stop` waits until the block is left."""
+        """Inside this block `stop` waits until the block is left. It never interrupts the communication thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         self._shielded = True
         try:
             yield
@@ -200,6 +224,7 @@ class Endpoint:
 
     def isend(self, group: Group, dst: int, tensor: torch.Tensor, tag: int, site: CallSite) -> SendWork:
         """Announce `tensor` to rank `dst` of `group`; see `Communicator.isend`."""
+        self._background.wait_for_all()
         peer = group.members[dst]
         self._sequence += 1
         start = self.now()
@@ -217,6 +242,7 @@ class Endpoint:
 
     def irecv(self, group: Group, src: int | None, tensor: torch.Tensor, tag: int, site: CallSite) -> RecvWork:
         """Get ready for a message from rank `src` of `group` (None: any); see `Communicator.irecv`."""
+        self._background.wait_for_all()
         work = RecvWork(self, group, src, tensor, tag, site)
         for offer in self._strangers:
             if work.wants(offer):
@@ -231,6 +257,7 @@ class Endpoint:
 
         The first member of the group collects the contributions and then releases the others.
         """
+        self._background.wait_for_all()
         group.meetings += 1
         key = (group.id, group.meetings)
         self._mailbox.post(group.members[0], self._run, ARRIVED, self.rank, key, contribution)
@@ -246,10 +273,20 @@ class Endpoint:
         del self._arrived[key]
         return everybody
 
+    def start(self, call: StartedCall) -> StartedCall:
+        """Run `call` in the background, after what was started before."""
+        self._background.start(call)
+        return call
+
+    def _prepare_thread(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+
     # ── blocking ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def wait_for(self, works: Sequence[MessageWork]) -> None:
         """Block until every one of `works` is through, answering the other ranks meanwhile."""
+        self._background.wait_for_all()
         self._block_until(
             lambda: all(work.settled for work in works) or any(work.error for work in works),
             lambda: [work.waits_for() for work in works if not work.settled],
@@ -263,6 +300,8 @@ class Endpoint:
         if done():
             return
         while not done():
+            if self._abandoned:
+                raise Stopped
             self._state = BLOCKED
             self._publish(waits())
             arrived = self._mailbox.next()
@@ -383,7 +422,7 @@ class MessageWork(Work):
 
     def is_completed(self) -> bool:
         if not self.settled:
-            self.endpoint.serve()
+            self.endpoint.look()
         return self.settled
 
     def finish(self) -> None:

@@ -9,24 +9,30 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed
 
+from distlib.background import StartedCall
 from distlib.call_site import find_call_site
 from distlib.communicator import Communicator, Work
 from distlib.endpoint import Endpoint, Group
 from distlib.message_check import check_apart, check_message, check_split, ranks_of_color
+from distlib.trace import CallSite
 
 
 class ProcessGroupCommunicator(Communicator):
     """A `Communicator` between processes. Made by a `World` for each rank; see `Communicator` for its methods."""
 
-    def __init__(self, endpoint: Endpoint, group: Group, call: str | None = None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, group: Group, call: str | None = None, started_at: CallSite | None = None
+    ) -> None:
         self._endpoint = endpoint
         self._group = group
+        self._started_at = started_at  # the line that has called `start`, for a communicator in the background
         self.call = call
         self.rank = group.members.index(endpoint.rank)
         self.world_size = group.size
@@ -34,45 +40,52 @@ class ProcessGroupCommunicator(Communicator):
 
     def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
         check_message(self, tensor, "send", dst, tag)
-        return self._endpoint.isend(self._group, dst, tensor, tag, find_call_site(self.call))
+        return self._endpoint.isend(self._group, dst, tensor, tag, self._site())
 
     def irecv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> Work:
         check_message(self, tensor, "receive", src, tag)
-        return self._endpoint.irecv(self._group, src, tensor, tag, find_call_site(self.call))
+        return self._endpoint.irecv(self._group, src, tensor, tag, self._site())
 
     def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
         check_message(self, outgoing, "send", dst, tag)
         check_message(self, incoming, "receive", src, tag)
         check_apart(outgoing, incoming)
-        site = find_call_site(self.call)
+        site = self._site()
         receiving = self._endpoint.irecv(self._group, src, incoming, tag, site)
         sending = self._endpoint.isend(self._group, dst, outgoing, tag, site)
         self._endpoint.wait_for([sending, receiving])
 
+    def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
+        comm = ProcessGroupCommunicator(self._endpoint, self._group, self.call, self._site())
+        return self._endpoint.start(StartedCall(partial(function, comm, *args, **kwargs), self.rank))
+
     def barrier(self) -> None:
         if self.world_size > 1:
-            self._endpoint.meet(self._group, "barrier", None, find_call_site())
+            self._endpoint.meet(self._group, "barrier", None, self._site())
 
     def split(self, color: int | None, key: int | None = None) -> Communicator | None:
         check_split(color, key)
-        everybody = self._endpoint.meet(self._group, "split", (color, key), find_call_site())
+        everybody = self._endpoint.meet(self._group, "split", (color, key), self._site())
         if color is None:
             return None
         members = tuple(self._group.members[rank] for rank in ranks_of_color(everybody, color))
         group_id = (*self._group.id, self._group.meetings, color)
-        return ProcessGroupCommunicator(self._endpoint, Group(group_id, members))
+        return ProcessGroupCommunicator(self._endpoint, Group(group_id, members), None, self._started_at)
 
     def within(self, call: str) -> Communicator:
         if self.call is not None:
             return self
-        self._endpoint.note_call(call, find_call_site())
-        return ProcessGroupCommunicator(self._endpoint, self._group, call)
+        self._endpoint.note_call(call, self._site())
+        return ProcessGroupCommunicator(self._endpoint, self._group, call, self._started_at)
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
     def time(self) -> float:
         return self._endpoint.now()
+
+    def _site(self) -> CallSite:
+        return find_call_site(self.call) if self._started_at is None else self._started_at.within(self.call)
 
     def __repr__(self) -> str:
         return f"<Communicator: rank {self.rank} of {self.world_size}, {self.device}>"

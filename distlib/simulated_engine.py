@@ -23,6 +23,7 @@ from distlib.contexts import Context, current_backward
 from distlib.diagnosis import LastCall, MessageMismatch, RankState, Wait
 from distlib.message_check import different_calls
 from distlib.network import Cluster
+from distlib.simulated_background import SimulatedBackground
 from distlib.trace import CallSite, Message
 from distlib.transport import describe_tensor, dtype_name
 
@@ -44,7 +45,7 @@ class SimulatedRank:
     """What the engine knows of one rank."""
 
     __slots__ = (
-        "both", "bytes_received", "bytes_sent", "context", "finished", "in_free", "loose", "meeting",
+        "background", "both", "bytes_received", "bytes_sent", "context", "finished", "in_free", "loose", "meeting",
         "messages_received", "messages_sent", "missing", "now", "number", "out_free", "receive", "round", "send",
         "site", "waiting",
     )  # fmt: skip
@@ -53,6 +54,7 @@ class SimulatedRank:
         self.number = number
         self.renew(engine, send=True, receive=True)
         self.context: Context
+        self.background = SimulatedBackground(self)
         self.now = self.out_free = self.in_free = 0.0
         self.round = 0
         self.missing = 0  # how many of the operations it waits for are not yet through

@@ -11,6 +11,9 @@ cluster's links say. A rank has one port out and one port in; each carries one m
     both ports are busy                           t₀ … t₀ + m/B
     the message is there, send and recv return    t₀ + m/B + α         m bytes, bandwidth B, latency α
 
+What a rank has started in the background (`comm.start`) has a clock of its own beside that of the rank, on which only
+computing goes on; the two meet when the rank waits for it (see simulated_background).
+
 A message of at most `eager_limit` bytes does not wait for its receiver: it leaves at max(s, out-port free), `send`
 returns when the out-port is free again, and it goes through the receiver's in-port when it is received.
 
@@ -52,6 +55,7 @@ from distlib.diagnosis import (
 from distlib.endpoint import Stopped
 from distlib.message_check import check_apart, check_message, check_split, ranks_of_color
 from distlib.network import Cluster
+from distlib.simulated_background import SimulatedCall
 from distlib.simulated_engine import ANYONE, Engine, Operation, SimulatedGroup, SimulatedRank, unrecorded
 from distlib.trace import CallSite, Counts, Trace
 from distlib.transport import describe_tensor, dtype_name
@@ -218,6 +222,7 @@ class _Run:
             fn, args, kwargs = pickling.loads(self._blob)
             result = fn(comm, *args, **kwargs)
             self._results[rank.number] = list(result) if isinstance(result, types.GeneratorType) else result
+            rank.background.wait_for_all()
         except (Ended, KeyboardInterrupt, RunEnded, Stopped):  # Stopped: this runs on a real rank, which is to leave
             raise
         except BaseException as error:
@@ -309,6 +314,12 @@ class SimulatedCommunicator(Communicator):
         self._engine.receive(receive)
         self._engine.wait(self._rank, both)
 
+    def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
+        site = self._site()
+        call = SimulatedCall(partial(function, self, *args, **kwargs), self._rank, self.rank, site)
+        self._rank.background.start(call)
+        return call
+
     def barrier(self) -> None:
         self._meet("barrier", None)
 
@@ -324,8 +335,7 @@ class SimulatedCommunicator(Communicator):
     def within(self, call: str) -> Communicator:
         if self.call is not None:
             return self
-        site = find_call_site() if self._engine.record else self._unrecorded
-        self._engine.note_call(self._rank, call, site.place)
+        self._engine.note_call(self._rank, call, self._site().place)
         return SimulatedCommunicator(self._engine, self._rank, self._group, self.cluster, call)
 
     def speak_from(self, site: CallSite) -> None:
@@ -346,16 +356,26 @@ class SimulatedCommunicator(Communicator):
 
     def _begin(self, operation: Operation, tensor: torch.Tensor, peer: int | None, tag: int) -> None:
         """Check a call and note it. The usual case is seen at once; at all else `check_message` takes a look."""
+        background = self._rank.background
+        if background.calls:
+            background.wait_for_all()
         usual = (
             type(peer) is int and 0 <= peer < self.world_size and peer != self.rank and type(tag) is int
             and (tensor is operation.tensor or _is_usual(tensor))
         )  # fmt: skip
         if not usual:
             check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
-        site = self._rank.site or find_call_site(self.call) if self._engine.record else self._unrecorded
-        operation.begin(tensor, ANYONE if peer is None else self._group.members[peer], tag, self._group, site)
+        destination = ANYONE if peer is None else self._group.members[peer]
+        operation.begin(tensor, destination, tag, self._group, self._site())
+
+    def _site(self) -> CallSite:
+        if not self._engine.record:
+            return self._unrecorded
+        spoken_from = self._rank.site
+        return find_call_site(self.call) if spoken_from is None else spoken_from.within(self.call)
 
     def _meet(self, kind: str, contribution: Any) -> list[Any]:
+        self._rank.background.wait_for_all()
         self._meetings += 1
         key = (self._group.id, self._meetings)
         return self._engine.meet_all(self._rank, kind, key, self._group.members, contribution)

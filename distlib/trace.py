@@ -18,7 +18,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from distlib.chrome_trace import chrome_events
 
@@ -47,6 +47,10 @@ class CallSite:
 
     def __str__(self) -> str:
         return self.place
+
+    def within(self, call: str | None) -> CallSite:
+        """The same line, for a message of the collective call `call`."""
+        return self if call == self.call else replace(self, call=call)
 
 
 @dataclass(frozen=True, slots=True)

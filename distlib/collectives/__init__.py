@@ -22,7 +22,7 @@ from distlib.collectives.recursive_halving import recursive_halving_reduce_scatt
 from distlib.collectives.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from distlib.collectives.scatter_gather import gather, scatter
 from distlib.collectives.tree import tree_all_reduce, tree_broadcast, tree_reduce
-from distlib.communicator import Communicator, ReduceOp
+from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.network import choose_all_reduce
 
 __all__ = [
@@ -154,7 +154,13 @@ def reduce_scatter(
     _named(algorithm, _REDUCE_SCATTERS)(comm, tensor, op)
 
 
-def all_reduce(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM, algorithm: str = "ring") -> None:
+def all_reduce(
+    comm: Communicator,
+    tensor: torch.Tensor,
+    op: ReduceOp = ReduceOp.SUM,
+    algorithm: str = "ring",
+    async_op: bool = False,
+) -> Work | None:
     """Combine the tensors of all ranks element by element; every rank ends with the result, in place.
 
     Args:
@@ -163,17 +169,24 @@ def all_reduce(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp
         algorithm: "ring" (least bytes per rank), "naive" (through rank 0), "tree", "halving_doubling", "double_tree",
             "grid", "hierarchical" (by nodes), or "auto": the fastest by `network.choose_all_reduce` on the cluster of
             `comm` (see `cluster_of`). Rank 0 logs what was chosen and why, as INFO of the logger "distlib".
+        async_op: begin it beside what the rank goes on to do, and return at once; see `Communicator.start`.
+
+    Returns:
+        With `async_op` the handle of it, else None. Before its `wait` has returned, leave `tensor` alone.
 
     Raises:
         ValueError: an unknown algorithm, or an `op` that has no meaning for the dtype.
         MessageMismatch: tensors of different length or dtype on two ranks.
     """
+    if async_op:
+        return comm.start(all_reduce, tensor, op, algorithm)
     if algorithm == "auto":
         choice = choose_all_reduce(cluster_of(comm), tensor.numel(), tensor.element_size())
         algorithm = choice.algorithm
         if comm.rank == 0:
             _log.info("all_reduce chose %s", choice)
     _named(algorithm, _ALL_REDUCES, "auto")(comm, tensor, op)
+    return None
 
 
 def _named(algorithm: str, algorithms: dict[str, _Function], *others: str) -> _Function:

@@ -10,7 +10,8 @@ members by itself, so a group is made without a message. It has what a collectiv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -45,6 +46,10 @@ class RankGroup(Communicator):
 
     def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
         self._comm.exchange(outgoing, self._members[dst], incoming, self._members[src], tag)
+
+    def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
+        members = self._members
+        return self._comm.start(lambda comm: function(RankGroup(comm, members), *args, **kwargs))
 
     def barrier(self) -> None:
         raise NotImplementedError("a RankGroup has no barrier of its own: use distlib.collectives.barrier(group)")

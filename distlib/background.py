@@ -1,0 +1,106 @@
+"""Calls that run beside what a rank goes on to do, one after the other: what `Communicator.start` is made of.
+
+    the rank's own thread     start(A)   start(B)      computing …            B.wait()
+    the communication thread      ╰► A: send, receive, … │ B: send, receive, …   ╯
+
+Calls never overtake each other, and communication of the rank's own thread waits until all of them are through. So the
+messages of a rank leave in one order, whichever thread sends them, and the rank's endpoint is used by one thread at a
+time. CUDA streams, and the collectives of NCCL, keep order in the same way.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+from distlib.communicator import Work
+
+
+class StartedCall(Work):
+    """A call that `Communicator.start` has begun.
+
+    Args:
+        call: what to run, without arguments.
+        rank: what `wait` returns.
+
+    Attributes:
+        waited: whether somebody has waited for it, and so got to know how it ended.
+    """
+
+    def __init__(self, call: Callable[[], object], rank: int) -> None:
+        self.waited = False
+        self._call = call
+        self._rank = rank
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+
+    def wait(self) -> int:
+        self._done.wait()
+        self.waited = True
+        if self._error is not None:
+            raise self._error
+        return self._rank
+
+    def is_completed(self) -> bool:
+        return self._done.is_set()
+
+    def run(self) -> None:
+        """Run the call, in the thread that calls this."""
+        try:
+            self._call()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._done.set()
+
+
+class Background:
+    """The communication thread of a rank. It exists from the first call that is started.
+
+    Args:
+        prepare: called once in the new thread, before anything else.
+    """
+
+    def __init__(self, prepare: Callable[[], None]) -> None:
+        self._prepare = prepare
+        self._calls: queue.SimpleQueue[StartedCall | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._started: list[StartedCall] = []  # those that nobody has waited for yet
+
+    def start(self, call: StartedCall) -> None:
+        """Run `call` after all that was started before; returns at once."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="communication", daemon=True)
+            self._thread.start()
+        self._started = [each for each in self._started if not each.waited] + [call]
+        self._calls.put(call)
+
+    def wait_for_all(self) -> None:
+        """Return when nothing that was started is under way. A started call itself does not wait.
+
+        Raises:
+            what a call has raised that nobody has waited for.
+        """
+        if self._started and threading.current_thread() is not self._thread:
+            for call in self._started:
+                if not call.waited:
+                    call.wait()
+            self._started = []
+
+    def is_running(self) -> bool:
+        """Whether a started call is under way."""
+        return not all(call.is_completed() for call in self._started)
+
+    def end(self) -> None:
+        """End the thread after the call that it is in. The next call that is started gets a new one."""
+        if self._thread is not None:
+            self._calls.put(None)
+            self._thread.join()
+        self._thread = None
+        self._started = []
+
+    def _work(self) -> None:
+        self._prepare()
+        while (call := self._calls.get()) is not None:
+            call.run()

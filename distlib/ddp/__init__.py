@@ -1,0 +1,29 @@
+"""Distributed data parallel training: the same model on every rank, each with its own part of the batch.
+
+replicas      is it the same model everywhere? rank 0's weights to all
+averaging     gradients averaged after the backward pass: one all-reduce a parameter, one in all, or in buckets
+bucket        gradients that travel together
+reducer       gradients averaged while the backward pass still runs
+module        DistributedDataParallel, which puts these together
+torch_hook    our all-reduces inside torch's own DistributedDataParallel
+checkpoint    saved by one rank, loaded by all
+"""
+
+from distlib.ddp.averaging import average_buckets, average_flat, average_per_parameter
+from distlib.ddp.checkpoint import load_checkpoint, save_checkpoint
+from distlib.ddp.module import VERSIONS, DistributedDataParallel
+from distlib.ddp.replicas import check_same_model, copy_from_rank_0
+from distlib.ddp.torch_hook import all_reduce_hook
+
+__all__ = [
+    "VERSIONS",
+    "DistributedDataParallel",
+    "all_reduce_hook",
+    "average_buckets",
+    "average_flat",
+    "average_per_parameter",
+    "check_same_model",
+    "copy_from_rank_0",
+    "load_checkpoint",
+    "save_checkpoint",
+]

@@ -1,0 +1,114 @@
+"""Averaging gradients while the backward pass still runs.
+
+Gradients appear from the last layer to the first. As soon as a bucket has all of its gradients, its all-reduce starts;
+the backward pass goes on meanwhile:
+
+    backward         layer 4   layer 3   layer 2   layer 1 ┐
+    communication                bucket 0 ▒▒▒▒▒▒▒  bucket 1│▒▒▒▒▒▒▒  bucket 2 ▒▒▒▒▒▒▒ ┐ gradients are averaged
+                                                           └ only from here on does anybody wait
+
+Buckets start in the same order on every rank, whatever order the gradients come in: a bucket waits for those before it.
+Source: S. Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", PVLDB 13(12), 2020,
+section 3.2.3 (https://arxiv.org/abs/2006.15704).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+from torch.autograd import Variable
+
+from distlib.communicator import Communicator, Work
+from distlib.ddp.bucket import Bucket
+from distlib.ddp.finite import check_finite
+
+AllReduce = Callable[[Communicator, torch.Tensor], object]  # sums up a tensor over all ranks, in place
+
+
+class GradientReducer:
+    """Averages the gradients of `buckets` over all ranks at the end of every backward pass.
+
+    Args:
+        comm: of this rank.
+        names: of the parameters, for messages.
+        buckets: the same on every rank, in the order in which they are to be sent.
+        sum_up: the all-reduce.
+        overlap: start a bucket as soon as it is full; otherwise all of them after the backward pass.
+        finite: look for gradients that are infinite or no number.
+
+    Attributes:
+        enabled: whether backward passes communicate.
+        contributors: by how many ranks sums are divided.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        names: dict[nn.Parameter, str],
+        buckets: Sequence[Bucket],
+        sum_up: AllReduce,
+        *,
+        overlap: bool,
+        finite: bool,
+    ) -> None:
+        self.enabled = True
+        self.contributors = comm.world_size
+        self._comm, self._names, self._buckets, self._sum_up = comm, names, buckets, sum_up
+        self._overlap, self._check_finite = overlap, finite
+        self._bucket_of = {parameter: bucket for bucket in buckets for parameter in bucket.parameters}
+        self._works: list[Work] = []  # of the buckets that have been started, in their order
+        self._in_backward = False
+        for parameter in self._bucket_of:
+            parameter.register_post_accumulate_grad_hook(self._on_gradient)
+
+    def _on_gradient(self, parameter: nn.Parameter) -> None:
+        """A parameter's gradient is complete: called by torch in the middle of the backward pass."""
+        if not self.enabled:
+            return
+        if not self._in_backward:
+            self._in_backward = True
+            Variable._execution_engine.queue_callback(self._finish)  # torch calls it at the end of this backward pass
+        self._bucket_of[parameter].fill(parameter)
+        while self._overlap and len(self._works) < len(self._buckets) and self._buckets[len(self._works)].is_full:
+            self._sum_up_after(self._works, self._buckets[len(self._works)])
+
+    def _finish(self) -> None:
+        """The backward pass is over: send the rest, and wait for everything."""
+        self._in_backward = False
+        works, self._works = self._works, []
+        for bucket in self._buckets[len(works) :]:
+            self._fill_what_was_there_before(bucket)
+            self._sum_up_after(works, bucket)
+        for work in works:
+            work.wait()
+        for bucket in self._buckets:
+            if self._check_finite:
+                check_finite(self._comm, bucket, self._names)
+            bucket.write_back(divide_by=self.contributors)
+
+    def _sum_up_after(self, works: list[Work], bucket: Bucket) -> None:
+        bucket.get_ready()
+        if self._overlap:
+            works.append(self._comm.start(self._sum_up, bucket.flat))
+        else:
+            self._sum_up(self._comm, bucket.flat)
+
+    def _fill_what_was_there_before(self, bucket: Bucket) -> None:
+        """Gradients of an earlier pass without communication count, too. What is still missing must be allowed to."""
+        for parameter in bucket.missing():
+            if parameter.grad is not None:
+                bucket.fill(parameter)
+        missing = [self._names[parameter] for parameter in bucket.missing()]
+        if missing and not bucket.counts_users:
+            raise RuntimeError(
+                f"on rank {self._comm.rank} the backward pass has brought no gradient for {', '.join(missing)}. If the "
+                "loss does not depend on every parameter, say find_unused_parameters=True."
+            )
+
+    def take_part_with_zeros(self) -> None:
+        """Do what a backward pass of the other ranks needs of this one, which has no batch."""
+        for bucket in self._buckets:
+            bucket.get_ready()
+            self._sum_up(self._comm, bucket.flat)
