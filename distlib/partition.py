@@ -1,4 +1,4 @@
-"""How a buffer is cut into chunks, and how tensors are put together into buckets. Pure: no communication, no state.
+"""How a buffer is cut into chunks. Pure functions: no communication, no state.
 
 A buffer of 10 elements over 4 ranks, as `torch.tensor_split` cuts it: the first 10 mod 4 chunks get one more.
 
@@ -8,7 +8,7 @@ A buffer of 10 elements over 4 ranks, as `torch.tensor_split` cuts it: the first
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -65,48 +65,3 @@ class Chunks(Sequence[torch.Tensor]):
             return self._flat[start : start + self._short + 1]
         start = index * self._short + self._longer
         return self._flat[start : start + self._short]
-
-
-def assign_buckets(
-    nbytes: Sequence[int],
-    bucket_bytes: int,
-    first_bucket_bytes: int | None = None,
-    kinds: Sequence[Hashable] | None = None,
-) -> list[list[int]]:
-    """Which parameters share an all-reduce: buckets of indices, from the last parameter to the first.
-
-    The last layers are the first to have gradients, so the order of registration, reversed, is about the order in
-    which gradients appear. A bucket is full as soon as it holds at least its limit. A smaller first bucket lets the
-    communication begin early.
-
-        nbytes 40, 10, 30, 20, 50   bucket_bytes=50   first_bucket_bytes=20   ──►   [4]  [3, 2]  [1, 0]
-
-    Args:
-        nbytes: the size of each parameter, in the order of registration.
-        bucket_bytes: the limit of a bucket, at least 1.
-        first_bucket_bytes: the limit of the first one; None: as of the others.
-        kinds: what must not be mixed in one bucket, such as the dtypes of the parameters; None: all may be mixed.
-
-    Raises:
-        ValueError: a limit below 1, or not as many `kinds` as sizes.
-
-    Source: S. Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", PVLDB 13(12), 2020,
-    section 3.2.3 (https://arxiv.org/abs/2006.15704).
-    """
-    first_limit = bucket_bytes if first_bucket_bytes is None else first_bucket_bytes
-    if bucket_bytes < 1 or first_limit < 1:
-        raise ValueError(f"expected buckets of at least 1 byte, got {bucket_bytes} and first {first_limit}")
-    if kinds is not None and len(kinds) != len(nbytes):
-        raise ValueError(f"expected a kind for each of the {len(nbytes)} sizes, got {len(kinds)}")
-    buckets: list[list[int]] = []
-    filling: dict[Hashable, list[int]] = {}  # the bucket of each kind that is not full yet
-    for index in reversed(range(len(nbytes))):
-        kind = kinds[index] if kinds is not None else None
-        bucket = filling.setdefault(kind, [])
-        if not bucket:
-            buckets.append(bucket)
-        bucket.append(index)
-        limit = first_limit if bucket is buckets[0] else bucket_bytes
-        if sum(nbytes[i] for i in bucket) >= limit:
-            del filling[kind]
-    return buckets

@@ -103,7 +103,10 @@ def test_the_notebook_that_is_handed_over_stays_as_it_is() -> None:
         ("def shift(comm, tensor) pass", "there is no function of this name"),
         ("def shift(comm, tensor): comm._communicator._wire.send([1, 2])", "did not keep to the protocol"),
         ("def shift(comm, tensor): comm._communicator._wire.send({'what': 'done', 'value': {}})", "did not keep"),
-        ("def shift(comm, tensor): comm._communicator._ask('helper', name='shift', tensor=tensor)", "is not supplied"),
+        (
+            "def shift(comm, tensor): comm._communicator._ask('helper', name='shift', tensor=tensor, options={})",
+            "is not supplied",
+        ),
         ("def shift(comm, tensor): comm._communicator._connection.send(b'x' * 50)", "AttributeError"),
         ("def shift(comm, tensor): comm._communicator._wire._connection.send(b'x' * 50)", "did not keep"),
         ("def shift(comm, tensor): comm._communicator._wire.close()", "ended"),

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 
 from torch import nn
 
+from distlib.buckets import assign_buckets
 from distlib.collectives import all_reduce
 from distlib.communicator import Communicator
 from distlib.ddp.bucket import Bucket
 from distlib.ddp.reducer import AllReduce
-from distlib.partition import assign_buckets
 
 
 def average_per_parameter(comm: Communicator, module: nn.Module, sum_up: AllReduce = all_reduce) -> None:

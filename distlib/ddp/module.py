@@ -22,12 +22,12 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from distlib.buckets import assign_buckets
 from distlib.collectives import all_reduce, broadcast
 from distlib.communicator import Communicator
 from distlib.ddp.bucket import Bucket
 from distlib.ddp.reducer import AllReduce, GradientReducer
 from distlib.ddp.replicas import check_same_model, copy_from_rank_0
-from distlib.partition import assign_buckets
 
 VERSIONS = ("per_parameter", "flat", "bucketed", "overlapped")
 Batch = TypeVar("Batch")
@@ -46,7 +46,7 @@ class DistributedDataParallel(nn.Module):
         comm: of this rank. Every rank makes its own wrapper, at the same time.
         module: the same model on every rank; its weights need not be the same, rank 0's are copied to all, in place.
         version: see the text of this module.
-        bucket_bytes, first_bucket_bytes: see `partition.assign_buckets`.
+        bucket_bytes, first_bucket_bytes: see `buckets.assign_buckets`.
         algorithm: an algorithm of `all_reduce`, or a function (comm, tensor) that sums up in place.
         broadcast_buffers: give all ranks rank 0's buffers before each forward pass in training mode.
         find_unused_parameters: whether the loss may depend on other parameters in each step and on each rank. A

@@ -92,6 +92,6 @@ def first_remark(traffic: Traffic, expected: int, questions: Sequence[Question])
     case, trace = traffic.case, traffic.trace
     foreign = [message for message in trace if not traffic.specification.counts(message)]
     if foreign:
-        return explain_foreign(case, foreign, len(trace))
+        return explain_foreign(case.function, foreign, len(trace))
     silence = explain_silence(trace, expected if case.length else 0)
     return silence or next((remark for remark in (question(traffic) for question in questions) if remark), None)

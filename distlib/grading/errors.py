@@ -5,6 +5,8 @@ The error of the world names the line and the ranks. Added here: what it means i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from distlib.diagnosis import (
     DeadlockError,
     MessageMismatch,
@@ -28,8 +30,13 @@ _LEADS: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-def explain_error(case: Case | None, error: RankError | TypeError) -> Remark:
-    """The remark about a run that ended with `error`. `case`: None for a function that does not communicate."""
+def explain_error(case: Case | None, error: RankError | TypeError, causes: Sequence[tuple[str, str]] = ()) -> Remark:
+    """The remark about a run that ended with `error`.
+
+    Args:
+        case: None for a function that does not work on one tensor.
+        causes: words of an error and what usually causes it, in this exercise; they come before those known here.
+    """
     text = str(error)
     if "NotImplementedError" in text:
         return Remark(
@@ -37,11 +44,11 @@ def explain_error(case: Case | None, error: RankError | TypeError) -> Remark:
             cause="the line `raise NotImplementedError()` is still there. Put your code in its place.",
         )
     lead = next((lead for kind, lead in _LEADS if isinstance(error, kind)), "it can't be sent to the ranks.")
-    return Remark(lead, tuple(text.splitlines()), _cause(case, error, text))
+    return Remark(lead, tuple(text.splitlines()), _cause(case, error, text, causes))
 
 
-def _cause(case: Case | None, error: Exception, text: str) -> str:
-    for sign, cause in _SIGNS:
+def _cause(case: Case | None, error: Exception, text: str, causes: Sequence[tuple[str, str]]) -> str:
+    for sign, cause in (*causes, *_SIGNS, *(_SIGNS_OF_CHUNKS if case is not None else ())):
         if sign in text:
             return cause
     if case is not None and isinstance(error, MessageMismatch):
@@ -78,6 +85,12 @@ _SIGNS = (
         "order; import what it needs.",
     ),
     (
+        "division by zero",
+        "something is 0 here, such as world_size - 1 or a logarithm with one rank.",
+    ),
+)
+_SIGNS_OF_CHUNKS = (
+    (
         "is invalid for input of size",
         "view(world_size, -1) needs a length that divides by the number of ranks. torch.tensor_split cuts any length.",
     ),
@@ -85,10 +98,6 @@ _SIGNS = (
         "index out of range",
         "there is one chunk for each rank, and the number of ranks is not fixed. Take the number of a chunk or of a "
         "rank % comm.world_size.",
-    ),
-    (
-        "division by zero",
-        "something is 0 here, such as world_size - 1 or a logarithm with one rank.",
     ),
     (
         "share memory",

@@ -6,14 +6,18 @@ names lead to the functions below. Messages that these send count, because the c
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import torch
 
 from distlib import collectives
-from distlib.communicator import Communicator
+from distlib.buckets import assign_buckets
+from distlib.communicator import Communicator, ReduceOp, Work
+from distlib.grading.student_communicator import unwrapped
 from distlib.network import Cluster, all_reduce_seconds
 
 _MISSING = object()
@@ -34,9 +38,27 @@ def predict_time(algorithm: str, nbytes: int, cluster: Cluster) -> float:
     return all_reduce_seconds(algorithm, cluster, nbytes, itemsize=1)
 
 
+def all_reduce(
+    comm: Communicator,
+    tensor: torch.Tensor,
+    op: ReduceOp = ReduceOp.SUM,
+    algorithm: str = "ring",
+    async_op: bool = False,
+) -> Work | None:
+    """In place; with `async_op` it goes on beside what the rank does, until `wait`. See distlib.collectives."""
+    return collectives.all_reduce(unwrapped(comm), tensor, op, algorithm, async_op)
+
+
+def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm: str = "tree") -> None:
+    """In place; every rank ends with the root's tensor. See distlib.collectives."""
+    collectives.broadcast(unwrapped(comm), tensor, root, algorithm)
+
+
 _HELPERS: dict[str, Callable[..., object]] = {
-    function.__name__: function for function in (ring_reduce_scatter, ring_all_gather, predict_time)
+    function.__name__: function
+    for function in (ring_reduce_scatter, ring_all_gather, predict_time, all_reduce, broadcast, assign_buckets)
 }
+_SCENARIOS = "distlib.grading.scenarios"
 
 
 def helper_origin(name: str) -> str:
@@ -45,15 +67,34 @@ def helper_origin(name: str) -> str:
     Raises:
         ValueError: there is no such helper.
     """
-    if name not in _HELPERS:
-        raise ValueError(f"helpers: expected one of {', '.join(_HELPERS)}, got {name!r}")
-    helper = _HELPERS[name]
+    helper = helper_named(name)
     return f"{helper.__module__}.{helper.__qualname__}"
 
 
+def helper_origins(name: str) -> tuple[str, ...]:
+    """The helper's origin, and that of the library's function of this name, where it is the same."""
+    same = getattr(collectives, name, None) if name in ("all_reduce", "broadcast") else None
+    return (helper_origin(name), *([f"{same.__module__}.{same.__qualname__}"] if same else []))
+
+
 def helper_named(name: str) -> Callable[..., Any]:
-    """The helper of this name."""
+    """The helper of this name: one of this module, or "file.function" in distlib.grading.scenarios.
+
+    Raises:
+        ValueError: there is no such helper.
+    """
+    file, _, function = name.rpartition(".")
+    if file:
+        found: Callable[..., Any] = getattr(import_module(f"{_SCENARIOS}.{file}"), function)
+        return found
+    if name not in _HELPERS:
+        raise ValueError(f"helpers: expected one of {', '.join(_HELPERS)}, or file.function, got {name!r}")
     return _HELPERS[name]
+
+
+def local_name(name: str) -> str:
+    """What a helper is called in the student's notebook: "replicate" for "parts.replicate"."""
+    return name.rpartition(".")[2]
 
 
 @contextmanager
@@ -63,9 +104,10 @@ def supplied(function: Callable[..., object], names: Sequence[str]) -> Iterator[
     Not replaced: a copy under another name (`scatter = ring_reduce_scatter`), and what a function uses that was
     imported from a file, because the ranks import that file themselves.
     """
-    scope = getattr(function, "__globals__", {})
-    before = {name: scope.get(name, _MISSING) for name in names}
-    scope.update({name: _HELPERS[name] for name in names})
+    scope = scope_of(function)
+    new = {local_name(name): helper_named(name) for name in names}
+    before = {name: scope.get(name, _MISSING) for name in new}
+    scope.update(new)
     try:
         yield
     finally:
@@ -74,3 +116,15 @@ def supplied(function: Callable[..., object], names: Sequence[str]) -> Iterator[
                 del scope[name]
             else:
                 scope[name] = value
+
+
+def scope_of(function: object) -> dict[str, Any]:
+    """The names of the module or notebook in which a function was written, or the methods of a class.
+
+    A decorator of a library's, such as torch.no_grad, is looked through.
+    """
+    if not isinstance(function, type):
+        return getattr(inspect.unwrap(function), "__globals__", {}) if callable(function) else {}
+    methods = (getattr(value, "__func__", value) for value in vars(function).values())
+    scopes = (scope_of(method) for method in methods if inspect.isroutine(method))
+    return next((scope for scope in scopes if scope), {})

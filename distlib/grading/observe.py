@@ -59,11 +59,7 @@ def observe(packed: bytes, case: Case, timeout: float) -> Observation:
 
 def observe_simulated(packed: bytes, case: Case, timeout: float) -> Observation:
     """As `observe`, on simulated ranks. What they print does not say which of them it was."""
-    run = run_on_ranks(1, "", timeout + _PATIENCE, simulate_case, packed, case, timeout)
-    if run.error is not None:
-        return Observation([], Trace(case.world_size, []), _of_a_simulated_rank(run.error), run.printed, run.seconds)
-    outcomes, trace, error = run.results[0]
-    return Observation(outcomes, trace, error, run.printed, run.seconds)
+    return Observation(*run_simulated(case.world_size, timeout, simulate_case, packed, case))
 
 
 class Run(NamedTuple):
@@ -95,6 +91,15 @@ def run_on_ranks(world_size: int, mark: str, timeout: float, function: Callable[
             error = caught
         seconds = time.perf_counter() - start
     return Run(results, world.trace, error, "".join(lines), seconds)
+
+
+def run_simulated(world_size: int, timeout: float, function: Callable[..., Any], *args: Any) -> Run:
+    """Call `function(comm, *args, timeout)`, which simulates ranks in its process and returns results, trace, error."""
+    run = run_on_ranks(1, "", timeout + _PATIENCE, function, *args, timeout)
+    if run.error is not None:
+        return Run([], Trace(world_size, []), _of_a_simulated_rank(run.error), run.printed, run.seconds)
+    results, trace, error = run.results[0]
+    return Run(results, trace, error, run.printed, run.seconds)
 
 
 def _of_a_simulated_rank(error: RankError) -> RankError:

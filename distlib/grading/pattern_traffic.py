@@ -65,7 +65,7 @@ def explain_pattern_traffic(case: Case, trace: Trace, specification: PatternSpec
     """
     foreign = [message for message in trace if not specification.counts(message)]
     if foreign:
-        return explain_foreign(case, foreign, len(trace))
+        return explain_foreign(case.function, foreign, len(trace))
     traffic = _Traffic(case, trace, specification)
     shape = {"ring": _ring, "star": _star, "tree": _total}[specification.topology]
     questions = (_silence, shape, _sizes, _total, _by_rank, _rounds, _steps)

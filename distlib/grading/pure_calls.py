@@ -1,27 +1,23 @@
 """Calling a function that does not communicate, and noticing when the library does its work.
 
 The function runs on a rank of its own, as the others do: what it prints is caught, and if it never ends or exits, only
-that rank does. Meanwhile Python's profiler hook sees every call. The student's lines may call what describes a cluster
-(`Link`, `Cluster`), and the helpers that the check supplies; any other function of the library is noted.
-
-What can't be seen: code made from a text (exec) that is a copy of the library's.
+that rank does. The student's lines may call what describes a cluster (`Link`, `Cluster`), and the helpers that the
+check supplies; any other function of the library is noted.
 """
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from types import FrameType
 from typing import Any
 
 from distlib import pickling
 from distlib.communicator import Communicator
 from distlib.diagnosis import RankError
 from distlib.grading.helpers import helper_origin
+from distlib.grading.library_calls import library_calls
 from distlib.grading.observe import run_on_ranks
 from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.network import choose_all_reduce
@@ -71,7 +67,7 @@ def call(
     """
     if isinstance(function, RemoteFunction):
         return _call_remotely(function, arguments, timeout, helpers)
-    allowed = (*_ALLOWED, *map(helper_origin, helpers))
+    allowed = tuple(map(helper_origin, helpers))
     try:
         packed = pickling.pack_call(function, arguments, {})
     except TypeError as error:
@@ -96,7 +92,7 @@ def _call_remotely(
 def _call_and_watch(comm: Communicator, packed: bytes, allowed: Sequence[str]) -> Reply:
     choose_all_reduce.cache_clear()  # what it remembers would come without a call
     function, arguments, _ = pickling.loads(packed)
-    with _library_calls(allowed) as noted:
+    with library_calls((*_ALLOWED, *allowed)) as noted:
         returned = function(*arguments)
     return Reply(_number_or_text(returned), type(returned).__name__, noted[0] if noted else None)
 
@@ -105,36 +101,3 @@ def _number_or_text(value: object) -> float | str | None:
     if isinstance(value, bool):
         return None
     return float(value) if isinstance(value, Real) else value if isinstance(value, str) else None
-
-
-@contextmanager
-def _library_calls(allowed: Sequence[str]) -> Iterator[list[str]]:
-    """Note which functions of the library are called meanwhile by something outside of it, or by this module.
-
-    Args:
-        allowed: modules and functions that are not noted.
-    """
-    noted: list[str] = []
-
-    def note(frame: FrameType, event: str, argument: object) -> None:
-        if event != "call" or not _is_the_librarys(frame) or _module(frame) in (*allowed, __name__):
-            return
-        name, caller = f"{_module(frame)}.{frame.f_code.co_qualname}", frame.f_back
-        is_called_from_outside = caller is None or not _is_the_librarys(caller) or _module(caller) == __name__
-        if is_called_from_outside and name not in allowed:
-            noted.append(name)
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        yield noted
-    finally:
-        sys.setprofile(before)
-
-
-def _is_the_librarys(frame: FrameType) -> bool:
-    return _module(frame).partition(".")[0] == "distlib" and frame.f_code.co_name != "<module>"
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__") or "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from distlib.grading.helpers import helper_origin
+from distlib.grading.helpers import helper_origin, helper_origins
 from distlib.trace import Message
 
 TOPOLOGIES = ("ring", "star")
@@ -56,7 +56,7 @@ class Specification:
 
 def is_own(message: Message, helpers: Sequence[str] = ()) -> bool:
     """Whether a line of the student's sent the message, or one of these helpers that the check has supplied."""
-    origins = {None, *map(helper_origin, helpers)}
+    origins = {None, *(origin for name in helpers for origin in helper_origins(name))}
     return message.site.via in origins and message.site.file != EXECUTED_TEXT
 
 

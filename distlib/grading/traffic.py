@@ -61,7 +61,7 @@ def explain_traffic(case: Case, trace: Trace, specification: Specification) -> R
     """
     foreign = [message for message in trace if not specification.counts(message)]
     if foreign:
-        return explain_foreign(case, foreign, len(trace))
+        return explain_foreign(case.function, foreign, len(trace))
     traffic = _Traffic(case, trace, specification)
     questions = (_any_messages, _star if specification.topology == "star" else _ring, _sizes, _counts, _rounds)
     return next((remark for remark in (question(traffic) for question in questions) if remark), None)
@@ -70,26 +70,27 @@ def explain_traffic(case: Case, trace: Trace, specification: Specification) -> R
 # ── who sent ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def explain_foreign(case: Case, foreign: Sequence[Message], total: int) -> Remark:
+def explain_foreign(function: str, foreign: Sequence[Message], total: int) -> Remark:
     """The remark about messages that no line of the student's own sent; `total` is how many there were in all."""
     first = foreign[0]
     if first.site.file == EXECUTED_TEXT:
         return Remark(
             f"{len(foreign)} of {count(total, 'message')} were sent by code that was made from a text (exec).",
-            cause=f"write {case.function} as lines of this notebook.",
+            cause=f"write {function} as lines of this notebook.",
         )
     if _LIBRARY_ITSELF in (first.site.via or ""):
-        who = f"{case.function} is a function of the library itself"
+        who = f"{function} is a function of the library itself"
     else:
-        who = f"{len(foreign)} of {count(total, 'message')} were sent by {_sender(first)}, not by lines of yours"
+        who = f"{len(foreign)} of {count(total, 'message')} were sent by {sender(first)}, not by lines of yours"
     return Remark(
         f"the values are right, but {who}.",
-        cause=f"a library function does the work. The exercise is to write {case.function} with comm.send, comm.recv "
+        cause=f"a library function does the work. The exercise is to write {function} with comm.send, comm.recv "
         "and comm.exchange.",
     )
 
 
-def _sender(message: Message) -> str:
+def sender(message: Message) -> str:
+    """Who sent a message that is not a student's own, and from where."""
     via = message.site.via or ""
     library = via if via.startswith("distlib.") else "a library function"
     return f"{library}, called at {message.site.place}"

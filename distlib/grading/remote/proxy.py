@@ -13,18 +13,17 @@ that makes no sense ends the run.
 from __future__ import annotations
 
 import itertools
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from distlib.communicator import Work
+from distlib.communicator import ReduceOp, Work
 from distlib.diagnosis import MessageMismatch, PeerLost, RankError, RunTimeout, TooMuchOutput
-from distlib.grading.case import Case, lay_out, rank_input
 from distlib.grading.helpers import helper_named, helper_origin
-from distlib.grading.rank_side import Outcome, outcome_of, starting_delay
 from distlib.grading.remote.ranks import RemoteRanks
 from distlib.grading.remote.wire import Wire, WireClosed, WireError, WireTimeout, dtype_named
 from distlib.grading.specification import EXECUTED_TEXT
@@ -33,83 +32,63 @@ from distlib.trace import CallSite, Trace
 
 _PATIENCE = 0.3  # seconds in which a rank that is out of time may say where it is
 _LONGEST_NAME = 200
-_runs: dict[int, _Run] = {}
+_runs: dict[int, RemoteRun] = {}
 _numbers = itertools.count()
+Speak = Callable[["RemoteRun", SimulatedCommunicator], Any]
 
 
 @dataclass
-class _Run:
-    """What the proxies of one run share."""
+class RemoteRun:
+    """What the proxies of one run share.
+
+    Attributes:
+        ranks: the remote ranks.
+        name: of the function that they call.
+        case: what is run.
+        helpers: names that lead to helpers of ours.
+        seconds: the time limit.
+        gates: by rank, the gates that were passed: number and moment.
+        busy: the ranks that are in the middle of something.
+    """
 
     ranks: RemoteRanks
     name: str
-    case: Case
+    case: Any
     helpers: tuple[str, ...]
-    deadline: float
     seconds: float
+    gates: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     busy: set[int] = field(default_factory=set)
+    deadline: float = 0.0
+
+    def on(self, world: SimulatedWorld, speak: Speak) -> tuple[list[Any], Trace, RankError | None]:
+        """Let `speak(run, comm)` speak for each rank.
+
+        Returns:
+            What it returned, by rank (nothing if there was an error), the messages, and the error of the run.
+        """
+        for number in range(world.world_size):
+            self.ranks.wire(number)  # starting the processes is not the student's time
+        self.deadline = time.monotonic() + self.seconds
+        number = next(_numbers)
+        _runs[number] = self
+        try:
+            return world.run(_speak_for_a_rank, number, speak), world.trace, None
+        except RankError as error:
+            return [], world.trace, error
+        finally:
+            del _runs[number]
+            for rank in self.busy:
+                self.ranks.end(rank)
 
 
-def run_remotely(
-    ranks: RemoteRanks, name: str, case: Case, helpers: tuple[str, ...], seconds: float
-) -> tuple[list[Outcome], Trace, RankError | None]:
-    """Run the function `name` for `case` on remote ranks, at most `seconds`.
-
-    Returns:
-        The outcomes by rank (none if there was an error), the messages, and the error of the run.
-    """
-    for number in range(case.world_size):
-        ranks.wire(number)  # starting the processes is not the student's time
-    run = _Run(ranks, name, case, helpers, time.monotonic() + seconds, seconds)
-    world = SimulatedWorld(case.world_size, record=True)
-    number = next(_numbers)
-    _runs[number] = run
-    try:
-        return world.run(_speak_for_a_rank, number), world.trace, None
-    except RankError as error:
-        return [], world.trace, error
-    finally:
-        del _runs[number]
-        for rank in run.busy:
-            ranks.end(rank)
+def _speak_for_a_rank(comm: SimulatedCommunicator, number: int, speak: Speak) -> Any:
+    return speak(_runs[number], comm)
 
 
-def _speak_for_a_rank(comm: SimulatedCommunicator, number: int) -> Outcome:
-    """The rank function: hand the remote rank its input, do what it asks for, and look at what it hands back."""
-    run = _runs[number]
-    case = run.case
-    memory, view = lay_out(rank_input(case, comm.rank), case.layout)
-    shape = list(view.shape), list(view.stride()), view.storage_offset()
-    comm.sleep(starting_delay(case, comm.rank))
-    told = _Proxy(run, comm).converse(
-        {
-            "job": "check", "name": run.name, "memory": memory, "view": shape, "helpers": list(run.helpers),
-            "options": case.options,
-            "rank": comm.rank, "world_size": comm.world_size,
-        }
-    )  # fmt: skip
-    return _outcome(run, comm.rank, memory, view, told)
-
-
-def _outcome(run: _Run, rank: int, before: torch.Tensor, view: torch.Tensor, told: Any) -> Outcome:
-    try:
-        memory, returned = told["memory"], told["returned"]
-        if memory.shape != before.shape or memory.dtype != before.dtype:
-            raise WireError("another tensor came back")
-        return outcome_of(
-            memory, before, memory.as_strided(view.shape, view.stride(), view.storage_offset()),
-            returned=None if returned is None else [item.flatten() for item in returned],
-            returned_is_other=bool(told["returned_is_other"]), returned_type=_short(told["returned_type"]),
-            moved=None if told["moved"] is None else told["moved"].flatten(),
-        )  # fmt: skip
-    except (WireError, KeyError, TypeError, AttributeError) as error:
-        raise _made_no_sense(rank, error) from None
-
-
-class _Proxy:
+class Proxy:
     """The conversation with one remote rank, during one call of its function."""
 
-    def __init__(self, run: _Run, comm: SimulatedCommunicator) -> None:
+    def __init__(self, run: RemoteRun, comm: SimulatedCommunicator) -> None:
         self._run, self._comm, self._number = run, comm, comm.rank
         self._wire: Wire = run.ranks.wire(comm.rank)
         self._groups: list[SimulatedCommunicator] = [comm]
@@ -118,7 +97,7 @@ class _Proxy:
             "send": self._send, "recv": self._recv, "isend": self._isend, "irecv": self._irecv,
             "exchange": self._exchange, "wait": self._wait, "is_completed": self._is_completed,
             "barrier": self._barrier, "split": self._split, "helper": self._helper, "time": self._time,
-            "sleep": self._sleep,
+            "sleep": self._sleep, "gate": self._gate, "compute": self._compute,
         }  # fmt: skip
 
     def converse(self, request: dict[str, Any]) -> Any:
@@ -149,7 +128,7 @@ class _Proxy:
         except WireTimeout:
             raise RunEnded(self._out_of_time()) from None
         except (WireError, KeyError, AttributeError, TypeError) as error:
-            raise _made_no_sense(self._number, error) from None
+            raise made_no_sense(self._number, error) from None
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -213,11 +192,26 @@ class _Proxy:
         self._groups.append(made)
         return len(self._groups) - 1, made.rank, made.world_size
 
-    def _helper(self, group: int, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    def _helper(self, group: int, name: str, tensor: torch.Tensor, options: dict[str, Any]) -> torch.Tensor | int:
         if name not in self._run.helpers:
             raise ValueError(f"{name!r} is not supplied here")
-        helper_named(name)(self._group(group), tensor)
-        return tensor
+        if "op" in options:
+            options["op"] = ReduceOp[options["op"]]
+        started = helper_named(name)(self._group(group), tensor, **options)
+        return tensor if started is None else self._keep(started, tensor)
+
+    def _compute(self, name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        if name not in self._run.helpers:
+            raise ValueError(f"{name!r} is not supplied here")
+        return helper_named(name)(*args, **options)
+
+    def _gate(self, k: int, seconds: float) -> float:
+        if type(k) is not int or not 0 <= seconds < math.inf:
+            raise ValueError(f"expected a gate and its seconds, got {k!r} and {seconds!r}")
+        self._comm.sleep(seconds)
+        self._run.gates.setdefault(self._number, []).append((k, self._comm.time()))
+        factor: float = self._run.case.part.factor(self._number, k)
+        return factor
 
     def _time(self, group: int) -> float:
         return self._group(group).time()
@@ -228,7 +222,7 @@ class _Proxy:
     # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────
 
     def _raised(self, kind: str, text: str, site: Any, stack: str) -> RaisedElsewhere:
-        return RaisedElsewhere(_short(kind), str(text), None if site is None else site_from(site), str(stack))
+        return RaisedElsewhere(short(kind), str(text), None if site is None else site_from(site), str(stack))
 
     def _note_print(self, text: object) -> None:
         if not self._run.ranks.note_print(text):
@@ -249,12 +243,13 @@ class _Proxy:
         self._run.ranks.interrupt(self._number)
         try:
             told = self._wire.receive(time.monotonic() + _PATIENCE)
-            return _short(told["place"]) if told.get("what") == "at" else ""
+            return short(told["place"]) if told.get("what") == "at" else ""
         except (WireClosed, WireTimeout, WireError, KeyError, AttributeError):
             return ""
 
 
-def _made_no_sense(rank: int, error: Exception) -> RunEnded:
+def made_no_sense(rank: int, error: Exception) -> RunEnded:
+    """The end of a run in which a rank has sent what nobody asked for."""
     return RunEnded(RankError(f"rank {rank} did not keep to the protocol of its communicator: {error}", [rank]))
 
 
@@ -268,8 +263,9 @@ def site_from(told: Any) -> CallSite:
     """The line that a rank says it is at. Only shown; the file is dropped, so that nothing is read in its name."""
     place, function, line, via, file = told
     kept = EXECUTED_TEXT if file == EXECUTED_TEXT else ""
-    return CallSite(_short(place), _short(function), kept, int(line), None if via is None else _short(via))
+    return CallSite(short(place), short(function), kept, int(line), None if via is None else short(via))
 
 
-def _short(text: object) -> str:
+def short(text: object) -> str:
+    """A name from a stranger, of limited length."""
     return str(text)[:_LONGEST_NAME]

@@ -87,9 +87,13 @@ class RankCommunicator(Communicator):
     def time(self) -> float:
         return self._ask("time")
 
-    def supplied(self, name: str, tensor: torch.Tensor) -> None:
-        """Let the judge run one of its helpers on this rank's `tensor`, in place."""
-        _fill(tensor, self._ask("helper", name=name, tensor=tensor))
+    def supplied(self, name: str, tensor: torch.Tensor, **options: Any) -> Work | None:
+        """Let the judge run one of its helpers on this rank's `tensor`, in place. With async_op=True: its handle."""
+        answer = self._ask("helper", name=name, tensor=tensor, options=options)
+        if options.get("async_op"):
+            return _RemoteWork(self._wire, answer, tensor)
+        _fill(tensor, answer)
+        return None
 
     def _ask(self, what: str, **details: Any) -> Any:
         return ask(self._wire, what, group=self._group, **details)

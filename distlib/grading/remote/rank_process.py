@@ -8,6 +8,7 @@ nothing else. What a rank does at the judge's request:
     load    run the student's cells, one statement after the other; say which of the graded functions there are
     check   call one of these functions with a communicator and a tensor; hand back the tensor's memory
     call    call one of these functions with plain values; hand back what it returned
+    play    play a scenario (distlib.grading.scenarios) with one of these functions; hand back what that returned
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from numbers import Integral, Real
 from types import FrameType, ModuleType
 from typing import Any
@@ -33,10 +35,14 @@ import torch
 
 from distlib import call_site
 from distlib.grading.remote.rank_communicator import RankCommunicator, ask
+from distlib.grading.remote.supplied import supplied_helper
 from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError, encode
 from distlib.grading.sandbox import fork_rank
+from distlib.grading.sandbox.absent import supplied_now
+from distlib.grading.scenarios.plain import plain
 from distlib.grading.student_communicator import StudentCommunicator
 
+SCENARIOS = "distlib.grading.scenarios"
 _MOST_CHARACTERS = 20_000  # of an error's story
 
 
@@ -108,7 +114,9 @@ class _Rank:
     def serve(self) -> None:
         """Do what the judge asks for, until it closes the wire."""
         signal.signal(signal.SIGUSR1, self._say_where)
-        jobs: dict[str, Callable[..., Any]] = {"load": self._load, "check": self._check, "call": self._call}
+        jobs: dict[str, Callable[..., Any]] = {
+            "load": self._load, "check": self._check, "call": self._call, "play": self._play,
+        }  # fmt: skip
         while True:
             request = self._wire.receive()
             with self._told_prints():
@@ -161,7 +169,7 @@ class _Rank:
         tensor = memory.as_strided(*view)
         ours = memory.as_strided(*view)
         call_site.forget()
-        with self._supplied({helper: _helper(helper) for helper in helpers}):
+        with self._supplied(dict(supplied_helper(helper, self._wire) for helper in helpers)):
             communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size))
             returned = self._module.__dict__[name](communicator, tensor, **options)
         return {
@@ -171,6 +179,21 @@ class _Rank:
             "returned_is_other": _is_other(returned, ours),
             "returned_type": type(returned).__name__,
         }
+
+    def _play(
+        self, name: str, scenario: tuple[str, str], inputs: Any, rank: int, world_size: int, helpers: list[str]
+    ) -> Any:
+        """Play a scenario (file and function), and return what it returned, as plain values."""
+        file, play = scenario
+        call_site.forget()
+        with self._supplied(dict(supplied_helper(helper, self._wire) for helper in helpers)):
+            communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size))
+            scenario_function = getattr(import_module(f"{SCENARIOS}.{file}"), play)
+            return plain(scenario_function(communicator, self._module.__dict__[name], inputs, self._pass_gate))
+
+    def _pass_gate(self, k: int, seconds: float = 0.0) -> float:
+        factor: float = ask(self._wire, "gate", k=int(k), seconds=float(seconds))
+        return factor
 
     def _call(self, name: str, args: list[Any], kwargs: dict[str, Any], helpers: list[str]) -> dict[str, Any]:
         with self._supplied({helper: self._plain_helper(helper) for helper in helpers}):
@@ -191,9 +214,11 @@ class _Rank:
         scope = self._module.__dict__
         before = {name: scope[name] for name in helpers if name in scope}
         scope.update(helpers)
+        supplied_now.update(helpers)
         try:
             yield
         finally:
+            supplied_now.clear()
             for name in helpers:
                 scope.pop(name, None)
             scope.update(before)
@@ -220,14 +245,6 @@ class _ToldStream(io.TextIOBase):
     def write(self, text: str) -> int:
         self._wire.send({"what": "print", "text": str(text)})
         return len(text)
-
-
-def _helper(name: str) -> Callable[..., None]:
-    def helper(comm: Any, tensor: torch.Tensor) -> None:
-        comm._communicator.supplied(name, tensor)
-
-    helper.__name__ = helper.__qualname__ = name
-    return helper
 
 
 def _parameters(function: Any) -> list[tuple[str, str, bool]] | None:

@@ -15,10 +15,13 @@ from typing import Any
 
 from distlib.diagnosis import Failure, PeerLost, RankError, RunTimeout, explain_failures
 from distlib.grading.case import Case
-from distlib.grading.observe import Observation
-from distlib.grading.remote.proxy import run_remotely, site_from
+from distlib.grading.observe import Observation, Run
+from distlib.grading.remote.case_run import run_remotely
+from distlib.grading.remote.proxy import site_from
 from distlib.grading.remote.ranks import RemoteRanks
+from distlib.grading.remote.scenario_run import play_remotely
 from distlib.grading.remote.wire import WireClosed, WireError, WireTimeout
+from distlib.grading.scenario_case import ScenarioCase
 
 
 class RemoteError(Exception):
@@ -54,6 +57,12 @@ class RemoteFunction:
         start = time.perf_counter()
         outcomes, trace, error = run_remotely(self._ranks, self.__name__, case, helpers, self._at_most(timeout))
         return Observation(outcomes, trace, error, self.printed(), time.perf_counter() - start)
+
+    def play(self, case: ScenarioCase, helpers: tuple[str, ...], timeout: float) -> Run:
+        """Play a scenario with the function, at most `timeout` seconds. The results are of type `Played`."""
+        start = time.perf_counter()
+        played, trace, error = play_remotely(self._ranks, self.__name__, case, helpers, self._at_most(timeout))
+        return Run(played, trace, error, self.printed(), time.perf_counter() - start)
 
     def reply(self, args: tuple[Any, ...], timeout: float, helpers: Sequence[str] = ()) -> tuple[Any, str]:
         """Call the function with plain values on one rank, at most `timeout` seconds.

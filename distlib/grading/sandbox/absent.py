@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
+
+supplied_now: dict[str, Callable[..., Any]] = {}  # what a check supplies while it runs, by name
 
 
-def absent_function(name: str) -> Callable[..., NoReturn]:
+def absent_function(name: str) -> Callable[..., Any]:
     """A function that raises RuntimeError when it is called: the library's `name` is not there.
+
+    Only while a check supplies a function of this name, it is that one.
 
     Raises:
         AttributeError: `name` is one of Python's own, such as __path__.
@@ -15,7 +19,9 @@ def absent_function(name: str) -> Callable[..., NoReturn]:
     if name.startswith("__"):
         raise AttributeError(name)
 
-    def function(*args: object, **kwargs: object) -> NoReturn:
+    def function(*args: object, **kwargs: object) -> Any:
+        if name in supplied_now:
+            return supplied_now[name](*args, **kwargs)
         raise RuntimeError(f"the library's {name} is not there while your own function is graded")
 
     function.__name__ = function.__qualname__ = name

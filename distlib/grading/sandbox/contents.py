@@ -14,8 +14,8 @@ PACKAGE = Path(__file__).parents[2]
 LIBRARY = "/library"  # where the sandbox's distlib lies
 HOME = "/student"  # a rank's own folder
 
-# The real modules that a rank may import. Solutions of an exercise, formulas that one asks for, and checks are not
-# among them; `inside` has what stands in their place.
+# The real modules that a rank may import, beside all of grading/scenarios. Solutions of an exercise, formulas that one
+# asks for, and checks are not among them; `inside` has what stands in their place.
 MODULES = (
     "call_site.py",
     "chrome_trace.py",
@@ -24,6 +24,7 @@ MODULES = (
     "grading/remote/__init__.py",
     "grading/remote/rank_communicator.py",
     "grading/remote/rank_process.py",
+    "grading/remote/supplied.py",
     "grading/remote/wire.py",
     "grading/sandbox/__init__.py",
     "grading/sandbox/absent.py",
@@ -83,7 +84,8 @@ def library_files() -> dict[str, Path]:
     Raises:
         RuntimeError: one of them is missing: the package is damaged.
     """
-    files = {f"distlib/{name}": PACKAGE / name for name in MODULES}
+    scenarios = sorted(path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "grading/scenarios").glob("*.py"))
+    files = {f"distlib/{name}": PACKAGE / name for name in (*MODULES, *scenarios)}
     inside = Path(__file__).parent / "inside"
     for path in sorted(inside.rglob("*.py")):
         files[f"distlib/{path.relative_to(inside).as_posix()}"] = path

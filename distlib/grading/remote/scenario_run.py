@@ -1,0 +1,41 @@
+"""Playing a scenario on remote ranks: each gets its inputs, and hands back what the scenario returned there.
+
+Here gates are kept: the factor by which a gradient is multiplied comes only when its gate is passed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distlib.diagnosis import RankError
+from distlib.grading.remote.proxy import Proxy, RemoteRun
+from distlib.grading.remote.ranks import RemoteRanks
+from distlib.grading.scenario_case import ScenarioCase
+from distlib.grading.scenario_side import Played
+from distlib.simulator import SimulatedCommunicator, SimulatedWorld
+from distlib.trace import Trace
+
+
+def play_remotely(
+    ranks: RemoteRanks, name: str, case: ScenarioCase, helpers: tuple[str, ...], seconds: float
+) -> tuple[list[Played], Trace, RankError | None]:
+    """Play a scenario with the function `name` on remote ranks, at most `seconds`.
+
+    Returns:
+        What each rank has shown (nothing if there was an error), the messages, and the error of the run.
+    """
+    run = RemoteRun(ranks, name, case, helpers, seconds)
+    return run.on(SimulatedWorld(case.world_size, case.cluster, record=True), _speak)
+
+
+def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
+    part = run.case.part
+    comm.sleep(part.delay(comm.rank))
+    file = part.play.__module__.rpartition(".")[2]
+    result: Any = Proxy(run, comm).converse(
+        {
+            "job": "play", "name": run.name, "scenario": (file, part.play.__name__), "inputs": part.inputs[comm.rank],
+            "helpers": list(run.helpers), "rank": comm.rank, "world_size": comm.world_size,
+        }
+    )  # fmt: skip
+    return Played(result, tuple(run.gates.get(comm.rank, ())))

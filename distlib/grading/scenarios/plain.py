@@ -1,0 +1,32 @@
+"""What a scenario returns, as values that travel between processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral, Real
+
+import torch
+
+
+def plain(value: object) -> object:
+    """Numbers, text, lists, tuples, dicts and tensors as they are, tensors as copies without their history.
+
+    Anything else becomes {"type": the name of its type}, which is a dict that no function returns by chance.
+    """
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, list | tuple):
+        items = [plain(item) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    if isinstance(value, Mapping):
+        return {plain_key(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Integral):  # numpy's
+        return int(value)
+    return float(value) if isinstance(value, Real) else {"type": type(value).__name__}
+
+
+def plain_key(key: object) -> int | str:
+    """A key of a dict, as a number or text."""
+    return int(key) if isinstance(key, Integral) else str(key)
