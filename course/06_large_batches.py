@@ -517,10 +517,10 @@ sweep(
 )
 
 # %% [markdown]
-# The picture shows the share of *wrong* answers, so that small differences can be seen, too. Up to 16 workers the scaled
-# rates are better than the unscaled one. With 32 workers, warm-up brings back most of what was lost. It does not bring back all of it, and the models are
-# about as good as those whose rate was never scaled. With 48 and with 96 workers it does not help. The full rate is too
-# large for this model at any time, not only at the start.
+# The picture shows the share of *wrong* answers, so that small differences can be seen, too. Up to 16 workers the
+# scaled rates are better than the unscaled one. With 32 workers, warm-up brings back most of what was lost. It does not
+# bring back all of it, and the models are about as good as those whose rate was never scaled. With 48 and with 96
+# workers it does not help. The full rate is too large for this model at any time, not only at the start.
 #
 # ## What Goyal et al. found, and what of it we found
 #
