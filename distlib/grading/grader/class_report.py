@@ -23,7 +23,7 @@ _STYLE = """
   :root { --line: #444c56; --soft: #22272e; --warn: #ffb27a; --text: #e6edf3; --page: #14181d; }
 }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page);
-       max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+       max-width: 80rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; min-width: min(100%, 48rem); }
@@ -31,7 +31,8 @@ caption { text-align: left; padding-bottom: .5rem; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .8rem; text-align: left; vertical-align: top; }
 thead th { background: var(--soft); }
 tbody th { white-space: nowrap; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+td.number { white-space: nowrap; }
 td.lost { font-weight: 600; color: var(--warn); }
 td.state { white-space: nowrap; }
 td p { margin: 0; } td p + p { margin-top: .3rem; }
@@ -211,7 +212,8 @@ def _table(heads: Sequence[str], rows: Sequence[tuple[str, str]], note: str) -> 
 
 def _html_table(heads: Sequence[str], classes: Sequence[str], rows: Sequence[str], note: str) -> str:
     cells = zip(heads, classes, strict=True)
-    head = "".join(f'<th scope="col"{f" class={kind}" if kind else ""}>{_text(name)}</th>' for name, kind in cells)
+    words = ((_text(name).replace("_", "_<wbr>"), f' class="{kind}"' if kind else "") for name, kind in cells)
+    head = "".join(f'<th scope="col"{kind}>{name}</th>' for name, kind in words)
     caption = f"<caption>{_text(note)}</caption>" if note else ""
     body = "\n".join(rows)
     return f'<div class="wide"><table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
