@@ -66,6 +66,29 @@ def judge_messages(case: DdpCase, scene: Scene) -> Remark | None:
     return None
 
 
+def hidden_share(scene: Scene) -> float:
+    """Of the seconds for which gradients of a rank were under way, the share in which it computed: 0 … 1.
+
+    The least of all ranks; over all passes with a backward pass of more than one layer.
+    """
+    return min(_hidden_share_of(scene, rank) for rank in range(scene.trace.world_size))
+
+
+def _hidden_share_of(scene: Scene, rank: int) -> float:
+    under_way = hidden = 0.0
+    passes = itertools.groupby(scene.gates[rank], key=lambda gate: gate[0] // first_gate(1))
+    for number, gates in passes:
+        moments = {k - first_gate(number): moment for k, moment in gates}
+        if BACKWARD not in moments:
+            continue
+        over = max(moment for k, moment in moments.items() if k not in (BEGIN, END))
+        for message in scene.trace:
+            if message.src == rank and moments[BACKWARD] <= message.start < moments[END]:
+                under_way += message.end - message.start
+                hidden += max(0.0, min(message.end, over) - message.start)
+    return hidden / under_way if under_way else 1.0
+
+
 def _pass_of(case: DdpCase, scene: Scene, rank: int, number: int) -> _Pass:
     moments = {k - first_gate(number): moment for k, moment in scene.gates[rank] if k // first_gate(1) == number}
     begin, backward, end = (moments.pop(mark) for mark in (BEGIN, BACKWARD, END))
