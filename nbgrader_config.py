@@ -41,8 +41,8 @@ c.OverwriteCells.add_missing_cells = True
 # Feedback shows neither hidden tests nor what a browser would run.
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.GetGrades",
-    "distlib.grading.grader.feedback.SafeFeedback",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+    "distlib.grading.grader.feedback.SafeFeedback",
 ]
 
 # `nbgrader zip_collect`: what a learning management system gives goes into classroom/downloaded/ASSIGNMENT/archive/.

@@ -35,6 +35,11 @@ TOLD = {
         "tree_all_reduce on 2 ranks, 6 float32: on rank 0 the tensor is wrong.",
         "Usual cause: this is the average.",
     ),
+    "04_data_parallel": (
+        "reduce_gradients/wrong_average",
+        "reduce_gradients on 2 ranks, 2 parameters: on rank 0, the gradient of parameter 0 is not the sum over the",
+        "Usual cause: this is the average.",
+    ),
 }
 SAMPLES = {assignment: sample(answers, TOLD[assignment][:1]) for assignment, answers in ANSWERS.items()}
 

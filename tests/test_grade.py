@@ -519,10 +519,10 @@ def made_up_run() -> ClassRun:
 
 def test_the_table() -> None:
     assert text_table(made_up_run()) == (
-        "          shift        all\n"
-        " ann  1.5 / 4 *    1 / 4 *  graded\n"
-        " bob  3.5 / 4 *  3.5 / 4 *  graded, with remarks\n"
-        "=1+1          –          –  could not be graded\n"
+        "          shift  late        all\n"
+        " ann  1.5 / 4 *  −0.5    1 / 4 *  graded\n"
+        " bob  3.5 / 4 *     –  3.5 / 4 *  graded, with remarks\n"
+        "=1+1          –     –          –  could not be graded\n"
         "\n"
         "Could not be graded:\n"
         "=1+1: there is no notebook"
@@ -541,6 +541,7 @@ def test_the_page_is_self_contained_and_escaped() -> None:
     assert "<b>x" not in page and "&lt;b&gt;x" in page
     assert "<script" not in page and "http" not in page and "src=" not in page
     assert page.count("<table>") == page.count("</table>") == 4
+    assert "Mean: 2.2 of 4 points." in page  # 1 and 3.5, the penalty taken off
 
 
 def test_the_marks_for_a_spreadsheet() -> None:
@@ -549,7 +550,7 @@ def test_the_marks_for_a_spreadsheet() -> None:
         "student,state,score,of,late_penalty,shift_visible,shift_hidden,seconds,problem,remarks",
         "ann,graded,1,4,0.5,0,1.5,2.5,,",
         'bob,"graded, with remarks",3.5,4,0,2,1.5,0.0,,moved: <b>x</b>',
-        "'=1+1,could not be graded,,,0,,,0.0,there is no notebook,",
+        "'=1+1,could not be graded,,,,,,0.0,there is no notebook,",
     ]
 
 

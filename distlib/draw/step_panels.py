@@ -93,10 +93,11 @@ def _draw_span(axes: Axes, span: Span, zero: float, factor: float, top: float) -
     from matplotlib.patches import Rectangle
 
     left, width = (span.start - zero) / factor, span.seconds / factor
-    axes.add_patch(Rectangle((left, top + 2), width, _ROW - 4, linewidth=points(1), **_LOOKS[span.kind]))
-    words = span.name.removeprefix("bucket ")
     limits = axes.get_xlim()
     pixels = width / (limits[1] - limits[0]) * (WIDTH - _LEFT - _RIGHT)
+    edge = points(min(1.0, pixels / 12))  # else narrow ones would be all edge
+    axes.add_patch(Rectangle((left, top + 2), width, _ROW - 4, linewidth=edge, **_LOOKS[span.kind]))
+    words = span.name.removeprefix("bucket ")
     if pixels < text_width(words, SMALL) + 6:
         return
     axes.text(

@@ -105,7 +105,7 @@ def _label_values(axes: Axes, runs: Mapping[str, _Runs], write: Callable[[float]
 
 def _draw_way(axes: Axes, order: int, way: _Runs) -> None:
     color, lists = line_color_of(order), way.values()
-    axes.fill_between(list(way), [*map(min, lists)], [*map(max, lists)], color=color, alpha=0.2, linewidth=0)
+    axes.fill_between(list(way), [*map(min, lists)], [*map(max, lists)], color=color, alpha=0.3, linewidth=0)
     axes.plot(
         list(way), [*map(statistics.mean, lists)], color=color, linestyle=DASHES[order], linewidth=points(2.2),
         marker=MARKERS[order], markersize=points(8), zorder=3, clip_on=False,

@@ -10,6 +10,7 @@ _WRONG_ORDER = (
     "all rows are there, in the wrong order. Part r comes from rank r: name the source, and do not take what comes "
     "first."
 )
+_OWN_MISSING = "the output of rank 0 itself is missing at the beginning. Nobody sends it: rank 0 has it already."
 _LENGTHS = "the parts have different lengths where B does not divide. Is each received with its own length?"
 _NOTHING = "the function returns None here. Is there a return for this rank?"
 
@@ -66,11 +67,13 @@ def cause_of_outputs(found: object, parts: Sequence[torch.Tensor]) -> str:
         return "return one tensor."
     if _alike(found, parts[0]):
         return "this is only the output of rank 0 itself."
-    if _alike(found, torch.cat(list(parts[1:]) or [together])) or not _has_rows(found, parts[0], 0):
-        return "the output of rank 0 itself is missing at the beginning. Nobody sends it: rank 0 has it already."
-    if found.shape == together.shape and _same_rows(found, together):
+    if _alike(found, torch.cat([*parts[1:], parts[0][:0]])):
+        return _OWN_MISSING
+    if mistake := _cause_of_shape(found, together):
+        return mistake
+    if sorted(map(str, found.tolist())) == sorted(map(str, together.tolist())):
         return _WRONG_ORDER
-    return _cause_of_shape(found, together) or _LENGTHS
+    return _LENGTHS if _alike(found[: len(parts[0])], parts[0]) else _OWN_MISSING
 
 
 def cause_of_sum(found: object, given: Sequence[torch.Tensor | None]) -> str:
@@ -105,13 +108,3 @@ def _alike(found: object, value: object) -> bool:
     if not isinstance(found, torch.Tensor) or not isinstance(value, torch.Tensor) or found.shape != value.shape:
         return False
     return torch.allclose(found.double(), value.double(), rtol=1e-9)
-
-
-def _has_rows(found: torch.Tensor, rows: torch.Tensor, start: int) -> bool:
-    return _alike(found[start : start + len(rows)], rows)
-
-
-def _same_rows(found: torch.Tensor, wanted: torch.Tensor) -> bool:
-    return sorted(found.flatten(1).tolist() if found.ndim > 1 else found.tolist()) == sorted(
-        wanted.flatten(1).tolist() if wanted.ndim > 1 else wanted.tolist()
-    )

@@ -78,10 +78,8 @@ def _judge_split(case: ScenarioCase, scene: Scene) -> Remark | None:
         if not same(result["part"], parts[rank]):
             seen = f"on rank {rank} the part is wrong."
             return Remark(seen, compared(parts[rank], result["part"]), cause_of_part(result["part"], batches, rank))
-        if not same(result["batch"], batches[rank]):
-            return Remark(
-                f"the batch on rank {rank} has changed.", cause="return the part, and leave the batch as it is."
-            )
+    if not same(scene.results[0]["batch"], batches[0]):
+        return Remark("the batch on rank 0 has changed.", cause="return the part, and leave the batch as it is.")
     whole = {batches[0].nbytes: "the whole batch goes to every rank. Send each rank its own rows."}
     ways = [Way(0, rank, parts[rank].nbytes, 1, "its rows", whole) for rank in range(1, case.world_size)]
     return judge_ways(scene.trace, ways, _NOBODY_ELSE)

@@ -35,6 +35,7 @@ _ERRORS = (
      "the loss."),
     ("backward through the graph a second time", "call output.backward once in a step."),
 )  # fmt: skip
+_OLD_GRADIENTS = "gradients from before are still inside. On every rank a step begins with model.zero_grad()."
 _NOTHING_ELSE = "everything comes from rank 0 or goes to it: the other ranks have nothing to tell each other."
 
 Gradients = Mapping[str, torch.Tensor | None]
@@ -132,7 +133,8 @@ def _judge_loss(loss: torch.Tensor, scene: Scene) -> Remark | None:
                 f"rank {rank} returns something, and should return None.", cause="only rank 0 knows the loss."
             )
     found = scene.results[0]["returned"]
-    if not _close(torch.as_tensor(found if isinstance(found, float | int | torch.Tensor) else torch.nan), loss):
+    number = torch.tensor(found, dtype=torch.float64) if isinstance(found, float) else found
+    if not _close(number, loss):
         return Remark(
             "the gradients are right, but rank 0 does not return the loss.",
             compared(loss, found),
@@ -229,8 +231,7 @@ def _cause(case: ScenarioCase, name: str, found: Any, parts: Sequence[Gradients]
     size = case.world_size
     known: list[tuple[object, str]] = [
         (wanted / size, "it was divided by the number of ranks. The loss is that of the whole batch: only add."),
-        (wanted + 1, "the gradient from before is still inside. A step begins with model.zero_grad()."),
-        (wanted + size, "the gradients from before are still inside. Every rank begins with model.zero_grad()."),
+        *((wanted + ranks, _OLD_GRADIENTS) for ranks in (1, size - 1, size) if ranks),
         (parts[0][name], "this is rank 0's own part. Are the gradients of the others added up at the end?"),
         (_variant(case, name, own_weights=True), "each rank has computed with weights of its own. Is the model "
          "replicated before forward?"),

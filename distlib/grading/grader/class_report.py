@@ -23,16 +23,18 @@ _STYLE = """
   :root { --line: #444c56; --soft: #22272e; --warn: #ffb27a; --text: #e6edf3; --page: #14181d; }
 }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page);
-       max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+       max-width: 80rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; }
+table { border-collapse: collapse; min-width: min(100%, 48rem); }
 caption { text-align: left; padding-bottom: .5rem; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .8rem; text-align: left; vertical-align: top; }
 thead th { background: var(--soft); }
 tbody th { white-space: nowrap; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+td.number { white-space: nowrap; }
 td.lost { font-weight: 600; color: var(--warn); }
+td.state { white-space: nowrap; }
 td p { margin: 0; } td p + p { margin-top: .3rem; }
 ul { margin: 0; padding-left: 1.1rem; }
 """
@@ -71,14 +73,13 @@ def function_of(cell: str) -> str:
 
 def text_table(run: ClassRun) -> str:
     """A line a student: marks by function, all together, the state. Below it, why some could not be graded."""
-    functions = _functions(run)
-    lines = [["", *functions, "all", ""]]
+    lines = [["", *_functions(run), *_late(run), "all", ""]]
     for student, record in run.records.items():
-        marks = run.marks.get(student, {})
-        cells = [_fraction(_of(marks, function)) for function in functions]
-        cells.append(_fraction(marks.values(), run.penalties.get(student, 0.0)))
-        cells = ["–"] * len(cells) if record.problem else cells
-        lines.append([printable(student), *cells, record.state])
+        marks = {} if record.problem else run.marks.get(student, {})
+        penalty = run.penalties.get(student, 0.0)
+        cells = [_fraction(_of(marks, function)) for function in _functions(run)]
+        cells += [_lost(marks, penalty) for _ in _late(run)]
+        lines.append([printable(student), *cells, _fraction(marks.values(), penalty), record.state])
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     table = [
         "  ".join([*(cell.rjust(width) for cell, width in zip(line, widths, strict=True))][:-1] + [line[-1]]).rstrip()
@@ -109,8 +110,9 @@ def csv_text(run: ClassRun) -> str:
         scores = [f"{marks[cell].score:g}" if cell in marks else "" for cell in run.cells]
         penalty, (points, most) = run.penalties.get(student, 0.0), _sums(marks.values())
         got, full = (f"{points - penalty:g}", f"{most:g}") if marks else ("", "")
+        late = f"{penalty:g}" if marks else ""
         words = [record.problem, " | ".join(record.remarks)]
-        rows.append([student, record.state, got, full, f"{penalty:g}", *scores, f"{record.seconds:.1f}", *words])
+        rows.append([student, record.state, got, full, late, *scores, f"{record.seconds:.1f}", *words])
     return spreadsheet(rows)
 
 
@@ -142,8 +144,10 @@ def html_page(run: ClassRun) -> str:
 
 def _summary(run: ClassRun) -> str:
     graded = [record for record in run.records.values() if not record.problem]
-    totals = [_sums(run.marks[record.student].values()) for record in graded if record.student in run.marks]
-    mean = f" Mean: {sum(got for got, _ in totals) / len(totals):.1f} of {totals[0][1]:g} points." if totals else ""
+    marked = [student for student in (record.student for record in graded) if student in run.marks]
+    totals = [_sums(run.marks[student].values()) for student in marked]
+    points = sum(got for got, _ in totals) - sum(run.penalties.get(student, 0.0) for student in marked)
+    mean = f" Mean: {points / len(totals):.1f} of {totals[0][1]:g} points." if totals else ""
     seconds = sum(record.seconds for record in run.records.values())
     return (
         f"{count(len(run.records), 'submission')}, {len(graded)} graded.{mean} "
@@ -153,16 +157,16 @@ def _summary(run: ClassRun) -> str:
 
 def _marks_table(run: ClassRun) -> str:
     functions = _functions(run)
-    late = any(run.penalties.values())
-    heads = ["student", *functions, *(["late"] if late else []), "all", "seconds", "state"]
+    heads = ["student", *functions, *_late(run), "all", "seconds", "state"]
     rows = []
     for student, record in run.records.items():
         marks = {} if record.problem else run.marks.get(student, {})
         cells = [_mark_cell(_of(marks, function)) for function in functions]
         penalty = run.penalties.get(student, 0.0)
-        cells += [f'<td class="number">{-penalty:g}</td>'] if late else []
+        cells += [f'<td class="number">{_lost(marks, penalty)}</td>' for _ in _late(run)]
         cells += [_mark_cell(marks.values(), penalty), f'<td class="number">{record.seconds:.1f}</td>']
-        rows.append(f'<tr><th scope="row">{_text(student)}</th>{"".join(cells)}<td>{_text(record.state)}</td></tr>')
+        cells.append(f'<td class="state">{_text(record.state)}</td>')
+        rows.append(f'<tr><th scope="row">{_text(student)}</th>{"".join(cells)}</tr>')
     by_hand = any(mark.by_hand for marks in run.marks.values() for mark in marks.values())
     note = "Points, of those that can be had." + (" * includes a mark given by hand." if by_hand else "")
     numbers = ["", *["number"] * (len(heads) - 2), ""]
@@ -208,7 +212,8 @@ def _table(heads: Sequence[str], rows: Sequence[tuple[str, str]], note: str) -> 
 
 def _html_table(heads: Sequence[str], classes: Sequence[str], rows: Sequence[str], note: str) -> str:
     cells = zip(heads, classes, strict=True)
-    head = "".join(f'<th scope="col"{f" class={kind}" if kind else ""}>{_text(name)}</th>' for name, kind in cells)
+    words = ((_text(name).replace("_", "_<wbr>"), f' class="{kind}"' if kind else "") for name, kind in cells)
+    head = "".join(f'<th scope="col"{kind}>{name}</th>' for name, kind in words)
     caption = f"<caption>{_text(note)}</caption>" if note else ""
     body = "\n".join(rows)
     return f'<div class="wide"><table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
@@ -231,6 +236,16 @@ def _functions(run: ClassRun) -> list[str]:
 
 def _of(marks: Mapping[str, Mark], function: str) -> list[Mark]:
     return [mark for cell, mark in marks.items() if function_of(cell) == function]
+
+
+def _late(run: ClassRun) -> list[str]:
+    """The head of a column for penalties, if anybody has one."""
+    return ["late"] if any(run.penalties.values()) else []
+
+
+def _lost(marks: Mapping[str, Mark], penalty: float) -> str:
+    """ "−2", or "–" where nothing is lost."""
+    return f"−{penalty:g}" if marks and penalty else "–"
 
 
 def _sums(marks: Iterable[Mark]) -> tuple[float, float]:

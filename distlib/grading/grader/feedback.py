@@ -22,6 +22,11 @@ from distlib.grading.grader.pictures import set_pictures
 
 _HARMLESS = ("text/plain", "image/png", "image/jpeg")
 _SENTENCE = re.compile(r"^\s*### (What this tests: .*)$", re.MULTILINE)
+_STYLE = """
+#notebook td, #notebook th { padding: .2em .8em .2em 0; }
+#notebook table { margin-bottom: 1em; }
+#toc a:not([href^="#comment"])::after { content: " " attr(href); }
+"""
 _NO_SENTENCE = "Hidden tests ran here; their text is not shown."
 
 
@@ -35,7 +40,8 @@ class SafeFeedback(Preprocessor):
         self._hidden = re.compile(rf"^[^\n]*{begin}.*?(?:{end}[^\n]*|\Z)", re.MULTILINE | re.DOTALL)
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
-        """Change the notebook in place."""
+        """Change the notebook in place, and give nbgrader's page room in tables, and names in its list of cells."""
+        resources.setdefault("inlining", {}).setdefault("css", []).append(_STYLE)
         for cell in nb.cells:
             if cell.cell_type == "code":
                 cell.outputs = harmless_outputs(cell.outputs)
@@ -49,7 +55,10 @@ class SafeFeedback(Preprocessor):
         regions = self._hidden.findall(cell.source)
         if not regions:
             return
-        cell.source = self._hidden.sub(lambda region: f"# {_sentence(region[0])}", cell.source)
+        sentences = [f"# {_sentence(region)}" for region in regions]
+        shown = self._hidden.sub("", cell.source).strip()
+        has_code = any(line and not line.startswith("#") for line in shown.splitlines())
+        cell.source = "\n".join([shown, *sentences] if has_code else sentences)
         for output in cell.outputs:
             if output.output_type == "error":
                 output.traceback = _message(output)

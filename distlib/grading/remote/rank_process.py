@@ -55,6 +55,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(1)
     control.sendall(b"r")
+    import_module("torch.fx.experimental.symbolic_shapes")  # backward with a gradient needs it: a second for each rank
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
         if not message:

@@ -1,0 +1,20 @@
+# Wrong: divides by the number of ranks. Loses all marks.
+# Told: it was divided by the number of ranks
+def data_parallel_step(comm, model, images, labels, loss_function):
+    model.zero_grad()
+    part = split_batch(comm, images)
+    replicate(comm, model)
+    output = model(part)
+    outputs = gather_outputs(comm, output, len(images))
+    loss, gradient = None, torch.empty(len(images), *output.shape[1:], dtype=output.dtype)
+    if comm.rank == 0:
+        outputs.requires_grad_()
+        loss = loss_function(outputs, labels)
+        loss.backward()
+        gradient = outputs.grad
+    output.backward(split_batch(comm, gradient))
+    reduce_gradients(comm, model)
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter.grad /= comm.world_size
+    return loss

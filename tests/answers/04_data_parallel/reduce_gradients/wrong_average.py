@@ -1,0 +1,14 @@
+# Wrong: averages. Loses all marks.
+# Told: this is the average
+def reduce_gradients(comm, model):
+    for parameter in model.parameters():
+        if parameter.grad is None:
+            continue
+        if comm.rank != 0:
+            comm.send(parameter.grad, 0)
+            continue
+        incoming = torch.empty_like(parameter.grad)
+        for src in range(1, comm.world_size):
+            comm.recv(incoming, src)
+            parameter.grad += incoming
+        parameter.grad /= comm.world_size

@@ -1,0 +1,13 @@
+# Wrong: gives frozen parameters a gradient of zeros. Loses all marks.
+# Told: this parameter is frozen
+def reduce_gradients(comm, model):
+    for parameter in model.parameters():
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        if comm.rank != 0:
+            comm.send(parameter.grad, 0)
+            continue
+        incoming = torch.empty_like(parameter.grad)
+        for src in range(1, comm.world_size):
+            comm.recv(incoming, src)
+            parameter.grad += incoming

@@ -1,0 +1,14 @@
+# Wrong: makes the sum in a new tensor, which nobody sees. Loses all marks.
+# Told: this is still rank 0's own gradient
+def reduce_gradients(comm, model):
+    for parameter in model.parameters():
+        if parameter.grad is None:
+            continue
+        if comm.rank != 0:
+            comm.send(parameter.grad, 0)
+            continue
+        incoming = torch.empty_like(parameter.grad)
+        gradient = parameter.grad
+        for src in range(1, comm.world_size):
+            comm.recv(incoming, src)
+            gradient = gradient + incoming

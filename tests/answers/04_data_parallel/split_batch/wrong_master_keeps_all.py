@@ -1,0 +1,11 @@
+# Wrong: the master returns the whole batch. Loses all marks.
+# Told: this is the whole batch
+def split_batch(comm, batch):
+    parts = batch.tensor_split(comm.world_size)
+    if comm.rank == 0:
+        for dst in range(1, comm.world_size):
+            comm.send(parts[dst], dst)
+        return batch
+    part = torch.empty_like(parts[comm.rank])
+    comm.recv(part, 0)
+    return part

@@ -1,0 +1,11 @@
+# Wrong: the parts go out in the opposite order. Loses all marks.
+# Told: this is the part of another rank
+def split_batch(comm, batch):
+    parts = batch.tensor_split(comm.world_size)[::-1]
+    if comm.rank == 0:
+        for dst in range(1, comm.world_size):
+            comm.send(parts[dst], dst)
+        return parts[0]
+    part = torch.empty_like(parts[comm.rank])
+    comm.recv(part, 0)
+    return part
