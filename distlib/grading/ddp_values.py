@@ -99,7 +99,10 @@ def _judge_buffers(case: DdpCase, step: int, rank: int, result: dict[str, Any]) 
         if len(seen) > number and _close(seen[number], right):
             continue
         if len(seen) <= number:
-            return Remark(f"in step {step + 1}, the module was not called.", cause="forward calls self.module.")
+            return Remark(
+                f"in step {step + 1}, the module was not called.",
+                cause="forward calls the module that was handed over, not a copy of it.",
+            )
         details = (f"expected {_shown(right)}", f"found    {_shown(seen[number])}")
         if (number + 1) % passes:
             return Remark(

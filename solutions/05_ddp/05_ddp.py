@@ -238,7 +238,7 @@ report = check_assign_buckets(
     assign_buckets,
     questions=[([60, 10, 30, 25, 15], 40, 20), ([8, 8, 8, 8], 16, 8), ([5, 5, 5], 100, 5), ([7], 100, 100)],
 )
-assert report[0].results == [[[4, 3], [2, 1], [0]]]
+assert list(map(list, report[0].results[0])) == [[4, 3], [2, 1], [0]]
 print(report)
 
 # %% [markdown]
@@ -260,7 +260,7 @@ questions = [
 questions += [([], 10, 10), ([3, 4], 5, 50), ([9, 1, 1, 1, 9], 2, 100), ([0, 0, 4], 4, 4), ([10] * 30, 25, 5)]
 report = check_assign_buckets(assign_buckets, questions=questions)
 assert len(report) == 30
-assert report[27].results == [[[4, 3, 2, 1, 0]]]
+assert list(map(list, report[27].results[0])) == [[4, 3, 2, 1, 0]]
 assert sum(len(bucket) for bucket in report[29].results[0]) == 30
 ### END HIDDEN TESTS
 
