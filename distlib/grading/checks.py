@@ -35,6 +35,7 @@ from distlib.grading.errors import explain_error
 from distlib.grading.failure import CheckFailed, Remark
 from distlib.grading.helpers import supplied
 from distlib.grading.observe import Observation, observe, observe_simulated
+from distlib.grading.patience import seconds_for
 from distlib.grading.pattern_specification import PatternSpecification
 from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.report import Report
@@ -214,7 +215,7 @@ class _Examination:
         raise NotImplementedError
 
     def _look(self, run: Run, case: Case, limit: float) -> Look:
-        observation = run(case, max(0.1, min(limit, CHECK_SECONDS - self._spent)))
+        observation = run(case, seconds_for(limit, CHECK_SECONDS, self._spent))
         self._spent += observation.seconds
         error = observation.error
         return observation, explain_error(case, error) if error else self._judge(case, observation)

@@ -15,6 +15,7 @@ from distlib.grading.checks import name_of, show_printed
 from distlib.grading.errors import explain_error
 from distlib.grading.failure import CheckFailed, Remark
 from distlib.grading.helpers import supplied
+from distlib.grading.patience import seconds_for
 from distlib.grading.prediction_case import Question
 from distlib.grading.prediction_causes import cause_of_time, latency_of, steps_of, travel_of
 from distlib.grading.prediction_report import Answers, readable
@@ -91,7 +92,7 @@ def _ask(
     printed, spent = "", 0.0
     for question in questions:
         with supplied(function, helpers):
-            limit = max(0.1, min(checks.CASE_SECONDS, checks.CHECK_SECONDS - spent))
+            limit = seconds_for(checks.CASE_SECONDS, checks.CHECK_SECONDS, spent)
             seen = call(function, arguments(question), limit, helpers)
         spent += seen.seconds
         remark = _look(question, seen, judge)

@@ -21,6 +21,7 @@ from distlib.grading.checks import SAMPLED_RANKS, show_printed
 from distlib.grading.errors import explain_error
 from distlib.grading.failure import CheckFailed, Remark
 from distlib.grading.helpers import local_name, supplied
+from distlib.grading.patience import seconds_for
 from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.scenario_case import ScenarioCase
 from distlib.grading.scenario_report import ScenarioReport
@@ -134,7 +135,7 @@ class _Examination:
         return scene, remark
 
     def _look(self, play: PlayCase, case: ScenarioCase) -> tuple[Scene, Remark | None]:
-        scene = play(case, max(0.1, min(CASE_SECONDS, CHECK_SECONDS - self._spent)))
+        scene = play(case, seconds_for(CASE_SECONDS, CHECK_SECONDS, self._spent))
         self._spent += scene.seconds
         return scene, self._judge(case, scene)
 

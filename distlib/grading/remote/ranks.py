@@ -17,6 +17,7 @@ from typing import Any
 
 from distlib.diagnosis import how_it_ended
 from distlib.grading.helpers import helper_named
+from distlib.grading.patience import patience
 from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError, WireTimeout
 from distlib.grading.sandbox import Limits, Sandbox
 
@@ -80,7 +81,7 @@ class RemoteRanks:
         self._processes: dict[int, int] = {}  # as the nursery numbers them
         self._done: dict[int, int] = {}  # each has run the cells before this one
         self._due = 0
-        self._ends = time.monotonic() + limits.submission_seconds
+        self._ends = time.monotonic() + patience() * limits.submission_seconds
         self._characters = 0
         self._control, theirs = socket.socketpair()
         with theirs:
@@ -105,6 +106,10 @@ class RemoteRanks:
     def seconds_left(self) -> float:
         """Of the time for the submission."""
         return self._ends - time.monotonic()
+
+    def seconds_for_a_check(self) -> float:
+        """How long a check, or running the cells, may take now."""
+        return max(0.1, min(patience() * self.limits.check_seconds, self.seconds_left()))
 
     def wire(self, number: int) -> Wire:
         """The wire of rank `number`, whose process has run the cells that are due."""
@@ -195,7 +200,7 @@ class RemoteRanks:
             self._control.sendall(f"{kind}{process}".encode().ljust(16))
 
     def _load(self, number: int, begins: Callable[[int], None]) -> None:
-        deadline = time.monotonic() + min(self.limits.check_seconds, self.seconds_left())
+        deadline = time.monotonic() + self.seconds_for_a_check()
         due = [(cell.number, cell.source) for cell in self._cells if self._done[number] <= cell.number < self._due]
         self._wires[number].send({"job": "load", "cells": due, "names": self._names}, deadline)
         told = self._told(self._wires[number], deadline, begins)

@@ -87,7 +87,7 @@ class RemoteFunction:
             TypeError: it has returned something else than plain values and tensors.
             RankError: it has ended its process, or not come to an end.
         """
-        told = self._tell(list(args), kwargs, self._ranks.limits.check_seconds)
+        told = self._tell(list(args), kwargs, self._ranks.seconds_for_a_check())
         if told["what"] == "done" and told["value"]["travels"]:
             return told["value"]["value"]
         if told["what"] == "done":
@@ -113,7 +113,7 @@ class RemoteFunction:
             raise RankError(f"what came back are no plain values: {error}", [0]) from None
 
     def _at_most(self, timeout: float) -> float:
-        return min(timeout, self._ranks.limits.check_seconds, max(0.1, self._ranks.seconds_left()))
+        return min(timeout, self._ranks.seconds_for_a_check())
 
     def __repr__(self) -> str:
         return f"<function {self.__name__}, on other processes>"

@@ -12,8 +12,8 @@ class Limits:
     """What one submission may use. The defaults are for a class of notebooks of this course.
 
     Attributes:
-        check_seconds: for one check, and for running the student's cells once.
-        submission_seconds: for everything together.
+        check_seconds: for one check, and for running the student's cells once. More on a busy machine: see `patience`.
+        submission_seconds: for everything together; likewise.
         memory_bytes: of one rank, beyond what Python and torch take.
         threads: of one rank, which is one process.
         open_files: of one rank.

@@ -1,0 +1,29 @@
+"""How much longer than on a free machine a student's function may take.
+
+Time limits end what would never end. They are many times what a right function needs on a machine that has nothing else
+to do. Where more processes want to run than there are cores, everything takes longer, through no fault of the student;
+so limits grow with that.
+"""
+
+from __future__ import annotations
+
+import os
+
+_MOST = 8
+
+
+def patience() -> int:
+    """By how much to multiply a time limit: 1 on a machine that is free, 3 where three want each core, at most 8."""
+    waiting, _, _ = os.getloadavg()  # the processes that ran or wanted to, over the last minute
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(_MOST, int(waiting / cores)))
+
+
+def seconds_for(case: float, check: float, spent: float) -> float:
+    """How long the next case of a check may take now.
+
+    Args:
+        case, check: limits for one case and for all of a check, on a free machine.
+        spent: seconds that the check has taken so far.
+    """
+    return max(0.1, min(patience() * case, patience() * check - spent))

@@ -1,0 +1,18 @@
+"""Time limits on a busy machine."""
+
+import os
+
+import pytest
+
+from distlib.grading.patience import patience
+
+
+@pytest.mark.parametrize(
+    ("load", "cores", "factor"), [(0.0, 2, 1), (3.9, 2, 1), (4.1, 2, 2), (7.0, 2, 3), (100.0, 2, 8), (4.1, 16, 1)]
+)
+def test_limits_grow_with_the_load_of_each_core(
+    monkeypatch: pytest.MonkeyPatch, load: float, cores: int, factor: int
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)
+    assert patience() == factor
