@@ -26,8 +26,8 @@ _CAUSES = (
      "bucket."),
     ("has no attribute 'no_sync'", "the class needs a method no_sync, for `with parallel.no_sync():`."),
     ("context manager", "no_sync is used as `with parallel.no_sync():`. Put @contextlib.contextmanager above it."),
-    ("has no 'start'", "for all_reduce with async_op=True, use the name all_reduce as the set-up cell has imported it. A "
-     "class of the library does not count."),
+    ("has no 'start'", "for all_reduce with async_op=True, use the name all_reduce as the set-up cell has imported it. "
+     "A class of the library does not count."),
     *((sign, "ranks began their all-reduces in different orders, or some rank left one out. On every rank all buckets "
        "begin, in the same order: one that is complete early waits for those before it, and finish begins the rest.")
       for sign in ("receives into", "have to make the same collective calls", "waits to")),

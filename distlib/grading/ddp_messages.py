@@ -108,7 +108,19 @@ def _silence(seen: _Pass) -> Remark | None:
 def _judge_synchronized(seen: _Pass, everybody: Sequence[_Pass]) -> Remark | None:
     if seen.case.world_size == 1:
         return None
-    return _waiting(seen) or _numbers(seen) or _sizes(seen) or _moments(seen, everybody)
+    return _forward(seen, everybody) or _waiting(seen) or _numbers(seen) or _sizes(seen) or _moments(seen, everybody)
+
+
+def _forward(seen: _Pass, everybody: Sequence[_Pass]) -> Remark | None:
+    """Whether more than the buffers went around before backward began."""
+    found = sum(message.nbytes for each in everybody for message in each.messages if message.start < each.backward)
+    expected = (seen.case.world_size - 1) * seen.case.right.constructed[-1].nbytes
+    if found <= expected:
+        return None
+    return Remark(
+        f"in step {seen.step}, {found:,} bytes were sent in the forward pass; expected {expected:,}, for the buffers.",
+        cause="parameters are copied once, by the constructor. Equal parameters that take equal steps stay equal.",
+    )
 
 
 def _waiting(seen: _Pass) -> Remark | None:

@@ -477,14 +477,17 @@ report = check_overlapped_ddp(
         Training([3, 4, 4, 2], steps=3, unused=[(1, 1), (2, 0)], bucket_bytes=120, first_bucket_bytes=10),
         Training([3, 4, 2], steps=3, passes=3, frozen=[0]),
         Training([3, 4, 2], steps=4, dtype=torch.float32, bucket_bytes=60, first_bucket_bytes=30),
-        Training([3, 4, 4, 4, 2], steps=20, bucket_bytes=1, first_bucket_bytes=1),
     ],
     seed=53,
 )
-assert len(report) == 18
+assert len(report) == 15
 assert all(hidden_share(report[number]) > 0.5 for number in (1, 2))
-for number in (16, 17):  # after 20 steps, equal on all ranks
-    ends = [result["parameters"][-1] for result in report[number].results]
+
+report = check_overlapped_ddp(
+    OverlappedDDP, world_sizes=(2, 4), trainings=[Training([3, 4, 2], steps=20, bucket_bytes=130)], seed=54
+)
+for scene in report:
+    ends = [result["parameters"][-1] for result in scene.results]
     assert all(torch.equal(mine, first) for end in ends for mine, first in zip(end, ends[0], strict=True))
 ### END HIDDEN TESTS
 
