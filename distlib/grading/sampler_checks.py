@@ -104,6 +104,7 @@ def _judge(case: ScenarioCase, scene: Scene) -> Remark | None:
             return remark
     return (
         (_judge_shuffled if shuffle else _judge_unshuffled)(seen)
+        or _judge_unset(scene)
         or _judge_random_state(scene)
         or _judge_silence(scene)
     )  # fmt: skip
@@ -219,6 +220,16 @@ def _judge_shuffled(seen: Sequence[Sequence[_Epoch]]) -> Remark | None:
         return Remark(
             "another seed gives the same order.", cause="the seed of the shuffle is made of the seed and the epoch."
         )
+    return None
+
+
+def _judge_unset(scene: Scene) -> Remark | None:
+    for rank, result in enumerate(scene.results):
+        if result["unset"] != [epochs_of[0] for epochs_of in result["indices"]]:
+            return Remark(
+                f"on rank {rank}, the order before set_epoch was called is not that of epoch 0.",
+                cause="the constructor sets the epoch to 0.",
+            )
     return None
 
 
