@@ -5,13 +5,26 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
 
 from distlib import SimulatedWorld
-from distlib.grading import CheckFailed, Example, Gradients, check_average_gradients, check_returns, check_sampler
+from distlib.grading import (
+    CheckFailed,
+    Example,
+    Gradients,
+    Training,
+    check_average_gradients,
+    check_overlapped_ddp,
+    check_returns,
+    check_sampler,
+)
+from distlib.grading.ddp_case import make_case
+from distlib.grading.ddp_messages import hidden_share
 from distlib.grading.helpers import helper_named, helper_origins, scope_of, supplied
 from distlib.grading.return_checks import same
 from distlib.grading.scenario_case import Part
@@ -19,6 +32,7 @@ from distlib.grading.scenario_side import simulate_play
 from distlib.grading.scenarios.calls import call
 from distlib.grading.scenarios.gated import Gate
 from distlib.grading.scenarios.plain import plain
+from distlib.grading.scenarios.training import Model, first_gate
 from distlib.grading.specification import is_own
 from distlib.trace import CallSite, Message
 from tests.remote_functions import PLACES, in_a_notebook, on_remote_ranks
@@ -323,3 +337,66 @@ def test_scenarios_only_import_what_the_sandbox_has() -> None:
     files = library_files()
     assert "distlib/grading/scenarios/calls.py" in files
     assert inspect.getsourcefile(call) == str(files["distlib/grading/scenarios/calls.py"])
+
+
+# ── OverlappedDDP ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+DDP = Path(__file__).parent / "answers" / "05_ddp" / "OverlappedDDP"
+SHORT = [Training([3, 4, 4, 2], bucket_bytes=80, first_bucket_bytes=10)]
+
+
+def answer(name: str) -> str:
+    """An answer of exercise 05, with what stands in its set-up cell."""
+    return f"import contextlib\nfrom distlib.buckets import assign_buckets\n{(DDP / f'{name}.py').read_text()}"
+
+
+def test_a_right_ddp_hides_its_communication(place: Place) -> None:
+    with place(answer("right_sets_of_missing"), "OverlappedDDP") as function:
+        report = check_overlapped_ddp(function, world_sizes=(1, 2), trainings=SHORT)
+    assert len(report) == 2
+    case = make_case("OverlappedDDP", SHORT[0], 2, 1).expected
+    assert case.buckets == [[6], [5, 4], [3, 2], [1, 0]]
+    assert report[1].trace.messages_sent[1] == 2 * 4 * 2  # steps, buckets, messages of an all-reduce on 2 ranks
+    assert hidden_share(report[0]) == 1.0
+    assert 0.5 < hidden_share(report[1]) < 1.0
+    (last_layer,), (first_layer,) = report[1].passed(0, first_gate(1) + 2), report[1].passed(0, first_gate(1))
+    assert first_layer - last_layer == pytest.approx(0.02)  # nobody waits inside backward
+
+
+def test_the_right_values_are_those_of_one_model_on_all_samples() -> None:
+    """Without gates, the average of the ranks' gradients is that of the mean over all their samples."""
+    training = Training([3, 4, 2], steps=1)
+    case = make_case("f", training, 3, 9).expected
+    inputs = case.inputs
+    model = Model(inputs[0]["state"], [], lambda k, seconds=0.0: 1.0, 0.0)
+    batches = [rank["steps"][0][0] for rank in inputs]
+    outputs = model(torch.cat([batch["x"] for batch in batches]))
+    torch.nn.functional.mse_loss(outputs, torch.cat([batch["y"] for batch in batches])).backward()
+    flat = replace(case, part=cast(Part, _NoGates(case.part)))
+    for parameter, right in zip(model.parameters(), flat.right.gradients[0], strict=True):
+        assert parameter.grad is not None and right is not None
+        assert torch.allclose(parameter.grad, right, rtol=1e-12, atol=1e-15)
+
+
+class _NoGates:
+    """A part whose gates multiply by 1."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+
+    def factor(self, rank: int, k: int) -> float:
+        """Nothing is changed."""
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("wrong_averages_once_at_the_end", "when the backward pass was over"),
+        ("wrong_blocks_in_the_hook", "waits inside the backward pass"),
+        ("wrong_one_flat_copy", "that is one all-reduce of everything"),
+    ],
+)
+def test_moments_and_messages_are_judged_alike_everywhere(place: Place, name: str, words: str) -> None:
+    with place(answer(name), "OverlappedDDP") as function:
+        assert words in told(check_overlapped_ddp, function, world_sizes=(2,), trainings=SHORT)

@@ -21,15 +21,16 @@ from distlib.grading.scene import Scene
 _CAUSES = (
     ("'NoneType' object has no attribute 'wait'", "all_reduce only returns a handle with async_op=True. Without it, it "
      "waits at once, in the middle of the backward pass."),
-    ("'NoneType' object", "a parameter may have no gradient: its .grad is None. It counts as zeros."),
+    ("'NoneType' object has no attribute", "a parameter may have no gradient: its .grad is None. It counts as zeros."),
     ("doesn't require gradient", "leave out the parameters that need no gradient: they get no hook, and are in no "
      "bucket."),
     ("has no attribute 'no_sync'", "the class needs a method no_sync, for `with parallel.no_sync():`."),
     ("context manager", "no_sync is used as `with parallel.no_sync():`. Put @contextlib.contextmanager above it."),
-    ("has no 'start'", "use the name all_reduce as the set-up cell has imported it, with async_op=True."),
-    ("wants to receive", "ranks began their all-reduces in different orders, or with different buckets. On every rank "
-     "the buckets begin in the same order; a bucket that is full early waits for those before it, and finish begins "
-     "the rest."),
+    ("has no 'start'", "for all_reduce with async_op=True, use the name all_reduce as the set-up cell has imported it. "
+     "A class of the library does not count."),
+    *((sign, "ranks began their all-reduces in different orders, or some rank left one out. On every rank all buckets "
+       "begin, in the same order: one that is complete early waits for those before it, and finish begins the rest.")
+      for sign in ("receives into", "have to make the same collective calls", "waits to")),
 )  # fmt: skip
 _HELPERS = ("all_reduce", "broadcast", "assign_buckets")
 

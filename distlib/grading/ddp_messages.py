@@ -66,6 +66,29 @@ def judge_messages(case: DdpCase, scene: Scene) -> Remark | None:
     return None
 
 
+def hidden_share(scene: Scene) -> float:
+    """Of the seconds for which gradients of a rank were under way, the share in which it computed: 0 … 1.
+
+    The least of all ranks; over all passes with a backward pass of more than one layer.
+    """
+    return min(_hidden_share_of(scene, rank) for rank in range(scene.trace.world_size))
+
+
+def _hidden_share_of(scene: Scene, rank: int) -> float:
+    under_way = hidden = 0.0
+    passes = itertools.groupby(scene.gates[rank], key=lambda gate: gate[0] // first_gate(1))
+    for number, gates in passes:
+        moments = {k - first_gate(number): moment for k, moment in gates}
+        if BACKWARD not in moments:
+            continue
+        over = max(moment for k, moment in moments.items() if k not in (BEGIN, END))
+        for message in scene.trace:
+            if message.src == rank and moments[BACKWARD] <= message.start < moments[END]:
+                under_way += message.end - message.start
+                hidden += max(0.0, min(message.end, over) - message.start)
+    return hidden / under_way if under_way else 1.0
+
+
 def _pass_of(case: DdpCase, scene: Scene, rank: int, number: int) -> _Pass:
     moments = {k - first_gate(number): moment for k, moment in scene.gates[rank] if k // first_gate(1) == number}
     begin, backward, end = (moments.pop(mark) for mark in (BEGIN, BACKWARD, END))
@@ -85,7 +108,19 @@ def _silence(seen: _Pass) -> Remark | None:
 def _judge_synchronized(seen: _Pass, everybody: Sequence[_Pass]) -> Remark | None:
     if seen.case.world_size == 1:
         return None
-    return _waiting(seen) or _numbers(seen) or _sizes(seen) or _moments(seen, everybody)
+    return _forward(seen, everybody) or _waiting(seen) or _numbers(seen) or _sizes(seen) or _moments(seen, everybody)
+
+
+def _forward(seen: _Pass, everybody: Sequence[_Pass]) -> Remark | None:
+    """Whether more than the buffers went around before backward began."""
+    found = sum(message.nbytes for each in everybody for message in each.messages if message.start < each.backward)
+    expected = (seen.case.world_size - 1) * seen.case.right.constructed[-1].nbytes
+    if found <= expected:
+        return None
+    return Remark(
+        f"in step {seen.step}, {found:,} bytes were sent in the forward pass; expected {expected:,}, for the buffers.",
+        cause="parameters are copied once, by the constructor. Equal parameters that take equal steps stay equal.",
+    )
 
 
 def _waiting(seen: _Pass) -> Remark | None:

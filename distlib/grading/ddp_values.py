@@ -69,6 +69,8 @@ def _cause(case: DdpCase, step: int, rank: int, number: int, found: Any) -> str:
         (weights[number], "these are the parameters, not their gradients: average parameter.grad."),
         (own[rank], "this is still the rank's own gradient. finish must wait for the all-reduces, divide, and write "
          "the averages into parameter.grad."),
+        (torch.zeros_like(right), "these are zeros. Was parameter.grad there when the hook was called? A hook of "
+         "parameter.register_hook is called before, one of register_post_accumulate_grad_hook after it."),
         (right * size, "this is the sum over the ranks. Divide it by comm.world_size."),
         (right / size, "it was divided by the number of ranks twice."),
         (None if mine is None else mine / size, "the rank's own gradient was divided, but the others' are not in "
@@ -99,7 +101,10 @@ def _judge_buffers(case: DdpCase, step: int, rank: int, result: dict[str, Any]) 
         if len(seen) > number and _close(seen[number], right):
             continue
         if len(seen) <= number:
-            return Remark(f"in step {step + 1}, the module was not called.", cause="forward calls self.module.")
+            return Remark(
+                f"in step {step + 1}, the module was not called.",
+                cause="forward calls the module that was handed over, not a copy of it.",
+            )
         details = (f"expected {_shown(right)}", f"found    {_shown(seen[number])}")
         if (number + 1) % passes:
             return Remark(

@@ -22,9 +22,10 @@ from distlib.grading.scenarios.gradients import after_backward
 from distlib.grading.scene import Scene
 
 _CAUSES = (
-    ("'NoneType' object", "a parameter may have no gradient: its .grad is None. It counts as zeros."),
-    ("wants to receive", "ranks disagree about what is reduced. Where a gradient is None, put zeros in its place: then "
-     "every rank has the same parameters in the same order."),
+    ("'NoneType' object has no attribute", "a parameter may have no gradient: its .grad is None. It counts as zeros."),
+    *((sign, "ranks disagree about what is reduced. Where a gradient is None, put zeros in its place: then every rank "
+       "has the same parameters in the same order.")
+      for sign in ("receives into", "have to make the same collective calls", "waits to")),
 )  # fmt: skip
 
 
@@ -133,20 +134,17 @@ def _judge_gradient(case: ScenarioCase, rank: int, number: int, found: object) -
     return Remark(
         f"on rank {rank}, the gradient of parameter {number} is wrong.",
         details,
-        _cause(found, given, given[rank], total, size),
+        _cause(found, given[rank], total, size),
     )
 
 
-def _cause(found: object, given: list[Any], own: Any, total: torch.Tensor, size: int) -> str:
-    there = sum(gradient is not None for gradient in given)
+def _cause(found: object, own: Any, total: torch.Tensor, size: int) -> str:
     known: list[tuple[object, str]] = [
         (own, "this is still the rank's own gradient. Are the averages written back into parameter.grad?"),
         (total, "this is the sum over the ranks. Divide it by comm.world_size."),
         (None if own is None else own / size, "the rank's own gradient was divided, before the sum had come. An "
          "all_reduce with async_op=True returns at once: wait for it, work.wait()."),
         (total / size**2, "it was divided by the number of ranks twice."),
-        (total / max(1, there), "it was divided by the number of ranks that have this gradient. A missing gradient "
-         "counts as zeros: divide by comm.world_size."),
     ]  # fmt: skip
     if found is None:
         return "the gradient is missing on this rank and must become the average, in which it counts as zeros."

@@ -100,10 +100,11 @@ def _judge(case: ScenarioCase, scene: Scene) -> Remark | None:
         for sampler in (0, 1)
     ]
     for epoch in itertools.chain.from_iterable(seen):
-        if remark := _judge_sizes(epoch, scene) or _judge_cover(epoch):
+        if remark := _judge_sizes(epoch, scene) or _judge_filling(epoch) or _judge_cover(epoch):
             return remark
     return (
         (_judge_shuffled if shuffle else _judge_unshuffled)(seen)
+        or _judge_unset(scene)
         or _judge_random_state(scene)
         or _judge_silence(scene)
     )  # fmt: skip
@@ -143,6 +144,18 @@ def _why(epoch: _Epoch) -> str:
     return "with drop_last=False nothing is dropped: samples are repeated until the number divides."
 
 
+def _judge_filling(epoch: _Epoch) -> Remark | None:
+    """Whether a right order goes on from its beginning where it is filled up."""
+    whole, more = epoch.order[: epoch.length], epoch.order[epoch.length :]
+    if set(whole) != set(range(epoch.length)) or more == [whole[k % epoch.length] for k in range(len(more))]:
+        return None
+    return Remark(
+        "the samples that fill up are not those of the beginning.",
+        _shown(epoch),
+        "repeat the order from its beginning until the number of ranks divides its length.",
+    )
+
+
 def _judge_cover(epoch: _Epoch) -> Remark | None:
     times = Counter(itertools.chain.from_iterable(epoch.parts))
     total = epoch.per_rank * len(epoch.parts)
@@ -177,12 +190,6 @@ def _judge_unshuffled(seen: Sequence[Sequence[_Epoch]]) -> Remark | None:
                 _shown(epoch),
                 "rank r takes the samples r, r + world_size, r + 2 * world_size, …: order[r::world_size].",
             )
-        if epoch.order[epoch.length :] != [number % epoch.length for number in range(len(epoch.order) - epoch.length)]:
-            return Remark(
-                "the samples that fill up are not those of the beginning.",
-                _shown(epoch),
-                "repeat the order from its beginning until its length divides.",
-            )
     return None
 
 
@@ -213,6 +220,16 @@ def _judge_shuffled(seen: Sequence[Sequence[_Epoch]]) -> Remark | None:
         return Remark(
             "another seed gives the same order.", cause="the seed of the shuffle is made of the seed and the epoch."
         )
+    return None
+
+
+def _judge_unset(scene: Scene) -> Remark | None:
+    for rank, result in enumerate(scene.results):
+        if result["unset"] != [epochs_of[0] for epochs_of in result["indices"]]:
+            return Remark(
+                f"on rank {rank}, the order before set_epoch was called is not that of epoch 0.",
+                cause="the constructor sets the epoch to 0.",
+            )
     return None
 
 

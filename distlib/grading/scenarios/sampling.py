@@ -19,21 +19,27 @@ def epochs(comm: Communicator, function: Callable[..., Any], inputs: dict[str, A
         inputs: "length" of the data set; "options": a dict for each sampler; "epochs": their numbers, in their order.
 
     Returns:
-        "indices": for each sampler, for each epoch, what it gave; "lengths": likewise what len said;
-        "kept_random_state": whether torch's random numbers outside were left alone.
+        "indices": for each sampler, for each epoch, what it gave; "unset": for each, what it gave before set_epoch was
+        called; "lengths": what len said; "kept_random_state": whether torch's random numbers outside were left alone.
     """
     before = torch.get_rng_state()
-    indices, lengths = [], []
+    indices, lengths, unset = [], [], []
     with _without_torchs():
         for options in inputs["options"]:
             sampler = function(comm, range(inputs["length"]), **options)
+            unset.append(_listed(sampler))
             indices.append([_epoch(sampler, epoch) for epoch in inputs["epochs"]])
             lengths.append(len(sampler))
-    return {"indices": indices, "lengths": lengths, "kept_random_state": torch.equal(before, torch.get_rng_state())}
+    kept = torch.equal(before, torch.get_rng_state())
+    return {"indices": indices, "unset": unset, "lengths": lengths, "kept_random_state": kept}
 
 
 def _epoch(sampler: Any, epoch: int) -> list[Any]:
     sampler.set_epoch(epoch)
+    return _listed(sampler)
+
+
+def _listed(sampler: Any) -> list[Any]:
     return [index.item() if isinstance(index, torch.Tensor) else index for index in sampler]
 
 

@@ -1,0 +1,682 @@
+# %% [markdown]
+# # Exercise 05: DDP
+#
+# You write two functions and two classes. Together they are a distributed data parallel training: every
+# rank trains on its own samples, and gradients travel while the backward pass still runs.
+#
+# - **Time:** about two hours.
+# - **Before:** read the lesson [DDP](../../course/05_ddp.ipynb).
+# - **Needs:** nothing but this environment. No GPU.
+#
+# | part | function or class | visible tests | hidden tests |
+# |---|---|---:|---:|
+# | 1 | `average_gradients` | 2 | 2 |
+# | 2 | `assign_buckets` | 2 | 2 |
+# | 3 | `OverlappedDDP` | 5 | 6 |
+# | 4 | `DistributedSampler` | 2 | 3 |
+#
+# That makes 24 points. Each part is graded by itself: when a test runs your `OverlappedDDP`, it brings a right
+# `assign_buckets` along.
+
+# %% [markdown]
+# ## How to work
+#
+# `comm` is how this rank talks to the others, as in the exercises before. Here you need little of it: `comm.rank`,
+# `comm.world_size`, and two functions of the library.
+#
+# | | |
+# |---|---|
+# | `all_reduce(comm, tensor)` | afterwards every rank's `tensor` holds the sum over all ranks, in place |
+# | `work = all_reduce(comm, tensor, async_op=True)` | the same, but it returns at once; later `work.wait()` |
+# | `broadcast(comm, tensor)` | afterwards every rank's `tensor` holds rank 0's values, in place |
+#
+# Between an asynchronous `all_reduce` and its `wait`, leave the tensor alone. Call both functions by these names; all
+# ranks must call them in the same order.
+#
+# **Tests look at values and messages.** They compare with a training in a single process, count messages and bytes, and
+# in part 3 they look at the moment when each message leaves. They do that in virtual time, in which computing the
+# gradients of a layer takes 10 milliseconds, on every machine.
+
+# %% readonly="setup"
+import contextlib
+from collections.abc import Iterator, Sequence, Sized
+
+import torch
+
+from distlib import Cluster, Communicator, Link, SimulatedWorld, World, all_reduce, broadcast
+
+two = World(2)  # two ranks to try things on
+
+# %% [markdown]
+# ## 1. The plain way: `average_gradients`
+#
+# Backward is over. On every rank each parameter has a gradient, `parameter.grad`, of that rank's own samples. Now every
+# gradient must become the average over all ranks.
+#
+# An all-reduce for each parameter would do. But each all-reduce pays for the latency of its messages, and most
+# parameters are small. So put all gradients into **one flat buffer**, one after the other. All-reduce that, divide it
+# by the number of ranks, and put each piece back where it came from.
+#
+# With 2 ranks, and a model with a weight of shape [2, 2] and a bias of shape [2]:
+#
+# | | rank 0 | rank 1 |
+# |---|---|---|
+# | gradient of the weight | `[[1, 2], [3, 4]]` | `[[3, 2], [1, 0]]` |
+# | gradient of the bias | `[5, 6]` | `None` |
+# | flat buffer | `[1, 2, 3, 4, 5, 6]` | `[3, 2, 1, 0, 0, 0]` |
+# | after the all-reduce | `[4, 4, 4, 4, 5, 6]` | `[4, 4, 4, 4, 5, 6]` |
+# | divided by 2 | `[2, 2, 2, 2, 2.5, 3]` | `[2, 2, 2, 2, 2.5, 3]` |
+#
+# Rank 1 has no gradient for the bias: its loss did not depend on it. **A missing gradient counts as zeros**, and
+# afterwards rank 1 has the average, too. A parameter that is frozen, `requires_grad=False`, is left out on all ranks.
+#
+# `torch.cat` puts flat tensors together. `flat.split([4, 2])` takes them apart again.
+
+
+# %% solution="average_gradients"
+def average_gradients(comm: Communicator, module: torch.nn.Module) -> None:
+    """Make the gradient of every parameter the average over all ranks, with one all-reduce of one flat buffer.
+
+    A parameter whose gradient is None counts as zeros on this rank; afterwards it has the average, too. Parameters that
+    need no gradient (requires_grad is False) are left out. The parameters themselves do not change.
+
+    Args:
+        comm: the communicator of this rank.
+        module: the same model on every rank, each with its own gradients; all of one dtype. parameter.grad is replaced
+            or overwritten, with a tensor of the parameter's shape and dtype.
+
+    Cost for N ranks and S bytes of gradients:
+        one all-reduce: every rank sends 2(N - 1) messages, about 2(N - 1) / N * S bytes. With one rank: no message.
+    """
+    ### BEGIN SOLUTION
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in trained]
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    all_reduce(comm, flat)
+    flat /= comm.world_size
+    pieces = flat.split([parameter.numel() for parameter in trained])
+    for parameter, piece in zip(trained, pieces, strict=True):
+        parameter.grad = piece.reshape(parameter.shape)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table. A cell like this one gives no marks. Change it as you like.
+
+
+# %%
+def try_average(comm: Communicator) -> list[list[float]]:
+    model = torch.nn.Linear(2, 2)
+    weight = [[[1.0, 2.0], [3.0, 4.0]], [[3.0, 2.0], [1.0, 0.0]]][comm.rank]
+    model.weight.grad = torch.tensor(weight)
+    model.bias.grad = torch.tensor([5.0, 6.0]) if comm.rank == 0 else None
+    average_gradients(comm, model)
+    return [model.weight.grad.flatten().tolist(), model.bias.grad.tolist()]
+
+
+for rank, (weight, bias) in enumerate(two.run(try_average, timeout=5)):
+    print(f"rank {rank}: weight {weight}, bias {bias}")
+print(two.trace.summary())
+
+# %% [markdown]
+# **Visible test: 2 points.** 1, 2 and 3 ranks. In the second model rank 1 has no gradient for a parameter.
+
+# %% test="average_gradients_visible" points=2
+from distlib.grading import Gradients, check_average_gradients
+
+report = check_average_gradients(
+    average_gradients,
+    world_sizes=(1, 2, 3),
+    models=[Gradients([(2, 3), (3,)]), Gradients([(2, 3), (3,), (3, 1)], missing=[(1, 1)])],
+)
+assert report[1].trace.messages_sent == [2, 2]  # one all-reduce on 2 ranks
+assert sum(report[1].trace.bytes_sent) == 2 * 9 * 4  # 9 float32 to the other rank, in halves there and back
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** More ranks, other dtypes, frozen parameters, gradients that are missing on several ranks.
+
+# %% test="average_gradients_hidden" points=2
+# The hidden tests of average_gradients stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: more ranks, float64, frozen parameters, and gradients that are missing on several or on all ranks.
+import torch
+
+from distlib.grading import Gradients, check_average_gradients
+
+report = check_average_gradients(
+    average_gradients,
+    world_sizes=(1, 2, 4, 5),
+    models=[
+        Gradients([(3, 5), (), (7,), (2, 2, 2)], dtype=torch.float64),
+        Gradients([(3, 5), (3,), (1, 3), (1,)], frozen=[0, 1]),
+        Gradients([(4, 2), (4,), (2, 4), (2,)], missing=[(0, 3), (1, 3), (1, 0), (3, 2)], frozen=[1]),
+        Gradients([(4,), (5,)], missing=[(rank, 0) for rank in range(5)]),
+    ],
+    seed=51,
+)
+assert len(report) == 16
+assert report[2].trace.messages_sent == [6] * 4
+assert sum(report[2].trace.bytes_sent) == 6 * (15 + 1 + 7 + 8) * 8
+assert sum(report[7].trace.bytes_sent) == 8 * (3 + 1) * 4
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. Which gradients travel together: `assign_buckets`
+#
+# One buffer of all gradients has a drawback. It is only complete when the backward pass is over. Nothing can be sent
+# before, and then everybody waits.
+#
+# So there are several buffers: **buckets**. Backward goes from the last layer to the first, so the last parameters have
+# their gradients first. They go into bucket 0. The rule:
+#
+# - Go through the parameters from the last one to the first, and put each into the bucket that is being filled.
+# - A bucket is full when it holds **its limit or more**. Then the next parameter begins a new one.
+# - The limit is `bucket_bytes`, but for bucket 0 it is `first_bucket_bytes`. A small first bucket is full soon, and
+#   communication begins early.
+# - The last bucket need not be full.
+#
+# With parameters of 60, 10, 30, 25 and 15 bytes, `bucket_bytes=40` and `first_bucket_bytes=20`:
+#
+# | parameter | bytes | goes into | which holds then |
+# |---:|---:|---|---|
+# | 4 | 15 | bucket 0 | 15 bytes |
+# | 3 | 25 | bucket 0 | 40 bytes: full, its limit is 20 |
+# | 2 | 30 | bucket 1 | 30 bytes |
+# | 1 | 10 | bucket 1 | 40 bytes: full, its limit is 40 |
+# | 0 | 60 | bucket 2 | 60 bytes: full |
+#
+# The answer is `[[4, 3], [2, 1], [0]]`. No rank sends anything for this: every rank has the same model, and comes to
+# the same buckets.
+
+
+# %% solution="assign_buckets"
+def assign_buckets(nbytes: Sequence[int], bucket_bytes: int, first_bucket_bytes: int) -> list[list[int]]:
+    """Which parameters share an all-reduce. Only computes; no message.
+
+    Args:
+        nbytes: the size of each parameter in bytes, in the order of module.parameters().
+        bucket_bytes: a bucket that holds so many bytes or more is full; at least 1.
+        first_bucket_bytes: the same for the first bucket.
+
+    Returns:
+        A list of buckets. Each is a list of indices of parameters. From the last parameter to the first, also inside a
+        bucket. Every parameter is in one bucket, and no bucket is empty.
+
+    Cost: none. (The buckets are as many all-reduces in each step.)
+    """
+    ### BEGIN SOLUTION
+    buckets: list[list[int]] = []
+    held = limit = 0  # so the first parameter begins a bucket
+    for index in reversed(range(len(nbytes))):
+        if held >= limit:
+            limit = bucket_bytes if buckets else first_bucket_bytes
+            buckets.append([])
+            held = 0
+        buckets[-1].append(index)
+        held += nbytes[index]
+    return buckets
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table, and with buckets for everything and for nothing.
+
+# %%
+sizes = [60, 10, 30, 25, 15]
+print(assign_buckets(sizes, bucket_bytes=40, first_bucket_bytes=20))
+print(assign_buckets(sizes, bucket_bytes=1000, first_bucket_bytes=1000))
+print(assign_buckets(sizes, bucket_bytes=1, first_bucket_bytes=1))
+
+# %% [markdown]
+# **Visible test: 2 points.**
+
+# %% test="assign_buckets_visible" points=2
+from distlib.grading import check_assign_buckets
+
+report = check_assign_buckets(
+    assign_buckets,
+    questions=[([60, 10, 30, 25, 15], 40, 20), ([8, 8, 8, 8], 16, 8), ([5, 5, 5], 100, 5), ([7], 100, 100)],
+)
+assert list(map(list, report[0].results[0])) == [[4, 3], [2, 1], [0]]
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** Other models, among them one without parameters.
+
+# %% test="assign_buckets_hidden" points=2
+# The hidden tests of assign_buckets stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: many random models and limits, empty ones, and first buckets that are larger than the others.
+import random
+
+from distlib.grading import check_assign_buckets
+
+draw = random.Random(52)
+questions = [
+    ([draw.randint(0, 60) for _ in range(draw.randint(1, 12))], draw.randint(1, 120), draw.randint(1, 60))
+    for _ in range(25)
+]
+questions += [([], 10, 10), ([3, 4], 5, 50), ([9, 1, 1, 1, 9], 2, 100), ([0, 0, 4], 4, 4), ([10] * 30, 25, 5)]
+report = check_assign_buckets(assign_buckets, questions=questions)
+assert len(report) == 30
+assert list(map(list, report[27].results[0])) == [[4, 3, 2, 1, 0]]
+assert sum(len(bucket) for bucket in report[29].results[0]) == 30
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. Gradients that leave early: `OverlappedDDP`
+#
+# Now put it together: a class around a model. It is used like this.
+#
+# ```python
+# parallel = OverlappedDDP(comm, model)
+# for images, labels in batches:
+#     loss = cross_entropy(parallel(images), labels)
+#     loss.backward()              # all-reduces begin in here
+#     parallel.finish()            # here they are waited for
+#     optimizer.step()
+# ```
+#
+# **Equal at the start.** Every rank comes with a model of its own, with random weights. The constructor copies rank 0's
+# parameters and buffers to all. (Buffers are tensors that are not trained, such as the running mean of a batch norm:
+# `module.buffers()`.) `tensor.detach()` may be written to, also where the tensor itself refuses.
+#
+# **Hooks.** `parameter.register_post_accumulate_grad_hook(function)` makes torch call `function(parameter)` during
+# backward, as soon as `parameter.grad` is complete. In it, note that the parameter is ready. When all parameters of a
+# bucket are ready, copy their gradients into a flat buffer and begin its all-reduce with `async_op=True`. Don't wait.
+#
+# **The same order everywhere.** An all-reduce works only if all ranks begin the same one. So bucket 1 never begins
+# before bucket 0. If bucket 1 is complete first, it waits until bucket 0 has begun.
+#
+# **`finish`** is called after backward. It begins what has not begun, waits for all all-reduces, divides, and writes
+# the averages into `parameter.grad`. A gradient that is missing counts as zeros, as in part 1. Its bucket never becomes
+# complete by hooks: so it begins here. Afterwards everything is ready for the next step.
+#
+# **`no_sync`** is for several small batches in one step:
+#
+# ```python
+# with parallel.no_sync():
+#     loss(parallel(first)).backward()      # nothing is sent; gradients stay in parameter.grad
+# loss(parallel(second)).backward()         # torch adds the new gradients to them, and these sums travel
+# parallel.finish()
+# ```
+#
+# **Buffers** drift apart, because every rank moves them by its own batch. So before every forward pass in training mode
+# (`self.training`), but not in `no_sync`, rank 0's are copied to all.
+#
+# **When things happen,** on 2 ranks, with a model of three layers and one bucket for each:
+#
+# | time | backward | communication |
+# |---|---|---|
+# | 0 to 10 ms | layer 2 | |
+# | 10 to 20 ms | layer 1 | bucket 0, 10 to 18 ms |
+# | 20 to 30 ms | layer 0 | bucket 1, 20 to 28 ms |
+# | from 30 ms | `finish` | bucket 2, 30 to 38 ms |
+#
+# The communication takes 24 ms, and only 8 of them are waited for.
+
+
+# %% solution="OverlappedDDP"
+class OverlappedDDP(torch.nn.Module):
+    """A model whose gradients are averaged over all ranks, in buckets, while the backward pass still runs.
+
+    Args:
+        comm: the communicator of this rank.
+        module: the same model on every rank, with any weights. They become rank 0's, in place, as do its buffers. All
+            parameters have one dtype. It works on this module itself, not on a copy.
+        bucket_bytes, first_bucket_bytes: for assign_buckets, with the sizes (parameter.nbytes) of the parameters that
+            need a gradient.
+
+    What is sent, with N ranks:
+        constructor: a broadcast of each parameter and each buffer.
+        forward: a broadcast of each buffer, in training mode and outside of no_sync.
+        backward and finish: an all-reduce for each bucket, of its gradients and nothing else: 2(N - 1) messages a rank.
+        Bucket 0 begins first. A bucket begins as soon as it is complete and those before it have begun.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        module: torch.nn.Module,
+        bucket_bytes: int = 25 * 2**20,
+        first_bucket_bytes: int = 2**20,
+    ) -> None:
+        super().__init__()
+        self.comm, self.module = comm, module
+        ### BEGIN SOLUTION
+        for tensor in [*module.parameters(), *module.buffers()]:
+            broadcast(comm, tensor.detach())
+        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        assigned = assign_buckets([p.nbytes for p in trained], bucket_bytes, first_bucket_bytes)
+        self.buckets = [[trained[index] for index in indices] for indices in assigned]
+        self.missing = [set(bucket) for bucket in self.buckets]  # whose gradients have not come yet
+        self.begun = []  # flat buffer and handle of each bucket that has begun
+        self.synchronizes = True
+        for parameter in trained:
+            parameter.register_post_accumulate_grad_hook(self.on_gradient)
+        ### END SOLUTION
+
+    def forward(self, *inputs: object) -> object:
+        """What the module returns for this rank's batch; before that, buffers are copied from rank 0 (see above)."""
+        ### BEGIN SOLUTION
+        if self.training and self.synchronizes:
+            for buffer in self.module.buffers():
+                broadcast(self.comm, buffer)
+        return self.module(*inputs)
+        ### END SOLUTION
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Within `with parallel.no_sync():` nothing is sent, and gradients add up on each rank. No finish after it."""
+        ### BEGIN SOLUTION
+        self.synchronizes = False
+        try:
+            yield
+        finally:
+            self.synchronizes = True
+        ### END SOLUTION
+
+    def finish(self) -> None:
+        """Call it after backward. Afterwards the gradients are the averages over all ranks."""
+        ### BEGIN SOLUTION
+        while len(self.begun) < len(self.buckets):
+            self.begin_next()
+        for bucket, (flat, work) in zip(self.buckets, self.begun, strict=True):
+            work.wait()
+            flat /= self.comm.world_size
+            for parameter, piece in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
+                parameter.grad = piece.reshape(parameter.shape)
+        self.missing = [set(bucket) for bucket in self.buckets]
+        self.begun = []
+
+    def on_gradient(self, parameter: torch.nn.Parameter) -> None:
+        """torch calls it when the gradient of a parameter is complete."""
+        if not self.synchronizes:
+            return
+        for missing in self.missing:
+            missing.discard(parameter)
+        while len(self.begun) < len(self.buckets) and not self.missing[len(self.begun)]:
+            self.begin_next()
+
+    def begin_next(self) -> None:
+        """Begin the all-reduce of the first bucket that has not begun."""
+        bucket = self.buckets[len(self.begun)]
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        self.begun.append((flat, all_reduce(self.comm, flat, async_op=True)))
+        ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** and watch it, in virtual time. `StepClock` lets each layer take time and notes when what happens. We have a
+# model of four layers and a network on which a bucket takes a little less time than a layer.
+
+# %%
+from distlib.ddp import Span, StepClock, StepTimes
+from distlib.draw import step_timeline
+
+simulated = SimulatedWorld(2, Cluster.flat(2, Link(latency=1e-4, bandwidth=2e6)), contexts="threads")
+
+
+def watched_step(comm: Communicator) -> StepTimes:
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)))
+    clock = StepClock(comm, model, seconds={str(layer): 0.005 for layer in range(4)})
+    parallel = OverlappedDDP(comm, model, bucket_bytes=16_000, first_bucket_bytes=16_000)
+    with clock.step():
+        parallel(torch.ones(2, 64)).sum().backward()
+        parallel.finish()
+    return clock.steps[-1]
+
+
+step = simulated.run(watched_step, timeout=20)[0]
+sent = [message for message in simulated.trace if message.src == 0 and message.start > step.start]
+halves = zip(sent[::2], sent[1::2], strict=True)  # on 2 ranks, an all-reduce is 2 messages of each
+under_way = [Span("communication", f"bucket {k}", first.start, second.end) for k, (first, second) in enumerate(halves)]
+step = StepTimes(step.start, step.end, [*step.spans, *under_way])
+print(f"gradients are under way for {step.communicating * 1e3:.1f} ms, {step.hidden * 1e3:.1f} of them hidden")
+step_timeline({"yours": step}, title="One step of your OverlappedDDP, rank 0")
+
+# %% [markdown]
+# **Visible test: 5 points.** It trains a model of three layers on 1, 2 and 3 ranks, and compares every gradient and
+# every parameter with a single process. Then it does so with `no_sync`.
+
+# %% test="OverlappedDDP_visible" points=5
+from distlib.grading import Training, check_overlapped_ddp
+
+report = check_overlapped_ddp(
+    OverlappedDDP,
+    world_sizes=(1, 2, 3),
+    trainings=[Training([4, 5, 6, 3]), Training([4, 5, 6, 3], passes=2)],
+)
+assert len(report) == 6
+assert report[0].trace.messages_sent == [0]
+# 3 buckets, 2 messages each, 2 steps; and the broadcasts of rank 0
+assert report[1].trace.messages_sent[1] == 12 < report[1].trace.messages_sent[0]
+print(report)
+
+# %% [markdown]
+# **Hidden test: 6 points.** 20 steps and 4 ranks, other sizes of buckets, frozen layers, parameters that have no
+# gradient in some steps on some ranks, float32.
+
+# %% test="OverlappedDDP_hidden" points=6
+# The hidden tests of OverlappedDDP stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: 20 steps on up to 4 ranks, other buckets, frozen layers, missing gradients, more passes, float32.
+import torch
+
+from distlib.grading import Training, check_overlapped_ddp
+from distlib.grading.ddp_messages import hidden_share
+
+report = check_overlapped_ddp(
+    OverlappedDDP,
+    world_sizes=(1, 2, 4),
+    trainings=[
+        Training([3, 4, 4, 4, 2], bucket_bytes=160, first_bucket_bytes=40),
+        Training([3, 4, 4, 2], frozen=[1]),
+        Training([3, 4, 4, 2], steps=3, unused=[(1, 1), (2, 0)], bucket_bytes=120, first_bucket_bytes=10),
+        Training([3, 4, 2], steps=3, passes=3, frozen=[0]),
+        Training([3, 4, 2], steps=4, dtype=torch.float32, bucket_bytes=60, first_bucket_bytes=30),
+    ],
+    seed=53,
+)
+assert len(report) == 15
+assert all(hidden_share(report[number]) > 0.5 for number in (1, 2))
+
+report = check_overlapped_ddp(
+    OverlappedDDP, world_sizes=(2, 4), trainings=[Training([3, 4, 2], steps=20, bucket_bytes=130)], seed=54
+)
+for scene in report:
+    ends = [result["parameters"][-1] for result in scene.results]
+    assert all(torch.equal(mine, first) for end in ends for mine, first in zip(end, ends[0], strict=True))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. Who trains on what: `DistributedSampler`
+#
+# A sampler says which samples a rank takes in an epoch. All ranks together should see the whole data set, each sample
+# once, in an order that changes from epoch to epoch. No message is needed: if every rank shuffles **with the same
+# seed**, every rank knows the whole order, and takes its own part of it.
+#
+# - **The order** is 0, 1, 2, … without shuffling. With it, it is a random order that depends on the seed and the epoch,
+#   and on nothing else.
+# - **Rank r takes** the entries r, r + N, r + 2N, … of the order, with N ranks.
+# - **Every rank takes equally many,** or one would wait for ever in the all-reduce of a batch that the others don't
+#   have. If the number of samples does not divide, the order goes on from its beginning until it does. With
+#   `drop_last=True`, entries at the end are left out instead.
+#
+# 10 samples on 4 ranks, not shuffled:
+#
+# | | rank 0 | rank 1 | rank 2 | rank 3 |
+# |---|---|---|---|---|
+# | samples | `0, 4, 8` | `1, 5, 9` | `2, 6, 0` | `3, 7, 1` |
+# | with `drop_last=True` | `0, 4` | `1, 5` | `2, 6` | `3, 7` |
+#
+# For the shuffle, `torch.randperm(n, generator=generator)` gives the numbers from 0 to n − 1 in a random order. Make a
+# generator of your own, `torch.Generator().manual_seed(…)`. The random numbers of the rest of the program, which
+# dropout and new layers use, stay as they are.
+
+
+# %% solution="DistributedSampler"
+class DistributedSampler:
+    """The samples of one rank, for torch.utils.data.DataLoader(dataset, sampler=…).
+
+    Args:
+        comm: its rank and its number of ranks, N, are used. Nothing is sent.
+        dataset: anything with a length L. It may be shorter than N.
+        shuffle: whether the order is shuffled, anew for each epoch.
+        seed: of the shuffle, the same on every rank.
+        drop_last: leave out samples at the end so that N divides them; else repeat samples from the beginning.
+
+    len(sampler): how many samples this rank takes: L / N, rounded down with drop_last, else rounded up.
+    iter(sampler): their indices, as numbers.
+
+    Cost: no message.
+    """
+
+    def __init__(
+        self, comm: Communicator, dataset: Sized, shuffle: bool = True, seed: int = 0, drop_last: bool = False
+    ) -> None:
+        ### BEGIN SOLUTION
+        self.rank, self.world_size, self.length = comm.rank, comm.world_size, len(dataset)
+        self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
+        self.epoch = 0
+        ### END SOLUTION
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch the next iteration is for; 0 if it was never said."""
+        ### BEGIN SOLUTION
+        self.epoch = epoch
+        ### END SOLUTION
+
+    def __len__(self) -> int:
+        ### BEGIN SOLUTION
+        if self.drop_last:
+            return self.length // self.world_size
+        return -(-self.length // self.world_size)
+        ### END SOLUTION
+
+    def __iter__(self) -> Iterator[int]:
+        ### BEGIN SOLUTION
+        order = list(range(self.length))
+        if self.shuffle:
+            generator = torch.Generator().manual_seed(self.seed + self.epoch)
+            order = torch.randperm(self.length, generator=generator).tolist()
+        total = len(self) * self.world_size
+        repeated = [order[place % self.length] for place in range(total)]
+        return iter(repeated[self.rank :: self.world_size])
+        ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table.
+
+
+# %%
+def try_sampler(comm: Communicator, drop_last: bool) -> list[int]:
+    return list(DistributedSampler(comm, range(10), shuffle=False, drop_last=drop_last))
+
+
+four = SimulatedWorld(4)
+for drop_last in (False, True):
+    print(f"drop_last={drop_last}: {four.run(try_sampler, drop_last)}")
+
+# %% [markdown]
+# **Visible test: 2 points.** It looks at three epochs and two seeds of each case.
+
+# %% test="DistributedSampler_visible" points=2
+from distlib.grading import check_sampler
+
+report = check_sampler(DistributedSampler, world_sizes=(1, 2, 3), lengths=(12, 10))
+assert report[0].results[0]["lengths"] == [12, 12]
+assert len(report) == 24
+print(f"{report.function}: right in all {len(report)} cases.")
+
+# %% [markdown]
+# **Hidden test: 3 points.** More ranks, data sets that are smaller than the number of ranks, and large ones.
+
+# %% test="DistributedSampler_hidden" points=3
+# The hidden tests of DistributedSampler stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 7 ranks, fewer samples than ranks, one sample, none, and larger data sets.
+from distlib.grading import check_sampler
+
+report = check_sampler(DistributedSampler, world_sizes=(1, 4, 7), lengths=(29, 100, 3, 1, 0), seed=54)
+assert len(report) == 60
+# the second case of 4 ranks and 100 samples is not shuffled
+assert [result["indices"][0][0][:3] for result in report[25].results] == [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]]
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Real work: digits on two ranks
+#
+# This part gives no marks. It puts your two classes together, on real ranks and real data: scikit-learn's digits.
+#
+# Each rank makes a model of its own, with other random weights. Your sampler gives each rank half of the images, in
+# another order in every epoch. Your `OverlappedDDP` keeps the models equal.
+
+# %%
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+from distlib.datasets import digits
+
+EPOCHS, BATCH = 12, 32  # images in a batch of each rank
+
+
+def make_model() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(64, 32), torch.nn.BatchNorm1d(32), torch.nn.ReLU(), torch.nn.Linear(32, 10)
+    )
+
+
+def train_on_ranks(comm: Communicator, epochs: int) -> tuple[dict[str, torch.Tensor], float]:
+    """What every rank runs. Returns its model, and how many of the test images it gets right."""
+    train, test = digits()
+    torch.manual_seed(comm.rank)  # other weights on each rank
+    model = make_model()
+    parallel = OverlappedDDP(comm, model, bucket_bytes=4_000, first_bucket_bytes=1_000)
+    sampler = DistributedSampler(comm, train.labels)
+    loader = DataLoader(TensorDataset(*train), batch_size=BATCH, sampler=sampler)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        for images, labels in loader:
+            optimizer.zero_grad()
+            cross_entropy(parallel(images), labels).backward()
+            parallel.finish()
+            optimizer.step()
+    model.eval()
+    right = (model(test.images).argmax(1) == test.labels).float().mean()
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}, float(right)
+
+
+models = two.run(train_on_ranks, EPOCHS, timeout=120)
+largest = max(float((models[0][0][name] - value).abs().max()) for name, value in models[1][0].items())
+print(f"right on test images: {models[0][1]:.1%} and {models[1][1]:.1%}")
+print(f"largest difference between the ranks' parameters: {largest}")
+assert largest == 0, "the ranks have drifted apart: does your OverlappedDDP pass its tests?"
+assert models[0][1] > 0.9
+
+# %% [markdown]
+# The two models began with different weights and saw different images, and their parameters are equal to the last bit:
+# both took the same steps with the same averages. Only the running mean of the batch norm has been moved by the last
+# batch of each rank. So the two may differ on a test image or two.
+
+# %% [markdown]
+# ## Check everything
+#
+# This cell runs the tests on your functions, as they are defined now. It shows what passes and what to do next. It
+# takes some seconds and gives no marks. In a terminal, `distlib check 05_ddp` does the same with the saved notebook.
+
+# %% tags=["skip-execution"]
+from distlib.grading import check_exercise
+
+check_exercise("05_ddp")
+
+# %% [markdown]
+# **To hand it in:** restart the kernel, run all cells, look that every visible test passes, and save. The button
+# *Validate* at the top does the same and says what fails.
+
+# %%
+two.close()

@@ -1,0 +1,23 @@
+# Wrong: gives the same order for every seed. Loses all marks.
+# Told: another seed gives the same order
+class DistributedSampler:
+    def __init__(self, comm, dataset, shuffle=True, seed=0, drop_last=False):
+        self.rank, self.world_size, self.length = comm.rank, comm.world_size, len(dataset)
+        self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __len__(self):
+        full, rest = divmod(self.length, self.world_size)
+        return full + (rest > 0 and not self.drop_last)
+
+    def __iter__(self):
+        order = list(range(self.length))
+        if self.shuffle:
+            generator = torch.Generator().manual_seed(self.epoch)
+            order = torch.randperm(self.length, generator=generator).tolist()
+        total = len(self) * self.world_size
+        while len(order) < total:
+            order += order[: total - len(order)]
+        return iter(order[self.rank : total : self.world_size])

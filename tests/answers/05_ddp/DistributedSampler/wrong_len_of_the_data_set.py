@@ -1,0 +1,26 @@
+# Wrong: len is that of the data set. Loses all marks.
+# Told: len is the number of samples of this rank
+class DistributedSampler:
+    def __init__(self, comm, dataset, shuffle=True, seed=0, drop_last=False):
+        self.rank, self.world_size, self.length = comm.rank, comm.world_size, len(dataset)
+        self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __len__(self):
+        return self.length
+
+    def per_rank(self):
+        full, rest = divmod(self.length, self.world_size)
+        return full + (rest > 0 and not self.drop_last)
+
+    def __iter__(self):
+        order = list(range(self.length))
+        if self.shuffle:
+            generator = torch.Generator().manual_seed(self.seed + self.epoch)
+            order = torch.randperm(self.length, generator=generator).tolist()
+        total = self.per_rank() * self.world_size
+        while len(order) < total:
+            order += order[: total - len(order)]
+        return iter(order[self.rank : total : self.world_size])

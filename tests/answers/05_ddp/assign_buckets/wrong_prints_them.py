@@ -1,0 +1,13 @@
+# Wrong: prints the buckets and returns nothing. Loses all marks.
+# Told: it returned None
+def assign_buckets(nbytes: Sequence[int], bucket_bytes: int, first_bucket_bytes: int) -> list[list[int]]:
+    buckets, bucket, held = [], [], 0
+    for index in reversed(range(len(nbytes))):
+        bucket.append(index)
+        held += nbytes[index]
+        if held >= (bucket_bytes if buckets else first_bucket_bytes):
+            buckets.append(bucket)
+            bucket, held = [], 0
+    if bucket:
+        buckets.append(bucket)
+    print(buckets)

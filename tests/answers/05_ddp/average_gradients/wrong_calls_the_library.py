@@ -1,0 +1,11 @@
+# Wrong: lets the library average. Loses all marks.
+# Told: distlib.ddp.averaging.average_flat
+# Told by the judge: the library's average_flat is not there
+from distlib.ddp import average_flat
+
+
+def average_gradients(comm: Communicator, module: torch.nn.Module) -> None:
+    for p in module.parameters():
+        if p.requires_grad and p.grad is None:
+            p.grad = torch.zeros_like(p)
+    average_flat(comm, module)
