@@ -243,14 +243,14 @@ guess = predict("11 images on 4 ranks. How many does rank 3 get?", unit="images"
 
 
 # %%
-def one_step(comm: Communicator, images: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+def one_step(comm: Communicator, images: torch.Tensor, labels: torch.Tensor) -> tuple[int, list[torch.Tensor]]:
     model = make_model().double()
     data_parallel_step(comm, model, images, labels, cross_entropy)
-    return [len(split_batch(comm, images)), *(parameter.grad for parameter in model.parameters())]
+    return len(split_batch(comm, images)), [parameter.grad for parameter in model.parameters()]
 
 
 few, few_labels = train.images[:11].double(), train.labels[:11]
-(_, *gradients), *others = world.run(one_step, few, few_labels)
+(_, gradients), *others = world.run(one_step, few, few_labels)
 sizes = [len(part) for part in torch.tensor_split(few, 4)]
 print(f"the parts have {sizes} images")
 print(guess.compare(others[-1][0]))
@@ -501,8 +501,9 @@ bytes_per_rank(
 # %% [markdown]
 # ### Could the master do better?
 #
-# The broadcast need not come from the master alone. Along a tree (lesson 03) other ranks pass the model on. With NCCL,
-# torch sends it on in a chain. Our step takes `algorithm="tree"`.
+# The broadcast need not come from the master alone. Along a tree (lesson 03) other ranks pass the model on. torch takes
+# the broadcast of NCCL where it can ([comm.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/cuda/comm.cpp)),
+# in which GPUs pass on what they get, too. Our step takes `algorithm="tree"`.
 
 
 # %%
