@@ -1,5 +1,6 @@
 """Checks for exercises: they run a student's function on many ranks, and say like a tutor what is wrong with it."""
 
+from distlib.grading.accumulation_checks import Pieces, check_accumulate_gradients
 from distlib.grading.all_reduce_checks import (
     check_grid_all_reduce,
     check_halving_doubling_all_reduce,
@@ -11,6 +12,8 @@ from distlib.grading.ddp_case import Training
 from distlib.grading.ddp_checks import check_overlapped_ddp
 from distlib.grading.failure import CheckFailed
 from distlib.grading.gradient_checks import Gradients, check_average_gradients
+from distlib.grading.local_sgd_checks import check_local_sgd_round
+from distlib.grading.local_sgd_reference import Rounds
 from distlib.grading.pattern_checks import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
 from distlib.grading.prediction_checks import check_choose_algorithm, check_predict_time
 from distlib.grading.report import Report
@@ -19,15 +22,19 @@ from distlib.grading.sampler_checks import check_sampler
 from distlib.grading.scenario_report import ScenarioReport
 from distlib.grading.self_check.running import check_exercise
 from distlib.grading.student_communicator import StudentCommunicator
+from distlib.grading.warmup_checks import check_warmup_learning_rate
 
 __all__ = [
     "CheckFailed",
     "Example",
     "Gradients",
+    "Pieces",
     "Report",
+    "Rounds",
     "ScenarioReport",
     "StudentCommunicator",
     "Training",
+    "check_accumulate_gradients",
     "check_all_gather",
     "check_all_reduce",
     "check_assign_buckets",
@@ -38,6 +45,7 @@ __all__ = [
     "check_gather",
     "check_grid_all_reduce",
     "check_halving_doubling_all_reduce",
+    "check_local_sgd_round",
     "check_overlapped_ddp",
     "check_predict_time",
     "check_reduce",
@@ -47,4 +55,5 @@ __all__ = [
     "check_scatter",
     "check_shift",
     "check_tree_all_reduce",
+    "check_warmup_learning_rate",
 ]
