@@ -26,8 +26,8 @@ _CAUSES = (
     ("expected Tensor as element", "a parameter may have no gradient: its .grad is None if it is frozen, or if this "
      "rank has no samples. A frozen one is left out. A missing one counts as zeros."),
     ("division by zero", "a rank may have no microbatch. It adds zeros, and takes part in the all-reduce."),
-    ("wants to receive", "every rank must take part in the all-reduce, with as many numbers, also a rank without any "
-     "microbatch."),
+    ("Both need the same number of elements", "every rank must take part in the all-reduce, with as many numbers, "
+     "also a rank without any microbatch."),
 )  # fmt: skip
 
 

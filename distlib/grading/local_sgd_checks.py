@@ -22,7 +22,7 @@ from distlib.grading.scene import Scene
 _RATE = 0.25
 _CAUSES = (
     ("'NoneType' object", "a parameter may have no gradient. Average parameters and buffers, not gradients."),
-    ("wants to receive", "every rank averages once, after its last step. Ranks may take different numbers of steps."),
+    ("Both need the same number of elements", "every rank averages once, after its last step, and the same tensors."),
 )  # fmt: skip
 
 
@@ -102,39 +102,44 @@ def _judge(case: ScenarioCase, scene: Scene) -> Remark | None:
                 cause="every batch is a step of its own: forward, backward, optimizer.step().",
             )
     for number in range(right.plan.rounds):
-        for rank, result in enumerate(scene.results):
-            if remark := _judge_round(case, right, number, rank, result["rounds"][number]):
+        for rank in range(case.world_size):
+            by_rank = [each["rounds"][number] for each in scene.results]
+            if remark := _judge_round(case, right, number, rank, by_rank):
                 return remark
     return _judge_messages(case, right, scene)
 
 
-def _judge_round(case: ScenarioCase, right: _Right, number: int, rank: int, found: Tensors) -> Remark | None:
+def _judge_round(
+    case: ScenarioCase, right: _Right, number: int, rank: int, by_rank: Sequence[Tensors]
+) -> Remark | None:
     for name, expected in right.averaged[number][rank].items():
-        value = found.get(name)
+        value = by_rank[rank].get(name)
         if is_close(value, expected):
             continue
         where = f" after round {number + 1}" if right.plan.rounds > 1 else ""
         return Remark(
             f"on rank {rank}, {name} is wrong{where}.",
             (f"expected {shown(expected)}", f"found    {shown(value)}"),
-            _cause(case, right, number, rank, name, value),
+            _cause(case, right, number, rank, name, [tensors.get(name) for tensors in by_rank]),
         )
     return None
 
 
-def _cause(case: ScenarioCase, right: _Right, number: int, rank: int, name: str, found: Any) -> str:
+def _cause(case: ScenarioCase, right: _Right, number: int, rank: int, name: str, by_rank: Sequence[Any]) -> str:
+    found = by_rank[rank]
     reached, size = [tensors[name] for tensors in right.alone[number]], case.world_size
     if not reached[0].is_floating_point():
         return "it is a whole number, a count of this rank's own, and is left alone."
     if is_close(found, right.averaged[number][rank][name], relative=1e-4):
         return ROUNDED
+    if size > 1 and all(is_close(each, reached[0]) for each in by_rank):
+        return "this is what rank 0 had. Average over all ranks."
     total = sum(reached, torch.zeros_like(reached[0]))
     known: list[tuple[torch.Tensor, str]] = [
         (reached[rank], _not_averaged(name)),
         (total, "these are the ranks' values added up. Average them: divide by comm.world_size, or all_reduce with "
          "op=ReduceOp.AVG."),
         (total / size**2, "it was divided by the number of ranks twice."),
-        (reached[0], "this is what rank 0 had. Average over all ranks."),
     ]  # fmt: skip
     if number:
         known += [(right.averaged[number - 1][rank][name], "it has not changed in this round. The optimizer holds the "

@@ -34,9 +34,8 @@ class Rounds:
 
 
 MISTAKES = {
-    "average gradients": "this is what averaging the gradients in each step gives. Ranks take their steps alone; then "
-    "the parameters are averaged.",
-    "average each step": "this is what averaging the parameters after each step gives. Average once, after the last.",
+    "average each step": "this is what averaging in each step gives, be it gradients or parameters. Ranks take their "
+    "steps alone; then the parameters are averaged, once.",
     "no zero_grad": "the gradients of earlier steps were still in parameter.grad: optimizer.zero_grad() before each "
     "backward.",
     "zero_grad once": "the gradients of earlier steps were still in parameter.grad: optimizer.zero_grad() before each "
@@ -81,23 +80,15 @@ class Ranks:
     @torch.no_grad()
     def average(self) -> None:
         """Average parameters and floating-point buffers."""
-        _average([list(model.state_dict().values()) for model in self.models])
-
-    def average_gradients(self) -> None:
-        """Average the gradients, which all ranks have."""
-        _average([[p.grad for p in model.parameters() if p.grad is not None] for model in self.models])
+        for same in zip(*(model.state_dict().values() for model in self.models), strict=True):
+            if same[0].is_floating_point():
+                mean = torch.stack(same).mean(0)
+                for tensor in same:
+                    tensor.copy_(mean)
 
     def tensors(self) -> list[Tensors]:
         """What each rank has."""
         return [tensors_of(model) for model in self.models]
-
-
-def _average(by_rank: Sequence[Sequence[torch.Tensor]]) -> None:
-    for same in zip(*by_rank, strict=True):
-        if same[0].is_floating_point():
-            mean = torch.stack(same).mean(0)
-            for tensor in same:
-                tensor.copy_(mean)
 
 
 def play_rounds(part: Part, rounds: int) -> tuple[list[list[Tensors]], list[list[Tensors]]]:
@@ -115,15 +106,13 @@ def play_mistaken(part: Part, mistake: str) -> list[Tensors]:
     """What each rank has after the first round with one of the MISTAKES."""
     ranks = Ranks(part)
     lengths = [len(given["rounds"][0]) for given in part.inputs]
-    together = mistake.startswith("average")
+    together = mistake == "average each step"
     for step in range(min(lengths) if together else max(lengths)):
         acting = [rank for rank, length in enumerate(lengths) if step < length]
         for rank in acting:
             if mistake != "no zero_grad" and (mistake not in ("zero_grad once", "step once") or step == 0):
                 ranks.optimizers[rank].zero_grad()
             ranks.backward(rank, 0, step, mean=mistake != "sum")
-        if mistake == "average gradients":
-            ranks.average_gradients()
         for rank in acting:
             _step(ranks.optimizers[rank], mistake, is_last=step == lengths[rank] - 1)
         if mistake == "average each step":

@@ -209,11 +209,11 @@ assert max(report[5].trace.messages_sent) <= 10
 # gently, it begins at $\eta$ in step 0, and grows **by the same amount in every step**, until it is $k\,\eta$ in step
 # `warmup_steps`. There it stays. With `warmup_steps = 0` it is $k\,\eta$ from the start.
 #
-# With $\eta = 0.1$ for batches of 32, a batch of 128 and a warm-up of 4 steps:
+# With $\eta = 0.1$ for batches of 32, a batch of 160 and a warm-up of 4 steps:
 #
 # | step | 0 | 1 | 2 | 3 | 4 | 5 |
 # |---|---|---|---|---|---|---|
-# | rate | 0.1 | 0.175 | 0.25 | 0.325 | 0.4 | 0.4 |
+# | rate | 0.1 | 0.2 | 0.3 | 0.4 | 0.5 | 0.5 |
 
 
 # %% solution="warmup_learning_rate"
@@ -242,17 +242,17 @@ def warmup_learning_rate(
 # **Try it** on the numbers of the table.
 
 # %%
-print([warmup_learning_rate(step, 0.1, 32, 128, 4) for step in range(6)])
+print([warmup_learning_rate(step, 0.1, 32, 160, 4) for step in range(6)])
 
 # %% [markdown]
-# **Visible test: 2 points.** The table, and a batch that is 3/2 as large.
+# **Visible test: 2 points.** The table, no warm-up, and a batch that is 2.5 times as large.
 
 # %% test="warmup_learning_rate_visible" points=2
 from distlib.grading import check_warmup_learning_rate
 
-table = [(step, 0.1, 32, 128, 4) for step in (4, 0, 1, 2, 3, 5, 1000)]
+table = [(step, 0.1, 32, 160, 4) for step in (4, 0, 1, 2, 3, 5, 1000)]
 report = check_warmup_learning_rate(
-    warmup_learning_rate, questions=[*table, (0, 0.1, 32, 128, 0), (1, 0.5, 64, 96, 2), (2, 0.5, 64, 96, 2)]
+    warmup_learning_rate, questions=[*table, (0, 0.1, 32, 160, 0), (1, 0.5, 64, 160, 2), (2, 0.5, 64, 160, 2)]
 )
 assert len(report) == 10
 print(report)
