@@ -704,9 +704,9 @@ sweep(
 # models that each know a few digits knows less than a model that has seen them all. That is the condition: **local SGD
 # wants ranks whose data are alike.** Shuffle before you cut.
 #
-# This is one easy task. Stich (2018) proves for strongly convex functions how far $H$ may grow. Lin et al. (2018) begin with
-# steps that all ranks take together and change to local ones later, and then get *better* models than with the same
-# number of workers and one large batch.
+# This is one easy task. Stich (2018) proves for strongly convex functions how far $H$ may grow. Lin et al. (2018) begin
+# with steps that all ranks take together and change to local ones later, and then get *better* models than with the
+# same number of workers and one large batch.
 #
 # ## In real frameworks
 #
@@ -814,8 +814,8 @@ world.close()
 #
 # What else is there?
 #
-# - **LARS** (You et al. 2017) and its successor **LAMB** are optimizers for batches of tens of thousands. They give each
-#   layer a rate of its own, from the length of its weights and of its gradient.
+# - **LARS** (You et al. 2017) and its successor **LAMB** are optimizers for batches of tens of thousands. They give
+#   each layer a rate of its own, from the length of its weights and of its gradient.
 # - **TensorFlow** divides in the loss, as we do: `tf.nn.compute_average_loss` has an argument `global_batch_size`.
 #   Lesson 13 uses it.
 # - **DiLoCo** (Douillard et al. 2023) is local SGD for language models, with hundreds of steps between two averages,
