@@ -839,8 +839,9 @@ world.close()
 #
 # ## Further reading
 #
-# - P. Goyal et al., [Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour](https://arxiv.org/abs/1706.02677),
-#   2017. Linear scaling, warm-up, and in section 3 the mistakes that nobody notices.
+# - P. Goyal et al., [Accurate, Large Minibatch SGD: Training ImageNet in 1
+#   Hour](https://arxiv.org/abs/1706.02677), 2017. Linear scaling, warm-up, and in section 3 the mistakes that nobody
+#   notices.
 # - S. McCandlish et al., [An Empirical Model of Large-Batch Training](https://arxiv.org/abs/1812.06162), 2018. The
 #   critical batch size, and how to estimate it.
 # - C. J. Shallue et al., [Measuring the Effects of Data Parallelism on Neural Network
