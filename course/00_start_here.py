@@ -537,7 +537,7 @@ world.close()
 # | 03 | [Trees and grids](03_trees_and_grids.ipynb) | other all-reduces, and when each is the fastest |
 # | 04 | Data parallel | one model on several devices, and why the first idea is slow |
 # | 05 | DistributedDataParallel | buckets, and communication that hides behind computation |
-# | 06 | Large batches | how far more workers help |
+# | 06 | [Large batches](06_large_batches.ipynb) | how far more workers help |
 # | 07 | Parameter server | synchronous, asynchronous, and in between |
 # | 08 | Decentralized | gossip: averages without a center |
 # | 09 | Pipeline | layers on different ranks |

@@ -243,14 +243,14 @@ guess = predict("11 images on 4 ranks. How many does rank 3 get?", unit="images"
 
 
 # %%
-def one_step(comm: Communicator, images: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+def one_step(comm: Communicator, images: torch.Tensor, labels: torch.Tensor) -> tuple[int, list[torch.Tensor]]:
     model = make_model().double()
     data_parallel_step(comm, model, images, labels, cross_entropy)
-    return [len(split_batch(comm, images)), *(parameter.grad for parameter in model.parameters())]
+    return len(split_batch(comm, images)), [parameter.grad for parameter in model.parameters()]
 
 
 few, few_labels = train.images[:11].double(), train.labels[:11]
-(_, *gradients), *others = world.run(one_step, few, few_labels)
+(_, gradients), *others = world.run(one_step, few, few_labels)
 sizes = [len(part) for part in torch.tensor_split(few, 4)]
 print(f"the parts have {sizes} images")
 print(guess.compare(others[-1][0]))
@@ -501,8 +501,9 @@ bytes_per_rank(
 # %% [markdown]
 # ### Could the master do better?
 #
-# The broadcast need not come from the master alone. Along a tree (lesson 03) other ranks pass the model on. With NCCL,
-# torch sends it on in a chain. Our step takes `algorithm="tree"`.
+# The broadcast need not come from the master alone. Along a tree (lesson 03) other ranks pass the model on. torch takes
+# the broadcast of NCCL where it can ([comm.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/cuda/comm.cpp)),
+# in which GPUs pass on what they get, too. Our step takes `algorithm="tree"`.
 
 
 # %%
@@ -535,19 +536,18 @@ LINK = Link(latency=20e-6, bandwidth=10e9)
 LARGE_BATCH, SECONDS_AN_IMAGE = 256, 0.4 / 256
 
 
-class Timed(nn.Module):
-    """Some layers, and a clock: each image takes its time, for forward and backward together."""
+def large_model() -> nn.Module:
+    """25 million numbers, as shapes without contents."""
+    sizes = [3 * 32 * 32, 7000, 500, 10]
+    linear = [nn.Linear(*pair, device="meta") for pair in zip(sizes[:-1], sizes[1:], strict=True)]
+    return nn.Sequential(nn.Flatten(), *linear)
 
-    def __init__(self, comm: Communicator) -> None:
-        super().__init__()
-        self.comm = comm
-        sizes = [3 * 32 * 32, 7000, 500, 10]
-        linear = [nn.Linear(*pair, device="meta") for pair in zip(sizes[:-1], sizes[1:], strict=True)]
-        self.layers = nn.Sequential(nn.Flatten(), *linear)
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        self.comm.sleep(len(images) * SECONDS_AN_IMAGE)
-        return self.layers(images)
+def timed_model(comm: Communicator) -> nn.Module:
+    """The same with a clock: before it computes, it lets the time pass that forward and backward take."""
+    model = large_model()
+    model.register_forward_pre_hook(lambda model, inputs: comm.sleep(len(inputs[0]) * SECONDS_AN_IMAGE))
+    return model
 
 
 def without_contents(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -555,11 +555,11 @@ def without_contents(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def timed_master(comm: Communicator) -> None:
-    data_parallel_step(comm, Timed(comm), *without_contents(LARGE_BATCH), cross_entropy)
+    data_parallel_step(comm, timed_model(comm), *without_contents(LARGE_BATCH), cross_entropy)
 
 
 def timed_ring(comm: Communicator) -> None:
-    model = Timed(comm)
+    model = timed_model(comm)
     images, labels = without_contents(len(range(comm.rank, LARGE_BATCH, comm.world_size)))
     cross_entropy(model(images), labels).backward()
     for parameter in model.parameters():
@@ -573,7 +573,7 @@ def simulate(step: Callable[[Communicator], None], n: int) -> SimulatedWorld:
     return ranks
 
 
-large_bytes = sum(parameter.nbytes for parameter in Timed(None).parameters())
+large_bytes = sum(parameter.nbytes for parameter in large_model().parameters())
 print(f"M = {large_bytes / 1e6:.1f} MB, {large_bytes / LINK.bandwidth * 1e3:.1f} ms through a link")
 assert round(large_bytes / 4e6) == 25 and round(large_bytes / 1e6) == 100
 
@@ -590,9 +590,9 @@ assert round(1e3 * four.elapsed) == 161
 timeline(four.trace, title="DataParallel, 4 ranks: the model goes out, everybody computes, the gradients come back")
 
 # %% [markdown]
-# For 31 ms the parameters go out, to one rank after the other. Then everybody computes for 100 ms, a quarter of the
-# 400. After that, outputs and their gradient are exchanged in a moment. From 131 ms on the gradients come back, again
-# one after the other, and at 161 ms the step is over. Hatched bars are ranks that wait for the master to take what they
+# For 31 ms the parameters go out, to one rank after the other. Then everybody computes for 100 ms, a quarter of 400 ms.
+# After that, outputs and their gradient are exchanged in a moment. From 131 ms on the gradients come back, again one
+# after the other, and at 161 ms the step is over. Hatched bars are ranks that wait for the master to take what they
 # have. For more than 60 ms of sending and receiving nobody computes.
 #
 # With $N$ ranks, sending and receiving take about $2(N-1)\,M\beta$, and computing takes a part of 400 ms:

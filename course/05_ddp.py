@@ -646,8 +646,8 @@ assert bucket_bytes == 25 << 20 and torch.distributed._DEFAULT_FIRST_BUCKET_BYTE
 assert calls and set(calls) == {'all_reduce(op=SUM, algorithm="ring")'}
 
 # %% [markdown]
-# The same gradients to rounding. The times are those of a small model on this machine today; torch's DDP is written in
-# C++, ours in Python, and for a model of this size the difference is not in the communication.
+# The same gradients to rounding. The times are those of a small model on this machine, today. torch's DDP is written in
+# C++, ours in Python; the larger the model, the less that matters.
 #
 # TensorFlow's `MultiWorkerMirroredStrategy` works in the same way: one model a worker, gradients all-reduced in every
 # step. Lesson 13 uses it.

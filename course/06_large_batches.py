@@ -142,8 +142,8 @@ assert torch.allclose(found["sum / own images, added"], 4 * mean_of_means, rtol=
 # needs no equal pieces. A rank without any sample adds zeros, and that is right, too. It must take part all the same,
 # because the others wait for its message.
 #
-# Goyal et al. (2017, section 3) count this among the mistakes that leave no trace but a worse model. An operation that
-# adds is a safer choice, they say, with the division by the size of the whole batch inside the loss.
+# Goyal et al. (2017, section 3) have this in their list of pitfalls, mistakes that leave no trace but a worse model:
+# normalize each worker's loss by the size of the whole batch, not by that of its own part.
 #
 # ## A batch that does not fit
 #
@@ -704,18 +704,18 @@ sweep(
 # models that each know a few digits knows less than a model that has seen them all. That is the condition: **local SGD
 # wants ranks whose data are alike.** Shuffle before you cut.
 #
-# This is one easy task. Stich (2018) proves for convex functions how far $H$ may grow. Lin et al. (2018) begin with
-# steps that all ranks take together and change to local ones later, and then get *better* models than with the same
-# number of workers and one large batch.
+# This is one easy task. Stich (2018) proves for strongly convex functions how far $H$ may grow. Lin et al. (2018) begin
+# with steps that all ranks take together and change to local ones later, and then get *better* models than with the
+# same number of workers and one large batch.
 #
 # ## In real frameworks
 #
 # ### DistributedDataParallel divides by the number of ranks
 #
 # Torch's `DistributedDataParallel` (DDP) averages the gradients of the ranks. It knows nothing of your batch. So with
-# the mean loss on every rank it does what our first way did. Its documentation says so: the result is that of one large
-# batch only if the ranks have equally many samples and use the mean. To get it right with uneven pieces, divide the sum
-# by the size of the whole batch, and multiply by the number of ranks, which DDP will divide by.
+# the mean loss on every rank it does what our first way did. With summed losses, its documentation warns, the gradient
+# is smaller than that of one process by the number of ranks. To get it right with uneven pieces, divide the sum by the
+# size of the whole batch, and multiply by the number of ranks, which DDP will divide by.
 #
 # And DDP talks in each backward. For accumulation, all microbatches but the last run inside `no_sync()`.
 
@@ -814,8 +814,8 @@ world.close()
 #
 # What else is there?
 #
-# - **LARS** and **LAMB** are optimizers for batches of tens of thousands. They give each layer a rate of its own, from
-#   the length of its weights and of its gradient (You et al. 2017).
+# - **LARS** (You et al. 2017) and its successor **LAMB** are optimizers for batches of tens of thousands. They give
+#   each layer a rate of its own, from the length of its weights and of its gradient.
 # - **TensorFlow** divides in the loss, as we do: `tf.nn.compute_average_loss` has an argument `global_batch_size`.
 #   Lesson 13 uses it.
 # - **DiLoCo** (Douillard et al. 2023) is local SGD for language models, with hundreds of steps between two averages,
@@ -839,8 +839,9 @@ world.close()
 #
 # ## Further reading
 #
-# - P. Goyal et al., [Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour](https://arxiv.org/abs/1706.02677),
-#   2017. Linear scaling, warm-up, and in section 3 the mistakes that nobody notices.
+# - P. Goyal et al., [Accurate, Large Minibatch SGD: Training ImageNet in 1
+#   Hour](https://arxiv.org/abs/1706.02677), 2017. Linear scaling, warm-up, and in section 3 the mistakes that nobody
+#   notices.
 # - S. McCandlish et al., [An Empirical Model of Large-Batch Training](https://arxiv.org/abs/1812.06162), 2018. The
 #   critical batch size, and how to estimate it.
 # - C. J. Shallue et al., [Measuring the Effects of Data Parallelism on Neural Network

@@ -45,6 +45,11 @@ TOLD = {
         "reduce_gradients on 2 ranks, 2 parameters: on rank 0, the gradient of parameter 0 is not the sum over the",
         "Usual cause: this is the average.",
     ),
+    "06_large_batches": (
+        "accumulate_gradients/wrong_divides_twice",
+        "accumulate_gradients on 2 ranks with microbatches of 4, 4 | 4, 4 samples: on rank 0, the gradient of parameter",
+        "Usual cause: it was divided twice: the losses by global_batch_size, and the sum by comm.world_size.",
+    ),
 }
 SAMPLES = {assignment: sample(answers, TOLD[assignment][:1]) for assignment, answers in ANSWERS.items()}
 

@@ -27,6 +27,7 @@ LESSONS = (
     "course/01_messages.ipynb",
     "course/02_all_reduce.ipynb",
     "course/03_trees_and_grids.ipynb",
+    "course/04_data_parallel.ipynb",
 )
 EXERCISE = "exercises/02_all_reduce/02_all_reduce.ipynb"
 PATIENCE = 120_000  # milliseconds that a page may need; on a busy machine a kernel starts slowly

@@ -693,6 +693,25 @@ def test_without_a_sandbox_limits_still_hold(tmp_path: Path) -> None:
     assert not home.exists()
 
 
+def test_what_a_killed_grader_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "distlib-ranks-of-somebody").mkdir()
+    program = (
+        "import os, signal; from distlib.grading.sandbox import Limits;"
+        "from distlib.grading.sandbox.unconfined import Unconfined;"
+        "Unconfined().start(['true'], [], Limits()).wait(60); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    with Unconfined().start(["true"], [], LIMITS):
+        (running,) = set(tmp_path.glob("distlib-ranks-*/lock"))
+        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=120)
+        assert done.returncode == -signal.SIGKILL
+        (left,) = set(tmp_path.glob("distlib-ranks-*/lock")) - {running}
+        Unconfined().start(["true"], [], LIMITS).kill()
+        assert running.exists() and not left.parent.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["distlib-ranks-of-somebody"]
+
+
 # ── docker ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -25,6 +25,7 @@ _SENTENCE = re.compile(r"^\s*### (What this tests: .*)$", re.MULTILINE)
 _STYLE = """
 #notebook td, #notebook th { padding: .2em .8em .2em 0; }
 #notebook table { margin-bottom: 1em; }
+#notebook .input_area pre { white-space: pre-wrap; word-break: normal; }
 #toc a:not([href^="#comment"])::after { content: " " attr(href); }
 """
 _NO_SENTENCE = "Hidden tests ran here; their text is not shown."

@@ -20,6 +20,7 @@ MODULES = (
     "call_site.py",
     "chrome_trace.py",
     "communicator.py",
+    "datasets.py",
     "diagnosis.py",
     "grading/remote/__init__.py",
     "grading/remote/rank_communicator.py",

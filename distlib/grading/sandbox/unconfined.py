@@ -8,6 +8,7 @@ submissions that somebody has read, and for machines without anything better.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -16,11 +17,14 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from distlib.grading.sandbox import contents
 from distlib.grading.sandbox.isolation import VARIABLE, Place
 from distlib.grading.sandbox.kinds import Confined, Sandbox
 from distlib.grading.sandbox.limits import Limits
+
+_PREFIX = "distlib-ranks-"
 
 
 class Unconfined(Sandbox):
@@ -33,7 +37,9 @@ class Unconfined(Sandbox):
     )
 
     def start(self, command: Sequence[str], pass_fds: Sequence[int], limits: Limits) -> Confined:
-        folder = Path(tempfile.mkdtemp(prefix="distlib-ranks-"))
+        _remove_abandoned(Path(tempfile.gettempdir()))
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        lock = _lock(folder)
         library = _lay_out_library(folder / "library")
         place = Place(separate=False, first_user=None, home=str(folder / "home"), limits=limits)
         (folder / "home").mkdir()
@@ -52,8 +58,25 @@ class Unconfined(Sandbox):
         def end() -> None:
             _end_group(process)
             shutil.rmtree(folder, ignore_errors=True)
+            lock.close()
 
         return Confined(process, errors, end)
+
+
+def _lock(folder: Path) -> TextIO:
+    """A lock on a folder, which the system takes away with this process, however that ends."""
+    file = (folder / "lock.new").open("w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    (folder / "lock.new").rename(folder / "lock")  # never there without being locked
+    return file
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the folders of graders that were killed."""
+    for path in parent.glob(f"{_PREFIX}*/lock"):
+        with contextlib.suppress(OSError), path.open() as file:  # another user's can't be opened
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def _lay_out_library(folder: Path) -> Path:

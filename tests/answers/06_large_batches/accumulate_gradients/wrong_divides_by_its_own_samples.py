@@ -1,0 +1,15 @@
+# Wrong: divides by the samples of its own rank, and adds up. Loses all marks.
+# Told: each rank divided by the number of its own samples
+def accumulate_gradients(comm, model, loss_function, microbatches, global_batch_size):
+    model.zero_grad()
+    for inputs, targets in microbatches:
+        losses = loss_function(model(inputs), targets)
+        (losses.sum() / sum(len(y) for _, y in microbatches)).backward()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    flat = torch.cat([parameter.grad.reshape(-1) for parameter in trained])
+    all_reduce(comm, flat)
+    for parameter, part in zip(trained, flat.split([parameter.numel() for parameter in trained])):
+        parameter.grad.copy_(part.view(parameter.shape))

@@ -1,0 +1,15 @@
+# Wrong: sets the gradients to zero before every microbatch. Loses all marks.
+# Told: this is the last microbatch of each rank only
+def accumulate_gradients(comm, model, loss_function, microbatches, global_batch_size):
+    for inputs, targets in microbatches:
+        model.zero_grad()
+        losses = loss_function(model(inputs), targets)
+        (losses.sum() / global_batch_size).backward()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    flat = torch.cat([parameter.grad.reshape(-1) for parameter in trained])
+    all_reduce(comm, flat)
+    for parameter, part in zip(trained, flat.split([parameter.numel() for parameter in trained])):
+        parameter.grad.copy_(part.view(parameter.shape))

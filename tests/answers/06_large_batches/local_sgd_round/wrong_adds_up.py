@@ -1,0 +1,13 @@
+# Wrong: adds the models up, and does not divide. Loses all marks.
+# Told: these are the ranks' values added up
+def local_sgd_round(comm, model, loss_function, batches, optimizer):
+    for inputs, targets in batches:
+        optimizer.zero_grad()
+        loss_function(model(inputs), targets).mean().backward()
+        optimizer.step()
+    with torch.no_grad():
+        tensors = [*model.parameters(), *(b for b in model.buffers() if b.is_floating_point())]
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        all_reduce(comm, flat)
+        for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors])):
+            tensor.copy_(part.view(tensor.shape))
