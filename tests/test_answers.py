@@ -37,7 +37,7 @@ TOLD = {
     ),
     "06_large_batches": (
         "accumulate_gradients/wrong_divides_twice",
-        "accumulate_gradients on 2 ranks with microbatches of 4, 4 | 4, 4 samples: on rank 0, the gradient of parameter",
+        "accumulate_gradients on 2 ranks with microbatches of 4, 4 | 4, 4 samples: on rank 0, the gradient of",
         "Usual cause: it was divided twice: the losses by global_batch_size, and the sum by comm.world_size.",
     ),
 }
