@@ -1,5 +1,5 @@
 # Wrong: calls the library's own function. Loses all marks.
-# Told: by the library itself: local_sgd_round is its function
+# Told: a function of the library
 # Told by the judge: No module named 'distlib.large_batch'
 def local_sgd_round(comm, model, loss_function, batches, optimizer):
     import distlib.large_batch
