@@ -1,6 +1,6 @@
 # Wrong: calls the library's own function. Loses all marks.
 # Told: a function of the library
-# Told by the judge: No module named 'distlib.large_batch'
+# Told by the judge: the library's accumulate_gradients is not there
 def accumulate_gradients(comm, model, loss_function, microbatches, global_batch_size):
     import distlib.large_batch
 

@@ -1,6 +1,6 @@
 # Wrong: calls the library's own function. Loses all marks.
 # Told: a function of the library
-# Told by the judge: No module named 'distlib.large_batch'
+# Told by the judge: the library's local_sgd_round is not there
 def local_sgd_round(comm, model, loss_function, batches, optimizer):
     import distlib.large_batch
 
