@@ -153,7 +153,7 @@ def test_what_a_function_prints_is_shown_and_costs_nothing(classroom: Classroom,
         visible = _cell(classroom, student, f"{answer.function}_visible")
         hidden = _cell(classroom, student, f"{answer.function}_hidden")
         assert {output.name for output in [*visible.outputs, *hidden.outputs]} == {"stdout"}, answer
-        assert f"Printed by {answer.function} on" in visible.outputs[0].text, answer
+        assert f"Printed by {answer.function}" in visible.outputs[0].text, answer
 
 
 def test_a_failed_check_shows_its_remark_without_a_stack(classroom: Classroom, assignment: str) -> None:
