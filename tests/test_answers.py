@@ -30,11 +30,6 @@ TOLD = {
         "ring_all_reduce on 2 ranks, 8 float32: on rank 0, chunk 0 (elements 0 to 3) is wrong.",
         "Usual cause: this is the average.",
     ),
-    "05_ddp": (
-        "average_gradients/wrong_sum",
-        "average_gradients on 2 ranks, 2 parameters: on rank 0, the gradient of parameter 0 is wrong.",
-        "Usual cause: this is the sum over the ranks.",
-    ),
     "03_trees_and_grids": (
         "tree_all_reduce/wrong_average",
         "tree_all_reduce on 2 ranks, 6 float32: on rank 0 the tensor is wrong.",
@@ -44,6 +39,11 @@ TOLD = {
         "reduce_gradients/wrong_average",
         "reduce_gradients on 2 ranks, 2 parameters: on rank 0, the gradient of parameter 0 is not the sum over the",
         "Usual cause: this is the average.",
+    ),
+    "05_ddp": (
+        "average_gradients/wrong_sum",
+        "average_gradients on 2 ranks, 2 parameters: on rank 0, the gradient of parameter 0 is wrong.",
+        "Usual cause: this is the sum over the ranks.",
     ),
     "06_large_batches": (
         "accumulate_gradients/wrong_divides_twice",
