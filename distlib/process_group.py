@@ -115,7 +115,9 @@ def torch_distributed(comm: Communicator) -> Iterator[Any]:
     store = dist.FileStore(os.path.join(endpoint.directory, name), comm.world_size)
     dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.world_size)
     try:
+        comm.barrier()  # all are connected before anybody goes on
         yield dist
+        comm.barrier()  # nobody hangs up while another one still talks
     finally:
         dist.destroy_process_group()
 

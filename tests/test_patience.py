@@ -8,7 +8,7 @@ from distlib.grading.patience import patience
 
 
 @pytest.mark.parametrize(
-    ("load", "cores", "factor"), [(0.0, 2, 1), (3.9, 2, 1), (4.1, 2, 2), (7.0, 2, 3), (100.0, 2, 8), (4.1, 16, 1)]
+    ("load", "cores", "factor"), [(0.0, 2, 1), (7.9, 2, 1), (8.1, 2, 2), (13.0, 2, 3), (100.0, 2, 8), (8.1, 16, 1)]
 )
 def test_limits_grow_with_the_load_of_each_core(
     monkeypatch: pytest.MonkeyPatch, load: float, cores: int, factor: int

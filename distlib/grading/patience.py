@@ -13,10 +13,10 @@ _MOST = 8
 
 
 def patience() -> int:
-    """By how much to multiply a time limit: 1 on a machine that is free, 3 where three want each core, at most 8."""
+    """By how much to multiply a time limit: 1 where up to two want each core, 2 from four on, and so on; at most 8."""
     waiting, _, _ = os.getloadavg()  # the processes that ran or wanted to, over the last minute
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(_MOST, int(waiting / cores)))
+    return max(1, min(_MOST, int(waiting / cores / 2)))
 
 
 def seconds_for(case: float, check: float, spent: float) -> float:

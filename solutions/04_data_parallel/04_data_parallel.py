@@ -214,7 +214,6 @@ for rank, (weight, mean) in enumerate(three.run(try_replicate, timeout=5)):
 from distlib.grading import check_replicate
 
 report = check_replicate(replicate, world_sizes=(1, 2, 3, 4))
-assert len(report) == 4
 assert report[3].trace.bytes_sent == [3 * 60, 0, 0, 0]  # 15 float32 to each of 3 ranks
 print(report)
 
