@@ -440,5 +440,7 @@ def test_no_line_of_a_real_solution_is_in_exercises(root: Path) -> None:
         text = (root / "solutions" / assignment / f"{assignment}.py").read_text()
         secrets = secret_lines(text)
         assert len(secrets) >= 20
-        for name, content in shown.items():
+        own = {name: content for name, content in shown.items() if name.startswith(f"{assignment}/")}
+        assert own
+        for name, content in own.items():  # what is secret in one exercise may be an everyday line of another
             assert not [secret for secret in secrets if secret in content.replace('\\"', '"')], name
