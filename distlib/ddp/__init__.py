@@ -3,9 +3,11 @@
 replicas      is it the same model everywhere? rank 0's weights to all
 averaging     gradients averaged after the backward pass: one all-reduce a parameter, one in all, or in buckets
 bucket        gradients that travel together
+finite        gradients that are no numbers: whose are they?
 reducer       gradients averaged while the backward pass still runs
 module        DistributedDataParallel, which puts these together
 torch_hook    our all-reduces inside torch's own DistributedDataParallel
+step_times    when a rank computes, when it communicates, and how much of that at once
 checkpoint    saved by one rank, loaded by all
 """
 

@@ -10,14 +10,11 @@ The fourth way, which communicates while the backward pass still runs, is in `re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from torch import nn
 
-from distlib.buckets import assign_buckets
 from distlib.collectives import all_reduce
 from distlib.communicator import Communicator
-from distlib.ddp.bucket import Bucket
+from distlib.ddp.bucket import make_buckets
 from distlib.ddp.reducer import AllReduce
 
 
@@ -38,23 +35,15 @@ def average_per_parameter(comm: Communicator, module: nn.Module, sum_up: AllRedu
 
 def average_flat(comm: Communicator, module: nn.Module, sum_up: AllReduce = all_reduce) -> None:
     """As `average_per_parameter`, with one all-reduce of all gradients put together; one for each dtype."""
-    _average_in(comm, module, lambda sizes: max(1, sum(sizes)), sum_up)
+    average_buckets(comm, module, max(1, sum(parameter.nbytes for parameter in module.parameters())), sum_up)
 
 
 def average_buckets(
     comm: Communicator, module: nn.Module, bucket_bytes: int = 25 << 20, sum_up: AllReduce = all_reduce
 ) -> None:
     """As `average_per_parameter`, with one all-reduce for each bucket of about `bucket_bytes` bytes."""
-    _average_in(comm, module, lambda sizes: bucket_bytes, sum_up)
-
-
-def _average_in(
-    comm: Communicator, module: nn.Module, limit: Callable[[Sequence[int]], int], sum_up: AllReduce
-) -> None:
     parameters = [parameter for parameter in module.parameters() if parameter.grad is not None]
-    sizes = [parameter.nbytes for parameter in parameters]
-    for indices in assign_buckets(sizes, limit(sizes), kinds=[parameter.dtype for parameter in parameters]):
-        bucket = Bucket([parameters[index] for index in indices])
+    for bucket in make_buckets(parameters, bucket_bytes):
         for parameter in bucket.parameters:
             bucket.fill(parameter)
         sum_up(comm, bucket.flat)

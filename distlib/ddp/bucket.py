@@ -14,6 +14,20 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from distlib.buckets import assign_buckets
+
+
+def make_buckets(
+    parameters: Sequence[nn.Parameter],
+    bucket_bytes: int,
+    first_bucket_bytes: int | None = None,
+    count_users: bool = False,
+) -> list[Bucket]:
+    """The buckets of a model, in the order in which they are sent; see `assign_buckets` and `Bucket`."""
+    sizes, dtypes = [p.nbytes for p in parameters], [p.dtype for p in parameters]
+    assigned = assign_buckets(sizes, bucket_bytes, first_bucket_bytes, kinds=dtypes)
+    return [Bucket([parameters[index] for index in indices], count_users) for indices in assigned]
+
 
 class Bucket:
     """A flat buffer for the gradients of `parameters`, which have one dtype and lie on one device.

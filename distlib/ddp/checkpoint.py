@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from distlib.collectives import barrier, broadcast
+from distlib.collectives import barrier
 from distlib.communicator import Communicator
+from distlib.ddp.replicas import bytes_from_rank_0
 
 
 def save_checkpoint(
@@ -45,15 +46,8 @@ def load_checkpoint(
     Raises:
         FileNotFoundError: on rank 0, there is no such file.
     """
-    size = torch.zeros((), dtype=torch.int64)
-    content = torch.empty(0, dtype=torch.uint8)
-    if comm.rank == 0:
-        content = torch.frombuffer(bytearray(Path(path).read_bytes()), dtype=torch.uint8)
-        size += len(content)
-    broadcast(comm, size)
-    content = content if comm.rank == 0 else torch.empty(int(size), dtype=torch.uint8)
-    broadcast(comm, content)
-    checkpoint = torch.load(io.BytesIO(content.numpy().tobytes()), weights_only=True, map_location=comm.device)
+    content = bytes_from_rank_0(comm, Path(path).read_bytes() if comm.rank == 0 else b"")
+    checkpoint = torch.load(io.BytesIO(content), weights_only=True, map_location=comm.device)
     module.load_state_dict(checkpoint["module"])
     optimizer.load_state_dict(checkpoint["optimizer"])
     return dict(checkpoint["more"])

@@ -16,18 +16,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from distlib.buckets import assign_buckets
-from distlib.collectives import all_reduce, broadcast
+from distlib.collectives import all_reduce
 from distlib.communicator import Communicator
-from distlib.ddp.bucket import Bucket
-from distlib.ddp.reducer import AllReduce, GradientReducer
-from distlib.ddp.replicas import check_same_model, copy_from_rank_0
+from distlib.ddp.bucket import make_buckets
+from distlib.ddp.reducer import AllReduce, GradientReducer, summing
+from distlib.ddp.replicas import check_same_model, copy_from_rank_0, copy_state, copy_tensors
 
 VERSIONS = ("per_parameter", "flat", "bucketed", "overlapped")
 Batch = TypeVar("Batch")
@@ -87,17 +85,13 @@ class DistributedDataParallel(nn.Module):
         trained = {p: name for name, p in module.named_parameters() if p.requires_grad}
         if not trained:
             raise ValueError("expected a model with parameters to train, got one without, or with frozen ones only")
-        sizes = [parameter.nbytes for parameter in trained]
-        limits = {"per_parameter": (1, 1), "flat": (sum(sizes), sum(sizes))}
-        indices = assign_buckets(
-            sizes, *limits.get(version, (bucket_bytes, first_bucket_bytes)), kinds=[p.dtype for p in trained]
-        )
-        parameters = list(trained)
+        whole = sum(parameter.nbytes for parameter in trained)
+        limits = {"per_parameter": (1, 1), "flat": (whole, whole)}.get(version, (bucket_bytes, first_bucket_bytes))
         self._reducer = GradientReducer(
             comm,
             trained,
-            [Bucket([parameters[index] for index in bucket], find_unused_parameters) for bucket in indices],
-            partial(all_reduce, algorithm=algorithm) if isinstance(algorithm, str) else algorithm,
+            make_buckets(list(trained), *limits, count_users=find_unused_parameters),
+            summing(algorithm),
             overlap=version == "overlapped",
             finite=check_finite,
         )
@@ -139,8 +133,7 @@ class DistributedDataParallel(nn.Module):
             last = active[0]
             self._copy_buffers()
             self._reducer.take_part_with_zeros()
-        for tensor in [*self.module.parameters(), *self.module.buffers()]:
-            broadcast(self._comm, tensor.detach(), root=last)
+        copy_state(self._comm, self.module, root=last)
         self._reducer.contributors = self._comm.world_size
         self._buffer_source = None if self._buffer_source is None else 0
 
@@ -157,8 +150,7 @@ class DistributedDataParallel(nn.Module):
 
     def _copy_buffers(self) -> None:
         if self._buffer_source is not None:
-            for buffer in self.module.buffers():
-                broadcast(self._comm, buffer.detach(), root=self._buffer_source)
+            copy_tensors(self._comm, self.module.buffers(), root=self._buffer_source)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """The state of the wrapped model: names without a prefix, so that it loads into the model alone, too."""

@@ -15,16 +15,23 @@ section 3.2.3 (https://arxiv.org/abs/2006.15704).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import nn
 from torch.autograd import Variable
 
+from distlib.collectives import all_reduce
 from distlib.communicator import Communicator, Work
 from distlib.ddp.bucket import Bucket
 from distlib.ddp.finite import check_finite
 
 AllReduce = Callable[[Communicator, torch.Tensor], object]  # sums up a tensor over all ranks, in place
+
+
+def summing(algorithm: str | AllReduce) -> AllReduce:
+    """The function that sums up: that of an algorithm of `all_reduce`, or the one that was given."""
+    return partial(all_reduce, algorithm=algorithm) if isinstance(algorithm, str) else algorithm
 
 
 class GradientReducer:

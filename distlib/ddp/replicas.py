@@ -7,6 +7,7 @@ rank 0 ──parameters, buffers────► everybody        whatever they w
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from itertools import zip_longest
 
 import torch
@@ -25,7 +26,10 @@ def check_same_model(comm: Communicator, module: nn.Module) -> None:
         ValueError: on a rank whose model differs, with the first difference.
     """
     mine = describe_model(module)
-    wanted = _from_rank_0(comm, mine)
+    wanted: Description = [
+        (kind, name, shape, dtype)
+        for kind, name, shape, dtype in json.loads(bytes_from_rank_0(comm, json.dumps(mine).encode()))
+    ]
     for theirs, ours in zip_longest(wanted, mine):
         if theirs != ours:
             raise ValueError(
@@ -35,8 +39,27 @@ def check_same_model(comm: Communicator, module: nn.Module) -> None:
 
 def copy_from_rank_0(comm: Communicator, module: nn.Module) -> None:
     """Give every rank rank 0's parameters and buffers, in place."""
-    for tensor in [*module.parameters(), *module.buffers()]:
-        broadcast(comm, tensor.detach())
+    copy_state(comm, module, root=0)
+
+
+def copy_state(comm: Communicator, module: nn.Module, root: int) -> None:
+    """Give every rank the parameters and buffers of rank `root`, in place."""
+    copy_tensors(comm, [*module.parameters(), *module.buffers()], root)
+
+
+def copy_tensors(comm: Communicator, tensors: Iterable[torch.Tensor], root: int) -> None:
+    """Give every rank the values that these tensors have on rank `root`, in place. One broadcast each."""
+    for tensor in tensors:
+        broadcast(comm, tensor.detach(), root)
+
+
+def bytes_from_rank_0(comm: Communicator, data: bytes) -> bytes:
+    """The `data` of rank 0, on every rank. What the others bring, and how long it is, does not matter."""
+    length = torch.tensor([len(data)])
+    broadcast(comm, length)
+    content = bytearray(data) if comm.rank == 0 else bytearray(int(length))
+    broadcast(comm, torch.frombuffer(content, dtype=torch.uint8))
+    return bytes(content)
 
 
 def describe_model(module: nn.Module) -> Description:
@@ -46,16 +69,6 @@ def describe_model(module: nn.Module) -> Description:
     ]
     found += [("buffer", name, buffer) for name, buffer in module.named_buffers()]
     return [(kind, name, list(tensor.shape), str(tensor.dtype)) for kind, name, tensor in found]
-
-
-def _from_rank_0(comm: Communicator, description: Description) -> Description:
-    """The description that rank 0 has. Descriptions may differ in length, so the length is sent first."""
-    data = torch.frombuffer(bytearray(json.dumps(description).encode()), dtype=torch.uint8)
-    length = torch.tensor([len(data)])
-    broadcast(comm, length)
-    text = data if comm.rank == 0 else torch.empty(int(length), dtype=torch.uint8)
-    broadcast(comm, text)
-    return [(kind, name, shape, dtype) for kind, name, shape, dtype in json.loads(bytes(text.tolist()))]
 
 
 def _say(entry: tuple[str, str, list[int], str] | None) -> str:

@@ -17,9 +17,8 @@ import torch
 from torch import nn
 from torch.autograd import Variable
 
-from distlib.collectives import all_reduce
 from distlib.communicator import Communicator
-from distlib.ddp.reducer import AllReduce
+from distlib.ddp.reducer import AllReduce, summing
 
 KINDS = ("forward", "backward", "communication")
 
@@ -145,7 +144,7 @@ class StepClock:
 
     def noted(self, algorithm: str | AllReduce) -> AllReduce:
         """An all-reduce whose time is noted. The first one of a step is called "bucket 0"."""
-        sum_up = partial(all_reduce, algorithm=algorithm) if isinstance(algorithm, str) else algorithm
+        sum_up = summing(algorithm)
 
         def sum_up_and_note(comm: Communicator, tensor: torch.Tensor) -> None:
             start = comm.time()

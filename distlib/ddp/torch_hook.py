@@ -11,15 +11,13 @@ torch waits for at the end of the backward pass. Documentation: https://docs.pyt
 # No `from __future__ import annotations` here: torch compares the hook's annotations with the types themselves.
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 
-from distlib.collectives import all_reduce
 from distlib.communicator import Communicator
-from distlib.ddp.reducer import AllReduce
+from distlib.ddp.reducer import AllReduce, summing
 
 Hook = Callable[[object, GradBucket], Future[torch.Tensor]]
 
@@ -31,7 +29,7 @@ def all_reduce_hook(comm: Communicator, algorithm: str | AllReduce = "ring") -> 
         comm: a communicator of a World.
         algorithm: of `all_reduce`, or a function (comm, tensor) that sums up in place.
     """
-    sum_up = partial(all_reduce, algorithm=algorithm) if isinstance(algorithm, str) else algorithm
+    sum_up = summing(algorithm)
 
     def hook(state: object, bucket: GradBucket) -> Future[torch.Tensor]:
         future: Future[torch.Tensor] = Future()
