@@ -20,8 +20,6 @@ from torch.autograd import Variable
 from distlib.communicator import Communicator
 from distlib.ddp.reducer import AllReduce, summing
 
-KINDS = ("forward", "backward", "communication")
-
 
 @dataclass(frozen=True)
 class Span:

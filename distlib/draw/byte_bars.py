@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, fitting_size, key_text, new_figure
+from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, fitting_size, key_of_areas, new_figure
 from distlib.draw.style import BLUE, BODY, INK, ORANGE, SMALL, WIDTH, count, drawing_style, format_bytes, points
 from distlib.trace import Trace
 
@@ -60,7 +60,7 @@ def _draw(runs: Mapping[str, Trace], title: str) -> Picture:
         figure, title, "; ".join(_summary(name, run, len(runs) > 1) for name, run in runs.items()), title_room=680
     )
     canvas = add_canvas(figure)
-    _draw_key(canvas)
+    key_of_areas(canvas, {"sent": _SENT, "received": _RECEIVED})
     width = (WIDTH - _LEFT - 20 - _GAP * (len(runs) - 1)) / len(runs)
     largest = max(_largest(run) for run in runs.values())
     for number, (name, run) in enumerate(runs.items()):
@@ -94,16 +94,6 @@ def _label_bars(axes: Axes, values: Sequence[int], offset: float) -> None:
             format_bytes(value), (value, rank + offset), xytext=(points(5), 0), textcoords="offset points",
             size=points(SMALL), color=INK, ha="left", va="center_baseline",
         )  # fmt: skip
-
-
-def _draw_key(canvas: Axes) -> None:
-    from matplotlib.patches import Rectangle
-
-    x = WIDTH - 20.0
-    for words, look in (("received", _RECEIVED), ("sent", _SENT)):
-        x -= key_text(canvas, x, 20, words)
-        canvas.add_patch(Rectangle((x - 32, 10), 24, 11, linewidth=points(1), **look))
-        x -= 48
 
 
 def _largest(run: Trace) -> int:

@@ -80,6 +80,14 @@ def ticks_of_ranks(ranks: Sequence[int]) -> list[float]:
     return shown
 
 
+def draw_line(axes: Axes, places: Sequence[float], values: Sequence[float], number: int, **more: Any) -> None:
+    """A line with markers. `number`: of its color, dashes and marker, as `name_lines` names it. `more`: as of plot."""
+    axes.plot(
+        places, values, color=line_color_of(number), linestyle=DASHES[number], linewidth=points(2.2),
+        marker=MARKERS[number], markersize=points(8), zorder=3, clip_on=False, **more,
+    )  # fmt: skip
+
+
 def name_lines(canvas: Axes, axes: Axes, ends: Mapping[str, tuple[int, float]], top: float, height: float) -> None:
     """Names right of where lines end, moved apart, each with its marker and a thin line to its own end.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,17 @@ def fitting_size(words: str, size: float, room: float) -> float:
     """The size of text, at most `size`, at which `words` take no more than `room`; all in CSS pixels."""
     bold = 1.15 * text_width(words, size)
     return size if bold <= room else size * room / bold
+
+
+def key_of_areas(canvas: Axes, looks: Mapping[str, Mapping[str, Any]]) -> None:
+    """What areas mean, at the top right of a picture. `looks`: words to properties, from left to right."""
+    from matplotlib.patches import Rectangle
+
+    x = canvas.get_xlim()[1] - 20
+    for words, look in reversed(list(looks.items())):
+        x -= key_text(canvas, x, 20, words)
+        canvas.add_patch(Rectangle((x - 32, 10), 24, 11, linewidth=points(1), **look))
+        x -= 48
 
 
 def key_text(canvas: Axes, right: float, baseline: float, words: str) -> float:

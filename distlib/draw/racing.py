@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from distlib.draw.log_axes import DASHES, LEFT, MARKERS, RIGHT, label_ranks, label_seconds, label_sizes, name_lines
+from distlib.draw.log_axes import LEFT, MARKERS, RIGHT, draw_line, label_ranks, label_seconds, label_sizes, name_lines
 from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, new_figure, text_width
 from distlib.draw.race_table import Lead, Race, run_race
 from distlib.draw.style import (
@@ -28,7 +28,6 @@ from distlib.draw.style import (
     drawing_style,
     format_bytes,
     format_seconds,
-    line_color_of,
     points,
     text_on,
 )
@@ -95,11 +94,7 @@ def _draw_lines(axes: Axes, table: Race) -> None:
     label_seconds(axes, min(times), max(times))
     every = max(1, len(table.places) // 8)
     for order, (name, line) in enumerate(table.seconds.items()):
-        number = ALL_REDUCES.index(name)
-        axes.plot(
-            table.places, line, color=line_color_of(number), linestyle=DASHES[number], linewidth=points(2.2),
-            marker=MARKERS[number], markersize=points(8), markevery=(order % every, every), zorder=3, clip_on=False,
-        )  # fmt: skip
+        draw_line(axes, table.places, line, ALL_REDUCES.index(name), markevery=(order % every, every))
 
 
 def _draw_band(band: Axes, lines: Axes, table: Race) -> None:

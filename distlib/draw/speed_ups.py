@@ -15,9 +15,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from distlib.draw.log_axes import DASHES, LEFT, MARKERS, RIGHT, label_ranks, name_lines
+from distlib.draw.log_axes import LEFT, RIGHT, draw_line, label_ranks, name_lines, set_ticks
 from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, new_figure
-from distlib.draw.style import BODY, INK, WIDTH, drawing_style, format_number, line_color_of, points
+from distlib.draw.style import BODY, INK, WIDTH, drawing_style, format_number, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,26 +59,20 @@ def _draw(lines: Mapping[str, Mapping[int, float]], title: str) -> Picture:
     )  # fmt: skip
     ends = {}
     for number, (name, line) in enumerate(lines.items()):
-        axes.plot(
-            list(line), list(line.values()), color=line_color_of(number), linestyle=DASHES[number],
-            linewidth=points(2.2), marker=MARKERS[number], markersize=points(8), zorder=3, clip_on=False,
-        )  # fmt: skip
+        draw_line(axes, list(line), list(line.values()), number)
         ends[name] = (number, line[max(line)])
     name_lines(add_canvas(figure), axes, ends, _TOP, _HEIGHT)
     return Picture(figure, _describe(lines, title))
 
 
 def _label(axes: Axes, ranks: list[int], values: list[float]) -> None:
-    from matplotlib.ticker import NullLocator
-
     label_ranks(axes, ranks)
     axes.set_xlabel("ranks", size=points(12))
     axes.set_yscale("log")
     low, high = min(1.0, *values) / 1.2, max(ranks[-1], *values) * 1.2
     axes.set_ylim(low, high)
     powers = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_ticks([2.0**power for power in powers], [format_number(2.0**power) for power in powers])
+    set_ticks(axes, "y", [2.0**power for power in powers], format_number)
     axes.grid(axis="y", color=INK, alpha=0.25, linewidth=points(0.8))
     axes.axhline(1, color=INK, linewidth=points(1.2), alpha=0.7)
 

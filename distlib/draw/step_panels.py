@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from distlib.ddp.step_times import KINDS, Span, StepTimes
-from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, key_text, new_figure, text_width
+from distlib.ddp.step_times import Span, StepTimes
+from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, key_of_areas, new_figure, text_width
 from distlib.draw.style import (
     BLUE,
     BODY,
@@ -66,7 +66,7 @@ def _draw(steps: Mapping[str, StepTimes], title: str) -> Picture:
     figure = new_figure(WIDTH, _TOP + panel * len(steps) + _FOOT)
     add_titles(figure, title, "above: computing; below: gradients under way", title_room=440)
     canvas = add_canvas(figure)
-    _draw_key(canvas)
+    key_of_areas(canvas, _LOOKS)
     longest = max(step.seconds for step in steps.values())
     unit, factor = time_unit(longest)
     axes = add_axes(figure, _LEFT, _TOP, WIDTH - _LEFT - _RIGHT, panel * len(steps))
@@ -109,16 +109,6 @@ def _draw_span(axes: Axes, span: Span, zero: float, factor: float, top: float) -
 def _name_size(name: str) -> float:
     room = _LEFT - 16
     return min(BODY, BODY * room / max(1.0, text_width(name, BODY)))
-
-
-def _draw_key(canvas: Axes) -> None:
-    from matplotlib.patches import Rectangle
-
-    x = WIDTH - 20.0
-    for kind in reversed(KINDS):
-        x -= key_text(canvas, x, 20, kind)
-        canvas.add_patch(Rectangle((x - 32, 10), 24, 11, linewidth=points(1), **_LOOKS[kind]))
-        x -= 48
 
 
 def _alt(steps: Mapping[str, StepTimes], title: str) -> str:

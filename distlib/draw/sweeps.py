@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from distlib.draw.log_axes import DASHES, LEFT, MARKERS, RIGHT, label_ranks, label_values, name_lines, set_ticks
+from distlib.draw.log_axes import LEFT, MARKERS, RIGHT, draw_line, label_ranks, label_values, name_lines, set_ticks
 from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, new_figure
 from distlib.draw.style import INK, WIDTH, drawing_style, format_number, line_color_of, points
 
@@ -104,12 +104,9 @@ def _label_values(axes: Axes, runs: Mapping[str, _Runs], write: Callable[[float]
 
 
 def _draw_way(axes: Axes, order: int, way: _Runs) -> None:
-    color, lists = line_color_of(order), way.values()
+    lists, color = way.values(), line_color_of(order)
     axes.fill_between(list(way), [*map(min, lists)], [*map(max, lists)], color=color, alpha=0.3, linewidth=0)
-    axes.plot(
-        list(way), [*map(statistics.mean, lists)], color=color, linestyle=DASHES[order], linewidth=points(2.2),
-        marker=MARKERS[order], markersize=points(8), zorder=3, clip_on=False,
-    )  # fmt: skip
+    draw_line(axes, list(way), [*map(statistics.mean, lists)], order)
 
 
 def _alt(runs: Mapping[str, _Runs], along: str, title: str, write: Callable[[float], str]) -> str:
