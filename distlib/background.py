@@ -89,7 +89,9 @@ class Background:
             self._started = []
 
     def is_running(self) -> bool:
-        """Whether a started call is under way."""
+        """Whether a started call is under way, in another thread than the caller's."""
+        if threading.current_thread() is self._thread:
+            return False
         return not all(call.is_completed() for call in self._started)
 
     def end(self) -> None:

@@ -66,7 +66,8 @@ class GreenletContext:
 
 
 current_backward = torch._C._current_graph_task_id
-"""The number of the backward pass of torch that the caller is in, where a greenlet must not be left; −1 outside."""
+"""The number of the backward pass of torch that the caller is in, where a greenlet must not be left; else OUTSIDE."""
+OUTSIDE = -1
 
 
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -177,9 +177,9 @@ class Endpoint:
         self._publish([])
 
     def look(self) -> None:
-        """As `serve`, in the middle of a run: after what was started in the background."""
-        self._background.wait_for_all()
-        self.serve()
+        """As `serve`, in the middle of a run: the communication thread serves by itself while it is in a call."""
+        if not self._background.is_running():
+            self.serve()
 
     def discard(self) -> None:
         """Throw away all control messages, sent or not. The run must have been closed."""

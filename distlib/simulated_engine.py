@@ -19,7 +19,7 @@ import torch
 
 from distlib.call_site import site_of_frame
 from distlib.communicator import Work
-from distlib.contexts import Context, current_backward
+from distlib.contexts import OUTSIDE, Context, current_backward
 from distlib.diagnosis import LastCall, MessageMismatch, RankState, Wait
 from distlib.message_check import different_calls
 from distlib.network import Cluster
@@ -171,7 +171,7 @@ class Engine:
 
     def block(self, rank: SimulatedRank) -> None:
         """Let the others run until `rank` is ready again."""
-        if self._single_threaded and current_backward() != -1:
+        if self._single_threaded and current_backward() != OUTSIDE:
             raise RuntimeError(
                 "a rank communicates inside backward(), which takes a thread for each rank: "
                 'make the world with SimulatedWorld(…, contexts="threads")'

@@ -38,6 +38,23 @@ def world(request: pytest.FixtureRequest, real: World) -> World | SimulatedWorld
     return SimulatedWorld(3, contexts="threads" if "threads" in request.param else "greenlets")
 
 
+def test_asking_whether_a_message_is_through_does_not_wait_for_what_was_started(real: World) -> None:
+    def ask(comm: Communicator) -> tuple[bool, bool]:
+        next_rank, previous_rank = (comm.rank + 1) % 3, (comm.rank - 1) % 3
+        asked = threading.Event()
+        in_time = []
+        message = comm.irecv(torch.zeros(1), src=previous_rank)
+        started = comm.start(lambda comm: in_time.append(asked.wait(20)))
+        before = message.is_completed()
+        asked.set()
+        started.wait()
+        comm.isend(torch.ones(1), next_rank).wait()
+        message.wait()
+        return before, in_time[0]
+
+    assert real.run(ask) == [(False, True)] * 3
+
+
 # ── what comes out ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 

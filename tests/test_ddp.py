@@ -496,6 +496,33 @@ def test_a_gradient_that_is_no_number_is_named_with_rank_and_parameter(two: Worl
         two.run(step)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_after_a_backward_pass_that_failed_the_next_one_averages(two: World, version: str) -> None:
+    """Student code catches the error of one batch and goes on with the next."""
+
+    def step(comm: Communicator) -> list[torch.Tensor]:
+        model = small_mlp()
+        # A bucket for each parameter: the last layer's are on their way when the first layer fails.
+        ddp = DistributedDataParallel(comm, model, version=version, bucket_bytes=8, first_bucket_bytes=8)
+        images = batch()[0]
+
+        def fail(gradient: torch.Tensor) -> None:
+            raise FloatingPointError("a bad batch")
+
+        handle = model[0].weight.register_hook(fail)
+        with pytest.raises(FloatingPointError):
+            ddp(3 * images).sum().backward()
+        handle.remove()
+        ddp.zero_grad()
+        ddp(images[comm.rank :: 2]).mean(0).sum().backward()
+        return [parameter.grad for parameter in model.parameters()]  # type: ignore[misc]
+
+    single = small_mlp()
+    single(batch()[0]).mean(0).sum().backward()
+    for gradients in two.run(step):
+        assert largest_difference(gradients, [p.grad for p in single.parameters()]) < 1e-12  # type: ignore[misc]
+
+
 def test_a_rank_that_leaves_the_loop_early_is_a_deadlock_not_a_hang(two: World) -> None:
     def run(comm: Communicator) -> None:
         ddp = DistributedDataParallel(comm, small_mlp())

@@ -4,6 +4,8 @@ import json
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -46,6 +48,24 @@ def test_nothing_is_left_when_it_ends(course: Path, number: signal.Signals) -> N
         assert process.wait(timeout=30) == 0
         _, alive = psutil.wait_procs(below, timeout=10)
         assert alive == []
+
+
+def test_a_server_that_does_not_end_is_ended() -> None:
+    """`end_when_asked` in a process of its own, with a server that takes no notice of SIGTERM."""
+    stubborn = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(99)"
+    )
+    program = f"""
+import os, signal, subprocess, sys
+from distlib.cli import lab
+server = subprocess.Popen([sys.executable, "-c", {stubborn!r}], stdout=subprocess.PIPE)
+server.stdout.readline()
+lab.end_when_asked(server, seconds=1)
+os.kill(os.getpid(), signal.SIGINT)
+print(server.wait())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == str(-signal.SIGKILL), done.stderr
 
 
 def test_starts_with_a_home_that_cannot_be_written(course: Path) -> None:

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import FrameType
 
 import zmq
 from jupyter_core.paths import jupyter_runtime_dir
@@ -17,6 +18,7 @@ from jupyter_core.paths import jupyter_runtime_dir
 FIRST_LESSON = Path("course") / "00_start_here.ipynb"
 SETTINGS = Path(__file__).parent / "jupyter"  # what JupyterLab shall do by default: not ask about news and updates
 STARTS_WITHIN = 120.0  # seconds; on a laptop JupyterLab needs two or three
+ENDS_WITHIN = 10  # seconds, likewise
 
 
 def open_lab(extra: list[str]) -> int:
@@ -34,12 +36,28 @@ def open_lab(extra: list[str]) -> int:
         os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(24))  # else JupyterLab prints addresses of its own
         # In a session of its own, so that Ctrl-C reaches it once, through us, as an orderly end.
         server = subprocess.Popen(lab_command(root, extra), cwd=root, start_new_session=True)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda number, frame: server.terminate())
+        end_when_asked(server)
         address = wait_for_address(server, Path(jupyter_runtime_dir()))
         if address:
             print(f"\nJupyterLab is at\n\n    {address}\n\nStop it with Ctrl-C.", flush=True)
-        return server.wait()
+        status = server.wait()
+        signal.alarm(0)
+        return 0 if status == -signal.SIGKILL else status
+
+
+def end_when_asked(server: subprocess.Popen[bytes], seconds: int = ENDS_WITHIN) -> None:
+    """From now on Ctrl-C, SIGTERM and a closed terminal end the server in order, or `seconds` later without.
+
+    A server that has shut everything down can still wait for ever for a thread of its own.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        server.terminate()
+        signal.alarm(seconds)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    signal.signal(signal.SIGALRM, lambda number, frame: server.kill())
 
 
 def find_course(start: Path) -> Path | None:

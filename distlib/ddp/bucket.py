@@ -91,6 +91,10 @@ class Bucket:
             if parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)
             torch.div(self._places[parameter].view(parameter.shape), divide_by, out=parameter.grad)
+        self.empty()
+
+    def empty(self) -> None:
+        """From here on every gradient is missing."""
         self._filled.clear()
 
     def used(self) -> list[nn.Parameter]:

@@ -23,6 +23,7 @@ from torch.autograd import Variable
 
 from distlib.collectives import all_reduce
 from distlib.communicator import Communicator, Work
+from distlib.contexts import OUTSIDE, current_backward
 from distlib.ddp.bucket import Bucket
 from distlib.ddp.finite import check_finite
 
@@ -66,7 +67,7 @@ class GradientReducer:
         self._overlap, self._check_finite = overlap, finite
         self._bucket_of = {parameter: bucket for bucket in buckets for parameter in bucket.parameters}
         self._works: list[Work] = []  # of the buckets that have been started, in their order
-        self._in_backward = False
+        self._backward = OUTSIDE  # the backward pass that the gradients in the buckets come from
         for parameter in self._bucket_of:
             parameter.register_post_accumulate_grad_hook(self._on_gradient)
 
@@ -74,16 +75,25 @@ class GradientReducer:
         """A parameter's gradient is complete: called by torch in the middle of the backward pass."""
         if not self.enabled:
             return
-        if not self._in_backward:
-            self._in_backward = True
-            Variable._execution_engine.queue_callback(self._finish)  # torch calls it at the end of this backward pass
+        if self._backward != current_backward():
+            self._begin()
         self._bucket_of[parameter].fill(parameter)
         while self._overlap and len(self._works) < len(self._buckets) and self._buckets[len(self._works)].is_full:
             self._sum_up_after(self._works, self._buckets[len(self._works)])
 
+    def _begin(self) -> None:
+        """A backward pass has brought its first gradient. What is left of an earlier one, which failed, is dropped."""
+        for work in self._works:
+            work.wait()
+        self._works = []
+        for bucket in self._buckets:
+            bucket.empty()
+        self._backward = current_backward()
+        Variable._execution_engine.queue_callback(self._finish)  # torch calls it at the end of this backward pass
+
     def _finish(self) -> None:
         """The backward pass is over: send the rest, and wait for everything."""
-        self._in_backward = False
+        self._backward = OUTSIDE
         works, self._works = self._works, []
         for bucket in self._buckets[len(works) :]:
             self._fill_what_was_there_before(bucket)
