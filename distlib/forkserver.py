@@ -154,15 +154,11 @@ def serve(fd: int) -> None:
     ranks: set[int] = set()
     ended: dict[int, int] = {}
     directories: set[str] = set()
-    _keep_pages_shared()
-    has_all = False
+    gc.collect()
+    gc.freeze()  # so that a rank's garbage collector leaves the shared pages alone
     while True:
-        timeout = (_REAP_EVERY if ranks else None) if has_all else 0
-        readable, _, _ = select.select([control], [], [], timeout)
+        readable, _, _ = select.select([control], [], [], _REAP_EVERY if ranks else None)
         _reap(ranks, ended)
-        if not readable and not has_all:  # nobody is waiting
-            _load_for_backward()
-            has_all = True
         if not readable:
             continue
         data, fds, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 16)
@@ -178,19 +174,6 @@ def serve(fd: int) -> None:
         os.waitpid(pid, 0)
     for directory in directories:  # a kernel that was killed could not clean up itself
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _keep_pages_shared() -> None:
-    """So that a rank's garbage collector leaves the shared pages alone."""
-    gc.collect()
-    gc.freeze()
-
-
-def _load_for_backward() -> None:
-    """What torch imports when `backward` is first given a gradient. It takes a second, on each rank that has it not."""
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401
-
-    _keep_pages_shared()
 
 
 def _answer(

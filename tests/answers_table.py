@@ -66,11 +66,10 @@ class Verdict:
 
 
 def hand_in_all(classroom: Classroom, answers: Sequence[Answer]) -> None:
-    """Hand in every answer, with right ones to the other functions; and the solutions, and the empty notebook."""
-    solutions = classroom.solutions()
+    """Hand in every answer, beside answers to the other functions; and the solutions, and the empty notebook."""
     for student, row in submissions(answers).items():
-        classroom.hand_in(student, solutions | {answer.function: answer.text for answer in row}, only_graded=True)
-    classroom.hand_in("left-solutions", solutions)
+        classroom.hand_in(student, {answer.function: answer.text for answer in row}, only_graded=True)
+    classroom.hand_in("left-solutions", classroom.solutions())
     classroom.hand_in("right-empty", {})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from distlib.grading.remote.nursery import Nursery
 from distlib.grading.remote.ranks import Cell, RemoteRanks
 from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.sandbox import Limits, choose_sandbox
@@ -26,7 +27,7 @@ def in_a_notebook(text: str, name: str) -> Iterator[Callable[..., Any]]:
 def on_remote_ranks(text: str, name: str) -> Iterator[Callable[..., Any]]:
     """The same on ranks of their own, as when a class is graded."""
     cells = [Cell(1, SET_UP), Cell(2, text)]
-    with RemoteRanks(cells, [name], choose_sandbox("none"), Limits(), "a secret") as ranks:
+    with Nursery(choose_sandbox("none"), Limits()) as nursery, RemoteRanks(cells, [name], nursery, "a secret") as ranks:
         ranks.advance(3)
         yield RemoteFunction(name, ranks)
 

@@ -12,8 +12,19 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from distlib.cli import main
-from distlib.grading.self_check.exercise import ExerciseError, find_exercise
-from distlib.grading.self_check.results import ABSENT, FAILS, NOT_WRITTEN, PASSES, WAITS, Result, Results, Row, row_of
+from distlib.grading.self_check.exercise import find_exercise
+from distlib.grading.self_check.results import (
+    ABSENT,
+    FAILS,
+    NOT_WRITTEN,
+    PASSES,
+    WAITS,
+    ExerciseError,
+    Result,
+    Results,
+    Row,
+    row_of,
+)
 from distlib.grading.self_check.saved import check_saved
 from distlib.grading.self_check.table import Table
 from tests.answer_files import ASSIGNMENTS
@@ -93,7 +104,7 @@ def states(results: Results) -> list[tuple[str, str]]:
 
 def test_a_half_finished_notebook(root: Path, course: Path) -> None:
     write(course, half_finished(root))
-    results = check_saved(find_exercise(NAME, start=course))
+    results = check_saved(NAME, start=course)
     assert states(results) == [(FAILS, WAITS), (PASSES, PASSES), (PASSES, FAILS), (NOT_WRITTEN, WAITS)]
     assert "Usual cause: this is the average." in " ".join(results.rows[0].failure[1].split())
     assert "needs the tensor's dtype" in " ".join(results.rows[2].failure[1].split())
@@ -125,7 +136,7 @@ def test_without_the_instructors_notebook_the_visible_tests_run(root: Path, cour
         "    tensor.copy_(copied(tensor) + answer - 42)"
     )
     nbformat.write(notebook, path)
-    results = check_saved(find_exercise(NAME, path=path, start=course))
+    results = check_saved(NAME, path, start=course)
     assert states(results) == [(FAILS, WAITS), *[(PASSES, ABSENT)] * 3]
     assert results.rows[1].next == "done here"
     assert results.notes == ["Hidden tests run when the work is graded: with other sizes, dtypes and layouts."]
@@ -138,7 +149,7 @@ def test_a_cell_that_stops_or_does_not_end_is_named(course: Path) -> None:
         "ring_all_gather": "print('here')\nraise SystemExit\ndef ring_all_gather(comm, tensor): pass",
     }
     write(course, answers)
-    results = check_saved(find_exercise(NAME, start=course))
+    results = check_saved(NAME, start=course)
     assert states(results)[0] == (FAILS, WAITS)
     assert results.rows[0].failure[1].startswith("the cell of naive_all_reduce stops: SyntaxError: expected ':'")
     assert results.rows[2].failure[1].startswith("the cell of ring_all_gather stops: SystemExit")

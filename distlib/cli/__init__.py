@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 DESCRIPTION = "The course in distributed training, from the command line."
@@ -34,8 +33,6 @@ def main(arguments: list[str] | None = None) -> int:
     if rest:
         parser.error(f"unknown option {rest[0]}")
     if options.command == "check":
-        # nbformat imports jsonschema, which would build grammars of web addresses with this module: most of the start.
-        sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
         from distlib.cli.check import check as check_notebook
 
         return check_notebook(options.assignment, options.notebook)

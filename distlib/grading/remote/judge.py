@@ -29,7 +29,8 @@ from nbformat.v4 import new_output
 
 import distlib
 from distlib.grading.failure import CheckFailed
-from distlib.grading.remote.ranks import CanNotGrade, Cell, OutOfTime, RemoteRanks
+from distlib.grading.remote.nursery import CanNotGrade, Nursery
+from distlib.grading.remote.ranks import Cell, OutOfTime, RemoteRanks
 from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.sandbox import Limits, Sandbox
 from distlib.grading.sandbox.inside.world import World as IdleWorld
@@ -56,6 +57,12 @@ def judge(notebook: NotebookNode, *, sandbox: Sandbox, limits: Limits) -> Judged
     Raises:
         CanNotGrade: the sandbox does not work. That says nothing about the notebook.
     """
+    with Nursery(sandbox, limits) as nursery:
+        return judge_in(nursery, notebook)
+
+
+def judge_in(nursery: Nursery, notebook: NotebookNode) -> Judged:
+    """The same, in a nursery that was started for it earlier."""
     start = time.perf_counter()
     done = copy.deepcopy(notebook)
     code = [cell for cell in done.cells if cell.cell_type == "code"]
@@ -64,7 +71,7 @@ def judge(notebook: NotebookNode, *, sandbox: Sandbox, limits: Limits) -> Judged
     names = [_mark(cell)["grade_id"] for cell in code if _is_solution(cell)]
     on_ranks = [Cell(number, _plain(cell.source)) for number, cell in enumerate(code, 1) if _is_for_ranks(cell)]
     secret = "".join(cell.source for cell in code if _is_test(cell))
-    with RemoteRanks(on_ranks, names, sandbox, limits, secret) as ranks:
+    with RemoteRanks(on_ranks, names, nursery, secret) as ranks:
         _run_here(code, names, ranks)
         for number, error in ranks.cell_errors.items():
             if not _is_locked(code[number - 1]):

@@ -50,17 +50,21 @@ def main() -> None:
     """The nursery. Its control socket is the file descriptor that the command line names.
 
     A command has 16 bytes: "+", a rank's number, and the rank's socket along with it (answer: its process), or "-"
-    (end it), "?" (let it say where it is), "w" (answer: how it ended) and a process.
+    (end it), "?" (let it say where it is), "w" (answer: how it ended) and a process, or "i" (import it, for the ranks
+    to come) and a file of scenarios.
     """
     control = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(1)
     control.sendall(b"r")
-    import_module("torch.fx.experimental.symbolic_shapes")  # backward with a gradient needs it: a second for each rank
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
         if not message:
             return
-        command, number = message[:1], int(message[1:])
+        command, what = message[:1], message[1:].decode().strip()
+        if command == b"i":
+            _import_scenarios(what)
+            continue
+        number = int(what)
         if command == b"+":
             control.sendall(_fork_a_rank(number, descriptors[0], control).to_bytes(4, "big"))
         elif command == b"w":
@@ -68,6 +72,12 @@ def main() -> None:
         else:
             with contextlib.suppress(OSError):
                 os.kill(number, signal.SIGKILL if command == b"-" else signal.SIGUSR1)
+
+
+def _import_scenarios(file: str) -> None:
+    """Import a file of scenarios, and what torch imports only when they run."""
+    for module in getattr(import_module(f"{SCENARIOS}.{file}"), "IMPORTED_LATE", ()):
+        import_module(module)
 
 
 def _fork_a_rank(number: int, descriptor: int, control: socket.socket) -> int:

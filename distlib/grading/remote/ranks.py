@@ -7,22 +7,16 @@ process that is left in the middle of a call is ended; the next call gets a new 
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from distlib.diagnosis import how_it_ended
 from distlib.grading.helpers import helper_named
 from distlib.grading.patience import patience
-from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError, WireTimeout
-from distlib.grading.sandbox import Limits, Sandbox
+from distlib.grading.remote.nursery import CanNotGrade, Nursery
+from distlib.grading.remote.wire import Wire, WireClosed, WireError, WireTimeout
 
-_START_SECONDS = 60.0  # for python and torch to be loaded, on a busy machine
-_COMMAND = "from distlib.grading.remote.rank_process import main; main()"
 MOST_LOST_CELLS = 3
 
 
@@ -43,18 +37,13 @@ class OutOfTime(Exception):
     """The time for the whole submission is over."""
 
 
-class CanNotGrade(Exception):
-    """Something is wrong with this machine, not with the student's work. The message says what."""
-
-
 class RemoteRanks:
-    """The rank processes of one submission. Use as a context manager: at its end they are gone.
+    """The rank processes of one submission. They end with their nursery; use as a context manager.
 
     Args:
         cells: what every rank runs; see `advance`.
         names: the functions that may be called.
-        sandbox: where the processes live.
-        limits: for time, memory, processes, output.
+        nursery: it forks the processes. Its limits hold for all together.
         secret: a text that the student does not know, such as the hidden tests: the inputs of all cases depend on it,
             so that a rank can't work out what the others start with.
 
@@ -66,40 +55,26 @@ class RemoteRanks:
         printed: what the ranks have printed since this was last emptied.
     """
 
-    def __init__(
-        self, cells: Sequence[Cell], names: Sequence[str], sandbox: Sandbox, limits: Limits, secret: str
-    ) -> None:
+    def __init__(self, cells: Sequence[Cell], names: Sequence[str], nursery: Nursery, secret: str) -> None:
         self.functions: dict[str, Any] = {}
         self.cell_errors: dict[int, dict[str, Any]] = {}
         self.remarks: list[str] = []
         self.printed: list[str] = []
-        self.limits = limits
+        self.limits = nursery.limits
         self.secret = secret
         self._cells, self._names = list(cells), list(names)
-        self._sandbox = sandbox
+        self._nursery = nursery
         self._wires: dict[int, Wire] = {}
         self._processes: dict[int, int] = {}  # as the nursery numbers them
         self._done: dict[int, int] = {}  # each has run the cells before this one
         self._due = 0
-        self._ends = time.monotonic() + patience() * limits.submission_seconds
+        self._ends = time.monotonic() + patience() * self.limits.submission_seconds
         self._characters = 0
-        self._control, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-c", _COMMAND, str(theirs.fileno())]
-            self._nursery = sandbox.start(command, [theirs.fileno()], limits)
-        self._control.settimeout(_START_SECONDS)
-        self._is_ready = False
 
     def __enter__(self) -> RemoteRanks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End all processes of the submission."""
-        self._nursery.kill()
-        self._control.close()
         while self._wires:
             self._wires.popitem()[1].close()
 
@@ -121,11 +96,17 @@ class RemoteRanks:
         """From now on the cells before cell `number` are due."""
         self._due = number
 
+    def prepare(self, scenarios: str) -> None:
+        """Have a file of scenarios imported once for all ranks, not by each. Ranks that run are replaced."""
+        if self._nursery.prepare(scenarios):
+            for number in list(self._wires):
+                self.end(number)
+
     def end(self, number: int) -> None:
         """End the process of a rank. The next call to `wire` starts a new one."""
         if number in self._wires:
             self._wires.pop(number).close()
-            self._signal("-", self._processes.pop(number))
+            self._nursery.end(self._processes.pop(number))
             del self._done[number]
 
     def ask(self, number: int, request: Mapping[str, Any], deadline: float, helpers: Sequence[str] = ()) -> Any:
@@ -144,13 +125,11 @@ class RemoteRanks:
 
     def interrupt(self, number: int) -> None:
         """Ask a rank that is computing to say where it is."""
-        self._signal("?", self._processes[number])
+        self._nursery.interrupt(self._processes[number])
 
     def how_it_ended(self, number: int) -> str:
         """How the process of a rank ended that has closed its wire."""
-        self._signal("w", self._processes[number])
-        status = int.from_bytes(self._hear(4), "big", signed=True)
-        return how_it_ended(None if status == NO_STATUS else status)
+        return self._nursery.how_it_ended(self._processes[number])
 
     def note_print(self, text: object) -> bool:
         """Keep what a rank has printed. False if it was too much."""
@@ -165,7 +144,7 @@ class RemoteRanks:
         if self.seconds_left() <= 0:
             raise OutOfTime
         if number not in self._wires:
-            self._wires[number], self._processes[number] = self._new_process(number)
+            self._wires[number], self._processes[number] = self._nursery.fork(number)
             self._done[number] = 0
         current: list[int] = []
         try:
@@ -175,29 +154,6 @@ class RemoteRanks:
             if self.seconds_left() <= 0:
                 raise OutOfTime from None
             self._lose_cell(current[-1] if current else 0, error)
-
-    def _new_process(self, number: int) -> tuple[Wire, int]:
-        """Ask the nursery for a rank process."""
-        if not self._is_ready:
-            self._hear(1)  # the nursery's first byte
-            self._is_ready = True
-        ours, theirs = socket.socketpair()
-        with theirs:
-            socket.send_fds(self._control, [f"+{number}".encode().ljust(16)], [theirs.fileno()])
-        return Wire(ours), int.from_bytes(self._hear(4), "big")
-
-    def _hear(self, length: int) -> bytes:
-        try:
-            data = self._control.recv(length, socket.MSG_WAITALL)
-        except TimeoutError:
-            raise CanNotGrade(f"the sandbox did not start a rank in {_START_SECONDS:g} s") from None
-        if len(data) < length:
-            raise CanNotGrade(f"the sandbox has ended before its work was done. {self._nursery.last_words()}".strip())
-        return data
-
-    def _signal(self, kind: str, process: int) -> None:
-        with contextlib.suppress(OSError):
-            self._control.sendall(f"{kind}{process}".encode().ljust(16))
 
     def _load(self, number: int, begins: Callable[[int], None]) -> None:
         deadline = time.monotonic() + self.seconds_for_a_check()

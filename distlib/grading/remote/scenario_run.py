@@ -24,6 +24,7 @@ def play_remotely(
     Returns:
         What each rank has shown (nothing if there was an error), the messages, and the error of the run.
     """
+    ranks.prepare(_file_of(case))
     run = RemoteRun(ranks, name, case, helpers, seconds)
     return run.on(SimulatedWorld(case.world_size, case.cluster, record=True), _speak)
 
@@ -31,11 +32,16 @@ def play_remotely(
 def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
     part = run.case.part
     comm.sleep(part.delay(comm.rank))
-    file = part.play.__module__.rpartition(".")[2]
     result: Any = Proxy(run, comm).converse(
         {
-            "job": "play", "name": run.name, "scenario": (file, part.play.__name__), "inputs": part.inputs[comm.rank],
-            "helpers": list(run.helpers), "rank": comm.rank, "world_size": comm.world_size,
+            "job": "play", "name": run.name, "scenario": (_file_of(run.case), part.play.__name__),
+            "inputs": part.inputs[comm.rank], "helpers": list(run.helpers),
+            "rank": comm.rank, "world_size": comm.world_size,
         }
     )  # fmt: skip
     return Played(result, tuple(run.gates.get(comm.rank, ())))
+
+
+def _file_of(case: ScenarioCase) -> str:
+    """The file of `distlib.grading.scenarios` that a scenario stands in."""
+    return case.part.play.__module__.rpartition(".")[2]

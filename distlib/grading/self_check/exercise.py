@@ -23,12 +23,9 @@ from traitlets.config import Config
 from distlib.grading.grader.source import Source, read_source
 from distlib.grading.grader.submission import CannotGrade, HandedCell, read_submission
 from distlib.grading.grader.transplant import FROM_STUDENT, transplant
+from distlib.grading.self_check.results import ExerciseError
 
 _RELEASED = re.compile(r"cell-\d+")  # ids of cells that the author has not named
-
-
-class ExerciseError(Exception):
-    """Nothing can be checked. The message says why, and what to do."""
 
 
 @dataclass(frozen=True)

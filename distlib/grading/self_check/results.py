@@ -22,6 +22,10 @@ _NEXT = {
 _HIDDEN_LATER = "Hidden tests run when the work is graded: with other sizes, dtypes and layouts."
 
 
+class ExerciseError(Exception):
+    """Nothing can be checked. The message says why, and what to do."""
+
+
 @dataclass(frozen=True)
 class Result:
     """What one test said.
