@@ -12,12 +12,13 @@ from distlib.grading.accumulation_causes import OLD, Weight, weights
 from distlib.grading.case import count
 from distlib.grading.checks import name_of
 from distlib.grading.failure import Remark
-from distlib.grading.large_batch_case import ROUNDED, draw_batch, draw_state, draw_values, is_close, shown
+from distlib.grading.large_batch_case import ROUNDED, draw_batch, draw_state, draw_values
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
 from distlib.grading.scenarios.large_batches import FORWARD, LOSSES, Model, accumulate
 from distlib.grading.scene import Scene
+from distlib.grading.tensor_values import compared, is_close
 
 Tensors = list[torch.Tensor]
 _CAUSES = (
@@ -174,7 +175,7 @@ def _judge_gradient(case: ScenarioCase, right: _Right, rank: int, number: int, f
         )
     return Remark(
         f"on rank {rank}, the gradient of parameter {number} is wrong.",
-        (f"expected {shown(expected)}", f"found    {shown(found)}"),
+        compared(expected, found),
         _cause(case, right, rank, number, found),
     )
 
@@ -198,7 +199,7 @@ def _cause(case: ScenarioCase, right: _Right, rank: int, number: int, found: Any
     whole = _whole(right, number)
     if is_close(found, whole + sum(old)) or is_close(found, whole + old[rank]):
         return OLD
-    if is_close(found, whole, relative=1e-4):
+    if is_close(found, whole, relative=1e-4, absolute=1e-7):
         return ROUNDED
     known = weights(right.pieces.lengths, rank)
     return next((words for weight, words in known if is_close(found, _added(right, number, weight))), "")

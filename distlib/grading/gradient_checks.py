@@ -20,6 +20,7 @@ from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
 from distlib.grading.scenarios.gradients import after_backward
 from distlib.grading.scene import Scene
+from distlib.grading.tensor_values import compared, is_equal
 
 _CAUSES = (
     ("'NoneType' object has no attribute", "a parameter may have no gradient: its .grad is None. It counts as zeros."),
@@ -128,12 +129,11 @@ def _judge_gradient(case: ScenarioCase, rank: int, number: int, found: object) -
     total = sum((gradient for gradient in given if gradient is not None), torch.zeros_like(like))
     expected = total / size
     nobody_has_it = all(gradient is None for gradient in given)
-    if _equal(found, expected) or (found is None and nobody_has_it):
+    if is_equal(found, expected) or (found is None and nobody_has_it):
         return None
-    details = (f"expected {_shown(expected)}", f"found    {_shown(found)}")
     return Remark(
         f"on rank {rank}, the gradient of parameter {number} is wrong.",
-        details,
+        compared(expected, found),
         _cause(found, given[rank], total, size),
     )
 
@@ -148,7 +148,7 @@ def _cause(found: object, own: Any, total: torch.Tensor, size: int) -> str:
     ]  # fmt: skip
     if found is None:
         return "the gradient is missing on this rank and must become the average, in which it counts as zeros."
-    return next((cause for value, cause in known if _equal(found, value)), "")
+    return next((cause for value, cause in known if is_equal(found, value)), "")
 
 
 def _judge_messages(case: ScenarioCase, scene: Scene) -> Remark | None:
@@ -168,16 +168,3 @@ def _judge_messages(case: ScenarioCase, scene: Scene) -> Remark | None:
                 "all gradients into one flat buffer first.",
             )
     return None
-
-
-def _equal(found: object, expected: object) -> bool:
-    if not isinstance(found, torch.Tensor) or not isinstance(expected, torch.Tensor):
-        return False
-    return found.dtype == expected.dtype and torch.equal(found, expected)
-
-
-def _shown(value: object) -> str:
-    if not isinstance(value, torch.Tensor):
-        return str(value)
-    flat = value.flatten().tolist()
-    return f"{flat[:6]}{' …' if len(flat) > 6 else ''}, {str(value.dtype).removeprefix('torch.')}"

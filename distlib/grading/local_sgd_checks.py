@@ -11,13 +11,14 @@ import torch
 from distlib.grading.case import count
 from distlib.grading.checks import name_of
 from distlib.grading.failure import Remark
-from distlib.grading.large_batch_case import ROUNDED, draw_batch, draw_state, draw_values, is_close, shown
+from distlib.grading.large_batch_case import ROUNDED, draw_batch, draw_state, draw_values
 from distlib.grading.local_sgd_reference import MISTAKES, Rounds, Tensors, play_mistaken, play_rounds
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
 from distlib.grading.scenarios.large_batches import FORWARD, Model, local_rounds
 from distlib.grading.scene import Scene
+from distlib.grading.tensor_values import compared, is_close
 
 _RATE = 0.25
 _CAUSES = (
@@ -119,7 +120,7 @@ def _judge_round(
         where = f" after round {number + 1}" if right.plan.rounds > 1 else ""
         return Remark(
             f"on rank {rank}, {name} is wrong{where}.",
-            (f"expected {shown(expected)}", f"found    {shown(value)}"),
+            compared(expected, value),
             _cause(case, right, number, rank, name, [tensors.get(name) for tensors in by_rank]),
         )
     return None
@@ -130,7 +131,7 @@ def _cause(case: ScenarioCase, right: _Right, number: int, rank: int, name: str,
     reached, size = [tensors[name] for tensors in right.alone[number]], case.world_size
     if not reached[0].is_floating_point():
         return "it is a whole number, a count of this rank's own, and is left alone."
-    if is_close(found, right.averaged[number][rank][name], relative=1e-4):
+    if is_close(found, right.averaged[number][rank][name], relative=1e-4, absolute=1e-7):
         return ROUNDED
     if size > 1 and all(is_close(each, reached[0]) for each in by_rank):
         return "this is what rank 0 had. Average over all ranks."
