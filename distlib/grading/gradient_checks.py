@@ -15,6 +15,7 @@ import torch
 from distlib.grading.case import count
 from distlib.grading.checks import name_of
 from distlib.grading.failure import Remark
+from distlib.grading.flat_all_reduce import judge_flat_all_reduce
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
@@ -119,7 +120,7 @@ def _judge(case: ScenarioCase, scene: Scene) -> Remark | None:
                     f"on rank {rank}, parameter {number} itself has changed.",
                     cause="average the gradients, parameter.grad, and leave the parameters to the optimizer.",
                 )
-    return _judge_messages(case, scene)
+    return judge_flat_all_reduce(scene.trace, case.expected.nbytes, right="the averages", what="all gradients")
 
 
 def _judge_gradient(case: ScenarioCase, rank: int, number: int, found: object) -> Remark | None:
@@ -149,22 +150,3 @@ def _cause(found: object, own: Any, total: torch.Tensor, size: int) -> str:
     if found is None:
         return "the gradient is missing on this rank and must become the average, in which it counts as zeros."
     return next((cause for value, cause in known if is_equal(found, value)), "")
-
-
-def _judge_messages(case: ScenarioCase, scene: Scene) -> Remark | None:
-    most = 2 * (case.world_size - 1)
-    if sum(scene.trace.bytes_sent) > most * case.expected.nbytes:
-        return Remark(
-            f"the averages are right, but {sum(scene.trace.bytes_sent):,} bytes were sent. An all-reduce of all "
-            f"gradients, {case.expected.nbytes:,} bytes, sends {most * case.expected.nbytes:,} in all.",
-            cause="some things are sent more than once, or as a wider dtype.",
-        )
-    for rank, sent in enumerate(scene.trace.messages_sent):
-        if sent > most:
-            return Remark(
-                f"the averages are right, but rank {rank} sent {count(sent, 'message')}. One all-reduce of all "
-                f"gradients together takes {most}.",
-                cause="each parameter has an all-reduce of its own, and each pays for the latency of its messages. Put "
-                "all gradients into one flat buffer first.",
-            )
-    return None

@@ -11,6 +11,7 @@ import torch
 from distlib.grading.case import count
 from distlib.grading.checks import name_of
 from distlib.grading.failure import Remark
+from distlib.grading.flat_all_reduce import judge_flat_all_reduce
 from distlib.grading.large_batch_case import ROUNDED, draw_batch, draw_state, draw_values
 from distlib.grading.local_sgd_reference import MISTAKES, Rounds, Tensors, play_mistaken, play_rounds
 from distlib.grading.scenario_case import Part, ScenarioCase
@@ -107,7 +108,14 @@ def _judge(case: ScenarioCase, scene: Scene) -> Remark | None:
             by_rank = [each["rounds"][number] for each in scene.results]
             if remark := _judge_round(case, right, number, rank, by_rank):
                 return remark
-    return _judge_messages(case, right, scene)
+    return judge_flat_all_reduce(
+        scene.trace,
+        right.nbytes,
+        right="the models",
+        what="all parameters and buffers",
+        too_many_bytes="talk once, after the last step, and only about what is averaged.",
+        rounds=right.plan.rounds,
+    )
 
 
 def _judge_round(
@@ -154,25 +162,6 @@ def _not_averaged(name: str) -> str:
     if name.startswith("running"):
         return "this is still the rank's own buffer. The buffers that hold floating-point numbers are averaged, too."
     return "this is still the rank's own. Is the average written back into the model, in place: parameter.copy_(…)?"
-
-
-def _judge_messages(case: ScenarioCase, right: _Right, scene: Scene) -> Remark | None:
-    most = 2 * (case.world_size - 1) * right.plan.rounds
-    if sum(scene.trace.bytes_sent) > most * right.nbytes:
-        return Remark(
-            f"the models are right, but {sum(scene.trace.bytes_sent):,} bytes were sent. One all-reduce a round, of "
-            f"{right.nbytes:,} bytes, sends {most * right.nbytes:,}.",
-            cause="talk once, after the last step, and only about what is averaged.",
-        )
-    for rank, sent in enumerate(scene.trace.messages_sent):
-        if sent > most:
-            return Remark(
-                f"the models are right, but rank {rank} sent {count(sent, 'message')}. One all-reduce of all "
-                f"parameters and buffers together takes {most // right.plan.rounds} in each round.",
-                cause="each parameter has an all-reduce of its own, and each pays for the latency of its messages. Put "
-                "all of them into one flat tensor first.",
-            )
-    return None
 
 
 def _judge_times(case: ScenarioCase, scene: Scene) -> Remark | None:
