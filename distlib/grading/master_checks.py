@@ -15,7 +15,7 @@ from distlib.grading.checks import name_of
 from distlib.grading.failure import Remark
 from distlib.grading.gradient_checks import Gradients
 from distlib.grading.master_causes import cause_of_copy, cause_of_outputs, cause_of_part, cause_of_sum
-from distlib.grading.master_messages import Way, judge_ways
+from distlib.grading.master_messages import NOBODY_ELSE, Way, judge_ways
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
@@ -25,7 +25,6 @@ from distlib.grading.scene import Scene
 from distlib.grading.tensor_values import compared, is_equal
 from distlib.partition import chunk_lengths
 
-_NOBODY_ELSE = "everything comes from rank 0 or goes to it: the other ranks have nothing to tell each other."
 _NOTHING_BACK = (
     "gradients go to rank 0, and nothing comes back: only rank 0 has the optimizer, and the next step sends the new "
     "model out."
@@ -82,7 +81,7 @@ def _judge_split(case: ScenarioCase, scene: Scene) -> Remark | None:
         return Remark("the batch on rank 0 has changed.", cause="return the part, and leave the batch as it is.")
     whole = {batches[0].nbytes: "the whole batch goes to every rank. Send each rank its own rows."}
     ways = [Way(0, rank, parts[rank].nbytes, 1, "its rows", whole) for rank in range(1, case.world_size)]
-    return judge_ways(scene.trace, ways, _NOBODY_ELSE)
+    return judge_ways(scene.trace, ways, NOBODY_ELSE)
 
 
 # ── replicate ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -152,7 +151,7 @@ def _judge_copy(case: ScenarioCase, scene: Scene) -> Remark | None:
             )
     nbytes, number = sum(tensor.nbytes for tensor in models[0].values()), len(models[0])
     ways = [Way(0, rank, nbytes, number, "every parameter and buffer") for rank in range(1, case.world_size)]
-    return judge_ways(scene.trace, ways, _NOBODY_ELSE)
+    return judge_ways(scene.trace, ways, NOBODY_ELSE)
 
 
 # ── gather_outputs ───────────────────────────────────────────────────────────────────────────────────────────────────

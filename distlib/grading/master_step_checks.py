@@ -16,7 +16,7 @@ import torch
 from distlib.grading.case import count
 from distlib.grading.checks import name_of
 from distlib.grading.failure import Remark
-from distlib.grading.master_messages import Way, judge_ways
+from distlib.grading.master_messages import NOBODY_ELSE, Way, judge_ways
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
@@ -36,7 +36,6 @@ _ERRORS = (
     ("backward through the graph a second time", "call output.backward once in a step."),
 )  # fmt: skip
 _OLD_GRADIENTS = "gradients from before are still inside. On every rank a step begins with model.zero_grad()."
-_NOTHING_ELSE = "everything comes from rank 0 or goes to it: the other ranks have nothing to tell each other."
 
 Gradients = Mapping[str, torch.Tensor | None]
 
@@ -119,7 +118,7 @@ def _judge(case: ScenarioCase, scene: Scene) -> Remark | None:
         if not is_close(found[name], gradient, any_dtype=True):
             seen = f"on rank 0, the gradient of {name} is not that of the whole batch."
             return Remark(seen, compared(gradient, found[name]), _cause(case, name, found[name], parts))
-    return _judge_loss(loss, scene) or _judge_state(case, scene) or judge_ways(scene.trace, _ways(case), _NOTHING_ELSE)
+    return _judge_loss(loss, scene) or _judge_state(case, scene) or judge_ways(scene.trace, _ways(case), NOBODY_ELSE)
 
 
 def _judge_loss(loss: torch.Tensor, scene: Scene) -> Remark | None:
