@@ -17,6 +17,7 @@ from distlib.grading.large_batch_case import ROUNDED, draw_batch, draw_state, dr
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
+from distlib.grading.scenarios.gated import open_gate
 from distlib.grading.scenarios.large_batches import FORWARD, LOSSES, Model, accumulate
 from distlib.grading.scene import Scene
 from distlib.grading.tensor_values import compared, is_close
@@ -86,7 +87,7 @@ def _case(name: str, pieces: Pieces, seed: int) -> ScenarioCase:
     generator = torch.Generator().manual_seed(seed)
     state = draw_state(generator, buffers=False, frozen=pieces.frozen)
     total = sum(map(sum, pieces.lengths))
-    model = Model(state, lambda k, seconds=0.0: 1.0)
+    model = Model(state, open_gate)
     trained = [number for number, parameter in enumerate(model.parameters()) if parameter.requires_grad]
     parameters = list(model.parameters())
     inputs = [
@@ -126,7 +127,7 @@ def _judge(case: ScenarioCase, scene: Scene) -> Remark | None:
         if remark := _judge_passes(right, scene, rank):
             return remark
     for rank, result in enumerate(scene.results):
-        before = list(Model(case.part.inputs[rank]["state"], lambda k, seconds=0.0: 1.0).parameters())
+        before = list(Model(case.part.inputs[rank]["state"], open_gate).parameters())
         for number, parameter in enumerate(before):
             if not torch.equal(result["parameters"][number], parameter):
                 return Remark(

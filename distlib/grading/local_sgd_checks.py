@@ -17,6 +17,7 @@ from distlib.grading.local_sgd_reference import MISTAKES, Rounds, Tensors, play_
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
+from distlib.grading.scenarios.gated import open_gate
 from distlib.grading.scenarios.large_batches import FORWARD, Model, local_rounds
 from distlib.grading.scene import Scene
 from distlib.grading.tensor_values import compared, is_close
@@ -62,7 +63,7 @@ def check_local_sgd_round(function: Callable[..., object], *, plans: Sequence[Ro
 def _case(name: str, plan: Rounds, seed: int) -> ScenarioCase:
     generator = torch.Generator().manual_seed(seed)
     state = draw_state(generator, buffers=plan.buffers, frozen=False)
-    shapes = [parameter.shape for parameter in Model(state, lambda k, seconds=0.0: 1.0).parameters()]
+    shapes = [parameter.shape for parameter in Model(state, open_gate).parameters()]
     inputs = [
         {
             "state": state,
