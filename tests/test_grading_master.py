@@ -20,6 +20,7 @@ from distlib.grading import (
 from distlib.grading.master_messages import Way, judge_ways
 from distlib.grading.master_step_checks import PARTS, _case, total, work_of_ranks
 from distlib.grading.scenarios import master_parts
+from distlib.grading.scenarios.gated import open_gate
 from distlib.grading.scenarios.master import Classifier, loss_of
 from distlib.trace import CallSite, Message, Trace
 from tests.answer_files import read_answers
@@ -61,7 +62,7 @@ def test_without_factors_the_expected_gradients_are_those_of_one_process(
     monkeypatch.setattr("distlib.grading.scenario_case.Part.factor", lambda part, rank, k: 1.0)
     found_loss, parts = work_of_ranks(case)
     inputs = case.part.inputs[0]
-    model = Classifier(inputs["state"], lambda k, seconds=0.0: 1.0, inputs["frozen"])
+    model = Classifier(inputs["state"], open_gate, inputs["frozen"])
     wanted = loss_of(loss, model(inputs["images"]), inputs["labels"])
     wanted.backward()
     assert torch.allclose(found_loss, wanted, rtol=1e-12)

@@ -30,7 +30,7 @@ from distlib.grading.return_checks import same
 from distlib.grading.scenario_case import Part
 from distlib.grading.scenario_side import simulate_play
 from distlib.grading.scenarios.calls import call
-from distlib.grading.scenarios.gated import Gate
+from distlib.grading.scenarios.gated import Gate, open_gate
 from distlib.grading.scenarios.plain import plain
 from distlib.grading.scenarios.training import Model, first_gate
 from distlib.grading.specification import is_own
@@ -368,7 +368,7 @@ def test_the_right_values_are_those_of_one_model_on_all_samples() -> None:
     training = Training([3, 4, 2], steps=1)
     case = make_case("f", training, 3, 9).expected
     inputs = case.inputs
-    model = Model(inputs[0]["state"], [], lambda k, seconds=0.0: 1.0, 0.0)
+    model = Model(inputs[0]["state"], [], open_gate, 0.0)
     batches = [rank["steps"][0][0] for rank in inputs]
     outputs = model(torch.cat([batch["x"] for batch in batches]))
     torch.nn.functional.mse_loss(outputs, torch.cat([batch["y"] for batch in batches])).backward()

@@ -12,19 +12,24 @@ from distlib.grading.accumulation_causes import OLD, Weight, weights
 from distlib.grading.case import count
 from distlib.grading.checks import name_of
 from distlib.grading.failure import Remark
-from distlib.grading.large_batch_case import ROUNDED, draw_batch, draw_state, draw_values, is_close, shown
+from distlib.grading.flat_all_reduce import SENT_TWICE, bytes_of, judge_flat_all_reduce
+from distlib.grading.large_batch_case import ROUNDED, draw_batch, draw_state, draw_values
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
+from distlib.grading.scenarios.gated import open_gate
 from distlib.grading.scenarios.large_batches import FORWARD, LOSSES, Model, accumulate
 from distlib.grading.scene import Scene
+from distlib.grading.tensor_values import compared, is_close
 
 Tensors = list[torch.Tensor]
+_SENT_EACH_TIME = (
+    "the ranks talk after each microbatch. Keep what comes from them in parameter.grad, and talk once, after the last."
+)
 _CAUSES = (
-    ("'NoneType' object", "a parameter may have no gradient: its .grad is None if it is frozen, or if this rank has no "
-     "samples. A frozen one is left out. A missing one counts as zeros."),
-    ("expected Tensor as element", "a parameter may have no gradient: its .grad is None if it is frozen, or if this "
-     "rank has no samples. A frozen one is left out. A missing one counts as zeros."),
+    *((sign, "a parameter may have no gradient: its .grad is None if it is frozen, or if this rank has no samples. A "
+       "frozen one is left out. A missing one counts as zeros.")
+      for sign in ("'NoneType' object", "expected Tensor as element")),
     ("division by zero", "a rank may have no microbatch. It adds zeros, and takes part in the all-reduce."),
     ("Both need the same number of elements", "every rank must take part in the all-reduce, with as many numbers, "
      "also a rank without any microbatch."),
@@ -82,7 +87,7 @@ def _case(name: str, pieces: Pieces, seed: int) -> ScenarioCase:
     generator = torch.Generator().manual_seed(seed)
     state = draw_state(generator, buffers=False, frozen=pieces.frozen)
     total = sum(map(sum, pieces.lengths))
-    model = Model(state, lambda k, seconds=0.0: 1.0)
+    model = Model(state, open_gate)
     trained = [number for number, parameter in enumerate(model.parameters()) if parameter.requires_grad]
     parameters = list(model.parameters())
     inputs = [
@@ -122,7 +127,7 @@ def _judge(case: ScenarioCase, scene: Scene) -> Remark | None:
         if remark := _judge_passes(right, scene, rank):
             return remark
     for rank, result in enumerate(scene.results):
-        before = list(Model(case.part.inputs[rank]["state"], lambda k, seconds=0.0: 1.0).parameters())
+        before = list(Model(case.part.inputs[rank]["state"], open_gate).parameters())
         for number, parameter in enumerate(before):
             if not torch.equal(result["parameters"][number], parameter):
                 return Remark(
@@ -174,7 +179,7 @@ def _judge_gradient(case: ScenarioCase, right: _Right, rank: int, number: int, f
         )
     return Remark(
         f"on rank {rank}, the gradient of parameter {number} is wrong.",
-        (f"expected {shown(expected)}", f"found    {shown(found)}"),
+        compared(expected, found),
         _cause(case, right, rank, number, found),
     )
 
@@ -198,31 +203,19 @@ def _cause(case: ScenarioCase, right: _Right, rank: int, number: int, found: Any
     whole = _whole(right, number)
     if is_close(found, whole + sum(old)) or is_close(found, whole + old[rank]):
         return OLD
-    if is_close(found, whole, relative=1e-4):
+    if is_close(found, whole, relative=1e-4, absolute=1e-7):
         return ROUNDED
     known = weights(right.pieces.lengths, rank)
     return next((words for weight, words in known if is_close(found, _added(right, number, weight))), "")
 
 
 def _judge_messages(case: ScenarioCase, right: _Right, scene: Scene) -> Remark | None:
-    most, once = 2 * (case.world_size - 1), f"One all-reduce of all gradients, {right.nbytes:,} bytes, sends"
-    if sum(scene.trace.bytes_sent) > most * right.nbytes:
-        times = sum(scene.trace.bytes_sent) / (most * right.nbytes)
-        microbatches = max(map(len, right.pieces.lengths))
-        return Remark(
-            f"the gradients are right, but {sum(scene.trace.bytes_sent):,} bytes were sent. {once} "
-            f"{most * right.nbytes:,}.",
-            cause="the ranks talk after each microbatch. Keep what comes from them in parameter.grad, and talk once, "
-            "after the last."
-            if times == microbatches
-            else "some things are sent more than once, or as a wider dtype.",
-        )
-    for rank, sent in enumerate(scene.trace.messages_sent):
-        if sent > most:
-            return Remark(
-                f"the gradients are right, but rank {rank} sent {count(sent, 'message')}. One all-reduce of all "
-                f"gradients together takes {most}.",
-                cause="each parameter has an all-reduce of its own, and each pays for the latency of its messages. Put "
-                "all gradients into one flat tensor first.",
-            )
-    return None
+    microbatches = max(map(len, right.pieces.lengths))
+    is_sent_each_time = sum(scene.trace.bytes_sent) == microbatches * bytes_of(case.world_size, right.nbytes)
+    return judge_flat_all_reduce(
+        scene.trace,
+        right.nbytes,
+        right="the gradients",
+        what="all gradients",
+        too_many_bytes=_SENT_EACH_TIME if is_sent_each_time else SENT_TWICE,
+    )

@@ -266,7 +266,7 @@ def _examination(
 ) -> _Examination:
     if isinstance(function, RemoteFunction):
         return _RemoteExamination(function, specification.helpers, judge)
-    return _LocalExamination(_pack(function, cases[0], specification.helpers), _sample(cases), judge)
+    return _LocalExamination(pack(function, cases[0].title, specification.helpers), _sample(cases), judge)
 
 
 def _sample(cases: Sequence[Case]) -> list[Case]:
@@ -276,13 +276,17 @@ def _sample(cases: Sequence[Case]) -> list[Case]:
     return [next(case for case in cases if case.world_size == size) for size in small]
 
 
-def _pack(function: Callable[..., object], case: Case, helpers: Sequence[str]) -> bytes:
-    """The function as it travels to the ranks, with `helpers` in the place of the student's own."""
+def pack(function: Callable[..., object], title: str, helpers: Sequence[str]) -> bytes:
+    """The function as it travels to the ranks, with `helpers` in the place of the student's own.
+
+    Raises:
+        CheckFailed: it can't travel. `title`: of the first case.
+    """
     try:
         with supplied(function, helpers):
             return pickling.pack_call(function, (), {})
     except TypeError as error:
-        raise CheckFailed(case.title, explain_error(case, error)) from None
+        raise CheckFailed(title, explain_error(None, error)) from None
 
 
 def _judge(case: Case, observation: Observation, specification: Specification) -> Remark | None:

@@ -9,6 +9,7 @@ import torch
 
 from distlib.grading.ddp_case import DdpCase
 from distlib.grading.failure import Remark
+from distlib.grading.tensor_values import compared, is_close, shown
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 
@@ -29,11 +30,11 @@ def judge_values(case: DdpCase, results: Sequence[dict[str, Any]]) -> Remark | N
 def _judge_construction(case: DdpCase, rank: int, found: Sequence[torch.Tensor]) -> Remark | None:
     expected, names = case.right.constructed, [*case.names, "running.mean"]
     for name, value, right in zip(names, found, expected, strict=True):
-        if not _close(value, right):
+        if not _is_close(value, right):
             what = "the buffer" if name == "running.mean" else "the parameter"
             return Remark(
                 f"after construction, {what} {name} of rank {rank} is not that of rank 0.",
-                (f"rank 0 had   {_shown(right)}", f"rank {rank} has   {_shown(value)}"),
+                (f"rank 0 had   {shown(right)}", f"rank {rank} has   {shown(value)}"),
                 "every rank came with weights of its own. broadcast every parameter, and every buffer, in __init__: "
                 "also those that are not trained. module.buffers() has the buffers.",
             )
@@ -45,11 +46,11 @@ def _judge_gradients(case: DdpCase, step: int, rank: int, result: dict[str, Any]
     for number, (value, right) in enumerate(zip(found, case.right.gradients[step], strict=True)):
         own = [gradients[number] for gradients in case.right.own[step]]
         nobody_has_it = all(gradient is None for gradient in own)
-        if right is None or _close(value, right) or (value is None and nobody_has_it):
+        if right is None or _is_close(value, right) or (value is None and nobody_has_it):
             continue
         return Remark(
             f"in step {step + 1}, after finish, the gradient of {case.names[number]} on rank {rank} is wrong.",
-            (f"expected {_shown(right)}", f"found    {_shown(value)}"),
+            compared(right, value),
             _cause(case, step, rank, number, value),
         )
     return None
@@ -77,10 +78,10 @@ def _cause(case: DdpCase, step: int, rank: int, number: int, found: Any) -> str:
          "it. Did finish wait, work.wait(), before it read the bucket?"),
     ]  # fmt: skip
     for value, words in known:
-        if value is not None and _close(found, value):
+        if value is not None and _is_close(found, value):
             return words
     there = sum(gradient is not None for gradient in own)
-    if there and _close(found, right * size / there):
+    if there and _is_close(found, right * size / there):
         return "a missing gradient counts as zeros: divide by comm.world_size, however many ranks have one."
     if case.training.passes > 1:
         return (
@@ -98,14 +99,14 @@ def _judge_buffers(case: DdpCase, step: int, rank: int, result: dict[str, Any]) 
     seen, passes = result["seen"], case.training.passes
     for number in range(step * passes, (step + 1) * passes):
         right = case.right.seen[rank][number]
-        if len(seen) > number and _close(seen[number], right):
+        if len(seen) > number and _is_close(seen[number], right):
             continue
         if len(seen) <= number:
             return Remark(
                 f"in step {step + 1}, the module was not called.",
                 cause="forward calls the module that was handed over, not a copy of it.",
             )
-        details = (f"expected {_shown(right)}", f"found    {_shown(seen[number])}")
+        details = compared(right, seen[number])
         if (number + 1) % passes:
             return Remark(
                 f"in step {step + 1}, in no_sync, the buffer running.mean of rank {rank} is not its own any more.",
@@ -124,25 +125,16 @@ def _judge_buffers(case: DdpCase, step: int, rank: int, result: dict[str, Any]) 
 def _judge_parameters(case: DdpCase, step: int, rank: int, result: dict[str, Any]) -> Remark | None:
     found = result["parameters"][step]
     for name, value, right in zip(case.names, found, case.right.parameters[step], strict=True):
-        if not _close(value, right):
+        if not _is_close(value, right):
             return Remark(
                 f"after step {step + 1}, {name} on rank {rank} is not what a single process has.",
-                (f"expected {_shown(right)}", f"found    {_shown(value)}"),
+                compared(right, value),
                 "the gradients are right, but the parameters are not: does the class change them itself? That is for "
                 "the optimizer.",
             )
     return None
 
 
-def _close(found: Any, right: torch.Tensor) -> bool:
-    if not isinstance(found, torch.Tensor) or found.shape != right.shape or found.dtype != right.dtype:
-        return False
+def _is_close(found: Any, right: torch.Tensor) -> bool:
     tolerance = TOLERANCE[right.dtype]
-    return torch.allclose(found, right, rtol=tolerance, atol=tolerance)
-
-
-def _shown(value: Any) -> str:
-    if not isinstance(value, torch.Tensor):
-        return str(value)
-    flat = [f"{number:.4g}" for number in value.flatten().tolist()]
-    return f"{', '.join(flat[:6])}{' …' if len(flat) > 6 else ''}"
+    return is_close(found, right, relative=tolerance, absolute=tolerance)

@@ -16,7 +16,7 @@ from distlib.diagnosis import (
     TooMuchOutput,
     UnreceivedMessage,
 )
-from distlib.grading.case import Case
+from distlib.grading.case import Case, dtype_name
 from distlib.grading.failure import Remark
 
 _LEADS: tuple[tuple[type[Exception], str], ...] = (
@@ -139,7 +139,7 @@ def _mismatch_cause(case: Case, text: str) -> str:
             "the neighbors in a ring are (comm.rank + 1) % comm.world_size and (comm.rank - 1) % comm.world_size. Also "
             "with 3 or 5 ranks there are only the ranks 0 to world_size - 1."
         )
-    if str(case.dtype).removeprefix("torch.") != "float32" and "float32" in text:
+    if dtype_name(case.dtype) != "float32" and "float32" in text:
         return (
             "torch.empty(n) and torch.zeros(n) make float32. A buffer for what comes in needs the tensor's dtype: "
             "torch.empty_like(chunk)."

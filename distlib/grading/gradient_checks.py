@@ -15,11 +15,13 @@ import torch
 from distlib.grading.case import count
 from distlib.grading.checks import name_of
 from distlib.grading.failure import Remark
+from distlib.grading.flat_all_reduce import judge_flat_all_reduce
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
 from distlib.grading.scenarios.gradients import after_backward
 from distlib.grading.scene import Scene
+from distlib.grading.tensor_values import compared, is_equal
 
 _CAUSES = (
     ("'NoneType' object has no attribute", "a parameter may have no gradient: its .grad is None. It counts as zeros."),
@@ -118,7 +120,7 @@ def _judge(case: ScenarioCase, scene: Scene) -> Remark | None:
                     f"on rank {rank}, parameter {number} itself has changed.",
                     cause="average the gradients, parameter.grad, and leave the parameters to the optimizer.",
                 )
-    return _judge_messages(case, scene)
+    return judge_flat_all_reduce(scene.trace, case.expected.nbytes, right="the averages", what="all gradients")
 
 
 def _judge_gradient(case: ScenarioCase, rank: int, number: int, found: object) -> Remark | None:
@@ -128,12 +130,11 @@ def _judge_gradient(case: ScenarioCase, rank: int, number: int, found: object) -
     total = sum((gradient for gradient in given if gradient is not None), torch.zeros_like(like))
     expected = total / size
     nobody_has_it = all(gradient is None for gradient in given)
-    if _equal(found, expected) or (found is None and nobody_has_it):
+    if is_equal(found, expected) or (found is None and nobody_has_it):
         return None
-    details = (f"expected {_shown(expected)}", f"found    {_shown(found)}")
     return Remark(
         f"on rank {rank}, the gradient of parameter {number} is wrong.",
-        details,
+        compared(expected, found),
         _cause(found, given[rank], total, size),
     )
 
@@ -148,36 +149,4 @@ def _cause(found: object, own: Any, total: torch.Tensor, size: int) -> str:
     ]  # fmt: skip
     if found is None:
         return "the gradient is missing on this rank and must become the average, in which it counts as zeros."
-    return next((cause for value, cause in known if _equal(found, value)), "")
-
-
-def _judge_messages(case: ScenarioCase, scene: Scene) -> Remark | None:
-    most = 2 * (case.world_size - 1)
-    if sum(scene.trace.bytes_sent) > most * case.expected.nbytes:
-        return Remark(
-            f"the averages are right, but {sum(scene.trace.bytes_sent):,} bytes were sent. An all-reduce of all "
-            f"gradients, {case.expected.nbytes:,} bytes, sends {most * case.expected.nbytes:,} in all.",
-            cause="some things are sent more than once, or as a wider dtype.",
-        )
-    for rank, sent in enumerate(scene.trace.messages_sent):
-        if sent > most:
-            return Remark(
-                f"the averages are right, but rank {rank} sent {count(sent, 'message')}. One all-reduce of all "
-                f"gradients together takes {most}.",
-                cause="each parameter has an all-reduce of its own, and each pays for the latency of its messages. Put "
-                "all gradients into one flat buffer first.",
-            )
-    return None
-
-
-def _equal(found: object, expected: object) -> bool:
-    if not isinstance(found, torch.Tensor) or not isinstance(expected, torch.Tensor):
-        return False
-    return found.dtype == expected.dtype and torch.equal(found, expected)
-
-
-def _shown(value: object) -> str:
-    if not isinstance(value, torch.Tensor):
-        return str(value)
-    flat = value.flatten().tolist()
-    return f"{flat[:6]}{' …' if len(flat) > 6 else ''}, {str(value.dtype).removeprefix('torch.')}"
+    return next((cause for value, cause in known if is_equal(found, value)), "")

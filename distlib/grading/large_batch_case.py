@@ -1,4 +1,4 @@
-"""What the checks of accumulate_gradients and local_sgd_round draw at random, and how they show a tensor."""
+"""What the checks of accumulate_gradients and local_sgd_round draw at random."""
 
 from __future__ import annotations
 
@@ -34,18 +34,3 @@ def draw_batch(generator: torch.Generator, length: int, loss: str) -> tuple[torc
     if loss == "squared":
         return inputs, draw_values(generator, (length,))
     return inputs, torch.randint(CLASSES, (length,), generator=generator)
-
-
-def is_close(found: Any, expected: torch.Tensor, relative: float = 1e-9) -> bool:
-    """Whether a float64 tensor is the expected one, to rounding."""
-    is_alike = isinstance(found, torch.Tensor) and found.dtype == expected.dtype and found.shape == expected.shape
-    return is_alike and torch.allclose(found, expected, rtol=relative, atol=relative / 1000)
-
-
-def shown(value: Any) -> str:
-    """A tensor as a student reads it: its first numbers."""
-    if not isinstance(value, torch.Tensor):
-        return str(value)
-    flat = value.flatten().tolist()
-    numbers = ", ".join(f"{number:.4g}" for number in flat[:6])
-    return f"[{numbers}{', …' if len(flat) > 6 else ''}], {str(value.dtype).removeprefix('torch.')}"

@@ -11,13 +11,16 @@ import torch
 from distlib.grading.case import count
 from distlib.grading.checks import name_of
 from distlib.grading.failure import Remark
-from distlib.grading.large_batch_case import ROUNDED, draw_batch, draw_state, draw_values, is_close, shown
+from distlib.grading.flat_all_reduce import judge_flat_all_reduce
+from distlib.grading.large_batch_case import ROUNDED, draw_batch, draw_state, draw_values
 from distlib.grading.local_sgd_reference import MISTAKES, Rounds, Tensors, play_mistaken, play_rounds
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
+from distlib.grading.scenarios.gated import open_gate
 from distlib.grading.scenarios.large_batches import FORWARD, Model, local_rounds
 from distlib.grading.scene import Scene
+from distlib.grading.tensor_values import compared, is_close
 
 _RATE = 0.25
 _CAUSES = (
@@ -60,7 +63,7 @@ def check_local_sgd_round(function: Callable[..., object], *, plans: Sequence[Ro
 def _case(name: str, plan: Rounds, seed: int) -> ScenarioCase:
     generator = torch.Generator().manual_seed(seed)
     state = draw_state(generator, buffers=plan.buffers, frozen=False)
-    shapes = [parameter.shape for parameter in Model(state, lambda k, seconds=0.0: 1.0).parameters()]
+    shapes = [parameter.shape for parameter in Model(state, open_gate).parameters()]
     inputs = [
         {
             "state": state,
@@ -106,7 +109,14 @@ def _judge(case: ScenarioCase, scene: Scene) -> Remark | None:
             by_rank = [each["rounds"][number] for each in scene.results]
             if remark := _judge_round(case, right, number, rank, by_rank):
                 return remark
-    return _judge_messages(case, right, scene)
+    return judge_flat_all_reduce(
+        scene.trace,
+        right.nbytes,
+        right="the models",
+        what="all parameters and buffers",
+        too_many_bytes="talk once, after the last step, and only about what is averaged.",
+        rounds=right.plan.rounds,
+    )
 
 
 def _judge_round(
@@ -119,7 +129,7 @@ def _judge_round(
         where = f" after round {number + 1}" if right.plan.rounds > 1 else ""
         return Remark(
             f"on rank {rank}, {name} is wrong{where}.",
-            (f"expected {shown(expected)}", f"found    {shown(value)}"),
+            compared(expected, value),
             _cause(case, right, number, rank, name, [tensors.get(name) for tensors in by_rank]),
         )
     return None
@@ -130,7 +140,7 @@ def _cause(case: ScenarioCase, right: _Right, number: int, rank: int, name: str,
     reached, size = [tensors[name] for tensors in right.alone[number]], case.world_size
     if not reached[0].is_floating_point():
         return "it is a whole number, a count of this rank's own, and is left alone."
-    if is_close(found, right.averaged[number][rank][name], relative=1e-4):
+    if is_close(found, right.averaged[number][rank][name], relative=1e-4, absolute=1e-7):
         return ROUNDED
     if size > 1 and all(is_close(each, reached[0]) for each in by_rank):
         return "this is what rank 0 had. Average over all ranks."
@@ -153,25 +163,6 @@ def _not_averaged(name: str) -> str:
     if name.startswith("running"):
         return "this is still the rank's own buffer. The buffers that hold floating-point numbers are averaged, too."
     return "this is still the rank's own. Is the average written back into the model, in place: parameter.copy_(…)?"
-
-
-def _judge_messages(case: ScenarioCase, right: _Right, scene: Scene) -> Remark | None:
-    most = 2 * (case.world_size - 1) * right.plan.rounds
-    if sum(scene.trace.bytes_sent) > most * right.nbytes:
-        return Remark(
-            f"the models are right, but {sum(scene.trace.bytes_sent):,} bytes were sent. One all-reduce a round, of "
-            f"{right.nbytes:,} bytes, sends {most * right.nbytes:,}.",
-            cause="talk once, after the last step, and only about what is averaged.",
-        )
-    for rank, sent in enumerate(scene.trace.messages_sent):
-        if sent > most:
-            return Remark(
-                f"the models are right, but rank {rank} sent {count(sent, 'message')}. One all-reduce of all "
-                f"parameters and buffers together takes {most // right.plan.rounds} in each round.",
-                cause="each parameter has an all-reduce of its own, and each pays for the latency of its messages. Put "
-                "all of them into one flat tensor first.",
-            )
-    return None
 
 
 def _judge_times(case: ScenarioCase, scene: Scene) -> Remark | None:

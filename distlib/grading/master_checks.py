@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
-from distlib.grading.case import count
+from distlib.grading.case import count, dtype_name
 from distlib.grading.checks import name_of
 from distlib.grading.failure import Remark
 from distlib.grading.gradient_checks import Gradients
 from distlib.grading.master_causes import cause_of_copy, cause_of_outputs, cause_of_part, cause_of_sum
-from distlib.grading.master_messages import Way, judge_ways
+from distlib.grading.master_messages import NOBODY_ELSE, Way, judge_ways
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
 from distlib.grading.scenarios.gradients import after_backward
 from distlib.grading.scenarios.master import collect, copy_model, split
 from distlib.grading.scene import Scene
+from distlib.grading.tensor_values import compared, is_equal
 from distlib.partition import chunk_lengths
 
-_NOBODY_ELSE = "everything comes from rank 0 or goes to it: the other ranks have nothing to tell each other."
 _NOTHING_BACK = (
     "gradients go to rank 0, and nothing comes back: only rank 0 has the optimizer, and the next step sends the new "
     "model out."
@@ -67,7 +66,7 @@ def check_split_batch(
 def _split_case(name: str, ranks: int, shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> ScenarioCase:
     draw = random.Random(f"{seed} {ranks} {shape}")
     inputs = [{"batch": whole_numbers(draw, shape, dtype)} for _ in range(ranks)]
-    title = f"{name} on {count(ranks, 'rank')}, a batch of {list(shape)} {str(dtype).removeprefix('torch.')}"
+    title = f"{name} on {count(ranks, 'rank')}, a batch of {list(shape)} {dtype_name(dtype)}"
     return ScenarioCase(title, Part(split, inputs, seed))
 
 
@@ -75,14 +74,14 @@ def _judge_split(case: ScenarioCase, scene: Scene) -> Remark | None:
     batches = [inputs["batch"] for inputs in case.part.inputs]
     parts = batches[0].tensor_split(case.world_size)
     for rank, result in enumerate(scene.results):
-        if not same(result["part"], parts[rank]):
+        if not is_equal(result["part"], parts[rank]):
             seen = f"on rank {rank} the part is wrong."
             return Remark(seen, compared(parts[rank], result["part"]), cause_of_part(result["part"], batches, rank))
-    if not same(scene.results[0]["batch"], batches[0]):
+    if not is_equal(scene.results[0]["batch"], batches[0]):
         return Remark("the batch on rank 0 has changed.", cause="return the part, and leave the batch as it is.")
     whole = {batches[0].nbytes: "the whole batch goes to every rank. Send each rank its own rows."}
     ways = [Way(0, rank, parts[rank].nbytes, 1, "its rows", whole) for rank in range(1, case.world_size)]
-    return judge_ways(scene.trace, ways, _NOBODY_ELSE)
+    return judge_ways(scene.trace, ways, NOBODY_ELSE)
 
 
 # ── replicate ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -139,7 +138,7 @@ def _judge_copy(case: ScenarioCase, scene: Scene) -> Remark | None:
     for rank, result in enumerate(scene.results):
         for name, wanted in models[0].items():
             found = result["tensors"].get(name)
-            if not same(found, wanted):
+            if not is_equal(found, wanted):
                 seen = f"on rank {rank}, {name} is not that of rank 0."
                 cause = cause_of_copy(
                     found, [model[name] for model in models], rank, name in case.part.inputs[0]["buffers"]
@@ -152,7 +151,7 @@ def _judge_copy(case: ScenarioCase, scene: Scene) -> Remark | None:
             )
     nbytes, number = sum(tensor.nbytes for tensor in models[0].values()), len(models[0])
     ways = [Way(0, rank, nbytes, number, "every parameter and buffer") for rank in range(1, case.world_size)]
-    return judge_ways(scene.trace, ways, _NOBODY_ELSE)
+    return judge_ways(scene.trace, ways, NOBODY_ELSE)
 
 
 # ── gather_outputs ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -188,21 +187,21 @@ def _collect_case(
     draw = random.Random(f"{seed} {ranks} {rows}")
     lengths = chunk_lengths(rows, ranks)
     inputs = [{"output": whole_numbers(draw, (length, *row), dtype), "batch_size": rows} for length in lengths]
-    title = f"{name} on {count(ranks, 'rank')}, {rows} outputs of {list(row)} {str(dtype).removeprefix('torch.')}"
+    title = f"{name} on {count(ranks, 'rank')}, {rows} outputs of {list(row)} {dtype_name(dtype)}"
     return ScenarioCase(title, Part(collect, inputs, seed))
 
 
 def _judge_outputs(case: ScenarioCase, scene: Scene) -> Remark | None:
     parts = [inputs["output"] for inputs in case.part.inputs]
     wanted, found = torch.cat(parts), scene.results[0]["outputs"]
-    if not same(found, wanted):
+    if not is_equal(found, wanted):
         return Remark("rank 0 has not all outputs.", compared(wanted, found), cause_of_outputs(found, parts))
     for rank, result in enumerate(scene.results):
         if rank and result["outputs"] is not None:
             return Remark(
                 f"rank {rank} returns something, and should return None.", cause="only rank 0 has all outputs."
             )
-        if not same(result["output"], parts[rank]):
+        if not is_equal(result["output"], parts[rank]):
             return Remark(f"the output of rank {rank} has changed.", cause="put them together in a new tensor.")
     ways = [Way(rank, 0, parts[rank].nbytes, 1, "its output") for rank in range(1, case.world_size)]
     return judge_ways(scene.trace, ways, "outputs go to rank 0, and only there. The loss is computed on rank 0.")
@@ -251,11 +250,11 @@ def _judge_sums(case: ScenarioCase, scene: Scene) -> Remark | None:
         given = [inputs["gradients"][number] for inputs in case.part.inputs]
         found = scene.results[0]["gradients"][number]
         wanted = sum(given) if number in model.trained else None
-        if not same(found, wanted):
+        if not is_equal(found, wanted):
             seen = f"on rank 0, the gradient of parameter {number} is not the sum over the ranks."
             return Remark(seen, compared(wanted, found), cause_of_sum(found, given))
     for rank, result in enumerate(scene.results):
-        if not all(map(same, result["weights"], case.part.inputs[rank]["weights"])):
+        if not all(map(is_equal, result["weights"], case.part.inputs[rank]["weights"])):
             cause = "add up the gradients, parameter.grad, and leave the parameters to the optimizer."
             return Remark(f"on rank {rank}, a parameter itself has changed.", cause=cause)
     number = len(model.trained)
@@ -270,24 +269,3 @@ def whole_numbers(draw: random.Random, shape: tuple[int, ...], dtype: torch.dtyp
     """Random whole numbers from -9 to 9, without 0."""
     numbers = [draw.choice((-1, 1)) * draw.randint(1, 9) for _ in range(torch.Size(shape).numel())]
     return torch.tensor(numbers, dtype=dtype).reshape(shape)
-
-
-def same(found: object, wanted: object) -> bool:
-    """Whether two values are equal; tensors in shape, dtype and every number."""
-    if not isinstance(found, torch.Tensor) or not isinstance(wanted, torch.Tensor):
-        return found is None and wanted is None
-    return found.dtype == wanted.dtype and torch.equal(found, wanted)
-
-
-def compared(wanted: Any, found: Any) -> tuple[str, str]:
-    """The lines of a remark that show both."""
-    return f"expected {shown(wanted)}", f"found    {shown(found)}"
-
-
-def shown(value: Any) -> str:
-    """A value in a line: the first numbers of a tensor, its shape and its dtype."""
-    if not isinstance(value, torch.Tensor):
-        return str(value) if not isinstance(value, dict | list) else f"a {type(value).__name__}"
-    flat = value.flatten().tolist()
-    numbers = ", ".join(f"{number:g}" for number in flat[:8]) + ", …" * (len(flat) > 8)
-    return f"{numbers}   shape {list(value.shape)}, {str(value.dtype).removeprefix('torch.')}"

@@ -16,13 +16,13 @@ import torch
 from distlib.grading.case import count
 from distlib.grading.checks import name_of
 from distlib.grading.failure import Remark
-from distlib.grading.master_checks import compared, same
-from distlib.grading.master_messages import Way, judge_ways
+from distlib.grading.master_messages import NOBODY_ELSE, Way, judge_ways
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
 from distlib.grading.scenarios.master import Classifier, loss_of, one_step
 from distlib.grading.scene import Scene
+from distlib.grading.tensor_values import compared, is_close, is_equal
 
 PARTS = ("split_batch", "replicate", "gather_outputs", "reduce_gradients")
 _PIXELS, _HIDDEN, _CLASSES = 4, 3, 2
@@ -36,7 +36,6 @@ _ERRORS = (
     ("backward through the graph a second time", "call output.backward once in a step."),
 )  # fmt: skip
 _OLD_GRADIENTS = "gradients from before are still inside. On every rank a step begins with model.zero_grad()."
-_NOTHING_ELSE = "everything comes from rank 0 or goes to it: the other ranks have nothing to tell each other."
 
 Gradients = Mapping[str, torch.Tensor | None]
 
@@ -116,10 +115,10 @@ def _judge(case: ScenarioCase, scene: Scene) -> Remark | None:
     wanted = total(parts)
     found = scene.results[0]["gradients"]
     for name, gradient in wanted.items():
-        if not _close(found[name], gradient):
+        if not is_close(found[name], gradient, any_dtype=True):
             seen = f"on rank 0, the gradient of {name} is not that of the whole batch."
             return Remark(seen, compared(gradient, found[name]), _cause(case, name, found[name], parts))
-    return _judge_loss(loss, scene) or _judge_state(case, scene) or judge_ways(scene.trace, _ways(case), _NOTHING_ELSE)
+    return _judge_loss(loss, scene) or _judge_state(case, scene) or judge_ways(scene.trace, _ways(case), NOBODY_ELSE)
 
 
 def _judge_loss(loss: torch.Tensor, scene: Scene) -> Remark | None:
@@ -134,7 +133,7 @@ def _judge_loss(loss: torch.Tensor, scene: Scene) -> Remark | None:
             )
     found = scene.results[0]["returned"]
     number = torch.tensor(found, dtype=torch.float64) if isinstance(found, float) else found
-    if not _close(number, loss):
+    if not is_close(number, loss, any_dtype=True):
         return Remark(
             "the gradients are right, but rank 0 does not return the loss.",
             compared(loss, found),
@@ -145,7 +144,7 @@ def _judge_loss(loss: torch.Tensor, scene: Scene) -> Remark | None:
 
 def _judge_state(case: ScenarioCase, scene: Scene) -> Remark | None:
     for name, before in case.part.inputs[0]["state"].items():
-        if not same(scene.results[0]["state"][name], before):
+        if not is_equal(scene.results[0]["state"][name], before):
             cause = "leave the step to the caller: rank 0 calls its optimizer after this function."
             return Remark(f"on rank 0, {name} itself has changed.", cause=cause)
     return None
@@ -176,12 +175,6 @@ def _ways(case: ScenarioCase) -> list[Way]:
             Way(rank, 0, back, 5, "its outputs and its gradients"),
         ]  # fmt: skip
     return ways
-
-
-def _close(found: object, wanted: object) -> bool:
-    if not isinstance(found, torch.Tensor) or not isinstance(wanted, torch.Tensor):
-        return found is None and wanted is None
-    return found.shape == wanted.shape and torch.allclose(found.double(), wanted, rtol=1e-9, atol=1e-12)
 
 
 # ── what a step should give, and what mistakes give ──────────────────────────────────────────────────────────────────
@@ -241,7 +234,7 @@ def _cause(case: ScenarioCase, name: str, found: Any, parts: Sequence[Gradients]
         (_variant(case, name, own_loss=True) / size, "these are averages of the gradients of every rank's own loss. "
          "There is one loss, of all outputs together, on rank 0."),
     ]  # fmt: skip
-    return next((cause for value, cause in known if _close(found, value)), "")
+    return next((cause for value, cause in known if is_close(found, value, any_dtype=True)), "")
 
 
 def _variant(case: ScenarioCase, name: str, **mistake: bool) -> torch.Tensor:

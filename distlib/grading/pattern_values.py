@@ -19,8 +19,8 @@ from distlib.grading.case import Case, count, dtype_name, rank_input
 from distlib.grading.failure import Remark
 from distlib.grading.rank_side import Outcome
 from distlib.grading.seen import contents, exact
+from distlib.grading.tensor_values import first_numbers, is_equal
 
-_SHOWN = 6  # values that are written out
 _IN_PLACE = ("shift", "broadcast", "reduce")
 _RULES = {
     "shift": "Rank r must hold what rank r - 1 had at the start, and rank 0 what the last rank had.",
@@ -80,7 +80,7 @@ class Held:
     def would_be_right(self, candidate: Callable[[Outcome], torch.Tensor | None]) -> bool:
         """Whether `candidate(outcome)` is on every rank what its tensor should hold."""
         pairs = [(candidate(outcome), self.expected(rank)) for rank, outcome in enumerate(self.outcomes)]
-        return all(wanted is None or (found is not None and _same(found, wanted)) for found, wanted in pairs)
+        return all(wanted is None or (found is not None and is_equal(found, wanted)) for found, wanted in pairs)
 
 
 def explain_pattern_values(held: Held) -> Remark | None:
@@ -99,7 +99,7 @@ def explain_pattern_values(held: Held) -> Remark | None:
 
 def _tensor(held: Held, rank: int) -> Remark | None:
     expected, found = held.expected(rank), held.outcomes[rank].values
-    if expected is None or _same(found, expected):
+    if expected is None or is_equal(found, expected):
         return None
     if held.case.collective not in _IN_PLACE:
         return Remark(
@@ -137,7 +137,10 @@ def _in_other_place(held: Held, rank: int) -> str:
 
 
 def _other_root(held: Held, rank: int) -> str:
-    done = {"broadcast": _all_have_those_of_rank_0, "reduce": lambda held: _same(held.outcomes[0].values, held.total)}
+    done = {
+        "broadcast": _all_have_those_of_rank_0,
+        "reduce": lambda held: is_equal(held.outcomes[0].values, held.total),
+    }
     if not held.root or not done.get(held.case.collective, lambda held: False)(held):
         return ""
     return (
@@ -157,11 +160,11 @@ def _one_goes_round(held: Held, rank: int) -> str:
 
 
 def _all_have_those_of_rank_0(held: Held) -> bool:
-    return all(_same(outcome.values, held.inputs[0]) for outcome in held.outcomes)
+    return all(is_equal(outcome.values, held.inputs[0]) for outcome in held.outcomes)
 
 
 def _nothing_arrived(held: Held, rank: int) -> str:
-    if not _same(held.outcomes[rank].values, held.inputs[rank]):
+    if not is_equal(held.outcomes[rank].values, held.inputs[rank]):
         return ""
     if not held.num_messages:
         return "no message was sent, and the tensor is as it was. Does the function return too early?"
@@ -230,9 +233,9 @@ def _cause_of_broadcast(held: Held, rank: int, found: torch.Tensor) -> str:
 
 def _cause_of_reduce(held: Held, rank: int, found: torch.Tensor) -> str:
     size = held.case.world_size
-    if held.case.dtype.is_floating_point and _same(found, (held.total.double() / size).to(found.dtype)):
+    if held.case.dtype.is_floating_point and is_equal(found, (held.total.double() / size).to(found.dtype)):
         return "this is the average. The sum is asked for: do not divide by comm.world_size."
-    if _same(found, torch.stack(held.inputs).amax(dim=0)):
+    if is_equal(found, torch.stack(held.inputs).amax(dim=0)):
         return "this is the maximum over the ranks. The sum is asked for."
     return _whose_are_inside(held, rank, found)
 
@@ -298,7 +301,7 @@ def _compare(held: Held, rank: int, wanted: list[torch.Tensor], found: list[torc
             f"rank {rank} returned a list of {count(len(found), 'tensor')}; expected {len(wanted)}, one of every rank.",
             cause="the root's own tensor belongs into the list, too, at its place." if len(found) < len(wanted) else "",
         )
-    wrong = [k for k, pair in enumerate(zip(wanted, found, strict=True)) if not _same(*pair)]
+    wrong = [k for k, pair in enumerate(zip(wanted, found, strict=True)) if not is_equal(*pair)]
     if not wrong:
         return None
     k = wrong[0]
@@ -319,13 +322,13 @@ def _cause_of_scatter(held: Held, rank: int, found: torch.Tensor) -> str:
         return f"the result is {dtype_name(found.dtype)}. Keep {dtype_name(case.dtype)}: torch.empty_like(chunk)."
     if found.numel() == case.length != wanted.numel():
         return "this is a whole tensor. Each rank returns its own chunk only."
-    if _same(found, held.inputs[rank][parts[rank]]):
+    if is_equal(found, held.inputs[rank][parts[rank]]):
         return (
             f"this is chunk {rank} of the rank's own tensor: nothing from the root, rank {root}, was received into it."
         )
     for source, values in enumerate(held.inputs):
         for k, part in enumerate(parts):
-            if _same(found, values[part]):
+            if is_equal(found, values[part]):
                 return (
                     f"this is chunk {k} of rank {source}'s tensor. Rank {rank} gets chunk {rank} of rank {root}'s: the "
                     "chunk has the number of the rank that it goes to, whoever is the root."
@@ -349,7 +352,7 @@ def _cause_of_gather(held: Held, k: int, found: list[torch.Tensor]) -> str:
             f"the result is {dtype_name(found[k].dtype)}. Keep {dtype_name(held.case.dtype)}: torch.empty_like(tensor)."
         )
     others = [entry for number, entry in enumerate(found) if number != held.root]
-    if len(others) > 1 and all(_same(entry, others[0]) for entry in others):
+    if len(others) > 1 and all(is_equal(entry, others[0]) for entry in others):
         return "all received entries are the same: one buffer was used for all. Make a new one for each rank."
     source = _whose(held, found[k])
     if source is not None:
@@ -372,18 +375,9 @@ def _strayed(rank: int, outcome: Outcome) -> Remark | None:
     )
 
 
-def _same(found: torch.Tensor, wanted: torch.Tensor) -> bool:
-    return found.dtype == wanted.dtype and torch.equal(found, wanted)
-
-
 def _whose(held: Held, found: torch.Tensor) -> int | None:
-    return next((rank for rank, values in enumerate(held.inputs) if _same(found, values)), None)
+    return next((rank for rank, values in enumerate(held.inputs) if is_equal(found, values)), None)
 
 
 def _lines(expected: torch.Tensor, found: torch.Tensor) -> tuple[str, str]:
-    return f"expected {_numbers(expected)}", f"found    {_numbers(found)}"
-
-
-def _numbers(values: torch.Tensor) -> str:
-    shown = ", ".join(str(value) if isinstance(value, int) else f"{value:g}" for value in values[:_SHOWN].tolist())
-    return f"[{shown}{', …' if len(values) > _SHOWN else ''}]"
+    return f"expected {first_numbers(expected)}", f"found    {first_numbers(found)}"

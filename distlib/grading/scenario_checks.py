@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from distlib import pickling
 from distlib.grading.case import count
-from distlib.grading.checks import SAMPLED_RANKS, show_printed
+from distlib.grading.checks import SAMPLED_RANKS, pack, show_printed
 from distlib.grading.errors import explain_error
 from distlib.grading.failure import CheckFailed, Remark
-from distlib.grading.helpers import local_name, supplied
+from distlib.grading.helpers import local_name
 from distlib.grading.patience import seconds_for
 from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.scenario_case import ScenarioCase
@@ -119,7 +118,7 @@ class _Examination:
         if isinstance(function, RemoteFunction):
             self._play = partial(_play_remotely, function, tuple(helpers))
         else:
-            packed = _pack(function, cases[0], helpers)
+            packed = pack(function, cases[0].title, helpers)
             self._play = partial(play_simulated, packed, helpers)
             self._play_for_real = partial(play_for_real, packed, helpers)
 
@@ -153,15 +152,6 @@ def _sample(cases: Sequence[ScenarioCase]) -> set[int]:
     """The first case of each small world size, by its id: cases hold tensors, which can't be compared."""
     sizes = {case.world_size for case in cases if case.world_size <= SAMPLED_RANKS}
     return {next(id(case) for case in cases if case.world_size == size) for size in sizes}
-
-
-def _pack(function: Callable[..., object], case: ScenarioCase, helpers: Sequence[str]) -> bytes:
-    """The function as it travels to the ranks, with `helpers` in the place of the student's own."""
-    try:
-        with supplied(function, helpers):
-            return pickling.pack_call(function, (), {})
-    except TypeError as error:
-        raise CheckFailed(case.title, explain_error(None, error)) from None
 
 
 def seed_for(function: Callable[..., object], seed: int) -> int:

@@ -15,15 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from distlib.diagnosis import name_ranks
 from distlib.grading.algorithm_causes import algorithm_cause
 from distlib.grading.failure import Remark
 from distlib.grading.seen import DECODED_RANKS, Seen
+from distlib.grading.tensor_values import SHOWN, first_numbers
 from distlib.grading.value_causes import usual_cause
-
-_SHOWN = 6  # values of a piece that are written out
 
 
 def explain_values(seen: Seen) -> Remark | None:
@@ -58,15 +55,14 @@ def _what_should_be_there(seen: Seen) -> str:
 def _expected_and_found(seen: Seen, rank: int, piece: int) -> list[str]:
     part = seen.pieces[piece]
     start = part.start
-    if part.stop - part.start > _SHOWN:
+    if part.stop - part.start > SHOWN:
         differs = (seen.values[rank][part] != seen.expected[part]).nonzero()
         start += int(differs[0])
-    shown = slice(start, min(part.stop, start + _SHOWN))
-    more = ", …" if shown.stop < part.stop else ""
+    rest = slice(start, part.stop)
     at = f"   from element {start} on" if start != part.start else ""
     return [
-        f"expected [{_numbers(seen.expected[shown])}{more}]{at}",
-        f"found    [{_numbers(seen.values[rank][shown])}{more}]",
+        f"expected {first_numbers(seen.expected[rest])}{at}",
+        f"found    {first_numbers(seen.values[rank][rest])}",
     ]
 
 
@@ -100,10 +96,6 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     return [
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-
-
-def _numbers(values: torch.Tensor) -> str:
-    return ", ".join(str(value) if isinstance(value, int) else f"{value:g}" for value in values.tolist())
 
 
 def _explain_strayed(seen: Seen) -> Remark | None:

@@ -15,33 +15,11 @@ import torch
 
 from distlib.communicator import Communicator
 from distlib.grading.scenarios.gated import Gate, PassGate
+from distlib.grading.scenarios.layers import Running, linear
 
 FORWARD = 1000
 SECONDS = 0.01  # virtual time of a backward pass
 MOMENTUM = 0.5
-
-
-class Running(torch.nn.Module):
-    """Subtracts its buffer `mean` from the input, then moves it half-way to the mean of the input.
-
-    Args:
-        start: of the mean, [features].
-        count: of the forward passes so far, int64 [].
-    """
-
-    def __init__(self, start: torch.Tensor, count: torch.Tensor) -> None:
-        super().__init__()
-        self.mean: torch.Tensor
-        self.count: torch.Tensor
-        self.register_buffer("mean", start.clone())
-        self.register_buffer("count", count.clone())
-
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """`values` minus the buffer; shape [samples, features]."""
-        shifted = values - self.mean
-        self.mean.copy_((self.mean + values.detach().mean(0)) / 2)
-        self.count += 1
-        return shifted
 
 
 class Model(torch.nn.Module):
@@ -56,7 +34,7 @@ class Model(torch.nn.Module):
     def __init__(self, state: dict[str, Any], gate: PassGate) -> None:
         super().__init__()
         self.running = None if state["mean"] is None else Running(state["mean"], state["count"])
-        self.layers = torch.nn.ModuleList(_linear(weight, bias) for weight, bias in state["layers"])
+        self.layers = torch.nn.ModuleList(linear(weight, bias) for weight, bias in state["layers"])
         self.layers[0].bias.requires_grad_(not state["frozen"])
         self._gate, self._passes = gate, 0
         self._gates = [Gate(gate, 0, SECONDS)]
@@ -71,13 +49,6 @@ class Model(torch.nn.Module):
         hidden: torch.Tensor = self._gates[0](torch.tanh(self.layers[0](values)))
         outputs: torch.Tensor = self.layers[1](hidden)
         return outputs
-
-
-def _linear(weight: torch.Tensor, bias: torch.Tensor) -> torch.nn.Linear:
-    made = torch.nn.Linear(weight.shape[1], weight.shape[0], dtype=weight.dtype)
-    made.weight.data.copy_(weight)
-    made.bias.data.copy_(bias)
-    return made
 
 
 class Descent:

@@ -17,6 +17,7 @@ import torch
 
 from distlib.communicator import Communicator
 from distlib.grading.scenarios.gated import Gate, PassGate
+from distlib.grading.scenarios.layers import Running, linear
 
 BEGIN, BACKWARD, END = 7, 8, 9  # marks: gates of a pass that are passed before forward, before backward, at the end
 GATES = 10  # numbers of gates for each pass; the layers take those from 0
@@ -27,26 +28,21 @@ def first_gate(number: int) -> int:
     return number * GATES
 
 
-class Running(torch.nn.Module):
-    """Subtracts its buffer from the input, then moves the buffer half-way to the mean of the input.
+class Watched(Running):
+    """A `Running` whose buffer moves in training mode only, and which keeps what it was.
 
     Attributes:
         seen: the buffer at the beginning of each forward pass.
     """
 
     def __init__(self, start: torch.Tensor) -> None:
-        super().__init__()
+        super().__init__(start)
         self.seen: list[torch.Tensor] = []
-        self.mean: torch.Tensor
-        self.register_buffer("mean", start.clone())
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """`values` minus the buffer; shape [samples, features]."""
         self.seen.append(self.mean.clone())
-        shifted = values - self.mean
-        if self.training:
-            self.mean.copy_((self.mean + values.detach().mean(0)) / 2)
-        return shifted
+        return super().forward(values) if self.training else values - self.mean
 
 
 class Scale(torch.nn.Module):
@@ -72,8 +68,8 @@ class Model(torch.nn.Module):
 
     def __init__(self, state: dict[str, Any], frozen: list[int], gate: PassGate, seconds: float) -> None:
         super().__init__()
-        self.running = Running(state["mean"])
-        self.layers = torch.nn.ModuleList(_linear(weight, bias) for weight, bias in state["layers"])
+        self.running = Watched(state["mean"])
+        self.layers = torch.nn.ModuleList(linear(weight, bias) for weight, bias in state["layers"])
         self.gates = [Gate(gate, number, seconds) for number in range(len(self.layers))]
         self.scale = Scale(state["extra"])
         for number in frozen:
@@ -90,13 +86,6 @@ class Model(torch.nn.Module):
         for layer, gate in zip(self.layers, self.gates, strict=True):
             values = gate(torch.tanh(layer(values)))
         return self.scale(values) if uses_extra else values
-
-
-def _linear(weight: torch.Tensor, bias: torch.Tensor) -> torch.nn.Linear:
-    made = torch.nn.Linear(weight.shape[1], weight.shape[0], dtype=weight.dtype)
-    made.weight.data.copy_(weight)
-    made.bias.data.copy_(bias)
-    return made
 
 
 def train(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> dict[str, Any]:

@@ -1,0 +1,37 @@
+"""Layers of the models of several scenarios, made from tensors that a check has drawn."""
+
+from __future__ import annotations
+
+import torch
+
+
+def linear(weight: torch.Tensor, bias: torch.Tensor) -> torch.nn.Linear:
+    """A linear layer with copies of `weight` [outputs, inputs] and `bias` [outputs]."""
+    made = torch.nn.Linear(weight.shape[1], weight.shape[0], dtype=weight.dtype)
+    made.weight.data.copy_(weight)
+    made.bias.data.copy_(bias)
+    return made
+
+
+class Running(torch.nn.Module):
+    """Subtracts its buffer `mean` from the input, then moves it half-way to the mean of the input.
+
+    Args:
+        start: of the mean, [features].
+        count: of the forward passes so far, int64 []: a second buffer. None: there is none.
+    """
+
+    def __init__(self, start: torch.Tensor, count: torch.Tensor | None = None) -> None:
+        super().__init__()
+        self.mean: torch.Tensor
+        self.count: torch.Tensor | None
+        self.register_buffer("mean", start.clone())
+        self.register_buffer("count", None if count is None else count.clone())
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """`values` minus the buffer; shape [samples, features]."""
+        shifted = values - self.mean
+        self.mean.copy_((self.mean + values.detach().mean(0)) / 2)
+        if self.count is not None:
+            self.count += 1
+        return shifted
