@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import subprocess
 import sys
 
 from distlib.diagnosis import how_it_ended
@@ -14,6 +15,7 @@ from distlib.grading.remote.wire import NO_STATUS, Wire
 from distlib.grading.sandbox import Limits, Sandbox
 
 _START_SECONDS = 60.0  # for python and torch to be loaded, on a busy machine
+_END_SECONDS = 1.0
 _COMMAND = "from distlib.grading.remote.rank_process import main; main()"
 
 
@@ -48,8 +50,10 @@ class Nursery:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
         self._control.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)  # it ends its ranks itself
+        self._process.kill()
 
     def fork(self, rank: int) -> tuple[Wire, int]:
         """A new process for a rank: the wire to it, and its number in the nursery.

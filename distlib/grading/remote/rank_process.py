@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from numbers import Integral, Real
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -56,17 +56,19 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(1)
     control.sendall(b"r")
+    ranks: list[int] = []
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
         if not message:
-            return
+            _end_all(ranks)
         command, what = message[:1], message[1:].decode().strip()
         if command == b"i":
             _import_scenarios(what)
             continue
         number = int(what)
         if command == b"+":
-            control.sendall(_fork_a_rank(number, descriptors[0], control).to_bytes(4, "big"))
+            ranks.append(_fork_a_rank(number, descriptors[0], control))
+            control.sendall(ranks[-1].to_bytes(4, "big"))
         elif command == b"w":
             control.sendall(_status_of(number).to_bytes(4, "big", signed=True))
         else:
@@ -95,6 +97,16 @@ def _fork_a_rank(number: int, descriptor: int, control: socket.socket) -> int:
         _live(descriptor)
     os.close(descriptor)
     return child
+
+
+def _end_all(ranks: list[int]) -> NoReturn:
+    """End this process, after the ranks that are left: the system would take its time to clear them away."""
+    for rank in ranks:
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(rank, os.WNOHANG)[0] == 0:
+                os.kill(rank, signal.SIGKILL)
+                os.waitpid(rank, 0)
+    os._exit(0)  # nothing here needs an orderly end
 
 
 def _status_of(process: int) -> int:
