@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +13,7 @@ from distlib.grading.remote.ranks import Cell, RemoteRanks
 from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.sandbox import Limits, choose_sandbox
 
+_LIMITS = Limits()
 SET_UP = "import torch\n\nfrom distlib import all_reduce, broadcast\n"
 
 
@@ -23,11 +26,19 @@ def in_a_notebook(text: str, name: str) -> Iterator[Callable[..., Any]]:
     yield names[name]
 
 
+@functools.cache
+def shared_nursery(limits: Limits = _LIMITS) -> Nursery:
+    """A nursery for many tests: a grader starts one for each submission, which takes two seconds."""
+    nursery = Nursery(choose_sandbox("none"), limits)
+    atexit.register(nursery.close)
+    return nursery
+
+
 @contextmanager
 def on_remote_ranks(text: str, name: str) -> Iterator[Callable[..., Any]]:
     """The same on ranks of their own, as when a class is graded."""
     cells = [Cell(1, SET_UP), Cell(2, text)]
-    with Nursery(choose_sandbox("none"), Limits()) as nursery, RemoteRanks(cells, [name], nursery, "a secret") as ranks:
+    with RemoteRanks(cells, [name], shared_nursery(), "a secret") as ranks:
         ranks.advance(3)
         yield RemoteFunction(name, ranks)
 

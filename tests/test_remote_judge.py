@@ -20,9 +20,10 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from distlib import forkserver
 from distlib.grading.remote import wire
-from distlib.grading.remote.judge import Judged, judge
+from distlib.grading.remote.judge import Judged, judge, judge_in
 from distlib.grading.remote.wire import encode
 from distlib.grading.sandbox import Limits, choose_sandbox
+from tests.remote_functions import shared_nursery
 
 RIGHT = """
 def shift(comm, tensor):
@@ -60,7 +61,7 @@ def _cell(source: str, **mark: object) -> NotebookNode:
 
 
 def run(answer: str, test: str = TEST, own: Sequence[str] = (), limits: Limits = QUICK) -> Judged:
-    return judge(notebook(answer, test, own), sandbox=choose_sandbox("none"), limits=limits)
+    return judge_in(shared_nursery(limits), notebook(answer, test, own))
 
 
 def told(judged: Judged) -> str:
@@ -71,7 +72,7 @@ def told(judged: Judged) -> str:
 
 def test_a_right_answer_passes_and_leaves_no_process() -> None:
     before = psutil.Process().children(recursive=True)
-    judged = run(RIGHT)
+    judged = judge(notebook(RIGHT), sandbox=choose_sandbox("none"), limits=QUICK)
     assert told(judged) == ""
     assert judged.notebook.cells[-1].outputs[0].text == "4 cases, with 2 and 3 ranks\n"
     assert judged.remarks == []

@@ -50,6 +50,10 @@ class Nursery:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes of the sandbox."""
         self._control.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)  # it ends its ranks itself

@@ -38,7 +38,7 @@ class OutOfTime(Exception):
 
 
 class RemoteRanks:
-    """The rank processes of one submission. They end with their nursery; use as a context manager.
+    """The rank processes of one submission. Use as a context manager: at its end they are gone.
 
     Args:
         cells: what every rank runs; see `advance`.
@@ -75,8 +75,8 @@ class RemoteRanks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        while self._wires:
-            self._wires.popitem()[1].close()
+        for number in list(self._wires):
+            self.end(number)
 
     def seconds_left(self) -> float:
         """Of the time for the submission."""
