@@ -22,13 +22,8 @@ FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
     "--disable-background-networking --disable-component-update --disable-sync"
 ).split()
-LESSONS = (
-    "course/00_start_here.ipynb",
-    "course/01_messages.ipynb",
-    "course/02_all_reduce.ipynb",
-    "course/03_trees_and_grids.ipynb",
-    "course/04_data_parallel.ipynb",
-)
+# All lessons run in tests/test_lessons.py; in a browser the first one, and those with the most to press and to see.
+LESSONS = ("course/00_start_here.ipynb", "course/03_trees_and_grids.ipynb", "course/05_ddp.ipynb")
 EXERCISE = "exercises/02_all_reduce/02_all_reduce.ipynb"
 PATIENCE = 120_000  # milliseconds that a page may need; on a busy machine a kernel starts slowly
 
@@ -122,13 +117,18 @@ def write_answer(page: "Page", name: str, answer: str) -> None:
 
 
 def validate(page: "Page") -> str:
-    """Presses nbgrader's Validate and returns what its dialog says."""
+    """Presses nbgrader's Validate and returns what its dialog says. Once more if the kernel's port was just taken."""
+    text = _validate_once(page)
+    return _validate_once(page) if "Cannot validate" in text else text
+
+
+def _validate_once(page: "Page") -> str:
     page.keyboard.press("Control+s")
     page.get_by_text("Validate", exact=True).first.click()
-    dialog = page.locator(".jp-Dialog", has_text="Validation Results")
+    dialog = page.locator(".jp-Dialog")
     dialog.wait_for(timeout=300_000)  # it runs the whole notebook
     text = dialog.inner_text()
-    dialog.get_by_role("button", name="Ok").click()
+    dialog.get_by_role("button").last.click()
     return text
 
 
