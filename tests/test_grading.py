@@ -538,6 +538,16 @@ def test_the_cause_of_wrong_values(change: Callable[..., Any], told: str) -> Non
     assert told in told_about(change)
 
 
+def test_values_of_one_rank_are_not_called_the_maximum_when_they_happen_to_be_the_largest() -> None:
+    def largest(seed: int) -> int | None:
+        first, second = (rank_input(case_of(world_size=2, length=4, seed=seed), rank) for rank in range(2))
+        return 0 if (first > second).all() else 1 if (second > first).all() else None
+
+    seed = next(seed for seed in range(1_000) if largest(seed) is not None)
+    told = told_about(lambda rank, e, inputs: inputs[largest(seed) or 0], world_size=2, length=4, seed=seed)
+    assert told and "maximum" not in told
+
+
 def test_the_cause_of_wrong_values_in_a_master() -> None:
     def last_forgotten(rank: int, expected: torch.Tensor, inputs: list[torch.Tensor]) -> torch.Tensor:
         return inputs[2] if rank == 2 else expected

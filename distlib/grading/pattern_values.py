@@ -235,7 +235,7 @@ def _cause_of_reduce(held: Held, rank: int, found: torch.Tensor) -> str:
     size = held.case.world_size
     if held.case.dtype.is_floating_point and is_equal(found, (held.total.double() / size).to(found.dtype)):
         return "this is the average. The sum is asked for: do not divide by comm.world_size."
-    if is_equal(found, torch.stack(held.inputs).amax(dim=0)):
+    if _whose(held, found) is None and is_equal(found, torch.stack(held.inputs).amax(dim=0)):
         return "this is the maximum over the ranks. The sum is asked for."
     return _whose_are_inside(held, rank, found)
 

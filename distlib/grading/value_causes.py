@@ -109,6 +109,8 @@ def _average(seen: Seen) -> str | None:
 
 
 def _other_reduction(seen: Seen) -> str | None:
+    if all(sum(seen.inside(rank, k) or ()) == 1 for rank, k in seen.wrong):
+        return None  # each piece has one rank's values; by chance these may be the largest
     reductions = {"maximum": torch.maximum, "minimum": torch.minimum, "product": torch.mul}
     for name, combine in reductions.items():
         if seen.size > 1 and _all_wrong_are(seen, reduce(combine, seen.inputs)):
