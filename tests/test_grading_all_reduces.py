@@ -33,9 +33,9 @@ GRID = AllReduceSpecification(
 )
 
 
-def case_of(algorithm: str, world_size: int, length: int = 8, columns: int | None = None) -> Case:
+def case_of(algorithm: str, world_size: int, length: int = 8, columns: int | None = None, seed: int = 1) -> Case:
     return Case(
-        "f", "all_reduce", world_size, length, torch.float32, "contiguous", 1, algorithm=algorithm, columns=columns
+        "f", "all_reduce", world_size, length, torch.float32, "contiguous", seed, algorithm=algorithm, columns=columns
     )
 
 
@@ -249,6 +249,20 @@ def cause_of(algorithm: str, size: int, change: Callable[..., torch.Tensor], **o
 )
 def test_the_cause_of_wrong_values(algorithm: str, size: int, change: Callable[..., Any], cause: str) -> None:
     assert cause in cause_of(algorithm, size, change, columns=2 if algorithm == "grid" else None)
+
+
+def test_values_of_one_rank_are_not_called_the_maximum_when_they_happen_to_be_the_largest() -> None:
+    def happen_to_be(seed: int) -> bool:
+        first, second = (rank_input(case_of("halving_doubling", 2, 2, seed=seed), rank) for rank in range(2))
+        return bool(first[1] > second[1] and second[0] > first[0])
+
+    def not_doubled(rank: int, expected: torch.Tensor, inputs: list[torch.Tensor]) -> torch.Tensor:
+        expected[1 - rank] = inputs[rank][1 - rank]
+        return expected
+
+    seed = next(seed for seed in range(100) if happen_to_be(seed))
+    told = cause_of("halving_doubling", 2, not_doubled, length=2, seed=seed)
+    assert told.startswith("halving is done. Doubling")
 
 
 # ── cases and arguments ──────────────────────────────────────────────────────────────────────────────────────────────
