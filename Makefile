@@ -29,7 +29,7 @@ lab: $(READY)  ## open JupyterLab on the course; without a screen: make lab BROW
 	@$(BIN)/distlib lab $(if $(filter no,$(BROWSER)),--no-browser) $(if $(PORT),--port=$(PORT)) $(ARGS)
 
 test: $(READY)  ## run all tests; some of them: make test ARGS="-k ring"
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 notebooks: $(READY)  ## make the notebooks of course/ and solutions/ from their text sources
 	$(BIN)/python -m distlib.authoring notebooks

@@ -31,6 +31,7 @@ _LIBRARIES = frozenset({"distlib", "torch"})
 _WHERE_RANKS_BEGIN = frozenset(
     {"distlib.rank_process", "distlib.simulator", "distlib.draw.watch", "distlib.grading.remote.rank_process"}
 )
+_WHERE_PROCESSES_BEGIN = ("<string>", "<module>")  # python -c, which ranks are forked from
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -109,7 +110,7 @@ def site_of_frame(frame: FrameType | None) -> CallSite | None:
 def site_of_native_stack(stack: str) -> CallSite | None:
     """The innermost line of the student's own code in a stack that faulthandler wrote; None if there is none."""
     for file, line, function in _NATIVE_FRAME.findall(stack):
-        if is_own_file(file):
+        if is_own_file(file) and (file, function) != _WHERE_PROCESSES_BEGIN:
             return CallSite(describe_place(file, int(line)), function, file, int(line))
     return None
 

@@ -66,8 +66,9 @@ class ForkServer:
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(_START_TIMEOUT)
         self._errors = tempfile.TemporaryFile()
-        program = (
-            "import sys; sys.path[:] = sys.argv[2:]\nfrom distlib.forkserver import serve; serve(int(sys.argv[1]))"
+        program = (  # while torch is imported, there is nothing for the garbage collector to find
+            "import gc, sys; gc.disable(); sys.path[:] = sys.argv[2:]\n"
+            "from distlib.forkserver import serve; serve(int(sys.argv[1]))"
         )
         package_parent = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         self._process = subprocess.Popen(
@@ -156,6 +157,7 @@ def serve(fd: int) -> None:
     directories: set[str] = set()
     gc.collect()
     gc.freeze()  # so that a rank's garbage collector leaves the shared pages alone
+    gc.enable()
     while True:
         readable, _, _ = select.select([control], [], [], _REAP_EVERY if ranks else None)
         _reap(ranks, ended)

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -69,7 +70,14 @@ def notebook() -> Iterator[Notebook]:
 
 
 def gone(pids: list[int]) -> bool:
-    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
+    return not any(alive(pid) for pid in pids)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != "zombie"
+    except psutil.NoSuchProcess:
+        return False
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
@@ -132,11 +140,14 @@ def stuck(comm):
 
 
 @pytest.mark.parametrize("what", STUCK)
-def test_an_interrupt_stops_the_ranks_and_the_world_goes_on(notebook: Notebook, what: str) -> None:
+def test_an_interrupt_stops_the_ranks_and_the_world_goes_on(notebook: Notebook, what: str, tmp_path: Path) -> None:
     notebook.value(STUCK[what])
     place = notebook.number
-    running = notebook.client.execute("world.run(stuck)")
-    time.sleep(0.6)
+    notebook.value(f"import pathlib\ndef begin(comm):\n    pathlib.Path({str(tmp_path)!r}, str(comm.rank)).touch()")
+    running = notebook.client.execute("world.run(lambda comm: (begin(comm), stuck(comm)))")
+    while len(list(tmp_path.iterdir())) < 4:
+        time.sleep(0.05)
+    time.sleep(0.5)  # so that they are in the midst of it
     notebook.manager.interrupt_kernel()
     _, error = notebook.finish(running)
     assert error is not None and error["ename"] == "KeyboardInterrupt"

@@ -1,7 +1,7 @@
 """The checks of predict_time and choose_algorithm: ask the student's function, compare, explain the first difference.
 
-Nothing communicates here. What is right comes from simulated runs (see `prediction_case`). A prediction is compared to
-9 digits; any algorithm that takes as long as the fastest, to 6 digits, is a right choice.
+Nothing communicates here. What is right, `prediction_case` knows. A prediction is compared to 9 digits; any algorithm
+that takes as long as the fastest, to 6 digits, is a right choice.
 """
 
 from __future__ import annotations

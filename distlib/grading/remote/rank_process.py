@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import gc
 import inspect
 import io
 import linecache
@@ -55,6 +56,8 @@ def main() -> None:
     """
     control = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(1)
+    gc.freeze()
+    gc.enable()
     control.sendall(b"r")
     ranks: list[int] = []
     while True:
