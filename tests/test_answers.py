@@ -19,9 +19,8 @@ from tests.answers_table import Verdict, grade_with_the_judge, hand_in_all, tabl
 ANSWERS = {assignment: read_answers(assignment) for assignment in ASSIGNMENTS}
 ALL_ANSWERS = [answer for answers in ANSWERS.values() for answer in answers]
 # Plain nbgrader takes minutes for each assignment. These two have most kinds of checks: all-reduces and predictions,
-# scenarios with functions and classes.
-BY_NBGRADER = ("03_trees_and_grids", "05_ddp")
-# For each of these a wrong answer that values give away, and how what its student is told begins and goes on.
+# scenarios with functions and classes. Of each, a wrong answer that values give away, and how what its student is told
+# begins and goes on.
 TOLD = {
     "03_trees_and_grids": (
         "tree_all_reduce/wrong_average",
@@ -34,7 +33,7 @@ TOLD = {
         "Usual cause: this is the sum over the ranks.",
     ),
 }
-SAMPLES = {assignment: sample(ANSWERS[assignment], TOLD[assignment][:1]) for assignment in BY_NBGRADER}
+SAMPLES = {assignment: sample(ANSWERS[assignment], told[:1]) for assignment, told in TOLD.items()}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
 
@@ -72,7 +71,7 @@ def classrooms(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
     return graded
 
 
-@pytest.fixture(params=BY_NBGRADER)
+@pytest.fixture(params=TOLD)
 def assignment(request: pytest.FixtureRequest) -> str:
     """Each assignment that nbgrader grades a sample of, in turn."""
     return str(request.param)
