@@ -19,17 +19,26 @@ _READ = 65536
 
 
 def print_output(rank: int, stream: str, text: str) -> None:
-    """Print what a rank has printed, to the stream of the same name. `text` ends with its line end."""
-    print(f"[rank {rank}] {text}", end="", file=getattr(sys, stream), flush=True)
+    """Print what a rank has printed, to the stream of the same name. `text`: whole lines, each with its end.
+
+    A notebook shows it by itself a moment later; a flush would only make the kernel wait for that.
+    """
+    out = getattr(sys, stream)
+    print(mark_lines(text, f"[rank {rank}] "), end="", file=out, flush=out.isatty())
+
+
+def mark_lines(text: str, mark: str) -> str:
+    """`text`, whole lines, with `mark` in front of each of them."""
+    return _LINE.sub(lambda line: mark + line.group(), text)
 
 
 class OutputRelay:
-    """Passes on one stream of one rank, a line at a time.
+    """Passes on one stream of one rank, in whole lines.
 
     Args:
         rank, stream: whose it is; stream is "stdout" or "stderr".
         fd: the end of the pipe to read.
-        on_output: called with (rank, stream, text), where text is one line with its end.
+        on_output: called with (rank, stream, text), where text is one or more lines, each with its end.
     """
 
     def __init__(self, rank: int, stream: str, fd: int, on_output: OnOutput) -> None:
@@ -60,9 +69,8 @@ class OutputRelay:
             self._pending = ""
 
     def _pass_on(self, text: str) -> None:
-        position = 0
-        for line in _LINE.finditer(text):
-            if line.group(1) or line.group(2) != "\r":
-                self._on_output(self._rank, self._stream, line.group())
-            position = line.end()
-        self._pending = text[position:]
+        lines = list(_LINE.finditer(text))
+        kept = "".join(line.group() for line in lines if line.group() != "\r")
+        if kept:
+            self._on_output(self._rank, self._stream, kept)
+        self._pending = text[lines[-1].end() :] if lines else text

@@ -39,7 +39,8 @@ class World:
         record: whether to keep a `trace` of the messages.
         seed: each run starts with the random numbers of rank r seeded with `seed + r` (random, numpy, torch).
         output_limit: how many bytes the ranks of one run may print; more is an error.
-        on_output: called with (rank, "stdout" or "stderr", text) for each printed line, instead of printing it.
+        on_output: called with (rank, "stdout" or "stderr", text) instead of printing what a rank printed; text is one
+            or more lines, each with its end.
 
     The ranks start at the first `run`. They end with the world, with the kernel, or with `close`.
 

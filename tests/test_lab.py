@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -37,6 +38,20 @@ def test_prints_an_address_that_works_on_the_next_free_port(course: Path) -> Non
             with urllib.request.urlopen(address, timeout=30) as page:
                 assert page.status == 200
                 assert b"JupyterLab" in page.read()
+
+
+def test_the_address_is_there_once_the_server_listens(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server, socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        where = {"url": "http://localhost:1/", "hostname": "127.0.0.1", "port": door.getsockname()[1]}
+        (tmp_path / f"jpserver-{server.pid}.json").write_text(json.dumps(where))
+        with ThreadPoolExecutor() as pool:
+            address = pool.submit(lab.wait_for_address, server, tmp_path)
+            with pytest.raises(TimeoutError):
+                address.result(timeout=0.5)
+            door.listen()
+            assert address.result(timeout=30) == "http://localhost:1/lab/tree/course/00_start_here.ipynb"
+        server.communicate(b"\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

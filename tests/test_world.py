@@ -31,6 +31,7 @@ from distlib import (
     all_reduce,
 )
 from distlib.mailbox import INLINE_BYTES
+from distlib.output_relay import mark_lines
 
 pytestmark = pytest.mark.timeout(60)
 HERE = "test_world.py, line "
@@ -211,6 +212,24 @@ def test_prints_appear_while_the_function_runs() -> None:
         world.run(slowly)
     assert [text for _, text in heard] == ["first\n", "second\n"]
     assert heard[1][0] - heard[0][0] > 0.2
+
+
+def test_many_lines_are_passed_on_together() -> None:
+    """Else a rank that prints for ever keeps the kernel too busy to be interrupted."""
+    heard: list[str] = []
+
+    def listen(rank: int, stream: str, text: str) -> None:
+        heard.append(text)
+        time.sleep(0.01)
+
+    with World(1, on_output=listen) as world:
+        world.run(lambda comm: [print(i) for i in range(10_000)] and None)
+    assert "".join(heard) == "".join(f"{i}\n" for i in range(10_000))
+    assert len(heard) < 1000
+
+
+def test_each_line_of_several_is_marked() -> None:
+    assert mark_lines("one\ntwo\r\n10%\r", "[rank 3] ") == "[rank 3] one\n[rank 3] two\r\n[rank 3] 10%\r"
 
 
 def test_a_progress_bar_keeps_its_carriage_returns() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -93,15 +94,19 @@ def folders_for_jupyter(environment: Mapping[str, str], home: Path, spare: Path)
 
 
 def wait_for_address(server: subprocess.Popen[bytes], runtime_folder: Path) -> str | None:
-    """Waits until the server has said where it listens, and returns that address; None when it ended instead.
+    """Waits until the server listens, and returns its address; None when it ended instead.
 
-    The server writes jpserver-<pid>.json itself, so port, token and prefix are those it really uses.
+    The server writes jpserver-<pid>.json itself, so port, token and prefix are those it really uses. It writes it a
+    moment before it listens.
     """
     information = runtime_folder / f"jpserver-{server.pid}.json"
     deadline = time.monotonic() + STARTS_WITHIN
     while server.poll() is None and time.monotonic() < deadline:
         try:
-            return address_of(json.loads(information.read_text()))
+            server_info = json.loads(information.read_text())
+            if not server_info.get("sock"):  # else it listens on a Unix socket, of which there is no address to open
+                socket.create_connection((server_info["hostname"], server_info["port"]), timeout=1).close()
+            return address_of(server_info)
         except (OSError, ValueError):
             time.sleep(0.1)
     return None

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from distlib.diagnosis import RankError
 from distlib.grading.case import Case
 from distlib.grading.rank_side import Outcome, run_case, simulate_case
+from distlib.output_relay import mark_lines
 from distlib.trace import Trace
 from distlib.world import World
 
@@ -83,7 +84,7 @@ def run_on_ranks(world_size: int, mark: str, timeout: float, function: Callable[
     error: RankError | None = None
     with _caught_streams(lines):
         world = _warm_world(world_size)
-        world.on_output = lambda rank, stream, text: lines.append(mark.format(rank) + text)
+        world.on_output = lambda rank, stream, text: lines.append(mark_lines(text, mark.format(rank)))
         start = time.perf_counter()
         try:
             results = world.run(function, *args, timeout=timeout)
