@@ -22,7 +22,8 @@ $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed. If it has another name: make env PYTHON=/path/to/python"; exit 1; }
 	@echo "Making the environment in $(VENV). The first time this takes some minutes."
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".[dev]"
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # pip compiles on one core; some files are for other Pythons
 	@touch $(READY)
 
 lab: $(READY)  ## open JupyterLab on the course; without a screen: make lab BROWSER=no PORT=8899

@@ -189,7 +189,7 @@ def train_alone(case: DdpCase) -> Right:
                     model.running.mean.copy_(models[0].running.mean)
             for rank, model in enumerate(models):
                 number = 1 + step * case.training.passes + position
-                one_pass(model, model, case.inputs[rank]["steps"][step][position], number, _factors(case, rank))
+                one_pass(model, model, case.inputs[rank]["steps"][step][position], number, case.part.gate(rank))
         own = [[None if p.grad is None else p.grad.clone() for p in model.parameters()] for model in models]
         average = [_average([each[k] for each in own], p) for k, p in enumerate(models[0].parameters())]
         for model in models:
@@ -204,11 +204,7 @@ def train_alone(case: DdpCase) -> Right:
 
 
 def _model_of(case: DdpCase, rank: int) -> Model:
-    return Model(case.inputs[0]["state"], list(case.training.frozen), _factors(case, rank), 0.0)
-
-
-def _factors(case: DdpCase, rank: int) -> Any:
-    return lambda k, seconds=0.0: case.part.factor(rank, k)
+    return Model(case.inputs[0]["state"], list(case.training.frozen), case.part.gate(rank), 0.0)
 
 
 def _average(gradients: Sequence[torch.Tensor | None], parameter: torch.nn.Parameter) -> torch.Tensor | None:

@@ -58,7 +58,7 @@ class Ranks:
         self.given: Sequence[dict[str, Any]] = part.inputs
         self.models, self.optimizers = [], []
         for rank, given in enumerate(part.inputs):
-            model = Model(given["state"], lambda k, seconds=0.0, rank=rank: part.factor(rank, k))
+            model = Model(given["state"], part.gate(rank))
             leave_gradients(model, given["old"])
             self.models.append(model)
             self.optimizers.append(Descent(model.parameters(), given["rate"]))

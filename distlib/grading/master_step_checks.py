@@ -191,7 +191,7 @@ def work_of_ranks(
     """
     inputs, size = case.part.inputs, case.world_size
     models = [
-        Classifier(inputs[rank if own_weights else 0]["state"], _gate(case, rank), inputs[0]["frozen"])
+        Classifier(inputs[rank if own_weights else 0]["state"], case.part.gate(rank), inputs[0]["frozen"])
         for rank in range(size)
     ]
     parts = [inputs[rank if own_images else 0]["images"].tensor_split(size)[rank] for rank in range(size)]
@@ -201,10 +201,6 @@ def work_of_ranks(
     loss = loss_of(case.expected.loss, torch.cat(outputs), labels)
     (torch.stack(losses).sum() if own_loss else loss).backward()
     return loss.detach(), [{name: p.grad for name, p in model.named_parameters()} for model in models]
-
-
-def _gate(case: ScenarioCase, rank: int) -> Callable[..., float]:
-    return lambda k, seconds=0.0: case.part.factor(rank, k)
 
 
 def total(parts: Sequence[Gradients]) -> dict[str, torch.Tensor | None]:

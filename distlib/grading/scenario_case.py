@@ -44,6 +44,10 @@ class Part:
         """What gate k multiplies the gradient on a rank by: 0.5 … 1.5."""
         return random.Random(f"{self.seed} {rank} {k}").uniform(0.5, 1.5)
 
+    def gate(self, rank: int) -> Callable[..., float]:
+        """The gate of a rank, gate(k, seconds), as the check itself passes it: it takes no time."""
+        return lambda k, seconds=0.0: self.factor(rank, k)
+
 
 @dataclass(frozen=True)
 class ScenarioCase:
