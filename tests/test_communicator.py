@@ -31,6 +31,7 @@ def pass_on(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
     return incoming
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("length", [0, 1, 10, LARGE + 1])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_dtype_small_and_large(worlds, dtype: torch.dtype, length: int) -> None:
