@@ -22,9 +22,11 @@ from distlib.grading import (
     check_overlapped_ddp,
     check_returns,
     check_sampler,
+    gradient_checks,
 )
 from distlib.grading.ddp_case import make_case
 from distlib.grading.ddp_messages import hidden_share
+from distlib.grading.failure import Remark
 from distlib.grading.helpers import helper_named, helper_origins, scope_of, supplied
 from distlib.grading.return_checks import same
 from distlib.grading.scenario_case import Part
@@ -122,6 +124,25 @@ def test_wrong_averages(old: str, new: str, words: str) -> None:
         seen = told(check_average_gradients, function, world_sizes=(1, 2), models=MODELS)
     assert seen.startswith("average_gradients on ")
     assert words.replace("doesn't fit", "a message does not fit") in seen
+
+
+@pytest.mark.parametrize(
+    ("real", "simulated", "words"),
+    [
+        (Remark("other."), Remark("wrong.", cause="haste."), "wrong. Usual cause: haste."),
+        (Remark("wrong.", cause="haste."), Remark("other.", cause="luck."), "wrong. Usual cause: haste."),
+        (Remark("wrong."), Remark("other."), "wrong."),
+        (Remark("wrong."), None, "wrong."),
+        (None, Remark("other.", cause="luck."), ""),
+    ],
+)
+def test_real_ranks_have_the_last_word_but_for_a_cause_that_only_simulated_ones_show(
+    monkeypatch: pytest.MonkeyPatch, real: Remark | None, simulated: Remark | None, words: str
+) -> None:
+    monkeypatch.setattr(gradient_checks, "_judge", lambda case, scene: simulated if scene.in_virtual_time else real)
+    with in_a_notebook(AVERAGE, "average_gradients") as function:
+        seen = told(check_average_gradients, function, world_sizes=(2,), models=MODELS[:1])
+    assert seen == (f"average_gradients on 2 ranks, 2 parameters: {words}" if words else "")
 
 
 def test_an_asynchronous_all_reduce_is_as_good(place: Place) -> None:

@@ -4,8 +4,9 @@
                                                                   judge_times (in virtual time only)
 
 As in `checks`: cases are played on simulated ranks, the first of each small world size also on real ones; and whatever
-goes wrong on simulated ranks is played again on real ones, which have the last word. But for times: these only mean
-something in virtual time, so `judge_times` looks at simulated ranks alone, and its word is final.
+goes wrong on simulated ranks is played again on real ones, which have the last word. A usual cause may come from either.
+But for times: these only mean something in virtual time, so `judge_times` looks at simulated ranks alone, and its word
+is final.
 
 Under the judge of a class, all cases are played on remote ranks, in virtual time.
 """
@@ -129,7 +130,7 @@ class _Examination:
         if self._is_local and case.world_size > 1 and (is_doubtful or id(case) in self._sampled):
             real, final = self._look(self._play_for_real, case)
             self._show(real, case, final)
-            return (scene if remark is None and final is None else real), final
+            return (scene if remark is None and final is None else real), _with_cause(final, remark)
         self._show(scene, case, remark)
         return scene, remark
 
@@ -142,6 +143,14 @@ class _Examination:
         if scene.printed and (remark or not self._has_shown_prints):
             self._has_shown_prints = True
             show_printed(scene.printed, case.title)
+
+
+def _with_cause(real: Remark | None, simulated: Remark | None) -> Remark | None:
+    """What to tell of a case that was played on real ranks: what they showed, unless only simulated ranks know a cause.
+
+    A call that nobody waits for leaves other values on real ranks every time; on simulated ones always the same.
+    """
+    return simulated if real and simulated and simulated.cause and not real.cause else real
 
 
 def _play_remotely(function: RemoteFunction, helpers: tuple[str, ...], case: ScenarioCase, timeout: float) -> Scene:
