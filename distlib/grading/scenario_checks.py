@@ -4,7 +4,7 @@
                                                                   judge_times (in virtual time only)
 
 As in `checks`: cases are played on simulated ranks, the first of each small world size also on real ones; and whatever
-goes wrong on simulated ranks is played again on real ones, which have the last word. A usual cause may come from either.
+goes wrong on simulated ranks is played again on real ones, which have the last word. Either may tell the usual cause.
 But for times: these only mean something in virtual time, so `judge_times` looks at simulated ranks alone, and its word
 is final.
 
