@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 
 OnOutput = Callable[[int, str, str], None]
-_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")  # a progress bar ends its lines with \r
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)")  # a progress bar ends its lines with \r
 _READ = 65536
 
 
