@@ -70,7 +70,7 @@ def calibrate(world: _CanRun, sizes: Sequence[int] = _SIZES, repeats: int = 7) -
         One node whose ranks all have the measured link: for `choose_all_reduce`, `duration`, or a SimulatedWorld.
 
     Raises:
-        ValueError: fewer than 2 ranks, or fewer than 2 sizes.
+        ValueError: fewer than 2 ranks, fewer than 2 sizes, or sizes whose messages all took about as long.
     """
     if world.world_size < 2 or len(set(sizes)) < 2:
         raise ValueError(
@@ -102,12 +102,21 @@ def compare(
 
 
 def fit_link(sizes: Sequence[int], seconds: Sequence[float]) -> Link:
-    """The link for which α + m/B is nearest to the measured `seconds`, in the squares of the relative errors."""
+    """The link for which α + m/B is nearest to the measured `seconds`, in the squares of the relative errors.
+
+    Raises:
+        ValueError: larger messages did not take longer, so that nothing shows the bandwidth.
+    """
     measured = torch.tensor(seconds, dtype=torch.float64)
     rows = torch.stack([1 / measured, torch.tensor(sizes, dtype=torch.float64) / measured], dim=1)
     latency, per_byte = (
         torch.linalg.lstsq(rows, torch.ones(len(sizes), 1, dtype=torch.float64)).solution.flatten().tolist()
     )
+    if per_byte <= 0:
+        taken = ", ".join(f"{size:,} bytes in {time * 1e6:,.1f} µs" for size, time in zip(sizes, seconds, strict=True))
+        raise ValueError(
+            f"expected larger messages to take longer, got {taken}. Measure larger sizes, or repeat more often"
+        )
     if latency < 0:  # the line would begin below 0: all of the time is bandwidth
         latency, per_byte = 0.0, float((rows[:, 1] ** 2).sum() ** -1 * rows[:, 1].sum())
     return Link(latency, 1 / per_byte)
