@@ -2,12 +2,14 @@
 
 import functools
 import importlib.util
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from distlib import World
 
@@ -17,6 +19,12 @@ BROWSERS_ON_MACOS = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
+
+# A busy machine may take its time over an example. CI tries the same examples each time; at home each run tries others.
+settings.register_profile(
+    "distlib", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
+settings.load_profile("distlib")
 
 
 @pytest.fixture(scope="session")

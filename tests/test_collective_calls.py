@@ -227,4 +227,4 @@ def test_a_loop_without_communication_is_stopped_with_its_line(make: Callable[[i
         while comm.rank == 1:
             pass
 
-    assert "rank 1 was computing at test_collective_calls.py, line" in told(make(2), loop, RunTimeout, timeout=0.5)
+    assert "rank 1 was computing at test_collective_calls.py, line" in told(make(2), loop, RunTimeout, timeout=1)

@@ -72,7 +72,7 @@ def test_results_traffic_and_time(name: str, size: int) -> None:
     st.integers(0, 1000),
     st.sampled_from([torch.int16, torch.int32, torch.float64]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_size_and_length(name: str, size: int, length: int, pick: int, dtype: torch.dtype) -> None:
     check, options_for = COLLECTIVES[name]
     options = options_for(size)[pick % len(options_for(size))]

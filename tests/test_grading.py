@@ -489,7 +489,7 @@ def test_what_each_rank_must_hold() -> None:
 # ── wrong values ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=5))
 def test_a_sum_is_taken_apart_again(weights: list[int]) -> None:
     case = case_of(world_size=len(weights), length=20)

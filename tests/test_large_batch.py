@@ -143,7 +143,7 @@ def test_there_is_one_all_reduce_after_the_last_microbatch(world_size: int) -> N
 # The learning rate
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.floats(1e-4, 1), st.tuples(st.integers(1, 512), st.integers(512, 8192)), st.integers(1, 50))
 def test_the_rate_is_that_of_torchs_linear_warm_up(base: float, sizes: tuple[int, int], warmup_steps: int) -> None:
     scale = sizes[1] / sizes[0]

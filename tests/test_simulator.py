@@ -93,7 +93,7 @@ def random_program(comm: Communicator, seed: int, count: int, blocking: float) -
 
 
 @given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from([0.0, 0.3, 1.0]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_random_programs_agree_with_real_ranks(worlds, seed: int, world_size: int, blocking: float) -> None:
     expected = worlds(world_size).run(random_program, seed, 30, blocking, timeout=20)
     simulated = simulate(world_size, random_program, seed, 30, blocking)
@@ -110,7 +110,7 @@ def test_a_run_replays_to_the_bit() -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_threads_and_greenlets_take_the_same_virtual_time(seed: int) -> None:
     first, second = (simulate(3, random_program, seed, 20, 0.3, contexts=c) for c in ("greenlets", "threads"))
     assert first.elapsed == second.elapsed

@@ -349,7 +349,7 @@ def random_edit(notebook: dict[str, Any], draw: random.Random) -> None:
         cell["source"] += "\n# edited"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), edits=st.integers(0, 40))
 def test_random_edits_keep_every_answer_and_every_own_cell_in_order(
     seed: int, edits: int, tmp_path_factory: pytest.TempPathFactory
@@ -482,7 +482,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(source=st.text(), outputs=st.lists(json_values), after=st.text())
 def test_outputs_are_skipped_whatever_is_in_them(
     source: str, outputs: list[Any], after: str, tmp_path_factory: pytest.TempPathFactory
