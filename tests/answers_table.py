@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from distlib.cli.grade import sandboxed_judge
+from distlib.cli.grade import sandboxed_judges
 from distlib.grading.classroom import Classroom, open_classroom
 from distlib.grading.grader.class_run import grade_class
 from distlib.grading.grader.course import CourseError, open_course
@@ -81,13 +81,14 @@ def grade_with_the_judge(
     Raises:
         RuntimeError: somebody could not be graded.
     """
-    run = grade_class(
-        open_course(classroom.folder),
-        classroom.assignment,
-        sandboxed_judge(sandbox),
-        jobs=jobs,
-        tell=lambda record, total: tell(record.student, total),
-    )
+    with sandboxed_judges(sandbox) as open_judge:
+        run = grade_class(
+            open_course(classroom.folder),
+            classroom.assignment,
+            open_judge,
+            jobs=jobs,
+            tell=lambda record, total: tell(record.student, total),
+        )
     problems = [f"{record.student}: {record.problem}" for record in run.records.values() if record.problem]
     if problems:
         raise RuntimeError(f"could not be graded: {'; '.join(problems)}")

@@ -28,7 +28,7 @@ def in_a_notebook(text: str, name: str) -> Iterator[Callable[..., Any]]:
 
 @functools.cache
 def shared_nursery(limits: Limits = _LIMITS) -> Nursery:
-    """A nursery for many tests: a grader starts one for each submission, which takes two seconds."""
+    """A nursery for many tests: it takes two seconds to start one."""
     nursery = Nursery(choose_sandbox("none"), limits)
     atexit.register(nursery.close)
     return nursery
@@ -38,7 +38,7 @@ def shared_nursery(limits: Limits = _LIMITS) -> Nursery:
 def on_remote_ranks(text: str, name: str) -> Iterator[Callable[..., Any]]:
     """The same on ranks of their own, as when a class is graded."""
     cells = [Cell(1, SET_UP), Cell(2, text)]
-    with RemoteRanks(cells, [name], shared_nursery(), "a secret") as ranks:
+    with shared_nursery().room() as room, RemoteRanks(cells, [name], room, "a secret") as ranks:
         ranks.advance(3)
         yield RemoteFunction(name, ranks)
 

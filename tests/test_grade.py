@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from argparse import Namespace
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from tests.tiny_course import (
     ROOT,
     TinyCourse,
     make_tiny_course,
-    simple_judge,
+    simple_judges,
 )
 
 pytestmark = pytest.mark.timeout(240)
@@ -60,7 +60,7 @@ def course(released: TinyCourse, tmp_path: Path) -> TinyCourse:
 
 
 def run(course: TinyCourse, **options: Any) -> ClassRun:
-    return grade_class(open_course(course.root), NAME, simple_judge, **{"jobs": 2, "patience": 60.0, **options})
+    return grade_class(open_course(course.root), NAME, simple_judges, **{"jobs": 2, "patience": 60.0, **options})
 
 
 def scores(graded: ClassRun, student: str) -> list[float]:
@@ -326,10 +326,10 @@ def test_killed_half_way_it_goes_on_to_the_same_gradebook(course: TinyCourse, tm
         course.hand_in(f"student-{number}", {"double": text, "negate": WRONG["negate"]})
     whole = course.copy_to(tmp_path / "whole")
     program = (
-        "from pathlib import Path; from tests.tiny_course import NAME, simple_judge;"
+        "from pathlib import Path; from tests.tiny_course import NAME, simple_judges;"
         "from distlib.grading.grader.class_run import grade_class;"
         "from distlib.grading.grader.course import open_course;"
-        f"grade_class(open_course(Path({str(course.root)!r})), NAME, simple_judge)"
+        f"grade_class(open_course(Path({str(course.root)!r})), NAME, simple_judges)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[1], timeout=120)
     assert done.returncode == -9
@@ -625,7 +625,7 @@ def options(course: TinyCourse, **changed: Any) -> Namespace:
 def test_the_command(course: TinyCourse, capsys: pytest.CaptureFixture[str]) -> None:
     course.hand_in("a", RIGHT)
     course.hand_in("b", WRONG)
-    assert grade_submissions(options(course), lambda kind: simple_judge) == 0
+    assert grade_submissions(options(course), lambda kind: nullcontext(simple_judges)) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[:3] == [
         "   double  negate    why    all",
@@ -637,7 +637,7 @@ def test_the_command(course: TinyCourse, capsys: pytest.CaptureFixture[str]) -> 
     assert "double is wrong for a large number" in page.read_text()
 
     course.folder("c").mkdir(parents=True)
-    assert grade_submissions(options(course), lambda kind: simple_judge) == 1
+    assert grade_submissions(options(course), lambda kind: nullcontext(simple_judges)) == 1
     printed = capsys.readouterr().out
     assert f"c: there is no notebook {NAME}.ipynb: the folder is empty" in printed
     assert "2 had been graded before and have not changed; --again grades them, too." in printed
@@ -649,9 +649,9 @@ def test_nothing_is_lost_when_nobody_reads(course: TinyCourse, somebody_fails: b
     if somebody_fails:
         course.folder("b").mkdir(parents=True)
     program = (
-        "import sys; from argparse import Namespace; from pathlib import PosixPath;"
-        "from distlib.cli.grade import grade_submissions; from tests.tiny_course import simple_judge;"
-        f"sys.exit(grade_submissions({options(course)!r}, lambda kind: simple_judge))"
+        "import sys; from argparse import Namespace; from contextlib import nullcontext; from pathlib import PosixPath;"
+        "from distlib.cli.grade import grade_submissions; from tests.tiny_course import simple_judges;"
+        f"sys.exit(grade_submissions({options(course)!r}, lambda kind: nullcontext(simple_judges)))"
     )
     reading, writing = os.pipe()
     os.close(reading)  # as `head` does when it has enough

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -12,7 +11,7 @@ import pytest
 from distlib.grading.classroom import Classroom, open_classroom
 from distlib.grading.grader.class_run import ClassRun, grade_class
 from distlib.grading.grader.course import open_course
-from distlib.grading.remote.judge import judge
+from distlib.grading.remote.judge import Judges
 from distlib.grading.sandbox import KINDS, Limits, choose_sandbox
 from tests.hostile_submissions import ASSIGNMENT, HostileSubmission, read_hostile, released_notebook
 
@@ -45,8 +44,9 @@ def graded(
     for submission in HOSTILE:
         folder = classroom.folder / "classroom" / "submitted" / submission.name / ASSIGNMENT
         submission.hand_in(folder, released_notebook(), answers)
-    in_a_sandbox = partial(judge, sandbox=choose_sandbox("bubblewrap"), limits=QUICK)
-    yield classroom, grade_class(open_course(classroom.folder), ASSIGNMENT, in_a_sandbox, jobs=2)
+    with Judges(choose_sandbox("bubblewrap"), QUICK) as open_judge:
+        run = grade_class(open_course(classroom.folder), ASSIGNMENT, open_judge, jobs=2)
+    yield classroom, run
 
 
 @pytest.mark.parametrize("submission", HOSTILE, ids=lambda submission: submission.name)

@@ -5,12 +5,14 @@ The notebooks are small ones made here, with a test cell that checks a shift: ra
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -20,9 +22,11 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from distlib import forkserver
 from distlib.grading.remote import wire
-from distlib.grading.remote.judge import Judged, judge, judge_in
+from distlib.grading.remote.judge import Judged, Judges, judge, judge_in
+from distlib.grading.remote.nursery import CanNotGrade
 from distlib.grading.remote.wire import encode
-from distlib.grading.sandbox import Limits, choose_sandbox
+from distlib.grading.sandbox import KINDS, Limits, choose_sandbox
+from distlib.grading.sandbox.isolation import USERS_PER_SANDBOX
 from tests.remote_functions import shared_nursery
 
 RIGHT = """
@@ -61,7 +65,8 @@ def _cell(source: str, **mark: object) -> NotebookNode:
 
 
 def run(answer: str, test: str = TEST, own: Sequence[str] = (), limits: Limits = QUICK) -> Judged:
-    return judge_in(shared_nursery(limits), notebook(answer, test, own))
+    with shared_nursery(limits).room() as room:
+        return judge_in(room, notebook(answer, test, own))
 
 
 def told(judged: Judged) -> str:
@@ -243,3 +248,80 @@ def test_a_number_of_numpys_is_a_number() -> None:
     test = "result = shift(3)\nassert type(result) is float and result == 1.5\nprint('right')"
     answer = "import numpy\ndef shift(number): return numpy.float64(number) / 2"
     assert run(answer, test).notebook.cells[-1].outputs[0].text == "right\n"
+
+
+# ── a class in one sandbox ───────────────────────────────────────────────────────────────────────────────────────────
+
+TELLS = "def shift(comm, tensor):\n    import os\n    raise ValueError(f'{os.getuid()} {os.listdir()}')"
+LEAVES_A_FILE = "open('left', 'w').close()"
+
+
+@pytest.fixture(scope="module")
+def judges() -> Iterator[Judges]:
+    """Judges of a class in bubblewrap."""
+    problem = KINDS["bubblewrap"]().problem()
+    if problem is not None:
+        pytest.skip(problem)
+    with Judges(choose_sandbox("bubblewrap"), QUICK) as opened:
+        yield opened
+
+
+def told_by(judges: Judges, answer: str, own: Sequence[str] = ()) -> str:
+    """What the judge of one more submission tells."""
+    with judges() as judge:
+        return told(judge(notebook(answer, own=own)))
+
+
+def nursery_of(judges: Judges) -> psutil.Process:
+    assert judges._nursery is not None
+    return psutil.Process(judges._nursery._process.pid)
+
+
+def test_submissions_in_one_sandbox_share_nothing(judges: Judges) -> None:
+    first, second = (told_by(judges, TELLS, own=[LEAVES_A_FILE]) for _ in range(2))
+    users = [int(re.findall(r"ValueError: (\d+) \['left'\]", text)[0]) for text in (first, second)]
+    assert os.geteuid() != 0 or users[1] - users[0] == USERS_PER_SANDBOX
+    last = told_by(judges, TELLS)
+    assert "[]" in last and "left" not in last
+
+
+def test_the_nursery_stays_and_the_ranks_go(judges: Judges) -> None:
+    told_by(judges, RIGHT)
+    process = nursery_of(judges)
+    before = process.children(recursive=True)
+    with judges() as judge:
+        assert told(judge(notebook(RIGHT))) == ""
+    assert nursery_of(judges) == process
+    deadline = time.monotonic() + 20
+    while (left := set(process.children(recursive=True)) - set(before)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == set()
+
+
+def test_a_judge_that_is_killed_leaves_room_for_the_next(judges: Judges) -> None:
+    with judges() as judge:
+        process = multiprocessing.get_context("forkserver").Process(
+            target=judge, args=(notebook("def shift(comm, tensor):\n    while True: pass"),)
+        )
+        process.start()
+    time.sleep(0.5)
+    process.kill()
+    process.join()
+    assert told_by(judges, RIGHT) == ""
+
+
+def test_when_the_sandbox_is_killed_the_next_submission_gets_another(judges: Judges) -> None:
+    told_by(judges, RIGHT)
+    process = nursery_of(judges)
+    with judges() as judge:
+        process.kill()
+        with pytest.raises(CanNotGrade, match="the sandbox has ended before its work was done"):
+            judge(notebook(RIGHT))
+    assert told_by(judges, RIGHT) == ""
+    assert nursery_of(judges) != process
+
+
+def test_without_a_sandbox_each_submission_has_processes_of_its_own() -> None:
+    with Judges(choose_sandbox("none"), QUICK) as judges:
+        assert told_by(judges, RIGHT) == ""
+        assert judges._nursery is None

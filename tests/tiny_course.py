@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
 from distlib.authoring.notebook import notebook_from_text
+from distlib.grading.grader.examine import Judge
 
 ROOT = Path(__file__).parents[1]
 NAME = "01_tiny"
@@ -98,6 +100,11 @@ def simple_judge(notebook: NotebookNode) -> Judged:
             lines = f"{type(error).__name__}: {error}".splitlines()
             cell.outputs = [new_output("error", ename=type(error).__name__, evalue=str(error), traceback=lines)]
     return Judged(done, ["it was slow"] if "# slow" in notebook.cells[2].source else [])
+
+
+def simple_judges() -> AbstractContextManager[Judge]:
+    """The same judge for each submission."""
+    return nullcontext(simple_judge)
 
 
 DIES, HANGS, KILLS_THE_GRADER = "# dies", "# hangs", "# kills the grader unless "

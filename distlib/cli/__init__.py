@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     check = "show which functions of an exercise pass their tests, and what to do next; it gives no marks"
     _add_check_arguments(commands.add_parser("check", help=check, description=check[0].upper() + check[1:] + "."))
-    grade = "grade what students have handed in: each submission in a sandbox, its marks into nbgrader's gradebook"
+    grade = "grade what students have handed in: their code in a sandbox, its marks into nbgrader's gradebook"
     _add_grade_arguments(commands.add_parser("grade", help=grade, description=grade[0].upper() + grade[1:] + "."))
     options, rest = parser.parse_known_args(arguments)
     # The commands are imported only when they are called: doctor must run where Jupyter or torch is broken.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from functools import partial
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
@@ -14,21 +15,26 @@ from distlib.cli.saying import say
 from distlib.grading.grader.class_report import text_table, write_report
 from distlib.grading.grader.class_run import ClassRun, Record, grade_class
 from distlib.grading.grader.course import Course, CourseError, open_course
-from distlib.grading.grader.examine import Judge
+from distlib.grading.grader.examine import OpenJudge
 from distlib.grading.grader.submission import printable
 
+if TYPE_CHECKING:
+    from distlib.grading.remote.judge import Judges
 
-def grade_submissions(options: argparse.Namespace, make_judge: Callable[[str], Judge] | None = None) -> int:
+
+def grade_submissions(
+    options: argparse.Namespace, open_judges: Callable[[str], AbstractContextManager[OpenJudge]] | None = None
+) -> int:
     """Grade, and print what came of it. Returns 0 if everybody could be graded, else 1.
 
     Args:
         options: assignment, student, jobs, sandbox, course, again; see `distlib grade --help`.
-        make_judge: from the kind of sandbox to what runs a notebook.
+        open_judges: from the kind of sandbox to what gives a judge for each submission.
     """
     try:
         course = open_course(options.course or _course_above(Path.cwd()))
-        judge = (make_judge or sandboxed_judge)(options.sandbox)
-        run = _grade_with_bar(course, options, judge)
+        with (open_judges or sandboxed_judges)(options.sandbox) as open_judge:
+            run = _grade_with_bar(course, options, open_judge)
     except CourseError as error:
         say(str(error), sys.stderr)
         return 1
@@ -42,13 +48,13 @@ def grade_submissions(options: argparse.Namespace, make_judge: Callable[[str], J
     return 1 if trouble or any(record.problem for record in run.records.values()) else 0
 
 
-def sandboxed_judge(kind: str) -> Judge:
-    """The judge that runs the students' code in a sandbox. Prints a warning if it is none.
+def sandboxed_judges(kind: str) -> Judges:
+    """The judges that run the students' code in a sandbox. Prints a warning if it is none.
 
     Raises:
         CourseError: there is no such sandbox on this machine.
     """
-    from distlib.grading.remote.judge import judge
+    from distlib.grading.remote.judge import Judges
     from distlib.grading.sandbox import Limits, choose_sandbox
 
     try:
@@ -57,10 +63,10 @@ def sandboxed_judge(kind: str) -> Judge:
         raise CourseError(str(error)) from None
     if sandbox.warning:
         say(sandbox.warning, sys.stderr)
-    return partial(judge, sandbox=sandbox, limits=Limits())
+    return Judges(sandbox, Limits())
 
 
-def _grade_with_bar(course: Course, options: argparse.Namespace, judge: Judge) -> ClassRun:
+def _grade_with_bar(course: Course, options: argparse.Namespace, open_judge: OpenJudge) -> ClassRun:
     with tqdm(unit="student", disable=None, leave=False) as bar:
 
         def tell(record: Record, total: int) -> None:
@@ -71,7 +77,7 @@ def _grade_with_bar(course: Course, options: argparse.Namespace, judge: Judge) -
         return grade_class(
             course,
             options.assignment,
-            judge,
+            open_judge,
             students=options.student,
             jobs=options.jobs,
             again=options.again,

@@ -30,7 +30,7 @@ from nbformat import NotebookNode
 
 from distlib.grading.grader.autograded import Autograded
 from distlib.grading.grader.course import Course, CourseError
-from distlib.grading.grader.examine import PATIENCE, Examined, Judge, Task, examine_all
+from distlib.grading.grader.examine import PATIENCE, Examined, OpenJudge, Task, examine_all
 from distlib.grading.grader.gradebook import GradebookError, Mark, MarksBook
 from distlib.grading.grader.source import Source
 from distlib.grading.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp
@@ -98,7 +98,7 @@ class ClassRun:
 def grade_class(
     course: Course,
     assignment: str,
-    judge: Judge,
+    open_judge: OpenJudge,
     *,
     students: Sequence[str] = (),
     jobs: int = 1,
@@ -111,7 +111,7 @@ def grade_class(
     Args:
         course: the course.
         assignment: its name.
-        judge: runs a notebook; a function that can be pickled.
+        open_judge: gives a judge for each submission, see `examine_all`.
         students: only these; everybody without it.
         jobs: how many submissions at a time.
         again: also grade what has not changed.
@@ -122,7 +122,7 @@ def grade_class(
         CourseError: nothing can be graded.
     """
     with _alone(course, assignment):
-        grader = _Grader(course, assignment, judge)
+        grader = _Grader(course, assignment, open_judge)
         there = course.students(assignment)
         who = list(dict.fromkeys(students)) or there
         if not who:
@@ -133,8 +133,8 @@ def grade_class(
 
 
 class _Grader:
-    def __init__(self, course: Course, assignment: str, judge: Judge) -> None:
-        self._course, self._assignment, self._judge = course, assignment, judge
+    def __init__(self, course: Course, assignment: str, open_judge: OpenJudge) -> None:
+        self._course, self._assignment, self._open_judge = course, assignment, open_judge
         self._source = course.source(assignment)
         self._book = MarksBook(course, assignment, self._source)
         self._version = _version(self._source)
@@ -150,7 +150,7 @@ class _Grader:
             self._book.refresh_penalties(unchanged)
         tasks = {student: self._task(student) for student in who if student not in unchanged}
         postponed: dict[str, Examined] = {}
-        with contextlib.closing(examine_all(tasks, jobs, patience)) as finished:
+        with contextlib.closing(examine_all(tasks, self._open_judge, jobs, patience)) as finished:
             for student, examined in finished:
                 try:
                     records[student] = self._settle(student, examined, versions[student])
@@ -173,7 +173,7 @@ class _Grader:
 
     def _task(self, student: str) -> Task:
         folder = self._course.folder("submitted", student, self._assignment)
-        return Task(folder, self._assignment, self._source, self._judge)
+        return Task(folder, self._assignment, self._source)
 
     # ── one student ──────────────────────────────────────────────────────────────────────────────────────────────
 

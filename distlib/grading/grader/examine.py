@@ -1,6 +1,6 @@
 """One submission, from its folder to a notebook that has run. It is examined in a process of its own.
 
-    the grader ──Task──► a process, forked ──► read, transplant, judge ──Examined──► the grader
+    the grader ──Task, Judge──► a process, forked ──► read, transplant, judge ──Examined──► the grader
 
 So nothing that one submission does to its judge reaches another one. Only the grader writes files and marks.
 """
@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -40,6 +41,7 @@ class Judged(Protocol):
 
 
 Judge = Callable[[NotebookNode], Judged]
+OpenJudge = Callable[[], AbstractContextManager[Judge]]
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,11 @@ class Task:
         folder: what the student has handed in.
         assignment: its name.
         source: the instructor's notebook.
-        judge: runs a notebook; a function that can be pickled.
     """
 
     folder: Path
     assignment: str
     source: Source
-    judge: Judge
 
 
 @dataclass(frozen=True)
@@ -76,32 +76,37 @@ class Examined:
     seconds: float = 0.0
 
 
-def examine(task: Task) -> Examined:
+def examine(task: Task, judge: Judge) -> Examined:
     """Read, transplant and judge one submission, here."""
     start = time.monotonic()
     try:
         path, remarks = find_notebook(task.folder, task.assignment)
         submission = read_submission(path)
         transplanted = transplant(task.source, submission.cells)
-        judged = task.judge(transplanted.notebook)
+        judged = judge(transplanted.notebook)
         done = _checked(judged.notebook, transplanted.notebook)
         remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judged.remarks]
         examined = Examined(nbformat.writes(done), remarks=remarks)
     except CannotGrade as error:
         examined = Examined(problem=str(error))
     except Exception as error:
-        words = " ".join(f"{type(error).__name__}: {error}".split())
-        examined = Examined(problem=f"the grader failed: {words[:500]}")
+        examined = _failed(error)
     return replace(examined, seconds=time.monotonic() - start)
 
 
+def _failed(error: Exception) -> Examined:
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return Examined(problem=f"the grader failed: {words[:500]}")
+
+
 def examine_all(
-    tasks: Mapping[str, Task], jobs: int, patience: float = PATIENCE
+    tasks: Mapping[str, Task], open_judge: OpenJudge, jobs: int, patience: float = PATIENCE
 ) -> Generator[tuple[str, Examined], None, None]:
     """Examine submissions, each in a process of its own, some at a time; yield each when it is ready.
 
     Args:
         tasks: by student.
+        open_judge: for each submission it opens a judge, which is then pickled into the submission's process.
         jobs: how many at a time.
         patience: seconds for each; then its process is ended.
     """
@@ -110,9 +115,14 @@ def examine_all(
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
-                started = _Running(*waiting.pop(), patience)
+                student, task = waiting.pop()
+                try:
+                    started = _Running(student, task, open_judge, patience)
+                except OSError as error:
+                    yield student, _failed(error)
+                    continue
                 running[started.connection] = started
-            soonest = min(each.deadline for each in running.values())
+            soonest = min((each.deadline for each in running.values()), default=0.0)
             ready = wait(list(running), max(0.0, soonest - time.monotonic()))
             for connection, each in list(running.items()):
                 if connection in ready or each.deadline <= time.monotonic():
@@ -126,13 +136,13 @@ def examine_all(
 class _Running:
     """A submission that is being examined in another process."""
 
-    def __init__(self, student: str, task: Task, patience: float) -> None:
+    def __init__(self, student: str, task: Task, open_judge: OpenJudge, patience: float) -> None:
         self.student, self._patience = student, patience
         self.deadline = time.monotonic() + patience
         self.connection, theirs = multiprocessing.Pipe(duplex=False)
-        self._process = _processes(task.judge).Process(target=_examine_for, args=(task, theirs), daemon=True)
-        self._process.start()
-        theirs.close()
+        with theirs, open_judge() as judge:
+            self._process = _processes(judge).Process(target=_examine_for, args=(task, judge, theirs), daemon=True)
+            self._process.start()
 
     def result(self) -> Examined:
         """What came of it; the process is gone afterwards."""
@@ -163,13 +173,13 @@ def _processes(judge: Judge) -> multiprocessing.context.ForkServerContext:
     return context
 
 
-def _examine_for(task: Task, connection: Connection) -> None:
+def _examine_for(task: Task, judge: Judge, connection: Connection) -> None:
     """What the forked process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the grader's business
     grader = multiprocessing.parent_process()
     assert grader is not None
     threading.Thread(target=_end_with, args=(grader.sentinel,), daemon=True).start()
-    connection.send(examine(task))
+    connection.send(examine(task, judge))
     connection.close()
 
 

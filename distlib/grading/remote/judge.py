@@ -17,10 +17,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import socket
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from IPython.core.inputtransformer2 import TransformerManager
@@ -29,7 +31,7 @@ from nbformat.v4 import new_output
 
 import distlib
 from distlib.grading.failure import CheckFailed
-from distlib.grading.remote.nursery import CanNotGrade, Nursery
+from distlib.grading.remote.nursery import CanNotGrade, Nursery, Room
 from distlib.grading.remote.ranks import Cell, OutOfTime, RemoteRanks
 from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.sandbox import Limits, Sandbox
@@ -51,18 +53,70 @@ class Judged:
     seconds: float
 
 
+Judge = Callable[[NotebookNode], Judged]
+
+
+class Judges:
+    """A judge for each submission of a class. Use as a context manager: at its end all sandboxes are gone.
+
+    Where one sandbox may serve many submissions, all have rooms in the same nursery. Else each gets its own.
+
+    Args:
+        sandbox: where the students' code runs.
+        limits: for each submission.
+    """
+
+    def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
+        self._sandbox, self._limits = sandbox, limits
+        self._nursery: Nursery | None = None
+
+    def __enter__(self) -> Judges:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._nursery is not None:
+            self._nursery.close()
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[Judge]:
+        """A judge for one submission. Within the block it can be sent to a process that `multiprocessing` starts.
+
+        Raises:
+            OSError: the sandbox can't be started.
+        """
+        if not self._sandbox.serves_many:
+            yield partial(judge, sandbox=self._sandbox, limits=self._limits)
+            return
+        with self._working_nursery().connect() as connection:
+            yield partial(judge_over, connection=connection, limits=self._limits)
+
+    def _working_nursery(self) -> Nursery:
+        if self._nursery is not None and self._nursery.has_ended():
+            self._nursery.close()
+            self._nursery = None
+        if self._nursery is None:
+            self._nursery = Nursery(self._sandbox, self._limits)
+        return self._nursery
+
+
 def judge(notebook: NotebookNode, *, sandbox: Sandbox, limits: Limits) -> Judged:
     """Run a notebook (as `transplant` makes it) and return a copy with outputs. The notebook is left as it is.
 
     Raises:
         CanNotGrade: the sandbox does not work. That says nothing about the notebook.
     """
-    with Nursery(sandbox, limits) as nursery:
-        return judge_in(nursery, notebook)
+    with Nursery(sandbox, limits) as nursery, nursery.room() as room:
+        return judge_in(room, notebook)
 
 
-def judge_in(nursery: Nursery, notebook: NotebookNode) -> Judged:
-    """The same, in a nursery that was started for it earlier."""
+def judge_over(notebook: NotebookNode, *, connection: socket.socket, limits: Limits) -> Judged:
+    """The same, with the room at the other end of a connection."""
+    with Room(connection, limits) as room:
+        return judge_in(room, notebook)
+
+
+def judge_in(room: Room, notebook: NotebookNode) -> Judged:
+    """The same, in a room that was made for it."""
     start = time.perf_counter()
     done = copy.deepcopy(notebook)
     code = [cell for cell in done.cells if cell.cell_type == "code"]
@@ -71,7 +125,7 @@ def judge_in(nursery: Nursery, notebook: NotebookNode) -> Judged:
     names = [_mark(cell)["grade_id"] for cell in code if _is_solution(cell)]
     on_ranks = [Cell(number, _plain(cell.source)) for number, cell in enumerate(code, 1) if _is_for_ranks(cell)]
     secret = "".join(cell.source for cell in code if _is_test(cell))
-    with RemoteRanks(on_ranks, names, nursery, secret) as ranks:
+    with RemoteRanks(on_ranks, names, room, secret) as ranks:
         _run_here(code, names, ranks)
         for number, error in ranks.cell_errors.items():
             if not _is_locked(code[number - 1]):

@@ -1,6 +1,11 @@
-"""The judge's hold on the nursery: the process in a sandbox that has torch imported, and forks the ranks.
+"""The judge's hold on the nursery: the process in a sandbox that has torch imported.
 
-It takes two seconds until a nursery is ready. So it is started first, and asked for ranks later.
+    grader ──► Nursery ──fork──► a room for each submission ──fork──► its ranks
+                                   ▲
+    judge ──Room───────────────────┘
+
+It takes two seconds until a nursery is ready. So it is started first and asked for rooms later, and all submissions of
+a class may have their rooms in the same one.
 """
 
 from __future__ import annotations
@@ -9,6 +14,7 @@ import contextlib
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 
 from distlib.diagnosis import how_it_ended
 from distlib.grading.remote.wire import NO_STATUS, Wire
@@ -25,27 +31,24 @@ class CanNotGrade(Exception):
 
 
 class Nursery:
-    """A nursery in a sandbox of its own, for one submission. Returns at once: it gets ready meanwhile.
+    """A nursery in a sandbox of its own. Returns at once: it gets ready meanwhile.
 
     Use as a context manager: at its end all processes of the sandbox are gone.
 
     Args:
         sandbox: where it lives.
-        limits: for its ranks.
+        limits: for the ranks of each submission.
 
     Raises:
         OSError: the sandbox can't be started.
     """
 
     def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
-        self.limits = limits
-        self._control, theirs = socket.socketpair()
+        self._limits = limits
+        self._line, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-c", _COMMAND, str(theirs.fileno())]
             self._process = sandbox.start(command, [theirs.fileno()], limits)
-        self._control.settimeout(_START_SECONDS)
-        self._is_ready = False
-        self._prepared: set[str] = set()
 
     def __enter__(self) -> Nursery:
         return self
@@ -55,13 +58,54 @@ class Nursery:
 
     def close(self) -> None:
         """End all processes of the sandbox."""
-        self._control.close()
+        self._line.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_SECONDS)  # it ends its ranks itself
+            self._process.wait(_END_SECONDS)  # it ends its rooms itself
         self._process.kill()
 
+    def has_ended(self) -> bool:
+        """Whether the sandbox is gone: somebody has killed it."""
+        return self._process.poll() is not None
+
+    def connect(self) -> socket.socket:
+        """A connection to a new room. If the sandbox has ended, so has the connection."""
+        ours, theirs = socket.socketpair()
+        with theirs, contextlib.suppress(BrokenPipeError):
+            socket.send_fds(self._line, [b"+"], [theirs.fileno()])
+        return ours
+
+    def room(self) -> Room:
+        """A new room, for one submission."""
+        return Room(self.connect(), self._limits, self._process.last_words)
+
+
+class Room:
+    """One submission's room in a nursery: a process that forks the submission's ranks, and ends them.
+
+    Use as a context manager: at its end the ranks are gone.
+
+    Args:
+        connection: see `Nursery.connect`.
+        limits: for the ranks.
+        last_words: what the nursery has written to stderr, where that can be known.
+    """
+
+    def __init__(self, connection: socket.socket, limits: Limits, last_words: Callable[[], str] = lambda: "") -> None:
+        self.limits = limits
+        self.last_words = last_words
+        self._control = connection
+        self._control.settimeout(_START_SECONDS)
+        self._is_ready = False
+        self._prepared: set[str] = set()
+
+    def __enter__(self) -> Room:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._control.close()
+
     def fork(self, rank: int) -> tuple[Wire, int]:
-        """A new process for a rank: the wire to it, and its number in the nursery.
+        """A new process for a rank: the wire to it, and its number in the room.
 
         Raises:
             CanNotGrade: the nursery does not answer.
@@ -95,10 +139,6 @@ class Nursery:
         self._tell("w", process)
         status = int.from_bytes(self._hear(4), "big", signed=True)
         return how_it_ended(None if status == NO_STATUS else status)
-
-    def last_words(self) -> str:
-        """What it has written to stderr."""
-        return self._process.last_words()
 
     def _tell(self, kind: str, what: int | str) -> None:
         with contextlib.suppress(OSError):

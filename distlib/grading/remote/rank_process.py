@@ -1,9 +1,10 @@
-"""What runs in the sandbox: a process that has torch imported, and forks one process for each rank it is asked for.
+"""What runs in the sandbox: a process that has torch imported, the nursery, and all that it forks.
 
-    judge ──"a rank, here is its wire"──► nursery ──fork──► rank, alone: runs cells and calls, until the wire ends
+    grader ──"a submission"──────────► nursery ──fork──► room of this submission
+    judge ──"a rank, here is its wire"──► room ──fork──► rank, alone: runs cells and calls, until the wire ends
 
-Importing torch takes a second, forking milliseconds. The nursery never runs a line of the student's code; a rank does
-nothing else. What a rank does at the judge's request:
+Importing torch takes two seconds, forking milliseconds. Neither nursery nor room runs a line of a student's code; a
+rank does nothing else. What a rank does at the judge's request:
 
     load    run the student's cells, one statement after the other; say which of the graded functions there are
     check   call one of these functions with a communicator and a tensor; hand back the tensor's memory
@@ -19,6 +20,7 @@ import contextlib
 import gc
 import inspect
 import io
+import itertools
 import linecache
 import os
 import signal
@@ -38,7 +40,7 @@ from distlib import call_site
 from distlib.grading.remote.rank_communicator import RankCommunicator, ask
 from distlib.grading.remote.supplied import supplied_helper
 from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError, encode
-from distlib.grading.sandbox import fork_rank
+from distlib.grading.sandbox import fork_rank, take_users
 from distlib.grading.sandbox.absent import supplied_now
 from distlib.grading.scenarios.plain import plain
 from distlib.grading.student_communicator import StudentCommunicator
@@ -48,35 +50,57 @@ _MOST_CHARACTERS = 20_000  # of an error's story
 
 
 def main() -> None:
-    """The nursery. Its control socket is the file descriptor that the command line names.
+    """The nursery. Its line to the grader is the file descriptor that the command line names.
 
-    A command has 16 bytes: "+", a rank's number, and the rank's socket along with it (answer: its process), or "-"
-    (end it), "?" (let it say where it is), "w" (answer: how it ended) and a process, or "i" (import it, for the ranks
-    to come) and a file of scenarios.
+    For each byte that comes, with a connection to a judge along with it, it makes a room.
     """
-    control = socket.socket(fileno=int(sys.argv[1]))
+    line = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(1)
     gc.freeze()
     gc.enable()
-    control.sendall(b"r")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a room
+    for number in itertools.count():
+        _, descriptors, _, _ = socket.recv_fds(line, 1, 1)
+        if not descriptors:
+            os._exit(0)
+        with socket.socket(fileno=descriptors[0]) as control:
+            if os.fork() == 0:
+                line.close()
+                _live_as_room(number, control)
+
+
+def _live_as_room(number: int, control: socket.socket) -> NoReturn:
+    """The life of a room, until its judge closes the connection.
+
+    It says when it is there. A command has 16 bytes: "+", a rank's number, and the rank's wire along with it (answer:
+    its process), or "-" (end it), "?" (let it say where it is), "w" (answer: how it ended) and a process, or "i"
+    (import it, for the ranks to come) and a file of scenarios.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    take_users(number)
     ranks: list[int] = []
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
-        if not message:
-            _end_all(ranks)
-        command, what = message[:1], message[1:].decode().strip()
-        if command == b"i":
-            _import_scenarios(what)
-            continue
-        number = int(what)
-        if command == b"+":
-            ranks.append(_fork_a_rank(number, descriptors[0], control))
-            control.sendall(ranks[-1].to_bytes(4, "big"))
-        elif command == b"w":
-            control.sendall(_status_of(number).to_bytes(4, "big", signed=True))
-        else:
-            with contextlib.suppress(OSError):
-                os.kill(number, signal.SIGKILL if command == b"-" else signal.SIGUSR1)
+    with contextlib.suppress(OSError):  # the judge has ended
+        control.sendall(b"r")
+        while _obey(control, ranks):
+            pass
+    _end_all(ranks)
+
+
+def _obey(control: socket.socket, ranks: list[int]) -> bool:
+    """Do what the next command says. False if there is none."""
+    message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
+    command, what = message[:1], message[1:].decode().strip()
+    if command == b"+":
+        ranks.append(_fork_a_rank(int(what), descriptors[0], control))
+        control.sendall(ranks[-1].to_bytes(4, "big"))
+    elif command == b"w":
+        control.sendall(_status_of(int(what)).to_bytes(4, "big", signed=True))
+    elif command == b"i":
+        _import_scenarios(what)
+    elif command:
+        with contextlib.suppress(OSError):
+            os.kill(int(what), signal.SIGKILL if command == b"-" else signal.SIGUSR1)
+    return bool(command)
 
 
 def _import_scenarios(file: str) -> None:
@@ -86,12 +110,12 @@ def _import_scenarios(file: str) -> None:
 
 
 def _fork_a_rank(number: int, descriptor: int, control: socket.socket) -> int:
-    """Returns the process to the nursery; in the process itself it does not return."""
-    nursery = os.getpid()
+    """Returns the process to the room; in the process itself it does not return."""
+    room = os.getpid()
     try:
         child = fork_rank(number, [descriptor])
     except OSError as error:
-        if os.getpid() == nursery:
+        if os.getpid() == room:
             raise
         Wire(socket.socket(fileno=descriptor)).send({"what": "raised", **_story(error)})
         os._exit(1)

@@ -14,7 +14,7 @@ from typing import Any
 
 from distlib.grading.helpers import helper_named
 from distlib.grading.patience import patience
-from distlib.grading.remote.nursery import CanNotGrade, Nursery
+from distlib.grading.remote.nursery import CanNotGrade, Room
 from distlib.grading.remote.wire import Wire, WireClosed, WireError, WireTimeout
 
 MOST_LOST_CELLS = 3
@@ -43,7 +43,7 @@ class RemoteRanks:
     Args:
         cells: what every rank runs; see `advance`.
         names: the functions that may be called.
-        nursery: it forks the processes. Its limits hold for all together.
+        room: it forks the processes. Its limits hold for all together.
         secret: a text that the student does not know, such as the hidden tests: the inputs of all cases depend on it,
             so that a rank can't work out what the others start with.
 
@@ -55,17 +55,17 @@ class RemoteRanks:
         printed: what the ranks have printed since this was last emptied.
     """
 
-    def __init__(self, cells: Sequence[Cell], names: Sequence[str], nursery: Nursery, secret: str) -> None:
+    def __init__(self, cells: Sequence[Cell], names: Sequence[str], room: Room, secret: str) -> None:
         self.functions: dict[str, Any] = {}
         self.cell_errors: dict[int, dict[str, Any]] = {}
         self.remarks: list[str] = []
         self.printed: list[str] = []
-        self.limits = nursery.limits
+        self.limits = room.limits
         self.secret = secret
         self._cells, self._names = list(cells), list(names)
-        self._nursery = nursery
+        self._room = room
         self._wires: dict[int, Wire] = {}
-        self._processes: dict[int, int] = {}  # as the nursery numbers them
+        self._processes: dict[int, int] = {}  # as the room numbers them
         self._done: dict[int, int] = {}  # each has run the cells before this one
         self._due = 0
         self._ends = time.monotonic() + patience() * self.limits.submission_seconds
@@ -98,7 +98,7 @@ class RemoteRanks:
 
     def prepare(self, scenarios: str) -> None:
         """Have a file of scenarios imported once for all ranks, not by each. Ranks that run are replaced."""
-        if self._nursery.prepare(scenarios):
+        if self._room.prepare(scenarios):
             for number in list(self._wires):
                 self.end(number)
 
@@ -106,7 +106,7 @@ class RemoteRanks:
         """End the process of a rank. The next call to `wire` starts a new one."""
         if number in self._wires:
             self._wires.pop(number).close()
-            self._nursery.end(self._processes.pop(number))
+            self._room.end(self._processes.pop(number))
             del self._done[number]
 
     def ask(self, number: int, request: Mapping[str, Any], deadline: float, helpers: Sequence[str] = ()) -> Any:
@@ -125,11 +125,11 @@ class RemoteRanks:
 
     def interrupt(self, number: int) -> None:
         """Ask a rank that is computing to say where it is."""
-        self._nursery.interrupt(self._processes[number])
+        self._room.interrupt(self._processes[number])
 
     def how_it_ended(self, number: int) -> str:
         """How the process of a rank ended that has closed its wire."""
-        return self._nursery.how_it_ended(self._processes[number])
+        return self._room.how_it_ended(self._processes[number])
 
     def note_print(self, text: object) -> bool:
         """Keep what a rank has printed. False if it was too much."""
@@ -144,7 +144,7 @@ class RemoteRanks:
         if self.seconds_left() <= 0:
             raise OutOfTime
         if number not in self._wires:
-            self._wires[number], self._processes[number] = self._nursery.fork(number)
+            self._wires[number], self._processes[number] = self._room.fork(number)
             self._done[number] = 0
         current: list[int] = []
         try:
@@ -190,7 +190,7 @@ class RemoteRanks:
         how = "did not come to an end" if isinstance(error, WireTimeout) else "ended its process"
         lost = [cell for cell in self._cells if cell.number == number]
         if not lost or len(self.cell_errors) > MOST_LOST_CELLS + len(self._cells):
-            raise CanNotGrade(f"no rank could be started: {error or how} {self._nursery.last_words()}".strip())
+            raise CanNotGrade(f"no rank could be started: {error or how} {self._room.last_words()}".strip())
         self.remarks.append(f"cell {number} {how}; the rest was graded without it")
         self.cell_errors[number] = {"kind": "Lost", "text": f"this cell {how}", "site": None, "stack": ""}
         self._cells.remove(lost[0])

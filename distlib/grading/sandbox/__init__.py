@@ -1,9 +1,11 @@
 """Where the code of students runs when a class is graded: processes that can hurt nobody and see nothing of interest.
 
     judge ──starts──► bubblewrap | docker | nothing
-                        └─ nursery: Python and torch, none of the student's code
-                             ├─fork_rank─► rank 0: isolated, then the student's cells
-                             └─fork_rank─► rank 1: …
+                        └─ nursery: Python and torch, none of any student's code
+                             ├─fork─► room of one submission, as clean
+                             │          ├─fork_rank─► rank 0: isolated, then the student's cells
+                             │          └─fork_rank─► rank 1: …
+                             └─fork─► room of the next one: …
 
     kinds           bubblewrap, docker, none; `choose_sandbox` picks one
     contents        what a sandbox shows of the system, of Python and of distlib; everything else is not there
@@ -20,8 +22,8 @@ that a hole in the system's kernel can't be used.
 """
 
 from distlib.grading.sandbox.choice import KINDS, choose_sandbox
-from distlib.grading.sandbox.isolation import fork_rank
+from distlib.grading.sandbox.isolation import fork_rank, take_users
 from distlib.grading.sandbox.kinds import Confined, Sandbox
 from distlib.grading.sandbox.limits import Limits
 
-__all__ = ["KINDS", "Confined", "Limits", "Sandbox", "choose_sandbox", "fork_rank"]
+__all__ = ["KINDS", "Confined", "Limits", "Sandbox", "choose_sandbox", "fork_rank", "take_users"]

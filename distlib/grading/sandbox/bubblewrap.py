@@ -1,6 +1,6 @@
 """The sandbox of choice on Linux: bubblewrap (https://github.com/containers/bubblewrap), a program without a service.
 
-    bwrap ──► first process of the sandbox ──► nursery ──► ranks
+    bwrap ──► first process of the sandbox ──► nursery ──► rooms ──► ranks
 
 It starts in an empty root of its own, shows what `contents` lists, and has no network. When its first process is
 killed, the kernel kills all others in it.
@@ -40,6 +40,7 @@ class Bubblewrap(Sandbox):
     """
 
     name = "bubblewrap"
+    serves_many = True
 
     def __init__(self, program: str = "bwrap") -> None:
         self._program = program

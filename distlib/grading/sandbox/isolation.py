@@ -1,9 +1,9 @@
 """A process for one rank, separated from everything else before the first line of a student's code: `fork_rank`.
 
-    nursery, in the sandbox ──fork──► rank     own process ids, files, user, network, names
-                                               no rights, limits, a filter for system calls
+    room, in the sandbox ──fork──► rank     own process ids, files, user, network, names
+                                            no rights, limits, a filter for system calls
 
-The rank is the first process in its namespace: when the nursery ends it, the kernel ends whatever else is in there.
+The rank is the first process in its namespace: when its room ends it, the kernel ends whatever else is in there.
 With bubblewrap and in a Docker container all of it is done. Without a sandbox there are only the limits and the filter,
 where the system has them.
 """
@@ -17,7 +17,7 @@ import resource
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from distlib.grading.sandbox import system_filter
 from distlib.grading.sandbox.limits import Limits
@@ -95,6 +95,21 @@ def fork_rank(number: int, keep: Sequence[int]) -> int:
     if child == 0:
         _isolate(place, number, keep)
     return child
+
+
+def take_users(block: int) -> None:
+    """Let the ranks that this process forks have users that those of other blocks don't have.
+
+    Args:
+        block: from 0; each holds users for `USERS_PER_SANDBOX` ranks.
+
+    Raises:
+        RuntimeError: this process was not started by a Sandbox.
+    """
+    place = Place.here()
+    if place.first_user is not None:
+        place = replace(place, first_user=place.first_user + block * USERS_PER_SANDBOX)
+        os.environ[VARIABLE] = place.to_text()
 
 
 def _fork_into_new_processes() -> int:

@@ -78,10 +78,13 @@ class Sandbox(ABC):
     Attributes:
         name: which kind.
         warning: what an instructor must know about it; "" for nothing.
+        serves_many: whether one of it may serve many submissions, since each rank is separate from all others, has
+            limits of its own, and leaves nothing behind.
     """
 
     name: str
     warning: str = ""
+    serves_many: bool = False
 
     @abstractmethod
     def start(self, command: Sequence[str], pass_fds: Sequence[int], limits: Limits) -> Confined:

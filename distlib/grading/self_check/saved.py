@@ -28,7 +28,8 @@ def check_saved(name: str, notebook: Path | None = None, start: Path | None = No
             from distlib.grading.self_check.exercise import find_exercise  # meanwhile: it takes nbgrader along
 
             exercise = find_exercise(name, notebook, start)
-            judged = judge_in(nursery, exercise.notebook)
+            with nursery.room() as room:
+                judged = judge_in(room, exercise.notebook)
     except (CanNotGrade, OSError) as error:
         raise ExerciseError(f"the tests can't run on this machine: {error}. `distlib doctor` may know more") from None
     cells = {_name(cell): cell for cell in judged.notebook.cells}
