@@ -81,6 +81,14 @@ class TooMuchOutput(RankError):
     """The ranks printed more than the world's `output_limit`."""
 
 
+class RunInterrupted(KeyboardInterrupt):
+    """The kernel was interrupted during a run. The message says where each rank was."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: the message, without the frames of the framework."""
+        return [f"Interrupted. {self}"]
+
+
 def source_excerpt(site: CallSite, around: int = 2) -> list[str]:
     """The line of `site` and its neighbors, with an arrow; empty if the source is not at hand."""
     lines = linecache.getlines(site.file)

@@ -30,6 +30,7 @@ from distlib.diagnosis import (
     RankError,
     RankState,
     ResultError,
+    RunInterrupted,
     RunTimeout,
     TooMuchOutput,
     Wait,
@@ -153,7 +154,7 @@ class Supervisor:
             if self._printed > self.settings.output_limit:
                 return self._explain_output()
             if self._interrupted:
-                raise KeyboardInterrupt(self._explain_interrupt())
+                raise RunInterrupted(self._explain_interrupt())
             now = time.perf_counter()
             if now >= give_up:
                 return self._explain_timeout()

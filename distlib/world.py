@@ -84,7 +84,8 @@ class World:
         Raises:
             TypeError: `fn` is not callable, or it or an argument can't be sent to another process.
             RankError: something went wrong on a rank; see diagnosis for its kinds. The world can be used again.
-            KeyboardInterrupt: the kernel was interrupted. The ranks have stopped; the world can be used again.
+            KeyboardInterrupt: the kernel was interrupted; more exactly, RunInterrupted. The ranks have stopped; the
+                world can be used again.
         """
         blob = pickling.pack_call(fn, args, kwargs)
         if not self._lock.acquire(blocking=False):

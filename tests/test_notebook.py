@@ -150,7 +150,8 @@ def test_an_interrupt_stops_the_ranks_and_the_world_goes_on(notebook: Notebook, 
     time.sleep(0.5)  # so that they are in the midst of it
     notebook.manager.interrupt_kernel()
     _, error = notebook.finish(running)
-    assert error is not None and error["ename"] == "KeyboardInterrupt"
+    assert error is not None and error["ename"] == "RunInterrupted"
+    assert error["traceback"] == [f"Interrupted. {error['evalue']}"]
     assert f"cell {place}, line " in error["evalue"] and "world can be used again" in error["evalue"]
     assert notebook.value("print(world.run(lambda comm: comm.rank))") == "[0, 1, 2, 3]\n"
 

@@ -9,6 +9,7 @@
 
     wire                frames of JSON and raw tensor bytes; nothing is unpickled
     rank_process        what runs in the sandbox
+    nursery             here: the hold on that process
     rank_communicator   there: a Communicator whose every call goes over the wire
     ranks               here: starts and ends these processes
     proxy               here: a rank function that does on a simulated communicator what its remote rank asks for
