@@ -60,7 +60,7 @@ class Nursery:
         """End all processes of the sandbox."""
         self._line.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_SECONDS)  # it ends its rooms itself
+            self._process.wait(_END_SECONDS)  # it ends when its line does
         self._process.kill()
 
     def has_ended(self) -> bool:
