@@ -65,6 +65,13 @@ def test_nothing_is_left_when_it_ends(course: Path, number: signal.Signals) -> N
         assert alive == []
 
 
+def test_when_somebody_else_kills_it_the_status_says_so(course: Path) -> None:
+    with running_lab(course) as (process, _):
+        (server,) = psutil.Process(process.pid).children()
+        server.kill()
+        assert process.wait(timeout=30) == 128 + signal.SIGKILL
+
+
 def test_a_server_that_does_not_end_is_ended() -> None:
     """`end_when_asked` in a process of its own, with a server that takes no notice of SIGTERM."""
     stubborn = (

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +26,8 @@ ENDS_WITHIN = 10  # seconds, likewise
 def open_lab(extra: list[str]) -> int:
     """Starts JupyterLab on the first lesson, prints its address, and waits until it ends.
 
-    extra: options for `jupyter lab`; they win over ours. Returns JupyterLab's exit status, or 1 without a course.
+    extra: options for `jupyter lab`; they win over ours. Returns JupyterLab's exit status: 0 if it was asked to end,
+    128 and the signal's number if it was killed; 1 without a course.
     """
     root = find_course(Path.cwd())
     if root is None:
@@ -37,28 +39,36 @@ def open_lab(extra: list[str]) -> int:
         os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(24))  # else JupyterLab prints addresses of its own
         # In a session of its own, so that Ctrl-C reaches it once, through us, as an orderly end.
         server = subprocess.Popen(lab_command(root, extra), cwd=root, start_new_session=True)
-        end_when_asked(server)
+        asked = end_when_asked(server)
         address = wait_for_address(server, Path(jupyter_runtime_dir()))
         if address:
             print(f"\nJupyterLab is at\n\n    {address}\n\nStop it with Ctrl-C.", flush=True)
         status = server.wait()
         signal.alarm(0)
-        return 0 if status == -signal.SIGKILL else status
+        if status < 0 and not asked.is_set():
+            name = signal.Signals(-status).name
+            print(f"\nJupyterLab was killed ({name}), perhaps because the machine had no memory left.")
+            return 128 - status
+        return max(0, status)
 
 
-def end_when_asked(server: subprocess.Popen[bytes], seconds: int = ENDS_WITHIN) -> None:
+def end_when_asked(server: subprocess.Popen[bytes], seconds: int = ENDS_WITHIN) -> threading.Event:
     """From now on Ctrl-C, SIGTERM and a closed terminal end the server in order, or `seconds` later without.
 
-    A server that has shut everything down can still wait for ever for a thread of its own.
+    A server that has shut everything down can still wait for ever for a thread of its own. Returns what is set when
+    one of these has come.
     """
+    asked = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
+        asked.set()
         server.terminate()
         signal.alarm(seconds)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
     signal.signal(signal.SIGALRM, lambda number, frame: server.kill())
+    return asked
 
 
 def find_course(start: Path) -> Path | None:
