@@ -27,7 +27,7 @@ def open_lab(extra: list[str]) -> int:
     """Starts JupyterLab on the first lesson, prints its address, and waits until it ends.
 
     extra: options for `jupyter lab`; they win over ours. Returns JupyterLab's exit status: 0 if it was asked to end,
-    128 and the signal's number if it was killed; 1 without a course.
+    128 plus the signal's number if it was killed; 1 without a course.
     """
     root = find_course(Path.cwd())
     if root is None:
