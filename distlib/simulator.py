@@ -26,8 +26,8 @@ rank that is still blocked can start anything earlier. So a run is exact, and th
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
+import signal
 import threading
 import traceback
 import types
@@ -40,12 +40,13 @@ import torch
 from distlib import call_site, pickling
 from distlib.call_site import find_call_site
 from distlib.communicator import Communicator, Work
-from distlib.contexts import Ended, GreenletContext, ThreadContext
+from distlib.contexts import Ended, GreenletContext, ThreadContext, raise_in_thread
 from distlib.diagnosis import (
     DeadlockError,
     Failure,
     Left,
     RankError,
+    RunInterrupted,
     RunTimeout,
     explain_deadlock,
     explain_failures,
@@ -119,13 +120,15 @@ class SimulatedWorld:
             timeout: real seconds after which the run is stopped; None for no limit.
 
         Raises:
-            TypeError, RankError: as `World.run`. A deadlock is found as soon as no rank can go on.
+            TypeError, RankError, KeyboardInterrupt: as `World.run`. A deadlock is found as soon as no rank can go on.
         """
         self.last_error = None
         run = _Run(self, pickling.pack_call(fn, args, kwargs))
         try:
-            with _time_limit(timeout, run.thread), _rare_collections():
+            with _time_limit(timeout, run.thread), _interrupts_reach(run.thread), _rare_collections():
                 return run.run()
+        except KeyboardInterrupt:
+            raise RunInterrupted(run.explain_interrupt()) from None
         except _TimeUp:
             self.last_error = run.explain_timeout(timeout)
         except RunEnded as end:
@@ -206,14 +209,23 @@ class _Run:
         return Trace(self._world.world_size, self.engine.messages, self.elapsed(), counts)
 
     def explain_timeout(self, timeout: float | None) -> RunTimeout:
-        running = self.engine.running
-        number = running.number if running else 0
-        site = next((failure.site for failure in self._failures if failure.rank == number), None)
+        number, site = self._where()
         prefix = f"{site.place}: " if site else ""
         where = f" at {site.place}" if site else ""
         stack = "".join(failure.stack for failure in self._failures)
         text = f"{prefix}not done after {timeout:g} s: rank {number} was computing{where}."
         return RunTimeout(text, [number], site, stack)
+
+    def explain_interrupt(self) -> str:
+        number, site = self._where()
+        where = f"rank {number} was computing at {site.place}. " if site else ""
+        return f"{where}The world can be used again."
+
+    def _where(self) -> tuple[int, CallSite | None]:
+        """The rank that was running, and its line if it was stopped there."""
+        running = self.engine.running
+        number = running.number if running else 0
+        return number, next((failure.site for failure in self._failures if failure.rank == number), None)
 
     def _call(self, rank: SimulatedRank, comm: SimulatedCommunicator) -> None:
         """The whole life of one rank."""
@@ -223,11 +235,11 @@ class _Run:
             result = fn(comm, *args, **kwargs)
             self._results[rank.number] = list(result) if isinstance(result, types.GeneratorType) else result
             rank.background.wait_for_all()
-        except (Ended, KeyboardInterrupt, RunEnded, Stopped):  # Stopped: this runs on a real rank, which is to leave
+        except (Ended, RunEnded, Stopped):  # Stopped: this runs on a real rank, which is to leave
             raise
         except BaseException as error:
             self._failures.append(_describe(rank.number, error))
-            if isinstance(error, _TimeUp):
+            if isinstance(error, _TimeUp | KeyboardInterrupt):
                 raise
         finally:
             rank.finished = True
@@ -416,7 +428,7 @@ def _time_limit(seconds: float | None, running_thread: Callable[[], int]) -> Ite
 
     def watch() -> None:
         if not done.wait(seconds):
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(running_thread()), ctypes.py_object(_TimeUp))
+            raise_in_thread(running_thread(), _TimeUp)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -438,3 +450,27 @@ def _describe(rank: int, error: BaseException) -> Failure:
 def _left(send: Operation) -> Left:
     what = describe_tensor(send.tensor.shape, dtype_name(send.tensor))
     return send.rank.number, send.peer, send.tag, what, send.site
+
+
+@contextlib.contextmanager
+def _interrupts_reach(running_thread: Callable[[], int]) -> Iterator[None]:
+    """Raise KeyboardInterrupt in the thread that is running a rank, not in the one that waits for it.
+
+    Only the main thread gets interrupts; elsewhere, and where they mean something else, this does nothing.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def interrupt(number: int, frame: types.FrameType | None) -> None:
+        thread = running_thread()
+        if thread == threading.get_ident():
+            raise KeyboardInterrupt  # at once, also if it sleeps
+        raise_in_thread(thread, KeyboardInterrupt)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from distlib import (
     all_reduce,
 )
 from distlib.collectives import naive_all_reduce, ring_all_reduce
+from distlib.diagnosis import RunInterrupted
 from distlib.network import Cluster, Link
 
 pytestmark = pytest.mark.timeout(60)
@@ -422,6 +425,22 @@ def test_a_rank_that_never_ends_is_stopped_and_says_where(contexts: str) -> None
     world = SimulatedWorld(2, contexts=contexts)
     with pytest.raises(RunTimeout, match=f"^{HERE}.*rank 1 was computing at {HERE}"):
         world.run(loop, timeout=0.3)
+    assert world.run(lambda comm: comm.rank) == [0, 1]
+
+
+@pytest.mark.parametrize("contexts", ["greenlets", "threads"])
+def test_an_interrupt_ends_the_run_and_says_where(contexts: str) -> None:
+    def interrupted(comm: Communicator) -> None:
+        comm.barrier()
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        while comm.rank == 1:
+            pass
+        comm.barrier()
+
+    world = SimulatedWorld(2, contexts=contexts)
+    with pytest.raises(RunInterrupted, match=f"^rank 1 was computing at {HERE}.*The world can be used again"):
+        world.run(interrupted)
     assert world.run(lambda comm: comm.rank) == [0, 1]
 
 
