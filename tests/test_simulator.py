@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -428,8 +429,16 @@ def test_a_rank_that_never_ends_is_stopped_and_says_where(contexts: str) -> None
     assert world.run(lambda comm: comm.rank) == [0, 1]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Interrupts as in a notebook; pytest's workers ignore them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("contexts", ["greenlets", "threads"])
-def test_an_interrupt_ends_the_run_and_says_where(contexts: str) -> None:
+def test_an_interrupt_ends_the_run_and_says_where(contexts: str, interruptible: None) -> None:
     def interrupted(comm: Communicator) -> None:
         comm.barrier()
         if comm.rank == 1:
