@@ -14,7 +14,6 @@ Only one context runs at a time, in both kinds.
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import threading
 from collections.abc import Callable
@@ -126,8 +125,3 @@ class ThreadContext:
         finally:
             ThreadContext._running = self._hub
             self._hub._turn.release()
-
-
-def raise_in_thread(number: int, exception: type[BaseException]) -> None:
-    """Have another thread raise an exception, at the next line of Python that it comes to."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(number), ctypes.py_object(exception))

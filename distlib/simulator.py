@@ -26,8 +26,8 @@ rank that is still blocked can start anything earlier. So a run is exact, and th
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
-import signal
 import threading
 import traceback
 import types
@@ -40,7 +40,7 @@ import torch
 from distlib import call_site, pickling
 from distlib.call_site import find_call_site
 from distlib.communicator import Communicator, Work
-from distlib.contexts import Ended, GreenletContext, ThreadContext, raise_in_thread
+from distlib.contexts import Ended, GreenletContext, ThreadContext
 from distlib.diagnosis import (
     DeadlockError,
     Failure,
@@ -125,7 +125,7 @@ class SimulatedWorld:
         self.last_error = None
         run = _Run(self, pickling.pack_call(fn, args, kwargs))
         try:
-            with _time_limit(timeout, run.thread), _interrupts_reach(run.thread), _rare_collections():
+            with _time_limit(timeout, run.thread), _rare_collections():
                 return run.run()
         except KeyboardInterrupt:
             raise RunInterrupted(run.explain_interrupt()) from None
@@ -428,7 +428,7 @@ def _time_limit(seconds: float | None, running_thread: Callable[[], int]) -> Ite
 
     def watch() -> None:
         if not done.wait(seconds):
-            raise_in_thread(running_thread(), _TimeUp)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(running_thread()), ctypes.py_object(_TimeUp))
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -450,27 +450,3 @@ def _describe(rank: int, error: BaseException) -> Failure:
 def _left(send: Operation) -> Left:
     what = describe_tensor(send.tensor.shape, dtype_name(send.tensor))
     return send.rank.number, send.peer, send.tag, what, send.site
-
-
-@contextlib.contextmanager
-def _interrupts_reach(running_thread: Callable[[], int]) -> Iterator[None]:
-    """Raise KeyboardInterrupt in the thread that is running a rank, not in the one that waits for it.
-
-    Only the main thread gets interrupts; elsewhere, and where they mean something else, this does nothing.
-    """
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-
-    def interrupt(number: int, frame: types.FrameType | None) -> None:
-        thread = running_thread()
-        if thread == threading.get_ident():
-            raise KeyboardInterrupt  # at once, also if it sleeps
-        raise_in_thread(thread, KeyboardInterrupt)
-
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -437,8 +437,7 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("contexts", ["greenlets", "threads"])
-def test_an_interrupt_ends_the_run_and_says_where(contexts: str, interruptible: None) -> None:
+def test_an_interrupt_ends_the_run_and_says_where(interruptible: None) -> None:
     def interrupted(comm: Communicator) -> None:
         comm.barrier()
         if comm.rank == 1:
@@ -447,7 +446,7 @@ def test_an_interrupt_ends_the_run_and_says_where(contexts: str, interruptible: 
             pass
         comm.barrier()
 
-    world = SimulatedWorld(2, contexts=contexts)
+    world = SimulatedWorld(2)
     with pytest.raises(RunInterrupted, match=f"^rank 1 was computing at {HERE}.*The world can be used again"):
         world.run(interrupted)
     assert world.run(lambda comm: comm.rank) == [0, 1]
