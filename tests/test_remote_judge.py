@@ -21,7 +21,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 from distlib import forkserver
-from distlib.grading.remote import wire
+from distlib.grading.remote import nursery, wire
 from distlib.grading.remote.judge import Judged, Judges, judge, judge_in
 from distlib.grading.remote.nursery import CanNotGrade
 from distlib.grading.remote.wire import encode
@@ -325,3 +325,9 @@ def test_without_a_sandbox_each_submission_has_processes_of_its_own() -> None:
     with Judges(choose_sandbox("none"), QUICK) as judges:
         assert told_by(judges, RIGHT) == ""
         assert judges._nursery is None
+
+
+def test_a_nursery_that_can_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nursery, "_COMMAND", "raise SystemExit('there is no torch')")
+    with pytest.raises(CanNotGrade, match="the sandbox has ended before its work was done. there is no torch"):
+        judge(notebook(RIGHT), sandbox=choose_sandbox("none"), limits=QUICK)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
-import socket
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -53,9 +52,6 @@ class Judged:
     seconds: float
 
 
-Judge = Callable[[NotebookNode], Judged]
-
-
 class Judges:
     """A judge for each submission of a class. Use as a context manager: at its end all sandboxes are gone.
 
@@ -78,7 +74,7 @@ class Judges:
             self._nursery.close()
 
     @contextlib.contextmanager
-    def __call__(self) -> Iterator[Judge]:
+    def __call__(self) -> Iterator[Callable[[NotebookNode], Judged]]:
         """A judge for one submission. Within the block it can be sent to a process that `multiprocessing` starts.
 
         Raises:
@@ -87,8 +83,8 @@ class Judges:
         if not self._sandbox.serves_many:
             yield partial(judge, sandbox=self._sandbox, limits=self._limits)
             return
-        with self._working_nursery().connect() as connection:
-            yield partial(judge_over, connection=connection, limits=self._limits)
+        with self._working_nursery().room() as room:
+            yield partial(judge_in, room)
 
     def _working_nursery(self) -> Nursery:
         if self._nursery is not None and self._nursery.has_ended():
@@ -106,12 +102,6 @@ def judge(notebook: NotebookNode, *, sandbox: Sandbox, limits: Limits) -> Judged
         CanNotGrade: the sandbox does not work. That says nothing about the notebook.
     """
     with Nursery(sandbox, limits) as nursery, nursery.room() as room:
-        return judge_in(room, notebook)
-
-
-def judge_over(notebook: NotebookNode, *, connection: socket.socket, limits: Limits) -> Judged:
-    """The same, with the room at the other end of a connection."""
-    with Room(connection, limits) as room:
         return judge_in(room, notebook)
 
 

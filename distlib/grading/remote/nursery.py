@@ -14,7 +14,6 @@ import contextlib
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 
 from distlib.diagnosis import how_it_ended
 from distlib.grading.remote.wire import NO_STATUS, Wire
@@ -53,8 +52,11 @@ class Nursery:
     def __enter__(self) -> Nursery:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        words = self._process.last_words()
         self.close()
+        if isinstance(error, CanNotGrade) and words:
+            raise CanNotGrade(f"{error} {words}") from None
 
     def close(self) -> None:
         """End all processes of the sandbox."""
@@ -67,34 +69,27 @@ class Nursery:
         """Whether the sandbox is gone: somebody has killed it."""
         return self._process.poll() is not None
 
-    def connect(self) -> socket.socket:
-        """A connection to a new room. If the sandbox has ended, so has the connection."""
+    def room(self) -> Room:
+        """A new room, for one submission. If the sandbox has ended, the room says so when it is asked for something."""
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(BrokenPipeError):
             socket.send_fds(self._line, [b"+"], [theirs.fileno()])
-        return ours
-
-    def room(self) -> Room:
-        """A new room, for one submission."""
-        return Room(self.connect(), self._limits, self._process.last_words)
+        return Room(ours, self._limits)
 
 
 class Room:
     """One submission's room in a nursery: a process that forks the submission's ranks, and ends them.
 
-    Use as a context manager: at its end the ranks are gone.
+    Use as a context manager: at its end the ranks are gone. It can be sent to a process that `multiprocessing` starts.
 
     Args:
-        connection: see `Nursery.connect`.
+        connection: to the process. Made by `Nursery.room`.
         limits: for the ranks.
-        last_words: what the nursery has written to stderr, where that can be known.
     """
 
-    def __init__(self, connection: socket.socket, limits: Limits, last_words: Callable[[], str] = lambda: "") -> None:
+    def __init__(self, connection: socket.socket, limits: Limits) -> None:
         self.limits = limits
-        self.last_words = last_words
         self._control = connection
-        self._control.settimeout(_START_SECONDS)
         self._is_ready = False
         self._prepared: set[str] = set()
 
@@ -145,10 +140,11 @@ class Room:
             self._control.sendall(f"{kind}{what}".encode().ljust(16))
 
     def _hear(self, length: int) -> bytes:
+        self._control.settimeout(_START_SECONDS)
         try:
             data = self._control.recv(length, socket.MSG_WAITALL)
         except TimeoutError:
             raise CanNotGrade(f"the sandbox did not start a rank in {_START_SECONDS:g} s") from None
         if len(data) < length:
-            raise CanNotGrade(f"the sandbox has ended before its work was done. {self.last_words()}".strip())
+            raise CanNotGrade("the sandbox has ended before its work was done.")
         return data

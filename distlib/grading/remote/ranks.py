@@ -190,7 +190,7 @@ class RemoteRanks:
         how = "did not come to an end" if isinstance(error, WireTimeout) else "ended its process"
         lost = [cell for cell in self._cells if cell.number == number]
         if not lost or len(self.cell_errors) > MOST_LOST_CELLS + len(self._cells):
-            raise CanNotGrade(f"no rank could be started: {error or how} {self._room.last_words()}".strip())
+            raise CanNotGrade(f"no rank could be started: {str(error) or how}")
         self.remarks.append(f"cell {number} {how}; the rest was graded without it")
         self.cell_errors[number] = {"kind": "Lost", "text": f"this cell {how}", "site": None, "stack": ""}
         self._cells.remove(lost[0])
