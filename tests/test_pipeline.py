@@ -144,6 +144,13 @@ def convert(folder: Path, *arguments: str) -> str:
     return (folder / "nb.py").read_text()
 
 
+def test_a_folded_cell_shows_its_first_line_only() -> None:
+    text = '# %% tags=["folded"]\n# One way to do it\nx = 1\n\n# %%\nx = 2\n'
+    folded, open_ = nbformat.reads(notebook_from_text(text, "demo.py", graded=False), as_version=4).cells
+    assert folded.metadata.jupyter == {"source_hidden": True, "outputs_hidden": True}
+    assert "jupyter" not in open_.metadata
+
+
 def test_jupytext_by_hand_keeps_nbgrader_metadata(built: Project, tmp_path: Path) -> None:
     shutil.copy(solved(built), tmp_path / "nb.ipynb")
     (tmp_path / "jupytext.toml").write_text('cell_metadata_filter = "-all"\n')
@@ -330,6 +337,11 @@ def test_commands_outside_the_course_say_where_to_go(
         ("points=2", "points=-2", r"demo.py:18: a test cell needs points=NUMBER"),
         ('readonly="setup"', 'readonly="setup" points=1', r"demo.py:4: a readonly cell has no points"),
         ('tags=["raises-exception"]', "points=1", r"demo.py:28: points belong to a cell"),
+        (
+            'tags=["raises-exception"]',
+            'tags=["folded"]',
+            r"demo.py:28: a folded cell is a code cell whose first line is",
+        ),
         ('readonly="setup"', 'readonly="set up"', r"demo.py:4: a cell's name is .*'set up'"),
         ('readonly="setup"', 'readonly="double"', r"demo.py: two cells are named 'double'"),
         ('readonly="setup"', 'readonly="setup" answer="x"', r"demo.py:4: a cell is marked both"),

@@ -5,6 +5,7 @@
     # %% readonly="setup"                                   locked; no marks; nbgrader restores its text before grading
     # %% [markdown] answer="why_a_ring" points=2            free text, marked by hand
     # %% tags=["raises-exception"]                          tags stay as they are, on any cell
+    # %% tags=["folded"]                                    a code cell that is shown folded: its first line, a comment
 
 The value is the cell's grade_id, and becomes the cell's id as well.
 """
@@ -18,6 +19,8 @@ SCHEMA_VERSION = 3  # of nbgrader's cell metadata
 KINDS = ("solution", "test", "readonly", "answer")
 KNOWN_KEYS = (*KINDS, "points", "tags")
 IGNORED_KEYS = ("lines_to_next_cell", "lines_to_end_of_cell_marker")  # jupytext's note about blank lines
+
+FOLDED = "folded"  # a tag: one way to do what the text asks for, or assertions that only guard the text
 
 SOLUTION_MARKERS = ("### BEGIN SOLUTION", "### END SOLUTION")
 HIDDEN_MARKERS = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
@@ -63,6 +66,10 @@ def check_cell(cell: Cell, metadata: dict[str, Any] | None) -> None:
     """
     solution_regions = _count_regions(cell.source, SOLUTION_MARKERS)
     hidden_regions = _count_regions(cell.source, HIDDEN_MARKERS)
+    if FOLDED in cell.metadata.get("tags", ()) and not (cell.cell_type == "code" and cell.source.startswith("# ")):
+        raise AuthoringError(
+            "a folded cell is a code cell whose first line is a comment: folded, it shows only that line"
+        )
     is_solution = metadata is not None and metadata["solution"]
     is_test = metadata is not None and metadata["grade"] and not is_solution
     if solution_regions and not is_solution:

@@ -1,12 +1,13 @@
 """One text source (py:percent) to one notebook: the same bytes at every build, no outputs, no trace of jupytext."""
 
 import re
+from typing import Any
 
 import jupytext
 import nbformat
 from nbformat import NotebookNode
 
-from distlib.authoring.cells import AuthoringError, check_assignment, check_cell, nbgrader_metadata
+from distlib.authoring.cells import FOLDED, AuthoringError, check_assignment, check_cell, nbgrader_metadata
 
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -51,7 +52,9 @@ def _cell_lines(text: str, filename: str, count: int) -> list[int]:
 
 
 def _clean_cell(cell: NotebookNode, metadata: dict[str, object] | None, position: int) -> NotebookNode:
-    kept: dict[str, object] = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
+    kept: dict[str, Any] = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
+    if FOLDED in kept.get("tags", ()):
+        kept["jupyter"] = {"source_hidden": True, "outputs_hidden": True}
     if metadata is not None:
         kept["nbgrader"] = metadata
     # A random id would change every notebook at every build.
