@@ -189,4 +189,4 @@ class Communicator(ABC):
 
     @abstractmethod
     def time(self) -> float:
-        """Seconds since the run began: the wall clock on real ranks."""
+        """Seconds since the run began: the wall clock on real ranks; in a paced world the clock of the network."""

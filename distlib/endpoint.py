@@ -28,7 +28,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -39,7 +38,7 @@ from distlib.diagnosis import MessageMismatch
 from distlib.mailbox import INLINE_BYTES, Mailbox
 from distlib.message_check import different_calls
 from distlib.network import Cluster
-from distlib.pacing import Pacing
+from distlib.pacing import PacedCall, Pacing
 from distlib.status_board import BLOCKED, FINISHED, IDLE, RUNNING, StatusBoard
 from distlib.trace import CallSite
 from distlib.transport import Transport, Wait, describe_tensor, dtype_name, from_bytes, to_bytes
@@ -293,12 +292,11 @@ class Endpoint:
         del self._arrived[key]
         return everybody
 
-    def start(self, call: StartedCall) -> StartedCall:
-        """Run `call` in the background, after what was started before."""
-        if self._pacing is not None:
-            call.before = partial(self._pacing.clock.resume, self.now())
-        self._background.start(call)
-        return call
+    def start(self, call: Callable[[], object], number: int) -> StartedCall:
+        """Run `call` in the background, after what was started before. Its `wait` returns `number`."""
+        started = PacedCall(call, number, self._pacing.clock) if self._pacing is not None else StartedCall(call, number)
+        self._background.start(started)
+        return started
 
     def _prepare_thread(self) -> None:
         if self.device.type == "cuda":
@@ -364,6 +362,10 @@ class Endpoint:
             alarm = clock.now() + seconds * self._pacing.slowdown()
             self._answer_until(alarm)
             clock.reach(alarm)
+
+    def time(self) -> float:
+        """Seconds since the run began; on a paced network by its clock."""
+        return self.now() if self._pacing is None else self._pacing.clock.time()
 
     def _answer_until(self, alarm: float) -> None:
         """Answer the other ranks until the clock says `alarm`, as a rank that is not blocked."""

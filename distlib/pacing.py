@@ -18,8 +18,10 @@ up 100 such delays. So a rank has a clock of the network, which lags behind the 
     the rank           sleeps      ┊····│ awake, isend          at the end of the one before, not when Python was there
                                    └lag─┘
 
-Two rules keep that honest. The lag is never more than MOST_LAG seconds, and it ends with the next message that the
-rank sleeps for. Computing counts, but for the first AT_ONCE seconds after a message: that is taken for Python's own.
+The times in the trace, and `comm.time()`, are those of this clock. Three rules keep it honest. The lag is never more
+than MOST_LAG seconds. It ends with the next message that the rank sleeps for. And computing counts as it is on the real
+clock, but for the first AT_ONCE seconds after a message: they are taken for Python's own. (AT_ONCE of running: while
+a rank waits for a core, which Linux tells us, it can't compute.)
 
 Messages of at most `eager_limit` bytes, uplinks that the ranks of a node share, and two kinds of links are as in a
 `SimulatedWorld`. So are stragglers and jitter: they stretch `comm.sleep`. What a rank really computes takes as long as
@@ -29,9 +31,13 @@ under way, can): a message that comes meanwhile gets the times of the network, b
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from collections.abc import Callable
+from io import FileIO
 
+from distlib.background import StartedCall
 from distlib.network import Cluster
 from distlib.port_table import PortTable
 
@@ -44,8 +50,10 @@ def make_port_table(cluster: Cluster, directory: str, create: bool = False) -> P
     return PortTable(os.path.join(directory, "ports"), 2 * (cluster.world_size + cluster.nodes), create)
 
 
-class NetworkClock:
-    """One rank's time on the network: the real one without the delays of Python and of the operating system.
+class NetworkClock(threading.local):
+    """A rank's time on the network: the real one without the delays of Python and of the operating system.
+
+    The thread that communicates in the background has a clock of its own.
 
     Args:
         real: seconds since the run began, the same clock for all ranks.
@@ -53,24 +61,79 @@ class NetworkClock:
 
     def __init__(self, real: Callable[[], float]) -> None:
         self._real = real
+        self._core = CoreWait()
         self.restart()
 
     def restart(self) -> None:
         """A run begins."""
-        self._reached, self._lag = self._real(), 0.0
+        self._told = 0.0
+        self._lag = 0.0
+        self.reach(self._real())
 
     def now(self) -> float:
         """The time at which an operation counts as posted."""
         now = self._real() - self._lag
-        return self._reached if now < self._reached + AT_ONCE else now
+        since = now - self._reached
+        at_once = since < AT_ONCE or since - (self._core.seconds() - self._waited_for_core) < AT_ONCE
+        return self._reached if at_once else now
+
+    def time(self) -> float:
+        """The time on this clock, which never goes back."""
+        self._told = max(self._told, self._real() - self._lag)
+        return self._told
 
     def reach(self, time: float) -> None:
         """Something on the network was over at `time`, and this rank has just noticed."""
         self._reached, self._lag = time, min(max(0.0, self._real() - time), MOST_LAG)
+        self._waited_for_core = self._core.seconds()
 
     def resume(self, time: float) -> None:
         """A call that was started at `time` begins, unless something before it on the network took longer."""
         self.reach(max(time, self._reached))
+
+
+class CoreWait:
+    """How long a thread has had something to do and got no core for it, since others had them all. Linux; else 0."""
+
+    def __init__(self) -> None:
+        self._file: FileIO | None = None
+        with contextlib.suppress(OSError):
+            self._file = open("/proc/thread-self/schedstat", "rb", buffering=0)  # see proc(5)
+
+    def seconds(self) -> float:
+        """Since the thread began."""
+        if self._file is None:
+            return 0.0
+        self._file.seek(0)
+        return int(self._file.read(100).split()[1]) * 1e-9
+
+
+class PacedCall(StartedCall):
+    """A call in the background of a paced rank: it begins when it was started, not when Python got to it.
+
+    Args:
+        call, rank: see `StartedCall`.
+        clock: of the rank.
+    """
+
+    def __init__(self, call: Callable[[], object], rank: int, clock: NetworkClock) -> None:
+        super().__init__(self._on_its_clock, rank)
+        self._to_do, self._clock = call, clock
+        self._begin = self._end = clock.now()
+
+    def wait(self) -> int:
+        called = self._clock.now()
+        try:
+            return super().wait()
+        finally:
+            self._clock.reach(max(called, self._end))
+
+    def _on_its_clock(self) -> None:
+        self._clock.resume(self._begin)
+        try:
+            self._to_do()
+        finally:
+            self._end = self._clock.now()
 
 
 class Pacing:
