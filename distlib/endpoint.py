@@ -270,13 +270,6 @@ class Endpoint:
         The first member of the group collects the contributions and then releases the others.
         """
         self._background.wait_for_all()
-        if self._pacing is None:
-            return self._meet(group, kind, contribution, site)
-        everybody = self._meet(group, kind, (self._pacing.clock.now(), contribution), site)
-        self._pacing.clock.reach(max(time for time, _ in everybody))  # a barrier is over when the last one has come
-        return [contribution for _, contribution in everybody]
-
-    def _meet(self, group: Group, kind: str, contribution: Any, site: CallSite) -> list[Any]:
         group.meetings += 1
         key = (group.id, group.meetings)
         self._mailbox.post(group.members[0], self._run, ARRIVED, self.rank, key, contribution)
@@ -284,12 +277,15 @@ class Endpoint:
         is_collector = self.rank == group.members[0]
         done = (lambda: len(arrived) == group.size) if is_collector else (lambda: key in self._released)
         self._block_until(done, lambda: [(kind, group.members, "meeting", repr(key), site.place, None)])
-        if not is_collector:
-            return self._released.pop(key)
-        everybody = [arrived[member] for member in group.members]
-        for member in group.members[1:]:
-            self._mailbox.post(member, self._run, RELEASED, self.rank, key, everybody)
-        del self._arrived[key]
+        if is_collector:
+            everybody, over = [arrived[member] for member in group.members], self.now()
+            for member in group.members[1:]:
+                self._mailbox.post(member, self._run, RELEASED, self.rank, key, (everybody, over))
+            del self._arrived[key]
+        else:
+            everybody, over = self._released.pop(key)
+        if self._pacing is not None:
+            self._pacing.clock.reach(over)
         return everybody
 
     def start(self, call: Callable[[], object], number: int) -> StartedCall:
@@ -429,8 +425,8 @@ class Endpoint:
             key, contribution = rest
             self._arrived.setdefault(key, {})[src] = contribution
         elif kind == RELEASED:
-            key, everybody = rest
-            self._released[key] = everybody
+            key, released = rest
+            self._released[key] = released
 
     def _on_offer(self, offer: Offer) -> None:
         for work in self._posted:
@@ -490,7 +486,7 @@ class Endpoint:
         self._strangers: list[Offer] = []
         self._arriving: dict[tuple[int, int], RecvWork] = {}
         self._arrived: dict[tuple[Any, ...], dict[int, Any]] = {}
-        self._released: dict[tuple[Any, ...], list[Any]] = {}
+        self._released: dict[tuple[Any, ...], tuple[list[Any], float]] = {}
         self._transferring: dict[MessageWork, Wait] = {}
         self._failed: list[MessageWork] = []
 

@@ -19,9 +19,10 @@ up 100 such delays. So a rank has a clock of the network, which lags behind the 
                                    └lag─┘
 
 The times in the trace, and `comm.time()`, are those of this clock. Three rules keep it honest. The lag is never more
-than MOST_LAG seconds. It ends with the next message that the rank sleeps for. And computing counts as it is on the real
-clock, but for the first AT_ONCE seconds after a message: they are taken for Python's own. (AT_ONCE of running: while
-a rank waits for a core, which Linux tells us, it can't compute.)
+than MOST_LAG seconds. It ends with the next message that the rank sleeps for, and with a barrier: from there all ranks
+go on at the moment when the last one has come. And computing counts as it is on the real clock, but for the first
+AT_ONCE seconds after a message: they are taken for Python's own. (AT_ONCE of running: while a rank waits for a core,
+which Linux tells us, it can't compute.)
 
 Messages of at most `eager_limit` bytes, uplinks that the ranks of a node share, and two kinds of links are as in a
 `SimulatedWorld`. So are stragglers and jitter: they stretch `comm.sleep`. What a rank really computes takes as long as
