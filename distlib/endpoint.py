@@ -351,13 +351,14 @@ class Endpoint:
         """Let `seconds` pass; on a paced network more on a straggler, and the rank goes on answering meanwhile."""
         if self._pacing is None:
             time.sleep(seconds)
-        elif self._background.is_running():
-            time.sleep(seconds * self._pacing.slowdown())
+            return
+        clock = self._pacing.clock
+        alarm = clock.now() + seconds * self._pacing.slowdown()
+        if self._background.is_running():
+            time.sleep(max(0.0, alarm - self.now()))
         else:
-            clock = self._pacing.clock
-            alarm = clock.now() + seconds * self._pacing.slowdown()
             self._answer_until(alarm)
-            clock.reach(alarm)
+        clock.reach(alarm)
 
     def time(self) -> float:
         """Seconds since the run began; on a paced network by its clock."""

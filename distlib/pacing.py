@@ -42,8 +42,8 @@ from distlib.background import StartedCall
 from distlib.network import Cluster
 from distlib.port_table import PortTable
 
-AT_ONCE = 0.0005
-MOST_LAG = 0.05
+AT_ONCE = 0.001
+MOST_LAG = 0.25
 
 
 def make_port_table(cluster: Cluster, directory: str, create: bool = False) -> PortTable:
