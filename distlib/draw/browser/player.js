@@ -18,7 +18,7 @@ class Player {
     this.model = model;
     this.id = `distlib-player-${++players}`;
     this.timer = null;
-    this.root = make("div", { class: "distlib-player", tabindex: 0, role: "group" });
+    this.root = make("div", { class: "distlib-player distlib-live", tabindex: 0, role: "group" });
     this.onKey = this.onKey.bind(this);
     this.draw = () => this.show(model.get("step"));
     this.rebuild = () => this.build();
