@@ -3,7 +3,6 @@
 const PATIENCE = 3000; // milliseconds until the page says what it means that the kernel has not answered
 const SILENT =
   "No answer from the kernel yet. If it is busy, it will come. If it was restarted, run this cell again, then commit.";
-let forms = 0;
 
 export default {
   render({ model, el }) {
@@ -15,7 +14,8 @@ export default {
 class Form {
   constructor(model, el) {
     this.model = model;
-    this.id = `distlib-form-${++forms}`;
+    // Each widget loads this module anew, so there is nothing here that could count them.
+    this.id = `distlib-form-${Math.random().toString(36).slice(2)}`;
     this.draw = () => this.show();
     this.onKey = this.onKey.bind(this);
     this.build();
