@@ -141,7 +141,7 @@ def _order_by_key_and_mouse(cell: Locator) -> None:
 def _restart(page: Page) -> None:
     page.get_by_role("menuitem", name="Kernel", exact=True).click()
     page.locator(".lm-Menu-item", has_text="Restart Kernel…").first.click()
-    page.get_by_role("button", name="Restart").click()
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
 
 
