@@ -354,13 +354,13 @@ def _median_span(by_rank: list[list[tuple[float, float]]]) -> float:
 
 
 def paced_ddp() -> None:
-    """The model of lesson 05, 512 images a rank, on a link that makes communication as long as the backward pass."""
+    """The model of lesson 05, 1,024 images a rank, on a link that makes communication as long as the backward pass."""
     with World(2) as world:
-        backward = world.run(_ddp_steps, ("alone",), 10)[0]["backward"]
+        backward = world.run(_ddp_steps, ("alone",), 16)[0]["backward"]
     nbytes = sum(parameter.nbytes for parameter in _deep_model().parameters())
     link = Link(latency=1e-4, bandwidth=nbytes / (backward - 2e-4))
     with World(2, network=link) as world:
-        seconds = world.run(_ddp_steps, ("flat", "overlapped"), 10)[0]
+        seconds = world.run(_ddp_steps, ("flat", "overlapped"), 16)[0]
     note(
         f"paced ({link}; backward {1000 * backward:.0f} ms), 2 ranks: what overlapped DDP gains on flat",
         f"{1 - seconds['overlapped'] / seconds['flat']:.0%} of the step "
@@ -372,11 +372,12 @@ def paced_ddp() -> None:
 def _ddp_steps(comm: Communicator, versions: tuple[str, ...], steps: int) -> dict[str, float]:
     """Median seconds of a step (forward and backward) of each version, which take turns; and of backward alone."""
     torch.manual_seed(comm.rank)
-    images, labels = torch.randn(512, 64), torch.randint(10, (512,))
+    images, labels = torch.randn(1024, 64), torch.randint(10, (1024,))
     models = {version: _deep_model() for version in versions}
     for version, model in models.items():
         if version != "alone":
-            models[version] = DistributedDataParallel(comm, model, version=version, bucket_bytes=256 << 10)
+            sizes = {"bucket_bytes": 256 << 10, "first_bucket_bytes": 64 << 10}
+            models[version] = DistributedDataParallel(comm, model, version=version, **sizes)
     measured: dict[str, list[float]] = {name: [] for name in (*versions, "backward")}
     for _ in range(steps):
         for version, model in models.items():
