@@ -26,10 +26,12 @@ class StartedCall(Work):
 
     Attributes:
         waited: whether somebody has waited for it, and so got to know how it ended.
+        before: what to do first, in the thread that runs the call.
     """
 
     def __init__(self, call: Callable[[], object], rank: int) -> None:
         self.waited = False
+        self.before: Callable[[], object] | None = None
         self._call = call
         self._rank = rank
         self._done = threading.Event()
@@ -48,6 +50,8 @@ class StartedCall(Work):
     def run(self) -> None:
         """Run the call, in the thread that calls this."""
         try:
+            if self.before is not None:
+                self.before()
             self._call()
         except BaseException as error:
             self._error = error

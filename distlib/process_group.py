@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -37,6 +36,7 @@ class ProcessGroupCommunicator(Communicator):
         self.rank = group.members.index(endpoint.rank)
         self.world_size = group.size
         self.device = endpoint.device
+        self.network = endpoint.network
 
     def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
         check_message(self, tensor, "send", dst, tag)
@@ -79,7 +79,7 @@ class ProcessGroupCommunicator(Communicator):
         return ProcessGroupCommunicator(self._endpoint, self._group, call, self._started_at)
 
     def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+        self._endpoint.sleep(seconds)
 
     def time(self) -> float:
         return self._endpoint.now()
