@@ -19,10 +19,7 @@ from fractions import Fraction
 import torch
 from torch import nn
 
-from distlib import (
-    Cluster, Communicator, DeadlockError, Link, ReduceOp, SimulatedWorld, Trace, World,
-    all_reduce,
-)  # fmt: skip
+from distlib import Cluster, Communicator, DeadlockError, Link, ReduceOp, SimulatedWorld, Trace, World, all_reduce
 from distlib.collectives import ring_all_reduce, ring_reduce_scatter
 from distlib.draw import bytes_per_rank, play_chunks, predict, timeline, watch_chunks
 from distlib.partition import chunk_lengths
@@ -763,7 +760,7 @@ assert wrong_trace.rounds == right_trace.rounds == 6
 def is_it_a_ring(comm: Communicator, tensor: torch.Tensor) -> None:
     next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
     outgoing, incoming = tensor.clone(), torch.empty_like(tensor)
-    for step in range(comm.world_size - 1):
+    for _step in range(comm.world_size - 1):
         comm.exchange(outgoing, next_rank, incoming, previous_rank)
         tensor += incoming
         outgoing, incoming = incoming, outgoing  # what has come is sent on

@@ -202,7 +202,8 @@ assert report.trace(world_size=3, length=12, dtype=torch.int64).bytes_sent == [1
 #
 # `torch.tensor_split` cuts a flat tensor into chunks. They are views: what you write into a chunk is written into the
 # tensor. It returns a tuple, whose entries can't be assigned. So `chunks[2] += incoming` fails. Give the chunk a name
-# first: `chunk = chunks[2]`, then `chunk += incoming`. When the length does not divide, the first chunks are one longer:
+# first: `chunk = chunks[2]`, then `chunk += incoming`. When the length does not divide, the first chunks are one
+# longer:
 
 # %%
 chunks = torch.tensor_split(torch.arange(10), 4)
