@@ -223,7 +223,7 @@ def test_a_function_of_plain_values_is_called_remotely() -> None:
     wrong = run("def shift(link, sizes):\n    return open('/etc/passwd')", test)
     assert "TypeError: shift returned a TextIOWrapper, expected plain values or tensors" in told(wrong)
     assert "ValueError: so" in told(run("def shift(link, sizes):\n    raise ValueError('so')", test))
-    assert "RunTimeout: not done after 5 s" in told(run("def shift(link, sizes):\n    while True: pass", test))
+    assert "RunTimeout: not done after" in told(run("def shift(link, sizes):\n    while True: pass", test))
 
 
 def test_a_killed_judge_leaves_no_process(tmp_path: Path) -> None:

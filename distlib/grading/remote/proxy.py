@@ -239,7 +239,7 @@ class Proxy:
         deadline = time.monotonic() + _PATIENCE
         try:
             while (told := self._wire.receive(deadline))["what"] == "print":
-                pass
+                self._run.ranks.printed.note(told["text"])
             return short(told["place"]) if told["what"] == "at" else ""
         except (WireClosed, WireTimeout, WireError, KeyError, TypeError):
             return ""

@@ -51,7 +51,8 @@ from distlib.grading.student_communicator import StudentCommunicator
 SCENARIOS = "distlib.grading.scenarios"
 _MOST_CHARACTERS = 20_000  # of an error's story
 _MOST_PRINTED = Limits().output_bytes  # in one job or cell; the judge keeps no more of it
-_LATER = 0.01  # seconds
+_MOST_COLLECTED = 1_000  # characters of print
+_SOON, _LATER = 0.1, 0.01  # seconds
 
 Place = tuple[int, int]  # as in `distlib.grading.remote.cells`
 
@@ -157,7 +158,7 @@ def _status_of(process: int) -> int:
 def _live(descriptor: int) -> None:
     """The life of one rank; it does not return."""
     with contextlib.suppress(WireClosed, WireError):
-        _Rank(Wire(socket.socket(fileno=descriptor))).serve()
+        _Rank(_RankWire(socket.socket(fileno=descriptor))).serve()
     os._exit(0)
 
 
@@ -166,7 +167,7 @@ class _TooSlow(BaseException):
 
 
 class _Rank:
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: _RankWire) -> None:
         self._wire = wire
         self._printed = _ToldStream(wire)
         self._is_limited = False
@@ -337,12 +338,36 @@ class _Rank:
         threading.Thread(target=self._wire.send, args=(told,), daemon=True).start()  # it waits for a half-sent frame
 
 
+class _RankWire(Wire):
+    """A wire that sends what was printed before anything else. Pieces of print are many and small: it collects some."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection)
+        self._printed, self._last = "", 0.0
+
+    def print(self, text: str) -> None:
+        """Send a text, soon."""
+        self._printed += text
+        if len(self._printed) > _MOST_COLLECTED or time.monotonic() - self._last > _SOON:
+            self._flush()
+
+    def send(self, value: Any, deadline: float | None = None) -> None:
+        self._flush()
+        super().send(value, deadline)
+
+    def _flush(self) -> None:
+        text, self._printed = self._printed, ""
+        if text:
+            super().send({"what": "print", "text": text})
+            self._last = time.monotonic()
+
+
 class _ToldStream(io.TextIOBase):
     """Sends what is written to it to the judge, as much as there is room for. The rest is left out."""
 
     encoding = "utf-8"  # progress bars ask
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: _RankWire) -> None:
         self._wire = wire
         self._room = 0
 
@@ -353,7 +378,7 @@ class _ToldStream(io.TextIOBase):
     def write(self, text: str) -> int:
         if text and self._room >= 0:
             told, self._room = str(text)[: self._room], self._room - len(text)
-            self._wire.send({"what": "print", "text": told + (CUT if self._room < 0 else "")})
+            self._wire.print(told + (CUT if self._room < 0 else ""))
         return len(text)
 
 
