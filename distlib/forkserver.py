@@ -31,6 +31,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from distlib import shared_memory
+
 _LARGEST_REQUEST = 65536
 _START_TIMEOUT = 60.0  # seconds; importing torch from a cold disk can take long
 _REAP_EVERY = 0.5  # seconds between looks at which ranks have ended
@@ -43,7 +45,7 @@ class RankPlace:
     Attributes:
         rank, world_size: as in `Communicator`.
         directory: the world's private directory.
-        backend: "gloo" or "nccl".
+        backend: "shared_memory", "gloo" or "nccl".
         threads: how many threads torch may use in this rank.
     """
 
@@ -85,6 +87,10 @@ class ForkServer:
     def spawn(self, place: RankPlace, fds: Sequence[int]) -> int:
         """Fork a rank, which runs `rank_process.main(place, fds)`. Returns its process id."""
         return self._request(("spawn", place), fds)
+
+    def memory_problem(self) -> str | None:
+        """Why ranks can't read each other's memory; None if they can. See shared_memory."""
+        return self._request(("memory_problem",))
 
     def signal(self, pids: Sequence[int], number: int) -> None:
         """Send a signal to those of `pids` that are ranks and still exist."""
@@ -188,6 +194,8 @@ def _answer(
         for pid in ranks.intersection(values[0]):
             os.kill(pid, values[1])
         return True, None
+    if kind == "memory_problem":
+        return True, shared_memory.problem()
     return True, [ended.get(pid) for pid in values[0]]
 
 

@@ -23,10 +23,11 @@ from distlib import forkserver, pickling
 from distlib.diagnosis import RankError
 from distlib.output_relay import OnOutput, print_output
 from distlib.rank_pool import RankPool
+from distlib.shared_memory import NoSharedMemory
 from distlib.supervisor import RunSettings, Supervisor
 from distlib.trace import Trace
 
-BACKENDS = ("gloo", "nccl")
+BACKENDS = ("shared_memory", "gloo", "nccl")
 
 
 class World:
@@ -34,8 +35,9 @@ class World:
 
     Args:
         world_size: how many ranks, at least 1. There may be more than the machine has cores.
-        backend: how large tensors travel: "gloo" (CPU), "nccl" (a GPU for each rank), or None for NCCL if there are
-            enough GPUs and else gloo.
+        backend: how large tensors travel: "shared_memory" (CPU; see the module of that name), "gloo" (CPU; TCP within
+            the machine), "nccl" (a GPU for each rank), or None for NCCL if there are enough GPUs, else shared memory
+            where the system allows it, else gloo. As an attribute it says which is used.
         record: whether to keep a `trace` of the messages.
         seed: each run starts with the random numbers of rank r seeded with `seed + r` (random, numpy, torch).
         output_limit: how many bytes the ranks of one run may print; more is an error.
@@ -46,6 +48,7 @@ class World:
 
     Raises:
         ValueError: a world size that is not a number of at least 1, an unknown backend, or too few GPUs for NCCL.
+        NoSharedMemory: from the first `run`; "shared_memory" was asked for, and the system does not allow it.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class World:
     ) -> None:
         self.world_size = _check_world_size(world_size)
         self.backend = _choose_backend(backend, self.world_size)
+        self._may_fall_back = backend is None
         self.record = record
         self.seed = seed
         self.output_limit = output_limit
@@ -109,7 +113,9 @@ class World:
 
     def __repr__(self) -> str:
         state = "not started" if self._pool is None else "ready"
-        return f"<World: {self.world_size} rank{'s' * (self.world_size > 1)}, {self.backend}, {state}>"
+        return (
+            f"<World: {self.world_size} rank{'s' * (self.world_size > 1)}, {self.backend.replace('_', ' ')}, {state}>"
+        )
 
     def __reduce__(self) -> Any:
         raise TypeError("a World can't be sent to its ranks: a rank has comm, which has rank, world_size, send, recv …")
@@ -135,9 +141,18 @@ class World:
         if self._pool is not None and not self._pool.alive:
             self.close()
         if self._pool is None:
-            pool = RankPool(self.world_size, self.backend)
+            pool = self._start_pool()
             self._pool, self._let_go = pool, weakref.finalize(self, pool.close)
         return self._pool
+
+    def _start_pool(self) -> RankPool:
+        try:
+            return RankPool(self.world_size, self.backend)
+        except NoSharedMemory:
+            if not self._may_fall_back:
+                raise
+        self.backend = "gloo"
+        return RankPool(self.world_size, self.backend)
 
 
 # ── small questions ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -156,7 +171,7 @@ def _check_world_size(world_size: int) -> int:
 def _choose_backend(backend: str | None, world_size: int) -> str:
     gpus = torch.cuda.device_count() if torch.distributed.is_nccl_available() else 0
     if backend is None:
-        return "nccl" if gpus >= world_size > 1 else "gloo"
+        return "nccl" if gpus >= world_size > 1 else "shared_memory"
     if backend not in BACKENDS:
         raise ValueError(f"expected one of the backends {', '.join(BACKENDS)}, got {backend!r}")
     if backend == "nccl" and gpus < world_size:
