@@ -33,6 +33,10 @@ from typing import Any
 
 from distlib import shared_memory
 
+_ENVIRONMENT = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    "THP_MEM_ALLOC_ENABLE": "1",  # torch: huge pages for large tensors, which are cheaper to get and to copy
+}
 _LARGEST_REQUEST = 65536
 _START_TIMEOUT = 60.0  # seconds; importing torch from a cold disk can take long
 _REAP_EVERY = 0.5  # seconds between looks at which ranks have ended
@@ -79,7 +83,7 @@ class ForkServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            env={**os.environ, **_ENVIRONMENT},
             start_new_session=True,  # an interrupt from the keyboard is for the kernel, which passes on what it means
         )
         theirs.close()
