@@ -1,8 +1,8 @@
 """Which all-reduce is fastest between processes that share one machine: a rule of thumb, from measurements.
 
 The closed forms of `network` count what the busiest link carries, and here there is none: all ranks share one memory
-and a few cores. By all algorithms together 2(N−1)·S bytes are copied. What differs is the number of messages, each of which
-costs some 0.1 to 0.3 ms of Python and of waiting for a core:
+and a few cores. With every algorithm 2(N−1)·S bytes are copied in all. What differs is the number of messages, each of
+which costs some 0.1 to 0.3 ms of Python and of waiting for a core:
 
     naive    2(N−1) messages, and rank 0 does the adding: few messages, one core
     tree     2(N−1) messages, ⌈log₂ N⌉ ranks after one another in each direction
