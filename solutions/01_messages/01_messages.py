@@ -524,8 +524,8 @@ assert sum(report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent
 # The root ends up with the sum of all tensors. It could take in every tensor itself, one after the other. Again that is
 # N − 1 messages for one rank.
 #
-# Turn the tree around. In every step, half of the ranks that still take part hand their sum to the other half. With 4 ranks,
-# 1 element and root 0:
+# Turn the tree around. In every step, half of the ranks that still take part hand their sum to the other half. With 4
+# ranks, 1 element and root 0:
 #
 # | | sends | rank 0 | rank 1 | rank 2 | rank 3 |
 # |---|---|---|---|---|---|
