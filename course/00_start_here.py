@@ -294,6 +294,16 @@ print(guess.compare(f"{data[0].item():g}"))
 # %% tags=["folded"]
 # Checks of the numbers above
 assert data.tolist() == [0, 0, 0] and [t[0].item() for t in results] == [1, 2, 3, 4]
+counter = 0
+
+
+def count_up(comm: Communicator) -> int:
+    global counter
+    counter += 1
+    return counter
+
+
+assert world.run(count_up) == [1, 1, 1, 1] == world.run(count_up) and counter == 0
 
 # %% [markdown]
 # ## Your first message
