@@ -60,6 +60,24 @@ def tree_reduce(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> 
     return tree_broadcast(cluster, length, itemsize, root)
 
 
+def chain_broadcast(cluster: Cluster, length: int, itemsize: int, root: int = 0, *, blocks: int = 16) -> float:
+    """(k + N − 2)·(α + S/(k·B)) with k blocks: the first link carries k, the last one comes N−2 links later.
+
+    Exact for blocks of equal length on links that are all alike; else an upper bound.
+    """
+    size = cluster.world_size
+    if size == 1:
+        return 0.0
+    nbytes = chunk_lengths(length, blocks)[0] * itemsize
+    links = [cluster.link(rank, (rank + 1) % size) for rank in range(size) if (rank + 1) % size != root]
+    return (blocks + size - 2) * max(link.seconds(nbytes) for link in links)
+
+
+def chain_reduce(cluster: Cluster, length: int, itemsize: int, root: int = 0, *, blocks: int = 16) -> float:
+    """As `chain_broadcast`: the same blocks over the same links, the other way."""
+    return chain_broadcast(cluster, length, itemsize, root, blocks=blocks)
+
+
 # ── all to all ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
