@@ -19,24 +19,26 @@ from __future__ import annotations
 import torch
 
 from distlib.collectives.arguments import announced, check_blocks, check_root
+from distlib.collectives.cluster_of import cluster_of
 from distlib.collectives.reduction import check_op, combine, finish
 from distlib.communicator import Communicator, ReduceOp
+from distlib.network.duration import best_chain_blocks
 from distlib.partition import chunks_of, flat_view, write_back
 
 
 @torch.no_grad()
-def chain_broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, *, blocks: int = 16) -> None:
+def chain_broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, *, blocks: int | None = None) -> None:
     """Copy the tensor of rank `root` to all others, in place. See `broadcast`, and the module for its cost.
 
     Args:
-        blocks: into how many blocks the tensor is cut.
+        blocks: into how many blocks the tensor is cut; None for what is fastest by the model of `network`.
 
     Raises:
         ValueError: there is no rank `root`, or `blocks` is less than 1.
     """
     check_root(comm, root)
-    check_blocks(blocks)
     comm = announced(comm, "broadcast", root=root, algorithm="chain", blocks=blocks)
+    blocks = _checked(comm, tensor, blocks)
     rank, size = comm.rank, comm.world_size
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
     flat = flat_view(tensor)
@@ -53,20 +55,20 @@ def chain_broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, *, 
 
 @torch.no_grad()
 def chain_reduce(
-    comm: Communicator, tensor: torch.Tensor, root: int = 0, op: ReduceOp = ReduceOp.SUM, *, blocks: int = 16
+    comm: Communicator, tensor: torch.Tensor, root: int = 0, op: ReduceOp = ReduceOp.SUM, *, blocks: int | None = None
 ) -> None:
     """Combine the tensors of all ranks on rank `root`, in place. See `reduce`, and the module for its cost.
 
     Args:
-        blocks: into how many blocks the tensor is cut.
+        blocks: into how many blocks the tensor is cut; None for what is fastest by the model of `network`.
 
     Raises:
         ValueError: there is no rank `root`, `op` has no meaning for the dtype, or `blocks` is less than 1.
     """
     check_root(comm, root)
     check_op(op, tensor.dtype)
-    check_blocks(blocks)
     comm = announced(comm, "reduce", root=root, op=op, algorithm="chain", blocks=blocks)
+    blocks = _checked(comm, tensor, blocks)
     rank, size = comm.rank, comm.world_size
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
     flat = flat_view(tensor)
@@ -83,3 +85,11 @@ def chain_reduce(
     if rank == root:
         finish(flat, op, size)
         write_back(tensor, flat)
+
+
+def _checked(comm: Communicator, tensor: torch.Tensor, blocks: int | None) -> int:
+    """The number of blocks that was given, or else the best."""
+    if blocks is None:
+        return best_chain_blocks(cluster_of(comm), tensor.numel(), tensor.element_size())
+    check_blocks(blocks)
+    return blocks
