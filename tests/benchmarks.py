@@ -58,6 +58,7 @@ def main() -> None:
         many_ranks,
         ring_against_bare_gloo,
         cost_of_recording,
+        cost_of_recording_simulated,
         ddp_against_torch,
         time_to_name_a_deadlock,
         interrupt_a_cell,
@@ -205,6 +206,21 @@ def cost_of_recording() -> None:
         pairs = [(world_time(recorded), world_time(silent)) for _ in range(7)]
     ratio = statistics.median(a / b for a, b in pairs)
     note("recording, 4 ranks, 200 rings of 4 KB (4,800 messages)", f"{ratio:.2f}×", "little")
+
+
+def cost_of_recording_simulated() -> None:
+    for world_size, repetitions in ((256, 5), (1024, 1)):
+        recorded, counted = (SimulatedWorld(world_size, record=record) for record in (True, False))
+        pairs = [(ring_seconds(recorded), ring_seconds(counted)) for _ in range(repetitions)]
+        ratio = statistics.median(on / off for on, off in pairs)
+        note(f"recording, simulated ring, {world_size:,} ranks (processor time)", f"{ratio:.2f}×", "≤ 1.3×")
+
+
+def ring_seconds(world: SimulatedWorld) -> float:
+    """Processor seconds of one all-reduce in a ring with four elements in each chunk."""
+    begin = time.process_time()
+    world.run(lambda comm: ring_all_reduce(comm, torch.ones(4 * comm.world_size)))
+    return time.process_time() - begin
 
 
 def ddp_against_torch() -> None:

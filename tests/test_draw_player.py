@@ -253,7 +253,7 @@ def test_a_notebook_gets_a_widget_and_an_image() -> None:
 def test_what_the_browser_gets_is_in_the_package_and_loads_nothing(root: Path) -> None:
     packed = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["distlib"]
     files = sorted((root / "distlib" / "draw" / "browser").iterdir())
-    assert [file.name for file in files] == ["player.css", "player.js", "still.css"]
+    assert [file.name for file in files] == ["form.css", "form.js", "player.css", "player.js", "still.css"]
     for file in files:
         name = str(file.relative_to(root / "distlib"))
         assert any(fnmatch.fnmatch(name, pattern) for pattern in packed)

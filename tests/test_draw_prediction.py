@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from nbclient import NotebookClient
 
 from distlib.draw import predict
-from distlib.draw.prediction import Prediction, build_form
+from distlib.draw.form import PredictionForm, build_form
+from distlib.draw.prediction import Prediction
 from distlib.draw.quantity import parse_quantity
 
 
@@ -189,43 +190,142 @@ def test_outside_of_a_notebook_nothing_is_shown(capfd: pytest.CaptureFixture[str
     assert capfd.readouterr() == ("", "")
 
 
+# ── choices and orders ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+NAMES = ["master", "ring", "tree"]
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("tree", "You said tree, the run says tree. That is right."),
+        ("ring", "You said ring, the run says tree. Not this time: what made the difference?"),
+    ],
+)
+def test_a_choice_is_compared(said: str, text: str) -> None:
+    guess = predict("Which is fastest?", choices=NAMES)
+    assert str(guess.compare("tree")) == "The run says tree. (No prediction was committed.)"
+    guess.commit(said)
+    comparison = guess.compare("tree")
+    assert (str(comparison), comparison.predicted, comparison.actual, comparison.ratio) == (text, said, "tree", None)
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict"),
+    [
+        ("a b c d", "That is right."),
+        ("d c b a", "It is just the other way round."),
+        ("a c b d", "Only c and b are swapped."),
+        ("a c d b", "In its place: a. 4 of 6 pairs are in the order of the formula."),
+        ("b c d a", "3 of 6 pairs are in the order of the formula."),
+    ],
+)
+def test_an_order_is_compared(said: str, verdict: str) -> None:
+    guess = predict("Order them.", order=["c", "a", "d", "b"])
+    guess.commit(said.split())
+    words = f"You said {', '.join(said.split())}, the formula says a, b, c, d. {verdict}"
+    assert str(guess.compare(["a", "b", "c", "d"], source="the formula")) == words
+
+
+@given(st.permutations(range(5)), st.permutations(range(5)))
+def test_only_the_order_itself_is_right(said: list[int], actual: list[int]) -> None:
+    guess = predict("Order them.", order=range(5))
+    guess.commit(said)
+    assert guess.compare(actual).text.endswith("That is right.") == (said == actual)
+
+
+def test_without_an_answer_to_an_order_the_run_says_it_alone() -> None:
+    guess = predict("Order them.", order=NAMES)
+    assert str(guess.compare(tuple(NAMES))) == "The run says master, ring, tree. (No prediction was committed.)"
+
+
+def test_choices_may_be_numbers() -> None:
+    guess = predict("How many ranks?", choices=[2, 4, 8])
+    guess.commit("4")
+    assert guess.compare(4).text == "You said 4, the run says 4. That is right."
+
+
+def test_an_answer_that_was_no_choice_is_the_mistake_of_the_author() -> None:
+    with pytest.raises(ValueError, match="expected one of master, ring, tree, got 'grid'"):
+        predict("Which?", choices=NAMES).compare("grid")
+    with pytest.raises(ValueError, match="expected each of master, ring, tree once, in an order, got ring, tree"):
+        predict("Which?", order=NAMES).compare(["ring", "tree"])
+    with pytest.raises(ValueError, match="expected each of master, ring, tree once, in an order, got 'ring'"):
+        predict("Which?", order=NAMES).compare("ring")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"choices": NAMES, "order": NAMES}, "at most one of them, got choices=.* and order="),
+        ({"choices": NAMES, "unit": "s"}, "at most one of them, got unit='s' and choices="),
+        ({"order": NAMES, "unit": "s"}, "at most one of them"),
+        ({"choices": ["ring"]}, r"expected choices=\[…\] with at least 2 different words, got \['ring'\]"),
+        ({"order": []}, r"expected order=\[…\] with at least 2"),
+        ({"order": ["ring", "tree", "ring"]}, "at least 2 different words, got .*'ring', 'tree', 'ring'"),
+        ({"choices": ["", "tree"]}, "at least 2 different words"),
+        ({"choices": "ring"}, "a list of at least 2 different words, got 'ring'"),
+    ],
+)
+def test_what_can_not_be_asked_is_one_clear_error(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        predict("Which?", **options)
+
+
 # ── the form ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _parts(form: Any) -> tuple[Any, Any, Any, Any]:
-    question, row, answer = form.children
-    return question, *row.children, answer
+def _press_commit(form: PredictionForm, answer: Any) -> None:
+    form._handle_custom_msg({"commit": answer}, [])
 
 
-def test_the_button_commits_and_locks() -> None:
+def test_the_form_commits_what_comes_with_the_wish_to_commit() -> None:
     prediction = Prediction("Is 1 < 2 MB?", "MB")
-    question, field, button, answer = _parts(build_form(prediction))
-    assert question.value == "<b>Is 1 &lt; 2 MB?</b>"
-    field.value = "2*12 MB"
-    button.click()
+    form = build_form(prediction)
+    assert (form.question, form.kind, form.options, form.said) == ("Is 1 < 2 MB?", "number", [], "")
+    _press_commit(form, "2*12 MB")
     assert prediction.value == 24
-    assert field.disabled and button.disabled
-    assert answer.value == "Committed: 2*12 MB, which is 24 MB."
+    assert (form.said, form.chosen, form.problem, form.answered) == ("2*12 MB, which is 24 MB", "2*12 MB", "", 1)
 
 
-def test_enter_commits() -> None:
+def test_what_can_not_be_read_is_told_each_time_and_can_be_corrected() -> None:
     prediction = Prediction("How many?", "MB")
-    _, field, button, _ = _parts(build_form(prediction))
-    field.value = "24"
-    field._handle_custom_msg({"event": "submit"}, [])
-    assert prediction.value == 24 and button.disabled
+    form = build_form(prediction)
+    for attempt in (1, 2):
+        _press_commit(form, "<lots>")
+        assert not prediction.committed and form.said == ""
+        assert form.problem.startswith("Not yet: expected a number of MB") and "<lots>" in form.problem
+        assert form.answered == attempt, "the browser learns that the kernel has answered, also if it says the same"
+    _press_commit(form, "24")
+    assert prediction.committed and (form.problem, form.said) == ("", "24 MB")
 
 
-def test_what_can_not_be_read_is_told_and_can_be_corrected() -> None:
+def test_the_form_commits_a_choice_and_an_order() -> None:
+    choice, order = predict("Which?", choices=["ring", "tree"]), predict("Order them.", order=["ring", "tree", "grid"])
+    forms = build_form(choice), build_form(order)
+    assert [(form.kind, form.options) for form in forms] == [
+        ("choice", ["ring", "tree"]),
+        ("order", ["ring", "tree", "grid"]),
+    ]
+    _press_commit(forms[0], "")
+    _press_commit(forms[1], ["tree"])
+    assert forms[0].problem == "Not yet: expected one of ring, tree, got nothing."
+    assert forms[1].problem == "Not yet: expected each of ring, tree, grid once, in an order, got tree."
+    _press_commit(forms[0], "tree")
+    _press_commit(forms[1], ["tree", "ring", "grid"])
+    assert (choice.value, forms[0].said) == ("tree", "tree")
+    assert (order.value, forms[1].said, forms[1].chosen) == (
+        ("tree", "ring", "grid"),
+        "tree, ring, grid",
+        ["tree", "ring", "grid"],
+    )
+
+
+def test_a_form_of_a_committed_prediction_shows_it() -> None:
     prediction = Prediction("How many?", "MB")
-    _, field, button, answer = _parts(build_form(prediction))
-    field.value = "<lots>"
-    button.click()
-    assert not prediction.committed and not field.disabled
-    assert answer.value.startswith("Not yet: expected a number of MB") and "&lt;lots&gt;" in answer.value
-    field.value = "24"
-    button.click()
-    assert prediction.committed
+    prediction.commit("24")
+    assert build_form(prediction).said == "24 MB"
 
 
 def test_a_notebook_without_a_browser_runs_through_quietly() -> None:
@@ -237,8 +337,9 @@ def test_a_notebook_without_a_browser_runs_through_quietly() -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
     asked, alone, compared = (cell.outputs for cell in notebook.cells)
-    assert [output.output_type for output in asked] == ["display_data"]
+    assert [output.output_type for output in asked] == ["display_data"] * 2
     assert asked[0].data["text/plain"] == "How many rounds? (Predict, then run on.)"
+    assert "<b>How many rounds?</b>" in asked[1].data["text/html"] and "run this cell" in asked[1].data["text/html"]
     assert "application/vnd.jupyter.widget-view+json" in asked[0].data
     assert alone[0].data["text/plain"] == "The run says 6 rounds. (No prediction was committed.)"
     assert compared[0].data["text/plain"].endswith("That of the run is 2 times yours.")

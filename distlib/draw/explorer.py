@@ -7,10 +7,12 @@ from typing import Any, Literal
 
 import ipywidgets
 
-from distlib.draw.player import PlayerWidget, show_with_still
+from distlib.draw.live import show_live
+from distlib.draw.player import PlayerWidget
 from distlib.draw.race_scene import race_scene
 from distlib.draw.race_table import Race, run_race
 from distlib.draw.scene import Scene
+from distlib.draw.still import still_html
 from distlib.draw.style import count, format_bytes
 from distlib.network import Cluster, Link
 
@@ -66,7 +68,7 @@ class Explorer:
 
     def _ipython_display_(self) -> None:
         box = ipywidgets.VBox([*self.sliders.values(), self.widget])
-        show_with_still(box, repr(self), self.scene())
+        show_live(box, repr(self), still_html(self.scene()))
 
     def __repr__(self) -> str:
         return f"<Explorer: {self.widget.scene['title']} {self.widget.scene['steps'][0]['words']}>"

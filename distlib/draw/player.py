@@ -3,23 +3,21 @@
     play_timeline(world.trace)                       messages, round by round or in time
     play_chunks(watch_chunks(world, my_all_reduce))  who holds whose contributions
 
-A player is two outputs of a cell: the widget, and an image of the end. Everything is sent once; from then on the
-browser steps by itself, also while the kernel is busy. In a notebook that is opened again without a kernel the browser
-has no widget, and shows the image. A style sheet that comes with the image hides whichever is not needed: it depends on
-whether the widget has drawn itself.
+A player is two outputs of a cell: the widget, and an image of the end, which is seen in a notebook that is opened again
+without a kernel (see `live`). Everything is sent once; from then on the browser steps by itself, also while the kernel
+is busy.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import anywidget
-import ipywidgets
 import traitlets
 
 from distlib.draw.chunk_history import ChunkHistory
 from distlib.draw.chunk_scene import chunk_scene
+from distlib.draw.live import BROWSER, show_live
 from distlib.draw.scene import Scene
 from distlib.draw.still import still_html
 from distlib.draw.style import count
@@ -28,9 +26,6 @@ from distlib.trace import Trace
 
 MAX_MESSAGES = 2_000
 """More messages than this are not played: nobody could follow them."""
-
-_BROWSER = Path(__file__).parent / "browser"
-_STYLE = (_BROWSER / "still.css").read_text()
 
 
 class PlayerWidget(anywidget.AnyWidget):
@@ -41,8 +36,8 @@ class PlayerWidget(anywidget.AnyWidget):
         step: which step is shown. The browser does not report its own steps: the kernel may be busy, or gone.
     """
 
-    _esm = _BROWSER / "player.js"
-    _css = _BROWSER / "player.css"
+    _esm = BROWSER / "player.js"
+    _css = BROWSER / "player.css"
     scene = traitlets.Dict().tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
 
@@ -60,22 +55,10 @@ class Player:
         self.scene = scene
 
     def _ipython_display_(self) -> None:
-        show_with_still(PlayerWidget(scene=self.scene.to_data()), repr(self), self.scene)
+        show_live(PlayerWidget(scene=self.scene.to_data()), repr(self), still_html(self.scene))
 
     def __repr__(self) -> str:
         return f"<Player: {self.scene.title}. {count(len(self.scene.steps), 'step')}>"
-
-
-def show_with_still(widget: ipywidgets.Widget, words: str, scene: Scene) -> None:
-    """Show a widget that has a player of `scene` inside, and the image that stands for it where there is no widget."""
-    from IPython.display import display
-
-    view = widget._repr_mimebundle_()
-    data, metadata = view if isinstance(view, tuple) else (view or {}, {})
-    # A notebook that is not trusted shows the HTML instead of the widget: nothing, since the image follows.
-    display({**data, "text/plain": words, "text/html": "<span></span>"}, metadata=metadata, raw=True)
-    still = f'<style>{_STYLE}</style><div class="distlib-still">{still_html(scene)}</div>'
-    display({"text/plain": "", "text/html": still}, raw=True)
 
 
 def play_timeline(trace: Trace, title: str | None = None, by: Literal["round", "time"] = "round") -> Player:

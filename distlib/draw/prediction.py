@@ -1,23 +1,25 @@
-"""A number that a student commits to before a run, and compares with it after.
+"""An answer that a student commits to before a run, and compares with what came out.
 
-    prediction = predict("How many bytes does rank 0 receive?", unit="MB")     a field and a button; Enter commits
-    …                                                                          the run
-    prediction.compare(actual)                                                 "You said 24 MB, the run says 18 MB: …"
+    guess = predict("How many bytes does rank 0 receive?", unit="MB")                 a field; Enter commits
+    guess = predict("Which is fastest?", choices=["master", "ring", "tree"])          one of several
+    guess = predict("Order them, fastest first.", order=["master", "ring", "tree"])   pressed one after the other
+    …                                                                                 the run
+    print(guess.compare(18))               "You said 24 MB, the run says 18 MB. Your number is 1.33 times …"
+    print(guess.compare("tree"))           "You said ring, the run says tree. Not this time: …"
+    print(guess.compare(["tree", "ring", "master"]))    "… Only master and ring are swapped."
 
-It is never graded, and nothing depends on it: without a prediction (nobody typed one, or the notebook runs without a
+It is never graded, and nothing depends on it: without a prediction (nobody made one, or the notebook runs without a
 browser) the comparison says the answer.
 """
 
 from __future__ import annotations
 
 import html
-import math
-import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from distlib.draw.quantity import parse_quantity, units_agree
-from distlib.draw.style import format_number
+from distlib.draw.answers import Choice, Kind, Number, Order, Value
 
 
 @dataclass(frozen=True)
@@ -25,19 +27,21 @@ class Comparison:
     """What a prediction and a run say. Shows itself as a sentence.
 
     Attributes:
-        predicted: the number that was committed to, or None.
-        actual: what the run says, or None if it is no number.
+        predicted: what was committed to, or None: a number, a choice, or an order as a tuple.
+        actual: what the run says, likewise; None if a number was asked for and it is no number.
         text: the sentence.
     """
 
-    predicted: float | None
-    actual: float | None
+    predicted: Value | None
+    actual: Value | None
     text: str
 
     @property
     def ratio(self) -> float | None:
-        """predicted / actual; None without a prediction, or where the run says 0."""
-        return self.predicted / self.actual if self.predicted is not None and self.actual else None
+        """predicted / actual; None without a prediction, where the run says 0, and where no number was asked for."""
+        if isinstance(self.predicted, float) and isinstance(self.actual, float) and self.actual:
+            return self.predicted / self.actual
+        return None
 
     def __repr__(self) -> str:
         return self.text
@@ -47,112 +51,98 @@ class Comparison:
 
 
 class Prediction:
-    """A question and, once it is committed, a number. Made by `predict`.
+    """A question and, once it is committed, an answer. Made by `predict`.
 
     Attributes:
-        question, unit: as given.
-        value: the number that was committed, in `unit`; None before.
-        typed: what was typed; "" before.
+        question: as given.
+        kind: how an answer is read and judged: a `Number`, a `Choice` or an `Order`.
+        value: what was committed: a number in the unit, a choice, or an order as a tuple; None before.
+        typed: what was typed or pressed; "" before.
     """
 
-    def __init__(self, question: str, unit: str = "") -> None:
+    def __init__(self, question: str, unit: str = "", kind: Kind | None = None) -> None:
         self.question = question
-        self.unit = unit
-        self.value: float | None = None
-        self.typed = ""
+        self.kind: Kind = kind or Number(unit)
+        self.value: Value | None = None
+        self.typed: Any = ""
 
     @property
     def committed(self) -> bool:
-        """Whether a number was committed. From then on it does not change."""
+        """Whether an answer was committed. From then on it does not change."""
         return self.value is not None
 
-    def commit(self, text: str | float) -> None:
-        """Commit to a number, as the button does. A second commit changes nothing.
+    def commit(self, answer: Any) -> None:
+        """Commit to an answer, as the button does: a number or text, a choice, or a list. A second one changes nothing.
 
         Raises:
-            ValueError: the text can't be read as a number of `unit`.
+            ValueError: it is no number of the unit, none of the choices, or not each item once.
         """
-        if self.committed:
-            return
-        self.value = parse_quantity(str(text), self.unit)
-        self.typed = str(text).strip()
+        if not self.committed:
+            self.value = self.kind.read(answer)
+            self.typed = answer
 
     def compare(self, actual: Any, source: str = "the run") -> Comparison:
-        """What was predicted beside what came out. Never raises.
+        """What was predicted beside what came out.
 
         Args:
-            actual: a number in `unit` (also a tensor or array with one element), or text such as "18 MB".
-            source: who says it: "the run", "the formula", …
-        """
-        number = _to_number(actual, self.unit)
-        told = f"{source} says {_with_unit(number, self.unit) if number is not None else actual}."
-        if self.value is None:
-            return Comparison(None, number, f"{told[0].upper()}{told[1:]} (No prediction was committed.)")
-        verdict = "" if number is None else f" {_judge(self.value, number, source)}"
-        return Comparison(self.value, number, f"You said {self._said()}, {told}{verdict}")
+            actual: what came out. A number in the unit (also a tensor or array with one element) or text such as
+                "18 MB"; one of the choices; or the items as a list in their order.
+            source: what says it: "the run", "the formula", …
 
-    def _said(self) -> str:
-        """What was committed; if it was typed as an expression or in another unit, both as typed and as a number."""
-        assert self.value is not None
-        number = _with_unit(self.value, self.unit)
-        plain = re.fullmatch(r"[\d.,_e]+\s*([^\W\d_]*|%)", self.typed)
-        same_unit = plain and (not plain[1] or units_agree(plain[1], self.unit))
-        return number if same_unit else f"{self.typed}, which is {number}"
+        Raises:
+            ValueError: `actual` is none of the choices, or not each item once: a mistake of the notebook's author.
+        """
+        found = self.kind.find(actual)
+        told = f"{source} says {self.kind.say(found) if found is not None else actual}."
+        if self.value is None:
+            return Comparison(None, found, f"{told[0].upper()}{told[1:]} (No prediction was committed.)")
+        verdict = "" if found is None else f" {self.kind.judge(self.value, found, source)}"
+        return Comparison(self.value, found, f"You said {self.said}, {told}{verdict}")
+
+    @property
+    def said(self) -> str:
+        """What was committed, in words; "" before."""
+        return self.kind.recall(self.value, self.typed) if self.committed else ""
 
     def __repr__(self) -> str:
-        state = f"committed: {_with_unit(self.value, self.unit)}" if self.value is not None else "not committed"
+        state = f"committed: {self.kind.say(self.value)}" if self.committed else "not committed"
         return f"<Prediction: {self.question} ({state})>"
 
 
-def predict(question: str, unit: str = "") -> Prediction:
-    """Ask for a number before a run. In a notebook, shows a field and a button at once.
+def predict(
+    question: str, unit: str = "", *, choices: Iterable[Any] | None = None, order: Iterable[Any] | None = None
+) -> Prediction:
+    """Ask for an answer before a run. In a notebook, shows a form at once. By default it asks for a number.
 
     Args:
         question: one sentence.
-        unit: of the answer: a unit of bytes or time, or a word such as "rounds", or "" for a bare number. What is typed
+        unit: of a number: a unit of bytes or time, or a word such as "rounds", or "" for a bare number. What is typed
             in another unit of the same kind is converted.
+        choices: at least 2 different words, one of which is the answer.
+        order: at least 2 different words, to be put into an order.
 
     Returns:
         The prediction; `prediction.compare(actual)` after the run.
+
+    Raises:
+        ValueError: more than one of `unit`, `choices` and `order`; fewer than 2 words, or the same one twice.
     """
-    prediction = Prediction(question, unit)
+    prediction = Prediction(question, kind=_kind(unit, choices, order))
     if _in_notebook():
-        _show_form(prediction)
+        from distlib.draw.form import show_form
+
+        show_form(prediction)
     return prediction
 
 
-# ── comparing ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _to_number(actual: Any, unit: str) -> float | None:
-    try:
-        return parse_quantity(actual, unit) if isinstance(actual, str) else float(actual)
-    except Exception:  # whatever was given: a comparison never stops a notebook
-        return None
-
-
-def _judge(predicted: float, actual: float, source: str) -> str:
-    """One kind sentence: right, close, or how far off and in which direction."""
-    if math.isclose(predicted, actual):
-        return "That is right."
-    if min(predicted, actual) <= 0 or not math.isfinite(actual):
-        return f"The difference is {format_number(abs(predicted - actual))}."
-    ratio = max(predicted, actual) / min(predicted, actual)
-    if ratio < 1.05:
-        return f"That is close: within {format_number(float(f'{100 * (ratio - 1):.2g}'))} percent."
-    times = format_number(float(f"{ratio:.3g}"))
-    if predicted > actual:
-        return f"Your number is {times} times that of {source}."
-    return f"That of {source} is {times} times yours."
-
-
-def _with_unit(value: float, unit: str) -> str:
-    word = unit[:-1] if value == 1 and len(unit) > 3 and unit.endswith("s") and units_agree(unit, unit[:-1]) else unit
-    space = "" if word == "%" else " "
-    return f"{format_number(value)}{space}{word}".strip()
-
-
-# ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+def _kind(unit: str, choices: Iterable[Any] | None, order: Iterable[Any] | None) -> Kind:
+    given = {"unit": unit or None, "choices": choices, "order": order}
+    names = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise ValueError(f"expected a unit, choices or an order, at most one of them, got {' and '.join(names)}")
+    if choices is not None:
+        return Choice(choices)
+    return Order(order) if order is not None else Number(unit)
 
 
 def _in_notebook() -> bool:
@@ -163,47 +153,3 @@ def _in_notebook() -> bool:
         return False
     shell = get_ipython()
     return shell is not None and getattr(shell, "kernel", None) is not None
-
-
-def _show_form(prediction: Prediction) -> None:
-    """Show the question with its field, and the question as text where widgets are not shown (nbconvert, print)."""
-    from IPython.display import display
-
-    form = build_form(prediction)
-    view = form._repr_mimebundle_() or {}
-    question = f"{prediction.question} (Predict, then run on.)"
-    display({**view, "text/plain": question}, raw=True)
-
-
-def build_form(prediction: Prediction) -> Any:
-    """The widget: the question, a field, a button, and a line that answers. Enter and the button commit."""
-    import ipywidgets
-
-    hint = f"a number of {prediction.unit}" if prediction.unit else "a number, such as 24 or 2*(4-1)/4"
-    field = ipywidgets.Text(
-        placeholder=hint,
-        description="Your prediction:",
-        style={"description_width": "initial"},
-        layout={"width": "26em"},
-    )
-    button = ipywidgets.Button(description="Commit", tooltip="Fix your prediction; Enter does the same")
-    question = ipywidgets.HTML(f"<b>{html.escape(prediction.question)}</b>")
-    answer = ipywidgets.HTML("")
-
-    def commit(*_: Any) -> None:
-        try:
-            prediction.commit(field.value)
-        except ValueError as error:
-            answer.value = html.escape(f"Not yet: {error}.")
-            return
-        field.disabled = button.disabled = True
-        button.description = "Committed"
-        answer.value = html.escape(f"Committed: {prediction._said()}.")
-
-    def on_message(_: Any, content: Any, __: Any) -> None:
-        if isinstance(content, dict) and content.get("event") == "submit":  # what the field sends on Enter
-            commit()
-
-    button.on_click(commit)
-    field.on_msg(on_message)
-    return ipywidgets.VBox([question, ipywidgets.HBox([field, button]), answer])

@@ -4,7 +4,6 @@
 const SVG = "http://www.w3.org/2000/svg";
 const PLAYED_IN = 20000; // milliseconds that a run takes from start to end, if its steps are neither too fast nor too slow
 const [FASTEST, SLOWEST] = [120, 1200];
-let players = 0;
 
 export default {
   render({ model, el }) {
@@ -16,9 +15,10 @@ export default {
 class Player {
   constructor(model, el) {
     this.model = model;
-    this.id = `distlib-player-${++players}`;
+    // Each widget loads this module anew, so there is nothing here that could count them.
+    this.id = `distlib-player-${Math.random().toString(36).slice(2)}`;
     this.timer = null;
-    this.root = make("div", { class: "distlib-player", tabindex: 0, role: "group" });
+    this.root = make("div", { class: "distlib-player distlib-live", tabindex: 0, role: "group" });
     this.onKey = this.onKey.bind(this);
     this.draw = () => this.show(model.get("step"));
     this.rebuild = () => this.build();
