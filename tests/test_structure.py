@@ -314,7 +314,7 @@ def test_every_target_is_phony_and_listed() -> None:
     assert phony == make_targets()
 
 
-def test_readme_is_a_screenful() -> None:
+def test_readme_is_short() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 45
+    assert len(lines) <= 65  # what the course is, its lessons, and the commands of three kinds of readers
     assert max(len(line) for line in lines) <= 120
