@@ -14,7 +14,6 @@
 import inspect
 import statistics
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -25,8 +24,8 @@ from torch.utils.benchmark import Timer
 import distlib.data_parallel as dp
 from distlib import Cluster, Communicator, Link, SimulatedWorld, World, all_reduce
 from distlib.datasets import digits
-from distlib.ddp.step_times import Span, StepClock, StepTimes
-from distlib.draw import play_timeline, predict, speed_up, step_timeline
+from distlib.ddp.step_times import StepClock, StepTimes
+from distlib.draw import play_timeline, predict, speed_up, timeline
 from distlib.trace import Message, Trace
 
 torch.set_num_threads(1)  # as many as each rank has, so that times can be compared
@@ -390,19 +389,16 @@ answer = "slower" if ratio > 1.1 else "faster" if ratio < 0.9 else "about as fas
 print(guess.compare(answer, source="the clock"))
 
 # %% [markdown]
-# These are seconds on a real clock, so a busy machine makes them longer. Here is a run on four ranks.
+# These are seconds on a real clock, so a busy machine makes them longer. Here is a run on four ranks. Arrows are the
+# large messages.
 
 
 # %%
 def picture(trace: Trace, steps: list[StepTimes], title: str) -> object:
-    """For each rank: above, when it computed; below, when it sent or received."""
-    panels = {}
-    for rank, step in enumerate(steps):
-        spans = [replace(span, name="") for span in step.of("forward", "backward")]
-        mine = [m for m in trace if rank in (m.src, m.dst)]
-        spans += [Span("communication", "", m.taken, m.end) for m in mine]
-        panels[f"rank {rank}"] = StepTimes(step.start, step.end, spans)
-    return step_timeline(panels, title)
+    """The large messages, and when each rank computed."""
+    large = trace.filter(lambda message: message.nbytes > 1e6)
+    computing = [step.of("forward", "backward") for step in steps]
+    return timeline(large, title, computing=computing, color_by=stage_of)
 
 
 picture(*last_run, title="One step with a master, 4 ranks")
