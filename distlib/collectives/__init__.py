@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 
 from distlib.collectives.bruck import bruck_all_gather
+from distlib.collectives.chain import chain_broadcast, chain_reduce
 from distlib.collectives.cluster_of import cluster_of, has_network
 from distlib.collectives.dissemination import barrier
 from distlib.collectives.double_tree import double_tree_all_reduce
@@ -33,6 +34,8 @@ __all__ = [
     "barrier",
     "broadcast",
     "bruck_all_gather",
+    "chain_broadcast",
+    "chain_reduce",
     "double_tree_all_reduce",
     "flat_broadcast",
     "flat_reduce",
@@ -57,8 +60,8 @@ __all__ = [
 _log = logging.getLogger("distlib")
 _Function = Callable[..., None]
 
-_BROADCASTS: dict[str, _Function] = {"tree": tree_broadcast, "flat": flat_broadcast}
-_REDUCES: dict[str, _Function] = {"tree": tree_reduce, "flat": flat_reduce}
+_BROADCASTS: dict[str, _Function] = {"tree": tree_broadcast, "flat": flat_broadcast, "chain": chain_broadcast}
+_REDUCES: dict[str, _Function] = {"tree": tree_reduce, "flat": flat_reduce, "chain": chain_reduce}
 _ALL_GATHERS: dict[str, _Function] = {
     "ring": ring_all_gather,
     "recursive_doubling": recursive_doubling_all_gather,
@@ -85,7 +88,8 @@ def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm
     Args:
         tensor: any shape, the same number of elements and the same dtype on every rank. Overwritten, but at the root.
         root: the rank that has the data.
-        algorithm: "tree" (⌈log₂ N⌉ rounds) or "flat" (the root sends to everybody).
+        algorithm: "tree" (⌈log₂ N⌉ rounds), "flat" (the root sends to everybody) or "chain" (from rank to rank, in
+            blocks; for large tensors).
 
     Raises:
         ValueError: an unknown algorithm, or no rank `root`.
@@ -108,7 +112,8 @@ def reduce(
             a partial result afterwards.
         root: the rank that gets the result.
         op: how two elements are combined.
-        algorithm: "tree" (⌈log₂ N⌉ steps) or "flat" (everybody sends to the root).
+        algorithm: "tree" (⌈log₂ N⌉ steps), "flat" (everybody sends to the root) or "chain" (from rank to rank, in
+            blocks; for large tensors).
 
     Raises:
         ValueError: an unknown algorithm, no rank `root`, or an `op` that has no meaning for the dtype.

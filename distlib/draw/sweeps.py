@@ -13,7 +13,17 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from distlib.draw.log_axes import LEFT, MARKERS, RIGHT, draw_line, label_ranks, label_values, name_lines, set_ticks
+from distlib.draw.log_axes import (
+    LEFT,
+    MARKERS,
+    RIGHT,
+    draw_line,
+    label_ranks,
+    label_values,
+    name_axis,
+    name_lines,
+    set_ticks,
+)
 from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, new_figure
 from distlib.draw.style import INK, WIDTH, drawing_style, format_number, line_color_of, points
 
@@ -62,7 +72,7 @@ def sweep(
         add_titles(figure, title, "; ".join(filter(None, (subtitle, _tell_spread(runs)))))
         axes = add_axes(figure, LEFT, _TOP, WIDTH - LEFT - RIGHT, _HEIGHT)
         label_ranks(axes, numbers)
-        axes.set_xlabel(along, size=points(12))
+        name_axis(axes, along)
         _label_values(axes, runs, write, percent)
         for order, way in enumerate(runs.values()):
             _draw_way(axes, order, way)
