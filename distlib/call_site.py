@@ -131,11 +131,12 @@ def _qualified_name(frame: FrameType) -> str:
 
 
 def _remember(frame: FrameType, via: str | None, call: str | None) -> CallSite:
-    code, line = frame.f_code, frame.f_lineno
-    key = (id(code), line, via, call)
-    if key not in _known:
-        _known[key] = (code, _call_site(code, line, via, call))  # the code stays alive with its id
-    return _known[key][1]
+    code = frame.f_code
+    key = (id(code), frame.f_lasti, via, call)  # the instruction: working out its line takes longer
+    known = _known.get(key)
+    if known is None:
+        known = _known[key] = (code, _call_site(code, frame.f_lineno, via, call))  # the code stays alive with its id
+    return known[1]
 
 
 def _call_site(code: CodeType, line: int, via: str | None = None, call: str | None = None) -> CallSite:

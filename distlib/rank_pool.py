@@ -25,6 +25,9 @@ from typing import Any
 
 from distlib import forkserver, rank_process
 from distlib.mailbox import open_inbox
+from distlib.network import Cluster
+from distlib.pacing import make_port_table
+from distlib.shared_memory import NoSharedMemory
 from distlib.status_board import StatusBoard
 
 _LONGEST_SOCKET_PATH = 90  # bytes; the system's limit is 104 (macOS) or 108 (Linux)
@@ -33,22 +36,30 @@ _LONGEST_SOCKET_PATH = 90  # bytes; the system's limit is 104 (macOS) or 108 (Li
 class RankPool:
     """`world_size` rank processes that wait for something to do.
 
+    Args:
+        backend: "shared_memory", "gloo" or "nccl"; see `World`.
+
     Raises:
+        NoSharedMemory: it was asked for, and ranks can't read each other's memory here.
         OSError: no room for the private directory, or no more processes allowed.
         RuntimeError: the fork server could not start.
     """
 
-    def __init__(self, world_size: int, backend: str) -> None:
+    def __init__(self, world_size: int, backend: str, network: Cluster | None = None) -> None:
         self.world_size = world_size
         self.backend = backend
+        self.network = network
         self.pids: list[int] = []
         self.commands: list[Connection] = []
         self.outputs: list[tuple[int, str, int]] = []  # rank, "stdout" or "stderr", file descriptor to read
-        self.directory = _private_directory()
         self._server = forkserver.current()
+        self._check_backend()
+        self.directory = _private_directory()
         _allow_open_files(8 * world_size)
         try:
             self.board = StatusBoard(os.path.join(self.directory, "board"), world_size, create=True)
+            if network is not None:
+                make_port_table(network, self.directory, create=True).close()
             inboxes = [open_inbox(self.directory, rank) for rank in range(world_size)]
             threads = max(1, (os.cpu_count() or 1) // world_size)
             for rank, inbox in enumerate(inboxes):
@@ -57,13 +68,18 @@ class RankPool:
             self.close()
             raise
 
+    def _check_backend(self) -> None:
+        problem = self._server.memory_problem() if self.backend == "shared_memory" else None
+        if problem:
+            raise NoSharedMemory(f"ranks can't share memory: {problem}. Use World({self.world_size}, backend='gloo')")
+
     def _start(self, rank: int, inbox: socket.socket, threads: int) -> None:
         ours, theirs = socket.socketpair()
         (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
         self.commands.append(Connection(ours.detach()))
         self.outputs += [(rank, "stdout", out_read), (rank, "stderr", err_read)]
         try:
-            place = forkserver.RankPlace(rank, self.world_size, self.directory, self.backend, threads)
+            place = forkserver.RankPlace(rank, self.world_size, self.directory, self.backend, threads, self.network)
             self.pids.append(self._server.spawn(place, [theirs.fileno(), out_write, err_write, inbox.fileno()]))
         finally:
             for end in (theirs, inbox):

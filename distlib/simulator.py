@@ -33,12 +33,13 @@ import traceback
 import types
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 import torch
 
 from distlib import call_site, pickling
-from distlib.call_site import find_call_site
+from distlib.call_site import find_call_site, is_own_file
 from distlib.communicator import Communicator, Work
 from distlib.contexts import Ended, GreenletContext, ThreadContext
 from distlib.diagnosis import (
@@ -58,7 +59,7 @@ from distlib.message_check import check_apart, check_message, check_split, ranks
 from distlib.network import Cluster
 from distlib.simulated_background import SimulatedCall
 from distlib.simulated_engine import ANYONE, Engine, Operation, SimulatedGroup, SimulatedRank, unrecorded
-from distlib.trace import CallSite, Counts, Trace
+from distlib.trace import CallSite, Counts, Message, Trace
 from distlib.transport import describe_tensor, dtype_name
 
 _CONTEXTS: dict[str, type[GreenletContext] | type[ThreadContext]] = {
@@ -206,7 +207,7 @@ class _Run:
             [rank.bytes_received for rank in ranks],
             self.engine.rounds,
         )
-        return Trace(self._world.world_size, self.engine.messages, self.elapsed(), counts)
+        return Trace(self._world.world_size, partial(starmap, Message, self.engine.rows), self.elapsed(), counts)
 
     def explain_timeout(self, timeout: float | None) -> RunTimeout:
         number, site = self._where()
@@ -265,11 +266,7 @@ class _Run:
 
 
 class SimulatedCommunicator(Communicator):
-    """A `Communicator` in virtual time. Made by a `SimulatedWorld` for each rank; see `Communicator`.
-
-    Attributes:
-        cluster: the cluster the ranks are on.
-    """
+    """A `Communicator` in virtual time. Made by a `SimulatedWorld` for each rank; see `Communicator`."""
 
     def __init__(
         self,
@@ -278,41 +275,45 @@ class SimulatedCommunicator(Communicator):
         group: SimulatedGroup,
         cluster: Cluster,
         call: str | None = None,
+        called_from: CallSite | None = None,
     ) -> None:
         self._engine = engine
         self.call = call
+        self._called_from = None  # the student's line that all messages of one collective call come from
+        if called_from is not None and is_own_file(called_from.file):
+            self._called_from = called_from.within(call)
         self._unrecorded = unrecorded(call)
         self._rank = rank
         self._group = group
         self._meetings = 0
         self._computations = 0
-        self.cluster = cluster
+        self.network = self.cluster = cluster
         self.rank = group.members.index(rank.number) if group.id else rank.number
         self.world_size = len(group.members)
         self.device = torch.device("cpu")
 
     def send(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> None:
         operation = self._rank.send
-        self._begin(operation, tensor, dst, tag)
+        self._begin(operation, tensor, dst, tag, self._site())
         self._engine.send(operation)
         self._engine.wait(self._rank, (operation,))
 
     def recv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> int:
         operation = self._rank.receive
-        self._begin(operation, tensor, src, tag)
+        self._begin(operation, tensor, src, tag, self._site())
         self._engine.receive(operation)
         self._engine.wait(self._rank, (operation,))
         return self._group.members.index(operation.peer) if src is None else src
 
     def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
         operation = Operation(self._engine, self._rank, is_send=True, blocking=False)
-        self._begin(operation, tensor, dst, tag)
+        self._begin(operation, tensor, dst, tag, self._site())
         self._engine.send(operation)
         return operation
 
     def irecv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> Work:
         operation = Operation(self._engine, self._rank, is_send=False, blocking=False)
-        self._begin(operation, tensor, src, tag)
+        self._begin(operation, tensor, src, tag, self._site())
         self._engine.receive(operation)
         return operation
 
@@ -320,8 +321,9 @@ class SimulatedCommunicator(Communicator):
         send, receive = both = self._rank.both
         if outgoing is not send.tensor or incoming is not receive.tensor:
             check_apart(outgoing, incoming)
-        self._begin(send, outgoing, dst, tag)
-        self._begin(receive, incoming, src, tag)
+        site = self._site()
+        self._begin(send, outgoing, dst, tag, site)
+        self._begin(receive, incoming, src, tag, site)
         self._engine.send(send)
         self._engine.receive(receive)
         self._engine.wait(self._rank, both)
@@ -347,8 +349,9 @@ class SimulatedCommunicator(Communicator):
     def within(self, call: str) -> Communicator:
         if self.call is not None:
             return self
-        self._engine.note_call(self._rank, call, self._site().place)
-        return SimulatedCommunicator(self._engine, self._rank, self._group, self.cluster, call)
+        site = self._site()
+        self._engine.note_call(self._rank, call, site.place)
+        return SimulatedCommunicator(self._engine, self._rank, self._group, self.cluster, call, site)
 
     def speak_from(self, site: CallSite) -> None:
         """Say which line the next calls of this rank come from: it speaks for code that runs in another process."""
@@ -366,7 +369,7 @@ class SimulatedCommunicator(Communicator):
     def __repr__(self) -> str:
         return f"<Communicator: rank {self.rank} of {self.world_size}, simulated>"
 
-    def _begin(self, operation: Operation, tensor: torch.Tensor, peer: int | None, tag: int) -> None:
+    def _begin(self, operation: Operation, tensor: torch.Tensor, peer: int | None, tag: int, site: CallSite) -> None:
         """Check a call and note it. The usual case is seen at once; at all else `check_message` takes a look."""
         background = self._rank.background
         if background.calls:
@@ -378,13 +381,16 @@ class SimulatedCommunicator(Communicator):
         if not usual:
             check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
         destination = ANYONE if peer is None else self._group.members[peer]
-        operation.begin(tensor, destination, tag, self._group, self._site())
+        operation.begin(tensor, destination, tag, self._group, site)
 
     def _site(self) -> CallSite:
+        """The student's line that is talking: all messages of one collective call come from the same one."""
         if not self._engine.record:
             return self._unrecorded
         spoken_from = self._rank.site
-        return find_call_site(self.call) if spoken_from is None else spoken_from.within(self.call)
+        if spoken_from is not None:
+            return spoken_from.within(self.call)
+        return self._called_from or find_call_site(self.call)
 
     def _meet(self, kind: str, contribution: Any) -> list[Any]:
         self._rank.background.wait_for_all()

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 from distlib.chrome_trace import chrome_events
 
@@ -106,12 +108,25 @@ class Trace:
     """
 
     def __init__(
-        self, world_size: int, messages: Sequence[Message], elapsed: float = 0.0, counts: Counts | None = None
+        self,
+        world_size: int,
+        messages: Sequence[Message] | Callable[[], Iterable[Message]],
+        elapsed: float = 0.0,
+        counts: Counts | None = None,
     ) -> None:
+        self._unordered = messages
         self._counts = counts
         self.world_size = world_size
-        self.messages = tuple(sorted(messages, key=lambda m: (m.start, m.src, m.dst)))
         self.elapsed = elapsed
+
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages, in the order in which they were sent. A long run has a million: made when first asked for."""
+        unordered = self._unordered() if callable(self._unordered) else self._unordered
+        return tuple(sorted(unordered, key=lambda m: (m.start, m.src, m.dst)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Trace, (self.world_size, self.messages, self.elapsed, self._counts)
 
     def __len__(self) -> int:
         return sum(self._counts.messages_sent) if self._counts is not None else len(self.messages)

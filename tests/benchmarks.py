@@ -7,6 +7,7 @@ noisy. Nothing here is a test: what must hold on every machine is in the tests.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import shutil
 import signal
@@ -16,7 +17,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +29,14 @@ from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 from torch import nn
 
-from distlib import Communicator, DeadlockError, SimulatedWorld, World, forkserver
+from distlib import Cluster, Communicator, DeadlockError, Link, SimulatedWorld, World, all_reduce, forkserver
 from distlib.cli.lab import FIRST_LESSON
 from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
 from distlib.ddp import DistributedDataParallel, all_reduce_hook
 from distlib.grading.classroom import Classroom, open_classroom
 from distlib.grading.sandbox import KINDS, Limits
 from distlib.grading.sandbox.bubblewrap import Bubblewrap
+from distlib.network import all_reduce_seconds
 from distlib.process_group import torch_distributed
 from tests.answer_files import read_answers
 from tests.conftest import BROWSERS
@@ -57,8 +60,13 @@ def main() -> None:
         memory_of_a_rank,
         many_ranks,
         ring_against_bare_gloo,
+        shared_memory_against_gloo,
+        auto_against_the_best,
         cost_of_recording,
+        cost_of_recording_simulated,
         ddp_against_torch,
+        paced_all_reduces,
+        paced_ddp,
         time_to_name_a_deadlock,
         interrupt_a_cell,
         kill_a_kernel,
@@ -200,11 +208,76 @@ def ring_against_bare_gloo() -> None:
             note(f"our ring, recorded, against bare torch.distributed, 4 ranks, {label}", measured, target)
 
 
+_RACED = (("4 KB", 1 << 12, 50), ("1 MB", 1 << 20, 10), ("64 MB", 1 << 26, 2))  # label, bytes, times
+
+
+def shared_memory_against_gloo() -> None:
+    for label, nbytes, times in _RACED:
+        with World(4) as world, World(4, backend="gloo") as over_gloo:
+            pairs = [world.run(_race_of_all_reduces, nbytes, times, ("auto", "ring"))[0] for _ in range(5)]
+            old_rings = [over_gloo.run(_race_of_all_reduces, nbytes, times, ("ring",))[0]["ring"] for _ in range(5)]
+        for name in ("auto", "ring"):
+            ratio = statistics.median(times[name] / times["torch"] for times in pairs)
+            measured = f"{ratio:.2f}× ({statistics.median(times['torch'] for times in pairs):.2f} ms)"
+            note(f"all-reduce ({name}), shared memory, against torch's on gloo, 4 ranks, {label}", measured, "≤ 0.33×")
+        ratio = statistics.median(times["ring"] / old for times, old in zip(pairs, old_rings, strict=True))
+        note(f"our ring, shared memory, against our ring on gloo, 4 ranks, {label}", f"{ratio:.2f}×", "-")
+
+
+def auto_against_the_best() -> None:
+    algorithms = ("naive", "ring", "tree", "halving_doubling")
+    for world_size in (2, 4, 8):
+        with World(world_size) as world:
+            for label, nbytes, times in _RACED:
+                races = [
+                    world.run(_race_of_all_reduces, nbytes, times, ("auto", *algorithms), False)[0] for _ in range(5)
+                ]
+                medians = {name: statistics.median(race[name] for race in races) for name in ("auto", *algorithms)}
+                best = min(algorithms, key=medians.__getitem__)
+                measured = f"{medians['auto'] / medians[best]:.2f}× ({best}: {medians[best]:.2f} ms)"
+                note(f'algorithm="auto" against our best, {world_size} ranks, {label}', measured, "≤ 1.2×")
+
+
+def _race_of_all_reduces(
+    comm: Communicator, nbytes: int, times: int, algorithms: tuple[str, ...], with_torch: bool = True
+) -> dict[str, float]:
+    """Median milliseconds of one all-reduce by each algorithm and by torch.distributed on gloo, which take turns."""
+    tensor = torch.ones(nbytes // 4)
+    calls: dict[str, Callable[[], Any]] = {
+        name: partial(all_reduce, comm, tensor, algorithm=name) for name in algorithms
+    }
+    with torch_distributed(comm) if with_torch else nullcontext() as dist:
+        if with_torch:
+            calls["torch"] = partial(dist.all_reduce, tensor)
+        measured: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(times + 1):
+            for name, call in calls.items():
+                tensor.fill_(1)
+                comm.barrier()
+                measured[name].append(1000 * seconds(call))
+    return {name: statistics.median(values[1:]) for name, values in measured.items()}
+
+
 def cost_of_recording() -> None:
     with World(4) as recorded, World(4, record=False) as silent:
         pairs = [(world_time(recorded), world_time(silent)) for _ in range(7)]
     ratio = statistics.median(a / b for a, b in pairs)
     note("recording, 4 ranks, 200 rings of 4 KB (4,800 messages)", f"{ratio:.2f}×", "little")
+
+
+def cost_of_recording_simulated() -> None:
+    for world_size, repetitions in ((256, 5), (1024, 1)):
+        recorded, counted = (SimulatedWorld(world_size, record=record) for record in (True, False))
+        pairs = [(ring_seconds(recorded), ring_seconds(counted)) for _ in range(repetitions)]
+        ratio = statistics.median(on / off for on, off in pairs)
+        note(f"recording, simulated ring, {world_size:,} ranks (processor time)", f"{ratio:.2f}×", "≤ 1.3×")
+
+
+def ring_seconds(world: SimulatedWorld) -> float:
+    """Processor seconds of one all-reduce in a ring with four elements in each chunk."""
+    begin = time.process_time()
+    world.run(lambda comm: ring_all_reduce(comm, torch.ones(4 * comm.world_size)))
+    return time.process_time() - begin
 
 
 def ddp_against_torch() -> None:
@@ -287,6 +360,97 @@ def _ring_once(comm: Communicator, length: int) -> int:
 
 def _nothing(comm: Communicator) -> None:
     pass
+
+
+# ── a paced network ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def paced_all_reduces() -> None:
+    """From the moment the first rank begins to the end of the last, against the closed form.
+
+    On the wall clock, and on the clock of the network (`comm.time`): the difference is what the machine was late.
+    """
+    link = Link(latency=1e-3, bandwidth=50e6)
+    with World(4, network=link) as world:
+        for label, length in (("4 KB", 1024), ("1 MB", 2**18), ("8 MB", 2**21)):
+            for algorithm in ("ring", "tree", "naive"):
+                predicted = all_reduce_seconds(algorithm, Cluster.flat(4, link), length, 4)
+                by_rank = world.run(_timed_all_reduces, algorithm, length, 6)
+                wall, network = (_median_span([rank[clock] for rank in by_rank]) for clock in (0, 1))
+                note(
+                    f"paced (1 ms, 50 MB/s), 4 ranks, all-reduce of {label}, {algorithm}, against the formula",
+                    f"{wall / predicted - 1:+.1%} ({1000 * wall:.1f} against {1000 * predicted:.1f} ms); "
+                    f"by comm.time {network / predicted - 1:+.1%}",
+                    "within 15 %",
+                )
+
+
+def _timed_all_reduces(
+    comm: Communicator, algorithm: str, length: int, times: int
+) -> tuple[list[tuple[float, float]], ...]:
+    """(start, end) of each repetition, on the wall clock and on the clock of the network."""
+    tensor = torch.zeros(length)
+    wall, network = [], []
+    for _ in range(times):
+        comm.barrier()
+        start, network_start = time.perf_counter(), comm.time()
+        all_reduce(comm, tensor, algorithm=algorithm)
+        wall.append((start, time.perf_counter()))
+        network.append((network_start, comm.time()))
+    return wall, network
+
+
+def _median_span(by_rank: list[list[tuple[float, float]]]) -> float:
+    """From the first start to the last end of a repetition. The first one does not count."""
+    spans = [max(end for _, end in row) - min(start for start, _ in row) for row in zip(*by_rank, strict=True)]
+    return statistics.median(spans[1:])
+
+
+def paced_ddp() -> None:
+    """The model of lesson 05, 1,024 images a rank, on a link that makes communication as long as the backward pass."""
+    with World(2) as world:
+        backward = world.run(_ddp_steps, ("alone",), 16)[0]["backward"]
+    nbytes = sum(parameter.nbytes for parameter in _deep_model().parameters())
+    link = Link(latency=1e-4, bandwidth=nbytes / (backward - 2e-4))
+    with World(2, network=link) as world:
+        seconds = world.run(_ddp_steps, ("flat", "overlapped"), 16)[0]
+    note(
+        f"paced ({link}; backward {1000 * backward:.0f} ms), 2 ranks: what overlapped DDP gains on flat",
+        f"{1 - seconds['overlapped'] / seconds['flat']:.0%} of the step "
+        f"({1000 * seconds['overlapped']:.0f} against {1000 * seconds['flat']:.0f} ms)",
+        "≥ 25 %",
+    )
+
+
+def _ddp_steps(comm: Communicator, versions: tuple[str, ...], steps: int) -> dict[str, float]:
+    """Median seconds of a step (forward and backward) of each version, which take turns; and of backward alone."""
+    torch.manual_seed(comm.rank)
+    images, labels = torch.randn(1024, 64), torch.randint(10, (1024,))
+    models = {version: _deep_model() for version in versions}
+    for version, model in models.items():
+        if version != "alone":
+            sizes = {"bucket_bytes": 256 << 10, "first_bucket_bytes": 64 << 10}
+            models[version] = DistributedDataParallel(comm, model, version=version, **sizes)
+    measured: dict[str, list[float]] = {name: [] for name in (*versions, "backward")}
+    for _ in range(steps):
+        for version, model in models.items():
+            comm.barrier()
+            start = time.perf_counter()
+            loss = nn.functional.cross_entropy(model(images), labels)
+            between = time.perf_counter()
+            loss.backward()
+            measured[version].append(time.perf_counter() - start)
+            measured["backward"].append(time.perf_counter() - between)
+    return {name: statistics.median(values[1:]) for name, values in measured.items()}
+
+
+def _deep_model() -> nn.Module:
+    torch.manual_seed(0)
+    widths = [64, *[128] * 24, 10]
+    layers: list[nn.Module] = []
+    for before, after in itertools.pairwise(widths):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
 
 
 # ── going wrong ──────────────────────────────────────────────────────────────────────────────────────────────────────
