@@ -5,12 +5,12 @@
     bytes_per_rank           what each rank sent and received
     chunk_steps              which rank's contributions are in which chunk, round by round
     play_chunks              the same, to play and to step through
-    predict                  a number that is committed to before the run and compared after it
+    predict                  a number, a choice or an order, committed to before the run and compared after it
     race                     which all-reduce is the fastest by the model, over message sizes or ranks
     explore_race             the same with sliders
     speed_up                 how many times faster several ranks are than one
     predicted_and_measured   the model beside the machine
-    step_timeline            when a rank computes and communicates in a training step, one way beside the other
+    step_timeline            when a rank computes, communicates and waits in a training step, one way above the other
     sweep                    what an experiment gives over a number that was varied, with its spread
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
