@@ -577,6 +577,7 @@ print(guess.compare("for none"))
 def draw_map(title: str, lines: dict[str, dict[int, float]]) -> object:
     return heat_map(
         middle, across="learning rate", down="workers", title=title, lines=lines,
+        subtitle="median of 5 seeds; the darker, the better",
         show="{:.0%}".format, shade=lambda share: -((1.02 - share) ** 0.4),
     )  # fmt: skip
 
@@ -668,7 +669,7 @@ for workers in (32, 96):
 # $$\eta(B) = \frac{\eta_\text{max}}{1 + B_\text{noise}/B} \qquad\qquad S(B) = S_\text{min}\,(1 + B_\text{noise}/B)$$
 #
 # For our small model we need no estimate: we take the gradient of each of the 1,536 images. One of the assumptions is
-# that the loss curves equally in all directions. Only then $B_\text{noise}$ is $B_\text{simple}$.
+# that the loss curves equally in all directions. Only then is $B_\text{noise}$ equal to $B_\text{simple}$.
 
 # %%
 shape = make_model(0)
@@ -788,9 +789,9 @@ sweep(
 #
 # ### How good is the prediction?
 #
-# Too good a fit should make you suspicious. The noise scale is not *one* number: it is 50 in the middle of the training
-# and hundreds at its end. So a higher goal should have a later elbow. Has it? From the steps of one worker and the
-# fewest steps, $S(16) = S_\text{min}(1 + B/16)$ gives the elbow $B$.
+# A fit this good should make you suspicious. The noise scale is not *one* number: it is 50 in the middle of the
+# training and hundreds at its end. So a higher goal should have a later elbow. Has it? From the steps of one worker
+# and the fewest steps, $S(16) = S_\text{min}(1 + B/16)$ gives the elbow $B$.
 
 # %%
 elbows = {}
@@ -811,7 +812,8 @@ print(f"96 workers, rate 0.8, {full_noise[-1][0]:.0%} correct: noise scale {full
 #
 # What does not: near the end of the training the noise scale is several times larger, and the elbow has not moved with
 # it. And two models that are equally good can differ in their noise scale by far: it depends on the way that led there,
-# on the rate and the batch. (The paper finds so, too.) So take it as an order of magnitude. A cluster need not hold the
+# on the rate and the batch. (The paper finds so
+# too, in its appendix C.) So take it as an order of magnitude. A cluster need not hold the
 # gradients of single images for it: the paper's appendix A.1 estimates it from the lengths of a rank's own gradient and
 # of the average, and a rank has both after each all-reduce.
 
@@ -999,7 +1001,7 @@ def train_locally(comm: Communicator, parts: tuple[torch.Tensor, ...], local_ste
 
 # %%
 guess = predict(
-    "Sorted images. A rank alone learns its three digits: 29%. "
+    "Sorted images. A rank alone learns its own digits: about 30%. "
     "Now the ranks average 5 times in all, once an epoch. How many of the test images are correct?",
     unit="%",
 )
@@ -1033,9 +1035,9 @@ sweep(
 
 # %% [markdown]
 # **Mixed images.** Averaging once at the very end is nearly as good as averaging 120 times. That sounds like a triumph
-# for local SGD. The control says how large a triumph: a rank that never talks to anybody is only a point or two worse.
-# A quarter of the images is nearly enough for this task, so messages *cannot* matter much here. The experiment can show
-# that a large $H$ does no harm. It can not show that it does any good.
+# for local SGD. The control says how large a triumph: a rank that never talks to anybody is only two or three points
+# worse. A quarter of the images is nearly enough for this task, so messages *cannot* matter much here. The experiment
+# can show that a large $H$ does no harm. It can not show that it does any good.
 #
 # **Sorted images.** Here the messages are everything. A rank alone knows three digits of ten. One average at the end is
 # an average of four models that each know a few digits, and knows less than half of them. But five averages in the
@@ -1065,7 +1067,7 @@ assert gap[6] > gap[0] + 0.05
 of = {(name, h): statistics.median(shares) for name in local for h, shares in local[name].items()}
 assert len(quarters_of("mixed", 4)[0]) == 384 == 24 * EACH
 assert all(abs(of["mixed", h] - of["mixed", 1]) < 0.03 for h in (4, 24, 120))
-assert 0 < of["mixed", 1] - of["mixed", 0] < 0.04
+assert 0.01 < of["mixed", 1] - of["mixed", 0] < 0.04
 assert 0.25 < of["sorted", 0] < 0.35 and of["sorted", 0] + 0.03 < of["sorted", 120] < 0.6
 assert 0.8 < of["sorted", 24] < of["sorted", 4] < of["sorted", 1] + 0.02
 assert set(labels[quarters_of("sorted", 4)[0]].tolist()) == {0, 1, 2}

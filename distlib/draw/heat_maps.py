@@ -105,7 +105,9 @@ def _draw_cells(
         for x, column in enumerate(columns):
             color = _color((shade(row[column]) - low) / span)
             axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=color, linewidth=0))
-            axes.text(x, y, show(row[column]), ha="center", va="center", size=points(BODY), color=text_on(color))
+            axes.text(
+                x, y, show(row[column]), ha="center", va="center", size=points(BODY), color=text_on(color), zorder=5
+            )
 
 
 def _color(part: float) -> str:
