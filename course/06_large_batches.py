@@ -656,9 +656,9 @@ for workers in (32, 96):
 # %% [markdown]
 # ## How noisy is a gradient?
 #
-# Where does the ridge end? That can be computed *before* drawing the map. The gradient of a batch of $B$ images is the
-# true gradient $G$ plus noise. The noise of one image has the covariance $\Sigma$, that of a batch $\Sigma / B$. So the
-# batch at which noise and gradient are equally long is
+# Where does the ridge bend? That can be computed from the gradients of a single training. The gradient of a batch of
+# $B$ images is the true gradient $G$ plus noise. The noise of one image has the covariance $\Sigma$, that of a batch
+# $\Sigma / B$. So the batch at which noise and gradient are equally long is
 #
 # $$B_\text{simple} = \frac{\operatorname{tr}(\Sigma)}{|G|^2}$$
 #
@@ -719,8 +719,8 @@ print(f"median up to 92%: {NOISE:.0f} images")
 
 # %% [markdown]
 # First it falls a little, then it grows: the more images are correct, the less their gradients have in common. On the
-# way to 90 % it is about 50 images. Now put that number into the two formulas. For the highest rate take 6.4, the last
-# one below the ceiling.
+# way to 90 % it is about 50 images. Now put that number into the two formulas. The highest rate they
+# do not give. For that we take 6.4 from the map, the last one below the ceiling.
 
 # %%
 ridge = {workers: 6.4 / (1 + NOISE / (EACH * workers)) for workers in WORKERS}
