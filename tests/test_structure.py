@@ -61,6 +61,7 @@ FLOORS = {
     "frameworks": 3,
     "gossip": 3,
     "large_batch": 3,
+    "model_stack": 3,
     "parameter_server": 3,
     "pipeline": 3,
     "sampler": 3,

@@ -11,7 +11,8 @@
     speed_up                 how many times faster several ranks are than one
     predicted_and_measured   the model beside the machine
     step_timeline            when a rank computes, communicates and waits in a training step, one way above the other
-    sweep                    what an experiment gives over a number that was varied, with its spread
+    sweep                    what an experiment gives over a number that was varied, a dot for each run
+    heat_map                 the same over two numbers that were varied, a cell for each pair
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
 world import this package too (for `watch`), and have no use for them.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from distlib.draw.chunk_grid import chunk_steps, draw_chunks
     from distlib.draw.chunk_history import ChunkHistory, watch_chunks
     from distlib.draw.explorer import explore_race
+    from distlib.draw.heat_maps import heat_map
     from distlib.draw.model_check import predicted_and_measured
     from distlib.draw.picture import Picture
     from distlib.draw.player import play_chunks, play_timeline
@@ -44,6 +46,7 @@ __all__ = [
     "chunk_steps",
     "draw_chunks",
     "explore_race",
+    "heat_map",
     "play_chunks",
     "play_timeline",
     "predict",
@@ -63,6 +66,7 @@ _HOMES = {
     "chunk_steps": "chunk_grid",
     "draw_chunks": "chunk_grid",
     "explore_race": "explorer",
+    "heat_map": "heat_maps",
     "play_chunks": "player",
     "play_timeline": "player",
     "predict": "prediction",
