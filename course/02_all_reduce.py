@@ -6,9 +6,10 @@
 # - say what an all-reduce does, and why data-parallel training runs one in every step,
 # - count what it costs through a master, and find the bottleneck,
 # - follow a ring all-reduce step by step, and say how many bytes and rounds it takes,
-# - argue that no all-reduce can send fewer bytes, and say when a ring is still the wrong choice.
+# - argue that no all-reduce can send fewer bytes, and say when a ring is still the wrong choice,
+# - tell a ring from something that only looks like one.
 #
-# **Time:** about 45 minutes. **You need:** [Start here](00_start_here.ipynb) and
+# **Time:** about 70 minutes. **You need:** [Start here](00_start_here.ipynb) and
 # [Messages](01_messages.ipynb). No GPU.
 
 # %%
@@ -18,7 +19,7 @@ from fractions import Fraction
 import torch
 from torch import nn
 
-from distlib import Communicator, DeadlockError, ReduceOp, Trace, World, all_reduce
+from distlib import Cluster, Communicator, DeadlockError, Link, ReduceOp, SimulatedWorld, Trace, World, all_reduce
 from distlib.collectives import ring_all_reduce, ring_reduce_scatter
 from distlib.draw import bytes_per_rank, play_chunks, predict, timeline, watch_chunks
 from distlib.partition import chunk_lengths
@@ -29,9 +30,10 @@ world = World(4)
 # ## The idea
 #
 # Every rank has a tensor, all of the same shape. Afterwards every rank has the sum of them all. That is an
-# **all-reduce**. "Reduce", because many tensors become one. "All", because everybody gets it.
+# **all-reduce**. "Reduce", because many tensors become one. "All", because every rank gets it.
 #
-# Here rank 0 brings ones, rank 1 tens, rank 2 hundreds, rank 3 thousands. The digits of the result tell who is in it.
+# Here rank 0 brings ones, rank 1 tens, rank 2 hundreds, rank 3 thousands. The digits of the result show whose numbers
+# are in it.
 
 
 # %%
@@ -46,18 +48,18 @@ for rank, tensor in enumerate(world.run(sum_of_all)):
     assert tensor.tolist() == [1111, 2222, 3333, 4444]
 
 # %% [markdown]
-# `all_reduce` works in place: it overwrites the tensor that it is given. Beside sums it computes averages, products,
+# `all_reduce` works in place: it overwrites the tensor that it is given. It can also compute averages, products,
 # minima and maxima.
 #
 # ### Why training needs it
 #
 # In data-parallel training each rank has a copy of the model and its own part of the batch. Each computes a gradient
 # on its part. If the parts are equally large, the gradient of the whole batch is the average of these. So the ranks
-# must combine their gradients before anybody changes a weight. This happens in every step, with as many numbers as the
-# model has parameters. At the end of this lesson you do it with a real model.
+# must combine their gradients before any of them changes a weight. This happens in every training step, with as many
+# numbers as the model has parameters. At the end of this lesson you do it with a real model.
 #
 # So two questions matter, and you can answer both by counting: how many bytes must a rank move, and how many times
-# must it wait for somebody else?
+# must it wait for another one?
 #
 # ## Through a master
 #
@@ -84,7 +86,7 @@ def sum_ones(comm: Communicator, length: int, algorithm: str) -> tuple[float, fl
 
 
 def run_and_trace(world_size: int, length: int, algorithm: str) -> Trace:
-    """Run `sum_ones` on so many ranks, check the sums, and return the trace."""
+    """Run `sum_ones` on `world_size` ranks, check the sums, and return the trace."""
     with World(world_size) as ranks:
         results = ranks.run(sum_ones, length, algorithm)
         assert results == [(world_size, world_size)] * world_size
@@ -93,6 +95,9 @@ def run_and_trace(world_size: int, length: int, algorithm: str) -> Trace:
 
 master = run_and_trace(8, 24 * MIB // 4, "naive")
 print(guess.compare(master.bytes_received[0] / MIB))
+
+# %% tags=["folded"]
+# Checks of the numbers above
 assert master.bytes_received[0] == master.bytes_sent[0] == 7 * 24 * MIB
 assert master.bytes_received[1:] == master.bytes_sent[1:] == [24 * MIB] * 7
 
@@ -101,7 +106,7 @@ bytes_per_rank(master, title="All-reduce of 24 MiB through a master, 8 ranks")
 
 # %% [markdown]
 # Seven ranks move their tensor once in each direction. Rank 0 moves seven tensors in and seven out, while the others
-# have nothing to do for most of the time. With $N$ ranks and tensors of $S$ bytes, rank 0 receives and sends
+# are idle most of the time. With $N$ ranks and tensors of $S$ bytes, rank 0 receives and sends
 # $(N-1)\,S$. Let us see that in the traces, for 2 to 8 ranks.
 
 # %%
@@ -112,7 +117,8 @@ naive = {n: run_and_trace(n, LENGTH, "naive") for n in range(2, 9)}
 
 print("ranks   rank 0 sends   rank 1 sends   rounds")
 for n, trace in naive.items():
-    print(f"{n:5}   {trace.bytes_sent[0] / SIZE:10.2f} S   {trace.bytes_sent[1] / SIZE:10.2f} S   {trace.rounds:6}")
+    shares = [sent / SIZE for sent in trace.bytes_sent]
+    print(f"{n:5}   {shares[0]:10.2f} S   {shares[1]:10.2f} S   {trace.rounds:6}")
     assert trace.bytes_sent[0] == trace.bytes_received[0] == (n - 1) * SIZE
     assert trace.bytes_sent[1:] == trace.bytes_received[1:] == [SIZE] * (n - 1)
     assert trace.rounds == 2
@@ -121,8 +127,8 @@ for n, trace in naive.items():
 # The master's share grows with every rank that joins. With a thousand ranks, all gradients of a thousand ranks must
 # pass through the network link of one. The more machines you buy, the longer each step takes.
 #
-# One thing is good about it: the rounds. There are only two, in and out, however many ranks there are. We come back to
-# that.
+# One thing looks good about it: the rounds. There are only two, in and out, however many ranks there are. Whether that
+# makes it fast is a question for later. Keep your guess in mind.
 #
 # ## The ring
 #
@@ -142,7 +148,8 @@ for n, trace in naive.items():
 # It goes around twice:
 #
 # 1. **Reduce-scatter.** Each chunk starts on one rank and travels along the ring. Every rank on its way adds its own
-#    part. At the end of its way it is the full sum. Each chunk starts at another rank, so each ends at another rank.
+#    part. At the end of its way it is the full sum. Each chunk starts at a different rank, so each ends at a different
+#    rank.
 # 2. **All-gather.** Each full sum travels on along the ring. Now every rank on its way only keeps a copy.
 #
 # ### The first phase, with numbers
@@ -158,8 +165,16 @@ for n, trace in naive.items():
 # | rank 3 | 1000 | 2000 | 3000 | 4000 |
 #
 # It sets out from rank 1 as 10. Rank 2 adds 100 and passes on 110. Rank 3 adds 1000 and passes on 1110. Rank 0 adds 1
-# and has the full sum: 1111. Three steps, and chunk 0 is complete on rank 0.
-#
+# and has the full sum: 1111. Three steps, and chunk 0 is complete on rank 0. All chunks do the same at the same time,
+# each from its own starting point, so that no two of them ever need the same link.
+
+# %%
+guess = predict(
+    "Which chunk does rank 2 send in the first step?",
+    choices=["chunk 0", "chunk 1", "chunk 2", "chunk 3"],
+)
+
+# %% [markdown]
 # Now the same from a run. `watch_chunks` runs the library's ring on the ranks and records after each round whose
 # contributions every chunk has inside. These are the first three rounds.
 
@@ -177,16 +192,24 @@ def value(step: int, rank: int, chunk: int) -> int:
 for step in range(4):
     print(f"after round {step}" if step else "at the start")
     for rank in range(4):
-        print(f"    rank {rank}: " + "".join(f"{value(step, rank, chunk):>7}" for chunk in range(4)))
+        values = "".join(f"{value(step, rank, chunk):>7}" for chunk in range(4))
+        print(f"    rank {rank}: {values}")
 
+first_of_rank_2 = next(message for message in history.messages if message.src == 2)
+print(guess.compare(f"chunk {first_of_rank_2.chunks[0]}"))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert first_of_rank_2.chunks == (1,) and first_of_rank_2.round == 1
 assert [value(step, rank, 0) for step, rank in enumerate([1, 2, 3, 0])] == [10, 110, 1110, 1111]
 assert [value(3, rank, rank) for rank in range(4)] == [1111, 2222, 3333, 4444]
 assert history.full_sums[:4] == [0, 0, 0, 4]
 
 # %% [markdown]
-# Chunk 0 is only one of four. At the same time chunk 1 set out from rank 2, chunk 2 from rank 3, and chunk 3 from
-# rank 0. In each step four chunks move, one from each rank to the next. The picture shows all of them. Four small
-# fields in a cell stand for the four ranks, and a field is filled when that rank's part is inside.
+# Chunk 0 set out from rank 1, one place after the rank where it has to end. So chunk 1 set out from rank 2, chunk 2
+# from rank 3, and chunk 3 from rank 0. In each step four chunks move, one from each rank to the next. The picture
+# shows all of them. Four small fields in a cell stand for the four ranks, and a field is filled when that rank's part
+# is inside.
 #
 # Click into it and step with → and ←; space plays it, Home and End go to the start and the end. The buttons do the
 # same. Point at a cell to read what it holds, and at an arrow to read what is sent.
@@ -199,12 +222,40 @@ play_chunks(first_phase, title="Phase 1: reduce-scatter")
 # %% [markdown]
 # Follow chunk 0 again, the first column: in round 1 an arrow leaves rank 1, in round 2 rank 2, in round 3 rank 3.
 # After three steps every rank has one chunk that is complete: rank 0 has chunk 0, rank 1 has chunk 1, and so on. What
-# the other cells hold is left over from the way. Nobody needs it.
+# the other cells hold is left over from the way. It is no longer needed.
+#
+# **Try it.** Let the ring have five ranks. How many steps does the first phase take now, and which rank completes
+# chunk 4? Then let only rank 0 bring something: change `ring_reduce_scatter` to `only_rank_0` and play it.
+
+
+# %%
+def only_rank_0(comm: Communicator, tensor: torch.Tensor) -> None:
+    tensor *= comm.rank == 0  # all other ranks bring zeros
+    ring_reduce_scatter(comm, tensor)
+
+
+with World(4) as ranks:  # how many?
+    mine = watch_chunks(ranks, ring_reduce_scatter)
+print(f"{len(mine.states) - 1} steps, full sums after each: {mine.full_sums}")
+play_chunks(mine)
+
+# %% tags=["folded"]
+# One way to do it, and what follows
+with World(5) as ranks:
+    five = watch_chunks(ranks, ring_reduce_scatter)
+print(f"{len(five.states) - 1} steps; rank 4 completes chunk 4:", five.cell(4, 4, 4).is_full)
+assert len(five.states) - 1 == 4 and five.cell(4, 4, 4).is_full
+
+# %% [markdown]
+# With $N$ ranks it takes $N-1$ steps, and rank $r$ completes chunk $r$. `only_rank_0` looks the same in the picture:
+# a player shows whose chunks have been added, not their values. The ring does not know that most of them are zeros,
+# and sends them all the same.
 #
 # ### The second phase
 #
-# The complete chunks go around once more. Nothing is added: who receives a complete chunk puts it in the place of the
-# left-over one. Here are both phases. The first three rounds you know; from round 4 on, look where a chunk is complete.
+# The complete chunks go around once more. Nothing is added: a rank that receives a complete chunk overwrites its
+# leftover with it. Here are both phases. The first three rounds you know; from round 4 on, look where a chunk is
+# complete.
 
 # %%
 assert [message.src for message in history.messages if message.chunks == (0,)] == [1, 2, 3, 0, 1, 2]
@@ -225,6 +276,9 @@ guess = predict("A ring of 4 ranks, 24 MiB each. How much does each rank send in
 ring = run_and_trace(4, 24 * MIB // 4, "ring")
 print(guess.compare(ring.bytes_sent[0] / MIB))
 print(ring.summary())
+
+# %% tags=["folded"]
+# Checks of the numbers above
 assert ring.bytes_sent == ring.bytes_received == [36 * MIB] * 4
 assert ring.rounds == 6
 
@@ -267,35 +321,31 @@ bytes_per_rank(compare={"through a master": master, "ring": ring_of_8}, title="A
 # ### When the length does not divide
 #
 # Ten numbers do not make four equal chunks. Then the first chunks get one number more, as `torch.tensor_split` cuts
-# them.
+# them. The formula is then off by a few bytes. If you want the exact number, open the folded cell.
 
 # %%
 print(chunk_lengths(10, 4))
 assert chunk_lengths(10, 4) == [3, 3, 2, 2]
 assert [len(chunk) for chunk in torch.tensor_split(torch.zeros(10), 4)] == [3, 3, 2, 2]
 
-# %% [markdown]
-# The formula is then off by a few bytes, but the exact number is easy. In the first phase a rank sends every chunk
-# except the one that it completes, chunk $r$ on rank $r$. In the second phase it sends every chunk except the last one
-# to arrive, which is the one its next rank completed. It holds even when there are fewer numbers than ranks, and some
-# chunks are empty.
-
-
-# %%
+# %% tags=["folded"]
+# The exact number of bytes, for any length and any number of ranks
+# In the first phase rank r sends every chunk except chunk r, which it completes.
+# In the second phase it sends every chunk except the last one to arrive, chunk r + 1.
 def exact_bytes(length: int, world_size: int) -> list[int]:
     """Bytes that each rank sends in a ring all-reduce of `length` float32 numbers, indexed by rank."""
-    lengths = chunk_lengths(length, world_size)
-    return [4 * (2 * length - lengths[r] - lengths[(r + 1) % world_size]) for r in range(world_size)]
+    sizes = [4 * chunk for chunk in chunk_lengths(length, world_size)]
+    return [8 * length - sizes[r] - sizes[(r + 1) % world_size] for r in range(world_size)]
 
 
 for n, length in [(3, 10), (4, 10), (4, 1001), (5, 3), (7, 100)]:
     trace = run_and_trace(n, length, "ring")
-    print(f"{n} ranks, {length:4} numbers: rank by rank {trace.bytes_sent}")
+    print(f"{n} ranks, {length:4} numbers: {trace.bytes_sent}")
     assert trace.bytes_sent == exact_bytes(length, n)
     assert trace.rounds == 2 * (n - 1)
 
 # %% [markdown]
-# ## Can anybody do better?
+# ## Can any algorithm do better?
 #
 # Not in bytes. Here is why, for one single number of the tensor.
 #
@@ -309,8 +359,8 @@ for n, length in [(3, 10), (4, 10), (4, 1001), (5, 3), (7, 100)]:
 # rank receives as many.
 #
 # The argument allows any order and any route. It assumes only that a number, or a partial sum, costs its full size to
-# send, and that the network itself does not add. The bound and the ring that reaches it are from Patarasuk and Yuan
-# (2009).
+# send, and that the network itself does not add. (Some do: switches with NVIDIA's SHARP add on the way.) The bound and
+# the ring that reaches it are from Patarasuk and Yuan (2009).
 #
 # The master meets the same total, byte for byte. It only shares it badly.
 
@@ -320,7 +370,8 @@ for n in range(2, 9):
     assert sum(naive[n].bytes_sent) == sum(rings[n].bytes_sent) == least
     assert max(rings[n].bytes_sent) == least / n
     busiest = max(naive[n].bytes_sent), max(rings[n].bytes_sent)
-    print(f"{n} ranks send {least:6,} bytes together. Busiest rank: master {busiest[0]:6,}, ring {busiest[1]:5,}.")
+    print(f"{n} ranks send {least:6,} bytes together.", end=" ")
+    print(f"Busiest rank: master {busiest[0]:6,}, ring {busiest[1]:5,}.")
 
 # %% [markdown]
 # ## What the ring costs
@@ -328,93 +379,235 @@ for n in range(2, 9):
 # Bytes are not everything. A message takes time even when it is almost empty: until it is handed to the network, until
 # it has traveled, until the other side notices. A simple model has two numbers:
 #
-# - the **latency** $\alpha$: seconds that each round takes, however small the message,
+# - the **latency** $\alpha$: seconds that each message takes, however small it is,
 # - the **bandwidth** $1/\beta$: bytes per second through the link of a rank, in each direction, so that $\beta$ is
 #   seconds per byte.
 #
-# $$T_\text{ring} = 2(N-1)\,\alpha + 2\,\frac{N-1}{N}\,S\,\beta \qquad
-# T_\text{master} = 2\,\alpha + 2\,(N-1)\,S\,\beta$$
+# A message of $m$ bytes then takes $\alpha + m\,\beta$ seconds, and a link carries one message at a time.
 #
-# The first part counts rounds, the second part bytes through the busiest link. In the ring, a rank sends and receives
-# at the same time. Through the master, nothing can go out before everything has come in, so both directions count.
-# (For the master this is kind: it assumes that rank 0 can take in the messages of all ranks without a pause.)
+# In each of its $2(N-1)$ steps the ring sends one chunk. All ranks send at the same time, so a step takes as long as
+# one message:
 #
-# Take 64 ranks, a latency of 20 µs and a bandwidth of 10 GB/s. They are numbers to think with, not of a certain
-# machine.
+# $$T_\text{ring} = 2(N-1)\,\left(\alpha + \frac{S}{N}\,\beta\right)$$
+#
+# And the master? It has only two rounds. Take 64 ranks that sum up a single float32 number, on links of 20 µs and
+# 10 GB/s. The ring needs 126 rounds for these four bytes.
 
 # %%
-guess = predict("How long does the ring need to add up a single float32 number?", unit="ms")
-
-# %%
-LATENCY = 20e-6  # α, seconds
-BANDWIDTH = 10e9  # 1/β, bytes per second
-
-
-def ring_seconds(world_size: int, size: float) -> float:
-    return 2 * (world_size - 1) * LATENCY + 2 * (world_size - 1) / world_size * size / BANDWIDTH
-
-
-def master_seconds(world_size: int, size: float) -> float:
-    return 2 * LATENCY + 2 * (world_size - 1) * size / BANDWIDTH
-
-
-print(guess.compare(ring_seconds(64, 4) * 1e3))
-print(f"through a master: {master_seconds(64, 4) * 1e3:.2f} ms")
-assert round(ring_seconds(64, 4) * 1e3, 2) == 2.52
-assert round(master_seconds(64, 4) * 1e3, 2) == 0.04
+guess = predict(
+    "64 ranks sum up one number. 126 rounds in the ring, 2 through a master. Which is faster?",
+    choices=["the master, about 60 times", "the master, about 2 times", "equally fast", "the ring"],
+)
 
 # %% [markdown]
-# 126 rounds for four bytes. The master does it in two. For large tensors it is the other way around.
+# We let both run, on 64 simulated ranks with these links, and look at the clock. A third one runs with them: the
+# **tree** of lesson 01, up to rank 0 and down again. The tensors have a shape and no contents (torch's "meta" device),
+# since here we only want to know the time.
 
 # %%
-assert 2 * (64 - 1) == 126
+RANKS, LATENCY, BANDWIDTH = 64, 20e-6, 10e9  # 20 µs, 10 GB/s
+fast_links = SimulatedWorld(RANKS, Cluster.flat(RANKS, Link(LATENCY, BANDWIDTH)))
 
-print("        bytes     ring, ms   master, ms   faster")
-for size in [4, 4e3, 1e5, 1e6, 1e8, 1e9]:
-    ring_ms, master_ms = ring_seconds(64, size) * 1e3, master_seconds(64, size) * 1e3
-    faster = "ring" if ring_ms < master_ms else "master"
-    print(f"{size:13,.0f} {ring_ms:12.2f} {master_ms:12.2f}   {faster}")
 
-equal_size = LATENCY * BANDWIDTH * 64 * 62 / 63**2
-print(f"equal at {equal_size:,.0f} bytes")
-assert round(equal_size / 1e3) == 200
-assert abs(ring_seconds(64, equal_size) - master_seconds(64, equal_size)) < 1e-12
-assert ring_seconds(64, 1e9) < master_seconds(64, 1e9) / 50
+def without_contents(comm: Communicator, length: int, algorithm: str) -> None:
+    all_reduce(comm, torch.empty(length, device="meta"), algorithm=algorithm)
+
+
+def simulated_ms(size: int, algorithm: str) -> float:
+    fast_links.run(without_contents, size // 4, algorithm)
+    return fast_links.elapsed * 1e3
+
+
+NAMES = ("ring", "naive", "tree")
+SIZES = (4, 4_000, 100_000, 1_000_000, 100_000_000)
+simulated = {(size, name): simulated_ms(size, name) for size in SIZES for name in NAMES}
+
+print("      bytes    ring, ms   master, ms   tree, ms")
+for size in SIZES:
+    ring_ms, master_ms, tree_ms = (simulated[size, name] for name in NAMES)
+    print(f"{size:11,} {ring_ms:11.2f} {master_ms:12.2f} {tree_ms:10.2f}")
+print(guess.compare("equally fast"))
 
 # %% [markdown]
-# Setting both times equal gives the size at which they meet: $S = \alpha/\beta \cdot N(N-2)/(N-1)^2$, here about
-# 200 kB. Below it the rounds decide, above it the bytes.
+# For one number the master is exactly as fast as the ring, although it has two rounds and the ring 126. A round of the
+# master is long: rank 0 takes one message after the other, 63 in and 63 out. That makes 126 steps too, and each of them
+# moves the whole tensor:
 #
-# Gradients are large, and so the ring is used for them. Small tensors want fewer rounds. The next lesson,
-# [Trees and grids](03_trees_and_grids.ipynb), has algorithms for them.
+# $$T_\text{master} = 2(N-1)\,\left(\alpha + S\,\beta\right)$$
 #
-# And on your machine? Here the "network" is the memory of one computer, and four ranks may share fewer cores. So take
-# these times as what they are: one machine, today.
+# The two formulas differ in one place only, $S/N$ or $S$. So this master never wins, whatever the size. Rounds count
+# who had to wait for whom. They do not count how busy the busiest rank is. Time needs both.
+#
+# What beats the ring for small tensors is the tree: $2\log_2 N$ steps, here 12 instead of 126, each with the whole
+# tensor. For one number it is ten times as fast. For large tensors it sends too much. So there is a size from which on
+# the ring is faster, somewhere between two lines of the table. Gradients are large, and the ring is used for them. The
+# next lesson, [Trees and grids](03_trees_and_grids.ipynb), finds the size.
+
+# %% tags=["folded"]
+# Checks: each formula against each run, and the sentences above
+import math
+
+for (size, name), ms in simulated.items():
+    steps, bytes_in_step = {
+        "ring": (2 * (RANKS - 1), size / RANKS),
+        "naive": (2 * (RANKS - 1), size),
+        "tree": (2 * math.log2(RANKS), size),
+    }[name]
+    formula = 1e3 * steps * (LATENCY + bytes_in_step / BANDWIDTH)
+    # In the ring the chunks differ by one number where the length does not divide by 64.
+    assert math.isclose(ms, formula, rel_tol=1e-3 if name == "ring" else 1e-9), (size, name)
+    if name == "naive":
+        assert ms >= simulated[size, "ring"]
+assert round(simulated[4, "ring"], 2) == round(simulated[4, "naive"], 2) == 2.52
+assert 10 < simulated[4, "ring"] / simulated[4, "tree"] < 11
+assert simulated[1_000_000, "tree"] < simulated[1_000_000, "ring"]
+assert simulated[100_000_000, "tree"] > 5 * simulated[100_000_000, "ring"]
+
+# %% [markdown]
+# **Try it.** Can a cleverer master do better? This one calls `recv` 63 times, and waits each time. Let it ask for all
+# messages at once, with `irecv`, and then wait for them. Then do the same with what it sends. For which sizes does it
+# help, and why not for the others?
 
 
 # %%
-def median_milliseconds(comm: Communicator, length: int, algorithm: str) -> float:
+def my_master(comm: Communicator, length: int) -> None:
+    whole = torch.empty(length, device="meta")
+    if comm.rank > 0:
+        comm.send(whole, 0)
+        comm.recv(whole, 0)
+        return
+    for src in range(1, comm.world_size):
+        comm.recv(torch.empty_like(whole), src)
+    for dst in range(1, comm.world_size):
+        comm.send(whole, dst)
+
+
+for size in SIZES:
+    fast_links.run(my_master, size // 4)
+    print(f"{size:11,} bytes: {fast_links.elapsed * 1e3:8.2f} ms")
+
+# %% tags=["folded"]
+# One way to do it
+
+
+def master_at_once(comm: Communicator, length: int) -> None:
+    whole, others = torch.empty(length, device="meta"), range(1, comm.world_size)
+    if comm.rank > 0:
+        comm.send(whole, 0)
+        comm.recv(whole, 0)
+        return
+    for work in [comm.irecv(torch.empty_like(whole), src) for src in others]:
+        work.wait()
+    for work in [comm.isend(whole, dst) for dst in others]:
+        work.wait()
+
+
+for size in SIZES:
+    fast_links.run(master_at_once, size // 4)
+    at_once = fast_links.elapsed
+    print(f"{size:11,} bytes: {at_once * 1e3:8.2f} ms")
+    assert math.isclose(at_once, 2 * LATENCY + 2 * (RANKS - 1) * size / BANDWIDTH)
+
+# %% [markdown]
+# All 63 messages then wait at the same time, and the latency counts once in each direction:
+# $2\,\alpha + 2(N-1)\,S\,\beta$. For one number that is 0.04 ms, less than the tree. For 1 MB it is still 12.6 ms,
+# since the bytes pass through one link as before.
+#
+# Do not trust the 0.04 ms too far. In this model all of $\alpha$ is waiting, and waiting costs nobody anything. On a
+# real machine a part of it is work that the processor of rank 0 does for every single message (the LogP model of
+# Culler and others calls it the overhead). That part adds up 63 times.
+
+# %% tags=["folded"]
+# Checks of the numbers above
+fast_links.run(master_at_once, 1)
+assert round(fast_links.elapsed * 1e3, 2) == 0.04
+assert fast_links.elapsed * 1e3 < simulated[4, "tree"]
+fast_links.run(master_at_once, 250_000)
+assert round(fast_links.elapsed * 1e3, 1) == 12.6
+
+# %% [markdown]
+# ### On a real clock
+#
+# Now on real processes. Your computer has no network between its ranks. So we give it one: `World(4, network=…)` holds
+# every message back for as long as that link would need. The processes, the tensors and the clock are real. Only the
+# links are made slow: 10 ms and 20 MB/s, slow enough that the delays of the computer itself hardly matter.
+
+
+# %%
+def median_ms(comm: Communicator, length: int, algorithm: str, times: int) -> float:
+    """The middle one of several all-reduces, in milliseconds."""
     tensor, seconds = torch.ones(length), []
-    for _ in range(15):
+    for _ in range(times):
         comm.barrier()
         start = time.perf_counter()
-        all_reduce(comm, tensor, op=ReduceOp.MAX, algorithm=algorithm)  # the maximum: ones stay ones
+        all_reduce(comm, tensor, op=ReduceOp.MAX, algorithm=algorithm)  # ones stay ones
         seconds.append(time.perf_counter() - start)
     return 1e3 * sorted(seconds)[len(seconds) // 2]
 
 
-print("On this machine, today, 4 ranks:")
-for length in [1, 1000, 1_000_000]:
-    times = {name: max(world.run(median_milliseconds, length, name)) for name in ("ring", "naive")}
-    print(f"{4 * length:10,} bytes   ring {times['ring']:7.2f} ms   through a master {times['naive']:7.2f} ms")
+SLOW_LINK = Link(latency=10e-3, bandwidth=20e6)
+STEPS = {"ring": 6, "naive": 6, "tree": 4}  # on 4 ranks
+LENGTHS = (1, 100_000, 500_000)
+
+
+def formula_ms(length: int, name: str) -> float:
+    in_a_step = 4 * length / (4 if name == "ring" else 1)
+    return 1e3 * STEPS[name] * (SLOW_LINK.latency + in_a_step / SLOW_LINK.bandwidth)
+
+
+with World(4, network=SLOW_LINK) as slow_links:
+    for length in LENGTHS:
+        print(f"{4 * length:9,} bytes:", end="")
+        for name in NAMES:
+            ms = max(slow_links.run(median_ms, length, name, 3))
+            print(f"   {name} {ms:5.0f} ms (formula {formula_ms(length, name):3.0f})", end="")
+        print()
+
+# %% [markdown]
+# Compare each time with its formula. For one number ring and master are equally fast and the tree is faster. For 2 MB
+# the ring is far ahead of both. You can read it off a clock now.
+#
+# ### As fast as this computer goes
+#
+# Without `network=`, messages go as fast as the computer moves them.
+
+# %%
+real = {
+    (length, name): max(world.run(median_ms, length, name, 15))
+    for length in (1, 10_000, 1_000_000)
+    for name in NAMES
+}
+for length in (1, 10_000, 1_000_000):
+    times = "   ".join(f"{name} {real[length, name]:7.2f} ms" for name in NAMES)
+    print(f"{4 * length:9,} bytes:   {times}")
+
+gain = real[1_000_000, "naive"] / real[1_000_000, "ring"]
+if gain > 1.2:
+    print(f"At 4 MB the ring is {gain:.1f} times as fast as the master here.")
+else:
+    print(f"At 4 MB the ring does not gain much here, or loses: {gain:.1f} times as fast.")
+print(f"On the slow links the formula says {formula_ms(1_000_000, 'naive') / formula_ms(1_000_000, 'ring'):.1f} times.")
+
+# %% [markdown]
+# The gain is not what the formula says, and it can be less than 1. The formula asks for the busiest *link*, and here
+# there is none. All four ranks share one memory and the same few cores. In total, ring and master move the same bytes,
+# as you saw above. So the ring can gain only as much as your cores can work at the same time.
+#
+# So a laptop without a network can't show you that a ring is fast. A network can, simulated, paced or real.
 
 # %% [markdown]
 # ## Two mistakes
 #
 # ### Everybody sends first
 #
-# In the ring, every rank sends and receives in the same step. Write that as a `send` followed by a `recv`, and see
-# what happens.
+# In the ring, every rank sends and receives in the same step. Suppose somebody writes that as a `send` followed by a
+# `recv`.
+
+# %%
+guess = predict(
+    "Every rank sends to the next, then receives from the previous. What happens?",
+    choices=["correct, in one round", "correct, but late", "a deadlock"],
+)
 
 
 # %%
@@ -430,15 +623,63 @@ try:
     world.run(one_step)
 except DeadlockError as error:
     print(error)
-    assert sorted(error.ranks) == [0, 1, 2, 3]
+    print(guess.compare("a deadlock"))
 
 # %% [markdown]
-# `send` returns when the other rank has taken the message. All four wait for that, around the whole ring, and nobody
+# `send` returns when the other rank has taken the message. All four wait for that, around the whole ring, and no rank
 # gets as far as `recv`.
 #
-# The ranks could take turns: even ranks send first, odd ranks receive first. That works. But the odd ranks then wait
-# for a message before they send their own, so one step takes two rounds. With `comm.exchange`, which sends and
-# receives at once, it takes one.
+# **Try it.** Break the circle: let *one* rank receive first. Is that enough? The ranks below are simulated, and each
+# message takes one second, so that you see when each of them is done.
+
+
+# %%
+def one_step_at_last(comm: Communicator) -> float:
+    next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
+    outgoing, incoming = torch.full((2,), float(comm.rank)), torch.zeros(2)
+    if True:  # change this line
+        comm.send(outgoing, next_rank)
+        comm.recv(incoming, previous_rank)
+    else:
+        comm.recv(incoming, previous_rank)
+        comm.send(outgoing, next_rank)
+    return comm.time()
+
+
+SLOW = Cluster.flat(8, Link(latency=1, bandwidth=1e9))
+try:
+    seconds = SimulatedWorld(8, SLOW).run(one_step_at_last)
+    print("seconds until each rank is done:", [round(each) for each in seconds])
+except DeadlockError as error:
+    print(error)
+
+# %% tags=["folded"]
+# One way to do it: `if comm.rank != 0:`, so that only rank 0 receives first
+
+
+def only_rank_0_receives_first(comm: Communicator) -> float:
+    next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
+    outgoing, incoming = torch.full((2,), float(comm.rank)), torch.zeros(2)
+    if comm.rank != 0:
+        comm.send(outgoing, next_rank)
+        comm.recv(incoming, previous_rank)
+    else:
+        comm.recv(incoming, previous_rank)
+        comm.send(outgoing, next_rank)
+    return comm.time()
+
+
+seconds = [round(each) for each in SimulatedWorld(8, SLOW).run(only_rank_0_receives_first)]
+print("seconds until each rank is done:", seconds)
+assert max(seconds) == 8
+
+# %% [markdown]
+# It is enough, and it is slow: with 8 ranks, one step takes 8 seconds instead of 1. Rank 7 can only receive after rank
+# 0 has taken its message, rank 6 after that, and so on, once around the ring.
+#
+# The ranks could take turns: even ranks send first, odd ranks receive first. But the odd ranks then wait for a message
+# before they send their own, so one step takes two rounds. With `comm.exchange`, which sends and receives at once, it
+# takes one.
 
 
 # %%
@@ -470,8 +711,13 @@ for step_function, rounds in [(one_step_in_turns, 2), (one_step_at_once, 1)]:
 # %% [markdown]
 # ### Adding when you should copy
 #
-# Both phases look alike. In the first, a rank adds what it receives. In the second, it copies. Run the first phase
-# twice by mistake.
+# Both phases look alike. In the first, a rank adds what it receives. In the second, it copies. Suppose somebody runs
+# the first phase twice.
+
+# %%
+guess = predict(
+    "The first phase, twice, on 4 ranks. How many of the 16 chunks hold a full sum in the end?",
+)
 
 
 # %%
@@ -484,25 +730,122 @@ wrong = watch_chunks(world, wrong_all_reduce)
 wrong_trace = world.trace
 print("full sums after each round, right:", history.full_sums)
 print("full sums after each round, wrong:", wrong.full_sums)
-assert history.full_sums[-1] == 16 and wrong.full_sums[-1] == 0
+print(guess.compare(wrong.full_sums[-1]))
 play_chunks(wrong, title="The first phase, twice")
 
 # %% [markdown]
 # Go through it with →. In the first three rounds everything is as it should be. From round 4 on, parts are counted
 # twice and more, and there is a warning. "×2" in a field says how often that part is inside. Point at an arrow of
-# round 4: it was sent by line 3 of the cell, the call that should be another. In the end no sum is right.
+# round 4: it was sent by line 3 of the cell, the call that should be `ring_all_gather`. In the end no sum is correct,
+# not even those that were complete half-way.
 #
-# There was no error and no deadlock. The messages are as many and as large as in a right ring, and the rounds too.
+# There was no error and no deadlock. The messages are as many and as large as in a correct ring, in as many rounds.
 
-# %%
+# %% tags=["folded"]
+# Checks of the sentences above
+assert history.full_sums[-1] == 16 and wrong.full_sums[-1] == 0
 assert {message.sent.site.line for message in wrong.messages if message.sent and message.round > 3} == {3}
 assert wrong_trace.messages_sent == right_trace.messages_sent
 assert wrong_trace.bytes_sent == right_trace.bytes_sent
 assert wrong_trace.rounds == right_trace.rounds == 6
 
 # %% [markdown]
-# And with the master it was the other way around: the sums are right, and only the counts show the bottleneck. So an
-# algorithm must be checked for both, its values and its messages. Your exercise is checked in this way.
+# ## Is it a ring?
+#
+# With the master it was the other way around: the sums are correct, and only the counts show the bottleneck. Here is
+# one more function. It sends around a ring, every rank only talks to its neighbors, and it never deadlocks.
+
+
+# %%
+def is_it_a_ring(comm: Communicator, tensor: torch.Tensor) -> None:
+    next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
+    outgoing, incoming = tensor.clone(), torch.empty_like(tensor)
+    for _step in range(comm.world_size - 1):
+        comm.exchange(outgoing, next_rank, incoming, previous_rank)
+        tensor += incoming
+        outgoing, incoming = incoming, outgoing  # what has come is sent on
+
+
+def try_it(comm: Communicator) -> torch.Tensor:
+    tensor = torch.tensor([1.0, 2.0, 3.0, 4.0]) * 10**comm.rank
+    is_it_a_ring(comm, tensor)
+    return tensor
+
+
+results = world.run(try_it)
+print(results[0].tolist(), "on every rank:", all(torch.equal(results[0], each) for each in results))
+
+# %%
+guess = predict(
+    "The sums are correct on every rank. Is it a ring all-reduce?",
+    choices=["yes", "no: too many messages", "no: its messages are too large", "no: wrong order of adding"],
+)
+
+# %% [markdown]
+# Before you go on, take a minute. How many rounds does it need, and how many bytes does a rank send? Then ask the check
+# of your exercise, which reads the messages too.
+
+# %%
+from distlib.grading import check_all_reduce
+
+try:
+    check_all_reduce(
+        is_it_a_ring, world_sizes=(4,), lengths=(8,), topology="ring", carries="chunk",
+        messages=lambda n: 2 * (n - 1), rounds=lambda n: 2 * (n - 1),
+    )  # fmt: skip
+except AssertionError as error:
+    print(error)
+print(guess.compare("no: its messages are too large"))
+
+# %% [markdown]
+# It has even fewer rounds than a ring all-reduce: $N-1$. But every message is the whole tensor. Each rank sends
+# $(N-1)\,S$, as much as the master does, and now *every* rank sends that much. The chunks are what makes a ring
+# all-reduce fast.
+
+# %%
+with World(8) as ranks:
+    ranks.run(sum_ones, LENGTH, "ring")
+    ring_bytes = ranks.trace.bytes_sent[0]
+    ranks.run(lambda comm: is_it_a_ring(comm, torch.ones(LENGTH)))
+    whole_bytes, whole_rounds = ranks.trace.bytes_sent[0], ranks.trace.rounds
+print(f"8 ranks: each sends {whole_bytes / SIZE} S instead of {ring_bytes / SIZE} S, in {whole_rounds} rounds")
+assert whole_bytes == 7 * SIZE and ring_bytes == 7 * SIZE // 4 and whole_rounds == 7
+
+# %% [markdown]
+# This is not made up. Two well-known courses have published rings of whole tensors. PyTorch's tutorial on distributed
+# applications has one under "Our Own Ring-Allreduce". In its first version not even the sums were correct ([issue
+# 31572](https://github.com/pytorch/pytorch/issues/31572)). It says itself that the chunks are missing, and leaves
+# them as an exercise. ARENA's chapter on distributed training had a reference solution that sent the whole tensor
+# $2(N-1)$ times ([pull request 407](https://github.com/callummcdougall/ARENA_3.0/pull/407)). Its sums were correct,
+# so a test that only looks at sums could not see it.
+#
+# So an algorithm must be checked for both, its values and its messages. Your exercise is checked in this way.
+#
+# **Try it.** When does the whole-tensor ring win? Its formula is $(N-1)(\alpha + S\beta)$. Compare it with the ring
+# on the 64 fast links, for small and for large tensors.
+
+# %%
+def whole_without_contents(comm: Communicator, length: int) -> None:
+    is_it_a_ring(comm, torch.empty(length, device="meta"))
+
+
+for size in (4_000,):  # add sizes
+    fast_links.run(whole_without_contents, size // 4)
+    print(f"{size:11,} bytes: {fast_links.elapsed * 1e3:.2f} ms, ring {simulated_ms(size, 'ring'):.2f} ms")
+
+# %% tags=["folded"]
+# One way to do it
+for size in (4, 4_000, 100_000, 200_000, 1_000_000):
+    fast_links.run(whole_without_contents, size // 4)
+    whole_ms, ring_ms = fast_links.elapsed * 1e3, simulated_ms(size, "ring")
+    print(f"{size:11,} bytes: {whole_ms:.2f} ms, ring {ring_ms:.2f} ms")
+    assert (whole_ms < ring_ms) == (size <= 200_000)
+    assert math.isclose(whole_ms, 1e3 * (RANKS - 1) * (LATENCY + size / BANDWIDTH))
+
+# %% [markdown]
+# For small tensors it wins over the ring, by a factor of two, since it has half the steps. (The tree is better
+# still.) With these links they meet a little above 200 kB. So it is not a bad algorithm everywhere. It is bad for
+# what rings are used for.
 #
 # ## The real thing: averaging gradients
 #
@@ -549,20 +892,22 @@ def averaged_gradient(
 
 results = world.run(averaged_gradient, model, images, labels)
 for rank, (mine, average) in enumerate(results):
-    print(f"rank {rank}: its own gradient is off by {(mine - whole_batch).abs().max():.4f}, "
-          f"the average by {(average - whole_batch).abs().max():.1e}")  # fmt: skip
+    alone, together = ((each - whole_batch).abs().max() for each in (mine, average))
+    print(f"rank {rank}: its own gradient is off by {alone:.4f}, the average by {together:.1e}")
     assert not torch.allclose(mine, whole_batch, atol=1e-3)
     assert torch.allclose(average, whole_batch, rtol=1e-5, atol=1e-7)
     assert torch.equal(average, results[0][1])
 
 # %% [markdown]
 # The average of the four is the gradient of the whole batch, up to rounding: we allowed a relative error of 10⁻⁵ and
-# an absolute one of 10⁻⁷. It need not be equal to the last bit, because float32 numbers were added in another order.
+# an absolute one of 10⁻⁷. It need not be equal to the last bit, because float32 numbers were added in a different
+# order.
 #
-# Among each other the four ranks *are* equal to the last bit. Each chunk was summed up on one rank only, and the
-# others have copies. That matters: models that drift apart by a bit in every step would soon be different models.
+# The four ranks do agree with one another to the last bit. Each chunk was summed up on one rank only, and the others
+# have copies. That matters: models that drift apart by a bit in every training step would soon be different models.
 #
-# One condition hides in "the average": every rank had equally many images. Lesson 05 deals with the rest.
+# One condition hides in "the average": every rank had equally many images. [Lesson 06](06_large_batches.ipynb) shows
+# what goes wrong when they don't.
 #
 # ## In real frameworks
 #
@@ -609,11 +954,12 @@ world.close()
 # %% [markdown]
 # ## In short
 #
-# | with $N$ ranks and $S$ bytes | busiest rank sends | rounds |
-# |---|---|---|
-# | through a master | $(N-1)\,S$ | 2 |
-# | ring | $2\frac{N-1}{N}\,S$ | $2(N-1)$ |
-# | lower bound | $2\frac{N-1}{N}\,S$ | |
+# | with $N$ ranks and $S$ bytes | busiest rank sends | rounds | time |
+# |---|---|---|---|
+# | through a master | $(N-1)\,S$ | 2 | $2(N-1)\,(\alpha + S\beta)$ |
+# | ring | $2\frac{N-1}{N}\,S$ | $2(N-1)$ | $2(N-1)\,(\alpha + \frac{S}{N}\beta)$ |
+# | whole tensors around a ring | $(N-1)\,S$ | $N-1$ | $(N-1)\,(\alpha + S\beta)$ |
+# | lower bound | $2\frac{N-1}{N}\,S$ | | |
 #
 # ## Now you
 #
@@ -635,4 +981,7 @@ world.close()
 #   ring known in deep learning.
 # - A. Sergeev, M. Del Balso, [Horovod: fast and easy distributed deep learning in
 #   TensorFlow](https://arxiv.org/abs/1802.05799), 2018. The ring as a library.
+# - D. Culler and others, [LogP: towards a realistic model of parallel
+#   computation](https://doi.org/10.1145/155332.155333), PPoPP 1993. Tells the time that a message is under way from the
+#   time that it costs a processor.
 # - NVIDIA, [NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html).

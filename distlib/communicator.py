@@ -17,9 +17,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from distlib.network import Cluster
 
 
 class ReduceOp(Enum):
@@ -70,12 +73,15 @@ class Communicator(ABC):
         rank: this rank's number, 0 … world_size − 1.
         world_size: how many ranks there are in this communicator.
         device: the device on which this rank's tensors live.
+        network: the links between the ranks of the world, where they are known: in a `SimulatedWorld` and in a paced
+            `World`. None elsewhere.
         call: the collective call that its messages belong to; None where the library's collectives are not at work.
     """
 
     rank: int
     world_size: int
     device: torch.device
+    network: Cluster | None = None
     call: str | None = None
 
     @property
@@ -183,4 +189,4 @@ class Communicator(ABC):
 
     @abstractmethod
     def time(self) -> float:
-        """Seconds since the run began: the wall clock on real ranks."""
+        """Seconds since the run began: the wall clock on real ranks; in a paced world the clock of the network."""

@@ -190,7 +190,8 @@ class Wait:
     """One thing that a rank is blocked on.
 
     Attributes:
-        kind: "send", "recv", "payload", "barrier" or "split".
+        kind: "send", "recv", "payload", "barrier" or "split"; "travel to" or "travel from" for a message that both
+            sides have agreed on and that is under way on a paced network.
         peers: the ranks it has to come from.
         any_of: one of the peers is enough (receive from anyone); otherwise all are needed.
         what: "4 float32"; for a barrier, which one.
@@ -209,6 +210,8 @@ class Wait:
         peers = name_ranks(self.peers)
         if self.kind == "send":
             return f"waits to send {self.what} to {peers}"
+        if self.kind.startswith("travel"):
+            return f"waits while {self.what} {self.kind.replace('travel', 'travels')} {peers}"
         if self.kind == "payload":
             return f"waits for the rest of {self.what} from {peers}"
         if self.kind == "recv":
@@ -264,6 +267,8 @@ def find_deadlocked(states: Mapping[int, RankState], on_their_way: set[int]) -> 
 
 
 def _can_come(wait: Wait, alive: set[int]) -> bool:
+    if wait.kind.startswith("travel"):
+        return True
     needed = any if wait.any_of else all
     return needed(peer in alive for peer in wait.peers)
 

@@ -14,6 +14,8 @@ process on one that is too short.
                                                   ╞═══ gloo or NCCL ═══►│
                                                   ▼ send returns        ▼ recv returns
 
+In a paced world (see pacing) the receiver also says when the message is over, and both sides wait until then.
+
 A rank only ever blocks in `Mailbox.next`, where it first writes what it waits for onto the status board; the wait for
 gloo or NCCL is short, since both sides have promised. While it blocks, a rank answers whatever arrives, so an `irecv`
 that was posted earlier is served while the rank waits for something else.
@@ -35,6 +37,8 @@ from distlib.communicator import Work
 from distlib.diagnosis import MessageMismatch
 from distlib.mailbox import INLINE_BYTES, Mailbox
 from distlib.message_check import different_calls
+from distlib.network import Cluster
+from distlib.pacing import PacedCall, Pacing
 from distlib.status_board import BLOCKED, FINISHED, IDLE, RUNNING, StatusBoard
 from distlib.trace import CallSite
 from distlib.transport import Transport, Wait, describe_tensor, dtype_name, from_bytes, to_bytes
@@ -62,6 +66,8 @@ class Offer:
     round: int
     place: str
     call: str | None
+    posted: float
+    left: float | None  # of an eager message on a paced network: when it has reached the receiver's port
     payload: bytes | None
 
     def describe(self) -> str:
@@ -90,6 +96,7 @@ class Endpoint:
         directory: str,
         transports: dict[str, Transport],
         device: torch.device,
+        network: Cluster | None = None,
     ) -> None:
         self.rank = rank
         self.directory = directory
@@ -103,6 +110,7 @@ class Endpoint:
         self._sequence = 0
         self._state = IDLE
         self._start = 0.0
+        self._pacing = Pacing(network, directory, rank, self.now) if network is not None else None
         self._shielded = self._stop_pending = False
         self._background = Background(self._prepare_thread)
         self._abandoned = False
@@ -118,6 +126,8 @@ class Endpoint:
         self._forget()
         self._run, self._start, self.record, self._state, self._closed = run, start, record, RUNNING, False
         self._abandoned = False
+        if self._pacing is not None:
+            self._pacing.begin(run)
         self._publish([])
         early, self._early = self._early, []
         for message in early:
@@ -227,23 +237,25 @@ class Endpoint:
         self._background.wait_for_all()
         peer = group.members[dst]
         self._sequence += 1
-        start = self.now()
+        start = self._network_time()
         dtype, shape = dtype_name(tensor), tuple(tensor.shape)
         work = SendWork(self, group, dst, tensor, tag, site)
         self._offered[self._sequence] = work
         nbytes = tensor.numel() * tensor.element_size()
         work.inline = nbytes <= INLINE_BYTES and tensor.device.type == "cpu"
         payload = to_bytes(tensor) if work.inline else None
+        left = self._leave_early(work, nbytes, start)
         if self.record:
             self.sent.append((self._sequence, peer, tag, nbytes, dtype, shape, start, self.round + 1, site))
         header = (group.id, tag, dtype, shape, tensor.device.type, nbytes, self.round + 1, site.place, site.call)
-        self._mailbox.post(peer, self._run, OFFER, self.rank, self._sequence, *header, payload)
+        self._mailbox.post(peer, self._run, OFFER, self.rank, self._sequence, *header, start, left, payload)
         return work
 
     def irecv(self, group: Group, src: int | None, tensor: torch.Tensor, tag: int, site: CallSite) -> RecvWork:
         """Get ready for a message from rank `src` of `group` (None: any); see `Communicator.irecv`."""
         self._background.wait_for_all()
         work = RecvWork(self, group, src, tensor, tag, site)
+        work.posted = self._network_time()
         for offer in self._strangers:
             if work.wants(offer):
                 self._strangers.remove(offer)
@@ -265,18 +277,22 @@ class Endpoint:
         is_collector = self.rank == group.members[0]
         done = (lambda: len(arrived) == group.size) if is_collector else (lambda: key in self._released)
         self._block_until(done, lambda: [(kind, group.members, "meeting", repr(key), site.place, None)])
-        if not is_collector:
-            return self._released.pop(key)
-        everybody = [arrived[member] for member in group.members]
-        for member in group.members[1:]:
-            self._mailbox.post(member, self._run, RELEASED, self.rank, key, everybody)
-        del self._arrived[key]
+        if is_collector:
+            everybody, over = [arrived[member] for member in group.members], self.now()
+            for member in group.members[1:]:
+                self._mailbox.post(member, self._run, RELEASED, self.rank, key, (everybody, over))
+            del self._arrived[key]
+        else:
+            everybody, over = self._released.pop(key)
+        if self._pacing is not None:
+            self._pacing.clock.reach(over)
         return everybody
 
-    def start(self, call: StartedCall) -> StartedCall:
-        """Run `call` in the background, after what was started before."""
-        self._background.start(call)
-        return call
+    def start(self, call: Callable[[], object], number: int) -> StartedCall:
+        """Run `call` in the background, after what was started before. Its `wait` returns `number`."""
+        started = PacedCall(call, number, self._pacing.clock) if self._pacing is not None else StartedCall(call, number)
+        self._background.start(started)
+        return started
 
     def _prepare_thread(self) -> None:
         if self.device.type == "cuda":
@@ -287,14 +303,20 @@ class Endpoint:
     def wait_for(self, works: Sequence[MessageWork]) -> None:
         """Block until every one of `works` is through, answering the other ranks meanwhile."""
         self._background.wait_for_all()
+        called = self._network_time()
         self._block_until(
             lambda: all(work.settled for work in works) or any(work.error for work in works),
             lambda: [work.waits_for() for work in works if not work.settled],
         )
+        if self._pacing is not None and not any(work.error for work in works):
+            self._wait_for_network(self._pacing, works, called)
         for work in sorted(works, key=lambda work: work.error is None):
             work.finish()
 
-    def _block_until(self, done: Callable[[], bool], waits: Callable[[], list[tuple[Any, ...]]]) -> None:
+    def _block_until(
+        self, done: Callable[[], bool], waits: Callable[[], list[tuple[Any, ...]]], alarm: float | None = None
+    ) -> None:
+        """Answer the other ranks until `done`. It is asked after each message, and when the clock says `alarm`."""
         for message in self._mailbox.waiting():
             self._take_in(message)
         if done():
@@ -304,7 +326,7 @@ class Endpoint:
                 raise Stopped
             self._state = BLOCKED
             self._publish(waits())
-            arrived = self._mailbox.next()
+            arrived = self._mailbox.next() if alarm is None else self._mailbox.next(max(0.0, alarm - self.now()))
             if arrived is not None:
                 self._take_in(arrived)
         self._state = RUNNING
@@ -317,6 +339,69 @@ class Endpoint:
         for src in self._handled:
             self._board.count_handled(self.rank, src)
         self._handled.clear()
+
+    # ── on a paced network ───────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def network(self) -> Cluster | None:
+        """What the messages of this world are paced by."""
+        return self._pacing.cluster if self._pacing is not None else None
+
+    def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass; on a paced network more on a straggler, and the rank goes on answering meanwhile."""
+        if self._pacing is None:
+            time.sleep(seconds)
+            return
+        clock = self._pacing.clock
+        alarm = clock.now() + seconds * self._pacing.slowdown()
+        if self._background.is_running():
+            time.sleep(max(0.0, alarm - self.now()))
+        else:
+            self._answer_until(alarm)
+        clock.reach(alarm)
+
+    def time(self) -> float:
+        """Seconds since the run began; on a paced network by its clock."""
+        return self.now() if self._pacing is None else self._pacing.clock.time()
+
+    def _answer_until(self, alarm: float) -> None:
+        """Answer the other ranks until the clock says `alarm`, as a rank that is not blocked."""
+        while (left := alarm - self.now()) > 0:
+            arrived = self._mailbox.next(left)
+            if arrived is not None:
+                self._take_in(arrived)
+                self._publish([])
+
+    def _network_time(self) -> float:
+        return self.now() if self._pacing is None else self._pacing.clock.now()
+
+    def _leave_early(self, work: SendWork, nbytes: int, posted: float) -> float | None:
+        """If a message is eager, it leaves now, with its present content. Returns when it reaches the receiver."""
+        times = self._pacing.leave(work.peer, nbytes, posted) if self._pacing is not None else None
+        if times is None:
+            return None
+        left, work.end = times
+        work.settled = True
+        if not work.inline:
+            work.tensor = work.tensor.detach().clone()
+        return left
+
+    def _book(self, work: RecvWork, offer: Offer) -> None:
+        """Two sides have met: from when to when does the message travel?"""
+        if self._pacing is not None:
+            with self.shield():
+                times = self._pacing.meet(offer.src, offer.nbytes, offer.posted, offer.left, work.posted)
+            work.taken, work.end = times
+
+    def _wait_for_network(self, pacing: Pacing, works: Sequence[MessageWork], called: float) -> None:
+        """Wait until all of `works` are over on the network. Their bytes move meanwhile."""
+        self._state = BLOCKED
+        self._publish([work.travels() for work in works])
+        for work in works:
+            self.complete_transfer(work)
+        end = max((work.end for work in works if work.end is not None), default=called)
+        self._block_until(lambda: self.now() >= end, lambda: [work.travels() for work in works], alarm=end)
+        pacing.clock.reach(max(called, end))
 
     # ── answering ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -341,8 +426,8 @@ class Endpoint:
             key, contribution = rest
             self._arrived.setdefault(key, {})[src] = contribution
         elif kind == RELEASED:
-            key, everybody = rest
-            self._released[key] = everybody
+            key, released = rest
+            self._released[key] = released
 
     def _on_offer(self, offer: Offer) -> None:
         for work in self._posted:
@@ -359,6 +444,7 @@ class Endpoint:
             self._mailbox.post(offer.src, self._run, REFUSE, self.rank, offer.sequence, problem)
             self._settle_with_error(work, problem)
             return
+        self._book(work, offer)
         work.accept(offer)
         if offer.payload is not None:
             from_bytes(offer.payload, work.tensor)
@@ -367,10 +453,12 @@ class Endpoint:
             self._arriving[offer.src, offer.sequence] = work
             wait = self._transports[offer.device].receive(work.tensor, offer.src, offer.sequence)
             self._transferring[work] = wait
-        self._mailbox.post(offer.src, self._run, TAKE, self.rank, offer.sequence)
+        self._mailbox.post(offer.src, self._run, TAKE, self.rank, offer.sequence, work.end)
 
-    def _on_take(self, sequence: int) -> None:
+    def _on_take(self, sequence: int, end: float | None) -> None:
         work = self._offered.pop(sequence)
+        if not work.settled:  # an eager one has been over for its sender since it left
+            work.end = end
         if not work.inline:
             transport = self._transports[work.tensor.device.type]
             self._transferring[work] = transport.send(work.tensor, work.peer, sequence)
@@ -399,7 +487,7 @@ class Endpoint:
         self._strangers: list[Offer] = []
         self._arriving: dict[tuple[int, int], RecvWork] = {}
         self._arrived: dict[tuple[Any, ...], dict[int, Any]] = {}
-        self._released: dict[tuple[Any, ...], list[Any]] = {}
+        self._released: dict[tuple[Any, ...], tuple[list[Any], float]] = {}
         self._transferring: dict[MessageWork, Wait] = {}
         self._failed: list[MessageWork] = []
 
@@ -415,6 +503,7 @@ class MessageWork(Work):
         self.endpoint, self.group, self.tensor, self.tag, self.site = endpoint, group, tensor, tag, site
         self.settled = self.finished = False
         self.error: str | None = None
+        self.end: float | None = None  # on a paced network: when it is over for this side, in seconds of the run
 
     def wait(self) -> int:
         self.endpoint.wait_for([self])
@@ -423,7 +512,7 @@ class MessageWork(Work):
     def is_completed(self) -> bool:
         if not self.settled:
             self.endpoint.look()
-        return self.settled
+        return self.settled and (self.end is None or self.endpoint.now() >= self.end)
 
     def finish(self) -> None:
         """What is left to do once the message is settled: raise its error, or see the last bytes through."""
@@ -449,6 +538,10 @@ class MessageWork(Work):
         """For the status board: (kind, ranks, "all" or "any" of them, what, place, collective call or None)."""
         raise NotImplementedError
 
+    def travels(self) -> tuple[Any, ...]:
+        """For the status board, like `waits_for`: the message is under way on a paced network."""
+        raise NotImplementedError
+
 
 class SendWork(MessageWork):
     """A message on its way out."""
@@ -466,6 +559,9 @@ class SendWork(MessageWork):
     def waits_for(self) -> tuple[Any, ...]:
         return ("send", (self.peer,), "all", self.describe(), self.site.place, self.site.call)
 
+    def travels(self) -> tuple[Any, ...]:
+        return ("travel to", (self.peer,), "all", self.describe(), self.site.place, self.site.call)
+
 
 class RecvWork(MessageWork):
     """A message that is waited for, or on its way in."""
@@ -482,6 +578,8 @@ class RecvWork(MessageWork):
         super().__init__(endpoint, group, tensor, tag, site)
         self.peers = group.others(endpoint.rank) if src is None else (group.members[src],)
         self.demand = "any" if src is None else "all"
+        self.posted = 0.0
+        self.taken: float | None = None  # on a paced network: when the message starts
         self._offer: Offer | None = None
         self._row: list[Any] = []
 
@@ -514,12 +612,12 @@ class RecvWork(MessageWork):
 
     def accept(self, offer: Offer) -> None:
         """Note which message this receive is getting, and when the two met."""
-        now = self.endpoint.now()
-        self._offer, self._row = offer, [offer.src, offer.sequence, now, now, self.site]
+        taken = self.endpoint.now() if self.taken is None else self.taken
+        self._offer, self._row = offer, [offer.src, offer.sequence, taken, self._over(), self.site]
 
     def arrive(self) -> None:
         """The payload is here, or gloo or NCCL is about to bring it: nothing can get stuck any more."""
-        self._row[3] = self.endpoint.now()
+        self._row[3] = self._over()
         if self.endpoint.record:
             self.endpoint.received.append(self._row)
         self.settled = True
@@ -528,8 +626,11 @@ class RecvWork(MessageWork):
         assert self._offer is not None
         super().complete()
         if not self._offer.payload:
-            self._row[3] = self.endpoint.now()
+            self._row[3] = self._over()
         self.endpoint.round = max(self.endpoint.round, self._offer.round)
+
+    def _over(self) -> float:
+        return self.endpoint.now() if self.end is None else self.end
 
     def other_end(self) -> int:
         assert self._offer is not None
@@ -539,6 +640,10 @@ class RecvWork(MessageWork):
         if self._offer is not None:
             return ("payload", (self._offer.src,), "all", self.describe(), self.site.place, self.site.call)
         return ("recv", self.peers, self.demand, self.describe(), self.site.place, self.site.call)
+
+    def travels(self) -> tuple[Any, ...]:
+        assert self._offer is not None
+        return ("travel from", (self._offer.src,), "all", self.describe(), self.site.place, self.site.call)
 
 
 class Group:

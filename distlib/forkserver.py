@@ -29,7 +29,10 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distlib.network import Cluster
 
 _LARGEST_REQUEST = 65536
 _START_TIMEOUT = 60.0  # seconds; importing torch from a cold disk can take long
@@ -45,6 +48,7 @@ class RankPlace:
         directory: the world's private directory.
         backend: "gloo" or "nccl".
         threads: how many threads torch may use in this rank.
+        network: what messages are paced by, or None.
     """
 
     rank: int
@@ -52,6 +56,7 @@ class RankPlace:
     directory: str
     backend: str
     threads: int
+    network: Cluster | None = None
 
 
 # ── in the kernel ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import select
 import socket
 import time
 from collections import deque
@@ -83,9 +84,14 @@ class Mailbox:
                 return
             yield pickle.loads(memoryview(self._buffer)[:size])
 
-    def next(self) -> tuple[Any, ...] | None:
-        """Block until a message is here and return it. None: look again, something of our own could not go out yet."""
+    def next(self, timeout: float | None = None) -> tuple[Any, ...] | None:
+        """Block until a message is here and return it.
+
+        None: look again. Something of our own could not go out yet, or `timeout` seconds are over.
+        """
         if self.flush():
+            if timeout is not None and not select.select([self._inbox], [], [], timeout)[0]:
+                return None
             size = self._inbox.recv_into(self._buffer)
             return pickle.loads(memoryview(self._buffer)[:size])
         time.sleep(_RETRY)

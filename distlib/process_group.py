@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 import torch
 import torch.distributed
 
-from distlib.background import StartedCall
 from distlib.call_site import find_call_site
 from distlib.communicator import Communicator, Work
 from distlib.endpoint import Endpoint, Group
@@ -37,6 +35,7 @@ class ProcessGroupCommunicator(Communicator):
         self.rank = group.members.index(endpoint.rank)
         self.world_size = group.size
         self.device = endpoint.device
+        self.network = endpoint.network
 
     def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
         check_message(self, tensor, "send", dst, tag)
@@ -57,7 +56,7 @@ class ProcessGroupCommunicator(Communicator):
 
     def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
         comm = ProcessGroupCommunicator(self._endpoint, self._group, self.call, self._site())
-        return self._endpoint.start(StartedCall(partial(function, comm, *args, **kwargs), self.rank))
+        return self._endpoint.start(partial(function, comm, *args, **kwargs), self.rank)
 
     def barrier(self) -> None:
         if self.world_size > 1:
@@ -79,10 +78,10 @@ class ProcessGroupCommunicator(Communicator):
         return ProcessGroupCommunicator(self._endpoint, self._group, call, self._started_at)
 
     def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+        self._endpoint.sleep(seconds)
 
     def time(self) -> float:
-        return self._endpoint.now()
+        return self._endpoint.time()
 
     def _site(self) -> CallSite:
         return find_call_site(self.call) if self._started_at is None else self._started_at.within(self.call)

@@ -25,6 +25,8 @@ from typing import Any
 
 from distlib import forkserver, rank_process
 from distlib.mailbox import open_inbox
+from distlib.network import Cluster
+from distlib.pacing import make_port_table
 from distlib.status_board import StatusBoard
 
 _LONGEST_SOCKET_PATH = 90  # bytes; the system's limit is 104 (macOS) or 108 (Linux)
@@ -38,9 +40,10 @@ class RankPool:
         RuntimeError: the fork server could not start.
     """
 
-    def __init__(self, world_size: int, backend: str) -> None:
+    def __init__(self, world_size: int, backend: str, network: Cluster | None = None) -> None:
         self.world_size = world_size
         self.backend = backend
+        self.network = network
         self.pids: list[int] = []
         self.commands: list[Connection] = []
         self.outputs: list[tuple[int, str, int]] = []  # rank, "stdout" or "stderr", file descriptor to read
@@ -49,6 +52,8 @@ class RankPool:
         _allow_open_files(8 * world_size)
         try:
             self.board = StatusBoard(os.path.join(self.directory, "board"), world_size, create=True)
+            if network is not None:
+                make_port_table(network, self.directory, create=True).close()
             inboxes = [open_inbox(self.directory, rank) for rank in range(world_size)]
             threads = max(1, (os.cpu_count() or 1) // world_size)
             for rank, inbox in enumerate(inboxes):
@@ -63,7 +68,7 @@ class RankPool:
         self.commands.append(Connection(ours.detach()))
         self.outputs += [(rank, "stdout", out_read), (rank, "stderr", err_read)]
         try:
-            place = forkserver.RankPlace(rank, self.world_size, self.directory, self.backend, threads)
+            place = forkserver.RankPlace(rank, self.world_size, self.directory, self.backend, threads, self.network)
             self.pids.append(self._server.spawn(place, [theirs.fileno(), out_write, err_write, inbox.fileno()]))
         finally:
             for end in (theirs, inbox):

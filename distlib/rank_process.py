@@ -77,7 +77,7 @@ def _make_endpoint(place: RankPlace, inbox: socket.socket) -> Endpoint:
         transports["cpu"] = GlooTransport(directory, rank, world_size)
         if place.backend == "nccl":
             transports["cuda"] = NcclTransport(directory, rank, world_size, device)
-    return Endpoint(rank, mailbox, board, directory, transports, device)
+    return Endpoint(rank, mailbox, board, directory, transports, device, place.network)
 
 
 def _redirect_output(stdout_fd: int, stderr_fd: int) -> None:

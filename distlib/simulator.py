@@ -266,11 +266,7 @@ class _Run:
 
 
 class SimulatedCommunicator(Communicator):
-    """A `Communicator` in virtual time. Made by a `SimulatedWorld` for each rank; see `Communicator`.
-
-    Attributes:
-        cluster: the cluster the ranks are on.
-    """
+    """A `Communicator` in virtual time. Made by a `SimulatedWorld` for each rank; see `Communicator`."""
 
     def __init__(
         self,
@@ -291,7 +287,7 @@ class SimulatedCommunicator(Communicator):
         self._group = group
         self._meetings = 0
         self._computations = 0
-        self.cluster = cluster
+        self.network = self.cluster = cluster
         self.rank = group.members.index(rank.number) if group.id else rank.number
         self.world_size = len(group.members)
         self.device = torch.device("cpu")

@@ -21,6 +21,7 @@ import torch
 
 from distlib import forkserver, pickling
 from distlib.diagnosis import RankError
+from distlib.network import Cluster, Link
 from distlib.output_relay import OnOutput, print_output
 from distlib.rank_pool import RankPool
 from distlib.supervisor import RunSettings, Supervisor
@@ -36,6 +37,8 @@ class World:
         world_size: how many ranks, at least 1. There may be more than the machine has cores.
         backend: how large tensors travel: "gloo" (CPU), "nccl" (a GPU for each rank), or None for NCCL if there are
             enough GPUs and else gloo.
+        network: messages take as long as on these links, on the real clock: a `Link` that each rank has to the others,
+            or a `Cluster` of as many ranks. None: as fast as the machine goes. See `pacing`.
         record: whether to keep a `trace` of the messages.
         seed: each run starts with the random numbers of rank r seeded with `seed + r` (random, numpy, torch).
         output_limit: how many bytes the ranks of one run may print; more is an error.
@@ -45,7 +48,8 @@ class World:
     The ranks start at the first `run`. They end with the world, with the kernel, or with `close`.
 
     Raises:
-        ValueError: a world size that is not a number of at least 1, an unknown backend, or too few GPUs for NCCL.
+        ValueError: a world size that is not a number of at least 1, an unknown backend, too few GPUs for NCCL, or a
+            network that is not a link or is a cluster of another size.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class World:
         world_size: int,
         backend: str | None = None,
         *,
+        network: Link | Cluster | None = None,
         record: bool = True,
         seed: int = 0,
         output_limit: int = 1_000_000,
@@ -60,6 +65,7 @@ class World:
     ) -> None:
         self.world_size = _check_world_size(world_size)
         self.backend = _choose_backend(backend, self.world_size)
+        self.network = _check_network(network, self.world_size)
         self.record = record
         self.seed = seed
         self.output_limit = output_limit
@@ -109,7 +115,8 @@ class World:
 
     def __repr__(self) -> str:
         state = "not started" if self._pool is None else "ready"
-        return f"<World: {self.world_size} rank{'s' * (self.world_size > 1)}, {self.backend}, {state}>"
+        paced = f", paced by {self.network}" if self.network is not None else ""
+        return f"<World: {self.world_size} rank{'s' * (self.world_size > 1)}, {self.backend}{paced}, {state}>"
 
     def __reduce__(self) -> Any:
         raise TypeError("a World can't be sent to its ranks: a rank has comm, which has rank, world_size, send, recv …")
@@ -135,7 +142,7 @@ class World:
         if self._pool is not None and not self._pool.alive:
             self.close()
         if self._pool is None:
-            pool = RankPool(self.world_size, self.backend)
+            pool = RankPool(self.world_size, self.backend, self.network)
             self._pool, self._let_go = pool, weakref.finalize(self, pool.close)
         return self._pool
 
@@ -151,6 +158,22 @@ def _check_world_size(world_size: int) -> int:
     if size < 1:
         raise ValueError(f"World expects at least 1 rank, got {size}: try World(4)")
     return size
+
+
+def _check_network(network: Link | Cluster | None, world_size: int) -> Cluster | None:
+    if isinstance(network, Link):
+        return Cluster.flat(world_size, network)
+    if network is not None and not isinstance(network, Cluster):
+        raise ValueError(
+            f"World expects a Link or a Cluster as its network, got {network!r}: "
+            f"try World({world_size}, network=Link(latency=1e-3, bandwidth=50e6))"
+        )
+    if network is not None and network.world_size != world_size:
+        raise ValueError(
+            f"World({world_size}) expects a network for {world_size} ranks, got a Cluster of {network.world_size} "
+            f"({network.nodes} nodes of {network.ranks_per_node}): try World({network.world_size}, network=…)"
+        )
+    return network
 
 
 def _choose_backend(backend: str | None, world_size: int) -> str:

@@ -7,6 +7,7 @@ noisy. Nothing here is a test: what must hold on every machine is in the tests.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import shutil
 import signal
@@ -27,13 +28,14 @@ from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 from torch import nn
 
-from distlib import Communicator, DeadlockError, SimulatedWorld, World, forkserver
+from distlib import Cluster, Communicator, DeadlockError, Link, SimulatedWorld, World, all_reduce, forkserver
 from distlib.cli.lab import FIRST_LESSON
 from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
 from distlib.ddp import DistributedDataParallel, all_reduce_hook
 from distlib.grading.classroom import Classroom, open_classroom
 from distlib.grading.sandbox import KINDS, Limits
 from distlib.grading.sandbox.bubblewrap import Bubblewrap
+from distlib.network import all_reduce_seconds
 from distlib.process_group import torch_distributed
 from tests.answer_files import read_answers
 from tests.conftest import BROWSERS
@@ -60,6 +62,8 @@ def main() -> None:
         cost_of_recording,
         cost_of_recording_simulated,
         ddp_against_torch,
+        paced_all_reduces,
+        paced_ddp,
         time_to_name_a_deadlock,
         interrupt_a_cell,
         kill_a_kernel,
@@ -303,6 +307,97 @@ def _ring_once(comm: Communicator, length: int) -> int:
 
 def _nothing(comm: Communicator) -> None:
     pass
+
+
+# ── a paced network ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def paced_all_reduces() -> None:
+    """From the moment the first rank begins to the end of the last, against the closed form.
+
+    On the wall clock, and on the clock of the network (`comm.time`): the difference is what the machine was late.
+    """
+    link = Link(latency=1e-3, bandwidth=50e6)
+    with World(4, network=link) as world:
+        for label, length in (("4 KB", 1024), ("1 MB", 2**18), ("8 MB", 2**21)):
+            for algorithm in ("ring", "tree", "naive"):
+                predicted = all_reduce_seconds(algorithm, Cluster.flat(4, link), length, 4)
+                by_rank = world.run(_timed_all_reduces, algorithm, length, 6)
+                wall, network = (_median_span([rank[clock] for rank in by_rank]) for clock in (0, 1))
+                note(
+                    f"paced (1 ms, 50 MB/s), 4 ranks, all-reduce of {label}, {algorithm}, against the formula",
+                    f"{wall / predicted - 1:+.1%} ({1000 * wall:.1f} against {1000 * predicted:.1f} ms); "
+                    f"by comm.time {network / predicted - 1:+.1%}",
+                    "within 15 %",
+                )
+
+
+def _timed_all_reduces(
+    comm: Communicator, algorithm: str, length: int, times: int
+) -> tuple[list[tuple[float, float]], ...]:
+    """(start, end) of each repetition, on the wall clock and on the clock of the network."""
+    tensor = torch.zeros(length)
+    wall, network = [], []
+    for _ in range(times):
+        comm.barrier()
+        start, network_start = time.perf_counter(), comm.time()
+        all_reduce(comm, tensor, algorithm=algorithm)
+        wall.append((start, time.perf_counter()))
+        network.append((network_start, comm.time()))
+    return wall, network
+
+
+def _median_span(by_rank: list[list[tuple[float, float]]]) -> float:
+    """From the first start to the last end of a repetition. The first one does not count."""
+    spans = [max(end for _, end in row) - min(start for start, _ in row) for row in zip(*by_rank, strict=True)]
+    return statistics.median(spans[1:])
+
+
+def paced_ddp() -> None:
+    """The model of lesson 05, 1,024 images a rank, on a link that makes communication as long as the backward pass."""
+    with World(2) as world:
+        backward = world.run(_ddp_steps, ("alone",), 16)[0]["backward"]
+    nbytes = sum(parameter.nbytes for parameter in _deep_model().parameters())
+    link = Link(latency=1e-4, bandwidth=nbytes / (backward - 2e-4))
+    with World(2, network=link) as world:
+        seconds = world.run(_ddp_steps, ("flat", "overlapped"), 16)[0]
+    note(
+        f"paced ({link}; backward {1000 * backward:.0f} ms), 2 ranks: what overlapped DDP gains on flat",
+        f"{1 - seconds['overlapped'] / seconds['flat']:.0%} of the step "
+        f"({1000 * seconds['overlapped']:.0f} against {1000 * seconds['flat']:.0f} ms)",
+        "≥ 25 %",
+    )
+
+
+def _ddp_steps(comm: Communicator, versions: tuple[str, ...], steps: int) -> dict[str, float]:
+    """Median seconds of a step (forward and backward) of each version, which take turns; and of backward alone."""
+    torch.manual_seed(comm.rank)
+    images, labels = torch.randn(1024, 64), torch.randint(10, (1024,))
+    models = {version: _deep_model() for version in versions}
+    for version, model in models.items():
+        if version != "alone":
+            sizes = {"bucket_bytes": 256 << 10, "first_bucket_bytes": 64 << 10}
+            models[version] = DistributedDataParallel(comm, model, version=version, **sizes)
+    measured: dict[str, list[float]] = {name: [] for name in (*versions, "backward")}
+    for _ in range(steps):
+        for version, model in models.items():
+            comm.barrier()
+            start = time.perf_counter()
+            loss = nn.functional.cross_entropy(model(images), labels)
+            between = time.perf_counter()
+            loss.backward()
+            measured[version].append(time.perf_counter() - start)
+            measured["backward"].append(time.perf_counter() - between)
+    return {name: statistics.median(values[1:]) for name, values in measured.items()}
+
+
+def _deep_model() -> nn.Module:
+    torch.manual_seed(0)
+    widths = [64, *[128] * 24, 10]
+    layers: list[nn.Module] = []
+    for before, after in itertools.pairwise(widths):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
 
 
 # ── going wrong ──────────────────────────────────────────────────────────────────────────────────────────────────────

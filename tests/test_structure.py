@@ -40,7 +40,9 @@ FLOORS = {
     "mesh": 1,
     "message_check": 1,
     "output_relay": 1,
+    "pacing": 1,
     "pickling": 1,
+    "port_table": 1,
     "process_group": 1,
     "rank_pool": 1,
     "rank_process": 1,
@@ -312,7 +314,7 @@ def test_every_target_is_phony_and_listed() -> None:
     assert phony == make_targets()
 
 
-def test_readme_is_a_screenful() -> None:
+def test_readme_is_short() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 45
+    assert len(lines) <= 65  # what the course is, its lessons, and the commands of three kinds of readers
     assert max(len(line) for line in lines) <= 120

@@ -7,12 +7,12 @@ from distlib.network import Cluster
 
 
 def cluster_of(comm: Communicator) -> Cluster:
-    """The cluster that the ranks of `comm` are on: `comm.cluster`, as in a `SimulatedWorld`.
+    """The cluster that the ranks of `comm` are on: `comm.network`, as in a `SimulatedWorld` or a paced `World`.
 
-    A communicator that has none, such as that of a `World`, counts as one node whose ranks have the default link
-    (`distlib.network.DEFAULT_LINK`). So does a part of a cluster, with the slowest link of the whole.
+    A communicator that has none, such as that of a `World` that is not paced, counts as one node whose ranks have the
+    default link (`distlib.network.DEFAULT_LINK`). So does a part of a cluster, with the slowest link of the whole.
     """
-    cluster = getattr(comm, "cluster", None)
+    cluster = comm.network
     if cluster is None:
         return Cluster.flat(comm.world_size)
     if cluster.world_size != comm.world_size:

@@ -14,8 +14,8 @@
 # | 3 | `ring_all_gather` | 3 | 3 |
 # | 4 | `ring_all_reduce` | 3 | 3 |
 #
-# That makes 22 points. Each part is graded by itself: when a test runs your `ring_all_reduce`, it brings a right
-# `ring_reduce_scatter` and a right `ring_all_gather` along.
+# That makes 22 points. Each part is graded by itself: when a test runs your `ring_all_reduce`, it supplies
+# correct versions of `ring_reduce_scatter` and `ring_all_gather`.
 
 # %% [markdown]
 # ## How to work
@@ -200,8 +200,10 @@ assert report.trace(world_size=3, length=12, dtype=torch.int64).bytes_sent == [1
 #
 # ### Three tools
 #
-# `torch.tensor_split` cuts a flat tensor into chunks. They are views: what you write into a chunk stands in the tensor.
-# When the length does not divide, the first chunks are one longer:
+# `torch.tensor_split` cuts a flat tensor into chunks. They are views: what you write into a chunk is written into the
+# tensor. It returns a tuple, whose entries can't be assigned. So `chunks[2] += incoming` fails. Give the chunk a name
+# first: `chunk = chunks[2]`, then `chunk += incoming`. When the length does not divide, the first chunks are one
+# longer:
 
 # %%
 chunks = torch.tensor_split(torch.arange(10), 4)
@@ -656,7 +658,7 @@ from distlib.grading import check_exercise
 check_exercise("02_all_reduce")
 
 # %% [markdown]
-# **To hand it in:** restart the kernel, run all cells, look that every visible test passes, and save. The button
+# **To hand it in:** restart the kernel, run all cells, check that every visible test passes, and save. The button
 # *Validate* at the top does the same and says what fails.
 
 # %%
