@@ -25,11 +25,12 @@ each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.ste
 
 
 def test_there_are_lessons() -> None:
-    assert [path.stem for path in LESSONS[:5]] == [
+    assert [path.stem for path in LESSONS[:6]] == [
         "00_start_here",
         "01_messages",
         "02_all_reduce",
         "03_trees_and_grids",
+        "03b_networks",
         "04_data_parallel",
     ]
 

@@ -197,7 +197,7 @@ def test_nothing_that_brings_the_other_distlib_is_installed() -> None:
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_has_a_number_a_name_and_a_notebook(path: Path) -> None:
-    assert re.fullmatch(r"\d\d_[a-z_]+", path.stem)
+    assert re.fullmatch(r"\d\d[a-z]?_[a-z_]+", path.stem)
     assert path.with_suffix(".ipynb").exists()
 
 
