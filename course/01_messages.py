@@ -19,7 +19,6 @@
 from collections.abc import Callable
 
 import torch
-
 from distlib import (
     Cluster,
     Communicator,
@@ -1021,7 +1020,6 @@ for pattern in (flat_with_isend, broadcast):
 
 # %%
 import torch.distributed as dist
-
 from distlib.collectives import reduce
 from distlib.process_group import torch_distributed
 

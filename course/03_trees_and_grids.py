@@ -20,7 +20,6 @@ import textwrap
 import time
 
 import torch
-
 from distlib import (
     Cluster,
     Communicator,
@@ -728,8 +727,12 @@ predicted_and_measured(today, title="This machine, today: the model and the cloc
 
 # %% tags=["folded"]
 # Checks of what is said above and below
-assert seconds("naive", flat(4, SLOW), 4 * MIB) > 3.8 * seconds("ring", flat(4, SLOW), 4 * MIB)
-assert seconds("ring", flat(4, SLOW), 64 * KIB) < seconds("tree", flat(4, SLOW), 64 * KIB)
+assert seconds("naive", flat(4, SLOW), 4 * MIB) > 3.8 * seconds(
+    "ring", flat(4, SLOW), 4 * MIB
+)
+assert seconds("ring", flat(4, SLOW), 64 * KIB) < seconds(
+    "tree", flat(4, SLOW), 64 * KIB
+)
 for name in said:
     assert sum(run_on(flat(4), MIB, name).trace.bytes_sent) == 6 * MIB
 
@@ -755,7 +758,6 @@ for name in said:
 
 # %%
 import torch.distributed as dist
-
 from distlib.process_group import torch_distributed
 
 OURS = ("naive", "ring", "tree", "halving_doubling", "grid")

@@ -18,7 +18,6 @@
 from collections import Counter
 
 import torch
-
 from distlib import (
     Cluster,
     Communicator,
@@ -89,7 +88,11 @@ def run_on(cluster: Cluster, nbytes: int, algorithm: str) -> SimulatedWorld:
 # %%
 guess = predict(
     "Both trees at once, on the way up: which ranks receive the most bytes?",
-    choices=["the two roots", "the two ranks below the roots", "six ranks, all as many"],
+    choices=[
+        "the two roots",
+        "the two ranks below the roots",
+        "six ranks, all as many",
+    ],
 )
 
 # %%
@@ -173,7 +176,11 @@ def tree_of(message: Message) -> str:
 trees, eight = two_trees(8), SimulatedWorld(8, flat(8))
 eight.run(in_two_trees, MIB // 4, blocks=2)
 print(Counter(tree_of(message) for message in eight.trace))
-timeline(eight.trace, title="Two trees: up to ranks 7 and 0, and down again")
+timeline(
+    eight.trace,
+    color_by=tree_of,
+    title="Two trees: up to ranks 7 and 0, and down again",
+)
 
 # %% [markdown]
 # How well are the links used? For how much of the time is a rank sending, on average?
@@ -688,7 +695,6 @@ for name in ("ring", "halving_doubling"):
 
 # %%
 import torch.distributed as dist
-
 from distlib.process_group import torch_distributed
 
 

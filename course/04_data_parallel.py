@@ -16,17 +16,16 @@ import statistics
 from collections.abc import Callable
 from functools import partial
 
-import torch
-from torch import nn
-from torch.nn.functional import cross_entropy
-from torch.utils.benchmark import Timer
-
 import distlib.data_parallel as dp
+import torch
 from distlib import Cluster, Communicator, Link, SimulatedWorld, World, all_reduce
 from distlib.datasets import digits
 from distlib.ddp.step_times import StepClock, StepTimes
 from distlib.draw import play_timeline, predict, speed_up, timeline
 from distlib.trace import Message, Trace
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.benchmark import Timer
 
 torch.set_num_threads(1)  # as many as each rank has, so that times can be compared
 world = World(4)
@@ -600,7 +599,6 @@ else:
 
 # %%
 import torch.distributed as dist
-
 from distlib.process_group import torch_distributed
 
 

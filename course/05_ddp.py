@@ -17,11 +17,16 @@ import time
 from collections.abc import Callable
 
 import torch
-from torch import nn
-from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, TensorDataset
-
-from distlib import Cluster, Communicator, DeadlockError, Link, RankError, SimulatedWorld, World, all_reduce
+from distlib import (
+    Cluster,
+    Communicator,
+    DeadlockError,
+    Link,
+    RankError,
+    SimulatedWorld,
+    World,
+    all_reduce,
+)
 from distlib.buckets import assign_buckets
 from distlib.datasets import digits
 from distlib.ddp import (
@@ -36,6 +41,9 @@ from distlib.ddp import (
 from distlib.draw import predict, step_timeline, sweep
 from distlib.process_group import torch_distributed
 from distlib.sampler import DistributedSampler
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
 
 world = World(4)
 

@@ -17,16 +17,28 @@ import statistics
 from collections.abc import Callable, Iterator
 
 import torch
-from torch import nn
-from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
-
-from distlib import Cluster, Communicator, Link, ReduceOp, SimulatedWorld, World, all_reduce
+from distlib import (
+    Cluster,
+    Communicator,
+    Link,
+    ReduceOp,
+    SimulatedWorld,
+    World,
+    all_reduce,
+)
 from distlib.datasets import digits
 from distlib.draw import heat_map, predict, sweep
 from distlib.draw.style import format_seconds
-from distlib.large_batch import Batch, accumulate_gradients, local_sgd_round, warmup_learning_rate
+from distlib.large_batch import (
+    Batch,
+    accumulate_gradients,
+    local_sgd_round,
+    warmup_learning_rate,
+)
 from distlib.model_stack import ModelStack
+from torch import nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
@@ -71,11 +83,15 @@ LENGTHS = [16, 16, 16, 2]
 TOTAL = sum(LENGTHS)
 
 # %%
-guess = predict("Ranks average their means. An image of rank 3 counts how many times as much as one of rank 0?")
+guess = predict(
+    "Ranks average their means. An image of rank 3 counts how many times as much as one of rank 0?"
+)
 
 # %%
 weights = [1 / length / 4 for length in LENGTHS]  # of one image of each rank
-print(f"an image of rank 0 counts 1/{1 / weights[0]:.0f}, one of rank 3 counts 1/{1 / weights[3]:.0f}")
+print(
+    f"an image of rank 0 counts 1/{1 / weights[0]:.0f}, one of rank 3 counts 1/{1 / weights[3]:.0f}"
+)
 print(guess.compare(weights[3] / weights[0]))
 
 # %% [markdown]
@@ -133,7 +149,10 @@ found = {}
 print("                             times as long   off by")
 for name, way in WAYS.items():
     found[name] = gradient = world.run(combined_gradient, model, pieces, way)[0]
-    length, off = gradient.norm() / correct.norm(), (gradient - correct).norm() / correct.norm()
+    length, off = (
+        gradient.norm() / correct.norm(),
+        (gradient - correct).norm() / correct.norm(),
+    )
     print(f"{name:28} {length:13.2f}   {off:6.0%}")
 
 # %% [markdown]
@@ -148,7 +167,9 @@ for name, way in WAYS.items():
 # %% tags=["folded"]
 # Checks of the numbers above
 assert weights[3] / weights[0] == 8
-times = {name: float(gradient.norm() / correct.norm()) for name, gradient in found.items()}
+times = {
+    name: float(gradient.norm() / correct.norm()) for name, gradient in found.items()
+}
 assert abs(times["sum, added"] / 50 - 1) < 1e-4
 assert abs(times["sum, averaged"] / 12.5 - 1) < 1e-4
 assert abs(times["sum / all images, averaged"] * 4 - 1) < 1e-4
@@ -198,11 +219,14 @@ assert off_by([13, 13, 12, 12]) < 0.05 and off_by([47, 1, 1, 1]) > 0.3
 # %%
 TOKENS = [1600, 100, 320, 980]  # on each rank, without the padding
 token_losses = [
-    torch.rand(count, generator=torch.Generator().manual_seed(rank)) + rank for rank, count in enumerate(TOKENS)
+    torch.rand(count, generator=torch.Generator().manual_seed(rank)) + rank
+    for rank, count in enumerate(TOKENS)
 ]
 
 
-def two_means(comm: Communicator, token_losses: list[torch.Tensor]) -> tuple[float, float]:
+def two_means(
+    comm: Communicator, token_losses: list[torch.Tensor]
+) -> tuple[float, float]:
     """The loss as the mean of the ranks' means, and as the mean over all tokens."""
     mine = token_losses[comm.rank]
     mean_of_means, tokens = mine.mean(), torch.tensor(float(len(mine)))
@@ -257,7 +281,9 @@ def talk_each_time(comm: Communicator, model: nn.Module, batch: Batch) -> torch.
     total = torch.zeros(NUMBERS)
     for microbatch in microbatches_of(comm, batch, 16):
         accumulate_gradients(comm, model, losses, [microbatch], len(batch[1]))
-        total += torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+        total += torch.cat(
+            [parameter.grad.flatten() for parameter in model.parameters()]
+        )
     return total
 
 
@@ -280,7 +306,9 @@ print(guess.compare("once"))
 
 
 # %%
-def talk_once_about_pieces(comm: Communicator, model: nn.Module, pieces: list[Batch]) -> torch.Tensor:
+def talk_once_about_pieces(
+    comm: Communicator, model: nn.Module, pieces: list[Batch]
+) -> torch.Tensor:
     accumulate_gradients(comm, model, losses, [pieces[comm.rank]], TOTAL)
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
@@ -371,13 +399,18 @@ print("workers   one step   images per second   efficiency")
 for workers in WORKERS:
     efficiency = throughput[workers] / ideal[workers]
     ms = step_seconds[workers] * 1e3
-    print(f"{workers:7}   {ms:5.2f} ms   {throughput[workers]:17,.0f}   {efficiency:10.0%}")
+    print(
+        f"{workers:7}   {ms:5.2f} ms   {throughput[workers]:17,.0f}   {efficiency:10.0%}"
+    )
 print(guess.compare(throughput[96] / throughput[1]))
 
 # %% tags=["folded"]
 # Checks of the numbers above
 assert step_seconds[1] == EACH * SECONDS_PER_IMAGE and throughput[1] == 20_000
-assert all(throughput[more] > throughput[less] for less, more in zip(WORKERS, WORKERS[1:], strict=False))
+assert all(
+    throughput[more] > throughput[less]
+    for less, more in zip(WORKERS, WORKERS[1:], strict=False)
+)
 assert 60 < throughput[96] / throughput[1] < 80
 
 # %%
@@ -412,18 +445,26 @@ def batches(workers: int, epochs: int, seeds: range) -> Iterator[torch.Tensor]:
     """Which images each training step uses, [seeds, 16 · workers]; in another order in each epoch."""
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     for _ in range(epochs):
-        orders = [torch.randperm(len(labels), generator=generator) for generator in generators]
+        orders = [
+            torch.randperm(len(labels), generator=generator) for generator in generators
+        ]
         yield from torch.stack(orders).split(EACH * workers, dim=1)
 
 
-def stack_of(rates: list[float], seeds: range, optimizer: type[torch.optim.Optimizer] = torch.optim.SGD) -> ModelStack:
+def stack_of(
+    rates: list[float],
+    seeds: range,
+    optimizer: type[torch.optim.Optimizer] = torch.optim.SGD,
+) -> ModelStack:
     """A model for each pair of rate and seed."""
     models = [make_model(seed) for _ in rates for seed in seeds]
     return ModelStack(models, [rate for rate in rates for _ in seeds], optimizer)
 
 
 def train_step(stack: ModelStack, chosen: torch.Tensor) -> None:
-    chosen = chosen.repeat(len(stack.rates) // len(chosen), 1)  # for every rate the same images
+    chosen = chosen.repeat(
+        len(stack.rates) // len(chosen), 1
+    )  # for every rate the same images
     stack.step(losses, images[chosen], labels[chosen])
 
 
@@ -443,7 +484,9 @@ def train(
 
 
 def by_rate(stack: ModelStack, rates: list[float]) -> dict[float, list[float]]:
-    shares = torch.tensor(stack.accuracies(test_images, test_labels)).view(len(rates), -1)
+    shares = torch.tensor(stack.accuracies(test_images, test_labels)).view(
+        len(rates), -1
+    )
     return dict(zip(rates, shares.tolist(), strict=True))
 
 
@@ -480,7 +523,9 @@ guess = predict(
 print("workers   batch   training steps   correct with rate 0.4")
 for workers in WORKERS:
     steps_taken = EPOCHS * 96 // workers
-    print(f"{workers:7}   {EACH * workers:5}   {steps_taken:14}   {percent(table[workers][RATE])}")
+    print(
+        f"{workers:7}   {EACH * workers:5}   {steps_taken:14}   {percent(table[workers][RATE])}"
+    )
 middle = {w: {r: statistics.median(table[w][r]) for r in RATES} for w in WORKERS}
 print(guess.compare(100 * middle[96][RATE]))
 
@@ -515,13 +560,18 @@ def apart(k: int) -> float:
     for part in chosen.split(EACH, dim=1):
         train_step(many, part)
     train_step(one, chosen)
-    ends = [torch.cat([p.detach().flatten() for p in s.parameters.values()]) for s in (many, one, start)]
+    ends = [
+        torch.cat([p.detach().flatten() for p in s.parameters.values()])
+        for s in (many, one, start)
+    ]
     return float((ends[0] - ends[1]).norm() / (ends[1] - ends[2]).norm())
 
 
 distances = {k: apart(k) for k in (2, 4, 8, 16, 32)}
 for k, distance in distances.items():
-    print(f"{k:2} small steps and one with {k:2} times the batch end {distance:4.0%} of the way apart")
+    print(
+        f"{k:2} small steps and one with {k:2} times the batch end {distance:4.0%} of the way apart"
+    )
 
 # %% [markdown]
 # For small $k$ the two ends nearly agree. For large $k$ they do not, because the slope has changed on the way. That is
@@ -537,14 +587,22 @@ guess = predict(
 print("workers   same rate              linear rule")
 for workers in WORKERS[:-1]:
     rate = RATE * workers
-    print(f"{workers:7}   {percent(table[workers][RATE]):20}   {rate:4}: {percent(table[workers][rate])}")
+    print(
+        f"{workers:7}   {percent(table[workers][RATE]):20}   {rate:4}: {percent(table[workers][rate])}"
+    )
 print(guess.compare("16 fine, 32 broken"))
 
 # %% tags=["folded"]
 # Checks of the numbers above
 assert distances[2] < 0.1 < distances[8] < distances[32]
 assert round(middle[1][RATE], 2) == 0.97 and 0.6 < middle[96][RATE] < 0.8
-assert middle[1][RATE] > middle[8][RATE] > middle[16][RATE] > middle[32][RATE] > middle[96][RATE]
+assert (
+    middle[1][RATE]
+    > middle[8][RATE]
+    > middle[16][RATE]
+    > middle[32][RATE]
+    > middle[96][RATE]
+)
 assert all(abs(middle[w][RATE * w] - middle[1][RATE]) < 0.02 for w in (2, 4, 8, 16))
 assert middle[32][12.8] < 0.7
 
@@ -564,7 +622,9 @@ guess = predict(
 # %%
 print("workers   rate 3.2               rate 12.8")
 for workers in WORKERS:
-    print(f"{workers:7}   {percent(table[workers][3.2]):20}   {percent(table[workers][12.8])}")
+    print(
+        f"{workers:7}   {percent(table[workers][3.2]):20}   {percent(table[workers][12.8])}"
+    )
 print(guess.compare("for none"))
 
 # %% [markdown]
@@ -600,17 +660,26 @@ draw_map("Correct on test images after 20 epochs", {"linear rule from 0.4": line
 # worker that is no question: everything from 0.2 to 3.2 is within a point. For 96 it decides.
 
 # %%
-best = {workers: max(RATES, key=lambda rate, w=workers: middle[w][rate]) for workers in WORKERS}
+best = {
+    workers: max(RATES, key=lambda rate, w=workers: middle[w][rate])
+    for workers in WORKERS
+}
 print("workers   with 0.4   best rate   with it")
 for workers, rate in best.items():
-    print(f"{workers:7}   {middle[workers][RATE]:8.1%}   {rate:9}   {middle[workers][rate]:7.1%}")
+    print(
+        f"{workers:7}   {middle[workers][RATE]:8.1%}   {rate:9}   {middle[workers][rate]:7.1%}"
+    )
 
 # %% tags=["folded"]
 # Checks of the numbers above
 assert all(middle[workers][12.8] < 0.7 for workers in WORKERS)
-assert all(middle[workers][6.4] > 0.9 for workers in WORKERS[1:]) and middle[1][6.4] < 0.5
+assert (
+    all(middle[workers][6.4] > 0.9 for workers in WORKERS[1:]) and middle[1][6.4] < 0.5
+)
 assert middle[32][3.2] > 0.95
-slow = [(w, r) for w in (1, 2, 4, 8, 16) for r in RATES if r * 2 <= 3.2 and r <= 0.05 * w]
+slow = [
+    (w, r) for w in (1, 2, 4, 8, 16) for r in RATES if r * 2 <= 3.2 and r <= 0.05 * w
+]
 slow += [(w, 0.1) for w in (1, 2, 4, 8, 16)]
 assert all(abs(middle[w][r] - middle[2 * w][2 * r]) < 0.02 for w, r in slow)
 assert all(1.6 <= best[workers] <= 6.4 for workers in WORKERS[1:])
@@ -623,18 +692,29 @@ assert middle[96][best[96]] > middle[96][RATE] + 0.2
 
 # %%
 MANY = range(11)
-short = {workers: train(workers, [0.4, 1.6, 6.4], MANY, epochs=5) for workers in (1, 4, 16)}
+short = {
+    workers: train(workers, [0.4, 1.6, 6.4], MANY, epochs=5) for workers in (1, 4, 16)
+}
 print("5 epochs   rate 0.4               rate 1.6               rate 6.4")
 for workers, results in short.items():
-    print(f"{workers:8}   " + "   ".join(f"{percent(shares):20}" for shares in results.values()))
+    print(
+        f"{workers:8}   "
+        + "   ".join(f"{percent(shares):20}" for shares in results.values())
+    )
 
 # %% tags=["folded"]
 # Checks of the numbers above
-sharp = {(w, r): statistics.median(shares) for w, found in short.items() for r, shares in found.items()}
+sharp = {
+    (w, r): statistics.median(shares)
+    for w, found in short.items()
+    for r, shares in found.items()
+}
 assert sharp[1, 1.6] > sharp[1, 0.4] + 0.003 and sharp[1, 1.6] > sharp[1, 6.4] + 0.3
 assert sharp[4, 6.4] > 0.95 and sharp[16, 6.4] > sharp[16, 1.6] > sharp[16, 0.4] + 0.01
 assert 0.003 < 1 / len(test_labels) < 0.005
-assert all(abs(middle[1][rate] - middle[1][1.6]) < 0.011 for rate in (0.2, 0.4, 0.8, 3.2))
+assert all(
+    abs(middle[1][rate] - middle[1][1.6]) < 0.011 for rate in (0.2, 0.4, 0.8, 3.2)
+)
 
 # %% [markdown]
 # So 1.6 suits 16 images, and 6.4 suits 256: four times the rate for sixteen times the batch, because the ceiling is in
@@ -650,8 +730,13 @@ for rate, shares in train(workers=16, rates=[6.4, 10.0], epochs=20).items():
 # One way to do it: five rates between 6.4 and 12.8, for a batch of 512 images and for all 1,536
 for workers in (32, 96):
     found_rates = train(workers, [7.0, 8.0, 9.0, 10.0, 11.0])
-    print(f"{workers} workers:", {r: f"{statistics.median(s):.0%}" for r, s in found_rates.items()})
-    assert statistics.median(found_rates[7.0]) > 0.8 > statistics.median(found_rates[11.0])
+    print(
+        f"{workers} workers:",
+        {r: f"{statistics.median(s):.0%}" for r, s in found_rates.items()},
+    )
+    assert (
+        statistics.median(found_rates[7.0]) > 0.8 > statistics.median(found_rates[11.0])
+    )
 
 # %% [markdown]
 # ## How noisy is a gradient?
@@ -675,26 +760,41 @@ for workers in (32, 96):
 shape = make_model(0)
 
 
-def loss_of_one(parameters: dict[str, torch.Tensor], image: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-    return cross_entropy(functional_call(shape, parameters, (image[None],)), label[None])
+def loss_of_one(
+    parameters: dict[str, torch.Tensor], image: torch.Tensor, label: torch.Tensor
+) -> torch.Tensor:
+    return cross_entropy(
+        functional_call(shape, parameters, (image[None],)), label[None]
+    )
 
 
 def noise_scale(parameters: dict[str, torch.Tensor]) -> float:
     """tr(Σ) / |G|² over all training images."""
     each = vmap(grad(loss_of_one), in_dims=(None, 0, 0))(parameters, images, labels)
-    gradients = torch.cat([part.flatten(1) for part in each.values()], dim=1)  # [1536, 2410]
+    gradients = torch.cat(
+        [part.flatten(1) for part in each.values()], dim=1
+    )  # [1536, 2410]
     mean = gradients.mean(dim=0)
-    return float((gradients - mean).square().sum() / (len(labels) - 1) / mean.square().sum())
+    return float(
+        (gradients - mean).square().sum() / (len(labels) - 1) / mean.square().sum()
+    )
 
 
-def noise_on_the_way(workers: int, rate: float, looks: list[int]) -> list[tuple[float, float]]:
+def noise_on_the_way(
+    workers: int, rate: float, looks: list[int]
+) -> list[tuple[float, float]]:
     """Train, and look after these steps: the medians of the accuracies and of the noise scales."""
     stack, rows = stack_of([rate], SEEDS), []
     for step, chosen in enumerate(batches(workers, 60, SEEDS)):
         if step in looks:
-            models = [{name: p[i].detach() for name, p in stack.parameters.items()} for i in SEEDS]
+            models = [
+                {name: p[i].detach() for name, p in stack.parameters.items()}
+                for i in SEEDS
+            ]
             shares = stack.accuracies(test_images, test_labels)
-            rows.append((statistics.median(shares), statistics.median(map(noise_scale, models))))
+            rows.append(
+                (statistics.median(shares), statistics.median(map(noise_scale, models)))
+            )
         if step == looks[-1]:
             return rows
         train_step(stack, chosen)
@@ -753,12 +853,20 @@ def steps_to_goals(workers: int) -> dict[float, list[float]]:
         slowest = reached.view(len(GOALS), -1, len(SEEDS)).amax(dim=2)  # [goals, rates]
         if slowest[-1].isfinite().any():
             break
-    of_goal = zip(GOALS, reached.view(len(GOALS), -1, len(SEEDS)), slowest.argmin(dim=1), strict=True)
+    of_goal = zip(
+        GOALS,
+        reached.view(len(GOALS), -1, len(SEEDS)),
+        slowest.argmin(dim=1),
+        strict=True,
+    )
     return {goal: seeds[rate].tolist() for goal, seeds, rate in of_goal}
 
 
 # %%
-guess = predict("One worker needs about 90 training steps to 95%. How many do 96 workers need?", unit="steps")
+guess = predict(
+    "One worker needs about 90 training steps to 95%. How many do 96 workers need?",
+    unit="steps",
+)
 
 # %%
 to_goal = {workers: steps_to_goals(workers) for workers in WORKERS}
@@ -767,7 +875,9 @@ seconds = {workers: needed[workers] * step_seconds[workers] for workers in WORKE
 print("workers   steps to 95%   epochs   virtual time")
 for workers in WORKERS:
     time = format_seconds(seconds[workers])
-    print(f"{workers:7}   {needed[workers]:12.0f}   {needed[workers] * workers / 96:6.1f}   {time:>12}")
+    print(
+        f"{workers:7}   {needed[workers]:12.0f}   {needed[workers] * workers / 96:6.1f}   {time:>12}"
+    )
 print(guess.compare(needed[96]))
 
 # %%
@@ -775,7 +885,9 @@ fewest = min(needed.values())
 sweep(
     {
         "measured": {workers: to_goal[workers][0.95] for workers in WORKERS},
-        "expected": {workers: fewest * (1 + NOISE / (EACH * workers)) for workers in WORKERS},
+        "expected": {
+            workers: fewest * (1 + NOISE / (EACH * workers)) for workers in WORKERS
+        },
     },
     along="workers, with 16 images each",
     title="Training steps until 95% of the test images are correct",
@@ -802,8 +914,12 @@ for goal in GOALS:
           f"elbow at {elbows[goal]:.0f} images")  # fmt: skip
 
 full_noise = noise_on_the_way(96, 0.8, [0, 20, 58])
-print(f"4 workers, rate 1.6, {noises[-2][0]:.0%} correct: noise scale {noises[-2][1]:.0f}")
-print(f"96 workers, rate 0.8, {full_noise[-1][0]:.0%} correct: noise scale {full_noise[-1][1]:.0f}")
+print(
+    f"4 workers, rate 1.6, {noises[-2][0]:.0%} correct: noise scale {noises[-2][1]:.0f}"
+)
+print(
+    f"96 workers, rate 0.8, {full_noise[-1][0]:.0%} correct: noise scale {full_noise[-1][1]:.0f}"
+)
 
 # %% [markdown]
 # What survives: the elbow lies at some tens to a hundred images for every goal, and so does the noise scale on most of
@@ -819,13 +935,22 @@ print(f"96 workers, rate 0.8, {full_noise[-1][0]:.0%} correct: noise scale {full
 
 # %% tags=["folded"]
 # Checks of the numbers above
-assert 30 < NOISE < 80 and noises[0][1] > noises[2][1] < noises[-1][1] and noises[-1][1] > 3 * NOISE
+assert (
+    30 < NOISE < 80
+    and noises[0][1] > noises[2][1] < noises[-1][1]
+    and noises[-1][1] > 3 * NOISE
+)
 assert 1 < ridge[1] < 2.2 and ridge[96] > 6
-assert 60 < needed[1] < 140 and 3 < needed[1] / needed[8] and needed[96] > 0.8 * needed[16]
+assert (
+    60 < needed[1] < 140 and 3 < needed[1] / needed[8] and needed[96] > 0.8 * needed[16]
+)
 assert seconds[96] > 0.85 * seconds[16] and seconds[1] > 2 * min(seconds.values())
 assert all(20 < elbow < 200 for elbow in elbows.values())
 assert elbows[0.95] < 2 * elbows[0.80]
-assert full_noise[-1][1] > 2 * noises[-2][1] and abs(full_noise[-1][0] - noises[-2][0]) < 0.03
+assert (
+    full_noise[-1][1] > 2 * noises[-2][1]
+    and abs(full_noise[-1][0] - noises[-2][0]) < 0.03
+)
 
 # %% [markdown]
 # Shallue et al. (2018) measured steps to a goal for many models and data sets, and found the place of the elbow to
@@ -838,8 +963,13 @@ assert full_noise[-1][1] > 2 * noises[-2][1] and abs(full_noise[-1][0] - noises[
 # $k\,\eta$.
 
 # %%
-rates_by_step = [warmup_learning_rate(step, 0.4, 16, 64, warmup_steps=4) for step in range(7)]
-print("a warm-up of 4 steps, for 4 times the batch:", [round(rate, 2) for rate in rates_by_step])
+rates_by_step = [
+    warmup_learning_rate(step, 0.4, 16, 64, warmup_steps=4) for step in range(7)
+]
+print(
+    "a warm-up of 4 steps, for 4 times the batch:",
+    [round(rate, 2) for rate in rates_by_step],
+)
 
 # %% [markdown]
 # The paper warms up for 5 of 90 epochs. Our trainings are short and our rates extreme, so we give it 10 of 20 epochs.
@@ -853,7 +983,9 @@ def train_warmed_up(workers: int, rates: list[float]) -> dict[float, list[float]
     stack, warmup_steps = stack_of(rates, MANY), EPOCHS // 2 * 96 // workers
     full = stack.rates
     for step, chosen in enumerate(batches(workers, EPOCHS, MANY)):
-        part = warmup_learning_rate(step, 1 / workers, EACH, EACH * workers, warmup_steps)
+        part = warmup_learning_rate(
+            step, 1 / workers, EACH, EACH * workers, warmup_steps
+        )
         stack.rates = part * full  # part: from 1/16 to 1
         train_step(stack, chosen)
     return by_rate(stack, rates)
@@ -883,9 +1015,13 @@ sweep(
 
 # %% tags=["folded"]
 # Checks of the numbers above
-cold_median, warm_median = ({r: statistics.median(s) for r, s in t.items()} for t in (cold, warm))
+cold_median, warm_median = (
+    {r: statistics.median(s) for r, s in t.items()} for t in (cold, warm)
+)
 wanted = [0.4, 0.7, 1.0, 1.3, 1.6, 1.6, 1.6]
-assert all(abs(rate - other) < 1e-9 for rate, other in zip(rates_by_step, wanted, strict=True))
+assert all(
+    abs(rate - other) < 1e-9 for rate, other in zip(rates_by_step, wanted, strict=True)
+)
 assert cold_median[12] < 0.6 and warm_median[12] > cold_median[12] + 0.2
 assert cold_median[6] > 0.95 and warm_median[20] < 0.8
 assert max(warm_median.values()) < cold_median[6] + 0.015
@@ -923,11 +1059,18 @@ guess = predict(
 RULES = {"same": 0.0, "square root": 0.5, "linear": 1.0}
 after = {}
 for optimizer, base in ((torch.optim.SGD, 1.6), (torch.optim.Adam, 0.016)):
-    print(f"{optimizer.__name__:4} workers   same rate              square root            linear")
+    print(
+        f"{optimizer.__name__:4} workers   same rate              square root            linear"
+    )
     for k in (4, 16, 96):
-        shares = train(k, [base * k**power for power in RULES.values()], MANY, 5, optimizer)
+        shares = train(
+            k, [base * k**power for power in RULES.values()], MANY, 5, optimizer
+        )
         after[optimizer.__name__, k] = dict(zip(RULES, shares.values(), strict=True))
-        print(f"     {k:7}   " + "   ".join(f"{percent(found):20}" for found in shares.values()))
+        print(
+            f"     {k:7}   "
+            + "   ".join(f"{percent(found):20}" for found in shares.values())
+        )
 adam = {name: statistics.median(shares) for name, shares in after["Adam", 96].items()}
 print(guess.compare(max(adam, key=adam.get).replace("same", "same rate")))
 
@@ -947,11 +1090,21 @@ print(guess.compare(max(adam, key=adam.get).replace("same", "same rate")))
 
 # %% tags=["folded"]
 # Checks of the numbers above
-medians = {key: {n: statistics.median(s) for n, s in shares.items()} for key, shares in after.items()}
+medians = {
+    key: {n: statistics.median(s) for n, s in shares.items()}
+    for key, shares in after.items()
+}
 for name in ("SGD", "Adam"):
     assert min(medians[name, 4]["linear"], medians[name, 4]["square root"]) > 0.95
-assert adam["square root"] > adam["same"] + 0.05 and adam["square root"] > adam["linear"] + 0.03
-assert adam["linear"] > 0.6 and medians["SGD", 96]["linear"] < 0.4 and medians["SGD", 16]["linear"] < 0.4
+assert (
+    adam["square root"] > adam["same"] + 0.05
+    and adam["square root"] > adam["linear"] + 0.03
+)
+assert (
+    adam["linear"] > 0.6
+    and medians["SGD", 96]["linear"] < 0.4
+    and medians["SGD", 16]["linear"] < 0.4
+)
 assert medians["SGD", 16]["square root"] > medians["SGD", 16]["same"]
 assert max(medians["SGD", 96], key=medians["SGD", 96].get) == "same"
 assert abs(medians["Adam", 16]["linear"] - medians["Adam", 16]["square root"]) < 0.02
@@ -981,21 +1134,30 @@ def quarters_of(name: str, ranks: int) -> tuple[torch.Tensor, ...]:
 
 
 for name in ("mixed", "sorted"):
-    print(f"{name:6}", [sorted(set(labels[part].tolist())) for part in quarters_of(name, 4)])
+    print(
+        f"{name:6}",
+        [sorted(set(labels[part].tolist())) for part in quarters_of(name, 4)],
+    )
 
 
 # %%
-def train_locally(comm: Communicator, parts: tuple[torch.Tensor, ...], local_steps: int, seed: int) -> float:
+def train_locally(
+    comm: Communicator, parts: tuple[torch.Tensor, ...], local_steps: int, seed: int
+) -> float:
     """Train for 5 epochs, averaging after each `local_steps` steps; 0: never. Returns the accuracy."""
     model, mine = make_model(seed), parts[comm.rank]
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     generator = torch.Generator().manual_seed(10 * seed + comm.rank)
-    order = torch.cat([mine[torch.randperm(len(mine), generator=generator)] for _ in range(5)])
+    order = torch.cat(
+        [mine[torch.randperm(len(mine), generator=generator)] for _ in range(5)]
+    )
     batches = [(images[chosen], labels[chosen]) for chosen in order.split(EACH)]
     partners = comm if local_steps else comm.split(comm.rank)  # alone, or with all
     together = local_steps or len(batches)
     for start in range(0, len(batches), together):
-        local_sgd_round(partners, model, losses, batches[start : start + together], optimizer)
+        local_sgd_round(
+            partners, model, losses, batches[start : start + together], optimizer
+        )
     return float((model(test_images).argmax(dim=1) == test_labels).float().mean())
 
 
@@ -1012,8 +1174,13 @@ simulated = SimulatedWorld(4)
 local = {"mixed": {}, "sorted": {}}
 for name, results in local.items():
     for local_steps in LOCAL_STEPS:
-        runs = [simulated.run(train_locally, quarters_of(name, 4), local_steps, s) for s in range(3)]
-        results[local_steps] = [share for run in runs for share in (run if local_steps == 0 else run[:1])]
+        runs = [
+            simulated.run(train_locally, quarters_of(name, 4), local_steps, s)
+            for s in range(3)
+        ]
+        results[local_steps] = [
+            share for run in runs for share in (run if local_steps == 0 else run[:1])
+        ]
 
 print("    H   averages   mixed                  sorted")
 for steps in LOCAL_STEPS:
@@ -1050,7 +1217,9 @@ sweep(
 # %%
 ranks = 8
 for steps in (0, 6):
-    few = SimulatedWorld(ranks).run(train_locally, quarters_of("mixed", ranks), steps, 0)
+    few = SimulatedWorld(ranks).run(
+        train_locally, quarters_of("mixed", ranks), steps, 0
+    )
     print(f"{ranks} ranks, H = {steps or 'never'}: {percent(few)}")
 
 # %% tags=["folded"]
@@ -1064,11 +1233,17 @@ assert gap[6] > gap[0] + 0.05
 
 # %% tags=["folded"]
 # Checks of the numbers above
-of = {(name, h): statistics.median(shares) for name in local for h, shares in local[name].items()}
+of = {
+    (name, h): statistics.median(shares)
+    for name in local
+    for h, shares in local[name].items()
+}
 assert len(quarters_of("mixed", 4)[0]) == 384 == 24 * EACH
 assert all(abs(of["mixed", h] - of["mixed", 1]) < 0.03 for h in (4, 24, 120))
 assert 0.01 < of["mixed", 1] - of["mixed", 0] < 0.04
-assert 0.25 < of["sorted", 0] < 0.35 and of["sorted", 0] + 0.03 < of["sorted", 120] < 0.6
+assert (
+    0.25 < of["sorted", 0] < 0.35 and of["sorted", 0] + 0.03 < of["sorted", 120] < 0.6
+)
 assert 0.8 < of["sorted", 24] < of["sorted", 4] < of["sorted", 1] + 0.02
 assert set(labels[quarters_of("sorted", 4)[0]].tolist()) == {0, 1, 2}
 on_real_ranks = world.run(train_locally, quarters_of("mixed", 4), 24, 0)
@@ -1092,9 +1267,8 @@ assert abs(on_real_ranks[0] - local["mixed"][24][0]) < 0.02
 # pass as well as the backward one: in the forward pass DDP decides whether it will talk.
 
 # %%
-from torch.nn.parallel import DistributedDataParallel
-
 from distlib.process_group import torch_distributed
+from torch.nn.parallel import DistributedDataParallel
 
 
 def ddp_gradients(
@@ -1105,14 +1279,22 @@ def ddp_gradients(
     with torch_distributed(comm):
         ddp = DistributedDataParallel(model)
         losses(ddp(inputs), targets).mean().backward()
-        naive = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+        naive = torch.cat(
+            [parameter.grad.flatten() for parameter in model.parameters()]
+        )
 
         ddp.zero_grad()
         halves = list(zip(inputs.chunk(2), targets.chunk(2), strict=True))
         with ddp.no_sync():
-            (losses(ddp(halves[0][0]), halves[0][1]).sum() / TOTAL * comm.world_size).backward()
-        (losses(ddp(halves[1][0]), halves[1][1]).sum() / TOTAL * comm.world_size).backward()
-        corrected = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+            (
+                losses(ddp(halves[0][0]), halves[0][1]).sum() / TOTAL * comm.world_size
+            ).backward()
+        (
+            losses(ddp(halves[1][0]), halves[1][1]).sum() / TOTAL * comm.world_size
+        ).backward()
+        corrected = torch.cat(
+            [parameter.grad.flatten() for parameter in model.parameters()]
+        )
     accumulate_gradients(comm, model, losses, halves, TOTAL)
     ours = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
     return naive, corrected, ours
@@ -1120,7 +1302,9 @@ def ddp_gradients(
 
 for naive, corrected, ours in world.run(ddp_gradients, make_model(0), pieces):
     assert torch.allclose(naive, mean_of_means, rtol=1e-4, atol=1e-6)
-    assert torch.allclose(corrected, ours, rtol=1e-4, atol=1e-7) and torch.allclose(ours, correct, rtol=1e-4, atol=1e-7)
+    assert torch.allclose(corrected, ours, rtol=1e-4, atol=1e-7) and torch.allclose(
+        ours, correct, rtol=1e-4, atol=1e-7
+    )
 print(f"DDP with mean losses is off by {(naive - correct).norm() / correct.norm():.0%}, "
       f"with corrected losses by {(corrected - correct).norm() / correct.norm():.0e}")  # fmt: skip
 
@@ -1132,13 +1316,18 @@ print(f"DDP with mean losses is off by {(naive - correct).norm() / correct.norm(
 
 # %%
 optimizer = torch.optim.SGD(make_model(0).parameters(), lr=4 * RATE)
-scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1 / 4, total_iters=10)
+scheduler = torch.optim.lr_scheduler.LinearLR(
+    optimizer, start_factor=1 / 4, total_iters=10
+)
 theirs = []
 for _ in range(15):
     theirs += scheduler.get_last_lr()
     optimizer.step()
     scheduler.step()
-ours = [warmup_learning_rate(step, RATE, base_batch_size=16, batch_size=64, warmup_steps=10) for step in range(15)]
+ours = [
+    warmup_learning_rate(step, RATE, base_batch_size=16, batch_size=64, warmup_steps=10)
+    for step in range(15)
+]
 print([round(rate, 2) for rate in theirs])
 assert all(abs(a - b) < 1e-12 for a, b in zip(ours, theirs, strict=True))
 
@@ -1155,26 +1344,37 @@ from torch.distributed.algorithms.model_averaging.averagers import PeriodicModel
 from torch.distributed.optim import PostLocalSGDOptimizer
 
 
-def both_local(comm: Communicator, local_steps: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def both_local(
+    comm: Communicator, local_steps: int
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Two rounds of local SGD, by our function and by torch's optimizer. Returns the parameters of both."""
     mine = quarters_of("mixed", 4)[comm.rank][: 2 * local_steps * EACH].split(EACH)
     batches = [(images[chosen], labels[chosen]) for chosen in mine]
     models = make_model(0), make_model(0)
     optimizers = [torch.optim.SGD(model.parameters(), lr=RATE) for model in models]
     for start in (0, local_steps):
-        local_sgd_round(comm, models[0], losses, batches[start : start + local_steps], optimizers[0])
+        local_sgd_round(
+            comm, models[0], losses, batches[start : start + local_steps], optimizers[0]
+        )
     with torch_distributed(comm):
-        averager = PeriodicModelAverager(period=local_steps, warmup_steps=local_steps - 1)
+        averager = PeriodicModelAverager(
+            period=local_steps, warmup_steps=local_steps - 1
+        )
         optimizer = PostLocalSGDOptimizer(optimizers[1], averager)
         for inputs, targets in batches:
             optimizer.zero_grad()
             losses(models[1](inputs), targets).mean().backward()
             optimizer.step()
-    return tuple([parameter.detach() for parameter in model.parameters()] for model in models)
+    return tuple(
+        [parameter.detach() for parameter in model.parameters()] for model in models
+    )
 
 
 for ours, theirs in world.run(both_local, 5):
-    assert all(torch.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in zip(ours, theirs, strict=True))
+    assert all(
+        torch.allclose(a, b, rtol=1e-5, atol=1e-6)
+        for a, b in zip(ours, theirs, strict=True)
+    )
 print("Ours and torch's agree.")
 
 # %%
