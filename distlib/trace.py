@@ -89,7 +89,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Counts:
-    """What is left of a run when its single messages were not kept. Lists are indexed by rank."""
+    """The counts of a run whose single messages were not kept. Lists are indexed by rank."""
 
     messages_sent: list[int]
     messages_received: list[int]
@@ -180,7 +180,7 @@ class Trace:
         return totals
 
     def table(self) -> str:
-        """The messages as text, a line each: round, from, to, bytes, dtype and shape, tag, the sending line."""
+        """The messages as text, one per line: round, from, to, bytes, dtype and shape, tag, the sending line."""
         return _align([_HEADINGS, *self._rows()])
 
     def summary(self) -> str:
