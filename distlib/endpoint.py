@@ -464,7 +464,7 @@ class Endpoint:
             work.arrive()
         elif offer.payload is not None:
             if not fill_from(offer.payload, work.tensor):
-                return  # that rank is gone; whoever supervises the run has seen it and says so
+                return  # that rank is gone; the supervisor has seen it and reports it
             work.arrive()
         else:
             self._arriving[offer.src, offer.sequence] = work

@@ -67,7 +67,7 @@ class DdpCase:
     Attributes:
         training: what is played.
         inputs: by rank.
-        part: what the ranks are told.
+        part: what the ranks are given.
     """
 
     training: Training

@@ -26,7 +26,7 @@ from distlib.trace import Message, Trace
 
 @dataclass(frozen=True)
 class _Traffic:
-    """The messages of one run beside what they should be."""
+    """The messages of one run against what they should be."""
 
     case: Case
     trace: Trace
@@ -380,7 +380,7 @@ def _elements(message: Message) -> str:
 
 
 def _bytes_line(traffic: _Traffic) -> list[str]:
-    """Bytes of each rank beside the expected ones; nothing if they are the same."""
+    """Bytes of each rank next to the expected ones; nothing if they are the same."""
     found, expected = _list(traffic.trace.bytes_sent), _expected_bytes(traffic)
     return [] if found == expected else [f"bytes sent by each rank: {found}; expected: {expected}"]
 
