@@ -1,4 +1,4 @@
-"""What a student's OverlappedDDP has computed, against what a single process computes, and what the difference means."""
+"""What a student's OverlappedDDP has computed against what a single process computes, and what the difference means."""
 
 from __future__ import annotations
 
