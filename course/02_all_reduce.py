@@ -328,7 +328,6 @@ print(chunk_lengths(10, 4))
 assert chunk_lengths(10, 4) == [3, 3, 2, 2]
 assert [len(chunk) for chunk in torch.tensor_split(torch.zeros(10), 4)] == [3, 3, 2, 2]
 
-
 # %% tags=["folded"]
 # The exact number of bytes, for any length and any number of ranks
 # In the first phase rank r sends every chunk except chunk r, which it completes.
@@ -574,7 +573,9 @@ with World(4, network=SLOW_LINK) as slow_links:
 
 # %%
 real = {
-    (length, name): max(world.run(median_ms, length, name, 15)) for length in (1, 10_000, 1_000_000) for name in NAMES
+    (length, name): max(world.run(median_ms, length, name, 15))
+    for length in (1, 10_000, 1_000_000)
+    for name in NAMES
 }
 for length in (1, 10_000, 1_000_000):
     times = "   ".join(f"{name} {real[length, name]:7.2f} ms" for name in NAMES)
@@ -822,7 +823,6 @@ assert whole_bytes == 7 * SIZE and ring_bytes == 7 * SIZE // 4 and whole_rounds 
 #
 # **Try it.** When does the whole-tensor ring win? Its formula is $(N-1)(\alpha + S\beta)$. Compare it with the ring
 # on the 64 fast links, for small and for large tensors.
-
 
 # %%
 def whole_without_contents(comm: Communicator, length: int) -> None:

@@ -305,6 +305,7 @@ def train(comm: Communicator, version: str, steps: int, **options: int) -> torch
     return weights(ddp)
 
 
+# %%
 guess = predict(
     "Which version sends the most bytes?",
     choices=["one all-reduce per parameter", "flat", "overlapped", "all the same"],
@@ -991,7 +992,7 @@ assert abs(by_rank[0] - alone.running_mean.mean().item()) < 1e-12
 
 
 # %%
-def train_and_save(comm: Communicator, steps: range, load: Path | None, save: Path | None):
+def train_and_save(comm: Communicator, steps: range, load: Path | None, save: Path | None) -> torch.Tensor:
     ddp = DistributedDataParallel(comm, make_model(seed=0))
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9)
     if load is not None:
@@ -1069,7 +1070,7 @@ def torchs_buckets(comm: Communicator, **options: float) -> list[list[list[int]]
         ddp = nn.parallel.DistributedDataParallel(OtherWayAround(), **options)
         number = {layer.weight: index for index, layer in enumerate(ddp.module.layers)}
 
-        def note(state: object, bucket: torch.distributed.GradBucket):
+        def note(state: object, bucket: torch.distributed.GradBucket) -> torch.futures.Future:
             steps[-1].append([number[parameter] for parameter in bucket.parameters()])
             mean = bucket.buffer().div_(comm.world_size)
             done = dist.all_reduce(mean, async_op=True).get_future()
