@@ -22,11 +22,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torch import nn
-from torch.distributed.algorithms.join import Join
-from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, TensorDataset
-
 from distlib import (
     Cluster,
     Communicator,
@@ -53,6 +48,10 @@ from distlib.ddp import (
 from distlib.draw import predict, step_timeline, sweep
 from distlib.process_group import torch_distributed
 from distlib.sampler import DistributedSampler
+from torch import nn
+from torch.distributed.algorithms.join import Join
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
 
 world = World(4)
 
@@ -188,7 +187,9 @@ except RankError as error:
 
 
 # %%
-def dealt_out(comm: Communicator, length: int, epoch: int, **options: bool) -> list[int]:
+def dealt_out(
+    comm: Communicator, length: int, epoch: int, **options: bool
+) -> list[int]:
     sampler = DistributedSampler(comm, range(length), seed=1, **options)
     sampler.set_epoch(epoch)
     return list(sampler)
@@ -208,7 +209,9 @@ second = show("shuffled, epoch 1", 10, 1)
 dropped = show("epoch 0, the rest dropped", 10, 0, drop_last=True)
 assert plain == [[0, 4, 8], [1, 5, 9], [2, 6, 0], [3, 7, 1]]
 assert first != second
-assert [len(part) for part in first] == [3] * 4 and [len(part) for part in dropped] == [2] * 4
+assert [len(part) for part in first] == [3] * 4 and [len(part) for part in dropped] == [
+    2
+] * 4
 assert sorted({index for part in first for index in part}) == list(range(10))
 
 # %% [markdown]
@@ -273,7 +276,9 @@ assert per_step == [6 * 2 * 3] * 4
 sizes = [parameter.nbytes for parameter in model.parameters()]
 buckets = assign_buckets(sizes, bucket_bytes=8_000, first_bucket_bytes=1_000)
 for number, bucket in enumerate(buckets):
-    print(f"bucket {number}: parameters {bucket}, {sum(sizes[index] for index in bucket):,} bytes")
+    print(
+        f"bucket {number}: parameters {bucket}, {sum(sizes[index] for index in bucket):,} bytes"
+    )
 assert buckets == [[5, 4], [3, 2], [1, 0]]
 
 # %% [markdown]
@@ -300,7 +305,9 @@ assert mine == [[5, 4, 3, 2], [1, 0]]
 
 # %%
 def train(comm: Communicator, version: str, steps: int, **options: int) -> torch.Tensor:
-    ddp = DistributedDataParallel(comm, make_model(seed=comm.rank), version=version, **options)
+    ddp = DistributedDataParallel(
+        comm, make_model(seed=comm.rank), version=version, **options
+    )
     take_steps(ddp, batches_of(slice(comm.rank, None, comm.world_size), steps))
     return weights(ddp)
 
@@ -322,7 +329,9 @@ for version in VERSIONS:
     messages = two.messages_sent[0] - one.messages_sent[0]
     nbytes = two.bytes_sent[0] - one.bytes_sent[0]
     print(f"{version:16} {messages:8} {nbytes:16,} {two.rounds - one.rounds:8}")
-    all_reduces = {"per_parameter": 6, "flat": 1, "bucketed": 3, "overlapped": 3}[version]
+    all_reduces = {"per_parameter": 6, "flat": 1, "bucketed": 3, "overlapped": 3}[
+        version
+    ]
     assert messages == 6 * all_reduces
     assert sum(two.bytes_sent) - sum(one.bytes_sent) == 2 * 3 * total
 print(guess.compare("all the same"))
@@ -423,7 +432,9 @@ def wide_model() -> nn.Module:
 
 def forward_seconds(model: nn.Module) -> dict[str, float]:
     """A linear layer multiplies and adds once for each weight and image."""
-    linear = {n: part for n, part in model.named_modules() if isinstance(part, nn.Linear)}
+    linear = {
+        n: part for n, part in model.named_modules() if isinstance(part, nn.Linear)
+    }
     return {n: 2 * BATCH * part.weight.numel() / SPEED for n, part in linear.items()}
 
 
@@ -451,7 +462,9 @@ def race(
         model = wide_model()
         clock = StepClock(comm, model, forward_seconds(model) if pretend else None)
         noted = clock.noted("ring")
-        ddp = DistributedDataParallel(comm, model, version=version, algorithm=noted, **limits)
+        ddp = DistributedDataParallel(
+            comm, model, version=version, algorithm=noted, **limits
+        )
         lanes[version] = clock, ddp
     inputs = torch.randn(1 if pretend else 4 * BATCH, 64)
     wanted = torch.zeros(len(inputs), dtype=torch.int64)
@@ -495,15 +508,24 @@ step_timeline(shown, title="One training step on rank 0, three ways, in virtual 
 
 # %%
 share = overlapped.hidden / overlapped.hideable
-print(f"hidden {overlapped.hidden * 1e3:.1f} of {overlapped.hideable * 1e3:.1f} ms: {share:.0%}")
-print(f"all hidden would take {flat.communicating / flat.seconds:.0%} off the step of flat")
+print(
+    f"hidden {overlapped.hidden * 1e3:.1f} of {overlapped.hideable * 1e3:.1f} ms: {share:.0%}"
+)
+print(
+    f"all hidden would take {flat.communicating / flat.seconds:.0%} off the step of flat"
+)
 
 # %% tags=["folded"]
 # Checks of the numbers above
-assert sorted(steps, key=lambda version: steps[version].seconds)[:2] == ["overlapped", "flat"]
+assert sorted(steps, key=lambda version: steps[version].seconds)[:2] == [
+    "overlapped",
+    "flat",
+]
 assert 0.3 < gain < 0.4 and share >= 0.8
 assert abs(flat.communicating / flat.seconds - 0.4) < 0.005
-assert [len(steps[version].of("communication")) for version in ("per_parameter", "flat")] == [50, 1]
+assert [
+    len(steps[version].of("communication")) for version in ("per_parameter", "flat")
+] == [50, 1]
 assert flat.communicating < steps["bucketed"].communicating
 assert steps["bucketed"].communicating < steps["per_parameter"].communicating
 assert all(abs(step.computing - overlapped.computing) < 1e-9 for step in steps.values())
@@ -523,7 +545,9 @@ for ranks, bandwidth in ((2, 4e6), (2, 16e6), (2, 64e6), (2, 1e9), (4, 16e6)):
     found = SimulatedWorld(ranks, cluster, contexts="threads").run(race, TWO)[0]
     seconds = {version: found[version][0].seconds for version in TWO}
     gains[ranks, bandwidth] = 1 - seconds["overlapped"] / seconds["flat"]
-    print(f"{ranks} ranks, {bandwidth / 1e6:5.0f} MB/s: gain {gains[ranks, bandwidth]:4.0%}")
+    print(
+        f"{ranks} ranks, {bandwidth / 1e6:5.0f} MB/s: gain {gains[ranks, bandwidth]:4.0%}"
+    )
 
 # %% tags=["folded"]
 # Checks of the numbers above: most is gained where both take about equally long
@@ -546,7 +570,9 @@ whole = sum(parameter.nbytes for parameter in wide_model().parameters())
 seconds = {}
 for kib in KIB:
     limits = dict(bucket_bytes=kib << 10, first_bucket_bytes=min(kib << 10, FIRST))
-    seconds[kib] = simulated.run(race, ("overlapped",), **limits)[0]["overlapped"][0].seconds
+    seconds[kib] = simulated.run(race, ("overlapped",), **limits)[0]["overlapped"][
+        0
+    ].seconds
 best = min(seconds, key=seconds.get)
 print(f"the model has {whole / 2**20:.1f} MiB")
 print(f"best bucket {best} KiB: {seconds[best] * 1e3:.1f} ms per step")
@@ -588,7 +614,9 @@ for kib in (64, 128, 256, 512):
 assert min(tried, key=tried.get) > best
 limits = dict(bucket_bytes=256 << 10, first_bucket_bytes=128 << 10)
 mine = slower.run(race, ("overlapped",), **limits)[0]["overlapped"][0]
-print(f" 256 KiB, first bucket 128 KiB: {mine.seconds * 1e3:.1f} ms, hardly a difference")
+print(
+    f" 256 KiB, first bucket 128 KiB: {mine.seconds * 1e3:.1f} ms, hardly a difference"
+)
 assert abs(mine.seconds / tried[256] - 1) < 0.02
 
 # %% [markdown]
@@ -606,7 +634,9 @@ def middle(steps: list[StepTimes]) -> StepTimes:
 
 def median_gain(found: Steps) -> float:
     pairs = zip(found["flat"], found["overlapped"], strict=True)
-    return statistics.median(1 - after.seconds / before.seconds for before, after in pairs)
+    return statistics.median(
+        1 - after.seconds / before.seconds for before, after in pairs
+    )
 
 
 with World(2, network=LINK) as paced:
@@ -617,7 +647,9 @@ print(f"overlapped gains {measured:.0%}; predicted {gain:.0%}")
 if abs(measured - gain) < 0.08:
     print("The clock agrees with the prediction.")
 else:
-    print("The clock disagrees: this machine was busy with something else. Run the cell again.")
+    print(
+        "The clock disagrees: this machine was busy with something else. Run the cell again."
+    )
 assert all(len(each) == 7 for each in on_a_clock.values())
 
 # %%
@@ -633,7 +665,9 @@ step_timeline(drawn, title="The same step on 2 real ranks, over a paced network"
 # %%
 def backward_alone(comm: Communicator) -> float:
     found = race(comm, ("flat",), turns=5, pretend=False)["flat"]
-    return statistics.median(sum(span.seconds for span in step.of("backward")) for step in found)
+    return statistics.median(
+        sum(span.seconds for span in step.of("backward")) for step in found
+    )
 
 
 with World(2) as pair:
@@ -641,7 +675,9 @@ with World(2) as pair:
 link = Link(LINK.latency, whole / backward)
 with World(2, network=link) as paced:
     computed = paced.run(race, TWO, turns=9, pretend=False)[0]
-print(f"backward takes {backward * 1e3:.0f} ms; a link of {link.bandwidth / 1e6:.1f} MB/s")
+print(
+    f"backward takes {backward * 1e3:.0f} ms; a link of {link.bandwidth / 1e6:.1f} MB/s"
+)
 show_times({version: middle(each) for version, each in computed.items()})
 measured = median_gain(computed)
 print(f"overlapped gains {measured:.0%}")
@@ -650,7 +686,9 @@ if measured > 0.42:
 elif measured > 0.1:
     print("The messages hide behind real computing, too.")
 else:
-    print("Little or nothing was hidden: the ranks and other programs compete for the cores.")
+    print(
+        "Little or nothing was hidden: the ranks and other programs compete for the cores."
+    )
 
 # %% [markdown]
 # ### As fast as the machine goes
@@ -658,7 +696,9 @@ else:
 # And without a paced network? Guess, and then look.
 
 # %%
-guess = predict("2 ranks on this machine, no network between them. Faster?", choices=TWO)
+guess = predict(
+    "2 ranks on this machine, no network between them. Faster?", choices=TWO
+)
 
 # %%
 with World(2) as pair:
@@ -670,7 +710,9 @@ show_times(typical)
 if measured > 0:
     print(f"Today overlapped gains {measured:.0%}: there were cores to spare.")
 else:
-    print(f"Today overlapped loses {-measured:.0%}: its all-reduces took cores from backward.")
+    print(
+        f"Today overlapped loses {-measured:.0%}: its all-reduces took cores from backward."
+    )
 step_timeline(typical, title="The same on 2 real ranks, as fast as this machine goes")
 
 # %% [markdown]
@@ -684,7 +726,10 @@ step_timeline(typical, title="The same on 2 real ranks, as fast as this machine 
 # An all-reduce ends when the last rank has brought its gradients. What if one rank computes half as fast as the other?
 
 # %%
-guess = predict("Rank 1 needs twice the time to compute. How much longer is the step of rank 0?", unit="%")
+guess = predict(
+    "Rank 1 needs twice the time to compute. How much longer is the step of rank 0?",
+    unit="%",
+)
 
 
 # %%
@@ -737,7 +782,9 @@ assert 0.05 < mine[0].seconds / overlapped.seconds - 1 < 0.08
 def accumulate(comm: Communicator, microbatches: int) -> torch.Tensor:
     ddp = DistributedDataParallel(comm, make_model(0))
     my_images, my_labels = images[comm.rank : 256 : 4], labels[comm.rank : 256 : 4]
-    pieces = list(zip(my_images.chunk(microbatches), my_labels.chunk(microbatches), strict=True))
+    pieces = list(
+        zip(my_images.chunk(microbatches), my_labels.chunk(microbatches), strict=True)
+    )
     with ddp.no_sync():
         for some_images, some_labels in pieces[:-1]:
             (cross_entropy(ddp(some_images), some_labels) / microbatches).backward()
@@ -748,7 +795,9 @@ def accumulate(comm: Communicator, microbatches: int) -> torch.Tensor:
 results = {}
 for microbatches in (1, 4):
     results[microbatches] = world.run(accumulate, microbatches)[0]
-    print(f"{microbatches} backward passes: rank 0 sends {world.trace.messages_sent[0]} messages")
+    print(
+        f"{microbatches} backward passes: rank 0 sends {world.trace.messages_sent[0]} messages"
+    )
     results[microbatches, "messages"] = world.trace.messages_sent
 assert torch.allclose(results[1], results[4], atol=1e-12)
 assert results[1, "messages"] == results[4, "messages"]
@@ -910,7 +959,9 @@ print("\nOurs, with find_unused_parameters=True:", *allowed, sep="\n  ")
 
 # %% tags=["folded"]
 # Checks of what was said above
-famous = "Expected to have finished reduction in the prior iteration before starting a new"
+famous = (
+    "Expected to have finished reduction in the prior iteration before starting a new"
+)
 assert complaint[:3] == ["first forward", "first backward", "second forward"]
 assert complaint[3].startswith(famous)
 assert pair.run(with_ours)[0][1] == "first backward" and len(allowed) == 4
@@ -953,7 +1004,9 @@ def running_mean(comm: Communicator, steps: int, torchs: bool = False) -> float:
         ddp = nn.parallel.DistributedDataParallel(model)
     else:
         ddp = DistributedDataParallel(comm, model)
-    for some_images, wanted in batches_of(slice(comm.rank, None, comm.world_size), steps):
+    for some_images, wanted in batches_of(
+        slice(comm.rank, None, comm.world_size), steps
+    ):
         cross_entropy(ddp(some_images.flatten(1)), wanted).backward()
     return model[0].running_mean.mean().item()
 
@@ -969,7 +1022,9 @@ for some_images, _ in batches_of(slice(0, None, 4), 10):
 by_rank = world.run(running_mean, 10)
 with_torch_by_rank = world.run(torchs_running_mean, 10)
 print("running mean on each rank:        ", [f"{each:.5f}" for each in by_rank])
-print("with torch's DDP:                 ", [f"{each:.5f}" for each in with_torch_by_rank])
+print(
+    "with torch's DDP:                 ", [f"{each:.5f}" for each in with_torch_by_rank]
+)
 print(f"of a process with rank 0's images: {alone.running_mean.mean().item():.5f}")
 
 # %% tags=["folded"]
@@ -992,7 +1047,9 @@ assert abs(by_rank[0] - alone.running_mean.mean().item()) < 1e-12
 
 
 # %%
-def train_and_save(comm: Communicator, steps: range, load: Path | None, save: Path | None) -> torch.Tensor:
+def train_and_save(
+    comm: Communicator, steps: range, load: Path | None, save: Path | None
+) -> torch.Tensor:
     ddp = DistributedDataParallel(comm, make_model(seed=0))
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9)
     if load is not None:
@@ -1014,7 +1071,12 @@ with tempfile.TemporaryDirectory() as folder:
     with World(4) as restarted:
         resumed = restarted.run(train_and_save, range(6), file, None)
     saved = torch.load(file)
-print("saved:", list(saved), "- equal to the last bit:", torch.equal(resumed[3], straight[3]))
+print(
+    "saved:",
+    list(saved),
+    "- equal to the last bit:",
+    torch.equal(resumed[3], straight[3]),
+)
 assert all(torch.equal(each, straight[0]) for each in resumed)
 
 # %% [markdown]
@@ -1070,7 +1132,9 @@ def torchs_buckets(comm: Communicator, **options: float) -> list[list[list[int]]
         ddp = nn.parallel.DistributedDataParallel(OtherWayAround(), **options)
         number = {layer.weight: index for index, layer in enumerate(ddp.module.layers)}
 
-        def note(state: object, bucket: torch.distributed.GradBucket) -> torch.futures.Future:
+        def note(
+            state: object, bucket: torch.distributed.GradBucket
+        ) -> torch.futures.Future:
             steps[-1].append([number[parameter] for parameter in bucket.parameters()])
             mean = bucket.buffer().div_(comm.world_size)
             done = dist.all_reduce(mean, async_op=True).get_future()
@@ -1101,7 +1165,11 @@ print("ours, in every step:", ours)
 # %% tags=["folded"]
 # Checks of what was said above
 assert [sorted(layers) for layers in half[0]] == [list(range(6))]
-assert half[1] == half[2] and [set(layers) for layers in half[1]] == [{0, 1}, {2, 3}, {4, 5}]
+assert half[1] == half[2] and [set(layers) for layers in half[1]] == [
+    {0, 1},
+    {2, 3},
+    {4, 5},
+]
 assert [len(layers) for layers in default[1]] == [4, 2]
 assert ours == [[5, 4], [3, 2], [1, 0]]
 
@@ -1149,14 +1217,21 @@ for model in (InOrder(), OtherWayAround()):
 
 # %%
 def three_ways(comm: Communicator) -> tuple[dict[str, tuple[torch.Tensor, float]], int]:
-    inputs, wanted = images[comm.rank : 128 : comm.world_size], labels[comm.rank : 128 : comm.world_size]
+    inputs, wanted = (
+        images[comm.rank : 128 : comm.world_size],
+        labels[comm.rank : 128 : comm.world_size],
+    )
     found = {}
     with torch_distributed(comm):
         theirs = nn.parallel.DistributedDataParallel(make_model(0))
         with_our_ring = nn.parallel.DistributedDataParallel(make_model(0))
         with_our_ring.register_comm_hook(None, all_reduce_hook(comm, "ring"))
         ours = DistributedDataParallel(comm, make_model(0))
-        for name, ddp in (("torch's", theirs), ("torch's, our ring", with_our_ring), ("ours", ours)):
+        for name, ddp in (
+            ("torch's", theirs),
+            ("torch's, our ring", with_our_ring),
+            ("ours", ours),
+        ):
             seconds = []
             for _ in range(12):
                 ddp.zero_grad()
@@ -1164,21 +1239,32 @@ def three_ways(comm: Communicator) -> tuple[dict[str, tuple[torch.Tensor, float]
                 start = time.perf_counter()
                 cross_entropy(ddp(inputs), wanted).backward()
                 seconds.append(time.perf_counter() - start)
-            gradient = torch.cat([parameter.grad.flatten() for parameter in ddp.parameters()])
+            gradient = torch.cat(
+                [parameter.grad.flatten() for parameter in ddp.parameters()]
+            )
             found[name] = gradient, sorted(seconds)[len(seconds) // 2]
     return found, theirs.bucket_bytes_cap
 
 
 with pair:
     compared, bucket_bytes = pair.run(three_ways)[0]
-    calls = [message.site.call for message in pair.trace.messages if "all_reduce" in (message.site.call or "")]
+    calls = [
+        message.site.call
+        for message in pair.trace.messages
+        if "all_reduce" in (message.site.call or "")
+    ]
 reference = compared["torch's"][0]
 for name, (gradient, seconds_a_step) in compared.items():
     apart = float((gradient - reference).abs().max())
-    print(f"{name:18} {seconds_a_step * 1e3:6.1f} ms forward and backward, largest difference {apart:.1e}")
+    print(
+        f"{name:18} {seconds_a_step * 1e3:6.1f} ms forward and backward, largest difference {apart:.1e}"
+    )
     assert apart < 1e-14
 print(f"{len(calls)} messages of our all-reduces are in the trace")
-assert bucket_bytes == 25 << 20 and torch.distributed._DEFAULT_FIRST_BUCKET_BYTES == 1 << 20
+assert (
+    bucket_bytes == 25 << 20
+    and torch.distributed._DEFAULT_FIRST_BUCKET_BYTES == 1 << 20
+)
 assert calls and set(calls) == {'all_reduce(op=SUM, algorithm="ring")'}
 
 # %% [markdown]

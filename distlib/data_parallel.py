@@ -16,12 +16,17 @@ parameters (and, going out, of the buffers):
 Then the master's optimizer takes its step, and the next step sends the new model out again. The loss is one loss, of
 the whole batch, so the gradients of the parts only have to be added: nobody divides by the number of ranks.
 
-Cost for N ranks: the master sends (N−1)·M and receives (N−1)·M, and beside that (N−1)/N of the images, and of the
-outputs once in each direction. Its link is the bottleneck. A ring all-reduce of the gradients moves 2(N−1)/N·M through
-every rank instead (`distlib.collectives.ring`).
+Calls for each other rank: 3 in forward (batch, model, output) and 2 in backward (gradient of the output, gradients of
+the model). A model goes out tensor by tensor, so with P parameters and no buffers that is 1 + P + 1 + 1 + P messages.
 
-What differs from torch: there, one process drives all devices with threads, copies go from device to device, and a
-device for which the batch has no image is left out; here, that is an error. With batch normalization a rank normalizes
+Cost for N ranks: with `algorithm="flat"` the master sends (N−1)·M and receives (N−1)·M, besides (N−1)/N of the images
+and, in each direction, of the outputs. Its link is the bottleneck. With "chain" every link carries M once in each
+direction, as with NCCL's broadcast and reduce, which torch takes where it can. An all-reduce of the gradients in a ring
+moves 2(N−1)/N·M through every rank (`distlib.collectives.ring`).
+
+What differs from torch: there, one process drives all devices with threads, tensors travel in buffers of up to 10 MiB
+(`broadcast_coalesced`, `reduce_add_coalesced` in torch/nn/parallel/comm.py), and a device for which the batch has no
+image is left out; here, that is an error. With batch normalization a rank normalizes
 with the mean and the variance of its own part, as in torch, so the step is not the one of a single process; and the
 running statistics that stay are those of the master's part.
 
@@ -61,9 +66,10 @@ def data_parallel_step(
         model: of the same shape on every rank. The parameters and buffers of rank 0 count, those of the others are
             overwritten.
         images: [B, …]. On the other ranks only the shape and the dtype count.
-        labels: what `loss_function` is given beside the outputs. Only rank 0 looks at it.
+        labels: the second argument of `loss_function`. Only those of rank 0 count.
         loss_function: (outputs [B, …], labels) to a single number, of the whole batch. Called on rank 0 only.
-        algorithm: how parameters go out and gradients come back: "flat" (rank 0 talks to everybody) or "tree".
+        algorithm: how parameters go out and gradients come back: "flat" (rank 0 talks to everybody), "tree" or
+            "chain".
 
     Returns:
         The loss on rank 0, without a graph; None on the other ranks.
@@ -85,7 +91,7 @@ def data_parallel_step(
 
 @torch.no_grad()
 def split_batch(comm: Communicator, batch: torch.Tensor) -> torch.Tensor:
-    """Rank 0 cuts the batch into parts, one a rank, and sends each rank its own. Returns this rank's part.
+    """Rank 0 cuts the batch into parts, one per rank, and sends each rank its own. Returns this rank's part.
 
     Args:
         batch: [B, …]. On the other ranks only its shape and dtype count.
@@ -112,7 +118,7 @@ def split_batch(comm: Communicator, batch: torch.Tensor) -> torch.Tensor:
 def replicate(comm: Communicator, model: nn.Module, algorithm: str = "flat") -> None:
     """Copy the parameters and buffers of rank 0's model into the models of all other ranks, in place.
 
-    One broadcast a tensor, parameters first. `algorithm`: "flat" or "tree".
+    One broadcast per tensor, parameters first. `algorithm`: "flat", "tree" or "chain".
 
     Raises:
         MessageMismatch: models that differ (names the tensor, its shapes, and the ranks).
@@ -134,7 +140,7 @@ def gather_outputs(comm: Communicator, output: torch.Tensor, batch_size: int) ->
         [B, …] on rank 0, None on the other ranks.
 
     Raises:
-        ValueError: an output that has not one row for each row of the part.
+        ValueError: an output without exactly one row for each image of the part.
         MessageMismatch: outputs of different sizes on two ranks.
     """
     lengths = chunk_lengths(batch_size, comm.world_size)
@@ -195,10 +201,11 @@ def split_gradient(comm: Communicator, gradient: torch.Tensor | None, output: to
 
 
 def reduce_gradients(comm: Communicator, model: nn.Module, algorithm: str = "flat") -> None:
-    """Add up the gradients of all ranks in the model of rank 0. One reduce a parameter.
+    """Add up the gradients of all ranks in the model of rank 0. One reduce per parameter.
 
     A parameter that got no gradient counts with zeros, as in torch; a frozen one (`requires_grad` is False) is left
-    out. On the other ranks `parameter.grad` may hold a partial sum afterwards. `algorithm`: "flat" or "tree".
+    out. On the other ranks `parameter.grad` may hold a partial sum afterwards. `algorithm`: "flat", "tree" or
+    "chain".
 
     Raises:
         ValueError: a gradient that is not finite (names the parameter and the rank).
@@ -213,7 +220,7 @@ def reduce_gradients(comm: Communicator, model: nn.Module, algorithm: str = "fla
         reduce(group, parameter.grad, root=0, algorithm=algorithm)
 
 
-# ── small questions ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── checks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _check_batch_size(comm: Communicator, batch_size: int) -> None:

@@ -5,7 +5,9 @@ a header with source, tag, dtype, shape, sequence number and line of code, so a 
 sides. Without it gloo would reinterpret a wrong dtype, keep the old tail of a buffer that is too long, and abort the
 process on one that is too short.
 
-    small tensors (up to INLINE_BYTES)          large tensors, and all tensors on a GPU
+    small tensors (up to INLINE_BYTES),         large tensors without shared memory,
+    and through shared memory those of any      and all tensors on a GPU
+    size: the place is sent as payload
 
     sender            receiver                  sender               receiver
       │  OFFER + payload ►│                       │ OFFER ────────────► │
@@ -39,9 +41,10 @@ from distlib.mailbox import INLINE_BYTES, Mailbox
 from distlib.message_check import different_calls
 from distlib.network import Cluster
 from distlib.pacing import PacedCall, Pacing
+from distlib.shared_memory import Place, fill_from, place_of
 from distlib.status_board import BLOCKED, FINISHED, IDLE, RUNNING, StatusBoard
 from distlib.trace import CallSite
-from distlib.transport import Transport, Wait, describe_tensor, dtype_name, from_bytes, to_bytes
+from distlib.transport import Transport, Wait, dense, describe_tensor, dtype_name, from_bytes, to_bytes
 
 OFFER, TAKE, SENT, REFUSE, ARRIVED, RELEASED, WAKE = range(7)  # what a control message says; WAKE is to oneself
 
@@ -68,7 +71,7 @@ class Offer:
     call: str | None
     posted: float
     left: float | None  # of an eager message on a paced network: when it has reached the receiver's port
-    payload: bytes | None
+    payload: bytes | Place | None  # the tensor itself, or where it lies in the sender's memory
 
     def describe(self) -> str:
         return describe_tensor(self.shape, self.dtype)
@@ -97,6 +100,7 @@ class Endpoint:
         transports: dict[str, Transport],
         device: torch.device,
         network: Cluster | None = None,
+        shares_memory: bool = False,
     ) -> None:
         self.rank = rank
         self.directory = directory
@@ -105,6 +109,7 @@ class Endpoint:
         self._mailbox = mailbox
         self._board = board
         self._transports = transports
+        self._shares_memory = shares_memory
         self._run = 0
         self._closed = True
         self._sequence = 0
@@ -242,14 +247,23 @@ class Endpoint:
         work = SendWork(self, group, dst, tensor, tag, site)
         self._offered[self._sequence] = work
         nbytes = tensor.numel() * tensor.element_size()
-        work.inline = nbytes <= INLINE_BYTES and tensor.device.type == "cpu"
-        payload = to_bytes(tensor) if work.inline else None
         left = self._leave_early(work, nbytes, start)
+        payload = self._payload(work, nbytes)
         if self.record:
             self.sent.append((self._sequence, peer, tag, nbytes, dtype, shape, start, self.round + 1, site))
         header = (group.id, tag, dtype, shape, tensor.device.type, nbytes, self.round + 1, site.place, site.call)
         self._mailbox.post(peer, self._run, OFFER, self.rank, self._sequence, *header, start, left, payload)
         return work
+
+    def _payload(self, work: SendWork, nbytes: int) -> bytes | Place | None:
+        """What is announced with a tensor so that it can be taken at once; None if a transport must bring it."""
+        if work.tensor.device.type == "cpu" and nbytes <= INLINE_BYTES:
+            return to_bytes(work.tensor)
+        if work.tensor.device.type == "cpu" and self._shares_memory:
+            work.source = dense(work.tensor)
+            return place_of(work.source)
+        work.inline = False
+        return None
 
     def irecv(self, group: Group, src: int | None, tensor: torch.Tensor, tag: int, site: CallSite) -> RecvWork:
         """Get ready for a message from rank `src` of `group` (None: any); see `Communicator.irecv`."""
@@ -382,8 +396,7 @@ class Endpoint:
             return None
         left, work.end = times
         work.settled = True
-        if not work.inline:
-            work.tensor = work.tensor.detach().clone()
+        work.tensor = work.tensor.detach().clone()
         return left
 
     def _book(self, work: RecvWork, offer: Offer) -> None:
@@ -446,8 +459,12 @@ class Endpoint:
             return
         self._book(work, offer)
         work.accept(offer)
-        if offer.payload is not None:
+        if isinstance(offer.payload, bytes):
             from_bytes(offer.payload, work.tensor)
+            work.arrive()
+        elif offer.payload is not None:
+            if not fill_from(offer.payload, work.tensor):
+                return  # that rank is gone; whoever supervises the run has seen it and says so
             work.arrive()
         else:
             self._arriving[offer.src, offer.sequence] = work
@@ -551,7 +568,8 @@ class SendWork(MessageWork):
     ) -> None:
         super().__init__(endpoint, group, tensor, tag, site)
         self.dst, self.peer = dst, group.members[dst]
-        self.inline = True
+        self.inline = True  # whether all that is needed goes with the announcement
+        self.source: torch.Tensor | None = None  # what the other rank reads, kept until it has done so
 
     def other_end(self) -> int:
         return self.dst

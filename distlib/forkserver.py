@@ -34,6 +34,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from distlib.network import Cluster
 
+from distlib import shared_memory
+
+_ENVIRONMENT = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    "THP_MEM_ALLOC_ENABLE": "1",  # torch: huge pages for large tensors, which are cheaper to get and to copy
+}
 _LARGEST_REQUEST = 65536
 _START_TIMEOUT = 60.0  # seconds; importing torch from a cold disk can take long
 _REAP_EVERY = 0.5  # seconds between looks at which ranks have ended
@@ -46,7 +52,7 @@ class RankPlace:
     Attributes:
         rank, world_size: as in `Communicator`.
         directory: the world's private directory.
-        backend: "gloo" or "nccl".
+        backend: "shared_memory", "gloo" or "nccl".
         threads: how many threads torch may use in this rank.
         network: what messages are paced by, or None.
     """
@@ -82,7 +88,7 @@ class ForkServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            env={**os.environ, **_ENVIRONMENT},
             start_new_session=True,  # an interrupt from the keyboard is for the kernel, which passes on what it means
         )
         theirs.close()
@@ -90,6 +96,10 @@ class ForkServer:
     def spawn(self, place: RankPlace, fds: Sequence[int]) -> int:
         """Fork a rank, which runs `rank_process.main(place, fds)`. Returns its process id."""
         return self._request(("spawn", place), fds)
+
+    def memory_problem(self) -> str | None:
+        """Why ranks can't read each other's memory; None if they can. See shared_memory."""
+        return self._request(("memory_problem",))
 
     def signal(self, pids: Sequence[int], number: int) -> None:
         """Send a signal to those of `pids` that are ranks and still exist."""
@@ -193,6 +203,8 @@ def _answer(
         for pid in ranks.intersection(values[0]):
             os.kill(pid, values[1])
         return True, None
+    if kind == "memory_problem":
+        return True, shared_memory.problem()
     return True, [ended.get(pid) for pid in values[0]]
 
 

@@ -27,6 +27,7 @@ from distlib import forkserver, rank_process
 from distlib.mailbox import open_inbox
 from distlib.network import Cluster
 from distlib.pacing import make_port_table
+from distlib.shared_memory import NoSharedMemory
 from distlib.status_board import StatusBoard
 
 _LONGEST_SOCKET_PATH = 90  # bytes; the system's limit is 104 (macOS) or 108 (Linux)
@@ -35,7 +36,11 @@ _LONGEST_SOCKET_PATH = 90  # bytes; the system's limit is 104 (macOS) or 108 (Li
 class RankPool:
     """`world_size` rank processes that wait for something to do.
 
+    Args:
+        backend: "shared_memory", "gloo" or "nccl"; see `World`.
+
     Raises:
+        NoSharedMemory: it was asked for, and ranks can't read each other's memory here.
         OSError: no room for the private directory, or no more processes allowed.
         RuntimeError: the fork server could not start.
     """
@@ -47,8 +52,9 @@ class RankPool:
         self.pids: list[int] = []
         self.commands: list[Connection] = []
         self.outputs: list[tuple[int, str, int]] = []  # rank, "stdout" or "stderr", file descriptor to read
-        self.directory = _private_directory()
         self._server = forkserver.current()
+        self._check_backend()
+        self.directory = _private_directory()
         _allow_open_files(8 * world_size)
         try:
             self.board = StatusBoard(os.path.join(self.directory, "board"), world_size, create=True)
@@ -61,6 +67,11 @@ class RankPool:
         except BaseException:
             self.close()
             raise
+
+    def _check_backend(self) -> None:
+        problem = self._server.memory_problem() if self.backend == "shared_memory" else None
+        if problem:
+            raise NoSharedMemory(f"ranks can't share memory: {problem}. Use World({self.world_size}, backend='gloo')")
 
     def _start(self, rank: int, inbox: socket.socket, threads: int) -> None:
         ours, theirs = socket.socketpair()

@@ -26,7 +26,7 @@ from typing import Any
 import numpy
 import torch
 
-from distlib import call_site, pickling
+from distlib import call_site, pickling, shared_memory
 from distlib.diagnosis import Failure
 from distlib.endpoint import Endpoint, Group, Stopped
 from distlib.forkserver import RankPlace
@@ -73,11 +73,14 @@ def _make_endpoint(place: RankPlace, inbox: socket.socket) -> Endpoint:
     mailbox = Mailbox(inbox, directory, rank, world_size, board)
     device = torch.device("cuda", rank) if place.backend == "nccl" else torch.device("cpu")
     transports: dict[str, Transport] = {}
-    if world_size > 1:
+    shares_memory = place.backend == "shared_memory"
+    if shares_memory:
+        shared_memory.allow(os.getppid())
+    elif world_size > 1:
         transports["cpu"] = GlooTransport(directory, rank, world_size)
         if place.backend == "nccl":
             transports["cuda"] = NcclTransport(directory, rank, world_size, device)
-    return Endpoint(rank, mailbox, board, directory, transports, device, place.network)
+    return Endpoint(rank, mailbox, board, directory, transports, device, place.network, shares_memory)
 
 
 def _redirect_output(stdout_fd: int, stderr_fd: int) -> None:

@@ -1,4 +1,4 @@
-"""How the bytes of a tensor travel: inside a control message, through gloo, or through NCCL.
+"""How the bytes of a tensor travel: inside a control message, through gloo, or through NCCL (see also shared_memory).
 
 Every dtype travels as bytes, so none needs the backend's support: bool, bfloat16 and complex go like float32.
 """
@@ -45,11 +45,9 @@ class GlooTransport(Transport):
         return self._group.send([as_bytes(dense(tensor))], peer, sequence % _TAGS).wait
 
     def receive(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
-        if tensor.is_contiguous():
-            return self._group.recv([as_bytes(tensor.detach())], peer, sequence % _TAGS).wait
-        landing = torch.empty(tensor.shape, dtype=tensor.dtype)
+        landing = landing_of(tensor)
         wait = self._group.recv([as_bytes(landing)], peer, sequence % _TAGS).wait
-        return lambda: (wait(), tensor.detach().copy_(landing))
+        return wait if tensor.is_contiguous() else lambda: (wait(), tensor.detach().copy_(landing))
 
 
 class NcclTransport(Transport):
@@ -79,11 +77,7 @@ class NcclTransport(Transport):
 
     def receive(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
         group = self._down if peer > self._rank else self._up
-        landing = (
-            tensor.detach()
-            if tensor.is_contiguous()
-            else torch.empty_like(tensor, memory_format=torch.contiguous_format)
-        )
+        landing = landing_of(tensor)
         wait = self._waiter(group.recv([as_bytes(landing)], peer, 0))
         return wait if tensor.is_contiguous() else lambda: (wait(), tensor.detach().copy_(landing))
 
@@ -127,8 +121,16 @@ def from_bytes(payload: bytes, tensor: torch.Tensor) -> None:
     """Fill `tensor` with what `to_bytes` made of one with as many elements of the same dtype. In place."""
     if not payload:
         return
-    target = tensor.detach()
-    landing = target if target.is_contiguous() else torch.empty(target.shape, dtype=target.dtype)
+    landing = landing_of(tensor)
     as_bytes(landing).numpy()[:] = numpy.frombuffer(payload, numpy.uint8)
-    if landing is not target:
-        target.copy_(landing)
+    if not tensor.is_contiguous():
+        tensor.detach().copy_(landing)
+
+
+def landing_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Where bytes for `tensor` can be written in row order: itself, or as much memory if it has gaps. No gradient."""
+    return (
+        tensor.detach()
+        if tensor.is_contiguous()
+        else torch.empty_like(tensor, memory_format=torch.contiguous_format).detach()
+    )

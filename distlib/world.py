@@ -24,10 +24,11 @@ from distlib.diagnosis import RankError
 from distlib.network import Cluster, Link
 from distlib.output_relay import OnOutput, print_output
 from distlib.rank_pool import RankPool
+from distlib.shared_memory import NoSharedMemory
 from distlib.supervisor import RunSettings, Supervisor
 from distlib.trace import Trace
 
-BACKENDS = ("gloo", "nccl")
+BACKENDS = ("shared_memory", "gloo", "nccl")
 
 
 class World:
@@ -35,8 +36,9 @@ class World:
 
     Args:
         world_size: how many ranks, at least 1. There may be more than the machine has cores.
-        backend: how large tensors travel: "gloo" (CPU), "nccl" (a GPU for each rank), or None for NCCL if there are
-            enough GPUs and else gloo.
+        backend: how large tensors travel: "shared_memory" (CPU; see the module of that name), "gloo" (CPU; TCP within
+            the machine), "nccl" (a GPU for each rank), or None for NCCL if there are enough GPUs, else shared memory
+            where the system allows it, else gloo. As an attribute it says which is used.
         network: messages take as long as on these links, on the real clock: a `Link` that each rank has to the others,
             or a `Cluster` of as many ranks. None: as fast as the machine goes. See `pacing`.
         record: whether to keep a `trace` of the messages.
@@ -50,6 +52,7 @@ class World:
     Raises:
         ValueError: a world size that is not a number of at least 1, an unknown backend, too few GPUs for NCCL, or a
             network that is not a link or is a cluster of another size.
+        NoSharedMemory: from the first `run`; "shared_memory" was asked for, and the system does not allow it.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class World:
         self.world_size = _check_world_size(world_size)
         self.backend = _choose_backend(backend, self.world_size)
         self.network = _check_network(network, self.world_size)
+        self._may_fall_back = backend is None
         self.record = record
         self.seed = seed
         self.output_limit = output_limit
@@ -116,7 +120,8 @@ class World:
     def __repr__(self) -> str:
         state = "not started" if self._pool is None else "ready"
         paced = f", paced by {self.network}" if self.network is not None else ""
-        return f"<World: {self.world_size} rank{'s' * (self.world_size > 1)}, {self.backend}{paced}, {state}>"
+        ranks = f"{self.world_size} rank{'s' * (self.world_size > 1)}"
+        return f"<World: {ranks}, {self.backend.replace('_', ' ')}{paced}, {state}>"
 
     def __reduce__(self) -> Any:
         raise TypeError("a World can't be sent to its ranks: a rank has comm, which has rank, world_size, send, recv …")
@@ -142,9 +147,18 @@ class World:
         if self._pool is not None and not self._pool.alive:
             self.close()
         if self._pool is None:
-            pool = RankPool(self.world_size, self.backend, self.network)
+            pool = self._start_pool()
             self._pool, self._let_go = pool, weakref.finalize(self, pool.close)
         return self._pool
+
+    def _start_pool(self) -> RankPool:
+        try:
+            return RankPool(self.world_size, self.backend, self.network)
+        except NoSharedMemory:
+            if not self._may_fall_back:
+                raise
+        self.backend = "gloo"
+        return RankPool(self.world_size, self.backend, self.network)
 
 
 # ── small questions ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -179,7 +193,7 @@ def _check_network(network: Link | Cluster | None, world_size: int) -> Cluster |
 def _choose_backend(backend: str | None, world_size: int) -> str:
     gpus = torch.cuda.device_count() if torch.distributed.is_nccl_available() else 0
     if backend is None:
-        return "nccl" if gpus >= world_size > 1 else "gloo"
+        return "nccl" if gpus >= world_size > 1 else "shared_memory"
     if backend not in BACKENDS:
         raise ValueError(f"expected one of the backends {', '.join(BACKENDS)}, got {backend!r}")
     if backend == "nccl" and gpus < world_size:

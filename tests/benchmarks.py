@@ -17,7 +17,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,8 @@ def main() -> None:
         memory_of_a_rank,
         many_ranks,
         ring_against_bare_gloo,
+        shared_memory_against_gloo,
+        auto_against_the_best,
         cost_of_recording,
         cost_of_recording_simulated,
         ddp_against_torch,
@@ -203,6 +206,56 @@ def ring_against_bare_gloo() -> None:
             ratio = statistics.median(a / b for a, b in zip(ours, bare, strict=True))
             measured = f"{ratio:.2f}× ({statistics.median(ours):.2f} against {statistics.median(bare):.2f} ms)"
             note(f"our ring, recorded, against bare torch.distributed, 4 ranks, {label}", measured, target)
+
+
+_RACED = (("4 KB", 1 << 12, 50), ("1 MB", 1 << 20, 10), ("64 MB", 1 << 26, 2))  # label, bytes, times
+
+
+def shared_memory_against_gloo() -> None:
+    for label, nbytes, times in _RACED:
+        with World(4) as world, World(4, backend="gloo") as over_gloo:
+            pairs = [world.run(_race_of_all_reduces, nbytes, times, ("auto", "ring"))[0] for _ in range(5)]
+            old_rings = [over_gloo.run(_race_of_all_reduces, nbytes, times, ("ring",))[0]["ring"] for _ in range(5)]
+        for name in ("auto", "ring"):
+            ratio = statistics.median(times[name] / times["torch"] for times in pairs)
+            measured = f"{ratio:.2f}× ({statistics.median(times['torch'] for times in pairs):.2f} ms)"
+            note(f"all-reduce ({name}), shared memory, against torch's on gloo, 4 ranks, {label}", measured, "≤ 0.33×")
+        ratio = statistics.median(times["ring"] / old for times, old in zip(pairs, old_rings, strict=True))
+        note(f"our ring, shared memory, against our ring on gloo, 4 ranks, {label}", f"{ratio:.2f}×", "-")
+
+
+def auto_against_the_best() -> None:
+    algorithms = ("naive", "ring", "tree", "halving_doubling")
+    for world_size in (2, 4, 8):
+        with World(world_size) as world:
+            for label, nbytes, times in _RACED:
+                races = [
+                    world.run(_race_of_all_reduces, nbytes, times, ("auto", *algorithms), False)[0] for _ in range(5)
+                ]
+                medians = {name: statistics.median(race[name] for race in races) for name in ("auto", *algorithms)}
+                best = min(algorithms, key=medians.__getitem__)
+                measured = f"{medians['auto'] / medians[best]:.2f}× ({best}: {medians[best]:.2f} ms)"
+                note(f'algorithm="auto" against our best, {world_size} ranks, {label}', measured, "≤ 1.2×")
+
+
+def _race_of_all_reduces(
+    comm: Communicator, nbytes: int, times: int, algorithms: tuple[str, ...], with_torch: bool = True
+) -> dict[str, float]:
+    """Median milliseconds of one all-reduce by each algorithm and by torch.distributed on gloo, which take turns."""
+    tensor = torch.ones(nbytes // 4)
+    calls: dict[str, Callable[[], Any]] = {
+        name: partial(all_reduce, comm, tensor, algorithm=name) for name in algorithms
+    }
+    with torch_distributed(comm) if with_torch else nullcontext() as dist:
+        if with_torch:
+            calls["torch"] = partial(dist.all_reduce, tensor)
+        measured: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(times + 1):
+            for name, call in calls.items():
+                tensor.fill_(1)
+                comm.barrier()
+                measured[name].append(1000 * seconds(call))
+    return {name: statistics.median(values[1:]) for name, values in measured.items()}
 
 
 def cost_of_recording() -> None:

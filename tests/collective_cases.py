@@ -81,6 +81,10 @@ def roots(size: int) -> list[Options]:
     return [{"root": root} for root in sorted({0, size // 2, size - 1})]
 
 
+def roots_and_blocks(size: int) -> list[Options]:
+    return [{**root, "blocks": blocks} for root in roots(size) for blocks in (1, 3, 8)]
+
+
 def divisors(name: str) -> OptionsBySize:
     return lambda size: [{name: part} for part in range(1, size + 1) if size % part == 0]
 
@@ -88,8 +92,10 @@ def divisors(name: str) -> OptionsBySize:
 COLLECTIVES: dict[str, tuple[Check, OptionsBySize]] = {
     "flat_broadcast": (is_broadcast, roots),
     "tree_broadcast": (is_broadcast, roots),
+    "chain_broadcast": (is_broadcast, roots_and_blocks),
     "flat_reduce": (is_reduced, roots),
     "tree_reduce": (is_reduced, roots),
+    "chain_reduce": (is_reduced, roots_and_blocks),
     "scatter": (is_scattered, roots),
     "gather": (is_gathered, roots),
     "ring_all_gather": (is_all_gathered, no_options),

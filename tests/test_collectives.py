@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from distlib import Communicator, MessageMismatch, ReduceOp, World, all_reduce, all_to_all, barrier, collectives
 from distlib.collectives import ring_all_gather, ring_reduce_scatter
+from distlib.collectives.one_machine import choose_on_one_machine
 from distlib.network import ALL_REDUCES, traffic
 from distlib.partition import chunk_lengths, chunk_start, chunks_of, flat_view, write_back
 from tests.collective_cases import COLLECTIVES, call, inputs, reference, sent
@@ -267,3 +268,9 @@ def test_a_world_of_one_needs_no_message() -> None:
     with World(1) as world:
         assert torch.equal(world.run(reduce_mine, [torch.ones(3)], ReduceOp.SUM, "ring")[0], torch.ones(3))
         assert len(world.trace) == 0
+
+
+def test_auto_on_one_machine_takes_few_messages_for_small_tensors_and_all_cores_for_large_ones() -> None:
+    chosen = {nbytes: choose_on_one_machine(4, nbytes) for nbytes in (1 << 12, 1 << 20, 1 << 26)}
+    assert chosen == {1 << 12: "naive", 1 << 20: "naive", 1 << 26: "ring"}
+    assert choose_on_one_machine(64, 1 << 12) == "tree"

@@ -40,8 +40,8 @@ def simulate(cluster: Cluster | int, fn, *args) -> tuple[list, SimulatedWorld]:
 
 
 def has_equal_blocks(name: str, length: int, options: Options) -> bool:
-    """The double tree has a closed form only where all its blocks are equally long."""
-    return name != "double_tree_all_reduce" or length % (2 * options["blocks"]) == 0
+    """The double tree and the chain have a closed form only where all their blocks are equally long."""
+    return "blocks" not in options or length % ((1 + (name == "double_tree_all_reduce")) * options["blocks"]) == 0
 
 
 # ── results, messages, bytes, rounds, seconds ────────────────────────────────────────────────────────────────────────

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
-from distlib import Communicator, MessageMismatch, RankError
+from distlib import Communicator, MessageMismatch, RankError, World
 from distlib.mailbox import INLINE_BYTES
 from distlib.process_group import torch_distributed
 
 pytestmark = pytest.mark.timeout(60)
-LARGE = INLINE_BYTES  # this many elements travel through gloo, whatever the dtype
+LARGE = INLINE_BYTES  # this many elements are too many for a control message, whatever the dtype
 DTYPES = [
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
     torch.float32, torch.float64, torch.complex64, torch.complex128, torch.uint16, torch.uint32, torch.uint64,
     torch.float8_e4m3fn, torch.float8_e5m2, torch.complex32,
 ]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["default", "gloo"])
+def worlds(request) -> Iterator[Callable[[int], World]]:
+    """As in conftest, once with the best that the machine has, which is shared memory on Linux, and once over gloo."""
+    made: dict[int, World] = {}
+    backend = None if request.param == "default" else request.param
+
+    def of_size(size: int) -> World:
+        if size not in made:
+            made[size] = World(size, backend)
+        return made[size]
+
+    yield of_size
+    for world in made.values():
+        world.close()
 
 
 def pass_on(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:

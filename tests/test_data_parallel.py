@@ -78,7 +78,7 @@ def assert_equal_to_one_process(results: list[tuple], size: int, steps: int = 1)
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("size", [60, 13, 5])
-@pytest.mark.parametrize("algorithm", ["flat", "tree"])
+@pytest.mark.parametrize("algorithm", ["flat", "tree", "chain"])
 def test_the_master_has_the_gradients_of_a_single_process(world_size: int, size: int, algorithm: str) -> None:
     assert_equal_to_one_process(SimulatedWorld(world_size).run(train, size, algorithm=algorithm), size)
 
@@ -200,6 +200,30 @@ def test_a_tree_spares_the_master() -> None:
         model = world.trace.filter(lambda message: stage_of(message) == "replicate")
         sent[algorithm] = model.messages_sent[0], sum(model.messages_sent)
     assert sent == {"flat": (4 * 7, 4 * 7), "tree": (4 * 3, 4 * 7)}
+
+
+def test_a_chain_sends_the_model_once_over_each_link() -> None:
+    """5 ranks: every rank passes the model on once, and the gradients once, so none is a bottleneck for either."""
+    world = SimulatedWorld(5)
+    world.run(train, 20, algorithm="chain")
+    model_bytes = 8 * (PIXELS * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES)
+    out = world.trace.filter(lambda message: stage_of(message) == "replicate")
+    back = world.trace.filter(lambda message: stage_of(message) == "reduce_gradients")
+    assert out.bytes_sent == [model_bytes] * 4 + [0] and out.bytes_received == [0] + [model_bytes] * 4
+    assert back.bytes_sent == [0] + [model_bytes] * 4 and back.bytes_received == [model_bytes] * 4 + [0]
+
+
+def test_the_calls_of_a_step_as_a_message_count() -> None:
+    """For each other rank 1 + (P + B) + 1 forward and 1 + P backward, with P parameters and B buffers."""
+    for norm, buffers in ((False, 0), (True, 3)):
+        world = SimulatedWorld(3)
+        world.run(train, 9, norm=norm)
+        parameters = len(list(make_model(norm=norm).parameters()))
+        for other in (1, 2):
+            messages = [m for m in world.trace if other in (m.src, m.dst)]
+            forward = [m for m in messages if stage_of(m) in ("split_batch", "replicate", "gather_outputs")]
+            assert len(forward) == 1 + parameters + buffers + 1
+            assert len(messages) - len(forward) == 1 + parameters
 
 
 def test_one_rank_sends_nothing() -> None:

@@ -215,3 +215,11 @@ def test_unknown_option_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         main(["doctor", "--fast"])
     assert stopped.value.code == 2
     assert "--fast" in capsys.readouterr().err
+
+
+def test_the_transport_and_why_it_is_not_the_fast_one() -> None:
+    assert checks.check_transport(problem=None).level == "ok"
+    finding = checks.check_transport(problem="this container forbids it")
+    assert finding.level == "note"
+    assert finding.message == "gloo (TCP within this machine), since this container forbids it"
+    assert "SYS_PTRACE" in finding.remedy

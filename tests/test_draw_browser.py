@@ -76,9 +76,10 @@ def test_a_student_predicts_and_looks(page: Page, folder: Path) -> None:
             page.locator(".jp-Cell").nth(number).locator(".cm-content").click()
             page.keyboard.press("Shift+Enter")
         page.get_by_text("the run says tree, master, ring. Only ring and master are swapped.").wait_for()
-        picture = page.locator(".jp-OutputArea img")
+        picture = page.locator(".jp-OutputArea img >> visible=true")
         picture.wait_for()
         assert (picture.get_attribute("alt") or "").startswith(TITLES)
+        assert picture.get_attribute("class") == "distlib-dark", "the theme is dark"
         box = picture.bounding_box()
         assert box is not None and 600 < box["width"] <= 900
         answer = "You said 2*4 B, which is 8 B, the run says 8 B. That is right."

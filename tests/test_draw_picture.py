@@ -3,15 +3,15 @@
 import base64
 import html.parser
 import io
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from PIL import Image, ImageChops, ImageStat
+from PIL import Image, ImageChops, ImageColor, ImageStat
 
 from distlib.diagnosis import DeadlockError
-from distlib.draw import bytes_per_rank, style, timeline
+from distlib.draw import style, timeline
 from distlib.draw.picture import Picture, new_figure
-from distlib.trace import Trace
 from tests.draw_samples import ring_trace
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -31,36 +31,64 @@ def _picture(alt: str = "one line", error: Exception | None = None) -> Picture:
     return Picture(new_figure(300, 200), alt, error)
 
 
-def test_it_shows_itself_as_an_image_with_alt_text() -> None:
-    alt = 'ranks "0" & <1>: 2 messages'
-    ((tag, attributes),) = _Tags(_picture(alt)._repr_html_()).found
-    assert tag == "img" and attributes["alt"] == alt
-    assert attributes["width"] == "300"
-    header, _, data = (attributes["src"] or "").partition(",")
+def _pixels(png: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(png)).convert("RGB")
+
+
+def _images(picture: Picture) -> list[dict[str, str | None]]:
+    return [attributes for tag, attributes in _Tags(picture._repr_html_()).found if tag == "img"]
+
+
+def _png_of(image: dict[str, str | None]) -> bytes:
+    header, _, data = (image["src"] or "").partition(",")
     assert header == "data:image/png;base64"
-    png = base64.b64decode(data)
-    assert png.startswith(PNG)
-    assert int.from_bytes(png[16:20], "big") == 600, "two pixels of the file for each CSS pixel"
+    return base64.b64decode(data)
 
 
-def test_the_background_is_transparent_and_the_text_is_not() -> None:
-    picture = bytes_per_rank(Trace(2, []))
-    for png in (picture._repr_png_(), picture._render("png")):
-        alphas = Image.open(io.BytesIO(png)).convert("RGBA").getchannel("A")
-        assert alphas.getpixel((0, 0)) == 0
-        assert alphas.getextrema() == (0, 255)
+def test_it_shows_itself_as_an_image_with_alt_text_for_light_and_for_dark_pages() -> None:
+    alt = 'ranks "0" & <1>: 2 messages'
+    for image in _images(_picture(alt)):
+        assert (image["alt"], image["width"]) == (alt, "300")
+        png = _png_of(image)
+        assert png.startswith(PNG)
+        assert int.from_bytes(png[16:20], "big") == 600, "two pixels of the file for each CSS pixel"
+    assert ["display:none" in (image["style"] or "") for image in _images(_picture())] == [False, True]
+
+
+def test_where_there_is_little_room_it_is_scrolled_and_not_made_illegible() -> None:
+    (narrow, _), (wide, _) = _images(_picture()), _images(timeline(ring_trace(2)))
+    assert "min-width:300px" in (narrow["style"] or "")
+    assert f"min-width:{style.NARROWEST}px" in (wide["style"] or "")
+    assert 'style="overflow-x:auto"' in _picture()._repr_html_()
+
+
+def test_ink_and_paper_fit_the_page_and_nothing_else_changes() -> None:
+    picture = timeline(ring_trace(4))
+    light, dark = (_pixels(_png_of(image)) for image in _images(picture))
+    seen = {name: Counter(page.get_flattened_data()) for name, page in (("light", light), ("dark", dark))}
+    for name, paper, ink in (
+        ("light", style.LIGHT_PAPER, style.INK),
+        ("dark", style.DARK_PAPER, style.DARK_INK),
+    ):
+        assert seen[name].most_common(1)[0][0] == ImageColor.getrgb(paper)
+        assert _nearest(seen[name], ink) > 500 and _nearest(seen[name], style.BLUE) > 500
+    drawn = [there for here, there in zip(light.get_flattened_data(), dark.get_flattened_data(), strict=True)
+             if here == ImageColor.getrgb(style.INK)]  # fmt: skip
+    assert len(drawn) > 500 and _nearest(Counter(drawn), style.DARK_INK) > 0.99 * len(drawn)
+
+
+def _nearest(seen: Counter[tuple[int, int, int]], color: str) -> int:
+    """How many pixels have that color, or nearly."""
+    wanted = ImageColor.getrgb(color)
+    return sum(n for found, n in seen.items() if max(abs(a - b) for a, b in zip(found, wanted, strict=False)) <= 12)
 
 
 def test_a_notebook_gets_the_colors_that_were_drawn() -> None:
     picture = timeline(ring_trace(4))
-    exact, shown = (
-        Image.open(io.BytesIO(png)).convert("RGBA") for png in (picture._render("png"), picture._repr_png_())
-    )
-    assert exact.size == shown.size
-    paper = [Image.new("RGBA", exact.size, color) for color in (style.LIGHT_PAPER, style.DARK_PAPER)]
-    for white_or_black in paper:
-        difference = ImageChops.difference(*(Image.alpha_composite(white_or_black, one) for one in (exact, shown)))
-        assert max(ImageStat.Stat(difference.convert("RGB")).mean) < 0.5, "of 255"
+    exact = Image.open(io.BytesIO(picture._render("png"))).convert("RGBA")
+    on_paper = Image.alpha_composite(Image.new("RGBA", exact.size, style.LIGHT_PAPER), exact).convert("RGB")
+    difference = ImageChops.difference(on_paper, _pixels(picture._repr_png_()))
+    assert max(ImageStat.Stat(difference).mean) < 0.5, "of 255"
 
 
 def test_a_notebook_gets_text_pixels_and_html() -> None:

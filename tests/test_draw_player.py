@@ -253,7 +253,14 @@ def test_a_notebook_gets_a_widget_and_an_image() -> None:
 def test_what_the_browser_gets_is_in_the_package_and_loads_nothing(root: Path) -> None:
     packed = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["distlib"]
     files = sorted((root / "distlib" / "draw" / "browser").iterdir())
-    assert [file.name for file in files] == ["form.css", "form.js", "player.css", "player.js", "still.css"]
+    assert [file.name for file in files] == [
+        "form.css",
+        "form.js",
+        "papers.css",
+        "player.css",
+        "player.js",
+        "still.css",
+    ]
     for file in files:
         name = str(file.relative_to(root / "distlib"))
         assert any(fnmatch.fnmatch(name, pattern) for pattern in packed)
@@ -293,6 +300,23 @@ def test_the_image_says_what_is_odd() -> None:
     assert html.escape(scene.steps[-1].warning) in still_html(scene)
     assert f'alt="{html.escape(scene.alt)}"' in still_html(scene)
     assert "<pre" not in still_html(play_timeline(ring_trace(4)).scene)
+
+
+def test_an_error_that_ended_the_run_is_said_from_the_start() -> None:
+    steps = play_chunks(watch_chunks(SimulatedWorld(4), deadlocks_in_round_2)).scene.steps
+    assert len(steps) == 2
+    for step in steps:
+        assert step.warning.startswith("This run ended in an error, in round 2:\n") and "deadlock" in step.warning
+
+
+def test_a_sender_that_waits_is_drawn_waiting_and_its_arrow_begins_when_the_message_is_taken() -> None:
+    trace = Trace(3, [message(0, 1, 8, 0.0, 0.1, 1.0, 1), message(2, 1, 8, 0.0, 1.0, 2.0, 1)], 2.0)
+    scene = play_timeline(trace, by="time").scene
+    waits = [shape for shape in scene.shapes if "waits for 1 s to send to rank 1" in shape.tip]
+    assert len(waits) == 1
+    late = next(shape for shape in arrows(scene.shapes) if shape.tip.startswith("rank 2"))
+    at_the_end_of_the_wait = float(waits[-1].attributes["x"]) + float(waits[-1].attributes["width"])
+    assert float(str(late.attributes["d"]).split()[0][1:]) == pytest.approx(at_the_end_of_the_wait, abs=0.2)
 
 
 def test_its_alternative_text_is_that_of_the_picture() -> None:

@@ -99,6 +99,8 @@ def test_a_student_plays_steps_and_points(page: Page, address: str, folder: Path
     plays_to_the_end(chunks)
     moves_a_slider(page, race)
     stands_out_in_the_dark(messages)
+    has_ids_of_its_own(page)
+    is_scrolled_where_there_is_little_room(page, messages)
     saved_when_executed(page, folder / lab.FIRST_LESSON)
     assert not page.locator(".distlib-still >> visible=true").count(), "no image beside a widget"
 
@@ -128,14 +130,21 @@ def steps_by_keys(page: Page, player: Locator) -> None:
 
 
 def points_at_an_arrow(page: Page, player: Locator) -> None:
-    arrow = player.locator(".distlib-wide:not(.distlib-gone)").first.bounding_box()
-    assert arrow is not None
+    wide = player.locator(".distlib-wide:not(.distlib-gone)").first  # lies over the arrow itself
+    arrow = wide.evaluate("(wide) => wide.previousSibling.getBoundingClientRect().toJSON()")
     page.mouse.move(arrow["x"] + arrow["width"] / 2, arrow["y"] + arrow["height"] / 2)
     tip = player.get_by_role("tooltip")
     tip.wait_for()
     assert tip.inner_text() == "rank 0 → rank 1: 40 B (10 elements of float32), round 1, sent by cell 1, line 9"
+    box = tip.bounding_box()
+    assert box is not None and not overlap(arrow, box), "a tip does not cover what it explains"
     page.mouse.move(1, 1)
     tip.wait_for(state="hidden")
+
+
+def overlap(one: Any, other: Any) -> bool:
+    apart = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
+    return not apart and one["y"] < other["y"] + other["height"] and other["y"] < one["y"] + one["height"]
 
 
 def plays_to_the_end(player: Locator) -> None:
@@ -150,6 +159,10 @@ def plays_to_the_end(player: Locator) -> None:
 def moves_a_slider(page: Page, race: Locator) -> None:
     assert "on 128 ranks" in (race.get_attribute("aria-label") or "")
     assert not race.locator(".distlib-controls").is_visible()
+    labels = page.locator(".widget-inline-hbox .widget-label").evaluate_all(
+        "labels => labels.map((one) => [one.textContent, one.scrollWidth <= one.clientWidth])"
+    )
+    assert dict(labels)["bandwidth between nodes"] and all(fits for _, fits in labels), labels
     slider = page.locator(".widget-inline-hbox", has_text="nodes").get_by_role("slider").first
     slider.focus()
     slider.press("ArrowRight")
@@ -170,7 +183,7 @@ def test_opened_again_without_a_kernel_the_images_are_seen(page: Page, address: 
     end_kernels(address)
     page.route("**/api/sessions*", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
     page.goto(address.replace("/lab/tree/", "/lab/workspaces/again/tree/"))
-    images = page.locator(".distlib-still img")
+    images = page.locator(".distlib-still img >> visible=true")
     for number in range(3):
         images.nth(number).wait_for()
     assert page.locator(".distlib-player").count() == 0
@@ -183,6 +196,20 @@ def test_opened_again_without_a_kernel_the_images_are_seen(page: Page, address: 
     assert [alt.startswith(start) for alt, start in zip(told, starts, strict=True)] == [True] * 3
     for words in ("Loading widget", "Error displaying widget"):
         assert not page.get_by_text(words).locator("visible=true").count()
+
+
+def has_ids_of_its_own(page: Page) -> None:
+    """Else a hatching of one player would be looked for in another, which may be hidden."""
+    names = page.locator(".distlib-player pattern").evaluate_all("patterns => patterns.map((one) => one.id)")
+    assert len(names) >= 4 and len(set(names)) == len(names)
+
+
+def is_scrolled_where_there_is_little_room(page: Page, player: Locator) -> None:
+    page.set_viewport_size({"width": 800, "height": 1400})
+    box = player.locator("svg").bounding_box()
+    assert box is not None and box["width"] >= 740
+    assert player.locator(".distlib-picture").evaluate("(one) => one.scrollWidth > one.clientWidth")
+    page.set_viewport_size({"width": 1280, "height": 1400})
 
 
 def end_kernels(address: str) -> None:

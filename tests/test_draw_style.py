@@ -9,9 +9,15 @@ from distlib import draw
 from distlib.draw import style
 
 
-@pytest.mark.parametrize("paper", [style.LIGHT_PAPER, style.DARK_PAPER])
-def test_text_stands_out_from_light_and_dark_paper(paper: str) -> None:
-    assert style.contrast(style.INK, paper) >= 4
+@pytest.mark.parametrize(
+    ("ink", "paper"), [(style.INK, style.LIGHT_PAPER), (style.DARK_INK, style.DARK_PAPER)], ids=["light", "dark"]
+)
+def test_text_stands_out_from_light_and_dark_paper(ink: str, paper: str) -> None:
+    assert style.contrast(ink, paper) >= 12
+
+
+def test_the_smallest_text_stays_legible_where_there_is_little_room() -> None:
+    assert style.SMALL * style.NARROWEST / style.WIDTH >= 9
 
 
 @pytest.mark.parametrize("paper", [style.LIGHT_PAPER, style.DARK_PAPER])
@@ -112,7 +118,7 @@ def test_pictures_leave_pyplot_and_the_settings_alone() -> None:
         "for picture in (timeline(Trace(2, [])), bytes_per_rank(Trace(2, []))):\n"
         "    assert picture._repr_html_()\n"
         "    words = picture.figure.texts[0]\n"
-        "    assert words.get_color() == '#777777' and words.get_size() < 20\n"
+        "    assert words.get_color() == '#222222' and words.get_size() < 20\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
         "assert settings() == before\n"
     )

@@ -17,7 +17,7 @@ from tests.hostile_submissions import ASSIGNMENT, HostileSubmission, read_hostil
 
 HOSTILE = read_hostile()
 NEIGHBORS = ("aaa-first", "zzz-last")
-QUICK = Limits(check_seconds=6, submission_seconds=60)
+QUICK = Limits(check_seconds=6, submission_seconds=60, cells_seconds=12)
 
 pytestmark = [
     pytest.mark.slow,

@@ -17,9 +17,11 @@ import pytest
 from nbgrader.apps import NbGraderApp
 
 from distlib.cli import main
-from distlib.grading.checks import CHECK_SECONDS
+from distlib.grading.checks import _PRINTED_SHOWN, CHECK_SECONDS
 from distlib.grading.demo import STUDENTS
+from distlib.grading.remote.judge import MOST_SHOWN
 from distlib.grading.sandbox import KINDS, Limits
+from distlib.grading.sandbox.limits import statement_seconds
 from tests.tiny_course import NAME, RIGHT, ROOT, TEXT, TinyCourse, make_tiny_course
 
 GUIDE = (ROOT / "solutions" / "README.md").read_text(encoding="utf-8")
@@ -89,11 +91,15 @@ def test_the_numbers() -> None:
     limits, text = Limits(), " ".join(GUIDE.split())
     assert f"{limits.memory_bytes >> 30} GiB of memory a rank" in text
     assert f"{limits.threads} threads, {limits.file_bytes >> 20} MiB of files" in text
-    assert f"{limits.output_bytes:,} printed characters" in text
+    assert f"Of what is printed {limits.output_bytes:,} characters a run or a cell are kept" in text
+    assert f"the first {MOST_SHOWN:,} characters are shown" in text and MOST_SHOWN == _PRINTED_SHOWN
+    assert f"{limits.check_seconds:g} s a check, {limits.submission_seconds:g} s for all checks" in text
+    assert f"{limits.cells_seconds:g} s to run the student's cells once, and {limits.reruns_seconds:g} s for" in text
+    assert f"may take {statement_seconds(limits.cells_seconds):g} s, later ones half of what is left" in text
+    assert f"of {limits.cells_seconds:g} s, and each at least {statement_seconds(0):g} s" in text
     assert (
-        f"{limits.check_seconds:g} s to run the student's cells, {limits.submission_seconds:g} s a submission" in text
+        f"a check have {CHECK_SECONDS:g} s together, all checks of a submission {limits.submission_seconds:g} s" in text
     )
-    assert f"a check have {CHECK_SECONDS:g} s together, a submission has {limits.submission_seconds:g} s" in text
     assert len(STUDENTS) == 3 and "a made-up class of three" in text
 
 

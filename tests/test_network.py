@@ -228,6 +228,16 @@ def test_the_best_number_of_blocks_is_the_best(size: int, length: int) -> None:
     assert taken <= min(others) * 1.02
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 64])
+@pytest.mark.parametrize("length", [0, 1, 10, 5_000, 1_000_000])
+def test_the_best_number_of_blocks_of_a_chain_is_the_best(size: int, length: int) -> None:
+    cluster = Cluster.flat(size)
+    best = duration.best_chain_blocks(cluster, length, 4)
+    taken = duration.chain_broadcast(cluster, length, 4, blocks=best)
+    others = [duration.chain_broadcast(cluster, length, 4, blocks=blocks) for blocks in range(1, 1000)]
+    assert taken <= min(others) * 1.02
+
+
 def test_the_double_tree_comes_near_the_bandwidth_of_the_ring_in_far_fewer_rounds() -> None:
     cluster, length = Cluster.flat(1024), 250_000_000
     blocks = duration.best_blocks(cluster, length, 4)

@@ -131,6 +131,26 @@ def test_a_wire_says_when_nothing_comes_or_the_other_end_has_gone(wires: tuple[W
         there.receive()
 
 
+def test_a_deadline_holds_also_while_values_keep_coming(wires: tuple[Wire, Wire, socket.socket]) -> None:
+    here, there, _ = wires
+    for _ in range(3):
+        here.send("a flood")
+    assert there.receive(time.monotonic() + 60) == "a flood"
+    with pytest.raises(WireTimeout):
+        there.receive(time.monotonic())
+    assert there.receive() == "a flood"
+
+
+def test_half_a_pair_of_code_units_arrives_as_text_that_files_take() -> None:
+    assert decode(*encode({"caf\udce9": ["\udcff", "ü𝄞"]})) == {"caf\\udce9": ["\\udcff", "ü𝄞"]}
+
+
+def test_tensors_do_not_take_more_memory_than_was_sent() -> None:
+    header, payload = encode([torch.zeros(1000)])
+    with pytest.raises(WireError, match="overlap"):
+        decode(b"[" + b",".join([header[1:-1]] * 2) + b"]", payload)
+
+
 def test_a_rank_that_does_not_read_holds_nobody_up(wires: tuple[Wire, Wire, socket.socket]) -> None:
     here, _, _ = wires
     with pytest.raises(WireTimeout):

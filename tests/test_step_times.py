@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from matplotlib.patches import Rectangle
 from torch import nn
 
 from distlib import Cluster, Communicator, Link, SimulatedWorld, World
@@ -89,6 +90,22 @@ def test_the_picture_says_what_the_steps_took() -> None:
     assert "bucketed: the step takes 33 s, computing 18 s, 3 all-reduces 15 s, 0 % hidden." in picture.alt
     assert "overlapped: the step takes 27 s, computing 18 s, 3 all-reduces 15 s, 40 % hidden." in picture.alt
     assert len(picture._repr_png_()) > 1_000
+
+
+def test_waiting_is_drawn_and_no_number_stands_alone() -> None:
+    spans = [
+        Span("forward", "2", 0.0, 1.0),
+        Span("backward", "2", 1.5, 4.0),
+        Span("communication", "bucket 0", 1.5, 2.5),
+        Span("communication", "bucket 1", 2.5, 2.51),
+        Span("communication", "bucket 2", 2.51, 9.0),
+    ]
+    picture = step_timeline({"0 to 10": StepTimes(0.0, 10.0, spans)})
+    drawn = [bar for bar in picture.figure.axes[1].patches if isinstance(bar, Rectangle)]
+    waits = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in drawn if bar.get_hatch()]
+    assert waits == [(1.0, 1.5), (4.0, 10.0)], "neither forward nor backward"
+    written = [text.get_text() for text in picture.figure.axes[1].texts]
+    assert written == ["bucket 0", "bucket 2", "10 s"], "bucket 1 has no room for its name"
 
 
 def test_a_step_without_communication_can_be_drawn() -> None:

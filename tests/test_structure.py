@@ -61,6 +61,7 @@ FLOORS = {
     "frameworks": 3,
     "gossip": 3,
     "large_batch": 3,
+    "model_stack": 3,
     "parameter_server": 3,
     "pipeline": 3,
     "sampler": 3,
@@ -196,7 +197,7 @@ def test_nothing_that_brings_the_other_distlib_is_installed() -> None:
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_has_a_number_a_name_and_a_notebook(path: Path) -> None:
-    assert re.fullmatch(r"\d\d_[a-z_]+", path.stem)
+    assert re.fullmatch(r"\d\d[a-z]?_[a-z_]+", path.stem)
     assert path.with_suffix(".ipynb").exists()
 
 
@@ -314,7 +315,7 @@ def test_every_target_is_phony_and_listed() -> None:
     assert phony == make_targets()
 
 
-def test_readme_is_a_screenful() -> None:
+def test_readme_is_short() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 45
+    assert len(lines) <= 65  # what the course is, its lessons, and the commands of three kinds of readers
     assert max(len(line) for line in lines) <= 120

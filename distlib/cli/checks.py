@@ -204,6 +204,21 @@ def check_shared_memory(*, folder: Path = Path("/dev/shm"), system: str = platfo
     return Finding("ok", text)
 
 
+def check_transport(*, problem: str | None = "", timeout: float = COMMAND_TIMEOUT) -> Finding:
+    """How tensors travel between the ranks of a World on the CPU. problem: why memory can't be shared; "" to try it."""
+    if problem == "":
+        probe = "from distlib.shared_memory import problem; print(problem() or '')"
+        done = _run([sys.executable, "-c", probe], timeout)
+        problem = done.stdout.strip() if done.returncode == 0 else _last_line(done.stderr)
+    if not problem:
+        return Finding("ok", "shared memory: ranks copy tensors straight from each other")
+    return Finding(
+        "note",
+        f"gloo (TCP within this machine), since {problem}",
+        "everything works, large tensors travel more slowly; in an old Docker: docker run --cap-add=SYS_PTRACE",
+    )
+
+
 def check_home(*, home: Path | None = None) -> Finding:
     """Jupyter can write below the home folder."""
     home = Path.home() if home is None else home

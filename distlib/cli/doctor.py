@@ -11,6 +11,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "distlib": checks.check_other_distlib,
     "torch": checks.check_torch,
     "ranks": checks.check_ranks,
+    "transport": checks.check_transport,
     "GPUs": checks.check_gpus,
     "kernel": checks.check_kernel,
     "nbgrader": checks.check_nbgrader,

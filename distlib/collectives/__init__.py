@@ -8,7 +8,8 @@ from collections.abc import Callable
 import torch
 
 from distlib.collectives.bruck import bruck_all_gather
-from distlib.collectives.cluster_of import cluster_of
+from distlib.collectives.chain import chain_broadcast, chain_reduce
+from distlib.collectives.cluster_of import cluster_of, has_network
 from distlib.collectives.dissemination import barrier
 from distlib.collectives.double_tree import double_tree_all_reduce
 from distlib.collectives.flat import flat_broadcast, flat_reduce
@@ -16,6 +17,7 @@ from distlib.collectives.grid import grid_all_reduce
 from distlib.collectives.halving_doubling import halving_doubling_all_reduce
 from distlib.collectives.hierarchical import hierarchical_all_reduce
 from distlib.collectives.naive import naive_all_reduce
+from distlib.collectives.one_machine import choose_on_one_machine
 from distlib.collectives.pairwise import all_to_all
 from distlib.collectives.recursive_doubling import recursive_doubling_all_gather
 from distlib.collectives.recursive_halving import recursive_halving_reduce_scatter
@@ -32,6 +34,8 @@ __all__ = [
     "barrier",
     "broadcast",
     "bruck_all_gather",
+    "chain_broadcast",
+    "chain_reduce",
     "double_tree_all_reduce",
     "flat_broadcast",
     "flat_reduce",
@@ -56,8 +60,8 @@ __all__ = [
 _log = logging.getLogger("distlib")
 _Function = Callable[..., None]
 
-_BROADCASTS: dict[str, _Function] = {"tree": tree_broadcast, "flat": flat_broadcast}
-_REDUCES: dict[str, _Function] = {"tree": tree_reduce, "flat": flat_reduce}
+_BROADCASTS: dict[str, _Function] = {"tree": tree_broadcast, "flat": flat_broadcast, "chain": chain_broadcast}
+_REDUCES: dict[str, _Function] = {"tree": tree_reduce, "flat": flat_reduce, "chain": chain_reduce}
 _ALL_GATHERS: dict[str, _Function] = {
     "ring": ring_all_gather,
     "recursive_doubling": recursive_doubling_all_gather,
@@ -84,7 +88,8 @@ def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm
     Args:
         tensor: any shape, the same number of elements and the same dtype on every rank. Overwritten, but at the root.
         root: the rank that has the data.
-        algorithm: "tree" (⌈log₂ N⌉ rounds) or "flat" (the root sends to everybody).
+        algorithm: "tree" (⌈log₂ N⌉ rounds), "flat" (the root sends to everybody) or "chain" (from rank to rank, in
+            blocks; for large tensors).
 
     Raises:
         ValueError: an unknown algorithm, or no rank `root`.
@@ -107,7 +112,8 @@ def reduce(
             a partial result afterwards.
         root: the rank that gets the result.
         op: how two elements are combined.
-        algorithm: "tree" (⌈log₂ N⌉ steps) or "flat" (everybody sends to the root).
+        algorithm: "tree" (⌈log₂ N⌉ steps), "flat" (everybody sends to the root) or "chain" (from rank to rank, in
+            blocks; for large tensors).
 
     Raises:
         ValueError: an unknown algorithm, no rank `root`, or an `op` that has no meaning for the dtype.
@@ -167,8 +173,9 @@ def all_reduce(
         tensor: any shape, the same number of elements and the same dtype on every rank. Overwritten.
         op: how two elements are combined.
         algorithm: "ring" (least bytes per rank), "naive" (through rank 0), "tree", "halving_doubling", "double_tree",
-            "grid", "hierarchical" (by nodes), or "auto": the fastest by `network.choose_all_reduce` on the cluster of
-            `comm` (see `cluster_of`). Rank 0 logs what was chosen and why, as INFO of the logger "distlib".
+            "grid", "hierarchical" (by nodes), or "auto": where the links are known, in a simulated or a paced world,
+            the fastest by `network.choose_all_reduce`, else a rule of thumb for one machine (see `one_machine`). Rank 0
+            logs what was chosen and why, as INFO of the logger "distlib".
         async_op: begin it beside what the rank goes on to do, and return at once; see `Communicator.start`.
 
     Returns:
@@ -181,12 +188,23 @@ def all_reduce(
     if async_op:
         return comm.start(all_reduce, tensor, op, algorithm)
     if algorithm == "auto":
-        choice = choose_all_reduce(cluster_of(comm), tensor.numel(), tensor.element_size())
-        algorithm = choice.algorithm
-        if comm.rank == 0:
-            _log.info("all_reduce chose %s", choice)
+        algorithm = _choose(comm, tensor)
     _named(algorithm, _ALL_REDUCES, "auto")(comm, tensor, op)
     return None
+
+
+def _choose(comm: Communicator, tensor: torch.Tensor) -> str:
+    """The fastest all-reduce, as far as is known. Rank 0 logs it."""
+    if has_network(comm) or comm.device.type != "cpu":
+        choice = choose_all_reduce(cluster_of(comm), tensor.numel(), tensor.element_size())
+        algorithm, reason = choice.algorithm, str(choice)
+    else:
+        nbytes = tensor.numel() * tensor.element_size()
+        algorithm = choose_on_one_machine(comm.world_size, nbytes)
+        reason = f"{algorithm} for {nbytes:,} bytes on {comm.world_size} ranks of one machine"
+    if comm.rank == 0:
+        _log.info("all_reduce chose %s", reason)
+    return algorithm
 
 
 def _named(algorithm: str, algorithms: dict[str, _Function], *others: str) -> _Function:

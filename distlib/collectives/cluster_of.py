@@ -18,3 +18,8 @@ def cluster_of(comm: Communicator) -> Cluster:
     if cluster.world_size != comm.world_size:
         return Cluster.flat(comm.world_size, cluster.slowest_link())
     return cluster
+
+
+def has_network(comm: Communicator) -> bool:
+    """Whether the links between the ranks of `comm` are known: in a `SimulatedWorld`, or in a paced `World`."""
+    return getattr(comm, "network", None) is not None or getattr(comm, "cluster", None) is not None

@@ -5,13 +5,14 @@
     bytes_per_rank           what each rank sent and received
     chunk_steps              which rank's contributions are in which chunk, round by round
     play_chunks              the same, to play and to step through
-    predict                  a number that is committed to before the run and compared after it
+    predict                  a number, a choice or an order, committed to before the run and compared after it
     race                     which all-reduce is the fastest by the model, over message sizes or ranks
     explore_race             the same with sliders
     speed_up                 how many times faster several ranks are than one
     predicted_and_measured   the model beside the machine
-    step_timeline            when a rank computes and communicates in a training step, one way beside the other
-    sweep                    what an experiment gives over a number that was varied, with its spread
+    step_timeline            when a rank computes, communicates and waits in a training step, one way above the other
+    sweep                    what an experiment gives over a number that was varied, a dot for each run
+    heat_map                 the same over two numbers that were varied, a cell for each pair
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
 world import this package too (for `watch`), and have no use for them.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from distlib.draw.chunk_grid import chunk_steps, draw_chunks
     from distlib.draw.chunk_history import ChunkHistory, watch_chunks
     from distlib.draw.explorer import explore_race
+    from distlib.draw.heat_maps import heat_map
     from distlib.draw.model_check import predicted_and_measured
     from distlib.draw.picture import Picture
     from distlib.draw.player import play_chunks, play_timeline
@@ -44,6 +46,7 @@ __all__ = [
     "chunk_steps",
     "draw_chunks",
     "explore_race",
+    "heat_map",
     "play_chunks",
     "play_timeline",
     "predict",
@@ -63,6 +66,7 @@ _HOMES = {
     "chunk_steps": "chunk_grid",
     "draw_chunks": "chunk_grid",
     "explore_race": "explorer",
+    "heat_map": "heat_maps",
     "play_chunks": "player",
     "play_timeline": "player",
     "predict": "prediction",

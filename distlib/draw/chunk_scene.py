@@ -156,10 +156,11 @@ def describe(message: ChunkMessage) -> str:
 
 
 def _steps(history: ChunkHistory) -> Iterator[Step]:
-    """A warning stays from the round on in which something was odd; the error that ended the run comes at the end."""
+    """A warning stays from the round on in which something was odd; an error that ended the run is there at once."""
     odd = history.findings_by_round
     if history.error is not None:
-        odd = [*odd, (history.rounds, str(history.error))]
+        after = f"in round {history.rounds + 1}" if history.rounds else "before anything was received"
+        odd = [(0, f"This run ended in an error, {after}:\n{history.error}"), *odd]
     for round, full in enumerate(history.full_sums):
         warning = "\n".join(sentence for first, sentence in odd if first <= round)
         yield _step(

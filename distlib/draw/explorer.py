@@ -129,6 +129,6 @@ def _slider(name: str, values: Sequence[Any], first: float, say: Any) -> Any:
         options=[(say(value), value) for value in values],
         value=nearest,
         description=name,
-        style={"description_width": "13em"},
-        layout={"width": "42em"},
+        style={"description_width": "15em"},
+        layout={"width": "44em", "max_width": "98%"},
     )

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from distlib.calibration import Comparison
-from distlib.draw.log_axes import DASHES, LEFT, MARKERS, RIGHT, label_seconds, label_sizes, name_lines
+from distlib.draw.log_axes import DASHES, LEFT, MARKERS, RIGHT, label_seconds, label_sizes, name_axis, name_lines
 from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, fitting_size, key_text, new_figure
 from distlib.draw.style import (
     BODY,
@@ -79,7 +79,7 @@ def _draw(runs: Mapping[str, list[Comparison]], title: str) -> Picture:
     label_sizes(axes, [comparison.nbytes for comparison in everything], margin=24)
     times = [seconds for comparison in everything for seconds in (comparison.predicted, comparison.measured)]
     label_seconds(axes, min(times), max(times))
-    axes.set_xlabel("size of the tensor", size=points(12))
+    name_axis(axes, "size of the tensor")
     for number, run in enumerate(runs.values()):
         _draw_run(axes, run, number, aside=7 * (number - (len(runs) - 1) / 2))
     ends = {name: (number, run[-1].predicted) for number, (name, run) in enumerate(runs.items())}

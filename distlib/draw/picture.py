@@ -1,7 +1,8 @@
 """`Picture`: what every draw function returns. A matplotlib figure that shows itself in a notebook, with alt text.
 
 It is shown as an <img> with the pixels inside: that survives JupyterLab's cleaning of untrusted notebooks, nbconvert,
-and nbgrader's feedback, where inline SVG does not; and it carries alt text, which a bare image output cannot.
+and nbgrader's feedback, where inline SVG does not; and it carries alt text, which a bare image output cannot. There is
+one on light paper and one on dark (see `papers`), made from the same drawing.
 """
 
 from __future__ import annotations
@@ -13,11 +14,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlib.draw.style import INK, PIXELS_PER_INCH, SMALL, TITLE, drawing_style, points
+from distlib.draw.papers import on_both_papers
+from distlib.draw.style import (
+    DARK_INK,
+    DARK_PAPER,
+    INK,
+    LIGHT_PAPER,
+    PIXELS_PER_INCH,
+    SMALL,
+    TITLE,
+    drawing_style,
+    points,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from PIL import Image
 
 
 class Picture:
@@ -55,32 +68,49 @@ class Picture:
         return buffer.getvalue()
 
     def _repr_png_(self) -> bytes:
-        """The pixels for a notebook: 256 colors, a third of the size, and no difference to be seen."""
+        """The pixels on light paper."""
+        return self._on_paper(self._pixels(), LIGHT_PAPER, INK)
+
+    def _pixels(self) -> Image.Image:
         from PIL import Image
 
-        pixels = Image.open(io.BytesIO(self._render("png"))).quantize(256, method=Image.Quantize.FASTOCTREE)
+        return Image.open(io.BytesIO(self._render("png"))).convert("RGBA")
+
+    def _on_paper(self, pixels: Image.Image, paper: str, ink: str) -> bytes:
+        """A PNG: ink of this color in place of INK, on paper, with 256 colors: no difference to be seen, and small."""
+        import numpy
+        from PIL import Image, ImageColor
+
+        colors = numpy.array(pixels)
+        drawn = ImageColor.getrgb(INK)
+        is_ink = numpy.abs(colors[..., :3].astype(int) - drawn).max(axis=-1) <= 16
+        colors[is_ink, :3] = ImageColor.getrgb(ink)
+        whole = Image.alpha_composite(Image.new("RGBA", pixels.size, paper), Image.fromarray(colors))
+        few = whole.quantize(256, method=Image.Quantize.FASTOCTREE)
+        colors_left = few.getpalette("RGB") or []
+        corner = 3 * int(few.getpixel((0, 0)))  # type: ignore[arg-type]
+        colors_left[corner : corner + 3] = ImageColor.getrgb(paper)  # not nearly, else the edges of the paper are seen
+        few.putpalette(colors_left, "RGB")
         buffer = io.BytesIO()
-        pixels.save(buffer, "PNG", optimize=True)
+        few.save(buffer, "PNG", optimize=True)
         return buffer.getvalue()
 
     def _repr_html_(self) -> str:
-        return self._html(self._repr_png_())
+        pixels = self._pixels()
+        return self._html(self._on_paper(pixels, LIGHT_PAPER, INK), self._on_paper(pixels, DARK_PAPER, DARK_INK))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        png = self._repr_png_()
+        pixels = self._pixels()
+        light, dark = self._on_paper(pixels, LIGHT_PAPER, INK), self._on_paper(pixels, DARK_PAPER, DARK_INK)
         return {
             "text/plain": self._text(),
-            "image/png": base64.b64encode(png).decode("ascii"),
-            "text/html": self._html(png),
+            "image/png": base64.b64encode(light).decode("ascii"),
+            "text/html": self._html(light, dark),
         }
 
-    def _html(self, png: bytes) -> str:
+    def _html(self, light: bytes, dark: bytes) -> str:
         width = round(self.figure.get_figwidth() * PIXELS_PER_INCH)
-        pixels = base64.b64encode(png).decode("ascii")
-        image = (
-            f'<img alt="{html.escape(self.alt, quote=True)}" width="{width}" style="max-width:100%;height:auto" '
-            f'src="data:image/png;base64,{pixels}">'
-        )
+        image = on_both_papers(light, dark, "image/png", self.alt, width)
         if self.error is None:
             return image
         return f'{image}<pre style="white-space:pre-wrap">{html.escape(str(self.error))}</pre>'

@@ -17,6 +17,7 @@ import traitlets
 
 from distlib.draw.chunk_history import ChunkHistory
 from distlib.draw.chunk_scene import chunk_scene
+from distlib.draw.coloring import ColorBy
 from distlib.draw.live import BROWSER, show_live
 from distlib.draw.scene import Scene
 from distlib.draw.still import still_html
@@ -61,17 +62,24 @@ class Player:
         return f"<Player: {self.scene.title}. {count(len(self.scene.steps), 'step')}>"
 
 
-def play_timeline(trace: Trace, title: str | None = None, by: Literal["round", "time"] = "round") -> Player:
+def play_timeline(
+    trace: Trace,
+    title: str | None = None,
+    by: Literal["round", "time"] = "round",
+    *,
+    color_by: ColorBy | None = None,
+) -> Player:
     """A trace to play: an arrow for each message, and bars of the bytes that each rank has sent and received.
 
     Args:
         trace: of a run, as `world.trace`, up to 2,000 messages. It may have ended in an error.
         title: the headline; by default "Messages of 4 ranks".
         by: "round": a step is a round. "time": a step is the moment at which a message has arrived.
+        color_by: how the arrows are colored, as for `timeline`.
 
     Raises:
         TypeError: `trace` is no Trace.
-        ValueError: `by` is another word; too many messages; or the run has kept only counts.
+        ValueError: `by` or `color_by` is another word; too many messages; or the run has kept only counts.
     """
     if not isinstance(trace, Trace):
         raise TypeError(f"expected a Trace, as world.trace is after a run, got {type(trace).__name__}")
@@ -85,7 +93,7 @@ def play_timeline(trace: Trace, title: str | None = None, by: Literal["round", "
     if len(trace) > len(trace.messages):
         raise ValueError("expected a trace of messages, got only counts: make the world with record=True")
     title = title or f"Messages of {count(trace.world_size, 'rank')}"
-    return Player(timeline_scene(trace, title, by))
+    return Player(timeline_scene(trace, title, by, color_by))
 
 
 def play_chunks(history: ChunkHistory, title: str | None = None) -> Player:

@@ -15,7 +15,7 @@ from distlib.network import ALL_REDUCES
 
 _TOP, _HEIGHT, _BAND, _BELOW = 44.0, 310.0, 28.0, 44.0  # CSS pixels: the title, the lines, who leads, the axis
 _RIGHT = WIDTH - RIGHT
-_DASHES = ("", "9 4", "2 4", "9 4 2 4", "5 4", "14 5", "6 6")
+_DASHES = ("", "9 4", "2 4", "9 4 2 4", "5 3", "14 3 2 3 2 3", "3 3")
 
 
 def race_scene(table: Race, marked: int) -> Scene:
@@ -73,7 +73,9 @@ def _axes(plan: _Plan) -> Iterator[Shape]:
     for tick in ticks:
         yield box(plan.x(tick) - 0.5, bottom, 1, 5, {"fill": INK})
         yield write(plan.x(tick), bottom + 18, name(tick), SMALL, anchor="middle")
-    yield write((LEFT + _RIGHT) / 2, bottom + 36, "size of the tensor" if over_bytes else "ranks", 12, anchor="middle")
+    axis = f"{'size of the tensor' if over_bytes else 'ranks'} (logarithmic)"
+    yield write((LEFT + _RIGHT) / 2, bottom + 36, axis, 12, anchor="middle")
+    yield write(6, _TOP - 7, "logarithmic", SMALL)
 
 
 def _band(plan: _Plan) -> Iterator[Shape]:
@@ -105,13 +107,15 @@ def _lines(plan: _Plan) -> Iterator[Shape]:
 
 
 def _names(plan: _Plan) -> Iterator[Shape]:
-    """The names right of the lines' ends, moved apart, each with a thin line to its own end."""
+    """The names right of the lines' ends, moved apart, each with a piece of its line from its own end."""
     ends = [plan.y(times[-1]) for times in plan.table.seconds.values()]
     places = spread(ends, 18, _TOP + 6, _TOP + _HEIGHT - 6)
     for name, end, y in zip(plan.table.seconds, ends, places, strict=True):
-        look: Look = {"d": f"M{_RIGHT + 3} {end:.1f} L{_RIGHT + 24} {y:.1f}", "fill": "none", "stroke-width": 1.2}
-        yield Shape("path", {**look, "stroke": line_color_of(ALL_REDUCES.index(name))})
-        yield write(_RIGHT + 29, y + 4, name, BODY)
+        number = ALL_REDUCES.index(name)
+        path = f"M{_RIGHT + 3} {end:.1f} L{_RIGHT + 12} {y:.1f} L{_RIGHT + 40} {y:.1f}"
+        look: Look = {"d": path, "fill": "none", "stroke-width": 2.2, "stroke-dasharray": _DASHES[number]}
+        yield Shape("path", {**look, "stroke": line_color_of(number)})
+        yield write(_RIGHT + 45, y + 4, name, BODY - 0.5)
 
 
 def _tell(table: Race, marked: int) -> str:

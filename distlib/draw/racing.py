@@ -17,7 +17,17 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from distlib.draw.log_axes import LEFT, MARKERS, RIGHT, draw_line, label_ranks, label_seconds, label_sizes, name_lines
+from distlib.draw.log_axes import (
+    LEFT,
+    MARKERS,
+    RIGHT,
+    draw_line,
+    label_ranks,
+    label_seconds,
+    label_sizes,
+    name_axis,
+    name_lines,
+)
 from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, new_figure, text_width
 from distlib.draw.race_table import Lead, Race, run_race
 from distlib.draw.style import (
@@ -101,7 +111,7 @@ def _draw_band(band: Axes, lines: Axes, table: Race) -> None:
     """Who is the fastest, as areas with name and marker; dashed lines up into the plot where they change places."""
     band.set(ylim=(0, 1), yticks=[])
     band.spines[["left", "bottom"]].set_visible(False)
-    band.set_xlabel("size of the tensor" if table.along == "bytes" else "ranks", size=points(12))
+    name_axis(band, "size of the tensor" if table.along == "bytes" else "ranks")
     per_pixel = math.log(table.places[-1] / table.places[0]) / (WIDTH - LEFT - RIGHT)
     edges = [edge(table, lead) for lead in table.leads] + [float(table.places[-1])]
     for lead, left, right in zip(table.leads, edges[:-1], edges[1:], strict=True):

@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from distlib.draw.log_axes import LEFT, RIGHT, draw_line, label_ranks, name_lines, set_ticks
+from distlib.draw.log_axes import LEFT, RIGHT, draw_line, label_ranks, name_axis, name_lines, say_logarithmic, set_ticks
 from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, new_figure
 from distlib.draw.style import BODY, INK, WIDTH, drawing_style, format_number, points
 
@@ -67,8 +67,9 @@ def _draw(lines: Mapping[str, Mapping[int, float]], title: str) -> Picture:
 
 def _label(axes: Axes, ranks: list[int], values: list[float]) -> None:
     label_ranks(axes, ranks)
-    axes.set_xlabel("ranks", size=points(12))
+    name_axis(axes, "ranks")
     axes.set_yscale("log")
+    say_logarithmic(axes)
     low, high = min(1.0, *values) / 1.2, max(ranks[-1], *values) * 1.2
     axes.set_ylim(low, high)
     powers = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)

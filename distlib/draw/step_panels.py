@@ -1,14 +1,16 @@
 """Where the time of a training step goes: computing above, communication below, one panel for each way to do it.
 
-after the backward pass   │▒ forward ▒│▒▒ backward ▒▒│
+after the backward pass   │▒ forward ▒│▒▒ backward ▒▒│//////// waits ////////////│
                                                      │░░░░░░ communication ░░░░░░│
-overlapped                │▒ forward ▒│▒▒ backward ▒▒│
+overlapped                │▒ forward ▒│▒▒ backward ▒▒│/ waits //│
                                          │░░░ communication ░░░░│                    the step ends sooner
+
+A rank waits where it computes nothing. What takes less than a hundredth of the longest step is left white.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from distlib.ddp.step_times import Span, StepTimes
@@ -38,11 +40,13 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "forward": {"facecolor": SKY, "edgecolor": INK},
     "backward": {"facecolor": BLUE, "edgecolor": INK},
     "communication": {"facecolor": ORANGE, "edgecolor": INK},
+    "waits": {"facecolor": "none", "edgecolor": INK, "hatch": "//////"},
 }
+_SHORTEST = 0.01  # of the longest step
 
 
 def step_timeline(steps: Mapping[str, StepTimes], title: str | None = None) -> Picture:
-    """Draw when one rank computes and when it communicates, for one or several ways to do a step.
+    """Draw when one rank computes, communicates and waits, for one or several ways to do a step.
 
     Args:
         steps: by name, what `StepClock` has noted. All share one scale; each begins at 0.
@@ -64,7 +68,7 @@ def step_timeline(steps: Mapping[str, StepTimes], title: str | None = None) -> P
 def _draw(steps: Mapping[str, StepTimes], title: str) -> Picture:
     panel = 2 * _ROW + _GAP
     figure = new_figure(WIDTH, _TOP + panel * len(steps) + _FOOT)
-    add_titles(figure, title, "above: computing; below: gradients under way", title_room=440)
+    add_titles(figure, title, "above: computing, or waiting for others; below: communication", title_room=400)
     canvas = add_canvas(figure)
     key_of_areas(canvas, _LOOKS)
     longest = max(step.seconds for step in steps.values())
@@ -75,7 +79,7 @@ def _draw(steps: Mapping[str, StepTimes], title: str) -> Picture:
     axes.spines["left"].set_visible(False)
     for number, (name, step) in enumerate(steps.items()):
         top = number * panel
-        for span in step.spans:
+        for span in [*step.spans, *_waits(step, _SHORTEST * longest)]:
             _draw_span(axes, span, step.start, factor, top + _ROW * (span.kind == "communication"))
         end = step.seconds / factor
         axes.plot([end, end], [top - 2, top + 2 * _ROW + 2], color=INK, linewidth=points(2))
@@ -89,19 +93,28 @@ def _draw(steps: Mapping[str, StepTimes], title: str) -> Picture:
     return Picture(figure, _alt(steps, title))
 
 
+def _waits(step: StepTimes, shortest: float) -> Iterator[Span]:
+    """The stretches of at least `shortest` seconds in which the rank computes nothing."""
+    done = step.start
+    for span in [*step.of("forward", "backward"), Span("", "", step.end, step.end)]:
+        if span.start - done >= shortest:
+            yield Span("waits", "", done, span.start)
+        done = max(done, span.end)
+
+
 def _draw_span(axes: Axes, span: Span, zero: float, factor: float, top: float) -> None:
+    """A bar. A bucket bears its name where there is room: a lone number could be anything."""
     from matplotlib.patches import Rectangle
 
     left, width = (span.start - zero) / factor, span.seconds / factor
     limits = axes.get_xlim()
     pixels = width / (limits[1] - limits[0]) * (WIDTH - _LEFT - _RIGHT)
-    edge = points(min(1.0, pixels / 12))  # else narrow ones would be all edge
+    edge = 0.0 if span.kind == "waits" else points(min(1.0, pixels / 12))  # else narrow ones would be all edge
     axes.add_patch(Rectangle((left, top + 2), width, _ROW - 4, linewidth=edge, **_LOOKS[span.kind]))
-    words = span.name.removeprefix("bucket ")
-    if pixels < text_width(words, SMALL) + 6:
+    if span.kind != "communication" or pixels < text_width(span.name, SMALL) + 6:
         return
     axes.text(
-        left + width / 2, top + _ROW / 2, words, size=points(SMALL), color=text_on(_LOOKS[span.kind]["facecolor"]),
+        left + width / 2, top + _ROW / 2, span.name, size=points(SMALL), color=text_on(_LOOKS[span.kind]["facecolor"]),
         ha="center", va="center_baseline", clip_on=True,
     )  # fmt: skip
 

@@ -2,34 +2,31 @@
 
 It is SVG inside an <img>. That comes through JupyterLab's cleaning of untrusted notebooks, as the pixels of a
 `Picture` do, but needs no matplotlib: a few milliseconds instead of a second. An image does not see the color of the
-text around it, so "currentColor" is the gray of our pictures here, which is read on white and on near-black.
+text around it, so there are two, with our ink for light and for dark paper as "currentColor".
 """
 
 from __future__ import annotations
 
-import base64
 import html
 from xml.etree.ElementTree import Element, SubElement, tostring
 
+from distlib.draw.papers import on_both_papers
 from distlib.draw.scene import Look, Scene
-from distlib.draw.style import INK
+from distlib.draw.style import DARK_INK, INK
 
 
 def still_html(scene: Scene) -> str:
     """The image of the last step with alternative text, and below it what is odd."""
-    data = base64.b64encode(still_svg(scene).encode()).decode("ascii")
-    image = (
-        f'<img alt="{html.escape(scene.alt, quote=True)}" width="{scene.width:.0f}" '
-        f'style="max-width:100%;height:auto" src="data:image/svg+xml;base64,{data}">'
-    )
+    light, dark = (still_svg(scene, ink).encode() for ink in (INK, DARK_INK))
+    image = on_both_papers(light, dark, "image/svg+xml", scene.alt, round(scene.width))
     warning = scene.steps[-1].warning
     return f'{image}<pre style="white-space:pre-wrap">{html.escape(warning)}</pre>' if warning else image
 
 
-def still_svg(scene: Scene) -> str:
+def still_svg(scene: Scene, ink: str = INK) -> str:
     """The last step as an SVG document. Nothing is pale in it: there is no step that could stand out."""
     last, size = len(scene.steps) - 1, scene.to_data()
-    svg = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "color": INK})
+    svg = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "color": ink})
     svg.attrib |= {"width": str(size["width"]), "height": str(size["height"])}
     svg.attrib |= {
         "viewBox": f"0 0 {size['width']} {size['height']}",

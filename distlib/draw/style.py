@@ -1,9 +1,9 @@
 """Colors, sizes and units of all pictures, in one place.
 
-A picture has a transparent background and is shown on white and on near-black paper alike (JupyterLab light and dark).
-So text and axes have one gray, INK, whose contrast is at least 4:1 on both. Areas are filled with the colors of Okabe
-and Ito ("Color Universal Design", 2008), which people with any color vision can tell apart; and no picture says
-anything by color alone: ranks have numbers, kinds of areas have a hatching.
+A picture is drawn once, with text and axes in INK on nothing, and shown on white paper or, with DARK_INK in place of
+INK, on near-black paper, as the theme of JupyterLab has it (see `papers`). Areas are filled with the colors of Okabe
+and Ito ("Color Universal Design", 2008), which people with any color vision can tell apart, and which stand out from
+both papers; and no picture says anything by color alone: ranks have numbers, kinds of areas have a hatching.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-INK = "#777777"
-"""Text, axes, outlines: contrast 4.5:1 on white, 4.2:1 on #111111."""
+INK, DARK_INK = "#222222", "#DDDDDD"
+"""Text, axes, outlines: on light paper and on dark."""
 
 LIGHT_PAPER, DARK_PAPER = "#FFFFFF", "#111111"
 
@@ -33,6 +33,9 @@ PIXELS_PER_INCH = 100
 
 WIDTH = 900
 """Pictures are at most this wide, in CSS pixels: the width of a notebook's output on a small laptop."""
+
+NARROWEST = 740
+"""Pictures are at least this wide, in CSS pixels: then their smallest text is 9 pixels high. Less room is scrolled."""
 
 
 def color_of(index: int) -> str:

@@ -1,9 +1,9 @@
-"""What came out of an experiment, over a number that was varied: a line for each way of doing it, with its spread.
+"""What came out of an experiment, over a number that was varied: a line for each way of doing it, a dot for each run.
 
-100% │  ●───●───●
-     │ ░░░░░░░░░░╲░   with warm-up         the line joins the means, the area reaches from the
- 50% │            ●                        worst run to the best
-     └───────────────
+100% │  ●───●───●·
+     │      ·   ·╲·   with warm-up         the line joins the medians; a mean would hide that
+ 50% │            ●                        one of five runs has gone astray
+     └────────────·──
         1   4   16  workers
 """
 
@@ -13,7 +13,17 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from distlib.draw.log_axes import LEFT, MARKERS, RIGHT, draw_line, label_ranks, label_values, name_lines, set_ticks
+from distlib.draw.log_axes import (
+    LEFT,
+    MARKERS,
+    RIGHT,
+    draw_line,
+    label_ranks,
+    label_values,
+    name_axis,
+    name_lines,
+    set_ticks,
+)
 from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, new_figure
 from distlib.draw.style import INK, WIDTH, drawing_style, format_number, line_color_of, points
 
@@ -62,11 +72,11 @@ def sweep(
         add_titles(figure, title, "; ".join(filter(None, (subtitle, _tell_spread(runs)))))
         axes = add_axes(figure, LEFT, _TOP, WIDTH - LEFT - RIGHT, _HEIGHT)
         label_ranks(axes, numbers)
-        axes.set_xlabel(along, size=points(12))
+        name_axis(axes, along)
         _label_values(axes, runs, write, percent)
         for order, way in enumerate(runs.values()):
             _draw_way(axes, order, way)
-        ends = {name: (order, statistics.mean(way[max(way)])) for order, (name, way) in enumerate(runs.items())}
+        ends = {name: (order, statistics.median(way[max(way)])) for order, (name, way) in enumerate(runs.items())}
         name_lines(add_canvas(figure), axes, ends, _TOP, _HEIGHT)
         return Picture(figure, _alt(runs, along, title, write))
 
@@ -90,7 +100,7 @@ def _values(found: float | Sequence[float]) -> Sequence[float]:
 
 def _tell_spread(runs: Mapping[str, _Runs]) -> str:
     repeats = max(len(values) for way in runs.values() for values in way.values())
-    return f"line: mean of {repeats} runs, area: from the worst to the best" if repeats > 1 else ""
+    return f"line: median of {repeats} runs, dots: the runs" if repeats > 1 else ""
 
 
 def _label_values(axes: Axes, runs: Mapping[str, _Runs], write: Callable[[float], str], percent: bool) -> None:
@@ -104,9 +114,12 @@ def _label_values(axes: Axes, runs: Mapping[str, _Runs], write: Callable[[float]
 
 
 def _draw_way(axes: Axes, order: int, way: _Runs) -> None:
-    lists, color = way.values(), line_color_of(order)
-    axes.fill_between(list(way), [*map(min, lists)], [*map(max, lists)], color=color, alpha=0.3, linewidth=0)
-    draw_line(axes, list(way), [*map(statistics.mean, lists)], order)
+    runs = [(number, value) for number, values in way.items() if len(values) > 1 for value in values]
+    axes.plot(
+        [number for number, _ in runs], [value for _, value in runs], linestyle="", marker="o", clip_on=False,
+        markersize=points(4.5), color=line_color_of(order), alpha=0.55, markeredgewidth=0,
+    )  # fmt: skip
+    draw_line(axes, list(way), [*map(statistics.median, way.values())], order)
 
 
 def _alt(runs: Mapping[str, _Runs], along: str, title: str, write: Callable[[float], str]) -> str:
@@ -115,5 +128,5 @@ def _alt(runs: Mapping[str, _Runs], along: str, title: str, write: Callable[[flo
 
 
 def _tell(number: int, values: list[float], write: Callable[[float], str]) -> str:
-    text = f"{number:,} {write(statistics.mean(values))}"
+    text = f"{number:,} {write(statistics.median(values))}"
     return f"{text} ({write(min(values))} to {write(max(values))})" if len(values) > 1 else text

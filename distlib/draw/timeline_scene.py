@@ -1,7 +1,7 @@
 """The scene of a trace: a lane for each rank, messages that come one step after the other, bars of bytes that grow.
 
 By round a step is a round of `distlib.trace`. By time a step is the moment at which a message arrives; those that were
-sent before it and arrive after it are drawn thin.
+taken before it and arrive after it are drawn thin, and a hatching above a lane is a sender that waits to be taken.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from distlib.draw.coloring import ColorBy, Coloring, coloring
 from distlib.draw.scene import INK, Look, Scene, Shape, Step, arrow, box, runs, write
 from distlib.draw.style import (
     BLUE,
@@ -22,7 +23,6 @@ from distlib.draw.style import (
     format_bytes,
     format_number,
     format_seconds,
-    line_color_of,
     text_on,
     time_unit,
 )
@@ -30,15 +30,16 @@ from distlib.draw.timelines import describe_timeline
 from distlib.trace import CallSite, Message, Trace
 
 _LEFT, _TOP, _BARS, _BELOW = 66.0, 62.0, 190.0, 44.0  # CSS pixels: rank names, titles, bars of bytes, the axis
+_WAITS = f"hatch:{INK}"
 _DOT = 7.5  # CSS pixels: the radius of the dot at an arrow's tail
 
 
-def timeline_scene(trace: Trace, title: str, by: str) -> Scene:
-    """The scene of a trace whose messages were kept. `by`: "round" or "time"."""
-    plan = _plan(trace, by)
+def timeline_scene(trace: Trace, title: str, by: str, color_by: ColorBy | None = None) -> Scene:
+    """The scene of a trace whose messages were kept. `by`: "round" or "time"; `color_by`: see `coloring`."""
+    plan = _plan(trace, by, coloring(trace, color_by, by))
     shapes = [*_background(plan, title), *_messages(plan), *_bars(plan)]
     height = _TOP + plan.lane * trace.world_size + _BELOW
-    return Scene(title, WIDTH, height, shapes, _steps(plan), describe_timeline(trace, title, by), "an arrow")
+    return Scene(title, WIDTH, height, shapes, _steps(plan), describe_timeline(trace, title, by, plan.look), "an arrow")
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class _Plan:
 
     trace: Trace
     by: str
+    look: Coloring
     lane: float
     moments: Sequence[float]  # by time: when each step ends
     place: Callable[[float], float]  # from seconds or rounds to CSS pixels
@@ -60,9 +62,14 @@ class _Plan:
         few = len(self.trace.messages) <= 48 if self.by == "time" else self.place(1) - self.place(0) >= 30
         return self.lane >= 20 and few
 
+    @property
+    def shows_waiting(self) -> bool:
+        """Whether senders that wait are shown: over time, where there is room."""
+        return self.by == "time" and self.numbered
+
     def sent(self, message: Message) -> int:
         """The step in which a message is on its way for the first time."""
-        return message.round if self.by == "round" else 1 + bisect_left(self.moments, message.start)
+        return message.round if self.by == "round" else 1 + bisect_left(self.moments, message.taken)
 
     def arrived(self, message: Message) -> int:
         return message.round if self.by == "round" else 1 + bisect_left(self.moments, message.end)
@@ -70,24 +77,23 @@ class _Plan:
     def span(self, message: Message) -> tuple[float, float]:
         if self.by == "round":
             return self.place(message.round - 0.88), self.place(message.round - 0.1)
-        return self.place(message.start), self.place(message.end)
+        return self.place(message.taken), self.place(message.end)
 
 
-def _plan(trace: Trace, by: str) -> _Plan:
+def _plan(trace: Trace, by: str, look: Coloring) -> _Plan:
     ends = sorted({message.end for message in trace})
     first = min((message.start for message in trace), default=0.0) if by == "time" else 0.0
     last = max([*ends, first + 1e-9]) if by == "time" else float(max(trace.rounds, 1))
     width = WIDTH - _LEFT - _BARS - 14
-    lane = max(14.0, min(52.0, 560 / trace.world_size))
-    return _Plan(trace, by, lane, ends, lambda at: _LEFT + width * (at - first) / (last - first))
+    lane = max(14.0, min(52.0, 340 / trace.world_size))  # 16 ranks and the controls fit a screen of 768 pixels
+    return _Plan(trace, by, look, lane, ends, lambda at: _LEFT + width * (at - first) / (last - first))
 
 
 def _background(plan: _Plan, title: str) -> Iterator[Shape]:
     ranks, right = plan.trace.world_size, WIDTH - _BARS - 14
     bottom = _TOP + plan.lane * ranks
     yield write(6, 20, title, TITLE, bold=True)
-    meaning = f"{'number and ' * plan.numbered}color: its {'sender' if plan.by == 'round' else 'round'}"
-    yield write(6, 40, meaning, SMALL + 1)
+    yield from _key(plan)
     every = next(step for step in (1, 2, 4, 8, 16, 32, 64, ranks) if step * plan.lane >= 14)
     for rank in range(ranks):
         y = plan.y(rank)
@@ -96,6 +102,21 @@ def _background(plan: _Plan, title: str) -> Iterator[Shape]:
             yield write(_LEFT - 10, y + 4, f"rank {rank}", 12, anchor="end")
     if len(plan.trace):
         yield from _round_axis(plan, bottom) if plan.by == "round" else _time_axis(plan, bottom)
+
+
+def _key(plan: _Plan) -> Iterator[Shape]:
+    """What numbers, colors and the hatching mean. A letter is at most 8 CSS pixels wide."""
+    x, words = 6.0, plan.look.key(plan.numbered)
+    if words:
+        yield write(x, 40, words, SMALL + 1)
+        x += 8.0 * len(words) + 8
+    for label, color in plan.look.labels.items():
+        yield Shape("circle", {"cx": x + 6, "cy": 36, "r": 6, "fill": color})
+        yield write(x + 17, 40, label, SMALL + 1)
+        x += 8.0 * len(label) + 33
+    if plan.shows_waiting:
+        yield box(x, 31, 24, 10, {"fill": _WAITS})
+        yield write(x + 29, 40, "waits to send", SMALL + 1)
 
 
 def _round_axis(plan: _Plan, bottom: float) -> Iterator[Shape]:
@@ -124,14 +145,25 @@ def _time_axis(plan: _Plan, bottom: float) -> Iterator[Shape]:
 def _messages(plan: _Plan) -> Iterator[Shape]:
     for message in plan.trace:
         (left, right), sent, arrived = plan.span(message), plan.sent(message), plan.arrived(message)
-        number = message.src if plan.by == "round" else message.round
-        color = line_color_of(number - (plan.by == "time"))
+        number, color = plan.look.number(message), plan.look.color(message)
+        if plan.shows_waiting and message.taken > message.start:
+            yield from _waiting(plan, message)
         line, tip = [(left, plan.y(message.src)), (right, plan.y(message.dst))], describe(message)
         if sent < arrived:
             yield arrow(line, color, 1, first=sent, end=arrived, tip=f"{tip}\nstill on its way")
         yield arrow(line, color, 2, first=arrived, fades=True, tip=tip)
         if plan.numbered:
             yield from _dot(left, plan.y(message.src), number, color, sent)
+
+
+def _waiting(plan: _Plan, message: Message) -> Iterator[Shape]:
+    """A hatched bar above the sender's lane, which grows until the message is taken."""
+    left, y, taken = plan.place(message.start), plan.y(message.src) - 0.3 * plan.lane, plan.sent(message)
+    tip = f"rank {message.src} waits for {format_seconds(message.taken - message.start)} to send to rank {message.dst}"
+    for step in range(1 + bisect_left(plan.moments, message.start), taken + 1):
+        until = message.taken if step == taken else plan.moments[step - 1]
+        when = {"first": step, "end": None if step == taken else step + 1, "tip": tip}
+        yield box(left, y, plan.place(until) - left, 0.2 * plan.lane, {"fill": _WAITS}, **when)
 
 
 def _dot(x: float, y: float, number: int, color: str, first: int) -> Iterator[Shape]:
@@ -148,7 +180,7 @@ def _bars(plan: _Plan) -> Iterator[Shape]:
     yield write(left + 19, 39, "sent", SMALL)
     yield box(left + 56, 30, 14, 9, {"fill": f"hatch:{ORANGE}", "stroke": ORANGE})
     yield write(left + 75, 39, "received", SMALL)
-    thick = min(11.0, 0.3 * plan.lane)
+    thick = min(11.0, 0.43 * plan.lane)
     for rank in range(plan.trace.world_size):
         for offset, look, amounts in (
             (-thick - 0.5, {"fill": BLUE}, _by_step(plan, lambda m: m.src, rank)),

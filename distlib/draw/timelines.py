@@ -1,8 +1,11 @@
 """A run as a picture: a lane for each rank, from left to right the time, an arrow for each message.
 
-    rank 0  ──▨▨██───────      above the lane: sending.  ▨ waits for the receiver   █ transfers
-               ╲               below the lane: receiving
-    rank 1  ────╲▄▄──────      the arrow leaves when send was called and ends when the data has arrived
+    rank 0  ──▨▨▨██──────      above the lane: sending.  ▨ waits for the receiver   █ transfers
+                 ╲             below the lane: receiving
+    rank 1  ──▬▬──▄▄─────      the arrow leaves when the message is taken, and ends when the data has arrived
+                               on the lane: ▬ computes, where that was noted
+
+An arrow does not begin where the sender begins to wait: nothing is on its way then.
 
 By rounds instead of seconds (`by="round"`) a message is drawn in the column of its round (see `distlib.trace`): this is
 the algorithm as it is on any machine, while the seconds of small messages on a busy machine are mostly chance.
@@ -10,14 +13,18 @@ the algorithm as it is on any machine, while the seconds of small messages on a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from distlib.ddp.step_times import Span
+from distlib.draw.coloring import ColorBy, Coloring, coloring
 from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, key_text, new_figure
 from distlib.draw.style import (
     BLUE,
     INK,
     PIXELS_PER_INCH,
+    SKY,
     SMALL,
     WIDTH,
     count,
@@ -25,7 +32,6 @@ from distlib.draw.style import (
     format_bytes,
     format_number,
     format_seconds,
-    line_color_of,
     points,
     text_on,
     time_unit,
@@ -35,6 +41,8 @@ from distlib.trace import Message, Trace
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Computing = Sequence[Iterable[Span | tuple[float, float]]]
+_Stretches = Sequence[Sequence[tuple[float, float]]]
 _TOP = 52  # CSS pixels for the titles
 _LABELED = 48  # with more messages than this, arrows have no numbers
 
@@ -44,7 +52,8 @@ def timeline(
     title: str | None = None,
     *,
     by: Literal["time", "round"] = "time",
-    color: Literal["round", "sender"] | None = None,
+    color_by: ColorBy | None = None,
+    computing: Computing | None = None,
 ) -> Picture:
     """Draw ranks × time, with an arrow for each message from its sender to its receiver.
 
@@ -53,38 +62,61 @@ def timeline(
         title: the headline; by default "Messages of 4 ranks".
         by: "time" for seconds since the run began, "round" for rounds. By time it is shown, too, how long a sender
             waited for its receiver (hatched) and how long the transfer took (filled).
-        color: color the arrows by "round" or by "sender"; by default the one that the x axis does not say.
+        color_by: color the arrows by "round" or by "sender", by default the one that the x axis does not say; by "tag";
+            by "tree" for one double-tree all-reduce; or by a label of your own: a function (or a dict) from a message
+            to one of at most 8 labels.
+        computing: for each rank, when it computed: pairs of seconds by `comm.time()`, or the spans of a `StepClock`. A
+            trace knows of messages only; without this, computing is left white.
 
     Raises:
         TypeError: `trace` is no Trace.
-        ValueError: `by` or `color` is another word.
+        ValueError: `by` or `color_by` is another word, there are too many labels, or `computing` is given by round or
+            for another number of ranks.
     """
     if not isinstance(trace, Trace):
         raise TypeError(f"expected a Trace, as world.trace is after a run, got {type(trace).__name__}")
-    if by not in ("time", "round") or color not in (None, "round", "sender"):
-        raise ValueError(f"expected by='time' or 'round' and color='round' or 'sender', got by={by!r}, color={color!r}")
-    color = color or ("round" if by == "time" else "sender")
+    if by not in ("time", "round"):
+        raise ValueError(f"expected by='time' or by='round', got by={by!r}")
+    spans = _checked(computing, trace.world_size, by)
+    look = coloring(trace, color_by, by)
     with drawing_style():
-        return _draw(trace, title or f"Messages of {count(trace.world_size, 'rank')}", by, color)
+        return _draw(trace, title or f"Messages of {count(trace.world_size, 'rank')}", by, look, spans)
 
 
-def _draw(trace: Trace, title: str, by: str, color: str) -> Picture:
-    lane = max(12.0, min(64.0, 640 / trace.world_size))
+def _checked(computing: Computing | None, world_size: int, by: str) -> list[list[tuple[float, float]]]:
+    """Start and end of each stretch, for each rank."""
+    if computing is None:
+        return []
+    if by != "time" or len(computing) != world_size:
+        raise ValueError(
+            f"expected computing=[…] over time, with a list for each of {world_size} ranks, "
+            f"got {len(computing)} and by={by!r}"
+        )
+    return [[(s.start, s.end) if isinstance(s, Span) else (s[0], s[1]) for s in spans] for spans in computing]
+
+
+def _draw(trace: Trace, title: str, by: str, look: Coloring, computing: _Stretches) -> Picture:
+    lane = max(12.0, min(56.0, 440 / trace.world_size))  # 16 ranks fit a screen of 768 pixels
     height = lane * trace.world_size
     figure = new_figure(WIDTH, _TOP + height + 52)
     axes = add_axes(figure, 70, _TOP, WIDTH - 70 - 20, height)
-    add_titles(figure, title, _subtitle(trace))
+    canvas = add_canvas(figure)
+    room = _draw_labels(canvas, look.labels)
+    add_titles(figure, title, _subtitle(trace), title_room=room)
     _draw_lanes(axes, trace.world_size, lane)
     if by == "time":
-        _label_time(axes, trace)
+        _label_time(axes, trace, computing)
     else:
         _label_rounds(axes, trace)
     occupied = by == "time" and lane >= 24 and len(trace) > 0
     if occupied:
         _draw_occupation(axes, trace.messages)
-    _draw_arrows(axes, trace, by, color, lane)
-    _draw_key(add_canvas(figure), color if len(trace) else None, len(trace) <= _LABELED, occupied)
-    return Picture(figure, describe_timeline(trace, title, by))
+    for rank, stretches in enumerate(computing):
+        axes.barh([rank] * len(stretches), [e - s for s, e in stretches], 0.2, [s for s, _ in stretches], **_COMPUTING)
+    _draw_arrows(axes, trace, by, look, lane)
+    words = look.key(numbered=len(trace) <= _LABELED) if len(trace) else ""
+    _draw_key(canvas, words, occupied, any(computing))
+    return Picture(figure, describe_timeline(trace, title, by, look))
 
 
 def _draw_lanes(axes: Axes, world_size: int, lane: float) -> None:
@@ -97,9 +129,10 @@ def _draw_lanes(axes: Axes, world_size: int, lane: float) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _label_time(axes: Axes, trace: Trace) -> None:
-    first = min((message.start for message in trace), default=0.0)
-    last = max((message.end for message in trace), default=max(trace.elapsed, 1e-9))
+def _label_time(axes: Axes, trace: Trace, computing: _Stretches) -> None:
+    noted = [stretch for stretches in computing for stretch in stretches]
+    first = min([*(message.start for message in trace), *(start for start, _ in noted)], default=0.0)
+    last = max([*(message.end for message in trace), *(end for _, end in noted)], default=max(trace.elapsed, 1e-9))
     unit, factor = time_unit(last)
     margin = 0.02 * max(last - first, 1e-9)
     axes.set_xlim(first - margin, last + margin)
@@ -110,6 +143,7 @@ def _label_time(axes: Axes, trace: Trace) -> None:
 _WAITING: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "hatch": "//////", "alpha": 0.8, "linewidth": 0}
 _SENDING: dict[str, Any] = {"facecolor": INK, "alpha": 0.8, "linewidth": 0}
 _RECEIVING: dict[str, Any] = {"facecolor": INK, "alpha": 0.45, "linewidth": 0}
+_COMPUTING: dict[str, Any] = {"facecolor": SKY, "linewidth": 0, "zorder": 2}
 
 
 def _draw_occupation(axes: Axes, messages: Sequence[Message]) -> None:
@@ -122,18 +156,30 @@ def _draw_occupation(axes: Axes, messages: Sequence[Message]) -> None:
     axes.barh(receivers, transfers, 0.16, takens, zorder=1, **_RECEIVING)
 
 
-def _draw_key(canvas: Axes, color: str | None, labeled: bool, occupied: bool) -> None:
-    """What bars, numbers and colors mean, at the top right, from right to left."""
+def _draw_labels(canvas: Axes, labels: Mapping[str, str]) -> float:
+    """What the colors of labels mean, at the top right; returns how many CSS pixels are left for the title."""
+    from matplotlib.patches import Circle
+
+    x = WIDTH - 20.0
+    for label, color in reversed(list(labels.items())):
+        x -= key_text(canvas, x, 20, label)
+        canvas.add_patch(Circle((x - 14, 16), 7, facecolor=color, edgecolor="none"))
+        x -= 40
+    return x - 20
+
+
+def _draw_key(canvas: Axes, words: str, occupied: bool, computing: bool) -> None:
+    """What bars, numbers and colors mean, below the titles, from right to left."""
     from matplotlib.patches import Circle, Rectangle
 
     x, y = WIDTH - 20.0, 40.0
-    if color is not None:
-        x -= key_text(canvas, x, y, f"{'number and color' if labeled else 'color'}: its {color}")
-        canvas.add_patch(Circle((x - 16, y - 4), 7, facecolor=BLUE, edgecolor="none"))
+    if words:
+        x -= key_text(canvas, x, y, words)
+        canvas.add_patch(Circle((x - 16, y - 4), 7, facecolor=BLUE if "color" in words else INK, edgecolor="none"))
         x -= 44
     bars = [("receives", _RECEIVING), ("sends", _SENDING), ("waits to send", _WAITING)] if occupied else []
-    for words, look in bars:
-        x -= key_text(canvas, x, y, words)
+    for name, look in [("computes", _COMPUTING)] * computing + bars:
+        x -= key_text(canvas, x, y, name)
         canvas.add_patch(Rectangle((x - 30, y - 9), 24, 10, **look))
         x -= 46
 
@@ -149,16 +195,16 @@ def _label_rounds(axes: Axes, trace: Trace) -> None:
     axes.set_xlabel("round", size=points(12))
 
 
-def _draw_arrows(axes: Axes, trace: Trace, by: str, color: str, lane: float) -> None:
+def _draw_arrows(axes: Axes, trace: Trace, by: str, look: Coloring, lane: float) -> None:
     messages = trace.messages
     if not messages:
         axes.text(0.5, 0.5, "no messages", transform=axes.transAxes, ha="center", va="bottom", color=INK)
         return
     if by == "time":
-        starts, ends = [m.start for m in messages], [m.end for m in messages]
+        starts, ends = [m.taken for m in messages], [m.end for m in messages]
     else:
         starts, ends = [m.round - 0.9 for m in messages], [m.round - 0.1 for m in messages]
-    colors = [line_color_of(m.round - 1 if color == "round" else m.src) for m in messages]
+    colors = [look.color(m) for m in messages]
     axes.quiver(
         starts, [m.src for m in messages], [end - start for start, end in zip(starts, ends, strict=True)],
         [m.dst - m.src for m in messages], color=colors, angles="xy", scale_units="xy", scale=1, units="inches",
@@ -166,7 +212,7 @@ def _draw_arrows(axes: Axes, trace: Trace, by: str, color: str, lane: float) -> 
     )  # fmt: skip
     if len(messages) <= _LABELED:
         for message, start, fill in zip(messages, starts, colors, strict=True):
-            _label_arrow(axes, start, message.src, message.round if color == "round" else message.src, fill)
+            _label_arrow(axes, start, message.src, look.number(message), fill)
 
 
 def _label_arrow(axes: Axes, x: float, y: float, number: int, fill: str) -> None:
@@ -184,13 +230,16 @@ def _subtitle(trace: Trace) -> str:
     return f"{count(len(trace), 'message')} {each} in {count(trace.rounds, 'round')}"
 
 
-def describe_timeline(trace: Trace, title: str, by: str) -> str:
+def describe_timeline(trace: Trace, title: str, by: str, look: Coloring) -> str:
     """A timeline in words, as alternative text."""
     axis = "seconds" if by == "time" else "rounds"
     text = f"{title}. Timeline of {count(trace.world_size, 'rank')} over {axis}: {_subtitle(trace)}."
     if by == "time" and len(trace):
         first, last = min(m.start for m in trace), max(m.end for m in trace)
         text += f" From the first send to the last arrival: {format_seconds(last - first)}."
+    if look.label_of is not None:
+        amounts = Counter(map(look.label_of, trace))
+        text += f" By color: {', '.join(f'{label} {amounts[label]}' for label in look.labels)}."
     pairs = sorted({(m.src, m.dst) for m in trace})
     if pairs and len(pairs) <= 16:
         text += " Messages go from " + ", ".join(f"{src} to {dst}" for src, dst in pairs) + "."

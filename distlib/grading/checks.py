@@ -39,6 +39,7 @@ from distlib.grading.patience import seconds_for
 from distlib.grading.pattern_specification import PatternSpecification
 from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.report import Report
+from distlib.grading.sandbox.limits import CUT
 from distlib.grading.seen import Seen
 from distlib.grading.specification import Specification, expect_one_of
 from distlib.grading.traffic import explain_traffic
@@ -179,6 +180,7 @@ def run_check(
     """Run the cases until one fails. `judge` looks at a run that came to its end."""
     if isinstance(function, RemoteFunction):
         cases = [replace(case, seed=function.seed(case.seed)) for case in cases]
+        function.expect(max(case.world_size for case in cases))
     report = Report(cases[0].function)
     examination = _examination(function, cases, specification, lambda case, seen: judge(case, seen, specification))
     for case in cases:
@@ -298,7 +300,8 @@ def _judge(case: Case, observation: Observation, specification: Specification) -
 def show_printed(text: str, title: str) -> None:
     """Show what the student's function printed, on stdout: on stderr it would cost the cell's marks."""
     shown, more = text[:_PRINTED_SHOWN].rstrip(), len(text) - _PRINTED_SHOWN
-    print(f"Printed by {title}:\n{shown}" + (f"\n… and {count(more, 'character')} more" if more > 0 else ""))
+    least = "at least " if CUT in text else ""
+    print(f"Printed by {title}:\n{shown}" + (f"\n… and {least}{count(more, 'character')} more" if more > 0 else ""))
 
 
 def name_of(function: Callable[..., object], arguments: Sequence[str]) -> str:

@@ -117,6 +117,7 @@ class _Examination:
         self._is_local = not isinstance(function, RemoteFunction)
         self._sampled = _sample(cases) if self._is_local else set()
         if isinstance(function, RemoteFunction):
+            function.expect(max(case.world_size for case in cases))
             self._play = partial(_play_remotely, function, tuple(helpers))
         else:
             packed = pack(function, cases[0].title, helpers)

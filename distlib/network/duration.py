@@ -60,6 +60,24 @@ def tree_reduce(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> 
     return tree_broadcast(cluster, length, itemsize, root)
 
 
+def chain_broadcast(cluster: Cluster, length: int, itemsize: int, root: int = 0, *, blocks: int) -> float:
+    """(k + N − 2)·(α + S/(k·B)) with k blocks: the first link carries k, the last one comes N−2 links later.
+
+    Exact for blocks of equal length on links that are all alike; else an upper bound.
+    """
+    size = cluster.world_size
+    if size == 1:
+        return 0.0
+    nbytes = chunk_lengths(length, blocks)[0] * itemsize
+    links = [cluster.link(rank, (rank + 1) % size) for rank in range(size) if (rank + 1) % size != root]
+    return (blocks + size - 2) * max(link.seconds(nbytes) for link in links)
+
+
+def chain_reduce(cluster: Cluster, length: int, itemsize: int, root: int = 0, *, blocks: int) -> float:
+    """As `chain_broadcast`: the same blocks over the same links, the other way."""
+    return chain_broadcast(cluster, length, itemsize, root, blocks=blocks)
+
+
 # ── all to all ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -175,6 +193,19 @@ def best_blocks(cluster: Cluster, length: int, itemsize: int) -> int:
         return 1
     best = math.sqrt(filling * length * itemsize / (8 * link.latency * link.bandwidth)) if link.latency else math.inf
     return max(1, round(min(best, length // 2, 1024)))
+
+
+def best_chain_blocks(cluster: Cluster, length: int, itemsize: int) -> int:
+    """Into how many blocks to cut a tensor for the chain to be fastest: k = √((N−2)·S / (α·B)).
+
+    There (k + N − 2)·(α + S/(k·B)) is least. At most 1,024, and no more than there are elements.
+    """
+    link = cluster.slowest_link()
+    following = cluster.world_size - 2  # links after the first, which every block has to pass
+    if following <= 0 or length < 1:
+        return 1
+    best = math.sqrt(following * length * itemsize / (link.latency * link.bandwidth)) if link.latency else math.inf
+    return max(1, round(min(best, length, 1024)))
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────────────────────────

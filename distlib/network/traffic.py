@@ -73,6 +73,18 @@ def tree_reduce(world_size: int, length: int, itemsize: int, root: int = 0) -> T
     return _to_root([length * itemsize] * world_size, root, world_size.bit_length() - 1)
 
 
+def chain_broadcast(world_size: int, length: int, itemsize: int, root: int = 0, *, blocks: int) -> Traffic:
+    """Every rank but the last sends each block to the next; rounds: N−1, what the first block needs to the end."""
+    sends = [(rank + 1) % world_size != root for rank in range(world_size)]
+    return Traffic([blocks * s for s in sends], [length * itemsize * s for s in sends], world_size - 1)
+
+
+def chain_reduce(world_size: int, length: int, itemsize: int, root: int = 0, *, blocks: int) -> Traffic:
+    """Everybody but the root sends each block to the rank before it; rounds as in `chain_broadcast`."""
+    sends = [rank != root for rank in range(world_size)]
+    return Traffic([blocks * s for s in sends], [length * itemsize * s for s in sends], world_size - 1)
+
+
 # ── all to all ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -114,6 +114,22 @@ def chain_lengths(world_size: int, blocks: int) -> tuple[int, int]:
     return max(done), longest
 
 
+@lru_cache(maxsize=64)
+def trees_by_pair(world_size: int, blocks: int) -> dict[tuple[int, int], list[int]]:
+    """For each (src, dst), up and down: in which tree each of the blocks goes that src sends to dst, in their order.
+
+    The pair alone does not tell: 2 is a child of 1 in one tree, and 1 of 2 in the other.
+    """
+    up: dict[tuple[int, int], list[int]] = {}
+    moves = [moves_up(rank, world_size, blocks) for rank in range(world_size)]
+    for of_all_ranks in zip(*moves, strict=True):
+        for rank, (to_parent, _) in enumerate(of_all_ranks):
+            if to_parent is not None:
+                up.setdefault((rank, to_parent.peer), []).append(to_parent.tree)
+    pairs = {*up, *((dst, src) for src, dst in up)}  # on the way down, all runs backwards
+    return {(src, dst): [*up.get((src, dst), []), *reversed(up.get((dst, src), []))] for src, dst in pairs}
+
+
 def _all_rounds(world_size: int, blocks: int) -> list[list[tuple[int, int]]]:
     """For every round on the way up, who sends to whom."""
     trees = two_trees(world_size)

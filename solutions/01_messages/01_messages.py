@@ -35,8 +35,8 @@
 # | `comm.isend`, `comm.irecv`, `comm.barrier`, `comm.split` | allowed too, but you can do without |
 #
 # **Three of the functions work in place:** `shift`, `broadcast` and `reduce` write the result into `tensor` and return
-# nothing. `tensor += x` and `tensor.copy_(x)` write into the tensor. `tensor = x` gives a new meaning to the name, and
-# the caller never sees it. `scatter` and `gather` return a result.
+# nothing. `tensor += x` and `tensor.copy_(x)` write into the tensor. `tensor = x` only rebinds the name, and the caller
+# never sees it. `scatter` and `gather` return a result.
 #
 # **Tests look at the messages, too.** They count what each rank sends. Right values with the wrong messages get no
 # marks.
@@ -67,8 +67,9 @@ four = World(4)
 # | at the start | `[1, 2]` | `[10, 20]` | `[100, 200]` |
 # | at the end | `[100, 200]` | `[1, 2]` | `[10, 20]` |
 #
-# **At the same time** means in one round: no message waits for another one. If every rank sends first, nobody receives,
-# and all wait for ever. If they take turns, it takes two rounds or more. The lesson has the way out.
+# **At the same time** means in one round: no rank receives a message before it sends its own. (The lesson defines
+# rounds and steps.) If every rank sends first, none receives, and all wait for ever. If they take turns, it takes two
+# rounds or more. The lesson has the way out.
 #
 # What comes in must not overwrite what is still going out. Receive into a buffer of its own.
 
@@ -134,7 +135,7 @@ print(report)
 # %% test="shift_hidden" points=2
 # The hidden tests of shift stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: one message a rank and no more, on more ranks, short and empty tensors, other dtypes and layouts.
+### What this tests: one message per rank and no more, more ranks, short and empty tensors, other dtypes and layouts.
 import torch
 
 from distlib.grading import check_shift
@@ -231,7 +232,7 @@ for rank, values in enumerate(three.run(try_scatter, 0, timeout=5)):
 timeline(three.trace)
 
 # %% [markdown]
-# **Visible test: 2 points.** `messages` is said for root 0 here. With another root, the root sends them.
+# **Visible test: 2 points.** Here `messages` is given for root 0. With another root, that root sends them.
 
 # %% test="scatter_visible" points=2
 from distlib.grading import check_scatter
@@ -283,8 +284,8 @@ assert report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent == 
 # %% [markdown]
 # ## 3. Everything to one: `gather`
 #
-# Every other rank sends its tensor to the root. The root returns a list of all tensors, **in order of rank**, with its
-# own at its place. The others return `None`.
+# Every other rank sends its tensor to the root. The root returns a list of all tensors, **in order of rank**: its own
+# is at index `root`. The others return `None`.
 #
 # With 3 ranks, 2 elements and root 1:
 #
@@ -394,12 +395,12 @@ assert report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent == 
 # %% [markdown]
 # ## 4. One to all, by a tree: `broadcast`
 #
-# Everybody gets the root's tensor. The root could send it to each of the others. But then it sends N − 1 messages, one
+# Every rank gets the root's tensor. The root could send it to each of the others. But then it sends N − 1 messages, one
 # after the other, while all others wait.
 #
-# Who has the tensor can help. Count **steps**: in one step a rank takes part in at most one message. Then the number of
-# ranks that have the tensor can double in every step, and after ⌈log₂ N⌉ steps everybody has it. With 4 ranks and root
-# 0, one way to do it is
+# Every rank that has the tensor can help. Count **steps**: in one step a rank sends at most one message and receives at
+# most one. Then the number of ranks that have the tensor can double in every step, and after ⌈log₂ N⌉ steps all have
+# it. With 4 ranks and root 0, one way to do it is
 #
 # | | sends | have the tensor afterwards |
 # |---|---|---|
@@ -409,8 +410,8 @@ assert report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent == 
 # Another way begins with 0 → 2, and then 0 → 1 and 2 → 3. Any tree gets full marks that takes no more than ⌈log₂ N⌉
 # steps. Every rank but the root receives the tensor once, so there are N − 1 messages.
 #
-# Two hints. First write it for root 0. In the way of the table, in a step with distance d (1, 2, 4 and so on) the ranks
-# 0 to d − 1 have the tensor, and each sends it to the rank d further on, if there is one.
+# Two hints. First write it for root 0. As in the table, before the step with distance d (1, 2, 4 and so on) the ranks 0
+# to d − 1 have the tensor. Each of them sends it to the rank that is d further on, if there is one.
 #
 # For any other root, number the ranks beginning at the root: `place = (comm.rank - root) % comm.world_size`. The root
 # has place 0. The rank at place p is `(p + root) % comm.world_size`.
@@ -433,7 +434,7 @@ def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
         root: the rank whose tensor is sent.
 
     Cost for N ranks and a tensor of S bytes:
-        at most ceil(log2(N)) steps, if a rank takes part in one message a step.
+        at most ceil(log2(N)) steps; in one step a rank sends at most one message and receives at most one.
         N - 1 messages of S bytes in all; no rank sends more than ceil(log2(N)). With one rank: no message.
     """
     ### BEGIN SOLUTION
@@ -523,8 +524,8 @@ assert sum(report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent
 # The root ends up with the sum of all tensors. It could take in every tensor itself, one after the other. Again that is
 # N − 1 messages for one rank.
 #
-# Turn the tree around. In every step, half of those who still take part hand their sum to the other half. With 4 ranks,
-# 1 element and root 0:
+# Turn the tree around. In every step, half of the ranks that still take part hand their sum to the other half. With 4
+# ranks, 1 element and root 0:
 #
 # | | sends | rank 0 | rank 1 | rank 2 | rank 3 |
 # |---|---|---|---|---|---|
@@ -550,7 +551,7 @@ def reduce(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
         root: the rank that gets the sum.
 
     Cost for N ranks and a tensor of S bytes:
-        at most ceil(log2(N)) steps, if a rank takes part in one message a step.
+        at most ceil(log2(N)) steps; in one step a rank sends at most one message and receives at most one.
         Every rank but the root sends 1 message of S bytes. With one rank: no message.
     """
     ### BEGIN SOLUTION
@@ -585,7 +586,7 @@ for rank, value in enumerate(four.run(try_reduce, 0, timeout=5)):
 print(four.trace.table())
 
 # %% [markdown]
-# **Visible test: 3 points.** `messages` is said for root 0 here.
+# **Visible test: 3 points.** Here `messages` is given for root 0.
 
 # %% test="reduce_visible" points=3
 from distlib.grading import check_reduce
@@ -673,7 +674,7 @@ from distlib.grading import check_exercise
 check_exercise("01_messages")
 
 # %% [markdown]
-# **To hand it in:** restart the kernel, run all cells, look that every visible test passes, and save. The button
+# **To hand it in:** restart the kernel, run all cells, check that every visible test passes, and save. The button
 # *Validate* at the top does the same and says what fails.
 
 # %%

@@ -3,8 +3,9 @@
 #
 # You write three more all-reduces, a function that predicts how long each takes, and one that picks the fastest.
 #
-# - **Time:** about 120 minutes.
-# - **Before:** read the lesson [Trees and grids](../../course/03_trees_and_grids.ipynb).
+# - **Time:** about 210 minutes.
+# - **Before:** read the lesson [Trees and grids](../../course/03_trees_and_grids.ipynb). (Lesson 03b is
+#   optional.)
 # - **Needs:** nothing but this environment. No GPU.
 #
 # | part | function | visible tests | hidden tests |
@@ -15,8 +16,8 @@
 # | 4 | `predict_time` | 3 | 3 |
 # | 5 | `choose_algorithm` | 2 | 2 |
 #
-# That makes 30 points. Each part is graded by itself: when a test runs your `choose_algorithm`, it brings a right
-# `predict_time` along.
+# That makes 30 points. Each part is graded by itself: when a test runs your `choose_algorithm`, it supplies a correct
+# `predict_time`.
 
 # %% [markdown]
 # ## How to work
@@ -45,8 +46,8 @@
 # ```
 #
 # **Tests look at the messages, too.** They count messages, bytes and rounds. Messages that need not wait for one
-# another are in the same round. An algorithm with the right sums and the wrong messages is another algorithm, and gets
-# no marks.
+# another are in the same round. An algorithm with the right sums and the wrong messages is a different algorithm, and
+# gets no marks.
 #
 # **Run a test as often as you like.** When it fails, it stops at the first case that goes wrong and says what it saw.
 # The hidden tests run the same checks on other cases. Some cases run on real ranks, and most on simulated ones: that
@@ -67,8 +68,8 @@ four = World(4)  # four ranks to try things on
 # %% [markdown]
 # ## 1. Up a tree and down again: `tree_all_reduce`
 #
-# In exercise 01 a tree took a tensor to all ranks in few steps, and another one added up. Now put both together. First
-# the sum goes up a tree to rank 0. Then rank 0 sends it down, and every rank that has it passes it on.
+# In exercise 01 one tree took a tensor to all ranks in few steps, and another tree added up. Now put both together.
+# First the sum goes up a tree to rank 0. Then rank 0 sends it down, and every rank that has it passes it on.
 #
 # Count **steps**: in one step a rank takes part in at most one message. With 4 ranks and 1 element:
 #
@@ -122,8 +123,8 @@ def tree_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
 
 
 # %% [markdown]
-# **Try it** on the numbers of the table, and look who waits for whom. A cell like this one gives no marks. Change it as
-# you like.
+# **Try it** on the numbers of the table, and see which rank waits for which. A cell like this one gives no marks.
+# Change it as you like.
 
 
 # %%
@@ -209,13 +210,14 @@ assert sum(report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent
 # | step 3, doubling | `[1111, 2222, -, -]` | `[1111, 2222, -, -]` | `[-, -, 3333, 4444]` | `[-, -, 3333, 4444]` |
 # | step 4, doubling | the sum | the sum | the sum | the sum |
 #
-# Other pairs are right as well, such as distance 1 first. So are other ways to cut an odd number of elements in two.
+# Other pairs are correct as well, such as distance 1 first. So are other ways to cut an odd number of elements in two.
 #
-# ### When N is no power of two
+# ### When N is not a power of two
 #
 # Let P be the largest power of two up to N. With 6 ranks P is 4. **Before** the first step each rank r from P on sends
 # its whole tensor to rank r − P, which adds it to its own. The first P ranks halve and double. **At the end** rank r
 # gets the whole sum from rank r − P. With 6 ranks: 4 → 0 and 5 → 1 before, 0 → 4 and 1 → 5 at the end.
+# This is the simplest way, and not the cheapest: see the lesson.
 #
 # ### Two tools
 #
@@ -392,7 +394,7 @@ assert report.trace(world_size=4, length=20, dtype=torch.float64).bytes_sent == 
 # Every row and every column is a ring, either way round.
 #
 # **You need not write the rings again.** `ring_reduce_scatter(comm, tensor)` and `ring_all_gather(comm, tensor)` are
-# right versions of what you wrote in exercise 02, and the tests bring them along. They work in place, on any
+# correct versions of what you wrote in exercise 02, and the tests supply them. They work in place, on any
 # communicator. `comm.split(color)` makes one for a row or a column: all ranks that give the same color are together, in
 # the same order, numbered anew from 0. All ranks must call it.
 #
@@ -526,7 +528,7 @@ assert report.trace(world_size=4, length=20, dtype=torch.float64).bytes_sent == 
 # | `"ring"` | 2(N − 1) | S/N bytes |
 # | `"tree"` | 2 for each distance d = 1, 2, 4 … that is less than N | S bytes |
 # | `"halving_doubling"` | 2 for each distance d = 1, 2, 4 … that is less than P | d · S/P bytes |
-# | | 2 more if N is no power of two | S bytes |
+# | | 2 more if N is not a power of two | S bytes |
 # | `"hierarchical"` | 2(G − 1) inside each node of G ranks, in a ring | S/G bytes |
 # | | and then halving and doubling between the nodes | as above, but of S/G bytes in all |
 #
@@ -668,10 +670,10 @@ assert math.isclose(report.answers[2], 6 * (3e-6 + 2**14 / 300e9) + 2 * (50e-6 +
 # of them. So your function is given the names that it may choose from.
 #
 # The answer is the name of the algorithm that takes the least time by the model of part 4. If two are equally fast,
-# either is right. A test that runs this function replaces your `predict_time` by a right one, so a mistake there costs
-# nothing here.
+# either is correct. A test that runs this function replaces your `predict_time` by a correct one, so a mistake there
+# costs nothing here.
 #
-# A fixed limit, such as "a tree below 64 KiB", is right on one cluster and wrong on the next.
+# A fixed limit, such as "a tree below 64 KiB", is right on one cluster and wrong on the next one.
 
 # %%
 for ranks in (8, 256):
@@ -698,8 +700,8 @@ def choose_algorithm(nbytes: int, cluster: Cluster, algorithms: Sequence[str]) -
 
 
 # %% [markdown]
-# **Visible test: 2 points.** `choices` are the names to choose from. `helpers` names the function that the test brings
-# along.
+# **Visible test: 2 points.** `choices` are the names to choose from. `helpers` names the function that the test
+# supplies.
 
 # %% test="choose_algorithm_visible" points=2
 from distlib.grading import check_choose_algorithm
@@ -793,7 +795,7 @@ from distlib.grading import check_exercise
 check_exercise("03_trees_and_grids")
 
 # %% [markdown]
-# **To hand it in:** restart the kernel, run all cells, look that every visible test passes, and save. The button
+# **To hand it in:** restart the kernel, run all cells, check that every visible test passes, and save. The button
 # *Validate* at the top does the same and says what fails.
 
 # %%

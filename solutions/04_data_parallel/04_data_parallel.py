@@ -2,7 +2,7 @@
 # # Exercise 04: data parallel
 #
 # You write the stages of DataParallel, and the step that puts them together. At the end it trains a classifier on four
-# ranks, and comes out where one process comes out.
+# ranks, and ends where one process ends.
 #
 # - **Time:** about 90 minutes.
 # - **Before:** read the lesson [Data parallel](../../course/04_data_parallel.ipynb).
@@ -16,8 +16,8 @@
 # | 4 | `reduce_gradients` | 2 | 2 |
 # | 5 | `data_parallel_step` | 3 | 3 |
 #
-# That makes 22 points. Each part is graded by itself: when a test runs your `data_parallel_step`, it brings right
-# functions for the parts 1 to 4 along.
+# That makes 22 points. Each part is graded by itself: when a test runs your `data_parallel_step`, it supplies
+# correct versions of parts 1 to 4.
 
 # %% [markdown]
 # ## How to work
@@ -36,7 +36,7 @@
 # To receive, a rank needs a tensor of the right shape and dtype. It is overwritten.
 #
 # **Tests look at the messages, too.** Every message begins or ends at rank 0, and carries what it should and nothing
-# more. A test says how many bytes it has seen.
+# more. A test reports how many bytes it has seen.
 #
 # **Run a test as often as you like.** When it fails, it stops at the smallest case that goes wrong and says what it
 # saw. The hidden tests run the same checks on other cases. There are always at least as many images as ranks.
@@ -56,8 +56,8 @@ four = World(4)
 # %% [markdown]
 # ## 1. Cut the batch: `split_batch`
 #
-# Rank 0 has a batch, and sends each rank its rows of it. The others bring a tensor of the same shape and dtype. What
-# stands in it does not matter. But its shape tells them what will come.
+# Rank 0 has a batch, and sends each rank its rows of it. The others bring a tensor of the same shape and dtype. Its
+# contents do not matter, but its shape says what will come.
 #
 # With 3 ranks and a batch of 4 rows:
 #
@@ -66,8 +66,8 @@ four = World(4)
 # | brings | `[[1], [2], [3], [4]]` | 4 rows of anything | 4 rows of anything |
 # | returns | `[[1], [2]]` | `[[3]]` | `[[4]]` |
 #
-# Rank 0 sends two messages of one row each, and keeps its own rows. Where the batch does not divide, the first parts
-# are one row longer. `torch.tensor_split` cuts it so:
+# Rank 0 sends two messages of one row each, and keeps its own rows. Where the batch does not divide evenly, the
+# first parts are one row longer. `torch.tensor_split` cuts it this way:
 
 # %%
 print([part.flatten().tolist() for part in torch.tensor_split(torch.arange(1, 5).reshape(4, 1), 3)])
@@ -175,7 +175,7 @@ def replicate(comm: Communicator, model: nn.Module) -> None:
 
     Args:
         comm: the communicator of this rank.
-        model: built alike on every rank, with other numbers inside. Parameters may need a gradient or not (frozen);
+        model: built alike on every rank, with different numbers inside. Parameters may need a gradient or not (frozen);
             that stays as it is.
 
     Cost for N ranks and a model of S bytes (parameters and buffers):
@@ -197,7 +197,7 @@ def replicate(comm: Communicator, model: nn.Module) -> None:
 
 # %%
 def try_replicate(comm: Communicator) -> tuple[float, float]:
-    torch.manual_seed(comm.rank)  # other weights on every rank
+    torch.manual_seed(comm.rank)  # different weights on every rank
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
     model[1].running_mean.fill_(comm.rank)
     replicate(comm, model)
@@ -258,10 +258,10 @@ assert report[0].trace.bytes_sent == [3 * 30, 0, 0, 0]
 # `torch.tensor_split` does, and come back in the same parts.
 #
 # `torch.empty(batch_size, *output.shape[1:], dtype=output.dtype)` makes a tensor for all outputs. What
-# `torch.tensor_split` cuts it into are views. So what is received into a part stands in the whole.
+# `torch.tensor_split` cuts it into are views. So what is received into a part is in the whole, too.
 #
 # **The output has a history**: it knows how it was computed, so that `backward` can be called on it. A message has
-# none. Take `output.detach()`, which is the same numbers without the history.
+# none. Take `output.detach()`: the same numbers without the history.
 
 
 # %% solution="gather_outputs"
@@ -343,8 +343,8 @@ assert report[0].results[1]["outputs"] is None
 # ## 4. Add up the gradients: `reduce_gradients`
 #
 # After backward every rank has gradients, in `parameter.grad` of each parameter. Rank 0 adds them all up, in its own
-# `parameter.grad`. The other ranks only send. They get nothing back: their models are overwritten before the next step
-# anyway.
+# `parameter.grad`. The other ranks only send. They get nothing back: their models are overwritten before the next
+# training step anyway.
 #
 # With 3 ranks and one parameter of two numbers:
 #
@@ -436,8 +436,8 @@ assert [scene.trace.bytes_sent for scene in report] == [[0, 48, 48], [0, 16, 16]
 # %% [markdown]
 # ## 5. The whole step: `data_parallel_step`
 #
-# Now put the parts together. A test that runs this function replaces your four functions by right ones, so a mistake in
-# them costs nothing here.
+# Now put the parts together. A test that runs this function replaces your four functions with correct ones, so a
+# mistake in them costs nothing here.
 #
 # What happens, with the smallest model there is: one weight w = 2, output = w · image. Two ranks, three images 1, 2, 3,
 # all labels 1. The loss is the mean of (output − label)².
@@ -472,7 +472,7 @@ assert abs(loss.item() - 35 / 3) < 1e-5 and abs(weight.grad.item() - 44 / 3) < 1
 # 4. Split this gradient as the images were split. Rank 0 has it. The others need a tensor of the same shape and dtype
 #    to call `split_batch` with: `torch.empty(len(images), *output.shape[1:], dtype=output.dtype)`.
 # 5. Backward on every rank, from its part of the gradient: `output.backward(part_of_the_gradient)`.
-# 6. Reduce the gradients. Nobody changes the weights here. That is for the optimizer of whoever called.
+# 6. Reduce the gradients. Nobody changes the weights here. That is the caller's job, with an optimizer.
 
 
 # %% solution="data_parallel_step"
@@ -488,8 +488,8 @@ def data_parallel_step(
     Args:
         comm: the communicator of this rank.
         model: built alike on every rank. The weights of rank 0 count. It may have gradients from before.
-        images: [B, …], B at least comm.world_size. Those of rank 0 count; on the others, shape and dtype are right.
-        labels: [B]. Only those of rank 0 are right.
+        images: [B, …], B at least comm.world_size. Those of rank 0 count; on the others, only shape and dtype.
+        labels: [B]. Only those of rank 0 count.
         loss_function: (outputs, labels) to a single number: the loss of the whole batch. Call it once, on rank 0.
 
     Returns:
@@ -585,7 +585,7 @@ def make_model(seed: int) -> nn.Module:
 
 
 def train_on_ranks(comm: Communicator) -> nn.Module:
-    """What every rank runs. Their models begin with other weights; replicate makes them equal. Returns the model."""
+    """What every rank runs. The models begin with different weights; replicate makes them equal. Returns the model."""
     model = make_model(seed=comm.rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     for images, labels in batches:
@@ -612,8 +612,8 @@ def accuracy(model: nn.Module) -> float:
 
 
 # %% [markdown]
-# Are the two trainings the same? The gradients are added up in another order, and a float32 has about 7 digits. We ask
-# for a difference below 0.001 in every weight.
+# Are the two trainings the same? The gradients are added up in a different order, and a float32 has about 7 digits. We
+# ask for a difference below 0.001 in every weight.
 
 # %%
 parallel, alone = four.run(train_on_ranks, timeout=60)[0], train_alone()
@@ -647,7 +647,7 @@ from distlib.grading import check_exercise
 check_exercise("04_data_parallel")
 
 # %% [markdown]
-# **To hand it in:** restart the kernel, run all cells, look that every visible test passes, and save. The button
+# **To hand it in:** restart the kernel, run all cells, check that every visible test passes, and save. The button
 # *Validate* at the top does the same and says what fails.
 
 # %%

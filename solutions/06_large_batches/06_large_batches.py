@@ -207,7 +207,8 @@ assert max(report[5].trace.messages_sent) <= 10
 # A learning rate $\eta$ was found to be good with a batch of `base_batch_size`. Now the batch is
 # $k$ = `batch_size / base_batch_size` times as large. By linear scaling the rate becomes $k\,\eta$. To get there
 # gently, it begins at $\eta$ in step 0, and grows **by the same amount in every step**, until it is $k\,\eta$ in step
-# `warmup_steps`. There it stays. With `warmup_steps = 0` it is $k\,\eta$ from the start.
+# `warmup_steps`. There it stays. With `warmup_steps = 0` it is $k\,\eta$ from the start. (The rule is a
+# first guess. Your function need not know the ceiling that the lesson found: it computes the rule.)
 #
 # With $\eta = 0.1$ for batches of 32, a batch of 160 and a warm-up of 4 steps:
 #
@@ -410,9 +411,9 @@ assert max(report[4].trace.messages_sent) <= 8
 #
 # This part gives no marks. The four ranks train on scikit-learn's digits, each on a quarter of the images.
 #
-# First the large batch: 256 images in each step, in 4 microbatches of 16 on each rank, with a rate that was good for a
-# batch of 16, scaled and warmed up. One process with all 256 images at once must come to the same model. We compute in
-# float64, in which rounding is small.
+# First the large batch: 256 images in each step, in 4 microbatches of 16 on each rank, with a rate that works for a
+# batch of 16, scaled and warmed up. The full rate is then 6.4, close to the highest that this model stands. One
+# process with all 256 images at once must come to the same model. We compute in float64, in which rounding is small.
 
 # %%
 from distlib.datasets import digits
@@ -518,7 +519,7 @@ from distlib.grading import check_exercise
 check_exercise("06_large_batches")
 
 # %% [markdown]
-# **To hand it in:** restart the kernel, run all cells, look that every visible test passes, and save. The button
+# **To hand it in:** restart the kernel, run all cells, check that every visible test passes, and save. The button
 # *Validate* at the top does the same and says what fails.
 
 # %%

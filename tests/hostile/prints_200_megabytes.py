@@ -1,5 +1,5 @@
-# Deserves: everything but naive_all_reduce
-# Floods its output.
+# Deserves: everything
+# Floods its output; the answer is right.
 def hand_in(work):
     work.answer("naive_all_reduce", ANSWER)
 

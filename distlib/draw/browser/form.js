@@ -1,8 +1,9 @@
 // The form of a prediction (distlib/draw/form.py). What was typed or pressed is sent together with the wish to commit.
 
 const PATIENCE = 3000; // milliseconds until the page says what it means that the kernel has not answered
-const SILENT =
-  "No answer from the kernel yet. If it is busy, it will come. If it was restarted, run this cell again, then commit.";
+const AGAIN = "If it was restarted, run this cell again, then commit.";
+const SILENT = `No answer from the kernel yet. If it is busy, it will come. ${AGAIN}`;
+const GONE = `The kernel does not know this form any more. ${AGAIN}`;
 
 export default {
   render({ model, el }) {
@@ -113,10 +114,15 @@ class Form {
 
   commit() {
     if (this.model.get("said")) return;
-    this.model.send({ commit: this.read() });
     this.say("Committing …", "");
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.say(SILENT, "problem"), PATIENCE);
+    try {
+      this.model.send({ commit: this.read() });
+    } catch {
+      clearTimeout(this.timer);
+      this.say(GONE, "problem");
+    }
   }
 
   show() {

@@ -3,6 +3,8 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const PLAYED_IN = 20000; // milliseconds that a run takes from start to end, if its steps are neither too fast nor too slow
+const NARROWEST = 740; // CSS pixels: with less room the picture is scrolled, so that its text stays legible
+const GAP = 10; // CSS pixels between a thing and its tip
 const [FASTEST, SLOWEST] = [120, 1200];
 
 export default {
@@ -58,13 +60,16 @@ class Player {
     const hint = make("p", { class: "distlib-hint" });
     const keys = "Keys: space plays and pauses, ← and → step, Home and End jump. ";
     hint.textContent = `${controls.hidden ? "" : keys}Point at ${this.scene.hint} to read it.`;
-    this.root.replaceChildren(this.svg, controls, this.words, this.warning, this.details, hint, this.tip);
+    const picture = make("div", { class: "distlib-picture" });
+    picture.append(this.svg);
+    this.root.replaceChildren(picture, controls, this.words, this.warning, this.details, hint, this.tip);
     this.draw();
   }
 
   buildPicture() {
     const { width, height, shapes } = this.scene;
     const svg = makeSVG("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "img" });
+    svg.style.minWidth = `${Math.min(NARROWEST, width)}px`;
     this.patterns = svg.appendChild(makeSVG("defs", {}));
     this.shapes = shapes.map((shape) => this.buildShape(shape));
     svg.append(...this.shapes.flatMap(({ elements }) => elements));
@@ -212,10 +217,21 @@ class Player {
     if (!tip) return;
     this.tip.textContent = tip;
     const frame = this.root.getBoundingClientRect();
-    const right = frame.width - this.tip.offsetWidth - 4;
-    this.tip.style.left = `${clamp(event.clientX - frame.left + 14, 4, Math.max(right, 4))}px`;
-    this.tip.style.top = `${event.clientY - frame.top + 18}px`;
+    const { offsetWidth: width, offsetHeight: height } = this.tip;
+    const [left, top] = besides(event.target.getBoundingClientRect(), event.clientY, width, height, frame);
+    this.tip.style.left = `${left - frame.left}px`;
+    this.tip.style.top = `${top - frame.top}px`;
   }
+}
+
+// A place for a tip of this size, right of a thing, left of it, below or above it: it must not cover what it explains.
+function besides(thing, y, width, height, frame) {
+  const level = clamp(y - height / 2, frame.top, Math.max(frame.bottom - height, frame.top));
+  if (thing.right + GAP + width <= frame.right) return [thing.right + GAP, level];
+  if (thing.left - GAP - width >= frame.left) return [thing.left - GAP - width, level];
+  const left = clamp((thing.left + thing.right - width) / 2, frame.left, Math.max(frame.right - width, frame.left));
+  const below = thing.bottom + GAP + height <= frame.bottom;
+  return [left, below ? thing.bottom + GAP : thing.top - GAP - height];
 }
 
 function make(tag, attributes) {

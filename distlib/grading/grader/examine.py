@@ -26,8 +26,9 @@ from distlib.grading.grader.feedback import harmless_outputs, harmless_text
 from distlib.grading.grader.source import Source
 from distlib.grading.grader.submission import CannotGrade, find_notebook, read_submission
 from distlib.grading.grader.transplant import transplant
+from distlib.grading.patience import patience as busy
 
-PATIENCE = 900.0  # seconds for one submission; the judge's own limits end it long before
+PATIENCE = 900.0  # seconds for one submission, on a free machine; the judge's own limits end it long before
 
 
 class Judged(Protocol):
@@ -108,7 +109,7 @@ def examine_all(
         tasks: by student.
         open_judge: for each submission it opens a judge, which is then pickled into the submission's process.
         jobs: how many at a time.
-        patience: seconds for each; then its process is ended.
+        patience: seconds for each, on a free machine (see `distlib.grading.patience`); then its process is ended.
     """
     waiting = list(tasks.items())[::-1]
     running: dict[Connection, _Running] = {}
@@ -137,8 +138,8 @@ class _Running:
     """A submission that is being examined in another process."""
 
     def __init__(self, student: str, task: Task, open_judge: OpenJudge, patience: float) -> None:
-        self.student, self._patience = student, patience
-        self.deadline = time.monotonic() + patience
+        self.student, self._patience = student, busy() * patience
+        self.deadline = time.monotonic() + self._patience
         self.connection, theirs = multiprocessing.Pipe(duplex=False)
         with theirs, open_judge() as judge:
             self._process = _processes(judge).Process(target=_examine_for, args=(task, judge, theirs), daemon=True)

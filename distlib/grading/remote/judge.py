@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -30,11 +31,19 @@ from nbformat.v4 import new_output
 
 import distlib
 from distlib.grading.failure import CheckFailed
+from distlib.grading.remote.cells import Cell
 from distlib.grading.remote.nursery import CanNotGrade, Nursery, Room
-from distlib.grading.remote.ranks import Cell, OutOfTime, RemoteRanks
+from distlib.grading.remote.ranks import OutOfTime, RemoteRanks
 from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.sandbox import Limits, Sandbox
 from distlib.grading.sandbox.inside.world import World as IdleWorld
+from distlib.grading.sandbox.limits import CUT
+
+MOST_SHOWN = 2_000  # characters of what a cell printed
+_MOST_REMARKS = 5  # about cells
+_MAGIC_OF_A_CELL = re.compile(r"\A\s*%%(?:time|timeit|capture|prun)\b.*\n")
+_MAGIC_LINE = re.compile(r"^([ \t]*)((?:[!%?]|\w+[ \t]*=[ \t]*[!%]).*)$", re.MULTILINE)
+_MOST_CHARACTERS_READ = 500_000
 
 
 @dataclass(frozen=True)
@@ -117,10 +126,11 @@ def judge_in(room: Room, notebook: NotebookNode) -> Judged:
     secret = "".join(cell.source for cell in code if _is_test(cell))
     with RemoteRanks(on_ranks, names, room, secret) as ranks:
         _run_here(code, names, ranks)
-        for number, error in ranks.cell_errors.items():
+        for number, printed, errors in ranks.cells.outputs():
             if not _is_locked(code[number - 1]):
-                code[number - 1].outputs = [_error_output(error["kind"], error["text"])]
-        return Judged(done, ranks.remarks, time.perf_counter() - start)
+                shown = [new_output("stream", name="stdout", text=_cut(printed))] if printed else []
+                code[number - 1].outputs = shown + [_error_output(kind, text) for kind, text in errors]
+        return Judged(done, _first_few(ranks.cells.remarks) + ranks.remarks, time.perf_counter() - start)
 
 
 def _run_here(code: list[NotebookNode], names: list[str], ranks: RemoteRanks) -> None:
@@ -144,7 +154,7 @@ def _run_test(cell: NotebookNode, names: list[str], ranks: RemoteRanks, namespac
             exec(compile(_plain(cell.source), f"<{name}>", "exec"), namespace)
         except OutOfTime:
             ranks.remarks.append(f"{name}: the time for this submission was over")
-            error = _error_output("Timeout", f"{ranks.limits.submission_seconds:g} s for the whole notebook are over.")
+            error = _error_output("Timeout", _whole_time(ranks.limits))
         except CanNotGrade:
             raise
         except Exception as problem:
@@ -181,12 +191,37 @@ def _error_output(kind: str, text: str) -> NotebookNode:
     return new_output("error", ename=kind, evalue=text, traceback=lines)
 
 
+def _whole_time(limits: Limits) -> str:
+    return (
+        f"the time for the whole notebook is over: {limits.submission_seconds:g} s for its tests, "
+        f"{limits.reruns_seconds:g} s for all that its other cells run on all ranks."
+    )
+
+
+def _first_few(remarks: list[str]) -> list[str]:
+    more = len(remarks) - _MOST_REMARKS
+    return remarks if more <= 0 else [*remarks[:_MOST_REMARKS], f"{more} more lines of cells were left out like that"]
+
+
+def _cut(printed: str) -> str:
+    """The beginning of what a cell printed."""
+    return printed if len(printed) <= MOST_SHOWN else printed[:MOST_SHOWN] + CUT
+
+
 def _plain(source: str) -> str:
-    """A cell's text as Python: magics and shell lines become calls, which fail on the ranks."""
+    """A cell's text as Python: magics and shell lines become calls, which fail on the ranks.
+
+    %%time and the like go, and what stands below them runs. IPython reads a cell again for each line it changes; where
+    that would take long, and where IPython gives up, such lines become comments.
+    """
+    source = _MAGIC_OF_A_CELL.sub(lambda found: "\n" * found[0].count("\n"), source)
+    magics = len(_MAGIC_LINE.findall(source))
     try:
-        return TransformerManager().transform_cell(source)
-    except SyntaxError:
-        return source
+        if (magics + 1) * len(source) <= _MOST_CHARACTERS_READ:
+            return TransformerManager().transform_cell(source)
+    except (SyntaxError, RuntimeError):
+        pass
+    return _MAGIC_LINE.sub(r"\1pass  # \2", source)
 
 
 def _mark(cell: NotebookNode) -> Any:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from distlib.communicator import ReduceOp, Work
-from distlib.diagnosis import MessageMismatch, PeerLost, RankError, RunTimeout, TooMuchOutput
+from distlib.diagnosis import MessageMismatch, PeerLost, RankError, RunTimeout
 from distlib.grading.helpers import helper_named, helper_origin
 from distlib.grading.remote.ranks import RemoteRanks
 from distlib.grading.remote.wire import Wire, WireClosed, WireError, WireTimeout, dtype_named
@@ -66,8 +66,7 @@ class RemoteRun:
         Returns:
             What it returned, by rank (nothing if there was an error), the messages, and the error of the run.
         """
-        for number in range(world.world_size):
-            self.ranks.wire(number)  # starting the processes is not the student's time
+        self.ranks.gather(world.world_size)  # starting the processes is not the student's time
         self.deadline = time.monotonic() + self.seconds
         number = next(_numbers)
         _runs[number] = self
@@ -105,7 +104,7 @@ class Proxy:
 
         Raises:
             RaisedElsewhere: the rank's function has raised.
-            RunEnded: the rank's process has ended, is out of time, printed too much, or talks nonsense.
+            RunEnded: the rank's process has ended, is out of time, or talks nonsense.
         """
         try:
             self._run.busy.add(self._number)
@@ -120,7 +119,7 @@ class Proxy:
                 if what == "raised":
                     raise self._raised(**told)
                 if what == "print":
-                    self._note_print(told["text"])
+                    self._run.ranks.printed.note(told["text"])
                 elif what != "at":
                     self._wire.send(self._answer(what, told), self._run.deadline)
         except WireClosed:
@@ -224,10 +223,6 @@ class Proxy:
     def _raised(self, kind: str, text: str, site: Any, stack: str) -> RaisedElsewhere:
         return RaisedElsewhere(short(kind), str(text), None if site is None else site_from(site), str(stack))
 
-    def _note_print(self, text: object) -> None:
-        if not self._run.ranks.note_print(text):
-            raise RunEnded(TooMuchOutput(f"rank {self._number} printed too much.", [self._number]))
-
     def _lost(self) -> PeerLost:
         how = self._run.ranks.how_it_ended(self._number)
         return PeerLost(f"rank {self._number} ended in the middle of the run: {how}.", [self._number])
@@ -241,10 +236,12 @@ class Proxy:
     def _where(self) -> str:
         """Ask a rank that does not answer for its line; empty if it doesn't say."""
         self._run.ranks.interrupt(self._number)
+        deadline = time.monotonic() + _PATIENCE
         try:
-            told = self._wire.receive(time.monotonic() + _PATIENCE)
-            return short(told["place"]) if told.get("what") == "at" else ""
-        except (WireClosed, WireTimeout, WireError, KeyError, AttributeError):
+            while (told := self._wire.receive(deadline))["what"] == "print":
+                self._run.ranks.printed.note(told["text"])
+            return short(told["place"]) if told["what"] == "at" else ""
+        except (WireClosed, WireTimeout, WireError, KeyError, TypeError):
             return ""
 
 

@@ -6,7 +6,8 @@
 Importing torch takes two seconds, forking milliseconds. Neither nursery nor room runs a line of a student's code; a
 rank does nothing else. What a rank does at the judge's request:
 
-    load    run the student's cells, one statement after the other; say which of the graded functions there are
+    load    run the student's cells, one statement after the other, and say which one comes next, so that the judge
+            knows what to leave out when that was the last; say which of the graded functions there are
     check   call one of these functions with a communicator and a tensor; hand back the tensor's memory
     call    call one of these functions with plain values; hand back what it returned
     play    play a scenario (distlib.grading.scenarios) with one of these functions; hand back what that returned
@@ -26,6 +27,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -40,13 +42,19 @@ from distlib import call_site
 from distlib.grading.remote.rank_communicator import RankCommunicator, ask
 from distlib.grading.remote.supplied import supplied_helper
 from distlib.grading.remote.wire import NO_STATUS, Wire, WireClosed, WireError, encode
-from distlib.grading.sandbox import fork_rank, take_users
+from distlib.grading.sandbox import Limits, fork_rank, take_users
 from distlib.grading.sandbox.absent import supplied_now
+from distlib.grading.sandbox.limits import CUT, statement_seconds
 from distlib.grading.scenarios.plain import plain
 from distlib.grading.student_communicator import StudentCommunicator
 
 SCENARIOS = "distlib.grading.scenarios"
 _MOST_CHARACTERS = 20_000  # of an error's story
+_MOST_PRINTED = Limits().output_bytes  # in one job or cell; the judge keeps no more of it
+_MOST_COLLECTED = 1_000  # characters of print
+_SOON, _LATER = 0.1, 0.01  # seconds
+
+Place = tuple[int, int]  # as in `distlib.grading.remote.cells`
 
 
 def main() -> None:
@@ -150,15 +158,21 @@ def _status_of(process: int) -> int:
 def _live(descriptor: int) -> None:
     """The life of one rank; it does not return."""
     with contextlib.suppress(WireClosed, WireError):
-        _Rank(Wire(socket.socket(fileno=descriptor))).serve()
+        _Rank(_RankWire(socket.socket(fileno=descriptor))).serve()
     os._exit(0)
 
 
+class _TooSlow(BaseException):
+    """Raised in a statement that takes too long. No `except Exception` of the student's takes it for its own."""
+
+
 class _Rank:
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: _RankWire) -> None:
         self._wire = wire
+        self._printed = _ToldStream(wire)
+        self._is_limited = False
         self._module = ModuleType("__main__")
-        self._module.__dict__.update(__builtins__=builtins, get_ipython=lambda: None)
+        self._module.__dict__.update(__builtins__=builtins, get_ipython=lambda: None, display=print)
         sys.modules["__main__"] = self._module
 
     def serve(self) -> None:
@@ -169,7 +183,8 @@ class _Rank:
         }  # fmt: skip
         while True:
             request = self._wire.receive()
-            with self._told_prints():
+            self._printed.make_room(_MOST_PRINTED)
+            with contextlib.redirect_stdout(self._printed), contextlib.redirect_stderr(self._printed):
                 told = self._attempt(jobs[request.pop("job")], request)
             self._wire.send(told)
 
@@ -183,33 +198,75 @@ class _Rank:
 
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _load(self, cells: list[tuple[int, str]], names: list[str]) -> dict[str, Any]:
-        """Run the cells. Returns the errors by cell number, and the parameters of the named functions."""
-        errors = {}
-        for number, source in cells:
-            self._wire.send({"what": "cell", "number": number})
-            problem = self._run_cell(number, source)
-            if problem is not None:
-                errors[str(number)] = problem
-        functions = {name: _parameters(self._module.__dict__[name]) for name in names if name in self._module.__dict__}
-        return {"errors": errors, "functions": functions}
+    def _load(
+        self, cells: list[tuple[int, str, list[int]]], names: list[str], known: Place | None, seconds: float
+    ) -> dict[str, Any]:
+        """Run cells: number, source, the statements to leave out (-1: all of it).
 
-    def _run_cell(self, number: int, source: str) -> dict[str, Any] | None:
-        """Run one cell's statements, also those after one that fails. Returns the first error."""
+        Args:
+            known: the first place that no rank has been at before; None if there is none. Before it nothing is limited,
+                and nothing is told of what is printed.
+            seconds: for all statements from there on, see `statement_seconds`.
+
+        Returns:
+            The parameters of the named functions.
+        """
+        for number, source, left_out in cells:
+            self._printed.make_room(_MOST_PRINTED if known is not None and number >= known[0] else -1)
+            statements = [] if -1 in left_out else self._parsed(number, source)
+            for position, statement in enumerate(statements):
+                if position not in left_out:
+                    self._tell("statement", cell=number, number=position, line=statement.lineno)
+                    is_new = known is not None and (number, position) >= known
+                    start = time.monotonic()
+                    self._run(statement, f"<cell {number}>", statement_seconds(seconds) if is_new else 0.0)
+                    seconds -= time.monotonic() - start if is_new else 0.0
+        return {name: _parameters(self._module.__dict__[name]) for name in names if name in self._module.__dict__}
+
+    def _parsed(self, number: int, source: str) -> list[ast.stmt]:
+        """The statements of a cell; none if it is no Python, which is told."""
         file = f"<cell {number}>"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         call_site.cell_numbers[file] = number
-        first = None
+        self._tell("statement", cell=number, number=-1, line=1)
         try:
-            statements = ast.parse(source, file).body
-        except SyntaxError as error:
-            return _story(error)
-        for statement in statements:
-            try:
+            return ast.parse(source, file).body
+        except Exception as error:
+            self._tell("error", kind=type(error).__name__, text=str(error)[:_MOST_CHARACTERS])
+            return []
+
+    def _run(self, statement: ast.stmt, file: str, seconds: float) -> None:
+        """Run one statement, at most `seconds` if these are above 0; tell if it raises. The next one runs anyway."""
+        try:
+            with self._limited(seconds):
                 exec(compile(ast.Module([statement], []), file, "exec"), self._module.__dict__)
-            except BaseException as error:
-                first = first or _story(error)
-        return first
+        except _TooSlow:
+            self._tell("stopped")
+        except WireClosed:
+            raise
+        except BaseException as error:
+            self._tell("error", kind=type(error).__name__, text=str(error)[:_MOST_CHARACTERS])
+
+    @contextlib.contextmanager
+    def _limited(self, seconds: float) -> Iterator[None]:
+        """Raise _TooSlow in a block that takes longer, and again each second: a bare except may catch the first."""
+        signal.signal(signal.SIGALRM, self._stop)
+        self._is_limited = seconds > 0
+        signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+        try:
+            yield
+        finally:
+            self._is_limited = False
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    def _stop(self, signum: int, frame: FrameType | None) -> None:
+        if self._is_limited and self._wire.is_sending():  # never in the middle of a frame
+            signal.setitimer(signal.ITIMER_REAL, _LATER, 1.0)
+        elif self._is_limited:
+            raise _TooSlow
+
+    def _tell(self, what: str, **details: Any) -> None:
+        self._wire.send({"what": what, **details})
 
     def _check(
         self, name: str, memory: torch.Tensor, view: tuple[list[int], list[int], int], options: dict[str, Any],
@@ -275,25 +332,53 @@ class _Rank:
 
     # ── what is told meanwhile ───────────────────────────────────────────────────────────────────────────────────
 
-    @contextlib.contextmanager
-    def _told_prints(self) -> Iterator[None]:
-        stream = _ToldStream(self._wire)
-        with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
-            yield
-
     def _say_where(self, signum: int, frame: FrameType | None) -> None:
         site = call_site.site_of_frame(frame)
-        self._wire.send({"what": "at", "place": site.place if site else ""})
+        told = {"what": "at", "place": site.place if site else ""}
+        threading.Thread(target=self._wire.send, args=(told,), daemon=True).start()  # it waits for a half-sent frame
+
+
+class _RankWire(Wire):
+    """A wire that sends what was printed before anything else. Pieces of print are many and small: it collects some."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection)
+        self._printed, self._last = "", 0.0
+
+    def print(self, text: str) -> None:
+        """Send a text, soon."""
+        self._printed += text
+        if len(self._printed) > _MOST_COLLECTED or time.monotonic() - self._last > _SOON:
+            self._flush()
+
+    def send(self, value: Any, deadline: float | None = None) -> None:
+        self._flush()
+        super().send(value, deadline)
+
+    def _flush(self) -> None:
+        text, self._printed = self._printed, ""
+        if text:
+            super().send({"what": "print", "text": text})
+            self._last = time.monotonic()
 
 
 class _ToldStream(io.TextIOBase):
-    """Sends what is written to it to the judge."""
+    """Sends what is written to it to the judge, as much as there is room for. The rest is left out."""
 
-    def __init__(self, wire: Wire) -> None:
+    encoding = "utf-8"  # progress bars ask
+
+    def __init__(self, wire: _RankWire) -> None:
         self._wire = wire
+        self._room = 0
+
+    def make_room(self, characters: int) -> None:
+        """From now on, tell that many; -1 for none, without a word about it."""
+        self._room = characters
 
     def write(self, text: str) -> int:
-        self._wire.send({"what": "print", "text": str(text)})
+        if text and self._room >= 0:
+            told, self._room = str(text)[: self._room], self._room - len(text)
+            self._wire.print(told + (CUT if self._room < 0 else ""))
         return len(text)
 
 

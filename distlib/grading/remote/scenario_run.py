@@ -16,6 +16,12 @@ from distlib.simulator import SimulatedCommunicator, SimulatedWorld
 from distlib.trace import Trace
 
 
+def prepare_to_play(ranks: RemoteRanks, case: ScenarioCase) -> None:
+    """Have the ranks there that a scenario needs."""
+    ranks.prepare(_file_of(case))
+    ranks.gather(case.world_size)
+
+
 def play_remotely(
     ranks: RemoteRanks, name: str, case: ScenarioCase, helpers: tuple[str, ...], seconds: float
 ) -> tuple[list[Played], Trace, RankError | None]:
@@ -24,7 +30,7 @@ def play_remotely(
     Returns:
         What each rank has shown (nothing if there was an error), the messages, and the error of the run.
     """
-    ranks.prepare(_file_of(case))
+    prepare_to_play(ranks, case)
     run = RemoteRun(ranks, name, case, helpers, seconds)
     return run.on(SimulatedWorld(case.world_size, case.cluster, record=True), _speak)
 

@@ -19,7 +19,7 @@ from distlib.grading.observe import Observation, Run
 from distlib.grading.remote.case_run import run_remotely
 from distlib.grading.remote.proxy import site_from
 from distlib.grading.remote.ranks import RemoteRanks
-from distlib.grading.remote.scenario_run import play_remotely
+from distlib.grading.remote.scenario_run import play_remotely, prepare_to_play
 from distlib.grading.remote.wire import WireClosed, WireError, WireTimeout
 from distlib.grading.scenario_case import ScenarioCase
 
@@ -52,14 +52,20 @@ class RemoteFunction:
         text = f"{seed} {self._ranks.secret}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
+    def expect(self, world_size: int) -> None:
+        """The cases to come need up to so many ranks."""
+        self._ranks.expect(world_size)
+
     def observe(self, case: Case, helpers: tuple[str, ...], timeout: float) -> Observation:
         """Run the function for `case`, at most `timeout` seconds. `helpers`: names that lead to helpers of ours."""
+        self._ranks.gather(case.world_size)  # running the cells is no time of the check
         start = time.perf_counter()
         outcomes, trace, error = run_remotely(self._ranks, self.__name__, case, helpers, self._at_most(timeout))
         return Observation(outcomes, trace, error, self.printed(), time.perf_counter() - start)
 
     def play(self, case: ScenarioCase, helpers: tuple[str, ...], timeout: float) -> Run:
         """Play a scenario with the function, at most `timeout` seconds. The results are of type `Played`."""
+        prepare_to_play(self._ranks, case)
         start = time.perf_counter()
         played, trace, error = play_remotely(self._ranks, self.__name__, case, helpers, self._at_most(timeout))
         return Run(played, trace, error, self.printed(), time.perf_counter() - start)
@@ -96,11 +102,10 @@ class RemoteFunction:
 
     def printed(self) -> str:
         """What the ranks have printed since this was last asked."""
-        text = "".join(self._ranks.printed)
-        self._ranks.printed.clear()
-        return text
+        return self._ranks.printed.take()
 
     def _tell(self, args: list[Any], kwargs: dict[str, Any], timeout: float, helpers: Sequence[str] = ()) -> Any:
+        self._ranks.gather(1)
         timeout = self._at_most(timeout)
         request = {"job": "call", "name": self.__name__, "args": args, "kwargs": kwargs, "helpers": list(helpers)}
         try:

@@ -4,7 +4,8 @@
 
 Values that JSON does not know are written as {"$": kind, …}. A tensor's elements stand in the payload, in row order;
 the header has its dtype, shape and place there. Nothing is unpickled, and no name from the other side is looked up
-except in the tables below.
+except in the tables below. A text may hold half of a pair of code units (a lone surrogate, as in "\\udcff"), which no
+file and no terminal takes: it arrives as the characters \\udcff.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import math
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -47,7 +49,7 @@ class WireClosed(Exception):
 
 
 class WireTimeout(Exception):
-    """Nothing has come until the deadline."""
+    """The deadline has passed."""
 
 
 class Wire:
@@ -60,6 +62,7 @@ class Wire:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._arrived = bytearray()  # and not yet taken
+        self._sending = threading.Lock()  # one frame at a time, whichever thread prints
 
     def send(self, value: Any, deadline: float | None = None) -> None:
         """Send a value: None, numbers, text, lists, tuples, dicts, tensors, `Link` and `Cluster`.
@@ -71,8 +74,9 @@ class Wire:
         header, payload = encode(value)
         data = _LENGTHS.pack(len(header), len(payload)) + header + payload
         try:
-            self._limit(deadline)
-            self._connection.sendall(data)
+            with self._sending:
+                self._limit(deadline)
+                self._connection.sendall(data)
         except TimeoutError:
             raise WireTimeout from None
         except OSError:
@@ -82,15 +86,22 @@ class Wire:
         """The next value.
 
         Args:
-            deadline: as `time.monotonic` counts; None waits for ever.
+            deadline: as `time.monotonic` counts; None waits for ever. Once it has passed, not even a value that is
+                there already is handed out: a flood of them comes to an end, too.
 
         Raises:
             WireError, WireClosed, WireTimeout.
         """
+        if deadline is not None and time.monotonic() >= deadline:
+            raise WireTimeout
         header_length, payload_length = _LENGTHS.unpack(self._take(_LENGTHS.size, deadline))
         if header_length > MOST_HEADER or payload_length > MOST_PAYLOAD:
             raise WireError(f"expected at most {MOST_PAYLOAD:,} bytes, got {header_length + payload_length:,}")
         return decode(self._take(header_length, deadline), self._take(payload_length, deadline))
+
+    def is_sending(self) -> bool:
+        """Whether a frame is half sent; for a signal's handler, which may interrupt that."""
+        return self._sending.locked()
 
     def close(self) -> None:
         """Close this end; the other end sees it."""
@@ -137,7 +148,10 @@ def encode(value: Any) -> tuple[bytes, bytes]:
 def decode(header: bytes, payload: bytes) -> Any:
     """What `encode` made. Raises WireError for anything else."""
     try:
-        return _from_plain(json.loads(header), payload)
+        plain = json.loads(header)
+        if _tensor_bytes(plain) > len(payload):
+            raise ValueError("tensors that overlap")  # else a small frame could fill the memory
+        return _from_plain(plain, payload)
     except (ValueError, TypeError, KeyError, RecursionError, RuntimeError, OverflowError) as error:
         raise WireError(f"expected a frame, got something else: {error}") from None
 
@@ -172,6 +186,8 @@ def _plain_tensor(tensor: torch.Tensor, payload: list[bytes]) -> dict[str, Any]:
 def _from_plain(plain: Any, payload: bytes) -> Any:
     if isinstance(plain, list):
         return [_from_plain(item, payload) for item in plain]
+    if isinstance(plain, str):
+        return plain.encode("utf-8", "backslashreplace").decode()
     if not isinstance(plain, dict):
         return plain
     kind = plain["$"]
@@ -182,6 +198,14 @@ def _from_plain(plain: Any, payload: bytes) -> Any:
     if kind == "tensor":
         return _tensor(plain, payload)
     return _RECORDS[kind](**_from_plain(plain["fields"], payload))
+
+
+def _tensor_bytes(plain: Any) -> int:
+    """How much memory the tensors of a value take together."""
+    if isinstance(plain, dict) and plain.get("$") == "tensor":
+        return math.prod(max(0, int(size)) for size in plain["shape"]) * _DTYPES[plain["dtype"]].itemsize
+    parts = plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ()
+    return sum(map(_tensor_bytes, parts))
 
 
 def _items(plain: dict[str, Any], payload: bytes) -> Iterable[Any]:

@@ -1,0 +1,740 @@
+# %% [markdown]
+# # Two trees, many nodes
+#
+# **This lesson is optional.** No later lesson needs it. It is for those who want to know what large machines do, and
+# how far the models of lesson 03 carry.
+#
+# After it you will be able to
+#
+# - say what NCCL's double binary tree is, and show the order in which its blocks move,
+# - write an all-reduce with few steps and few bytes for *any* number of ranks,
+# - keep traffic off the slow links between nodes, and see what a shared link or a bad numbering of ranks costs,
+# - run an all-reduce on 4,096 simulated ranks, and find places where the formulas mislead.
+#
+# **Time:** about 75 minutes. **You need:** [Trees and grids](03_trees_and_grids.ipynb). No GPU. For
+# [exercise 03](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb) it helps with part 4, but you can do without.
+
+# %%
+import torch
+from distlib import (
+    Cluster,
+    Communicator,
+    Link,
+    SimulatedWorld,
+    World,
+    all_reduce,
+    choose_all_reduce,
+)
+from distlib.collectives import (
+    double_tree_all_reduce,
+    hierarchical_all_reduce,
+    ring_all_reduce,
+)
+from distlib.draw import bytes_per_rank, explore_race, predict, race, timeline
+from distlib.network import all_reduce_seconds, crossover_nodes, traffic
+from distlib.network.two_trees import moves_up, two_trees
+from distlib.trace import Trace
+
+KIB, MIB = 2**10, 2**20
+FAR = Link(latency=5e-6, bandwidth=10e9)  # as in lesson 03
+NEAR = Link(latency=1e-6, bandwidth=100e9)
+
+
+def flat(world_size: int) -> Cluster:
+    """Ranks that all have the same link to each other."""
+    return Cluster.flat(world_size, FAR)
+
+
+def seconds(algorithm: str, cluster: Cluster, nbytes: int) -> float:
+    """What the formula of an all-reduce of `nbytes` says."""
+    return all_reduce_seconds(algorithm, cluster, nbytes // 4, itemsize=4)
+
+
+def without_numbers(comm: Communicator, length: int, algorithm: str) -> None:
+    all_reduce(comm, torch.empty(length, device="meta"), algorithm=algorithm)
+
+
+def run_on(cluster: Cluster, nbytes: int, algorithm: str) -> SimulatedWorld:
+    """Run an all-reduce on simulated ranks, for its time and its messages."""
+    ranks = SimulatedWorld(cluster.world_size, cluster)
+    ranks.run(without_numbers, nbytes // 4, algorithm)
+    return ranks
+
+
+# %% [markdown]
+# ## Two trees at once
+#
+# A tree takes any number of ranks, and few steps. How could it be fast with large tensors? Two ideas are needed.
+#
+# **Cut the tensor into blocks.** While a rank passes on one block, it can already receive the next. The tree fills like
+# a pipeline, and all levels work at the same time.
+#
+# **Use a second tree.** In a tree in which inner ranks have two children, half of the ranks are leaves. On the way up a
+# leaf only sends. An inner rank meanwhile receives two whole tensors, and its link is what everybody waits for. So
+# build another tree, in which the leaves of the first are the inner ranks, and give each tree half of the tensor.
+#
+#     tree 0, the first half      7              tree 1, the second half      0
+#                                 │                                           │
+#                                 3                                           4
+#                               ╱   ╲                                       ╱   ╲
+#                              1     5                                     2     6
+#                             ╱ ╲   ╱ ╲                                   ╱ ╲   ╱ ╲
+#                            0   2 4   6                                 1   3 5   7
+#
+# This is the **double binary tree** of Sanders, Speck and Träff (2009).
+
+# %%
+guess = predict(
+    "Both trees at once, on the way up: which ranks receive the most bytes?",
+    choices=[
+        "the two roots",
+        "the two ranks below the roots",
+        "six ranks, all as many",
+    ],
+)
+
+# %%
+trees = two_trees(8)
+received = []
+print("rank   children in tree 0   children in tree 1   receives on the way up")
+for rank in range(8):
+    first, second = trees.children[0][rank], trees.children[1][rank]
+    received.append((len(first) + len(second)) / 2)  # each child brings half of it
+    print(f"{rank:4}   {str(first):>18}   {str(second):>18}   {received[rank]:20} S")
+
+print(guess.compare("six ranks, all as many", source="the table"))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert sorted(received) == [0.5, 0.5, 1, 1, 1, 1, 1, 1]
+for rank in range(8):
+    inner = [bool(children[rank]) for children in trees.children]
+    assert sum(inner) == 1
+for children in trees.children:
+    assert sum(not below for below in children) == 4 and max(map(len, children)) == 2
+
+# %% [markdown]
+# Every rank is inner in one tree and a leaf in the other. An inner rank with two children receives two *halves*. So
+# nobody receives more than $S$ on the way up, or sends more than $S$ on the way down.
+#
+# ### The order that makes it work
+#
+# Rank 1 has four neighbors: children 0 and 2 and parent 3 in tree 0, parent 2 in tree 1. It would be easy to let two
+# blocks arrive at once and wait for each other. The paper shows how to avoid that. Every edge gets one of two colors,
+# such that the two edges on which a rank sends differ, and the two on which it receives. Edges of one color work in
+# even rounds, those of the other in odd rounds. Here is the way up, with two blocks in each tree:
+
+
+# %%
+def print_way_up(world_size: int, blocks: int) -> None:
+    everybody = [moves_up(rank, world_size, blocks) for rank in range(world_size)]
+    print("round  tree 0                   tree 1")
+    for number, hops in enumerate(zip(*everybody, strict=True)):
+        sent = {0: [], 1: []}
+        for rank, (to_parent, _) in enumerate(hops):
+            if to_parent is not None:
+                sent[to_parent.tree].append(f"{rank}→{to_parent.peer}")
+        print(f"{number:5}  {'  '.join(sent[0]):23}  {'  '.join(sent[1])}")
+
+
+print_way_up(8, blocks=2)
+
+# %% tags=["folded"]
+# Checks: no rank sends or receives twice in a round; only complete blocks move up
+for n, blocks in [(8, 2), (13, 3), (64, 4)]:
+    trees, everybody = two_trees(n), [moves_up(rank, n, blocks) for rank in range(n)]
+    arrived = set()
+    for turn in range(trees.rounds(blocks)):
+        hops = [(rank, moves[turn][0]) for rank, moves in enumerate(everybody)]
+        sends = [(rank, hop) for rank, hop in hops if hop]
+        assert len({hop.peer for _, hop in sends}) == len(sends)
+        for rank, hop in sends:
+            below = trees.children[hop.tree][rank]
+            assert all((hop.tree, hop.block, child) in arrived for child in below)
+        arrived |= {(hop.tree, hop.block, rank) for rank, hop in sends}
+    assert len(arrived) == 2 * blocks * (n - 1)
+
+# %% [markdown]
+# Read a row: each rank appears at most once on the left of an arrow, and at most once on the right. Now the run, down
+# again as well. On the way down everything goes backwards.
+
+
+# %%
+def in_two_trees(comm: Communicator, length: int, blocks: int) -> None:
+    double_tree_all_reduce(comm, torch.empty(length, device="meta"), blocks=blocks)
+
+
+trees, eight = two_trees(8), SimulatedWorld(8, flat(8))
+eight.run(in_two_trees, MIB // 4, blocks=2)
+timeline(
+    eight.trace,
+    color_by="tree",
+    title="Two trees: up to ranks 7 and 0, and down again",
+)
+
+# %% [markdown]
+# How well are the links used? For how much of the time is a rank sending, on average?
+
+
+# %%
+def sending_share(trace: Trace) -> float:
+    """Which part of the run a rank spends with sending, on average."""
+    busy = sum(message.end - message.taken for message in trace)
+    return busy / (trace.world_size * trace.elapsed)
+
+
+tree = run_on(flat(8), MIB, "tree")
+share = sending_share(tree.trace)
+print(f"one tree               {tree.elapsed * 1e6:4.0f} µs, sending {share:.0%}")
+shares, times = {}, {}
+for blocks in [1, 2, 4, 8]:
+    eight.run(in_two_trees, MIB // 4, blocks=blocks)
+    shares[blocks], times[blocks] = sending_share(eight.trace), eight.elapsed
+    taken = f"{times[blocks] * 1e6:4.0f} µs, sending {shares[blocks]:.0%}"
+    print(f"two trees of {blocks} blocks  {taken}")
+    assert round(eight.elapsed / FAR.seconds(MIB / (2 * blocks))) == 4 * blocks + 6
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert max(eight.trace.bytes_sent) == max(eight.trace.bytes_received) == 2 * MIB
+assert round(tree.elapsed / FAR.seconds(MIB)) == 6
+assert max(tree.trace.bytes_sent) == 3 * MIB
+assert sending_share(tree.trace) < 0.3 < 0.7 < shares[8]
+assert min(times, key=lambda blocks: times[blocks]) == 4
+
+# %% [markdown]
+# With $k$ blocks in each tree it takes $4k + c$ steps. The $c$ is for filling the trees: 6 with 8 ranks, and it grows
+# as $4\log_2 N$. In each step a block of $S/2k$ bytes moves:
+#
+# $$T_\text{two trees} = (4k + c)\left(\alpha + \frac{S}{2k}\beta\right)$$
+#
+# With many blocks the bytes cost little more than $2S\beta$, as in a ring. With many ranks the steps grow as
+# $\log_2 N$, as in a tree. But every block has its latency: here 4 blocks were better than 8.
+#
+# **Try it.** How many blocks are best for a tensor of 16 MiB? Change the list. What does the formula say: how does the
+# best $k$ grow with $S$?
+
+# %%
+for blocks in [1, 4]:
+    eight.run(in_two_trees, 16 * MIB // 4, blocks=blocks)
+    print(f"{blocks:3} blocks: {eight.elapsed * 1e6:5.0f} µs")
+
+# %% tags=["folded"]
+# One way to do it
+best = {}
+for mib in (1, 4, 16, 64):
+    times = {}
+    for blocks in range(1, 60):
+        times[blocks] = (4 * blocks + 6) * FAR.seconds(mib * MIB / (2 * blocks))
+    best[mib] = min(times, key=lambda blocks: times[blocks])
+    print(f"{mib:2} MiB: {best[mib]:2} blocks, {times[best[mib]] * 1e6:,.0f} µs")
+print("k grows as the square root of S: four times the bytes, about twice the blocks.")
+eight.run(in_two_trees, 16 * MIB // 4, blocks=best[16])
+expected = (4 * best[16] + 6) * FAR.seconds(8 * MIB / best[16])
+assert abs(eight.elapsed / expected - 1) < 1e-3
+assert best == {1: 4, 4: 8, 16: 16, 64: 32}
+
+# %% [markdown]
+# ## 997 ranks
+#
+# When is this worth it? On equal links not with 1,024 ranks: there halving and doubling wins. But take 997 of them,
+# because some machines are broken. 997 is a prime number, so a grid is a ring.
+
+# %%
+guess = predict(
+    "997 ranks, 40 MiB: which is the fastest?",
+    choices=["ring", "tree", "halving and doubling", "two trees"],
+)
+
+# %%
+spoken = {"ring": "ring", "tree": "tree"}
+spoken |= {"halving_doubling": "halving and doubling", "double_tree": "two trees"}
+print("40 MiB  " + " ".join(f"{name:>20}" for name in spoken.values()))
+for n in [1024, 997]:
+    times = {name: seconds(name, flat(n), 40 * MIB) * 1e3 for name in spoken}
+    print(f"{n:6,}  " + " ".join(f"{time:17.1f} ms" for time in times.values()))
+
+winner = min(times, key=lambda name: times[name])
+print(guess.compare(spoken[winner], source="the formula"))
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+choices = [choose_all_reduce(flat(997), 2**power // 4, 4) for power in range(10, 31)]
+best = [choice.algorithm for choice in choices]
+assert best[0] == "halving_doubling" and best[-1] == "ring" and "double_tree" in best
+assert winner == "double_tree"
+assert times["ring"] > 1.6 * times["double_tree"]
+powers = {name: seconds(name, flat(1024), 40 * MIB) for name in spoken}
+assert min(powers, key=lambda name: powers[name]) == "halving_doubling"
+
+# %%
+sizes = [2**power for power in range(10, 31)]
+race(flat(997), sizes, title="997 ranks, equal links")
+
+# %% [markdown]
+# Each of three has its own range. (`grid` and `hierarchical` lie on the ring's line: one row, one node.)
+#
+# So is it the number 997 that decides? Attack that conclusion. Halving and doubling lost because of its *fold*: it
+# makes 512 ranks out of 997, and the whole tensor goes in and out once more. Could one do without?
+#
+# ### Any number of ranks
+#
+# Träff (2024) gives up the pairs. In each step a rank sends to one rank and receives from another one, as in a ring,
+# but over large distances: half of the ranks, rounded up, then half of that, and so on. With 65 ranks the distances are
+# 33, 17, 9, 5, 3, 2, 1. A rank keeps the nearer chunks and sends away the farther ones, for the rank at that distance
+# to add. After the last step it has one chunk, its own. Then everything goes backwards.
+
+
+# %%
+def any_number(comm: Communicator, chunks: list[torch.Tensor]) -> None:
+    """All-reduce in place. chunks[i], all of one length, is the chunk of rank + i."""
+    size, rows = comm.world_size, torch.stack(chunks)
+    kept = [size]  # how many chunks a rank is still responsible for
+    while kept[-1] > 1:
+        kept.append((kept[-1] + 1) // 2)
+    steps = list(zip(kept, kept[1:], strict=False))
+    for many, few in steps:
+        ahead, behind = (comm.rank + few) % size, (comm.rank - few) % size
+        incoming = torch.empty_like(rows[few:many])
+        comm.exchange(rows[few:many], ahead, incoming, behind)
+        rows[: many - few] += incoming
+    for many, few in reversed(steps):
+        ahead, behind = (comm.rank + few) % size, (comm.rank - few) % size
+        comm.exchange(rows[: many - few], behind, rows[few:many], ahead)
+    for chunk, row in zip(chunks, rows, strict=True):
+        chunk.copy_(row)
+
+
+def sum_up(comm: Communicator, chunk_length: int, device: str = "cpu") -> torch.Tensor:
+    numbers = torch.arange(comm.world_size * chunk_length, device=device)
+    numbers = numbers.float() % 7 + comm.rank
+    chunks = list(numbers.chunk(comm.world_size))
+    any_number(comm, chunks[comm.rank :] + chunks[: comm.rank])
+    return numbers
+
+
+# %% [markdown]
+# Does it add up, on any number of ranks? And what does it cost?
+
+# %%
+for n in [2, 3, 5, 8, 13]:
+    ranks = SimulatedWorld(n, flat(n))
+    expected = n * (torch.arange(2 * n).float() % 7) + sum(range(n))
+    assert all(torch.equal(result, expected) for result in ranks.run(sum_up, 2))
+    assert set(ranks.trace.bytes_sent) == {2 * (n - 1) * 2 * 4}, "as few as in a ring"
+print("The sums are correct, and every rank sends as few bytes as in a ring.")
+
+# %%
+guess = predict(
+    "64 ranks need 8.3 ms for 40 MiB, 65 with the fold 16.7 ms. And 65 in this way?",
+    unit="ms",
+)
+
+# %%
+print("40 MiB   fold, ms   any number, ms   steps")
+without_fold = {}
+for n in [64, 65, 96, 127]:
+    ranks = SimulatedWorld(n, flat(n))
+    ranks.run(sum_up, 10 * MIB // n, "meta")
+    without_fold[n], steps = ranks.elapsed, ranks.trace.rounds
+    fold = seconds("halving_doubling", flat(n), 40 * MIB)
+    print(f"{n:6} {fold * 1e3:10.2f} {ranks.elapsed * 1e3:16.2f} {steps:7}")
+    formula = steps * FAR.latency + 2 * (n - 1) * 4 * (10 * MIB // n) / FAR.bandwidth
+    assert steps == 2 * (n - 1).bit_length() and abs(ranks.elapsed / formula - 1) < 1e-9
+
+print(guess.compare(without_fold[65] * 1e3))
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert without_fold[65] < 1.002 * without_fold[64]
+assert round(seconds("halving_doubling", flat(65), 40 * MIB) * 1e3, 1) == 16.7
+steps, chunk = 2 * 10, 40 * MIB / 997
+for_997 = steps * FAR.latency + 2 * 996 * chunk / FAR.bandwidth
+assert for_997 < 0.8 * times["double_tree"] / 1e3
+
+# %% [markdown]
+# 65 ranks need not even 0.2 % longer than 64. By the formula of this method,
+#
+# $$T = 2\,\lceil\log_2 N\rceil\,\alpha + 2\,\frac{N-1}{N}\,S\,\beta$$
+#
+# it would also beat two trees on 997 ranks. So what you have seen about 65 and about 997 ranks was true of our fold,
+# not of halving and doubling, and not of 997. A model compares the algorithms that you give it, and no others.
+#
+# ### Then why two trees?
+#
+# There is something that the formula does not know. In halving and doubling a rank talks to $\log_2 N$ others, near and
+# far, and the far ones get half of everything. Each needs a connection and buffers, and a network that is as good
+# between all ranks as between neighbors. In two trees a rank has at most four neighbors, however many ranks there are.
+
+# %%
+for n in [64, 1024, 4096]:
+    trees = two_trees(n)
+    most = 0
+    for rank in range(n):
+        above = {trees.parents[tree][rank] for tree in (0, 1)} - {None}
+        below = {child for tree in (0, 1) for child in trees.children[tree][rank]}
+        most = max(most, len(above | below))
+    partners = n.bit_length() - 1
+    print(f"{n:5,} ranks: {most} neighbors in two trees, or {partners} partners")
+    assert most == 4
+
+# %% [markdown]
+# NCCL, NVIDIA's library, used only rings at first. Since version 2.4 it has these two trees, too, between nodes. The
+# reason is latency: in a ring it grows with the number of ranks, in a tree with its logarithm. Sources are at the end.
+#
+# ## When links are not equal
+#
+# Two nodes of 8 ranks: 1 µs and 100 GB/s inside a node, 5 µs and 10 GB/s between nodes. In lesson 03 the ring did not
+# profit from the fast links. This picture shows why: it has only the messages that leave their node.
+
+# %%
+two_nodes = Cluster(nodes=2, ranks_per_node=8, intra=NEAR, inter=FAR)
+
+
+def slow_messages(trace: Trace) -> Trace:
+    """Only the messages from one node to another."""
+    node_of = two_nodes.node_of
+    return trace.filter(lambda message: node_of(message.src) != node_of(message.dst))
+
+
+ring = run_on(two_nodes, 8 * MIB, "ring")
+slow = slow_messages(ring.trace)
+print(f"ring: {ring.elapsed * 1e3:.2f} ms")
+print(f"{len(slow)} of {len(ring.trace)} messages leave their node")
+timeline(slow, title="A ring through two nodes: only the messages between them")
+
+# %% [markdown]
+# Ranks 7 and 15 send all the time, ranks 8 and 0 receive. The slow links of the other 12 ranks are never used. (That is
+# one ring. NCCL builds several, its *channels*. Each enters and leaves a node by a network card of its own, so the
+# cards that one ring leaves idle are busy in the next: [a maintainer](https://github.com/NVIDIA/nccl/issues/412).)
+#
+# ### Inside, between, inside
+#
+# The grid has the answer, if its rows are the nodes:
+#
+# 1. Reduce-scatter inside each node, over fast links. Rank 0 of each node now has chunk 0 of its node's sum, and so on.
+# 2. All-reduce between the nodes: all ranks with chunk 0 among themselves, all with chunk 1, … Each uses its own slow
+#    link, and all of them work at the same time.
+# 3. All-gather inside each node.
+#
+# This is the **hierarchical** all-reduce. The library's uses rings inside, and halving and doubling between the nodes.
+
+# %%
+guess = predict(
+    "4 nodes instead of 2, still 8 MiB. The hierarchical all-reduce takes …",
+    choices=["half as long", "a fifth longer", "twice as long"],
+)
+
+# %%
+by_nodes = run_on(two_nodes, 8 * MIB, "hierarchical")
+slow_by_nodes = slow_messages(by_nodes.trace)
+four_nodes = run_on(Cluster(4, 8, NEAR, FAR), 8 * MIB, "hierarchical")
+both = f"hierarchical {by_nodes.elapsed * 1e3:.2f} ms, ring {ring.elapsed * 1e3:.2f} ms"
+print(f"2 nodes: {both}")
+print(f"4 nodes: hierarchical {four_nodes.elapsed * 1e3:.2f} ms")
+print(guess.compare("a fifth longer"))
+timeline(by_nodes.trace, title="Hierarchical: inside, between the nodes, inside")
+
+# %%
+both = {"ring": slow, "hierarchical": slow_by_nodes}
+bytes_per_rank(compare=both, title="Bytes over the slow links, 8 MiB")
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert (len(slow), len(ring.trace)) == (60, 480)
+assert {(message.src, message.dst) for message in slow} == {(7, 8), (15, 0)}
+assert slow_by_nodes.bytes_sent == [MIB] * 16 and max(slow.bytes_sent) == 15 * MIB
+assert 6 < ring.elapsed / by_nodes.elapsed < 6.5
+assert 1.2 < four_nodes.elapsed / by_nodes.elapsed < 1.25
+assert by_nodes.trace.rounds == 7 + 2 + 7
+
+# %% [markdown]
+# ### One cable for eight
+#
+# We assumed that every rank has a network link of its own. Good machines are built so. What if the ranks of a node
+# share *one* link to the network?
+
+# %%
+guess = predict(
+    "One shared link per node, 8 MiB. Order them, the fastest first.",
+    order=["halving and doubling", "hierarchical", "ring"],
+)
+
+# %%
+shared = Cluster(2, 8, intra=NEAR, inter=FAR, shared_uplink=True)
+print("8 MiB                  own links   one shared link")
+by_links = {}
+for name in ["ring", "hierarchical", "halving_doubling"]:
+    said = name.replace("_", " and ")
+    runs = [run_on(links, 8 * MIB, name) for links in (two_nodes, shared)]
+    by_links[said] = [run.elapsed * 1e3 for run in runs]
+    print(f"{said:21} {by_links[said][0]:7.2f} ms {by_links[said][1]:14.2f} ms")
+
+print(guess.compare(sorted(by_links, key=lambda name: by_links[name][1])))
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert by_links["ring"][0] == by_links["ring"][1] > by_links["hierarchical"][1]
+assert 3 < by_links["hierarchical"][1] / by_links["hierarchical"][0] < 4
+halving = by_links["halving and doubling"]
+assert halving[0] < by_links["ring"][0] < halving[1] / 3
+names = ("ring", "hierarchical", "tree", "halving_doubling")
+small = {name: run_on(shared, 4 * KIB, name).elapsed for name in names}
+ahead = sorted(small, key=lambda name: small[name])[:2]
+assert ahead == ["tree", "halving_doubling"]
+three = Cluster(3, 8, intra=NEAR, inter=FAR, shared_uplink=True)
+in_three = {name: run_on(three, 8 * MIB, name).elapsed for name in names}
+assert min(in_three, key=lambda name: in_three[name]) == "ring"
+
+# %% [markdown]
+# The ring does not notice, because it used one link only. Halving and doubling falls behind: in its first and in its
+# last step *every* rank sends half of its tensor to the other node. It was faster than the ring, now it takes more than
+# three times as long. The hierarchical all-reduce still wins, by less.
+#
+# How general is that? With 4 KiB the tree and halving and doubling stay ahead, on a shared link, too. And with three
+# nodes the ring wins at 8 MiB: between the nodes our hierarchical all-reduce halves and doubles, and pays for its fold.
+#
+# **Try it.** The order of ranks was kind to the ring: neighbors were mostly on the same node. A scheduler may also deal
+# them out like cards: 0 to node 0, 1 to node 1, 2 to node 0, … `comm.split` renumbers ranks by `key`. Change `key` to
+# that order. What happens to the ring with links of their own, what on a shared link?
+
+
+# %%
+def ring_in_order(comm: Communicator, length: int) -> None:
+    key = comm.rank  # the place in the new order: 0 to 15, first node 0, then node 1
+    renumbered = comm.split(color=0, key=key)
+    ring_all_reduce(renumbered, torch.empty(length, device="meta"))
+
+
+for name, links in [("own links", two_nodes), ("one shared link", shared)]:
+    sixteen = SimulatedWorld(16, links)
+    sixteen.run(ring_in_order, 2 * MIB)
+    slow = len(slow_messages(sixteen.trace))
+    print(f"{name:15} {sixteen.elapsed * 1e3:6.2f} ms, {slow:3} slow messages")
+
+# %% tags=["folded"]
+# One way to do it
+
+
+def ring_in_cards_order(comm: Communicator, length: int) -> None:
+    node, place = divmod(comm.rank, 8)
+    renumbered = comm.split(color=0, key=2 * place + node)
+    ring_all_reduce(renumbered, torch.empty(length, device="meta"))
+
+
+dealt = {}
+for name, links in [("own links", two_nodes), ("one shared link", shared)]:
+    sixteen = SimulatedWorld(16, links)
+    sixteen.run(ring_in_cards_order, 2 * MIB)
+    dealt[name], slow = sixteen.elapsed * 1e3, len(slow_messages(sixteen.trace))
+    print(f"{name:15} {dealt[name]:6.2f} ms, {slow:3} slow messages")
+print("Every message leaves its node now. Own links are as fast as before.")
+print("On a shared link eight messages queue up in every step.")
+assert slow == 480
+assert abs(dealt["own links"] / by_links["ring"][0] - 1) < 0.01
+assert dealt["one shared link"] > 7 * by_links["ring"][1]
+
+# %% [markdown]
+# ## 4,096 ranks
+#
+# Now a machine that you probably do not have: 512 nodes of 8 ranks. Each rank has 16 KiB of real numbers, and we check
+# the sums. It takes some seconds.
+
+# %%
+guess = predict(
+    "4,096 ranks, 16 KiB. Order them by the number of messages, the fewest first.",
+    order=["halving and doubling", "hierarchical", "tree"],
+)
+
+
+# %%
+def sum_ones(comm: Communicator, length: int, algorithm: str) -> tuple[float, float]:
+    """Sum the ones of all ranks. Returns the least and the largest of the result."""
+    tensor = torch.ones(length)
+    all_reduce(comm, tensor, algorithm=algorithm)
+    return tensor.min().item(), tensor.max().item()
+
+
+large_cluster = Cluster(nodes=512, ranks_per_node=8, intra=NEAR, inter=FAR)
+large = SimulatedWorld(4096, large_cluster)
+print("4,096 ranks, 16 KiB    rounds    messages   simulated, µs   formula, µs")
+rounds, messages = {}, {}
+for name in ["halving_doubling", "tree", "hierarchical"]:
+    assert set(large.run(sum_ones, 4096, name)) == {(4096, 4096)}
+    formula, said = seconds(name, large_cluster, 16 * KIB), name.replace("_", " and ")
+    rounds[said], messages[said] = large.trace.rounds, sum(large.trace.messages_sent)
+    counted = f"{said:20} {rounds[said]:8} {messages[said]:11,}"
+    print(f"{counted} {large.elapsed * 1e6:15.2f} {formula * 1e6:13.2f}")
+    assert abs(large.elapsed / formula - 1) < 1e-9
+
+print(guess.compare(sorted(messages, key=lambda name: messages[name])))
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert rounds == {"halving and doubling": 24, "tree": 24, "hierarchical": 32}
+assert list(messages.values()) == [98_304, 8_190, 131_072]
+ring_messages = sum(traffic.ring_all_reduce(4096, 4096, 4).messages)
+assert ring_messages == 2 * 4095 * 4096 and round(ring_messages / 1e6, 1) == 33.5
+halving_time = seconds("halving_doubling", large_cluster, 16 * KIB)
+assert seconds("ring", large_cluster, 16 * KIB) > 300 * halving_time
+
+# %% [markdown]
+# The ring is missing. It would need 33 million messages, and even on the simulated clock it would take more than 300
+# times as long as halving and doubling.
+#
+# ## From two nodes to 128
+#
+# With 4 MiB and nodes of 8. This picture has sliders. With each move the kernel computes all lines anew. The vertical
+# line is where the sliders are, and the times there are written below.
+
+# %%
+sixteen_nodes = Cluster(nodes=16, ranks_per_node=8, intra=NEAR, inter=FAR)
+explore_race(sixteen_nodes, 4 * MIB, along="ranks")
+
+# %% [markdown]
+# **Try it.** Move the sliders. Where do ring and tree cross? Raise the latency between nodes to 10 µs: where now? Then
+# go back to 5 µs and 16 nodes, and press "over the size". Which is the fastest on the left, and where does it lose the
+# lead? In the cell below, check what you have found.
+
+# %%
+microseconds = 5
+
+slower = Link(microseconds * 1e-6, 10e9)
+tree_from = crossover_nodes("ring", "tree", 4 * MIB, 8, NEAR, slower)
+print(f"{microseconds} µs: the tree beats the ring from {tree_from} nodes on")
+
+# %% tags=["folded"]
+# One way to do it
+found = {}
+for microseconds in (5, 10, 50):
+    slower = Link(microseconds * 1e-6, 10e9)
+    nodes = crossover_nodes("ring", "tree", 4 * MIB, 8, NEAR, slower)
+    print(f"{microseconds:2} µs: the tree beats the ring from {nodes} nodes on")
+    found[microseconds] = nodes
+assert found == {5: 57, 10: 24, 50: 2}
+leads = {}
+for size in (4, 16, 64):
+    leads[size] = choose_all_reduce(sixteen_nodes, size * KIB // 4, 4).algorithm
+print("16 nodes, over the size:", leads)
+assert leads == {4: "halving_doubling", 16: "halving_doubling", 64: "hierarchical"}
+
+# %% [markdown]
+# In the picture hierarchical is the fastest at every point. But the points are powers of two. Attack that conclusion,
+# too: what about 3, 5, 6, 7 nodes?
+
+# %%
+fastest = {}
+for nodes in range(2, 17):
+    choice = choose_all_reduce(Cluster(nodes, 8, NEAR, FAR), MIB, itemsize=4)
+    fastest.setdefault(choice.algorithm, []).append(nodes)
+print("4 MiB, fastest by number of nodes:", fastest)
+
+# %% tags=["folded"]
+# Checks of the numbers around here
+assert {5, 7} <= set(fastest["grid"]) and {2, 4, 8, 16} <= set(fastest["hierarchical"])
+for power in range(1, 8):
+    choice = choose_all_reduce(Cluster(2**power, 8, NEAR, FAR), MIB, 4)
+    assert choice.algorithm == "hierarchical"
+
+# %% [markdown]
+# With some other numbers of nodes the grid wins. It is the fold once more: the grid goes round in a ring between the
+# nodes, which takes any number.
+#
+# ## Where the formulas mislead
+#
+# With equal links the formulas are exact. With two kinds of links they are upper bounds: each step counts with the
+# slowest link that some rank uses in it. How far off can they be? We run six shapes of clusters and compare.
+
+# %%
+print("8 MiB, simulated / formula")
+shapes = [(2, 8), (4, 4), (3, 4), (5, 8), (16, 2), (6, 5)]
+heads = [f"{nodes:>5} × {ranks}" for nodes, ranks in shapes]
+print(f"{'nodes × ranks':18}" + "".join(heads))
+ratios = {}
+for name in ["ring", "tree", "hierarchical", "grid", "double_tree", "halving_doubling"]:
+    ratios[name] = []
+    for cluster in [Cluster(*shape, NEAR, FAR) for shape in shapes]:
+        run, formula = run_on(cluster, 8 * MIB, name), seconds(name, cluster, 8 * MIB)
+        ratios[name].append(run.elapsed / formula)
+    print(f"{name:18}" + "".join(f"{ratio:9.2f}" for ratio in ratios[name]))
+
+# %% tags=["folded"]
+# Checks of what is said below
+assert all(ratio < 1 + 1e-9 for row in ratios.values() for ratio in row)
+assert min(ratios["halving_doubling"]) < 0.5 and min(ratios["double_tree"]) < 0.55
+for name in ("ring", "tree", "hierarchical", "grid"):
+    assert min(ratios[name]) > 0.999
+three_nodes = Cluster(3, 4, NEAR, FAR)
+assert choose_all_reduce(three_nodes, KIB, 4).algorithm == "tree"
+tree = run_on(three_nodes, 4 * KIB, "tree").elapsed
+halving = run_on(three_nodes, 4 * KIB, "halving_doubling").elapsed
+assert 0.9 < halving / tree < 0.97
+for name in ("ring", "halving_doubling"):
+    assert seconds(name, shared, 8 * MIB) == seconds(name, two_nodes, 8 * MIB)
+
+# %% [markdown]
+# Ring, tree, grid and hierarchical are as predicted. Two trees and a folded halving and doubling can take half of what
+# their formula says: many of their messages stay inside a node, and the formula counts them as slow. So a choice by
+# formula can be wrong. On 3 nodes of 4 ranks with 4 KiB it takes the tree, and halving and doubling is 4 % faster. And
+# no formula here knows that a link is shared: it says the same for both.
+#
+# ## In real frameworks
+#
+# Our double tree, the hierarchical all-reduce, `any_number`, and the one of torch, on the same six real ranks. They get
+# whole numbers, so that every order of adding gives the same sum.
+
+# %%
+import torch.distributed as dist
+from distlib.process_group import torch_distributed
+
+
+def ours_and_theirs(comm: Communicator) -> list[torch.Tensor]:
+    tensor = torch.arange(60.0) % 7 + comm.rank
+    ours = [tensor.clone() for _ in range(3)]
+    all_reduce(comm, ours[0], algorithm="double_tree")
+    hierarchical_all_reduce(comm, ours[1], ranks_per_node=2)
+    chunks = list(ours[2].chunk(comm.world_size))
+    any_number(comm, chunks[comm.rank :] + chunks[: comm.rank])
+    with torch_distributed(comm):
+        dist.all_reduce(tensor)
+    return [*ours, tensor]
+
+
+with World(6) as six_ranks:
+    for *ours, theirs in six_ranks.run(ours_and_theirs):
+        assert all(torch.equal(result, theirs) for result in ours)
+print("torch.distributed agrees with all three.")
+
+# %% [markdown]
+# Inside **NCCL** the trees join nodes; inside a node they are a chain ([a
+# maintainer](https://github.com/NVIDIA/nccl/issues/919)). The second tree is the first one, mirrored or shifted by one
+# ([trees.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/trees.cc)), as ours.
+#
+# ## In short
+#
+# | N ranks, S bytes | steps | bytes a rank sends | good for |
+# |---|---|---|---|
+# | two trees, $k$ blocks in each | $4k + c$, $c$ grows as $4\log_2 N$ | at most $2S$ | many ranks, few neighbors |
+# | any number (Träff) | $2\lceil\log_2 N\rceil$ | $2\frac{N-1}{N}S$ | any number of ranks, equal links |
+# | hierarchical, $n$ nodes of $G$ | $2(G-1) + 2\log_2 n$ | between nodes $2\frac{n-1}{n}\frac SG$ | unequal links |
+#
+# - A model compares what you give it. That one number of ranks was bad was a fact about one implementation.
+# - Few bytes on the slow links, and all slow links at work: that is what a cluster asks for.
+# - Shared links and the numbering of ranks can matter more than the algorithm.
+#
+# ## Now you
+#
+# [Exercise 03](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb) has the formula of the hierarchical all-reduce
+# in part 4, and all of lesson 03.
+#
+# ## Further reading
+#
+# - P. Sanders, J. Speck, J. L. Träff, [Two-tree algorithms for full bandwidth broadcast, reduction and
+#   scan](https://doi.org/10.1016/j.parco.2009.09.001), Parallel Computing 35(12), 2009. The double binary tree.
+# - S. Jeaugey, [Massively Scale Your Deep Learning Training with NCCL
+#   2.4](https://developer.nvidia.com/blog/massively-scale-deep-learning-training-nccl-2-4/), NVIDIA technical
+#   blog, 2019. Two trees in practice.
+# - J. L. Träff, [Optimal, Non-pipelined Reduce-scatter and Allreduce
+#   Algorithms](https://arxiv.org/abs/2410.14234), 2024. The way for any number of ranks.
+# - X. Jia et al., [Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four
+#   Minutes](https://arxiv.org/abs/1807.11205), 2018. A hierarchical all-reduce.
