@@ -10,7 +10,7 @@
 # - stop a training and resume it to the last bit,
 # - say what torch's `DistributedDataParallel` does differently, and put an all-reduce of your own into it.
 #
-# **Time:** about 95 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and
+# **Time:** about 100 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and
 # [Data parallel](04_data_parallel.ipynb). No GPU.
 
 # %%
@@ -50,6 +50,7 @@ from distlib.process_group import torch_distributed
 from distlib.sampler import DistributedSampler
 from torch import nn
 from torch.distributed.algorithms.join import Join
+from torch.futures import Future
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -1134,7 +1135,7 @@ def torchs_buckets(comm: Communicator, **options: float) -> list[list[list[int]]
 
         def note(
             state: object, bucket: torch.distributed.GradBucket
-        ) -> torch.futures.Future:
+        ) -> Future[torch.Tensor]:
             steps[-1].append([number[parameter] for parameter in bucket.parameters()])
             mean = bucket.buffer().div_(comm.world_size)
             done = dist.all_reduce(mean, async_op=True).get_future()
