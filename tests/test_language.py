@@ -3,6 +3,7 @@
 Each pattern is one that was repaired everywhere. Where one is right for once, name the place in ALLOWED.
 """
 
+import functools
 import io
 import re
 import tokenize
@@ -42,6 +43,7 @@ ALLOWED = {  # a banned phrase, as it stands in a file
 }
 
 
+@functools.cache
 def prose(path: Path) -> str:
     """The text of a document; of a program its comments and strings, each wrapped text on one line."""
     text = path.read_text(encoding="utf-8")
