@@ -18,7 +18,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -52,7 +52,7 @@ class CallSite:
 
     def within(self, call: str | None) -> CallSite:
         """The same line, for a message of the collective call `call`."""
-        return self if call == self.call else replace(self, call=call)
+        return self if call == self.call else CallSite(self.place, self.function, self.file, self.line, self.via, call)
 
 
 @dataclass(frozen=True, slots=True)
