@@ -72,7 +72,14 @@ images, labels = train_set.images.double(), train_set.labels
 
 def make_model(seed: int) -> nn.Module:
     torch.manual_seed(seed)
-    layers = [nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Conv2d(8, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(256, 10)]
+    layers = [
+        nn.Conv2d(1, 8, 3),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(256, 10),
+    ]
     return nn.Sequential(*layers).double()
 
 
@@ -81,7 +88,9 @@ def nothing() -> None:
 
 
 def take_steps(
-    model: nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor]], after_backward: Callable[[], None] = nothing
+    model: nn.Module,
+    batches: list[tuple[torch.Tensor, torch.Tensor]],
+    after_backward: Callable[[], None] = nothing,
 ) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for batch_images, batch_labels in batches:
@@ -94,7 +103,11 @@ def take_steps(
 def batches_of(part: slice, steps: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Each batch is 64 images of the training set; `part` says which of the 64."""
     return [
-        (images[64 * step : 64 * (step + 1)][part], labels[64 * step : 64 * (step + 1)][part]) for step in range(steps)
+        (
+            images[64 * step : 64 * (step + 1)][part],
+            labels[64 * step : 64 * (step + 1)][part],
+        )
+        for step in range(steps)
     ]
 
 
@@ -102,7 +115,9 @@ def weights(model: nn.Module) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-def train_on_ranks(comm: Communicator, steps: int, same_start: bool = True) -> torch.Tensor:
+def train_on_ranks(
+    comm: Communicator, steps: int, same_start: bool = True
+) -> torch.Tensor:
     model = make_model(seed=comm.rank)  # another model on each rank
     if same_start:
         copy_from_rank_0(comm, model)
@@ -129,7 +144,10 @@ assert all(torch.equal(found, by_rank[0]) for found in by_rank)
 # `copy_from_rank_0` sends rank 0's weights to all. What if you forget it?
 
 # %%
-guess = predict("Without it: after 20 steps, how far apart are the weights of ranks 0 and 1, at most?", unit="")
+guess = predict(
+    "Without it: after 20 steps, how far apart are the weights of ranks 0 and 1, at most?",
+    unit="",
+)
 
 # %%
 apart = world.run(train_on_ranks, 20, same_start=False)
@@ -165,7 +183,9 @@ except RankError as error:
 
 
 # %%
-def dealt_out(comm: Communicator, length: int, epoch: int, **options: bool) -> list[int]:
+def dealt_out(
+    comm: Communicator, length: int, epoch: int, **options: bool
+) -> list[int]:
     sampler = DistributedSampler(comm, range(length), seed=1, **options)
     sampler.set_epoch(epoch)
     return list(sampler)
@@ -185,7 +205,9 @@ second = show("mixed, epoch 1", 10, 1)
 dropped = show("epoch 0, the rest dropped", 10, 0, drop_last=True)
 assert plain == [[0, 4, 8], [1, 5, 9], [2, 6, 0], [3, 7, 1]]
 assert first != second
-assert [len(part) for part in first] == [3] * 4 and [len(part) for part in dropped] == [2] * 4
+assert [len(part) for part in first] == [3] * 4 and [len(part) for part in dropped] == [
+    2
+] * 4
 assert sorted({index for part in first for index in part}) == list(range(10))
 
 # %% [markdown]
@@ -230,7 +252,9 @@ if torch.cuda.is_available():
         for _ in range(10):
             source.to("cuda", non_blocking=True)
         torch.cuda.synchronize()
-        print(f"{name:8} {10 * len(source) / (time.perf_counter() - start) / 1e9:6.1f} GB/s to the GPU")
+        print(
+            f"{name:8} {10 * len(source) / (time.perf_counter() - start) / 1e9:6.1f} GB/s to the GPU"
+        )
 else:
     print("There is no GPU here, so pinned memory was not measured.")
 
@@ -248,7 +272,10 @@ total = sum(parameter.nbytes for parameter in model.parameters())
 print(f"together {total:,} bytes")
 
 # %%
-guess = predict("4 ranks, 6 parameters, one step: how many messages does each rank send?", unit="messages")
+guess = predict(
+    "4 ranks, 6 parameters, one step: how many messages does each rank send?",
+    unit="messages",
+)
 
 # %%
 world.run(train_on_ranks, 1)
@@ -276,7 +303,9 @@ assert per_step == [6 * 2 * 3] * 4
 sizes = [parameter.nbytes for parameter in model.parameters()]
 buckets = assign_buckets(sizes, bucket_bytes=8_000, first_bucket_bytes=1_000)
 for number, bucket in enumerate(buckets):
-    print(f"bucket {number}: parameters {bucket}, {sum(sizes[index] for index in bucket):,} bytes")
+    print(
+        f"bucket {number}: parameters {bucket}, {sum(sizes[index] for index in bucket):,} bytes"
+    )
 assert buckets == [[5, 4], [3, 2], [1, 0]]
 
 # %% [markdown]
@@ -286,7 +315,9 @@ assert buckets == [[5, 4], [3, 2], [1, 0]]
 
 # %%
 def train(comm: Communicator, version: str, steps: int, **options: int) -> torch.Tensor:
-    ddp = DistributedDataParallel(comm, make_model(seed=comm.rank), version=version, **options)
+    ddp = DistributedDataParallel(
+        comm, make_model(seed=comm.rank), version=version, **options
+    )
     take_steps(ddp, batches_of(slice(comm.rank, None, comm.world_size), steps))
     return weights(ddp)
 
@@ -301,7 +332,9 @@ for version in VERSIONS:
     messages = two.messages_sent[0] - one.messages_sent[0]
     nbytes = two.bytes_sent[0] - one.bytes_sent[0]
     print(f"{version:16} {messages:8} {nbytes:14,} {two.rounds - one.rounds:8}")
-    all_reduces = {"per_parameter": 6, "flat": 1, "bucketed": 3, "overlapped": 3}[version]
+    all_reduces = {"per_parameter": 6, "flat": 1, "bucketed": 3, "overlapped": 3}[
+        version
+    ]
     assert messages == 6 * all_reduces
     assert sum(two.bytes_sent) - sum(one.bytes_sent) == 2 * 3 * total
 
@@ -344,14 +377,18 @@ for version in VERSIONS:
 def watch_the_order(comm: Communicator) -> list[str]:
     events, works = [], []
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
+    network = nn.Sequential(
+        nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4)
+    )
 
     def gradient_is_there(name: str, parameter: nn.Parameter) -> None:
         events.append(f"gradient of {name}: all-reduce started")
         works.append(all_reduce(comm, parameter.grad, async_op=True))
 
     for name, parameter in network.named_parameters():
-        parameter.register_post_accumulate_grad_hook(lambda p, name=name: gradient_is_there(name, p))
+        parameter.register_post_accumulate_grad_hook(
+            lambda p, name=name: gradient_is_there(name, p)
+        )
     network(torch.ones(1, 8)).sum().backward()
     events.append("backward is over")
     for work in works:
@@ -400,7 +437,9 @@ def forward_seconds(model: nn.Module) -> dict[str, float]:
     }
 
 
-def timed_step(comm: Communicator, version: str, bucket_bytes: int, in_virtual_time: bool = True) -> StepTimes:
+def timed_step(
+    comm: Communicator, version: str, bucket_bytes: int, in_virtual_time: bool = True
+) -> StepTimes:
     model = wide_model()
     clock = StepClock(comm, model, forward_seconds(model) if in_virtual_time else None)
     ddp = DistributedDataParallel(
@@ -416,7 +455,10 @@ def timed_step(comm: Communicator, version: str, bucket_bytes: int, in_virtual_t
 
 
 # %%
-guess = predict("Overlapped: what share of the communication is hidden behind the backward pass?", unit="%")
+guess = predict(
+    "Overlapped: what share of the communication is hidden behind the backward pass?",
+    unit="%",
+)
 
 # %%
 simulated = SimulatedWorld(4, CLUSTER, contexts="threads")
@@ -445,11 +487,21 @@ step_timeline(shown, title="One step on rank 0, three ways, in virtual time")
 # %%
 assert len(steps["per_parameter"].of("communication")) == 50
 share = overlapped.hidden / overlapped.hideable
-print(f"hidden {overlapped.hidden * 1e3:.2f} ms of {overlapped.hideable * 1e3:.2f} ms that could be: {share:.0%}")
+print(
+    f"hidden {overlapped.hidden * 1e3:.2f} ms of {overlapped.hideable * 1e3:.2f} ms that could be: {share:.0%}"
+)
 assert share >= 0.8
-assert overlapped.seconds < min(step.seconds for version, step in steps.items() if version != "overlapped")
-assert steps["flat"].communicating < steps["bucketed"].communicating < steps["per_parameter"].communicating
-assert all(abs(step.computing - overlapped.computing) < 1e-12 for step in steps.values())
+assert overlapped.seconds < min(
+    step.seconds for version, step in steps.items() if version != "overlapped"
+)
+assert (
+    steps["flat"].communicating
+    < steps["bucketed"].communicating
+    < steps["per_parameter"].communicating
+)
+assert all(
+    abs(step.computing - overlapped.computing) < 1e-12 for step in steps.values()
+)
 
 # %% [markdown]
 # Look at "flat" once more. It communicates for the shortest time of all and is still slower than "overlapped". What
@@ -463,10 +515,16 @@ assert all(abs(step.computing - overlapped.computing) < 1e-12 for step in steps.
 # %%
 KIB = [4 << power for power in range(0, 11)]  # 4 KiB to 4 MiB
 whole = sum(parameter.nbytes for parameter in wide_model().parameters())
-seconds = {kib: simulated.run(timed_step, "overlapped", kib << 10)[0].seconds for kib in KIB}
+seconds = {
+    kib: simulated.run(timed_step, "overlapped", kib << 10)[0].seconds for kib in KIB
+}
 best = min(seconds, key=seconds.get)
-print(f"the model has {whole / 2**20:.1f} MiB; best bucket {best} KiB: {seconds[best] * 1e3:.2f} ms a step")
-assert KIB[-1] << 10 > whole  # the largest bucket holds everything but what is in the first one
+print(
+    f"the model has {whole / 2**20:.1f} MiB; best bucket {best} KiB: {seconds[best] * 1e3:.2f} ms a step"
+)
+assert (
+    KIB[-1] << 10 > whole
+)  # the largest bucket holds everything but what is in the first one
 assert KIB[0] < best < KIB[-1]
 assert seconds[best] < 0.97 * min(seconds[KIB[0]], seconds[KIB[-1]])
 sweep(
@@ -488,7 +546,10 @@ sweep(
 
 # %%
 with World(2) as pair:
-    real = {version: pair.run(timed_step, version, BUCKET, in_virtual_time=False)[0] for version in VERSIONS}
+    real = {
+        version: pair.run(timed_step, version, BUCKET, in_virtual_time=False)[0]
+        for version in VERSIONS
+    }
 for version, step in real.items():
     print(
         f"{version:15} {step.seconds * 1e3:7.1f} ms, {step.communicating * 1e3:6.1f} ms of it with gradients under way"
@@ -501,19 +562,31 @@ step_timeline(real, title="The same step on 2 real ranks: this machine, today")
 # An all-reduce ends when the last rank has brought its gradients. What if one rank computes half as fast as the others?
 
 # %%
-guess = predict("Rank 2 needs twice the time to compute. How much longer does the step of rank 0 take?", unit="%")
+guess = predict(
+    "Rank 2 needs twice the time to compute. How much longer does the step of rank 0 take?",
+    unit="%",
+)
 
 # %%
-with_straggler = Cluster.flat(4, Link(latency=100e-6, bandwidth=2e9), stragglers={2: 2.0})
-slowed = SimulatedWorld(4, with_straggler, contexts="threads").run(timed_step, "overlapped", BUCKET)
+with_straggler = Cluster.flat(
+    4, Link(latency=100e-6, bandwidth=2e9), stragglers={2: 2.0}
+)
+slowed = SimulatedWorld(4, with_straggler, contexts="threads").run(
+    timed_step, "overlapped", BUCKET
+)
 longer = slowed[0].seconds / overlapped.seconds - 1
 print(guess.compare(100 * longer))
-print(f"rank 0 computes for {slowed[0].computing * 1e3:.2f} ms, its step takes {slowed[0].seconds * 1e3:.2f} ms")
-assert max(step.seconds for step in slowed) - min(step.seconds for step in slowed) < 0.2e-3
+print(
+    f"rank 0 computes for {slowed[0].computing * 1e3:.2f} ms, its step takes {slowed[0].seconds * 1e3:.2f} ms"
+)
+assert (
+    max(step.seconds for step in slowed) - min(step.seconds for step in slowed) < 0.2e-3
+)
 assert slowed[2].computing > 1.99 * slowed[0].computing
 assert 0.8 < longer < 1.0
 step_timeline(
-    {f"rank {rank}": slowed[rank] for rank in (0, 2)}, title="Rank 2 computes half as fast, and rank 0 waits for it"
+    {f"rank {rank}": slowed[rank] for rank in (0, 2)},
+    title="Rank 2 computes half as fast, and rank 0 waits for it",
 )
 
 # %% [markdown]
@@ -531,7 +604,9 @@ step_timeline(
 def accumulate(comm: Communicator, microbatches: int) -> torch.Tensor:
     ddp = DistributedDataParallel(comm, make_model(0))
     my_images, my_labels = images[comm.rank : 256 : 4], labels[comm.rank : 256 : 4]
-    pieces = list(zip(my_images.chunk(microbatches), my_labels.chunk(microbatches), strict=True))
+    pieces = list(
+        zip(my_images.chunk(microbatches), my_labels.chunk(microbatches), strict=True)
+    )
     with ddp.no_sync():
         for some_images, some_labels in pieces[:-1]:
             (cross_entropy(ddp(some_images), some_labels) / microbatches).backward()
@@ -542,7 +617,9 @@ def accumulate(comm: Communicator, microbatches: int) -> torch.Tensor:
 results = {}
 for microbatches in (1, 4):
     results[microbatches] = world.run(accumulate, microbatches)[0]
-    print(f"{microbatches} backward passes: rank 0 sends {world.trace.messages_sent[0]} messages")
+    print(
+        f"{microbatches} backward passes: rank 0 sends {world.trace.messages_sent[0]} messages"
+    )
     results[microbatches, "messages"] = world.trace.messages_sent
 assert torch.allclose(results[1], results[4], atol=1e-12)
 assert results[1, "messages"] == results[4, "messages"]
@@ -621,14 +698,21 @@ except RankError as error:
 
 # %%
 def three_ways(comm: Communicator) -> tuple[dict[str, tuple[torch.Tensor, float]], int]:
-    inputs, wanted = images[comm.rank : 128 : comm.world_size], labels[comm.rank : 128 : comm.world_size]
+    inputs, wanted = (
+        images[comm.rank : 128 : comm.world_size],
+        labels[comm.rank : 128 : comm.world_size],
+    )
     found = {}
     with torch_distributed(comm):
         theirs = nn.parallel.DistributedDataParallel(make_model(0))
         with_our_ring = nn.parallel.DistributedDataParallel(make_model(0))
         with_our_ring.register_comm_hook(None, all_reduce_hook(comm, "ring"))
         ours = DistributedDataParallel(comm, make_model(0))
-        for name, ddp in (("torch's", theirs), ("torch's, our ring", with_our_ring), ("ours", ours)):
+        for name, ddp in (
+            ("torch's", theirs),
+            ("torch's, our ring", with_our_ring),
+            ("ours", ours),
+        ):
             seconds = []
             for _ in range(12):
                 ddp.zero_grad()
@@ -636,21 +720,32 @@ def three_ways(comm: Communicator) -> tuple[dict[str, tuple[torch.Tensor, float]
                 start = time.perf_counter()
                 cross_entropy(ddp(inputs), wanted).backward()
                 seconds.append(time.perf_counter() - start)
-            gradient = torch.cat([parameter.grad.flatten() for parameter in ddp.parameters()])
+            gradient = torch.cat(
+                [parameter.grad.flatten() for parameter in ddp.parameters()]
+            )
             found[name] = gradient, sorted(seconds)[len(seconds) // 2]
     return found, theirs.bucket_bytes_cap
 
 
 with World(2) as pair:
     compared, bucket_bytes = pair.run(three_ways)[0]
-    calls = [message.site.call for message in pair.trace.messages if "all_reduce" in (message.site.call or "")]
+    calls = [
+        message.site.call
+        for message in pair.trace.messages
+        if "all_reduce" in (message.site.call or "")
+    ]
 reference = compared["torch's"][0]
 for name, (gradient, seconds_a_step) in compared.items():
     apart = float((gradient - reference).abs().max())
-    print(f"{name:18} {seconds_a_step * 1e3:6.1f} ms forward and backward, largest difference {apart:.1e}")
+    print(
+        f"{name:18} {seconds_a_step * 1e3:6.1f} ms forward and backward, largest difference {apart:.1e}"
+    )
     assert apart < 1e-14
 print(f"{len(calls)} messages of our all-reduces are in the trace")
-assert bucket_bytes == 25 << 20 and torch.distributed._DEFAULT_FIRST_BUCKET_BYTES == 1 << 20
+assert (
+    bucket_bytes == 25 << 20
+    and torch.distributed._DEFAULT_FIRST_BUCKET_BYTES == 1 << 20
+)
 assert calls and set(calls) == {'all_reduce(op=SUM, algorithm="ring")'}
 
 # %% [markdown]
