@@ -8,8 +8,8 @@ from __future__ import annotations
 import ctypes
 import datetime
 import os
-from functools import lru_cache
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
