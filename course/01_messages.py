@@ -371,7 +371,7 @@ assert [slow.run(too_early) for _ in range(3)] == [[-1, 0, -1, 2]] * 3
 # Without the wait, some ranks read their buffer before the message is in it. No error is raised. In the real world
 # chance decides which ranks, and that is what makes such mistakes hard to find. In the simulated one ranks 0 and 2 read
 # too early in every run. But ranks 1 and 3 left out the wait, too, and got their number each time. So a right result
-# proves nothing here, in neither world.
+# proves nothing here, in either world.
 #
 # ## How to count: rounds, steps, seconds
 #
@@ -914,7 +914,7 @@ print(guess.compare(f"{faster}, and rank 0 sends {bytes_sent}"))
 # Every part has to leave the root, so no tree can save bytes there: 24 bytes either way. What the tree saves is a
 # message, and so half a second of latency at the root. In return some bytes travel twice, 32 in all instead of 24.
 # The larger the parts, the less the latency counts, and the less a tree gains. In this model it never takes longer,
-# and MPICH, a widely used MPI library, scatters by a tree at every size
+# and MPICH, a widely used MPI library, scatters by a tree at every size, by default
 # ([scatter_intra_binomial.c](https://github.com/pmodels/mpich/blob/main/src/mpi/coll/scatter/scatter_intra_binomial.c)).
 # Here, and in the exercise, we scatter directly. A **gather** is the same backwards.
 #
@@ -1126,7 +1126,7 @@ print("torch.distributed and ours agree.")
 #
 # ### Does a send always wait?
 #
-# Ours does. Does that of torch? We let it swap, first in order, then with both ranks sending first. That one gets three
+# Ours does. Does that of torch? We let it swap, first in order, then with both ranks sending first. The second gets three
 # seconds.
 
 
