@@ -224,7 +224,7 @@ assert [len(chunk) for chunk in chunks] == [3, 3, 2, 2]
 # ```
 #
 # `comm.exchange(outgoing, next_rank, incoming, previous_rank)` sends and receives at the same time. With `comm.send`
-# alone every rank would wait for its neighbor to receive, for ever.
+# alone every rank would wait forever for its neighbor to receive.
 
 
 # %% solution="ring_reduce_scatter"
@@ -274,8 +274,8 @@ for rank, values in enumerate(three.run(try_reduce_scatter, timeout=5)):
 
 # %% [markdown]
 # **Watch it** on 4 ranks, step by step: space plays, ← and → go one step. Rows are ranks, columns are chunks. A cell
-# fills up as more ranks' values are inside. Point at an arrow to read which line of yours sent it. Also a ring that is
-# wrong can be watched: in which round does the first warning come?
+# fills up as more ranks' values are inside. Point at an arrow to read which line of yours sent it. You can also
+# watch a wrong ring: in which round does the first warning come?
 
 # %%
 from distlib.draw import play_chunks, watch_chunks
@@ -335,7 +335,7 @@ assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent
 # %% [markdown]
 # ## 3. The second half of the ring: `ring_all_gather`
 #
-# This function starts where the first half ends: on rank r, chunk r is right, and the others are not. Each right chunk
+# This function starts where the first half ends: on rank r, chunk r is correct, the others are not. Each correct chunk
 # now goes once more around the ring. This time nothing is added. **What comes in replaces what was there.** After N − 1
 # steps every rank has every chunk.
 #
@@ -405,7 +405,7 @@ from distlib.draw import play_chunks, watch_chunks
 play_chunks(watch_chunks(four, ring_all_gather, start="scattered", timeout=5))
 
 # %% [markdown]
-# **Visible test: 3 points.** Your tensor starts with only chunk `comm.rank` right, and random numbers in the others.
+# **Visible test: 3 points.** Your tensor starts with only chunk `comm.rank` correct, and random numbers in the others.
 
 # %% test="ring_all_gather_visible" points=3
 from distlib.grading import check_all_gather
@@ -457,7 +457,7 @@ assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent
 # ## 4. The whole ring: `ring_all_reduce`
 #
 # Put the two halves together, or write both phases in one function. A test that runs this function replaces your
-# `ring_reduce_scatter` and `ring_all_gather` by right ones, so a mistake in them costs nothing here.
+# `ring_reduce_scatter` and `ring_all_gather` by correct ones, so a mistake in them costs nothing here.
 #
 # With N ranks the two halves take 2(N − 1) rounds. In each round a rank sends one chunk of about S/N bytes. So every
 # rank sends about 2(N − 1)/N · S bytes, less than twice its tensor, however many ranks there are:
