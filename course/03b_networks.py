@@ -15,8 +15,6 @@
 # [exercise 03](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb) it helps with part 4, but you can do without.
 
 # %%
-from collections import Counter
-
 import torch
 from distlib import (
     Cluster,
@@ -35,7 +33,7 @@ from distlib.collectives import (
 from distlib.draw import bytes_per_rank, explore_race, predict, race, timeline
 from distlib.network import all_reduce_seconds, crossover_nodes, traffic
 from distlib.network.two_trees import moves_up, two_trees
-from distlib.trace import Message, Trace
+from distlib.trace import Trace
 
 KIB, MIB = 2**10, 2**20
 FAR = Link(latency=5e-6, bandwidth=10e9)  # as in lesson 03
@@ -166,19 +164,11 @@ def in_two_trees(comm: Communicator, length: int, blocks: int) -> None:
     double_tree_all_reduce(comm, torch.empty(length, device="meta"), blocks=blocks)
 
 
-def tree_of(message: Message) -> str:
-    """The tree whose edge a message uses, up or down."""
-    parent = trees.parents[0]
-    up, down = parent[message.src] == message.dst, parent[message.dst] == message.src
-    return "tree 0" if up or down else "tree 1"
-
-
 trees, eight = two_trees(8), SimulatedWorld(8, flat(8))
 eight.run(in_two_trees, MIB // 4, blocks=2)
-print(Counter(tree_of(message) for message in eight.trace))
 timeline(
     eight.trace,
-    color_by=tree_of,
+    color_by="tree",
     title="Two trees: up to ranks 7 and 0, and down again",
 )
 
