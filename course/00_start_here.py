@@ -752,7 +752,7 @@ world.close()
 # | 01 | [Messages](01_messages.ipynb) | why programs hang, and how data gets from one rank to all |
 # | 02 | [All-reduce](02_all_reduce.ipynb) | the ring that adds up gradients, and what it costs |
 # | 03 | [Trees and grids](03_trees_and_grids.ipynb) | other all-reduces, and which one suits which network |
-# | 03b | [Two trees, many nodes](03b_networks.ipynb), optional | two trees at once, machines of several ranks, and 4,096 ranks |
+# | 03b | [Two trees, many nodes](03b_networks.ipynb), optional | two trees at once, slow links, 4,096 ranks |
 # | 04 | [Data parallel](04_data_parallel.ipynb) | one model on several devices, and why the first idea is slow |
 # | 05 | [DistributedDataParallel](05_ddp.ipynb) | gradients that travel while the ranks still compute |
 # | 06 | [Large batches](06_large_batches.ipynb) | how many workers still help, and which learning rate they need |

@@ -60,7 +60,7 @@ def at_the_top_of_each_call(work: Work, lines: str) -> None:
 
 
 def prints_in_every_call(work: Work) -> None:
-    at_the_top_of_each_call(work, 'print("here I am, with", locals())\nfor i in range(60): print("step", i)')
+    at_the_top_of_each_call(work, 'print("here I am, with", locals())\nfor i in range(60): print("step", i, "." * 60)')
 
 
 def prints_at_the_end_of_the_last_function(work: Work) -> None:
