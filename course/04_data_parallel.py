@@ -193,7 +193,7 @@ assert difference > 1e-2
 # %%
 guess = predict(
     "The rule says 12 calls for forward on 4 devices. "
-    "How many messages has our training step, with backward?",
+    "How many messages does our training step send, with backward?",
     unit="messages",
 )
 
@@ -210,7 +210,7 @@ print(guess.compare(len(trace)))
 play_timeline(trace, by="round", title="One training step of DataParallel on 4 ranks")
 
 # %% [markdown]
-# Step through it with →. An arrow may stand for several messages. Here are those of rank 1, by stage.
+# Step through it with →. An arrow may stand for several messages. Here are all messages of rank 1, by stage.
 
 
 # %%
@@ -309,9 +309,8 @@ print("All parameters and buffers go out; only trained parameters have gradients
 # %% [markdown]
 # ## When do more devices pay?
 #
-# That depends on the devices and on the network, so we choose both. A device needs $T_1$ = 0.5 s for
-# a batch of 64 images. That is a pause, which `StepClock` adds, since this machine hardly has 8 processors to spare. A
-# link carries 80 MB/s: `World(n, network=LINK)` holds the messages of real processes back to that pace. The model is
+# That depends on the devices and on the network, so we choose both. A device needs $T_1$ = 0.5 s for a batch of 64
+# images. That is a pause, which `StepClock` adds, since this machine hardly has 8 processors to spare. A link carries 80 MB/s: `World(n, network=LINK)` holds the messages of real processes back to that pace. The model is
 # larger than before. "flat" is our step with the master. "ring" has no master: each rank has images of its own, and all
 # add up their gradients as in lesson 02. torch calls that DistributedDataParallel, **DDP**.
 
@@ -405,8 +404,8 @@ picture(*last_run, title="One training step with a master, 4 ranks")
 # with 3 ranks. The best number of devices does not depend on how many you can buy, but on how long computing takes
 # compared to sending the model. Two limits of that:
 #
-# - The batch stays at 64 images. If each device gets 64 of its own instead, every further device adds images per
-#   second, but all together never process more than $T_1 / 2S\beta$ = 9.2 times as many as one.
+# - The batch stays at 64 images. If each device gets 64 of its own instead, every further device still adds images
+#   per second here, but all together never process more than $T_1 / 2S\beta$ = 9.2 times as many as one.
 # - Latency, images and outputs are left out. With a small model and a high latency, latency decides.
 
 # %% tags=["folded"]
