@@ -310,9 +310,10 @@ print("All parameters and buffers go out; only trained parameters have gradients
 # ## When do more devices pay?
 #
 # That depends on the devices and on the network, so we choose both. A device needs $T_1$ = 0.5 s for a batch of 64
-# images. That is a pause, which `StepClock` adds, since this machine hardly has 8 processors to spare. A link carries 80 MB/s: `World(n, network=LINK)` holds the messages of real processes back to that pace. The model is
-# larger than before. "flat" is our step with the master. "ring" has no master: each rank has images of its own, and all
-# add up their gradients as in lesson 02. torch calls that DistributedDataParallel, **DDP**.
+# images. That is a pause, which `StepClock` adds, since this machine hardly has 8 processors to spare. A link carries
+# 80 MB/s: `World(n, network=LINK)` holds the messages of real processes back to that pace. The model is larger than
+# before. "flat" is our step with the master. "ring" has no master: each rank has images of its own, and all add up
+# their gradients as in lesson 02. torch calls that DistributedDataParallel, **DDP**.
 
 # %%
 LINK = Link(latency=25e-6, bandwidth=80e6)
