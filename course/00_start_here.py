@@ -38,8 +38,8 @@ from torch import nn
 # ### Memory
 #
 # Here is a small model. Its parameters are 4 MB of float32 numbers. We train it for one training step with the
-# optimizer Adam. Which tensors of the size of the model are in memory then? The activations of the forward pass are not
-# meant: they come on top.
+# optimizer Adam. Which tensors as large as the model are then in memory? (Leave out the activations of the forward
+# pass. They come on top.)
 
 # %%
 guess = predict(
@@ -82,7 +82,8 @@ print(guess.compare(f"{megabytes:.0f} MB"))
 # %% [markdown]
 # Four times the parameters: 16 bytes for each of them. Large models are trained in **mixed precision**: the model
 # computes with numbers of 2 bytes. Does that halve the memory? Numbers of 2 bytes are too coarse to add Adam's small
-# updates to. So the optimizer keeps the parameters once more in float32, and its two averages, too.
+# updates to: in bfloat16, 1 + 0.001 is 1. So the optimizer keeps the parameters once more in float32, and its two
+# averages, too.
 
 # %%
 model.bfloat16()
@@ -120,6 +121,7 @@ print(f"{needed / 1e9:.0f} GB. GPUs of 80 GB to hold it: {math.ceil(needed / 80e
 # Checks of the numbers above
 assert bytes_per_parameter == 16 and round(megabytes) == 16
 assert [t.dtype for t in parameters] == [torch.bfloat16] * 2
+assert torch.tensor(1.0, dtype=torch.bfloat16) + 0.001 == 1
 assert needed == 112e9 and math.ceil(needed / 80e9) == 2
 
 # %% [markdown]
@@ -164,9 +166,12 @@ assert 3 < days_on_one / 365 < 4 and 1 < days_on_one / 1000 < 2
 assert 0.4 < computing < 0.5
 assert round(7e9 * 4 / 1e9) == 28
 assert min(seconds.values()) > computing
+assert math.isclose(seconds[400] / 2, 0.28) and seconds[400] / 2 < computing
 
 # %% [markdown]
-# Talking takes longer than computing, even over the fastest of these links. That is the subject of this course. Who
+# Talking takes longer than computing, even over the fastest of these links. (Gradients of 2 bytes take half the time:
+# 0.28 s over 400 Gbit/s. But to carry them once is not enough: every GPU needs the sum, and for that nearly everything
+# travels twice, as [lesson 02](02_all_reduce.ipynb) shows.) That is the subject of this course. Who
 # sends what to whom, and when, decides how much faster a thousand GPUs are than one. You will write these programs
 # yourself, count every byte they move, and watch them run.
 #
@@ -180,8 +185,8 @@ print(f"memory:          {psutil.virtual_memory().total / 1e9:.0f} GB")
 print(f"GPUs:            {torch.cuda.device_count()}")
 
 # %% [markdown]
-# A **rank** is one process of a distributed program. It has its own memory, and a number: 0, 1, 2, and so on. How many
-# ranks there are is the **world size**. On a cluster, a rank usually has a GPU of its own. Here a rank is an ordinary
+# A **rank** is one process of a distributed program. It has its own memory, and a number: 0, 1, 2, and so on. The
+# number of ranks is the **world size**. On a cluster, a rank usually has a GPU of its own. Here a rank is an ordinary
 # process on this machine. You may have more ranks than cores. Then they take turns, and the program computes exactly
 # the same.
 #
@@ -213,10 +218,10 @@ assert results == [0, 10, 20, 30]
 # there. Run the cell again, and the order may change; the process numbers do not, because the ranks stay for the next
 # run. The list of results is always in order of rank.
 #
-# Your notebook is a process, too, but it is none of the ranks.
+# Your notebook is a process, too, but it is not one of the ranks.
 #
-# **Try it.** Make the ranks say hello in order, 0 to 3, whenever you run the cell. `comm.sleep(0.5)` lets a rank sleep
-# for half a second.
+# **Try it.** Make the ranks say hello in order, 0 to 3, every time you run the cell. `comm.sleep(0.5)` lets a rank
+# sleep for half a second.
 
 
 # %%
@@ -422,17 +427,21 @@ print(results)
 elapsed = world.trace.elapsed
 nearest = min((100, 300, 600), key=lambda ms: abs(ms - 1e3 * elapsed))
 print(f"{1e3 * elapsed:.0f} ms.", guess.compare(f"about {nearest} ms"))
-assert results == [0, 1, 3, 6] and elapsed >= 0.3
 
 # %%
 timeline(world.trace)
 
+# %% tags=["folded"]
+# Checks of the numbers above
+assert results == [0, 1, 3, 6] and elapsed >= 0.3
+
 # %% [markdown]
-# The ranks work at the same time, so the run takes as long as the slowest of them, and not as long as all together.
+# The ranks work at the same time, because none of them needs a message for its work. So the run takes as long as the
+# slowest of them, and not as long as all together.
 #
 # Read the picture like a score: each row is a rank, time goes to the right, an arrow is a message. A hatched bar is a
 # rank that wants to send while the next one is still at work. `send` returns only when the other side has taken the
-# message, so for this long the rank can do nothing else.
+# message, so for this long the rank can do nothing else. (How long a rank waits to *receive* is not drawn.)
 #
 # **Try it.** Turn the work around: give rank 0 the most, 300 ms, and rank 3 none. Where has the waiting gone? (Look at
 # the times below the picture, too.)
@@ -455,7 +464,7 @@ timeline(world.trace)
 
 
 # %% tags=["folded"]
-# One way to do it. Ranks 1 to 3 now wait in recv, for 300 ms, until rank 0 sends.
+# One way to do it. Ranks 1, 2 and 3 now wait in recv: for 100, 200 and 300 ms.
 def most_work_first(comm: Communicator) -> float:
     total = torch.zeros(1)
     comm.sleep(0.1 * (comm.world_size - 1 - comm.rank))
@@ -480,7 +489,7 @@ timeline(world.trace)
 # with `try` and `except`, so that the cells below still run. In your own work you leave that out: the cell then stops
 # and shows the same message, with your line marked.
 #
-# ### Everybody waits
+# ### A swap
 #
 # Ranks 0 and 1 want to swap their numbers. Both receive first, then both send.
 
@@ -627,8 +636,20 @@ except RankError as error:
     print(error)
     assert error.ranks == [1] and "NameError" in str(error)
 
+
+def all_fail(comm: Communicator) -> None:
+    raise ValueError("on purpose")
+
+
+try:
+    world.run(all_fail)
+except RankError as error:
+    print(error)
+    assert error.ranks == [0, 1, 2, 3]
+
 # %% [markdown]
-# If rank 1 fails while rank 0 waits for it, the message names rank 1. Rank 0 has made no mistake.
+# If rank 1 fails while rank 0 waits for it, the message names rank 1. Rank 0 has made no mistake. If all four fail in
+# the same way, one line names them all.
 #
 # ### It never ends
 #
@@ -676,11 +697,16 @@ print(first, second)
 ranks = "different on each rank" if len(set(first)) == 4 else "same on all ranks"
 runs = "same in both runs" if first == second else "different in both runs"
 print(guess.compare(f"{ranks}, {runs}"))
+
+# %% tags=["folded"]
+# Checks of the numbers above
 assert len(set(first)) == 4 and first == second
+with World(4, seed=100) as other:
+    assert not set(other.run(draw_one)) & set(first)
 
 # %% [markdown]
 # A world starts each run from the same seed, and gives each rank a sequence of its own. So a mistake comes back when
-# you run the cell again. `World(4, seed=1)` draws other numbers.
+# you run the cell again. (Rank r starts from the world's seed plus r.) `World(4, seed=100)` draws other numbers.
 #
 # ## In real frameworks
 #
@@ -780,7 +806,8 @@ world.close()
 # - **world size**: how many ranks there are. In `World(4)` it is 4.
 # - **communicator**: the object by which a rank talks to the others. `comm.send(tensor, dst=1)` sends to rank 1.
 # - **trace**: the record of all messages of a run. `world.trace.bytes_sent[0]` is what rank 0 sent.
-# - **deadlock**: ranks that wait for one another in a circle. Two ranks that both receive first wait for ever.
+# - **deadlock**: ranks that wait for one another in a circle, or for a rank that has already returned. Two ranks that
+#   both receive first wait for ever.
 # - **training step**: one update of the weights from one batch: forward, backward, `optimizer.step()`.
 #
 # In [01, Messages](01_messages.ipynb):
@@ -790,8 +817,8 @@ world.close()
 # - **bandwidth** (1/β): the bytes per second that a link carries. At 10 GB/s, 400 kB need 40 µs, and the latency.
 # - **round**: the place of a message in a chain of messages that had to wait for one another. If rank 0 sends to rank
 #   1, and rank 1 then sends to rank 2, that is two rounds.
-# - **step**: one pass of an algorithm's loop. A rank sends at most one message in it, and receives at most one. A rank
-#   that sends to three others needs three steps.
+# - **step**: the time in which a rank can send one message and receive one; often one pass of an algorithm's loop. A
+#   rank that sends to three others needs three steps.
 # - **virtual second**: a second on the clock of a `SimulatedWorld`. `comm.sleep(2)` takes two of them, none of yours.
 # - **root**: the rank that has, or gets, everything. In a broadcast from root 0, rank 0 hands out the first weights.
 # - **part**: a piece of a tensor or a batch. Of 8 numbers on 4 ranks, part 1 is numbers 2 and 3.

@@ -218,6 +218,7 @@ def test_code_is_written_to_be_read(path: Path) -> None:
         for node in ast.walk(ast.parse(cell.source)):
             if isinstance(node, ast.FunctionDef):
                 arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                arguments = [argument for argument in arguments if argument.arg != "self"]
                 assert all(argument.annotation for argument in arguments) and node.returns, f"annotate {node.name}"
 
 

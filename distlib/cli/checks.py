@@ -88,8 +88,8 @@ def check_other_distlib(*, installed: Sequence[str] | None = None, location: Pat
 
 
 def check_ranks(*, probe: str = RANKS_PROBE, timeout: float = COMMAND_TIMEOUT) -> Finding:
-    """Two ranks start and exchange a message. In a process of its own, so that it can't take doctor with it."""
-    remedy = "run `distlib doctor` in a fresh terminal; if it stays, report this line"
+    """Two ranks start and exchange a message. In a process of its own, so that a crash can't end doctor."""
+    remedy = "run `distlib doctor` in a fresh terminal; if the problem persists, report this line"
     try:
         done = _run([sys.executable, "-c", probe], timeout)
     except subprocess.TimeoutExpired:
@@ -149,7 +149,7 @@ def check_kernel(*, command: str | None = None) -> Finding:
     # jupyter_client starts a bare "python" as the Python that it runs in itself.
     if command in ("python", f"python{sys.version_info[0]}") or _same_file(command, sys.executable):
         return Finding("ok", "Jupyter's kernel python3 runs this Python")
-    return Finding("problem", f"Jupyter's kernel python3 runs another Python: {command}", remedy)
+    return Finding("problem", f"Jupyter's kernel python3 runs a different Python: {command}", remedy)
 
 
 def check_nbgrader(*, command: Sequence[str] = (sys.executable, "-m", "nbgrader", "--version")) -> Finding:
@@ -188,13 +188,16 @@ def check_sandbox(*, problems: Mapping[str, str | None] | None = None) -> Findin
 
 
 def check_shared_memory(*, folder: Path = Path("/dev/shm"), system: str = platform.system()) -> Finding:
-    """/dev/shm is there, writable and large enough. Only Linux has it."""
+    """/dev/shm is there, writable and large enough. Only Linux has it.
+
+    A `World` needs some kilobytes there, and else takes the temporary folder; torch's own DataLoader workers need more.
+    """
     if system != "Linux":
         return Finding("ok", f"not needed on {system}")
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         return Finding(
             "problem",
-            f"{folder} {'is not writable' if folder.is_dir() else 'is missing'}: processes can't share memory",
+            f"{folder} {'is not writable' if folder.is_dir() else 'is missing'}: torch's DataLoader workers need it",
             f"mount it (docker run --shm-size=1g), or ask who runs the machine to make {folder} writable",
         )
     usage = shutil.disk_usage(folder)
