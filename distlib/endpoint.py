@@ -165,7 +165,7 @@ class Endpoint:
         self._state = FINISHED
         if self._background.is_running():
             self._abandoned = True
-            self._mailbox.post(self.rank, self._run, WAKE, self.rank)
+            self._mailbox.wake(self._run, WAKE, self.rank)
         self._background.end()
         self._state = FINISHED
 

@@ -8,6 +8,7 @@ gloo or NCCL, so a rank that waits for one can still be interrupted, asked where
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pickle
@@ -59,6 +60,15 @@ class Mailbox:
         self._board.count_posted(self._rank, dst)
         self._unsent.append((dst, pickle.dumps(fields, 5)))
         self.flush()
+
+    def wake(self, *fields: Any) -> None:
+        """Put a message into this rank's own inbox, so that its other thread, which may be in `next`, looks up.
+
+        The one call that a thread may make while another uses the mailbox. A full inbox wakes that thread as well.
+        """
+        with contextlib.suppress(BlockingIOError):
+            self._inbox.sendto(pickle.dumps(fields, 5), socket.MSG_DONTWAIT, self._addresses[self._rank])
+            self._board.count_posted(self._rank, self._rank)
 
     def flush(self) -> bool:
         """Send what could not be sent before. True when nothing is left."""

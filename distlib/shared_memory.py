@@ -32,7 +32,7 @@ import torch
 
 from distlib.transport import landing_of
 
-_PIECE = 64 * 2**20  # bytes at a time: between two pieces a rank can be interrupted
+_PIECE = 16 * 2**20  # bytes at a time: between two pieces a rank can be interrupted
 _SET_PTRACER = 0x59616D61  # PR_SET_PTRACER, prctl(2)
 _Piece = ctypes.c_size_t * 2  # struct iovec: address, length
 Place = tuple[int, int]  # process id and address: where a tensor lies

@@ -89,11 +89,11 @@ def test_every_kind_of_sandbox_has_a_column() -> None:
 
 def test_the_numbers() -> None:
     limits, text = Limits(), " ".join(GUIDE.split())
-    assert f"{limits.memory_bytes >> 30} GiB of memory a rank" in text
+    assert f"{limits.memory_bytes >> 30} GiB of memory per rank" in text
     assert f"{limits.threads} threads, {limits.file_bytes >> 20} MiB of files" in text
-    assert f"Of what is printed {limits.output_bytes:,} characters a run or a cell are kept" in text
+    assert f"The first {limits.output_bytes:,} printed characters per run or per cell are kept" in text
     assert f"the first {MOST_SHOWN:,} characters are shown" in text and MOST_SHOWN == _PRINTED_SHOWN
-    assert f"{limits.check_seconds:g} s a check, {limits.submission_seconds:g} s for all checks" in text
+    assert f"{limits.check_seconds:g} s per check, {limits.submission_seconds:g} s for all checks" in text
     assert f"{limits.cells_seconds:g} s to run the student's cells once, and {limits.reruns_seconds:g} s for" in text
     assert f"may take {statement_seconds(limits.cells_seconds):g} s, later ones half of what is left" in text
     assert f"of {limits.cells_seconds:g} s, and each at least {statement_seconds(0):g} s" in text

@@ -201,21 +201,17 @@ def test_a_rank_that_is_killed_in_the_middle_is_a_lost_peer(world: World, tmp_pa
     assert world.run(lend, timeout=20) == [0.0, 0.0]
 
 
-def test_stopping_in_the_middle_leaves_the_same_ranks_usable(world: World, tmp_path: Path) -> None:
-    pids = world.run(lambda comm: os.getpid())
+def test_stopping_in_the_middle_leaves_the_world_usable(world: World, tmp_path: Path) -> None:
     with pytest.raises(RankError, match="not done after 1 s"):
         world.run(send_huge, str(tmp_path / "marker"), 10**6, timeout=1)
     assert world.run(lend, timeout=20) == [0.0, 0.0]
-    assert world.run(lambda comm: os.getpid()) == pids
 
 
-def test_an_interrupt_in_the_middle_leaves_the_same_ranks_usable(world: World, tmp_path: Path) -> None:
-    pids = world.run(own_pid)
+def test_an_interrupt_in_the_middle_leaves_the_world_usable(world: World, tmp_path: Path) -> None:
     when_written(tmp_path / "marker", lambda pid: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         world.run(send_huge, str(tmp_path / "marker"), 10**6, timeout=60)
     assert world.run(lend, timeout=20) == [0.0, 0.0]
-    assert world.run(own_pid) == pids
 
 
 def test_nothing_is_left_of_a_world_whose_rank_was_killed(world: World, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # Wrong: copies the buffers only at the start. Loses all marks.
-# Told: computes with another buffer
+# Told: computes with a buffer, running.mean, that is not rank 0's
 class OverlappedDDP(torch.nn.Module):
     def __init__(self, comm, module, bucket_bytes=25 * 2**20, first_bucket_bytes=2**20):
         super().__init__()
