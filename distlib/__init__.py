@@ -8,7 +8,7 @@ world.run(lambda comm: comm.rank)        # [0, 1, 2, 3]
 
 import sys as _sys
 
-if "ipykernel" in _sys.modules:  # in a notebook, the process that ranks are forked from loads torch beside this one
+if "ipykernel" in _sys.modules:  # in a notebook, the process that ranks are forked from loads torch in the background
     from distlib import forkserver as _forkserver
 
     _forkserver.current()

@@ -1,9 +1,9 @@
-"""Calls that run beside what a rank goes on to do, one after the other: what `Communicator.start` is made of.
+"""Calls that run in the background while the rank carries on, one after the other: behind `Communicator.start`.
 
     the rank's own thread     start(A)   start(B)      computing …            B.wait()
     the communication thread      ╰► A: send, receive, … │ B: send, receive, …   ╯
 
-Calls never overtake each other, and communication of the rank's own thread waits until all of them are through. So the
+Calls never overtake each other, and communication of the rank's own thread waits until all of them are done. So the
 messages of a rank leave in one order, whichever thread sends them, and the rank's endpoint is used by one thread at a
 time. CUDA streams, and the collectives of NCCL, keep order in the same way.
 """
@@ -80,7 +80,7 @@ class Background:
         """Return when nothing that was started is under way. A started call itself does not wait.
 
         Raises:
-            what a call has raised that nobody has waited for.
+            whatever a call raised, if nobody has waited for that call.
         """
         if self._started and threading.current_thread() is not self._thread:
             for call in self._started:
@@ -89,7 +89,7 @@ class Background:
             self._started = []
 
     def is_running(self) -> bool:
-        """Whether a started call is under way, in another thread than the caller's."""
+        """Whether a started call is under way, in a thread other than the caller's."""
         if threading.current_thread() is self._thread:
             return False
         return not all(call.is_completed() for call in self._started)

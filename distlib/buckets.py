@@ -15,7 +15,7 @@ def assign_buckets(
     first_bucket_bytes: int | None = None,
     kinds: Sequence[Hashable] | None = None,
 ) -> list[list[int]]:
-    """Which parameters share an all-reduce: buckets of indices, from the last parameter to the first.
+    """Decide which parameters share an all-reduce: buckets of indices, from the last parameter to the first.
 
     The last layers are the first to have gradients, so the order of registration, reversed, is about the order in
     which gradients appear. A bucket is full as soon as it holds at least its limit. A smaller first bucket lets the
@@ -26,8 +26,8 @@ def assign_buckets(
     Args:
         nbytes: the size of each parameter, in the order of registration.
         bucket_bytes: the limit of a bucket, at least 1.
-        first_bucket_bytes: the limit of the first one; None: as of the others.
-        kinds: what must not be mixed in one bucket, such as the dtypes of the parameters; None: all may be mixed.
+        first_bucket_bytes: the limit of the first one; None: the same as for the others.
+        kinds: of each parameter, such as its dtype; a bucket holds one kind only. None: all may be mixed.
 
     Raises:
         ValueError: a limit below 1, or not as many `kinds` as sizes.

@@ -1,13 +1,13 @@
-"""How fast the links of a world really are, and how far the model of `network` carries on it.
+"""How fast the links of a world really are, and how well the model of `network` fits it.
 
     cluster = calibrate(world)             measure exchanges of several sizes, fit α and B
     compare(world, cluster, "ring")        predicted and measured seconds of real all-reduces
 
-What is measured are steps of a ring: all ranks exchange with both neighbors at the same time, and in every second step
-they add what has arrived. So α and B are those of a busy link, and half of an addition is in 1/B. The line t = α + m/B
-is fitted with the least relative errors: a microsecond counts for a small message and not for a large one.
+It measures steps of a ring: all ranks exchange with both neighbors at the same time, and in every second step
+they add the data that has arrived. So α and B are those of a busy link, and half of an addition is in 1/B. The line
+t = α + m/B is fitted with the least relative errors: a microsecond counts for a small message and not for a large one.
 
-What the model leaves out shows in the errors: caches, other programs, several ranks on one core, messages in one
+The errors show what the model leaves out: caches, other programs, several ranks on one core, messages in one
 direction only, for which a link may be faster. (The two-parameter fit, and its limits: R. W. Hockney, "The
 communication challenge for MPP: Intel Paragon and Meiko CS-2", Parallel Computing 20(3), 1994.)
 """
@@ -88,10 +88,10 @@ def compare(
     sizes: Sequence[int] = _COMPARED,
     repeats: int = 5,
 ) -> list[Comparison]:
-    """Run an all-reduce of float32 at several sizes, and set the time beside what the model says for `cluster`.
+    """Run an all-reduce of float32 at several sizes, and compare its time with what the model predicts for `cluster`.
 
     Raises:
-        ValueError: an unknown algorithm, or a cluster with another number of ranks.
+        ValueError: an unknown algorithm, or a cluster with a different number of ranks.
     """
     if cluster.world_size != world.world_size:
         raise ValueError(f"expected a cluster of {world.world_size} ranks, got one of {cluster.world_size}")

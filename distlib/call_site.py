@@ -35,7 +35,7 @@ _WHERE_PROCESSES_BEGIN = ("<string>", "<module>")  # python -c, which ranks are 
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
-# In a notebook every cell is a file of its own; the kernel tells its ranks which cell has which file name.
+# In a notebook every cell is a file of its own; the kernel sends its ranks a map from file names to cells.
 cell_numbers: dict[str, int] = {}
 _known: dict[tuple[int, int, str | None, str | None], tuple[CodeType, CallSite]] = {}
 

@@ -5,7 +5,7 @@ anything else that implements these few methods, because it never asks for more:
 
     send ──────► recv        one message, blocking: `send` returns when the other rank has taken it
     exchange ◄─► exchange    send and receive at the same time, which is what a ring does in every step
-    start                    communicate beside what the rank goes on to do, as DDP does during the backward pass
+    start                    communicate in the background while the rank carries on, as DDP does during backward
     barrier                  nobody passes before everybody has arrived
     split                    smaller communicators over some of the ranks
 
@@ -40,12 +40,12 @@ class Work(ABC):
 
     @abstractmethod
     def wait(self) -> int:
-        """Block until it is through. Returns the rank at the other end of the message; for `start`, this rank.
+        """Block until it has completed. Returns the rank at the other end of the message; for `start`, this rank.
 
         Before that, the tensor of an `isend` must not be changed and the tensor of an `irecv` must not be read.
 
         Raises:
-            what the call that `start` has begun has raised.
+            whatever the call begun by `start` raised.
         """
 
     @abstractmethod
@@ -92,7 +92,7 @@ class Communicator(ABC):
     def send(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> None:
         """Send `tensor` to rank `dst`; return when that rank has taken the message.
 
-        Two ranks that both `send` to each other first wait for ever; see `exchange`.
+        Two ranks that both `send` to each other first wait forever; see `exchange`.
 
         Args:
             tensor: any shape, any dtype, also non-contiguous or empty. It is not changed.
@@ -100,8 +100,8 @@ class Communicator(ABC):
             tag: a number that the receiver must ask for; messages of one tag arrive in the order they were sent.
 
         Raises:
-            MessageMismatch: the receiver offered another number of elements or another dtype, `dst` does not exist, or
-                it is this rank.
+            MessageMismatch: the receiver expects a different number of elements or a different dtype, `dst` does not
+                exist, or it is this rank.
         """
         self.isend(tensor, dst, tag).wait()
 
@@ -117,8 +117,8 @@ class Communicator(ABC):
             The rank that sent the message.
 
         Raises:
-            MessageMismatch: the message has another number of elements or another dtype (nothing is written then),
-                `src` does not exist, or it is this rank.
+            MessageMismatch: the message has a different number of elements or a different dtype (nothing is written
+                then), `src` does not exist, or it is this rank.
         """
         return self.irecv(tensor, src, tag).wait()
 
@@ -145,18 +145,18 @@ class Communicator(ABC):
         receiving.wait()
 
     def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
-        """Begin `function(comm, *args, **kwargs)` beside what this rank goes on to do, and return at once.
+        """Begin `function(comm, *args, **kwargs)` in the background, and return at once.
 
-        What a rank has started runs one after the other, in the order of the starts; what it sends and receives by
-        itself meanwhile waits until all of that is through. So every rank must start the same collectives in the same
-        order. Tensors that were handed over must not be changed before `wait` has returned.
+        Started calls run one after the other, in the order in which the rank started them. Messages that the rank sends
+        and receives itself meanwhile wait until all started calls are done. So every rank must start the same
+        collectives in the same order. Leave the tensors that were handed over alone until `wait` has returned.
 
             work = comm.start(all_reduce, bucket)      # the same as all_reduce(comm, bucket, async_op=True)
             ...                                        # compute something else
             work.wait()
 
-        Real ranks have a communication thread for it. In a simulated world it runs in virtual time beside `sleep`. A
-        communicator that can't do two things at a time does it at once.
+        Real ranks have a communication thread for it. In a simulated world it runs in virtual time, at the same time as
+        `sleep`. A communicator that can't do two things at a time makes the call at once.
         """
         function(self, *args, **kwargs)
         return _Done(self.rank)
@@ -177,9 +177,9 @@ class Communicator(ABC):
     def within(self, call: str) -> Communicator:
         """This communicator for the messages of one collective call, such as "broadcast(root=2)".
 
-        Messages of two different calls that meet are a `MessageMismatch`, and a deadlock is told with the calls that
-        the ranks are in. What is returned is for messages, not for barriers and splits. A communicator that can't tell
-        calls apart returns itself.
+        When messages of two different calls meet, that is a `MessageMismatch`; a deadlock report names the call each
+        rank is in. The communicator returned is for messages, not for barriers and splits. A communicator that can't
+        tell calls apart returns itself.
         """
         return self
 

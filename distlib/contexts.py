@@ -4,8 +4,8 @@
 
 Two kinds, with the same few methods:
 
-    GreenletContext   a switch takes under a microsecond and a rank some kilobytes, so thousands of ranks are no matter.
-                      All run in one thread, and torch keeps the state of a backward pass by thread: a rank must not
+    GreenletContext   a switch takes under a microsecond, and a rank a few kilobytes, so thousands of ranks are cheap.
+                      All run in one thread, and torch keeps the state of a backward pass per thread: a rank must not
                       switch while it is inside `backward`.
     ThreadContext     a switch takes tens of microseconds, but every rank has its own thread, and may do anything.
 

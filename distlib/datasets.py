@@ -30,7 +30,7 @@ class Digits(NamedTuple):
 def digits() -> tuple[Digits, Digits]:
     """The images to train on (1,536) and those to test with (261).
 
-    They are mixed once, in an order that is always the same: the writers of the first images are not those of the last.
+    They are shuffled once, in an order that is always the same, since the images come sorted by writer.
     The tensors are new with each call, so a caller may change them.
     """
     from sklearn.datasets import load_digits  # takes a second, and not everybody who imports distlib needs it

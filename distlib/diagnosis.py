@@ -1,12 +1,12 @@
 """What went wrong in a run, in one short message that begins with the student's own line.
 
-A rank that is blocked says what it waits for. From these statements follows who can still go on:
+A rank that is blocked reports what it waits for. These reports decide which ranks can still go on:
 
     1. a rank that computes, or that has something to read, can go on;
     2. a blocked rank can go on if each thing it waits for can still come from a rank that can go on;
     3. nothing else can.
 
-The ranks that are left over are deadlocked: not "for longer than a time limit", but for ever.
+The ranks that are left over are deadlocked: not "for longer than a time limit", but forever.
 
     rank 0 ──waits for──► rank 3 ──waits for──► rank 2 ──waits for──► rank 1 ──waits for──► rank 0      a cycle
     rank 0 ──waits for──► rank 1, which has returned                                                    a dead end
@@ -46,12 +46,12 @@ class RankError(Exception):
         if self.site is not None:
             shown += ["", *source_excerpt(self.site)]
         if self.stack:
-            shown += ["", "The whole stack of each rank: print(world.last_error.stack)"]
+            shown += ["", "The whole stack of each rank: print(NAME.last_error.stack), with the name of your world"]
         return shown
 
 
 class DeadlockError(RankError):
-    """Ranks wait for each other, or for one that has finished, and would wait for ever."""
+    """Ranks wait for each other, or for one that has finished, and would wait forever."""
 
 
 class MessageMismatch(RankError, ValueError):
@@ -118,7 +118,7 @@ class Failure:
 
 
 def explain_failures(failures: Sequence[Failure]) -> RankError:
-    """One error for the exceptions of all ranks; equal ones are told once."""
+    """One error for the exceptions of all ranks; equal ones appear once."""
     first = failures[0]
     stack = "\n".join(f"── rank {failure.rank} ──\n{failure.stack}" for failure in failures)
     groups: dict[tuple[str, str], list[Failure]] = {}
@@ -126,7 +126,7 @@ def explain_failures(failures: Sequence[Failure]) -> RankError:
         groups.setdefault((str(failure), place(failure.site)), []).append(failure)
     kinds = {failure.kind for failure in failures}
     kind = _OWN_KINDS.get(first.kind, RankError) if len(kinds) == 1 else RankError
-    if kind is MessageMismatch:  # it names its ranks itself, and both sides say the same
+    if kind is MessageMismatch:  # it names its ranks itself, and both sides report the same
         told = list(dict.fromkeys(failure.message for failure in failures))
         if len(told) > 1:
             told = [f"{told[0]} ({len(told) - 1} more like this one)"]
@@ -177,7 +177,7 @@ def explain_unreceived(left: Sequence[Left]) -> UnreceivedMessage:
     text = (
         f"{prefix}rank {rank} sent {what} to rank {dst} with tag {tag}, and nobody received it{count}. "
         f"Hint: rank {dst} has to call recv once more, or rank {rank} sends once too often. "
-        "Call wait() on what isend returns, and you are told at once."
+        "Call wait() on what isend returns: then the error comes at that line."
     )
     return UnreceivedMessage(text, sorted({message[0] for message in left}), site)
 
@@ -250,7 +250,7 @@ class RankState:
 
 
 def find_deadlocked(states: Mapping[int, RankState], on_their_way: set[int]) -> list[int]:
-    """The ranks that are blocked for ever.
+    """The ranks that are blocked forever.
 
     Args:
         states: by rank.
@@ -274,7 +274,7 @@ def _can_come(wait: Wait, alive: set[int]) -> bool:
 
 
 def explain_deadlock(states: Mapping[int, RankState], stuck: Sequence[int]) -> str:
-    """The message of a DeadlockError: who waits for whom, at which line, since which round, and what to try."""
+    """The message of a DeadlockError: which rank waits for which, at which line, since which round, what to try."""
     chain, end = _follow(states, stuck)
     links = [_link(rank, states[rank]) for rank in chain]
     if len(links) > _CYCLE_SHOWN:
@@ -306,7 +306,7 @@ def _follow(states: Mapping[int, RankState], stuck: Sequence[int]) -> tuple[list
 
 
 def _blocking_wait(state: RankState, stuck: set[int], states: Mapping[int, RankState]) -> Wait:
-    """The wait that keeps a rank from going on; one on a rank that is not blocked itself is the better story."""
+    """The wait that keeps a rank from going on; preferably one on a rank that is not blocked itself."""
     hopeless = [w for w in state.waits if any(_hopeless(p, stuck, states) for p in w.peers)]
     dead_ends = [w for w in hopeless if any(p not in stuck for p in w.peers if _hopeless(p, stuck, states))]
     return (dead_ends or hopeless or list(state.waits))[0]
@@ -347,7 +347,7 @@ def _cycle_hint(states: Mapping[int, RankState], chain: Sequence[int]) -> str:
         return "\nHint: every rank has to reach the same barrier, with nothing left to send or receive before it."
     return (
         "\nHint: write down, for one step, what each rank does first. For every send that somebody waits in, "
-        "the other rank has to be in the matching receive: same tag, and the ranks the right way round."
+        "the other rank has to be in the matching receive: the same tag, and as src the rank that sends."
     )
 
 
@@ -365,17 +365,17 @@ def _dead_end(state: RankState, before: RankState, rank: int) -> str:
     verb = "receives" if wait.kind == "send" else "sends"
     return (
         f"has already returned.\nHint: rank {rank} {verb} one message fewer than the others expect: "
-        "compare how often each rank goes through its loop, and whom each rank names."
+        "compare how often each rank runs its loop, and which rank each call names."
     )
 
 
 def _tag_hint(states: Mapping[int, RankState], stuck: Sequence[int]) -> str:
-    """A message that has come but was not asked for is often the right one with another tag, or from another rank."""
+    """A message that has come but was not asked for is often the missing one with a wrong tag or a wrong source."""
     for rank in stuck:
         for src, what, tag, where in states[rank].strangers:
             if any(wait.kind == "recv" for wait in states[rank].waits):
-                message = f"{what} with tag {tag} to rank {rank} ({where})"
-                return f" Note: rank {src} sends {message}, but rank {rank} waits for a different message."
+                sent = f"rank {src} sends {what} with tag {tag} to rank {rank} ({where})"
+                return f" Note: {sent}, which waits for another one."
     return ""
 
 

@@ -143,7 +143,7 @@ class Endpoint:
 
         Raises:
             MessageMismatch: a message was started that did not fit, and nobody waited for it.
-            what else a started call has raised.
+            whatever else a started call raised.
         """
         self._background.wait_for_all()
         self.leave()
@@ -315,7 +315,7 @@ class Endpoint:
     # ── blocking ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def wait_for(self, works: Sequence[MessageWork]) -> None:
-        """Block until every one of `works` is through, answering the other ranks meanwhile."""
+        """Block until every one of `works` is done, answering the other ranks meanwhile."""
         self._background.wait_for_all()
         called = self._network_time()
         self._block_until(
@@ -464,7 +464,7 @@ class Endpoint:
             work.arrive()
         elif offer.payload is not None:
             if not fill_from(offer.payload, work.tensor):
-                return  # that rank is gone; whoever supervises the run has seen it and says so
+                return  # that rank is gone; the supervisor has seen it and reports it
             work.arrive()
         else:
             self._arriving[offer.src, offer.sequence] = work

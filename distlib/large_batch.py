@@ -8,12 +8,12 @@
                              rank 1   step step step step ┼─ all-reduce (average) ──► every rank: the average model
                              rank 2   step step step step ┘
 
-Both talk once, at the end: one all-reduce of as many numbers as the model has. With P of them, N ranks and a ring that
-is 2(N−1)/N·P numbers sent by each rank, for all microbatches or steps together.
+Each communicates once, at the end: one all-reduce of as many numbers as the model has. With P of them, N ranks and a
+ring, each rank sends 2(N−1)/N·P numbers, for all microbatches or steps together.
 
 The gradient of a batch of B samples is ∇(1/B · Σ ℓᵢ): every sample counts 1/B, wherever it is computed. So each rank
 divides its *sum* of losses by B, the size of the whole batch, and gradients are summed up. An average of the ranks'
-averages is another number as soon as two ranks have different numbers of samples.
+averages is a different number as soon as two ranks have different numbers of samples.
 
 P. Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", 2017, arXiv:1706.02677: sections 2.1
 (linear scaling), 2.2 (warm-up) and 3 (what to divide by; their n samples on each of k workers). S. U. Stich, "Local SGD
@@ -46,7 +46,7 @@ def accumulate_gradients(
 ) -> None:
     """Leave the gradient of the whole batch's mean loss in every parameter's `.grad`, on every rank.
 
-    What stood in `.grad` before is forgotten. The optimizer's step is the caller's.
+    The old contents of `.grad` do not count. The optimizer's step is up to the caller.
 
     Args:
         comm: the ranks that share the batch.
@@ -56,7 +56,7 @@ def accumulate_gradients(
         global_batch_size: samples of all microbatches of all ranks together.
 
     Raises:
-        ValueError: fewer samples than ranks, a loss that is not one number a sample, or a gradient that is not finite
+        ValueError: fewer samples than ranks, a loss that is not one number per sample, or a gradient that is not finite
             (the error names the rank and the parameter; the other ranks are stopped).
     """
     if global_batch_size < comm.world_size:
@@ -109,9 +109,9 @@ def local_sgd_round(
     batches: Sequence[Batch],
     optimizer: torch.optim.Optimizer,
 ) -> None:
-    """Take one step for each batch without talking to anybody, then replace every rank's model by the average of all.
+    """Take one step for each batch without a message, then replace every rank's model with the average of all.
 
-    Averaged are the parameters and those buffers that hold floating-point numbers, such as the running mean of a batch
+    This averages the parameters and those buffers that hold floating-point numbers, such as the running mean of a batch
     norm. The optimizer's own state (a momentum) stays with its rank.
 
     Args:
@@ -122,8 +122,8 @@ def local_sgd_round(
         optimizer: of this rank's parameters.
 
     Raises:
-        ValueError: no batch, a loss that is not one number a sample, or a gradient that is not finite (the error names
-            the rank and the parameter; the other ranks are stopped).
+        ValueError: no batch, a loss that is not one number per sample, or a gradient that is not finite (the error
+            names the rank and the parameter; the other ranks are stopped).
     """
     if not batches:
         raise ValueError(f"rank {comm.rank} expected at least one batch for its local steps, got none")
@@ -151,7 +151,7 @@ def all_reduce_together(comm: Communicator, tensors: Sequence[torch.Tensor], op:
 
 
 def check_gradients(comm: Communicator, model: nn.Module) -> None:
-    """Check that this rank's gradients are finite: in a sum over ranks nobody sees any more where a NaN came from.
+    """Check that this rank's gradients are finite: a sum over ranks no longer shows where a NaN came from.
 
     Raises:
         ValueError: with the rank and the first parameter whose gradient is not.
@@ -166,7 +166,7 @@ def check_gradients(comm: Communicator, model: nn.Module) -> None:
 
 
 def _gradient(parameter: nn.Parameter) -> torch.Tensor:
-    if parameter.grad is None:  # no sample of this rank went through it
+    if parameter.grad is None:  # no sample of this rank used it
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad
 

@@ -1,7 +1,7 @@
-"""Small control messages between the ranks of one machine: one datagram socket a rank, in a private directory.
+"""Small control messages between the ranks of one machine: one datagram socket per rank, in a private directory.
 
 Control messages say "I have a tensor for you", "I take it", "everybody is at the barrier". They never travel through
-gloo or NCCL, so a rank that waits for one can still be interrupted, asked where it is, and told to stop.
+gloo or NCCL, so a rank that waits for one can still be interrupted, asked where it is, and stopped.
 
     rank 0 ──datagram──►  directory/2  ◄──datagram── rank 1       one inbox: a message from anyone wakes rank 2
 """
@@ -67,7 +67,7 @@ class Mailbox:
             try:
                 self._inbox.sendto(data, socket.MSG_DONTWAIT, self._addresses[dst])
             except (ConnectionRefusedError, FileNotFoundError):
-                pass  # that rank is gone; whoever supervises the run has seen it and says so
+                pass  # that rank is gone; the supervisor has seen it and reports it
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.ENOBUFS):
                     raise

@@ -19,7 +19,7 @@ def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: int
 
     Raises:
         TypeError: not a tensor.
-        ValueError: a tag that is no integer, or a tensor that is not dense or not on the rank's device.
+        ValueError: a tag that is not an integer, or a tensor that is not dense or not on the rank's device.
         MessageMismatch: the other rank does not exist, or is this rank.
     """
     if not isinstance(tensor, torch.Tensor):
@@ -66,7 +66,7 @@ def check_apart(outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
     if first + outgoing.nbytes <= second or second + incoming.nbytes <= first or outgoing.is_meta:
         return
     if outgoing.is_contiguous() and incoming.is_contiguous() and outgoing.numel() and incoming.numel():
-        raise ValueError("exchange: outgoing and incoming share memory; receive into a buffer of its own")
+        raise ValueError("exchange: outgoing and incoming share memory; receive into a separate buffer")
 
 
 def check_split(color: int | None, key: int | None) -> None:

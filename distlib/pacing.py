@@ -7,8 +7,8 @@ The model is that of `SimulatedWorld`. A message of m bytes over a link of laten
     send and recv return                          end = start + m/B + α
 
 The payload itself moves as in any world, and mostly much faster. When the two sides have met, the receiver books both
-ports (see port_table) and tells the sender; then both wait until `end`. So a rank that waits for its message sleeps,
-and what it has started with `isend`, `irecv` or `start` goes on while it computes.
+ports (see port_table) and sends the times to the sender; then both wait until `end`. So a rank that waits for its
+message sleeps, and calls that it has started with `isend`, `irecv` or `start` go on while it computes.
 
 A network does not wait for Python. Handling a message takes some hundred microseconds, waking up a rank as well, and
 longer where ranks share cores. If every step of an algorithm began only when Python had got there, 100 steps would add
@@ -22,12 +22,12 @@ The times in the trace, and `comm.time()`, are those of this clock. Three rules 
 than MOST_LAG seconds. It ends with the next message that the rank sleeps for, and with a barrier: from there all ranks
 go on at the moment when the last one has come. And computing counts as it is on the real clock, but for the first
 AT_ONCE seconds after a message: they are taken for Python's own. (AT_ONCE of running: while a rank waits for a core,
-which Linux tells us, it can't compute.)
+which Linux reports, it can't compute.)
 
 Messages of at most `eager_limit` bytes, uplinks that the ranks of a node share, and two kinds of links are as in a
-`SimulatedWorld`. So are stragglers and jitter: they stretch `comm.sleep`. What a rank really computes takes as long as
-it takes. A rank that computes can't answer others (one that is in `comm.sleep`, or has started something that is still
-under way, can): a message that comes meanwhile gets the times of the network, but its sender learns them late.
+`SimulatedWorld`. So are stragglers and jitter: they stretch `comm.sleep`. Real computing is not stretched. A rank that
+computes can't answer others (one that is in `comm.sleep`, or has started something that is still under way, can): a
+message that comes meanwhile gets the times of the network, but its sender learns them late.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class NetworkClock(threading.local):
 
 
 class CoreWait:
-    """How long a thread has had something to do and got no core for it, since others had them all. Linux; else 0."""
+    """How long a thread has had something to do but no free core to do it on. Linux; else 0."""
 
     def __init__(self) -> None:
         self._file: FileIO | None = None
@@ -138,7 +138,7 @@ class PacedCall(StartedCall):
 
 
 class Pacing:
-    """What one rank knows of the paced network that it is on.
+    """The paced network, as one rank knows it.
 
     Args:
         cluster: its links; it has as many ranks as the world.

@@ -6,8 +6,8 @@ A port carries one message at a time. Each rank has one for what goes out and on
     in-port of rank 1    ▒▒▒ from 0 ▒▒▒           ▒▒ from 3 ▒▒
                          ├─ start ─────┤ end                        seconds since the run began
 
-Whoever books takes a lock first, since two ranks may book the same port at the same moment. It is a lock on a file: the
-system takes it from a process that is killed.
+A rank takes a lock before it books, since two ranks may book the same port at the same moment. It is a lock on a file:
+the system releases it when a process is killed.
 """
 
 from __future__ import annotations

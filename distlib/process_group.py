@@ -100,8 +100,8 @@ def torch_distributed(comm: Communicator) -> Iterator[Any]:
         with torch_distributed(comm) as dist:
             dist.all_reduce(tensor)
 
-    So that a computation can be compared with torch's own. Every rank of `comm` must enter the block; its messages are
-    torch's and do not appear in the trace.
+    It is for comparing a computation with torch's own. Every rank of `comm` must enter the block; the messages inside
+    are torch's and do not appear in the trace.
 
     Raises:
         ValueError: `comm` is not a communicator of a `World`.

@@ -1,8 +1,8 @@
 """The rank processes of one world, seen from the notebook: starting them, talking to them, ending them.
 
     kernel                                            ranks
-      │  commands, results: one pipe a rank            │
-      │  stdout, stderr:    two pipes a rank           │
+      │  commands, results: one pipe per rank          │
+      │  stdout, stderr:    two pipes per rank         │
       │  status board:      shared memory, read only   │
 
 All files lie in one private directory (mode 0700) that goes with the world. No port is opened.

@@ -1,12 +1,13 @@
-"""Which samples each rank trains on: a partition of the data set, mixed anew in every epoch.
+"""Which samples each rank trains on: a partition of the data set, shuffled again in every epoch.
 
 10 samples, 4 ranks, not shuffled. Rank r takes every 4th sample, from r on:
 
     index    0  1  2  3  4  5  6  7  8  9        padded with  0  1       or  8  9  dropped
     rank     0  1  2  3  0  1  2  3  0  1                     2  3
 
-All ranks mix with the same seed, so they agree on the order without a message, and take different parts of it. As many
-samples on each rank: else a rank would come to a step for which another one has no batch left, and wait for ever.
+All ranks shuffle with the same seed, so they agree on the order without a message, and take different parts of it. Each
+rank has equally many samples: otherwise a rank would come to a step for which another one has no batch left, and wait
+forever.
 
 The rules are those of torch.utils.data.distributed.DistributedSampler
 (https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler).
@@ -28,8 +29,8 @@ class DistributedSampler(Sampler[int]):
     Args:
         comm: its rank and number of ranks are used; nothing is sent.
         dataset: anything with a length, at least 1.
-        shuffle: mix the samples, differently in each epoch.
-        seed: of the mixing, the same on every rank.
+        shuffle: shuffle the samples, differently in each epoch.
+        seed: of the shuffle, the same on every rank.
         drop_last: leave out the last samples that do not fill a round of all ranks; otherwise the first ones are used
             again to fill it.
 
@@ -50,7 +51,7 @@ class DistributedSampler(Sampler[int]):
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch comes next. Without this call every epoch has the same order."""
+        """Set the epoch that comes next. Without this call every epoch has the same order."""
         self._epoch = epoch
 
     def __len__(self) -> int:

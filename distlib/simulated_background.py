@@ -1,4 +1,4 @@
-"""What a simulated rank does in the background: calls that take virtual time beside its computing.
+"""What a simulated rank does in the background: calls that take virtual time while the rank computes.
 
     computing       start(A) ─── sleep 3 ─── start(B) ─── sleep 2 ───┐ B.wait()
     background          A: 0 … 4               └ B: 4 … 6            └───► the clock says 6
@@ -77,7 +77,7 @@ class SimulatedBackground:
         self.calls: deque[SimulatedCall] = deque()
         self.failed: set[SimulatedCall] = set()
         self._rank = rank
-        self._free = 0.0  # when the last call that has run was through
+        self._free = 0.0  # when the last call that has run ended
 
     def start(self, call: SimulatedCall) -> None:
         """Note a call; it runs when somebody waits for it."""

@@ -1,4 +1,4 @@
-"""The engine of `SimulatedWorld`: who waits for whom, when a message goes through, and which rank runs next.
+"""The engine of `SimulatedWorld`: which rank waits for which, when a message travels, and which rank runs next.
 
 The model of time, and why the order in which ranks run does not matter, are explained in simulator. In short:
 
@@ -31,7 +31,7 @@ _NOWHERE = "a line that was not recorded"
 ANYONE = -1  # the peer of a receive that takes from any rank
 _NO_TENSOR = torch.empty(0)
 _is_grad_enabled = torch.is_grad_enabled
-_POLL_SECONDS = 1e-6  # virtual time of a look at a message that is not through yet
+_POLL_SECONDS = 1e-6  # virtual time of a look at a message that is still under way
 Key = tuple[int, int, int, int]  # source, destination, tag, group
 
 
@@ -57,8 +57,8 @@ class SimulatedRank:
         self.background = SimulatedBackground(self)
         self.now = self.out_free = self.in_free = 0.0
         self.round = 0
-        self.missing = 0  # how many of the operations it waits for are not yet through
-        self.loose = 0  # how many of its isends and irecvs are not yet through
+        self.missing = 0  # how many of the operations it waits for are not yet done
+        self.loose = 0  # how many of its isends and irecvs are not yet done
         self.waiting: Sequence[Operation] = ()
         self.meeting: tuple[str, tuple[Any, ...], tuple[int, ...]] | None = None
         self.finished = False
@@ -302,7 +302,7 @@ class Engine:
         )
 
     def wait(self, rank: SimulatedRank, operations: Sequence[Operation]) -> None:
-        """Block until all `operations` of `rank` are through; its clock goes on to the last of them."""
+        """Block until all `operations` of `rank` are done; its clock goes on to the last of them."""
         missing = 0
         for operation in operations:
             if not operation.done:
@@ -330,7 +330,7 @@ class Engine:
         raise MessageMismatch(problem)
 
     def look(self, operation: Operation) -> bool:
-        """Whether an operation is through. A look in vain takes a microsecond of virtual time."""
+        """Whether an operation is done. An unsuccessful poll costs a microsecond of virtual time."""
         rank = operation.rank
         if not operation.done:
             self._pollers.append(rank)
@@ -401,7 +401,7 @@ class Engine:
             heapq.heappush(self._deferred, (*_order(send, receive), self._deferrals, send, receive))
 
     def _complete(self, send: Operation, receive: Operation) -> None:
-        """Put a message through: ports, clocks, contents, counts."""
+        """Deliver a message: ports, clocks, contents, counts."""
         sender, receiver = send.rank, receive.rank
         link = self._uniform or self._cluster.link(sender.number, receiver.number)
         nbytes = send.nbytes

@@ -11,8 +11,8 @@ cluster's links say. A rank has one port out and one port in; each carries one m
     both ports are busy                           t₀ … t₀ + m/B
     the message is there, send and recv return    t₀ + m/B + α         m bytes, bandwidth B, latency α
 
-What a rank has started in the background (`comm.start`) has a clock of its own beside that of the rank, on which only
-computing goes on; the two meet when the rank waits for it (see simulated_background).
+A call started in the background (`comm.start`) has a clock of its own. On the rank's own clock, only computing goes on
+meanwhile; the two meet when the rank waits for the call (see simulated_background).
 
 A message of at most `eager_limit` bytes does not wait for its receiver: it leaves at max(s, out-port free), `send`
 returns when the out-port is free again, and it goes through the receiver's in-port when it is received.
@@ -148,7 +148,7 @@ class SimulatedWorld:
 
 
 class RaisedElsewhere(Exception):
-    """What code in another process has raised, for which a rank function speaks here. Arguments: as of `Failure`."""
+    """An exception of code in another process, for which a rank function speaks here. Arguments: as of `Failure`."""
 
     def __init__(self, kind: str, text: str, site: CallSite | None, stack: str) -> None:
         super().__init__(text)

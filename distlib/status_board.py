@@ -1,6 +1,6 @@
 """What every rank is doing right now, in memory that the ranks write and the notebook's process reads.
 
-A rank that is about to block writes what it waits for. Beside that, each pair of ranks has two counters: how many
+A rank that is about to block writes what it waits for. In addition, each pair of ranks has two counters: how many
 control messages one has posted to the other, and how many of them the other has handled. Equal counters mean that
 nothing is on its way, so a deadlock is recognised without guessing by a timer (see diagnosis).
 

@@ -276,7 +276,7 @@ class Supervisor:
     # ── ending ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _stop_the_others(self) -> None:
-        """Ask the ranks that have not reported to leave the run; one that does not react tells where it is and ends."""
+        """Ask the ranks that have not reported to leave the run; note where one is that does not react, and end it."""
         if not self._waiting:
             return
         with contextlib.suppress(RuntimeError):
@@ -350,7 +350,7 @@ class Supervisor:
         return results
 
 
-# ── small questions ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── interrupts and statuses ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -52,7 +52,7 @@ class CallSite:
 
     def within(self, call: str | None) -> CallSite:
         """The same line, for a message of the collective call `call`."""
-        return self if call == self.call else replace(self, call=call)
+        return self if call == self.call else CallSite(self.place, self.function, self.file, self.line, self.via, call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Counts:
-    """What is left of a run when its single messages were not kept. Lists are indexed by rank."""
+    """The counts of a run whose single messages were not kept. Lists are indexed by rank."""
 
     messages_sent: list[int]
     messages_received: list[int]
@@ -180,7 +180,7 @@ class Trace:
         return totals
 
     def table(self) -> str:
-        """The messages as text, a line each: round, from, to, bytes, dtype and shape, tag, the sending line."""
+        """The messages as text, one per line: round, from, to, bytes, dtype and shape, tag, the sending line."""
         return _align([_HEADINGS, *self._rows()])
 
     def summary(self) -> str:

@@ -51,7 +51,7 @@ class GlooTransport(Transport):
 
 
 class NcclTransport(Transport):
-    """Tensors on GPUs, one GPU a rank.
+    """Tensors on GPUs, one GPU per rank.
 
     NCCL has no tags and works off a pair of ranks in the order of calls. Therefore each direction has a group of its
     own: what goes up to a higher rank can never wait behind what comes down, and within a direction both sides start
@@ -84,7 +84,7 @@ class NcclTransport(Transport):
     def _waiter(self, work: Any) -> Wait:
         def wait() -> None:
             work.wait()  # NCCL only puts the wait on the stream …
-            torch.cuda.current_stream(self._device).synchronize()  # … and a message that is through must be through
+            torch.cuda.current_stream(self._device).synchronize()  # … and recv returns only when the data is there
 
         return wait
 

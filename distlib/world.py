@@ -161,7 +161,7 @@ class World:
         return RankPool(self.world_size, self.backend, self.network)
 
 
-# ── small questions ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── argument checks ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _check_world_size(world_size: int) -> int:

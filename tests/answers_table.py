@@ -61,7 +61,7 @@ class Verdict:
 
     @property
     def is_as_it_should_be(self) -> bool:
-        """Both."""
+        """Right marks and right words."""
         return self.has_its_marks and self.is_told
 
 

@@ -307,7 +307,7 @@ def test_values_that_simulated_ranks_could_share_are_not_there_on_real_ones() ->
             lambda comm: __import__("os")._exit(3),
             "a rank ended in the middle of the run: its process exited with code 3",
         ),
-        (lambda comm: __import__("time").sleep(100), "it did not come to an end"),
+        (lambda comm: __import__("time").sleep(100), "it did not finish in time"),
         (lambda comm: sys.exit(3) if comm.rank == 5 else comm.barrier(), "rank 5 raised SystemExit: 3"),
         (lambda comm: [0 for _ in iter(int, 1)] if comm.rank == 5 else None, "rank 5 was computing at test_grading.py"),
     ],

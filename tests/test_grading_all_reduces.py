@@ -100,7 +100,7 @@ def test_the_librarys_halving_and_doubling_is_right_on_powers_of_two(size: int, 
 def test_the_library_folds_other_ranks_than_the_exercise() -> None:
     trace = trace_of_run(collectives.halving_doubling_all_reduce, 6, 16)
     remark = told(explain_halving_traffic(case_of("halving_doubling", 6, 16), trace, HALVING))
-    assert "other ranks stay outside than in this exercise. Here the ranks from 4 on" in remark
+    assert "you leave out different ranks than the exercise does. Here ranks 4 and up" in remark
 
 
 @pytest.mark.parametrize(("size", "columns"), [(1, 1), (4, 2), (6, 3), (6, 2), (5, 1), (5, 5), (12, 4)])
@@ -174,8 +174,8 @@ def test_ranks_beyond_a_power_of_two_hand_in_whole_tensors() -> None:
     inner = [(r, 1 - r, 4, k) for k in (2, 3) for r in range(2)]
     assert on_halving([(2, 0, 8, 1), *inner, (0, 2, 8, 4)], size=3) == ""
     assert "they took 3 rounds; 4 were expected" in on_halving([(2, 0, 8, 1), *inner, (0, 2, 8, 3)], size=3)
-    assert "hand in their whole tensor" in on_halving([(2, 0, 4, 1), *inner, (0, 2, 8, 4)], size=3)
-    assert "3 is no power of two" in on_halving([(2, 0, 8, 1), (2, 1, 8, 1), *inner, (0, 2, 8, 4)], size=3)
+    assert "send their whole tensor" in on_halving([(2, 0, 4, 1), *inner, (0, 2, 8, 4)], size=3)
+    assert "3 is not a power of two" in on_halving([(2, 0, 8, 1), (2, 1, 8, 1), *inner, (0, 2, 8, 4)], size=3)
 
 
 ROWS, COLUMNS = (1, 0, 3, 2), (2, 3, 0, 1)  # the neighbors on a grid of 2 rows and 2 columns
@@ -240,7 +240,7 @@ def cause_of(algorithm: str, size: int, change: Callable[..., torch.Tensor], **o
         ("tree", 3, lambda r, e, i: e - i[1], "the sum lacks the values of rank 1. Does a rank send up"),
         ("tree", 3, lambda r, e, i: e * 0, "it is zero"),
         ("tree", 3, lambda r, e, i: e + 77.75, "no mistake known here"),
-        ("halving_doubling", 3, lambda r, e, i: e - i[2], "Before the first step, the ranks from 2 on"),
+        ("halving_doubling", 3, lambda r, e, i: e - i[2], "Before the first step, ranks 2 and up"),
         ("halving_doubling", 3, lambda r, e, i: i[r] if r == 2 else e, "the sum has not come to rank 2"),
         ("halving_doubling", 4, lambda r, e, i: i[2], "these are the values of rank 2 alone"),
         ("grid", 4, lambda r, e, i: i[r // 2 * 2] + i[r // 2 * 2 + 1], "this is the sum of its row only"),

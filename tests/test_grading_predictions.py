@@ -121,7 +121,7 @@ def test_a_failed_question_shows_both_times() -> None:
         ("return 'a lot'", "it returned a value of type str"),
         ("return float('nan')", "no mistake known here. There are 10 steps"),
         ("return 1 / (cluster.nodes - 1)", "something is 0 here"),
-        ("import time; time.sleep(30)", "it did not come to an end"),
+        ("import time; time.sleep(30)", "it did not finish in time"),
         ("raise NotImplementedError()", "it is not written yet"),
         ("network.duration.ring_all_reduce(cluster, 1, 1)", "it calls distlib.network.duration.ring_all_reduce"),
         ("return network.choose_all_reduce(cluster, 960, 1).seconds['ring']", "distlib.network.choice.choose_all_red"),

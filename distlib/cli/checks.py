@@ -88,8 +88,8 @@ def check_other_distlib(*, installed: Sequence[str] | None = None, location: Pat
 
 
 def check_ranks(*, probe: str = RANKS_PROBE, timeout: float = COMMAND_TIMEOUT) -> Finding:
-    """Two ranks start and exchange a message. In a process of its own, so that it can't take doctor with it."""
-    remedy = "run `distlib doctor` in a fresh terminal; if it stays, report this line"
+    """Two ranks start and exchange a message. In a process of its own, so that a crash can't end doctor."""
+    remedy = "run `distlib doctor` in a fresh terminal; if the problem persists, report this line"
     try:
         done = _run([sys.executable, "-c", probe], timeout)
     except subprocess.TimeoutExpired:
@@ -149,7 +149,7 @@ def check_kernel(*, command: str | None = None) -> Finding:
     # jupyter_client starts a bare "python" as the Python that it runs in itself.
     if command in ("python", f"python{sys.version_info[0]}") or _same_file(command, sys.executable):
         return Finding("ok", "Jupyter's kernel python3 runs this Python")
-    return Finding("problem", f"Jupyter's kernel python3 runs another Python: {command}", remedy)
+    return Finding("problem", f"Jupyter's kernel python3 runs a different Python: {command}", remedy)
 
 
 def check_nbgrader(*, command: Sequence[str] = (sys.executable, "-m", "nbgrader", "--version")) -> Finding:

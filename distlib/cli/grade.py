@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 def grade_submissions(
     options: argparse.Namespace, open_judges: Callable[[str], AbstractContextManager[OpenJudge]] | None = None
 ) -> int:
-    """Grade, and print what came of it. Returns 0 if everybody could be graded, else 1.
+    """Grade, and print the outcome. Returns 0 if everybody could be graded, else 1.
 
     Args:
         options: assignment, student, jobs, sandbox, course, again; see `distlib grade --help`.
-        open_judges: from the kind of sandbox to what gives a judge for each submission.
+        open_judges: takes the kind of sandbox, and returns a factory of judges, one for each submission.
     """
     try:
         course = open_course(options.course or _course_above(Path.cwd()))

@@ -55,8 +55,8 @@ def open_lab(extra: list[str]) -> int:
 def end_when_asked(server: subprocess.Popen[bytes], seconds: int = ENDS_WITHIN) -> threading.Event:
     """From now on Ctrl-C, SIGTERM and a closed terminal end the server in order, or `seconds` later without.
 
-    A server that has shut everything down can still wait for ever for a thread of its own. Returns what is set when
-    one of these has come.
+    A server that has shut everything down can still wait forever for a thread of its own. Returns an event that is set
+    when one of these has come.
     """
     asked = threading.Event()
 

@@ -8,7 +8,7 @@ from typing import TextIO
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """Print. When nobody reads any more, this text and all that follow go nowhere, and the command comes to its end.
+    """Print. When nobody reads any more, this text and all later ones are dropped, and the command can finish.
 
     Args:
         text: lines.

@@ -1,4 +1,4 @@
-"""Operations in which every rank takes part, built from send and receive only. One algorithm a file."""
+"""Operations in which every rank takes part, built from send and receive only. One algorithm per file."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm
     """Copy the tensor of rank `root` to all others, in place.
 
     Args:
-        tensor: any shape, the same number of elements and the same dtype on every rank. Overwritten, but at the root.
+        tensor: any shape, the same number of elements and the same dtype on every rank. Overwritten, except at the
+            root.
         root: the rank that has the data.
         algorithm: "tree" (⌈log₂ N⌉ rounds), "flat" (the root sends to everybody) or "chain" (from rank to rank, in
             blocks; for large tensors).
@@ -130,8 +131,8 @@ def all_gather(comm: Communicator, tensor: torch.Tensor, algorithm: str = "ring"
 
     Args:
         tensor: any shape, the same number of elements and the same dtype on every rank. Overwritten.
-        algorithm: "ring" (N−1 rounds), "recursive_doubling" (log₂ N rounds; for numbers of ranks that are no power of
-            two it is "bruck") or "bruck" (⌈log₂ N⌉ rounds). All send the same number of bytes in all.
+        algorithm: "ring" (N−1 rounds), "recursive_doubling" (log₂ N rounds; where N is not a power of two it is
+            "bruck") or "bruck" (⌈log₂ N⌉ rounds). All send the same number of bytes in all.
 
     Raises:
         ValueError: an unknown algorithm.
@@ -151,7 +152,7 @@ def reduce_scatter(
     Args:
         tensor: any shape, the same number of elements and the same dtype on every rank. Overwritten.
         op: how two elements are combined.
-        algorithm: "ring" (N−1 rounds) or "recursive_halving" (log₂ N rounds; more bytes where N is no power of two).
+        algorithm: "ring" (N−1 rounds) or "recursive_halving" (log₂ N rounds; more bytes unless N is a power of two).
 
     Raises:
         ValueError: an unknown algorithm, or an `op` that has no meaning for the dtype.
@@ -176,10 +177,10 @@ def all_reduce(
             "grid", "hierarchical" (by nodes), or "auto": where the links are known, in a simulated or a paced world,
             the fastest by `network.choose_all_reduce`, else a rule of thumb for one machine (see `one_machine`). Rank 0
             logs what was chosen and why, as INFO of the logger "distlib".
-        async_op: begin it beside what the rank goes on to do, and return at once; see `Communicator.start`.
+        async_op: begin it in the background, and return at once; see `Communicator.start`.
 
     Returns:
-        With `async_op` the handle of it, else None. Before its `wait` has returned, leave `tensor` alone.
+        With `async_op` its handle, else None. Leave `tensor` alone until the handle's `wait` has returned.
 
     Raises:
         ValueError: an unknown algorithm, or an `op` that has no meaning for the dtype.

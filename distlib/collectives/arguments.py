@@ -1,7 +1,7 @@
 """The arguments of a collective: what can be wrong with them, and how the other ranks get to know them.
 
-Some mistakes every rank sees for itself, before anything is sent. That ranks have been given *different* arguments
-shows only when their messages meet; so each message says which call it belongs to.
+Every rank can see some mistakes for itself, before anything is sent. That ranks were given *different* arguments
+shows only when their messages meet; so each message carries the call that it belongs to.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def announced(comm: Communicator, name: str, **arguments: object) -> Communicato
 
     Args:
         name: of the collective.
-        arguments: which must be the same on every rank. Those that are None are left out.
+        arguments: those that must be the same on every rank. Any that are None are left out.
     """
     if not isinstance(comm, Communicator) or comm.call is not None:
         return comm

@@ -14,10 +14,10 @@
         distance 2    0 ──blocks 0,1──► 2      1 ──blocks 0,1──► 3
                       0 ◄──blocks 2,3── 2      1 ◄──blocks 2,3── 3
 
-Cost of each for N ranks (a power of two) and S bytes: log₂ N rounds, (N−1)/N·S bytes a rank, so
+Cost of each for N ranks (a power of two) and S bytes: log₂ N rounds, (N−1)/N·S bytes per rank, so
 log₂ N·α + (N−1)/N·S/B.
 
-Where N is no power of two, the ranks beyond it fold: they hand all they have to a neighbor, which stands for both.
+Where N is not a power of two, the ranks beyond one fold: they hand all they have to a neighbor, which stands for both.
 
     6 ranks, 2 beyond 4     0 ──S──► 1     2 ──S──► 3     4     5         survivors: 1, 3, 4, 5
 

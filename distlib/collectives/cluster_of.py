@@ -1,4 +1,4 @@
-"""What an algorithm that has to choose something may know of the links between its ranks."""
+"""The links between the ranks of a communicator, for algorithms whose choices depend on them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """A barrier made of empty messages: after ⌈log₂ N⌉ rounds every rank has heard of every other.
 
     5 ranks        rank 0 has heard of
-    distance 1     4                rank r tells rank r+1, and hears from r−1
-    distance 2     4, 3, 2          rank r tells rank r+2, and hears from r−2, which has heard from r−3
+    distance 1     4                rank r sends to r+1, and hears from r−1
+    distance 2     4, 3, 2          rank r sends to r+2, and hears from r−2, which has heard from r−3
     distance 4     4, 3, 2, 1       …
 
-Cost for N ranks: ⌈log₂ N⌉·α, no bytes. Unlike up and down a tree, it takes one rank as long as the other.
+Cost for N ranks: ⌈log₂ N⌉·α, no bytes. Unlike a walk up and down a tree, it takes equally long on every rank.
 
 Source: D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier synchronization", Int. J. Parallel Program. 17(1),
 1988.

@@ -10,11 +10,11 @@ first are inner nodes. Each half is cut into k blocks, so that the trees fill li
                             round 2    block 1 of tree 0 arrives from rank 0, block 0 of tree 0 goes to rank 3
                             …
 
-`network.two_trees` makes the trees and says who does what in which round; in a round a rank sends at most one block and
-receives at most one. On the way down the rounds run backwards, and who sent receives.
+`network.two_trees` makes the trees and the schedule of each rank; in a round a rank sends at most one block and
+receives at most one. On the way down the rounds run backwards, with senders and receivers exchanged.
 
-Cost for N ranks, S bytes and k blocks a half: (4k + c)·(α + S/(2k·B)), where c grows as 4·log₂ N. With many blocks the
-second factor makes that 2·S/B + …, the bandwidth term of a ring, and the rounds grow with log₂ N and not with N.
+Cost for N ranks, S bytes and k blocks per half: (4k + c)·(α + S/(2k·B)), where c grows as 4·log₂ N. With many blocks
+the second factor makes that 2·S/B + …, the bandwidth term of a ring, and the rounds grow with log₂ N and not with N.
 A rank sends at most 2·S bytes.
 
 Source: P. Sanders, J. Speck, J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",

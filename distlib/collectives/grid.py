@@ -7,7 +7,7 @@
     row 1    rank 3 ── rank 4 ── rank 5
 
 Cost for N = R·C ranks in R rows and C columns, S bytes: 2(C−1) + 2(R−1) rounds instead of the ring's 2(N−1), and the
-ring's 2(N−1)/N·S bytes a rank: 2(C−1)·(α + S/(C·B)) + 2(R−1)·(α + S/(N·B)).
+ring's 2(N−1)/N·S bytes per rank: 2(C−1)·(α + S/(C·B)) + 2(R−1)·(α + S/(N·B)).
 
 A full all-reduce along the rows and then a full one along the columns takes as many rounds but sends
 2(C−1)/C·S + 2(R−1)/R·S, up to twice as much: all columns then sum the same numbers.

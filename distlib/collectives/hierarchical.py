@@ -9,8 +9,8 @@ Cost for n nodes of G ranks and S bytes: inside, 2(G−1)·(α + S/(G·B)) on th
 of two, 2·log₂ n·α' + 2(n−1)/n·S/(G·B'). A ring through all ranks would take 2(n·G−1) rounds, each as slow as the link
 between two nodes, and send 2·S over it where this sends 2·S/G.
 
-It is a grid whose rows are the nodes; only, latency between nodes is high, so there it takes the way of few rounds. To
-reduce to one rank a node instead of scattering would leave the links of the other ranks idle.
+It is a grid whose rows are the nodes. But latency between nodes is high, so there it uses an algorithm of few rounds.
+Reducing to one rank per node instead of scattering would leave the links of the other ranks idle.
 
 Source: for the idea, X. Jia et al., "Highly scalable deep learning training system with mixed-precision: training
 ImageNet in four minutes", arXiv:1807.11205, 2018; Horovod's NCCLHierarchicalAllreduce has these three steps.

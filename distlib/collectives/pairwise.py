@@ -1,4 +1,4 @@
-"""All-to-all in pairs: every rank has another piece for every rank.
+"""All-to-all in pairs: every rank has a separate piece for every rank.
 
     step 1:  0 ──► 1 ──► 2 ──► 3 ──► 0      rank r sends its piece for rank r+1, and receives from r−1
     step 2:  0 ──► 2 ──► 0   1 ──► 3 ──► 1  … for rank r+2, and from r−2

@@ -1,4 +1,4 @@
-"""How two tensors are combined: the arithmetic of a reduction, apart from who sends what to whom."""
+"""How two tensors are combined: the arithmetic of a reduction, without its messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from distlib.communicator import ReduceOp
 
 
 def check_op(op: ReduceOp, dtype: torch.dtype) -> None:
-    """Say at once, on every rank, that `op` has no meaning for `dtype`.
+    """Check that `op` has a meaning for `dtype`: at once, on every rank, before anything is sent.
 
     Raises:
         ValueError: not a ReduceOp; an average of integers or truth values; an order of complex numbers; a sum of
@@ -18,7 +18,7 @@ def check_op(op: ReduceOp, dtype: torch.dtype) -> None:
         raise ValueError(f"expected a ReduceOp, such as ReduceOp.SUM, got {op!r}")
     inexact = dtype.is_floating_point or dtype.is_complex
     if op is ReduceOp.AVG and not inexact:
-        raise ValueError(f"the average of {dtype} values is no {dtype}: convert to float first, or use ReduceOp.SUM")
+        raise ValueError(f"averages of {dtype} need not be {dtype}: convert to float first, or use ReduceOp.SUM")
     if op in (ReduceOp.MIN, ReduceOp.MAX) and dtype.is_complex:
         raise ValueError(f"complex numbers have no order: ReduceOp.{op.name} has no meaning for {dtype}")
     if op is ReduceOp.SUM and dtype is torch.bool:
@@ -38,7 +38,7 @@ def combine(into: torch.Tensor, other: torch.Tensor, op: ReduceOp) -> None:
 
 
 def before_finish(op: ReduceOp) -> ReduceOp:
-    """The op for a part of a reduction that somebody finishes later: until then, an average is a sum."""
+    """The op for a part of a reduction that `finish` completes later: until then, an average is a sum."""
     return ReduceOp.SUM if op is ReduceOp.AVG else op
 
 

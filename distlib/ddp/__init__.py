@@ -1,9 +1,9 @@
 """Distributed data parallel training: the same model on every rank, each with its own part of the batch.
 
 replicas      is it the same model everywhere? rank 0's weights to all
-averaging     gradients averaged after the backward pass: one all-reduce a parameter, one in all, or in buckets
+averaging     gradients averaged after the backward pass: one all-reduce per parameter, one in all, or in buckets
 bucket        gradients that travel together
-finite        gradients that are no numbers: whose are they?
+finite        which rank produced an infinite or NaN gradient?
 reducer       gradients averaged while the backward pass still runs
 module        DistributedDataParallel, which puts these together
 torch_hook    our all-reduces inside torch's own DistributedDataParallel

@@ -1,10 +1,10 @@
 """Averaging gradients after the backward pass: three ways that give the same numbers with different messages.
 
-    one all-reduce a parameter    p parameters: p all-reduces, many of them tiny; each pays its rounds
+    one all-reduce per parameter  p parameters: p all-reduces, many of them tiny; each pays its rounds
     one flat buffer               1 all-reduce of M bytes; the fewest rounds, and a copy of all gradients
     buckets                       about M / bucket_bytes all-reduces; what the overlapped version starts early
 
-With a ring over N ranks each sends 2(N−1)/N·M bytes in all three. The rounds are 2(N−1) for every all-reduce.
+With a ring over N ranks each rank sends 2(N−1)/N·M bytes in all three. Every all-reduce takes 2(N−1) rounds.
 The fourth way, which communicates while the backward pass still runs, is in `reducer`.
 """
 
@@ -19,7 +19,7 @@ from distlib.ddp.reducer import AllReduce
 
 
 def average_per_parameter(comm: Communicator, module: nn.Module, sum_up: AllReduce = all_reduce) -> None:
-    """Average the gradients of all ranks, in place, with one all-reduce a parameter.
+    """Average the gradients of all ranks, in place, with one all-reduce per parameter.
 
     A parameter without a gradient is left out; that must be so on all ranks or on none.
 

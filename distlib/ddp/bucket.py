@@ -3,8 +3,8 @@
     parameters    w₂ [3, 2]      b₂ [2]    w₁ [2, 2]
     flat          x x x x x x    y y       z z z z
 
-Not every parameter gets a gradient in every step. Where ranks may differ in that, the buffer has one number more for
-each parameter: how many ranks had a gradient for it.
+Not every parameter gets a gradient in every training step. Where ranks may differ in that, the buffer has one more
+number for each parameter: how many ranks had a gradient for it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Bucket:
 
     @torch.no_grad()
     def get_ready(self) -> None:
-        """Before the buffer is sent: what nobody has filled in counts as zero."""
+        """Zero the slots whose gradient is missing. Call before sending."""
         for parameter in self.missing():
             self._places[parameter].zero_()
         if self.counts_users:
@@ -82,7 +82,7 @@ class Bucket:
 
     @torch.no_grad()
     def write_back(self, divide_by: int) -> None:
-        """Make what the buffer holds, divided, the gradients of the parameters, in place; then the buffer is empty.
+        """Divide the buffer and copy it into the gradients of the parameters, in place; then empty it.
 
         Args:
             divide_by: the number of ranks that have been summed up.
@@ -94,7 +94,7 @@ class Bucket:
         self.empty()
 
     def empty(self) -> None:
-        """From here on every gradient is missing."""
+        """Forget which gradients have arrived."""
         self._filled.clear()
 
     def used(self) -> list[nn.Parameter]:

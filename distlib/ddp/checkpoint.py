@@ -1,6 +1,6 @@
 """One rank writes a checkpoint, one rank reads it, all ranks have it.
 
-All ranks have the same model, so one copy is enough; and only rank 0 needs to see the disk.
+All ranks have the same model, so one copy is enough, and only rank 0 needs access to the disk.
 """
 
 from __future__ import annotations

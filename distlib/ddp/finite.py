@@ -1,7 +1,7 @@
-"""Gradients that are infinite or no number (NaN): whose are they?
+"""Which rank produced an infinite or NaN gradient?
 
 One such number on one rank spoils the sum, and with it the weights of all ranks. Afterwards nobody can tell where it
-came from, so it is found before.
+came from, so the search comes before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from distlib.ddp.bucket import Bucket
 def check_finite(comm: Communicator, bucket: Bucket, names: Mapping[nn.Parameter, str]) -> None:
     """Check a bucket that has been summed up, while each rank still has its own gradients.
 
-    A sum that is not finite is so on every rank. So either all of them go on, or all tell each other what they have.
+    A sum that is not finite is so on every rank. So either all ranks go on, or all exchange what they have found.
 
     Raises:
         FloatingPointError: on every rank, with the ranks and parameters that the bad numbers came from.
@@ -37,6 +37,6 @@ def check_finite(comm: Communicator, bucket: Bucket, names: Mapping[nn.Parameter
             found.append(f"rank {rank} ({', '.join(parameters)})")
     where = " and ".join(found) or "no rank: only their sum is too large"
     raise FloatingPointError(
-        f"gradients that are infinite or no number, on {where}. Look at the loss and the data there, "
+        f"infinite or NaN gradients, on {where}. Look at the loss and the data there, "
         "or at the learning rate; check_finite=False turns this check off."
     )

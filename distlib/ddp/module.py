@@ -3,10 +3,10 @@
 Four versions, equal in what they compute and different in their messages:
 
     version            all-reduces                                  when
-    "per_parameter"    one a parameter                              after the backward pass
+    "per_parameter"    one per parameter                            after the backward pass
     "flat"             one (for each dtype)                         after the backward pass
-    "bucketed"         one a bucket                                 after the backward pass
-    "overlapped"       one a bucket                                 each as soon as its gradients are there
+    "bucketed"         one per bucket                               after the backward pass
+    "overlapped"       one per bucket                               each as soon as its gradients are there
 
 Each rank's loss is the mean over its own batch. The average over the ranks is then the gradient of the mean over all
 batches together, provided that they are equally large.
@@ -47,9 +47,9 @@ class DistributedDataParallel(nn.Module):
         bucket_bytes, first_bucket_bytes: see `buckets.assign_buckets`.
         algorithm: an algorithm of `all_reduce`, or a function (comm, tensor) that sums up in place.
         broadcast_buffers: give all ranks rank 0's buffers before each forward pass in training mode.
-        find_unused_parameters: whether the loss may depend on other parameters in each step and on each rank. A
-            parameter that no rank has used keeps its gradient as it is. To find out takes one number more a parameter.
-        check_finite: whether gradients that are infinite or no number are an error that names rank and parameter.
+        find_unused_parameters: whether the loss may depend on different parameters in each step and on each rank. A
+            parameter that no rank has used keeps its gradient as it is. This sends one more number per parameter.
+        check_finite: whether infinite or NaN gradients are an error that names rank and parameter.
 
     Attributes:
         module: the wrapped model.
@@ -97,7 +97,7 @@ class DistributedDataParallel(nn.Module):
         )
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model returns for this rank's batch."""
+        """Run the model on this rank's batch; returns its outputs."""
         if self.training and torch.is_grad_enabled() and self._reducer.enabled:
             self._copy_buffers()
         return self.module(*args, **kwargs)
@@ -120,10 +120,10 @@ class DistributedDataParallel(nn.Module):
             for images, labels in model.join(loader):
                 …                                      # one forward and one backward pass
 
-        A rank that has no batch left brings zeros to the all-reduces of the others. The gradient of a step is the
-        average over the ranks that had a batch. (torch's Join divides by the number of all ranks unless told otherwise:
+        A rank that has no batch left adds zeros to the all-reduces of the others. The gradient of a step is the
+        average over the ranks that had a batch. (torch's Join divides by the number of all ranks by default:
         https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html.) At the end all ranks have the model of
-        those that went on longest. Each step costs one small all-reduce more. Not together with `no_sync`.
+        those that went on longest. Each step costs one more small all-reduce. Cannot be combined with `no_sync`.
         """
         last = 0
         for batch in batches:

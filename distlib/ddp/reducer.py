@@ -44,11 +44,11 @@ class GradientReducer:
         buckets: the same on every rank, in the order in which they are to be sent.
         sum_up: the all-reduce.
         overlap: start a bucket as soon as it is full; otherwise all of them after the backward pass.
-        finite: look for gradients that are infinite or no number.
+        finite: look for infinite or NaN gradients.
 
     Attributes:
         enabled: whether backward passes communicate.
-        contributors: by how many ranks sums are divided.
+        contributors: the number that sums are divided by: the ranks that took part.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class GradientReducer:
             self._sum_up_after(self._works, self._buckets[len(self._works)])
 
     def _begin(self) -> None:
-        """A backward pass has brought its first gradient. What is left of an earlier one, which failed, is dropped."""
+        """A backward pass has produced its first gradient. Drop the leftovers of an earlier one, which failed."""
         for work in self._works:
             work.wait()
         self._works = []
@@ -113,19 +113,19 @@ class GradientReducer:
             self._sum_up(self._comm, bucket.flat)
 
     def _fill_what_was_there_before(self, bucket: Bucket) -> None:
-        """Gradients of an earlier pass without communication count, too. What is still missing must be allowed to."""
+        """Add the gradients of earlier passes without communication. Raises if one that must be there is missing."""
         for parameter in bucket.missing():
             if parameter.grad is not None:
                 bucket.fill(parameter)
         missing = [self._names[parameter] for parameter in bucket.missing()]
         if missing and not bucket.counts_users:
             raise RuntimeError(
-                f"on rank {self._comm.rank} the backward pass has brought no gradient for {', '.join(missing)}. If the "
-                "loss does not depend on every parameter, say find_unused_parameters=True."
+                f"on rank {self._comm.rank} the backward pass produced no gradient for {', '.join(missing)}. If the "
+                "loss does not depend on every parameter, pass find_unused_parameters=True."
             )
 
     def take_part_with_zeros(self) -> None:
-        """Do what a backward pass of the other ranks needs of this one, which has no batch."""
+        """Take part in a backward pass of the other ranks, on this rank, which has no batch."""
         for bucket in self._buckets:
             bucket.get_ready()
             self._sum_up(self._comm, bucket.flat)

@@ -54,7 +54,7 @@ def copy_tensors(comm: Communicator, tensors: Iterable[torch.Tensor], root: int)
 
 
 def bytes_from_rank_0(comm: Communicator, data: bytes) -> bytes:
-    """The `data` of rank 0, on every rank. What the others bring, and how long it is, does not matter."""
+    """The `data` of rank 0, on every rank. The argument of other ranks is ignored."""
     length = torch.tensor([len(data)])
     broadcast(comm, length)
     content = bytearray(data) if comm.rank == 0 else bytearray(int(length))

@@ -86,8 +86,8 @@ class StepTimes:
     def hideable(self) -> float:
         """Seconds of communication that could be hidden at best, with these buckets and this backward pass.
 
-        The last bucket is full only when the backward pass is over, so its communication is waited for in any case. The
-        others have from the moment when the first one is full to the end of the backward pass.
+        The last bucket is full only when the backward pass is over, so a rank always waits for its communication. The
+        others can be hidden from the moment when the first one is full to the end of the backward pass.
         """
         communication, backward = self.of("communication"), self.of("backward")
         if len(communication) < 2 or not backward:
@@ -164,7 +164,7 @@ class StepClock:
         return _BackwardBegins.apply(output, partial(self._begin_backward, name)) if output.requires_grad else output
 
     def _begin_backward(self, name: str) -> None:
-        """The backward pass has come to the output of a layer, so it is through with the layers behind it."""
+        """The backward pass has come to the output of a layer, so it is done with the layers after it."""
         if self._backward_of is None:
             Variable._execution_engine.queue_callback(self._end_backward)
         self._end_backward()
@@ -180,7 +180,7 @@ class StepClock:
 
 
 class _BackwardBegins(torch.autograd.Function):
-    """Hands its input on; in the backward pass it says so before it hands on the gradient."""
+    """Hands its input on; in the backward pass it calls a function before it hands on the gradient."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, say: Callable[[], None]) -> torch.Tensor:

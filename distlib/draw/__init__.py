@@ -9,7 +9,7 @@
     race                     which all-reduce is the fastest by the model, over message sizes or ranks
     explore_race             the same with sliders
     speed_up                 how many times faster several ranks are than one
-    predicted_and_measured   the model beside the machine
+    predicted_and_measured   the model against the machine
     step_timeline            when a rank computes, communicates and waits in a training step, one way above the other
     sweep                    what an experiment gives over a number that was varied, a dot for each run
     heat_map                 the same over two numbers that were varied, a cell for each pair

@@ -39,7 +39,7 @@ class Kind(Protocol):
         """What was committed, as a value. Raises ValueError if it is no answer of this kind."""
 
     def find(self, actual: Any) -> Any:
-        """What came out, as a value to compare with; None if it is no number."""
+        """What came out, as a value to compare with; None if it is not a number."""
 
     def say(self, value: Any) -> str:
         """A value in words."""

@@ -110,7 +110,7 @@ def _alt(runs: Mapping[str, Trace], title: str) -> str:
 
 
 def _describe(name: str, run: Trace) -> str:
-    """One run in words; ranks that sent and received the same are told together."""
+    """One run in words; ranks that sent and received the same appear together."""
     alike: dict[tuple[int, int], list[int]] = {}
     for rank, amounts in enumerate(zip(run.bytes_sent, run.bytes_received, strict=True)):
         alike.setdefault(amounts, []).append(rank)

@@ -1,4 +1,4 @@
-"""`chunk_steps`: a run as a row of small pictures, one a round, of who holds whose contributions to which chunk.
+"""`chunk_steps`: a run as a row of small pictures, one per round: which contributions to which chunk a rank holds.
 
 after round 1
          chunk 0    chunk 1
@@ -48,7 +48,7 @@ def chunk_steps(
     title: str | None = None,
     timeout: float | None = None,
 ) -> Picture:
-    """Run `function(comm, tensor)` on `world` and draw who holds whose contributions to which chunk, round by round.
+    """Run `function(comm, tensor)` on `world` and draw which contributions each rank holds, round by round.
 
     It may be any function, a wrong one too. If something goes wrong on a rank the picture shows the rounds up to then
     and the error's text below; `picture.error` is the error.
@@ -205,7 +205,7 @@ class _Brush:
         self.canvas.add_patch(Rectangle(corner, *size, **{"facecolor": "none", "zorder": 3, **look}))
 
     def arrow(self, message: ChunkMessage, chunk: int, lane: int, left: float, top: float, leftward: bool) -> None:
-        """From the sender's cell out into the gap beside it, along it, and into the receiver's cell."""
+        """From the sender's cell out into the gap next to it, along it, and into the receiver's cell."""
         x, above = self.layout.cell_at(message.src, chunk)
         below = self.layout.cell_at(message.dst, chunk)[1]
         edge = left + x + (-3 if leftward else self.layout.cell[0] + 1)
@@ -259,7 +259,7 @@ def _draw_key(brush: _Brush, history: ChunkHistory, shown: Sequence[int]) -> Non
 
 
 def _key_word(brush: _Brush, x: float, words: str) -> float:
-    """Write a word of the key at `x`, beside its sign; returns where the next sign may stand."""
+    """Write a word of the key at `x`, next to its sign; returns where the next sign may stand."""
     y = _TITLES + 2 + (14.0 if brush.layout.down <= 2 else 7.0) * brush.layout.down / 2
     brush.text(x, y, words, SMALL + 1, va="center_baseline")
     return x + text_width(words, SMALL + 1) + 22

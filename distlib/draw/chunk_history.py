@@ -1,8 +1,8 @@
-"""Who holds whose contributions to which chunk, round by round: the data behind `chunk_steps`.
+"""Which rank holds which contributions to which chunk, round by round: the data behind `chunk_steps`.
 
 A function `(comm, tensor)` runs on a world with marked tensors (see `markers`) and a communicator that takes notes (see
 `watch`). Ranks do not go in step, and they differ in how often they communicate. So their notes are put side by side by
-rounds, as `distlib.trace` counts them: what a rank holds "after round k" is what it holds once it is through with all
+rounds, as `distlib.trace` counts them: what a rank holds "after round k" is what it holds once it has finished all
 its messages up to round k, and before its next. Of two ranks shown at the same moment, neither can then hold what the
 other has not sent yet, which counting calls would not promise:
 
@@ -59,7 +59,7 @@ class ChunkHistory:
         states: states[k][rank][chunk] is a `Cell`: what that rank held of that chunk after round k; k = 0 is the start.
         messages: all messages that were received, by round.
         error: the exception that ended the run early, or None. The states then go as far as the run went.
-        returned_new: the ranks on which the function returned another tensor than the one it was given.
+        returned_new: the ranks on which the function returned a tensor other than the one it was given.
     """
 
     world_size: int
@@ -134,7 +134,7 @@ def watch_chunks(
     start: Literal["own", "scattered"] = "own",
     timeout: float | None = None,
 ) -> ChunkHistory:
-    """Run `function(comm, tensor)` on `world` and note who holds whose contributions to which chunk.
+    """Run `function(comm, tensor)` on `world` and note which contributions to which chunk each rank holds.
 
     The function gets a one-dimensional float32 tensor, cut into chunks of equal length; what it writes into that
     tensor is watched. It may be wrong: contributions that are missing, counted twice or in the wrong chunk are seen.
@@ -305,7 +305,7 @@ def _look_for_foreign(cell: Cell) -> str:
 
 
 def _look_for_uneven(cell: Cell) -> str:
-    return "was changed only in part: are the borders of all chunks right, and every buffer written?" * cell.uneven
+    return "was changed only in part: is it cut at the correct places, and is every buffer written?" * cell.uneven
 
 
 def _look_for_parts(cell: Cell) -> str:

@@ -135,7 +135,7 @@ def _arrows(history: ChunkHistory, layout: Layout) -> Iterator[Shape]:
 
 
 def _bracket(layout: Layout, message: ChunkMessage, chunk: int, out: float, leftward: bool) -> Shape:
-    """From the sender's cell out into the gap beside it, along it, and into the receiver's cell."""
+    """From the sender's cell out into the gap next to it, along it, and into the receiver's cell."""
     (x, above), (_, below) = _corner(layout, message.src, chunk), _corner(layout, message.dst, chunk)
     edge, half = x - 4 if leftward else x + layout.cell[0] + 3, layout.cell[1] / 2
     turn = edge - out if leftward else edge + out

@@ -1,7 +1,7 @@
 """The form of a prediction: a field, choices, or buttons to press in an order, and a line that says how it stands.
 
-What was typed goes to the kernel together with the wish to commit, in one message: a field that the kernel is told of
-key by key would still be under way when Enter arrives. The kernel answers with a new `answered`. If it does not, it is
+The typed text goes to the kernel together with the wish to commit, in one message: if each key were sent by itself, the
+last ones could still be under way when Enter arrives. The kernel answers with a new `answered`. If it does not, it is
 busy, or it was restarted and knows nothing of this form: the browser then says what to do.
 """
 

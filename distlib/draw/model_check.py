@@ -1,10 +1,10 @@
-"""The model beside the machine: predicted seconds as a line, measured ones as dots, over the size of the tensor.
+"""The model against the machine: predicted seconds as a line, measured ones as dots, over the size of the tensor.
 
 10 ms │             ╱ ring
       │        ●___╱          ●  measured        the distance between dot and line is the error
  1 ms │  ─────╱               ─  predicted
       └──────────────
-error     5%   31%   2%       as a part of what was measured
+error     5%   31%   2%       as a part of the measured time
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class _Film:
         return (round - 1 + part) * _ROUND / self.seconds
 
     def changes(self, state: int) -> float:
-        """The moment from which the state after so many rounds is seen."""
+        """The moment from which the state after this many rounds is seen."""
         return 0.0 if state == 0 else self.at(state, _MOVES[1])
 
     def show(self, element: Element, first: float, end: float) -> None:

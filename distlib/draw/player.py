@@ -1,7 +1,7 @@
 """Players: pictures of a run that a student plays, steps and scrubs through.
 
     play_timeline(world.trace)                       messages, round by round or in time
-    play_chunks(watch_chunks(world, my_all_reduce))  who holds whose contributions
+    play_chunks(watch_chunks(world, my_all_reduce))  which contributions each rank holds
 
 A player is two outputs of a cell: the widget, and an image of the end, which is seen in a notebook that is opened again
 without a kernel (see `live`). Everything is sent once; from then on the browser steps by itself, also while the kernel
@@ -97,7 +97,7 @@ def play_timeline(
 
 
 def play_chunks(history: ChunkHistory, title: str | None = None) -> Player:
-    """A history to play: who holds whose contributions to which chunk, after each round.
+    """A history to play: which contributions to which chunk each rank holds, after each round.
 
     Args:
         history: as `watch_chunks` returns it. If the run ended in an error, it is played up to there.

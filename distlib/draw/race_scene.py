@@ -23,7 +23,7 @@ def race_scene(table: Race, marked: int) -> Scene:
 
     Args:
         table: a race that was run.
-        marked: the place of the axis at which all times are told; one of `table.places`.
+        marked: the place of the axis at which all times are written; one of `table.places`.
     """
     plan = _plan(table)
     title = f"All-reduces {table.where}: which is the fastest?"

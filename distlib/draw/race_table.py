@@ -45,7 +45,7 @@ class Race:
         along: what the places count, "bytes" or "ranks".
         places: numbers of bytes or of ranks, rising.
         seconds: name to predicted seconds, one for each place.
-        leads: who is the fastest where, from left to right.
+        leads: which algorithm is the fastest where, from left to right.
     """
 
     where: str
@@ -121,7 +121,7 @@ def _places(values: Sequence[int], what: str) -> list[int]:
 
 
 def _find_leads(places: Sequence[int], seconds: dict[str, list[float]]) -> list[Lead]:
-    """Who is the fastest at each place, neighbors of the same name put together."""
+    """The fastest algorithm at each place, neighbors of the same name put together."""
     if min(min(times) for times in seconds.values()) <= 0:
         raise ValueError("expected links with a latency above 0 or a finite bandwidth, got links that take no time")
     rounded = {name: [float(f"{time:.12g}") for time in times] for name, times in seconds.items()}  # equals are equal

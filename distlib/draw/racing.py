@@ -4,7 +4,7 @@
           │       ___╱─  ring         a line for each algorithm, its name where it ends
     10 µs │ ─────╱  ┊
           └─────────┊────────
-           [ tree   ┊ ring  ]         below: who is the fastest, and from where on
+           [ tree   ┊ ring  ]         below: the fastest, and from where on
             1 KiB    1 MiB
 
 Both axes are logarithmic: on them latency is a level line, bandwidth a slope of one, and "ten times as fast" the same
@@ -108,7 +108,7 @@ def _draw_lines(axes: Axes, table: Race) -> None:
 
 
 def _draw_band(band: Axes, lines: Axes, table: Race) -> None:
-    """Who is the fastest, as areas with name and marker; dashed lines up into the plot where they change places."""
+    """The fastest, as areas with name and marker; dashed lines up into the plot where they change places."""
     band.set(ylim=(0, 1), yticks=[])
     band.spines[["left", "bottom"]].set_visible(False)
     name_axis(band, "size of the tensor" if table.along == "bytes" else "ranks")

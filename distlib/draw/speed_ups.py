@@ -1,4 +1,4 @@
-"""How many times faster several ranks are than one: lines over the number of ranks, beside the ideal.
+"""How many times faster several ranks are than one: lines over the number of ranks, and the ideal.
 
      16 │            ∙ ideal: N ranks are N times as fast
       4 │     ∙  ╱── ring

@@ -1,6 +1,6 @@
 """The last step of a scene as an image: what stands for a player where there is no widget.
 
-It is SVG inside an <img>. That comes through JupyterLab's cleaning of untrusted notebooks, as the pixels of a
+It is SVG inside an <img>. That survives JupyterLab's cleaning of untrusted notebooks, as the pixels of a
 `Picture` do, but needs no matplotlib: a few milliseconds instead of a second. An image does not see the color of the
 text around it, so there are two, with our ink for light and for dark paper as "currentColor".
 """

@@ -132,7 +132,7 @@ def _round_axis(plan: _Plan, bottom: float) -> Iterator[Shape]:
 
 
 def _time_axis(plan: _Plan, bottom: float) -> Iterator[Shape]:
-    """A line that moves with the time of each step, and the time beside it."""
+    """A line that moves with the time of each step, and the time next to it."""
     unit, factor = time_unit(plan.moments[-1])
     for number, moment in enumerate(plan.moments, start=1):
         x = plan.place(moment)

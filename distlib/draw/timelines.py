@@ -5,7 +5,7 @@
     rank 1  ──▬▬──▄▄─────      the arrow leaves when the message is taken, and ends when the data has arrived
                                on the lane: ▬ computes, where that was noted
 
-An arrow does not begin where the sender begins to wait: nothing is on its way then.
+An arrow does not begin where the sender begins to wait: no data is on its way yet.
 
 By rounds instead of seconds (`by="round"`) a message is drawn in the column of its round (see `distlib.trace`): this is
 the algorithm as it is on any machine, while the seconds of small messages on a busy machine are mostly chance.

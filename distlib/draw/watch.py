@@ -33,7 +33,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message was started. `dst` counts in the group; `chunks` are those inside, () if that can't be told."""
+    """A message was started. `dst` counts in the group; `chunks` are those inside, () if that is unknown."""
 
     group: GroupPath
     dst: int
@@ -186,7 +186,7 @@ def run_watched(
     """Call `function(comm, tensor)` on this rank with a marked tensor, and note everything in `folder`.
 
     Returns:
-        Whether the function returned another tensor than the one it was given.
+        Whether the function returned a tensor other than the one it was given.
     """
     tensor = torch.tensor(markers.initial(comm.rank, scattered), device=comm.device)
     with open(records_path(folder, comm.rank), "wb") as file:

@@ -30,7 +30,7 @@ AGAIN = (
     "the sums of earlier microbatches were added up over the ranks again with each later one. Talk once, after the "
     "last microbatch."
 )
-OLD = "what stood in parameter.grad before was added. Forget it first: model.zero_grad()."
+OLD = "the old contents of parameter.grad were added. Clear them first: model.zero_grad()."
 
 
 def weights(lengths: Sequence[Sequence[int]], rank: int) -> list[tuple[Weight, str]]:

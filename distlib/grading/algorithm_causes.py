@@ -66,7 +66,7 @@ def _lacking(seen: Seen) -> str | None:
     if sum(inside) == 1:
         return (
             f"these are the values of rank {inside.index(1)} alone: what was received has replaced what was there. "
-            "Receive into a buffer of its own, then add it."
+            "Receive into a separate buffer, then add it."
         )
     return f"the sum lacks the values of {name_ranks(missing)}. {_ADVICE[seen.case.algorithm or '']}"
 
@@ -88,7 +88,7 @@ def _way_down(seen: Seen) -> str | None:
         return None
     told = f"rank 0 has the sum, but it never arrived at {name_ranks(wrong)}."
     if len(wrong) == seen.size - 1:
-        return f"{told} The way down is missing: rank 0 sends the sum, and who has it passes it on."
+        return f"{told} The way down is missing: rank 0 sends the sum, and every rank that has it passes it on."
     return f"{told} On the way down, does every rank that has the sum send it to all ranks that it had received from?"
 
 
@@ -102,13 +102,13 @@ def _outside(seen: Seen) -> str | None:
     outside = list(range(core, seen.size))
     if set(_wrong_ranks(seen)) <= set(outside):
         return (
-            f"the sum has not come to {name_ranks(_wrong_ranks(seen))}. At the end it must be sent to the ranks from "
-            f"{core} on."
+            f"the sum has not come to {name_ranks(_wrong_ranks(seen))}. At the end it must be sent to ranks "
+            f"{core} and up."
         )
     inside = seen.inside(*seen.wrong[0])
     if inside and all(times == (rank < core) for rank, times in enumerate(inside)):
         return (
-            f"the sum lacks the values of {name_ranks(outside)}. Before the first step, the ranks from {core} on hand "
+            f"the sum lacks the values of {name_ranks(outside)}. Before the first step, ranks {core} and up send "
             f"their tensor to rank - {core}, which adds it to its own."
         )
     return None

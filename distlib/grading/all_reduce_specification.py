@@ -54,7 +54,7 @@ class AllReduceSpecification:
 
 @dataclass(frozen=True)
 class Traffic:
-    """The messages of one run, beside what they should be."""
+    """The messages of one run, against what they should be."""
 
     case: Case
     trace: Trace

@@ -66,7 +66,7 @@ class Case:
 
     @property
     def options(self) -> dict[str, int]:
-        """What the function is handed over beside the communicator and the tensor."""
+        """What the function is handed over besides the communicator and the tensor."""
         asked = {"root": self.root, "columns": self.columns}
         return {name: value for name, value in asked.items() if value is not None}
 

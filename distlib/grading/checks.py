@@ -13,7 +13,7 @@ sees. If they find nothing wrong, the function keeps something where all simulat
 then the cases that are left run on real ranks, too. Only more than `MOST_REAL_RANKS` ranks are always simulated.
 
 What a check can't see, because it runs in the student's own process: code that is written to deceive it, such as one
-that patches this module or keeps a second way for data beside the messages. Test cells therefore import the checks
+that patches this module or keeps a second way for data besides the messages. Test cells therefore import the checks
 afresh and assert on the figures of the `Report`; more than that, `distlib grade` will do.
 """
 
@@ -194,7 +194,7 @@ def run_check(
 Look = tuple[Observation, Remark | None]  # what a run of a case has shown, and the remark about it
 
 
-Run = Callable[[Case, float], Observation]  # runs a case, at most so many seconds
+Run = Callable[[Case, float], Observation]  # runs a case, at most this many seconds
 
 
 class _Examination:

@@ -53,7 +53,7 @@ class Training:
         """What is special about it, for titles."""
         return "".join(
             [
-                f", {self.passes} backward passes a step" if self.passes > 1 else "",
+                f", {self.passes} backward passes per step" if self.passes > 1 else "",
                 ", one layer frozen" if self.frozen else "",
                 ", a parameter without gradient" if self.unused else "",
             ]
@@ -67,7 +67,7 @@ class DdpCase:
     Attributes:
         training: what is played.
         inputs: by rank.
-        part: what the ranks are told.
+        part: what the ranks are given.
     """
 
     training: Training

@@ -1,7 +1,7 @@
 """The check of OverlappedDDP: what it computes, and when it sends what.
 
 values      the same as in a single process, after every step and on every rank (`ddp_values`)
-messages    one all-reduce a bucket, begun as soon as its gradients are there, nothing in no_sync (`ddp_messages`)
+messages    one all-reduce per bucket, begun as soon as its gradients are there, nothing in no_sync (`ddp_messages`)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When a student's OverlappedDDP has sent what: one all-reduce a bucket, each as soon as its gradients are there.
+"""When a student's OverlappedDDP has sent what: one all-reduce per bucket, each as soon as its gradients are there.
 
     computing        BACKWARD ── 10 ms ── gate 2 ── 10 ms ── gate 1 ── 10 ms ── gate 0    finish    END
     communication                            ╰ bucket 0 ─ 8 ms ╯ ╰ bucket 1 ─ 8 ms ╯ ╰ bucket 2 ─ 8 ms ╯
@@ -112,7 +112,7 @@ def _judge_synchronized(seen: _Pass, everybody: Sequence[_Pass]) -> Remark | Non
 
 
 def _forward(seen: _Pass, everybody: Sequence[_Pass]) -> Remark | None:
-    """Whether more than the buffers went around before backward began."""
+    """Whether more than the buffers was sent before backward began."""
     found = sum(message.nbytes for each in everybody for message in each.messages if message.start < each.backward)
     expected = (seen.case.world_size - 1) * seen.case.right.constructed[-1].nbytes
     if found <= expected:
@@ -180,7 +180,7 @@ def _sizes(seen: _Pass) -> Remark | None:
 
 
 def _moments(seen: _Pass, everybody: Sequence[_Pass]) -> Remark | None:
-    """Whether each all-reduce begins as soon as the bucket is complete and the all-reduce before it is through."""
+    """Whether each all-reduce begins as soon as the bucket is complete and the all-reduce before it is done."""
     case, ring = seen.case, _ring(seen.case)
     if (seen.step - 1, seen.rank) in case.training.unused:
         return None

@@ -1,4 +1,4 @@
-"""What a student's OverlappedDDP has computed, beside what a single process computes, and what the difference means."""
+"""What a student's OverlappedDDP has computed against what a single process computes, and what the difference means."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _judge_buffers(case: DdpCase, step: int, rank: int, result: dict[str, Any]) 
                 "in no_sync nothing is sent: forward copies no buffers.",
             )
         return Remark(
-            f"in step {step + 1}, rank {rank} computes with another buffer, running.mean, than rank 0.",
+            f"in step {step + 1}, rank {rank} computes with a buffer, running.mean, that is not rank 0's.",
             details,
             "every rank has moved its buffers by its own batch. Before each forward pass in training mode, but not in "
             "no_sync, broadcast rank 0's.",

@@ -20,10 +20,10 @@ from distlib.grading.case import Case, dtype_name
 from distlib.grading.failure import Remark
 
 _LEADS: tuple[tuple[type[Exception], str], ...] = (
-    (DeadlockError, "ranks wait for each other, and would wait for ever."),
+    (DeadlockError, "ranks wait for each other, and would wait forever."),
     (MessageMismatch, "a message does not fit."),
     (PeerLost, "a rank's process ended in the middle."),
-    (RunTimeout, "it did not come to an end. (It should take milliseconds.)"),
+    (RunTimeout, "it did not finish in time. (It should take milliseconds.)"),
     (UnreceivedMessage, "a message was sent that nobody received."),
     (TooMuchOutput, "it printed too much and was stopped."),
     (RankError, "it stopped with an error."),
@@ -101,7 +101,7 @@ _SIGNS_OF_CHUNKS = (
     ),
     (
         "share memory",
-        "in one step a chunk leaves and another one comes in. Receive into a buffer of its own "
+        "in one step a chunk leaves and another one comes in. Receive into a separate buffer "
         "(torch.empty_like(chunk)), then add it or copy it.",
     ),
 )
@@ -111,7 +111,7 @@ _NO_SUCH_PARTNER = {
     "tree": "not every number of ranks is a power of two, so a rank may have fewer partners. Compare with "
     "comm.world_size before you send to, or receive from, rank + distance.",
     "halving_doubling": "rank ^ distance is a rank only where the number of ranks is a power of two. With N ranks, and "
-    "P the largest power of two up to N, the ranks from P on hand their tensor to rank - P first, and get the sum from "
+    "P the largest power of two up to N, ranks P and up first send their tensor to rank - P, and get the sum from "
     "there at the end.",
     "grid": "rank r is in row r // columns and column r % columns. Its neighbors in the row have the same row and "
     "(column + 1) % columns and (column - 1) % columns; those in the column are `columns` ranks apart.",

@@ -1,4 +1,4 @@
-"""What a student is told: one remark of a tutor, raised as one exception.
+"""What a student reads: one remark of a tutor, raised as one exception.
 
 ring_all_reduce on 3 ranks, 10 float32: rank 0 holds a wrong sum in chunk 1 (elements 4 to 6).   what was seen
   expected  [1.0, 2.0, 3.0]

@@ -18,7 +18,7 @@ def messages_of(world_size: int) -> int:
 
 
 def bytes_of(world_size: int, nbytes: int) -> int:
-    """How many bytes all ranks together send in an all-reduce of so many bytes."""
+    """How many bytes all ranks together send in an all-reduce of this many bytes."""
     return messages_of(world_size) * nbytes
 
 

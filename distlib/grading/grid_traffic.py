@@ -132,7 +132,7 @@ def _wrong_size(traffic: Traffic, way: str, message: Message, allowed: set[int])
 def _cause_of_size(traffic: Traffic, way: str, message: Message) -> str:
     length, rows = traffic.case.length, traffic.case.rows
     if message.dtype != dtype_name(traffic.case.dtype):
-        return f"the message has another dtype than the tensor. Send {dtype_name(traffic.case.dtype)}, as it is."
+        return f"the message's dtype differs from the tensor's. Send it unchanged, as {dtype_name(traffic.case.dtype)}."
     if way == "column" and math.prod(message.shape) in chunk_lengths(length, rows) and _rows_are_done_first(traffic):
         return (
             "whole tensors are summed up along the columns, by every column the same. After the reduce-scatter along "
@@ -143,7 +143,7 @@ def _cause_of_size(traffic: Traffic, way: str, message: Message) -> str:
     }:
         return "you begin with the columns. Here the rows come first: chunks along the row, pieces along the column."
     if message.nbytes == traffic.case.nbytes:
-        return f"the whole tensor travels along the {way}. Cut it with torch.tensor_split, and send one chunk a step."
+        return f"the whole tensor travels along the {way}. Cut it with torch.tensor_split, and send one chunk per step."
     if way == "column" and math.prod(message.shape) in traffic.case.chunk_lengths:
         return "the chunk travels along the column as a whole. Cut it once more, into one piece for each row."
     return (
@@ -201,7 +201,7 @@ def _cause_of_count(traffic: Traffic, way: str, found: Sequence[int], expected: 
             f"a loop runs too often. A {way} has {count(ranks, 'rank')}: it takes {count(ranks - 1, 'step')} to add, "
             "and as many to copy."
         )
-    return f"a rank that sends less leaves work to others. Along the {way}, everybody sends in every step."
+    return f"is the loop one step short? Along the {way}, every rank sends in every step."
 
 
 def _rounds(traffic: Traffic) -> Remark | None:

@@ -97,9 +97,9 @@ def _cause_of_size(traffic: Traffic, message: Message, number: int) -> str:
     case = traffic.case
     sent = [other.nbytes for other in traffic.sent_by(message.src)]
     if message.dtype != dtype_name(case.dtype):
-        return f"the message has another dtype than the tensor. Send {dtype_name(case.dtype)}, as it is."
+        return f"the message's dtype differs from the tensor's. Send it unchanged, as {dtype_name(case.dtype)}."
     if message.src >= _core(traffic):
-        return f"the ranks from {_core(traffic)} on hand in their whole tensor, and take no part in halving."
+        return f"ranks {_core(traffic)} and up send their whole tensor, and take no part in halving."
     if message.nbytes == case.nbytes:
         return (
             "whole tensors travel, as in a tree. Cut it: a rank sends the half that its partner is to keep, and adds "
@@ -167,8 +167,8 @@ def _outside(traffic: Traffic) -> Remark | None:
         return None
     return Remark(
         f"the values are right, but the ranks send {_list(found)} messages; {_list(expected)} were expected.",
-        cause=f"other ranks stay outside than in this exercise. Here the ranks from {core} on hand their tensor to "
-        f"rank - {core} first, and get the sum from there at the end.",
+        cause=f"you leave out different ranks than the exercise does. Here ranks {core} and up first send their tensor "
+        f"to rank - {core}, and get the sum from there at the end.",
     )
 
 
@@ -176,7 +176,7 @@ def _cause_of_count(traffic: Traffic, found: Sequence[int]) -> str:
     extra, core = beyond_power_of_two(traffic.size)
     if extra:
         return (
-            f"{traffic.size} is no power of two. The ranks from {core} on send once, and receive once; the first "
+            f"{traffic.size} is not a power of two. Ranks {core} and up send once, and receive once; the first "
             f"{core} ranks halve and double."
         )
     if all(message.nbytes == traffic.case.nbytes for message in traffic.full):

@@ -45,7 +45,7 @@ def all_reduce(
     algorithm: str = "ring",
     async_op: bool = False,
 ) -> Work | None:
-    """In place; with `async_op` it goes on beside what the rank does, until `wait`. See distlib.collectives."""
+    """In place; with `async_op` it goes on in the background until `wait`. See distlib.collectives."""
     return collectives.all_reduce(unwrapped(comm), tensor, op, algorithm, async_op)
 
 

@@ -47,7 +47,7 @@ def cause_of_copy(found: object, given: Sequence[torch.Tensor], rank: int, is_bu
     if rank == 0:
         return "rank 0 has the model that counts. It sends, and receives nothing."
     if _alike(found, given[rank]) and is_buffer:
-        return "this is still the rank's own buffer. A model has model.buffers() beside model.parameters()."
+        return "this is still the rank's own buffer. A model has model.buffers() besides model.parameters()."
     if _alike(found, given[rank]):
         return (
             "this is still the rank's own tensor. Receive into the parameter itself, in place, and do not forget any: "

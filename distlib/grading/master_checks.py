@@ -146,7 +146,7 @@ def _judge_copy(case: ScenarioCase, scene: Scene) -> Remark | None:
                 return Remark(seen, compared(wanted, found), cause)
         if sorted(result["trained"]) != sorted(trained):
             return Remark(
-                f"on rank {rank} other parameters than before require a gradient: {', '.join(result['trained'])}.",
+                f"on rank {rank} other parameters require a gradient now: {', '.join(result['trained'])}.",
                 cause="copy the values, and leave requires_grad as it is.",
             )
     nbytes, number = sum(tensor.nbytes for tensor in models[0].values()), len(models[0])
@@ -195,7 +195,7 @@ def _judge_outputs(case: ScenarioCase, scene: Scene) -> Remark | None:
     parts = [inputs["output"] for inputs in case.part.inputs]
     wanted, found = torch.cat(parts), scene.results[0]["outputs"]
     if not is_equal(found, wanted):
-        return Remark("rank 0 has not all outputs.", compared(wanted, found), cause_of_outputs(found, parts))
+        return Remark("rank 0 does not have all outputs.", compared(wanted, found), cause_of_outputs(found, parts))
     for rank, result in enumerate(scene.results):
         if rank and result["outputs"] is not None:
             return Remark(

@@ -23,8 +23,8 @@ class Way:
 
     Attributes:
         src, dst: the two ranks.
-        nbytes: exactly so many bytes.
-        messages: at most so many messages.
+        nbytes: exactly this many bytes.
+        messages: at most this many messages.
         what: what these bytes are, in words.
         causes: other numbers of bytes, and what usually causes them.
     """

@@ -24,7 +24,7 @@ _OUTWARD = ("broadcast", "scatter")  # collectives whose messages leave the root
 
 @dataclass(frozen=True)
 class _Traffic:
-    """The messages of one run beside what they should be."""
+    """The messages of one run against what they should be."""
 
     case: Case
     trace: Trace

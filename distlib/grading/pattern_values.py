@@ -155,7 +155,7 @@ def _one_goes_round(held: Held, rank: int) -> str:
         return ""
     return (
         "every rank has what rank 0 had: each passes on what it has just received. Each must send what it had at the "
-        "start, and receive into a buffer of its own."
+        "start, and receive into a separate buffer."
     )
 
 
@@ -254,7 +254,7 @@ def _whose_are_inside(held: Held, rank: int, found: torch.Tensor) -> str:
     if sum(inside) == 1:
         return (
             f"these are the values of rank {inside.index(1)} alone: what was received has replaced what was there. "
-            "Receive into a buffer of its own, then add it."
+            "Receive into a separate buffer, then add it."
         )
     return (
         f"the sum lacks the values of {name_ranks(missing)}. Is a rank sending before it has received "
@@ -299,7 +299,7 @@ def _compare(held: Held, rank: int, wanted: list[torch.Tensor], found: list[torc
     if len(wanted) != len(found):
         return Remark(
             f"rank {rank} returned a list of {count(len(found), 'tensor')}; expected {len(wanted)}, one of every rank.",
-            cause="the root's own tensor belongs into the list, too, at its place." if len(found) < len(wanted) else "",
+            cause="the list must contain the root's own tensor too, at index root." if len(found) < len(wanted) else "",
         )
     wrong = [k for k, pair in enumerate(zip(wanted, found, strict=True)) if not is_equal(*pair)]
     if not wrong:

@@ -165,8 +165,8 @@ def _other_logarithms(size: int, message: float) -> Mistakes:
 def _without_folding(nbytes: int, size: int, link: Link) -> Mistakes:
     _, core = beyond_power_of_two(size)
     told = (
-        f"{size} is no power of two. {core} ranks halve and double. Before that the whole tensor travels once from the "
-        "others to them, and afterwards once back."
+        f"{size} is not a power of two. {core} ranks halve and double. Before that the whole tensor travels once from "
+        "the others to them, and afterwards once back."
     )
     inner = _seconds(steps_of("halving_doubling", nbytes, Cluster.flat(core, link)))
     yield inner, told

@@ -132,7 +132,7 @@ def _judge_time(question: Question, reply: Reply) -> Remark | None:
     return Remark(
         "the predicted time is wrong.",
         (
-            f"expected {expected:.10g} s, that is {readable(expected)}: so long takes a simulated run",
+            f"expected {expected:.10g} s, that is {readable(expected)}: the time of a simulated run",
             f"found    {found:.10g} s" + (f", {found / expected:.4g} times that" if expected else ""),
         ),
         _cause_of_time(question, expected, found),
@@ -149,7 +149,7 @@ def _no_number(reply: Reply) -> Remark:
 
 def _cause_of_time(question: Question, expected: float, found: float) -> str:
     if not expected:
-        return "with one rank there is nothing to do: no step, no time."
+        return "with one rank there is nothing to do: the time is 0."
     known = cause_of_time(question, found)
     if known:
         return known

@@ -5,7 +5,7 @@
 The memory is read through a view of our own, so a function that points its tensor elsewhere is seen not to write it.
 
 The ranks of a case begin a little apart, in an order that has nothing to do with their numbers. So a function that
-takes messages in the order of their arrival gets them in another order than that of the ranks.
+takes messages in the order of their arrival gets them in an order other than that of the ranks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Outcome:
         returned: the elements of the tensor that the function returned, if that is another tensor; else None.
         returned_type: the name of the type of what it returned.
         moved: the elements that the student's tensor object shows, if it was pointed to other memory; else None.
-        strayed: whether memory beside the tensor was written.
+        strayed: whether memory next to the tensor was written.
         result: the elements of what the function returned, if that is a tensor or a list of tensors; else None. A list
             of one for a tensor.
     """
@@ -88,9 +88,9 @@ def outcome_of(
         memory, before: the memory after and before the call.
         ours: the view of `memory` in which the result is expected.
         returned: the tensors that the function returned, flattened, if it returned a tensor or a list of them.
-        returned_is_other: whether it returned a single tensor with other memory than `ours`.
+        returned_is_other: whether it returned a single tensor whose memory is not that of `ours`.
         returned_type: the name of the type of what it returned.
-        moved: what the tensor shows that the function was given, flattened, if that has other memory than `ours`.
+        moved: contents of the argument, flattened, if the function pointed it at new memory, else None.
     """
     return Outcome(
         values=ours.flatten().clone(),

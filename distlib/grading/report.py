@@ -43,7 +43,7 @@ class Report:
     def trace(
         self, world_size: int, length: int, dtype: torch.dtype | None = None, columns: int | None = None
     ) -> Trace:
-        """The messages of the first case with this many ranks and elements (and of this dtype, on a grid of so many
+        """The messages of the first case with this many ranks and elements (and of this dtype, on a grid of this many
         columns, if that is given).
 
         Raises:

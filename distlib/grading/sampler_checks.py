@@ -150,7 +150,7 @@ def _judge_filling(epoch: _Epoch) -> Remark | None:
     if set(whole) != set(range(epoch.length)) or more == [whole[k % epoch.length] for k in range(len(more))]:
         return None
     return Remark(
-        "the samples that fill up are not those of the beginning.",
+        "the padding is not taken from the start of the order.",
         _shown(epoch),
         "repeat the order from its beginning until the number of ranks divides its length.",
     )
@@ -173,7 +173,7 @@ def _judge_cover(epoch: _Epoch) -> Remark | None:
         return Remark(
             f"{count(len(missing), 'sample')} came on no rank: {_listed(missing)}.",
             _shown(epoch),
-            "is the order cut into parts for all ranks, and filled up with samples of its beginning?",
+            "is the order cut into parts for all ranks, and padded from its start?",
         )
     return None
 
@@ -244,9 +244,11 @@ def _judge_random_state(scene: Scene) -> Remark | None:
 
 
 def _judge_silence(scene: Scene) -> Remark | None:
-    if not len(scene.trace):
+    found = len(scene.trace)
+    if not found:
         return None
-    return Remark(f"{count(len(scene.trace), 'message')} went around. A sampler needs none: all ranks know the seed.")
+    were = "was" if found == 1 else "were"
+    return Remark(f"{count(found, 'message')} {were} sent. A sampler needs none: all ranks know the seed.")
 
 
 def _shown(epoch: _Epoch) -> tuple[str, ...]:

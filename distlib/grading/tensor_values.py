@@ -39,7 +39,7 @@ def is_close(
 
 
 def first_numbers(values: torch.Tensor, digits: int = 6) -> str:
-    """The first numbers of a tensor, to so many digits: "[0.5, -1.25, …]"."""
+    """The first numbers of a tensor, to this many digits: "[0.5, -1.25, …]"."""
     flat = values.flatten()
     texts = [str(number) if isinstance(number, int) else f"{number:.{digits}g}" for number in flat[:SHOWN].tolist()]
     return f"[{', '.join(texts)}{', …' if len(flat) > SHOWN else ''}]"

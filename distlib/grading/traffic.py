@@ -26,7 +26,7 @@ from distlib.trace import Message, Trace
 
 @dataclass(frozen=True)
 class _Traffic:
-    """The messages of one run beside what they should be."""
+    """The messages of one run against what they should be."""
 
     case: Case
     trace: Trace
@@ -213,8 +213,8 @@ def _no_circle(traffic: _Traffic) -> Remark:
 # ── how much, how often ──────────────────────────────────────────────────────────────────────────────────────────────
 
 _WHOLE_BUFFERS = (
-    "every rank gets the whole buffer of every other rank and adds up by itself: (N - 1) buffers a rank, more with "
-    "every rank. Cut the tensor with torch.tensor_split, send one chunk a step, and let the sum grow on its way round."
+    "every rank gets the whole buffer of every other rank and adds up by itself: N - 1 buffers per rank, more with "
+    "every rank. Cut the tensor with torch.tensor_split, send one chunk per step, and let the sum grow on its way."
 )
 
 
@@ -257,7 +257,7 @@ def _size_cause(traffic: _Traffic, message: Message) -> str:
     if message.nbytes == traffic.case.nbytes:
         return _whole_buffer_cause(traffic)
     if message.dtype != dtype_name(traffic.case.dtype):
-        return f"the message has another dtype than the tensor. Send {dtype_name(traffic.case.dtype)}, as it is."
+        return f"the message's dtype differs from the tensor's. Send it unchanged, as {dtype_name(traffic.case.dtype)}."
     if len({other.nbytes for other in traffic.full_messages}) == 1 and traffic.whole % traffic.case.world_size:
         return _PADDED
     return "cut the flattened tensor with torch.tensor_split(flat, comm.world_size), and send one chunk in each step."
@@ -274,7 +274,7 @@ def _whole_buffer_cause(traffic: _Traffic) -> str:
         return _WHOLE_BUFFERS
     return (
         "the whole buffer goes round the ring in every step. Cut it with torch.tensor_split(flat, comm.world_size), "
-        "and send one chunk a step."
+        "and send one chunk per step."
     )
 
 
@@ -329,7 +329,9 @@ def _count_cause(traffic: _Traffic, found: int, expected: int) -> str:
         )
     if found > expected:
         return "something is sent twice. In each step a rank sends one chunk, in one message."
-    return "a rank that sends less leaves work to others. In a ring every rank sends one chunk in every step."
+    return (
+        f"is its loop one step short? In a ring every rank sends one chunk in every step: {expected} messages in all."
+    )
 
 
 def _rounds(traffic: _Traffic) -> Remark | None:
@@ -378,7 +380,7 @@ def _elements(message: Message) -> str:
 
 
 def _bytes_line(traffic: _Traffic) -> list[str]:
-    """Bytes of each rank beside the expected ones; nothing if they are the same."""
+    """Bytes of each rank next to the expected ones; nothing if they are the same."""
     found, expected = _list(traffic.trace.bytes_sent), _expected_bytes(traffic)
     return [] if found == expected else [f"bytes sent by each rank: {found}; expected: {expected}"]
 

@@ -42,7 +42,9 @@ def _sizes(traffic: Traffic) -> Remark | None:
     if not wrong:
         return None
     if wrong[0].dtype != dtype_name(traffic.case.dtype):
-        cause = f"the message has another dtype than the tensor. Send {dtype_name(traffic.case.dtype)}, as it is."
+        cause = (
+            f"the message's dtype differs from the tensor's. Send it unchanged, as {dtype_name(traffic.case.dtype)}."
+        )
     else:
         cause = (
             "the tensor is cut into chunks: that is a ring, or halving and doubling. In a tree the whole tensor "
@@ -130,7 +132,7 @@ def _one_result_each(traffic: Traffic) -> Remark | None:
         f"the values are right, but rank {wrong[0]} receives {count(received[wrong[0]], 'message')} after the sum is "
         "complete; 1 was expected.",
         (_routes(traffic.full),),
-        "the messages are no tree up to rank 0 and no tree down again. Up, a rank sends once. Down, it receives once.",
+        "the messages do not form a tree up to rank 0 and down again. Up, a rank sends once. Down, it receives once.",
     )
 
 

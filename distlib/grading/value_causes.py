@@ -49,7 +49,7 @@ def _moved_tensor(seen: Seen) -> str | None:
         return None
     return (
         "the result is right, but in other memory: you have pointed the tensor there (tensor.data = … or set_). "
-        "Whoever else holds the tensor does not see it. Copy instead: tensor.copy_(result)."
+        "Other code that holds the tensor does not see it. Copy instead: tensor.copy_(result)."
     )
 
 

@@ -85,7 +85,7 @@ def crossover_bytes(
 ) -> int | None:
     """The smallest tensor, in bytes, for which the all-reduce `second` is faster than `first`.
 
-    It is found by halving intervals, which takes for granted that they change places once.
+    It is found by halving intervals, which assumes that they change places once.
 
     Returns:
         A multiple of `itemsize`; None if `first` is still as fast at `max_bytes`.

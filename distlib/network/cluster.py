@@ -62,7 +62,7 @@ class Cluster:
         ranks_per_node: how many ranks on each.
         intra: the link between two ranks of one node.
         inter: the link between two ranks of different nodes.
-        eager_limit: a message of at most so many bytes leaves without waiting for its receiver. 0: every message waits.
+        eager_limit: messages up to this size, in bytes, leave without waiting for the receiver. 0: every message waits.
         shared_uplink: whether the ranks of a node share one link to the other nodes, one message at a time in each
             direction. False: each rank has a link of its own.
         stragglers: rank to factor: how many times longer that rank's computations (`comm.sleep`) take.

@@ -1,7 +1,7 @@
 """How long each collective takes: closed forms in the latency and bandwidth of the links.
 
 The functions have the names of those in `distlib.collectives`. They take the cluster, the number of elements of the
-tensor (`length`), the size of an element in bytes (`itemsize`), and what the collective takes beside the tensor. They
+tensor (`length`), the size of an element in bytes (`itemsize`), and the collective's other arguments. They
 return seconds. N ranks, S = length · itemsize bytes, α latency, B bandwidth; all chunks that differ in length count
 with the longest, ⌈length/N⌉ elements.
 
@@ -155,7 +155,7 @@ def halving_doubling_all_reduce(cluster: Cluster, length: int, itemsize: int) ->
 
 
 def double_tree_all_reduce(cluster: Cluster, length: int, itemsize: int, blocks: int) -> float:
-    """(4k + c)·(α + S/(2k·B)) for k > 1 blocks a half and N > 2; c grows as 4·log₂ N.
+    """(4k + c)·(α + S/(2k·B)) for k > 1 blocks per half and N > 2; c grows as 4·log₂ N.
 
     Exact where all blocks are equally long (2k divides the length), else an upper bound.
     """
@@ -173,7 +173,7 @@ def grid_all_reduce(cluster: Cluster, length: int, itemsize: int, columns: int) 
 def hierarchical_all_reduce(cluster: Cluster, length: int, itemsize: int, ranks_per_node: int) -> float:
     """2(G−1)·(α + S/(G·B)) inside nodes of G ranks, and what halving and doubling takes for S/G between nodes.
 
-    Exact on every cluster that has so many ranks on a node.
+    Exact on every cluster that has this many ranks per node.
     """
     node = Cluster.flat(ranks_per_node, cluster.link_within(ranks_per_node))
     nodes = Cluster.flat(cluster.world_size // ranks_per_node, cluster.link_across(ranks_per_node))

@@ -1,8 +1,8 @@
 """What each rank sends in each collective: messages, bytes and rounds, exactly.
 
 The functions have the names of those in `distlib.collectives`. Their arguments are the number of ranks, the number of
-elements of the tensor (`length`) and the size of an element in bytes (`itemsize`); what a collective takes beside the
-tensor, its function here takes too. S = length · itemsize.
+elements of the tensor (`length`), the size of an element in bytes (`itemsize`), and the collective's other arguments.
+S = length · itemsize.
 
 Tensors are cut as `partition.chunk_lengths` says, so chunks may differ by one element or be empty. An empty chunk is
 still a message. A round is what `Trace.rounds` counts: the longest chain of messages that had to wait for one another.
@@ -110,7 +110,7 @@ def recursive_doubling_all_gather(world_size: int, length: int, itemsize: int) -
 
 
 def bruck_all_gather(world_size: int, length: int, itemsize: int) -> Traffic:
-    """Every rank sends the chunks from its own on: 1, 2, 4, …, and at last as many as miss; ⌈log₂ N⌉ rounds."""
+    """Every rank sends chunks, from its own on: 1, 2, 4, …, and finally however many are missing; ⌈log₂ N⌉ rounds."""
     lengths = chunk_lengths(length, world_size)
     counts = [min(distance, world_size - distance) for distance in powers_of_two_below(world_size)]
     nbytes = [

@@ -30,7 +30,7 @@ Edge = tuple[int, int]  # (tree, child): the edge from a child to its parent in 
 
 
 class Hop(NamedTuple):
-    """One block on one edge, as one of the two ranks sees it: which tree, which block of it, and who is at the end."""
+    """One block on one edge, as one of the two ranks sees it: which tree, which block of it, and the other rank."""
 
     tree: int
     block: int
@@ -118,7 +118,7 @@ def chain_lengths(world_size: int, blocks: int) -> tuple[int, int]:
 def trees_by_pair(world_size: int, blocks: int) -> dict[tuple[int, int], list[int]]:
     """For each (src, dst), up and down: in which tree each of the blocks goes that src sends to dst, in their order.
 
-    The pair alone does not tell: 2 is a child of 1 in one tree, and 1 of 2 in the other.
+    The pair alone does not decide it: 2 is a child of 1 in one tree, and 1 of 2 in the other.
     """
     up: dict[tuple[int, int], list[int]] = {}
     moves = [moves_up(rank, world_size, blocks) for rank in range(world_size)]
@@ -131,7 +131,7 @@ def trees_by_pair(world_size: int, blocks: int) -> dict[tuple[int, int], list[in
 
 
 def _all_rounds(world_size: int, blocks: int) -> list[list[tuple[int, int]]]:
-    """For every round on the way up, who sends to whom."""
+    """For every round on the way up, which rank sends to which."""
     trees = two_trees(world_size)
     rounds: list[list[tuple[int, int]]] = [[] for _ in range(trees.rounds(blocks))]
     for (tree, child), start in trees.start.items():
@@ -174,7 +174,7 @@ def _children(parents: Sequence[int | None]) -> list[list[int]]:
 def _two_colors(
     parents: Sequence[Sequence[int | None]], children: Sequence[Sequence[Sequence[int]]]
 ) -> dict[Edge, int]:
-    """Give each edge the other color than the edges that it meets: see `_meeting`."""
+    """Color each edge unlike the edges that it meets: see `_meeting`."""
     color: dict[Edge, int] = {}
     for first in [(tree, rank) for tree in (0, 1) for rank, up in enumerate(parents[tree]) if up is not None]:
         color.setdefault(first, 0)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Exercise 01: messages
 #
-# You write five functions. Each moves tensors between ranks in a pattern that has a name, and that every framework has.
+# You write five functions. Each moves tensors between ranks in a pattern with a name, and every framework has it.
 #
 # - **Time:** about 75 minutes.
 # - **Before:** read the lesson [Messages](../../course/01_messages.ipynb).
@@ -71,7 +71,7 @@ four = World(4)
 # rounds and steps.) If every rank sends first, none receives, and all wait for ever. If they take turns, it takes two
 # rounds or more. The lesson has the way out.
 #
-# What comes in must not overwrite what is still going out. Receive into a buffer of its own.
+# The incoming tensor must not overwrite the one that is still going out. Receive into a separate buffer.
 
 
 # %% solution="shift"
@@ -130,7 +130,8 @@ assert report.trace(world_size=4, length=6).bytes_sent == [24] * 4  # 6 float32 
 print(report)
 
 # %% [markdown]
-# **Hidden test: 2 points.** Up to 9 ranks, 1 element and none, other dtypes, tensors that are not contiguous.
+# **Hidden test: 2 points.** Up to 9 ranks, tensors of 1 element and of 0, other dtypes, tensors that are not
+# contiguous.
 
 # %% test="shift_hidden" points=2
 # The hidden tests of shift stand here when your work is graded.
@@ -174,8 +175,8 @@ assert report.trace(world_size=3, length=12, dtype=torch.int64).bytes_sent == [9
 # | it sends | `[3]` to rank 1, `[4]` to rank 2 | nothing | nothing |
 # | it returns | `[1, 2]` | `[3]` | `[4]` |
 #
-# The tensors of the other ranks have the same shape and dtype as the root's. What is in them does not matter. They are
-# there so that a rank knows how long its chunk will be. Nobody's tensor may be changed.
+# The tensors of the other ranks have the same shape and dtype as the root's. Their contents do not matter. They are
+# there so that a rank knows how long its chunk will be. No rank's tensor may be changed.
 #
 # `torch.tensor_split` cuts a flat tensor into chunks. When the length does not divide, the first chunks are one longer:
 
@@ -407,11 +408,11 @@ assert report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent == 
 # | step 1 | 0 → 1 | 0, 1 |
 # | step 2 | 0 → 2, 1 → 3 | 0, 1, 2, 3 |
 #
-# Another way begins with 0 → 2, and then 0 → 1 and 2 → 3. Any tree gets full marks that takes no more than ⌈log₂ N⌉
-# steps. Every rank but the root receives the tensor once, so there are N − 1 messages.
+# Another way begins with 0 → 2, and then 0 → 1 and 2 → 3. Any tree that takes no more than ⌈log₂ N⌉ steps gets full
+# marks. Every rank but the root receives the tensor once, so there are N − 1 messages.
 #
 # Two hints. First write it for root 0. As in the table, before the step with distance d (1, 2, 4 and so on) the ranks 0
-# to d − 1 have the tensor. Each of them sends it to the rank that is d further on, if there is one.
+# to d − 1 have the tensor. Each of them sends it to the rank d places further on, if there is one.
 #
 # For any other root, number the ranks beginning at the root: `place = (comm.rank - root) % comm.world_size`. The root
 # has place 0. The rank at place p is `(p + root) % comm.world_size`.
@@ -430,7 +431,7 @@ def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
 
     Args:
         comm: the communicator of this rank.
-        tensor: any shape and dtype, the same on every rank. On all ranks but the root overwritten.
+        tensor: any shape and dtype, the same on every rank. Overwritten on all ranks but the root.
         root: the rank whose tensor is sent.
 
     Cost for N ranks and a tensor of S bytes:
@@ -533,10 +534,10 @@ assert sum(report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent
 # | step 1 | 1 → 0, 3 → 2 | `11` | `10` | `1100` | `1000` |
 # | step 2 | 2 → 0 | `1111` | `10` | `1100` | `1000` |
 #
-# A rank sends once, after it has received everything from the ranks below it. Then it is done. What its tensor holds at
-# the end does not matter. Any tree gets full marks that takes no more than ⌈log₂ N⌉ steps.
+# A rank sends once, after it has received everything from the ranks below it. Then it is done. The contents of its
+# tensor at the end do not matter. Any tree that takes no more than ⌈log₂ N⌉ steps gets full marks.
 #
-# What comes in must be added to what is there, so receive into a buffer of its own.
+# The incoming tensor must be added to the one that is there, so receive into a separate buffer.
 
 
 # %% solution="reduce"
@@ -547,7 +548,8 @@ def reduce(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
 
     Args:
         comm: the communicator of this rank.
-        tensor: any shape and dtype, the same on every rank. Overwritten on the root; free on the others.
+        tensor: any shape and dtype, the same on every rank. The root's is overwritten; the others may end with
+            anything in theirs.
         root: the rank that gets the sum.
 
     Cost for N ranks and a tensor of S bytes:

@@ -38,7 +38,7 @@
 #
 # **Tests look at the messages, too.** They count the messages and bytes that each rank sends, and the rounds. Messages
 # that need not wait for one another are in the same round. An algorithm with the right sums and the wrong messages is
-# another algorithm, and gets no marks.
+# a different algorithm, and gets no marks.
 #
 # **Run a test as often as you like.** When it fails, it stops at the smallest case that goes wrong and says what it
 # saw. The hidden tests run the same checks on other cases: other numbers of ranks and elements, other dtypes, and
@@ -175,12 +175,12 @@ assert report.trace(world_size=3, length=12, dtype=torch.int64).bytes_sent == [1
 #
 # Now there is no master. The ranks stand in a ring, and every rank talks to its two neighbors only. The tensor is cut
 # into as many chunks as there are ranks. In every step each rank **sends one chunk to one neighbor and receives one
-# from the other neighbor, at the same time**. What it receives, it adds to its own.
+# from the other neighbor, at the same time**. It adds the received chunk to its own.
 #
 # A chunk goes once around the ring and grows at every stop. After N − 1 steps it has been everywhere and holds the full
-# sum. **Chunk r must end at rank r.** What the other chunks hold at the end does not matter.
+# sum. **Chunk r must end at rank r.** The contents of the other chunks at the end do not matter.
 #
-# With 3 ranks and 3 elements, one element a chunk. Each rank sends to the next one: 0 → 1 → 2 → 0.
+# With 3 ranks and 3 elements, one element per chunk. Each rank sends to the next one: 0 → 1 → 2 → 0.
 #
 # | | rank 0 | rank 1 | rank 2 |
 # |---|---|---|---|
@@ -211,8 +211,8 @@ print([chunk.tolist() for chunk in chunks])
 assert [len(chunk) for chunk in chunks] == [3, 3, 2, 2]
 
 # %% [markdown]
-# So the chunk that comes in can be longer or shorter than the one that goes out. Receive it into a buffer of its own:
-# `incoming = torch.empty_like(chunk)`, with the chunk it belongs to.
+# So the chunk that comes in can be longer or shorter than the one that goes out. Receive it into a separate buffer:
+# `incoming = torch.empty_like(chunk)`, where `chunk` is the one that it will be added to.
 #
 # `tensor.reshape(-1)` makes any tensor flat. If the tensor's memory is contiguous, the flat tensor is a view of it. If
 # not, as for a transposed matrix, it is a copy. This works in both cases:
@@ -224,7 +224,7 @@ assert [len(chunk) for chunk in chunks] == [3, 3, 2, 2]
 # ```
 #
 # `comm.exchange(outgoing, next_rank, incoming, previous_rank)` sends and receives at the same time. With `comm.send`
-# alone every rank would wait for its neighbor to receive, for ever.
+# alone, every rank would wait forever for its neighbor to receive.
 
 
 # %% solution="ring_reduce_scatter"
@@ -274,8 +274,8 @@ for rank, values in enumerate(three.run(try_reduce_scatter, timeout=5)):
 
 # %% [markdown]
 # **Watch it** on 4 ranks, step by step: space plays, ← and → go one step. Rows are ranks, columns are chunks. A cell
-# fills up as more ranks' values are inside. Point at an arrow to read which line of yours sent it. Also a ring that is
-# wrong can be watched: in which round does the first warning come?
+# fills up as it collects the values of more ranks. Point at an arrow to read which line of yours sent it. You can watch
+# a wrong ring, too: in which round does the first warning come?
 
 # %%
 from distlib.draw import play_chunks, watch_chunks
@@ -335,9 +335,9 @@ assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent
 # %% [markdown]
 # ## 3. The second half of the ring: `ring_all_gather`
 #
-# This function starts where the first half ends: on rank r, chunk r is right, and the others are not. Each right chunk
-# now goes once more around the ring. This time nothing is added. **What comes in replaces what was there.** After N − 1
-# steps every rank has every chunk.
+# This function starts where the first half ends: on rank r, chunk r holds its full sum, and the others do not. Each
+# finished chunk now goes once more around the ring. This time nothing is added. **The incoming chunk replaces the one
+# that was there.** After N − 1 steps every rank has every chunk.
 #
 # With 3 ranks and 3 elements. A dash is a number that does not matter.
 #
@@ -356,8 +356,8 @@ assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent
 def ring_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
     """Hand the chunk of each rank on to all others, in a ring. Afterwards every chunk is on every rank, in place.
 
-    At the start only chunk `comm.rank` of the tensor is right; the others may hold anything. In each step every rank
-    sends one chunk to one neighbor, and receives one from the other neighbor, which replaces what was there.
+    At the start only chunk `comm.rank` of the tensor holds its full sum; the others may hold anything. In each step
+    every rank sends one chunk to one neighbor, and receives one from the other neighbor, which replaces its own.
 
     Args:
         comm: the communicator of this rank.
@@ -405,7 +405,7 @@ from distlib.draw import play_chunks, watch_chunks
 play_chunks(watch_chunks(four, ring_all_gather, start="scattered", timeout=5))
 
 # %% [markdown]
-# **Visible test: 3 points.** Your tensor starts with only chunk `comm.rank` right, and random numbers in the others.
+# **Visible test: 3 points.** Your tensor starts with its full sum in chunk `comm.rank`, and random numbers elsewhere.
 
 # %% test="ring_all_gather_visible" points=3
 from distlib.grading import check_all_gather
@@ -457,7 +457,7 @@ assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent
 # ## 4. The whole ring: `ring_all_reduce`
 #
 # Put the two halves together, or write both phases in one function. A test that runs this function replaces your
-# `ring_reduce_scatter` and `ring_all_gather` by right ones, so a mistake in them costs nothing here.
+# `ring_reduce_scatter` and `ring_all_gather` with correct ones, so a mistake in them costs nothing here.
 #
 # With N ranks the two halves take 2(N − 1) rounds. In each round a rank sends one chunk of about S/N bytes. So every
 # rank sends about 2(N − 1)/N · S bytes, less than twice its tensor, however many ranks there are:
@@ -500,7 +500,7 @@ from distlib.draw import play_chunks, watch_chunks
 play_chunks(watch_chunks(four, ring_all_reduce, timeout=5))
 
 # %% [markdown]
-# **Visible test: 3 points.** `helpers` names the two functions that the test brings along.
+# **Visible test: 3 points.** `helpers` names the two functions that the test supplies.
 
 # %% test="ring_all_reduce_visible" points=3
 from distlib.grading import check_all_reduce
@@ -589,7 +589,7 @@ def take_step(model: torch.nn.Module, learning_rate: float = 0.5) -> None:
 
 
 def train_on_ranks(comm: Communicator, images: torch.Tensor, labels: torch.Tensor, steps: int) -> list[torch.Tensor]:
-    """What every rank runs: its own quarter of the images, gradients averaged by your ring. Returns the parameters."""
+    """Runs on every rank: its own quarter of the images, gradients averaged by your ring. Returns the parameters."""
     model = make_model()
     mine = slice(comm.rank, None, comm.world_size)
     for _ in range(steps):
@@ -602,7 +602,7 @@ def train_on_ranks(comm: Communicator, images: torch.Tensor, labels: torch.Tenso
 
 
 def train_alone(images: torch.Tensor, labels: torch.Tensor, steps: int) -> list[torch.Tensor]:
-    """The same training in one process, with all images in every step."""
+    """Train in one process, with all images in every step. Returns the parameters."""
     model = make_model()
     for _ in range(steps):
         torch.nn.functional.cross_entropy(model(images), labels).backward()
@@ -618,7 +618,7 @@ def accuracy(parameters: list[torch.Tensor]) -> float:
 
 
 # %% [markdown]
-# Are the two trainings the same? The sums are added up in another order, and a float32 has about 7 digits, so the last
+# Do the two runs agree? The sums are added up in a different order, and a float32 has about 7 digits, so the last
 # digits may differ. The parameters are smaller than 10 here, and we ask for a difference below 0.0001, on every rank.
 
 # %%
@@ -633,16 +633,16 @@ difference = max(
     for value, wanted in zip(parameters, alone, strict=True)
 )
 print(f"largest parameter {largest:.2f}, largest difference to training in one process {difference:.1e}")
-print(f"right on test images: four ranks {accuracy(by_rank[0]):.1%}, one process {accuracy(alone):.1%}")
+print(f"accuracy on the test images: four ranks {accuracy(by_rank[0]):.1%}, one process {accuracy(alone):.1%}")
 
 assert largest < 10
-assert difference < 1e-4, "the two trainings differ: does your ring pass its tests?"
+assert difference < 1e-4, "the two models differ: does your ring pass its tests?"
 assert accuracy(by_rank[0]) == accuracy(alone) > 0.85
 # 60 steps, 4 parameter tensors, 2 * 3 messages for each
 assert four.trace.messages_sent == [steps * 4 * 6] * 4, "these are not the messages of a ring"
 
 # %% [markdown]
-# Both trainings end with the same model, though each rank has looked at a quarter of the images only. This is
+# Both runs end with the same model, though each rank has looked at only a quarter of the images. This is
 # data-parallel training, and the ring in it is yours.
 
 # %% [markdown]

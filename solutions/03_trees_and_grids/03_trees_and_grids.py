@@ -84,7 +84,7 @@ four = World(4)  # four ranks to try things on
 # Each way takes ⌈log₂ N⌉ steps, for any number of ranks N. With 5 ranks that is 3: up 1 → 0 and 3 → 2, then 2 → 0, then
 # 4 → 0. A rank whose partner would be rank 5 or higher has no partner in that step.
 #
-# Any tree with rank 0 at the top gets full marks that takes no more than ⌈log₂ N⌉ steps up and as many down. Every
+# Any tree with rank 0 at the top gets full marks if it takes no more than ⌈log₂ N⌉ steps up and as many down. Every
 # message is the whole tensor. Every rank but rank 0 sends its sum up once, and receives the result once.
 
 
@@ -100,7 +100,7 @@ def tree_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
         tensor: any shape and dtype, the same on every rank. Overwritten.
 
     Cost for N ranks and a tensor of S bytes:
-        2 ceil(log2(N)) steps, if a rank takes part in one message a step.
+        2 ceil(log2(N)) steps, if a rank takes part in one message per step.
         2 (N - 1) messages of S bytes in all: every rank but rank 0 sends 1 up and receives 1 on the way down.
         With one rank: no message.
     """
@@ -155,7 +155,8 @@ assert sum(report.trace(world_size=5, length=6).bytes_sent) == 8 * 24  # 8 messa
 print(report)
 
 # %% [markdown]
-# **Hidden test: 3 points.** Up to 9 ranks, 1 element and none, other dtypes, tensors that are not contiguous.
+# **Hidden test: 3 points.** Up to 9 ranks, tensors of 1 element and of 0, other dtypes, tensors that are not
+# contiguous.
 
 # %% test="tree_all_reduce_hidden" points=3
 # The hidden tests of tree_all_reduce stand here when your work is graded.
@@ -214,7 +215,7 @@ assert sum(report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent
 #
 # ### When N is not a power of two
 #
-# Let P be the largest power of two up to N. With 6 ranks P is 4. **Before** the first step each rank r from P on sends
+# Let P be the largest power of two up to N. With 6 ranks P is 4. **Before** the first step each rank r ≥ P sends
 # its whole tensor to rank r − P, which adds it to its own. The first P ranks halve and double. **At the end** rank r
 # gets the whole sum from rank r − P. With 6 ranks: 4 → 0 and 5 → 1 before, 0 → 4 and 1 → 5 at the end.
 # This is the simplest way, and not the cheapest: see the lesson.
@@ -222,8 +223,8 @@ assert sum(report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent
 # ### Two tools
 #
 # `rank ^ distance` is the partner at distance 1, 2, 4 and so on: `^` flips one bit of the number. And
-# `torch.tensor_split(part, 2)` cuts a flat tensor in two, also one of odd length. The halves are views: what you write
-# into a half stands in the tensor.
+# `torch.tensor_split(part, 2)` cuts a flat tensor in two, even one of odd length. The halves are views: writing into
+# a half writes into the tensor.
 
 # %%
 for distance in (2, 1):
@@ -238,9 +239,9 @@ assert (len(lower), len(upper)) == (4, 3)
 def halving_doubling_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
     """Add up the tensors of all ranks by halving and doubling. Afterwards every rank's tensor holds the sum, in place.
 
-    With N ranks, P is the largest power of two up to N. Each rank r from P on first sends its tensor to rank r - P, and
+    With N ranks, P is the largest power of two up to N. Each rank r >= P first sends its tensor to rank r - P, and
     at the end receives the sum from there. The first P ranks exchange with one partner in each step: a half, a quarter,
-    an eighth and so on of the tensor, each time adding what comes in; then the same sizes back.
+    an eighth and so on of the tensor, each time adding what they receive; then the same sizes back.
 
     Args:
         comm: the communicator of this rank.
@@ -248,8 +249,8 @@ def halving_doubling_all_reduce(comm: Communicator, tensor: torch.Tensor) -> Non
 
     Cost for N ranks and a tensor of S bytes:
         a power of two: 2 log2(N) rounds; in each every rank sends 1 message, about 2 (N - 1) / N * S bytes in all.
-        else: 2 log2(P) + 2 rounds. A rank from P on sends 1 message, of S bytes. The first P ranks send 2 log2(P), and
-        about 2 (P - 1) / P * S bytes; those that have a rank from P on to look after send 1 more, of S bytes.
+        else: 2 log2(P) + 2 rounds. A rank r >= P sends 1 message, of S bytes. The first P ranks send 2 log2(P), and
+        about 2 (P - 1) / P * S bytes; each one that serves a rank r >= P sends 1 more, of S bytes.
         With one rank: no message.
     """
     ### BEGIN SOLUTION
@@ -391,7 +392,7 @@ assert report.trace(world_size=4, length=20, dtype=torch.float64).bytes_sent == 
 # | after part 2 | `[1111, 2222, -, -]` | `[-, -, 3333, 4444]` | `[1111, 2222, -, -]` | `[-, -, 3333, 4444]` |
 # | after part 3 | the sum | the sum | the sum | the sum |
 #
-# Every row and every column is a ring, either way round.
+# Every row and every column is a ring, in either direction.
 #
 # **You need not write the rings again.** `ring_reduce_scatter(comm, tensor)` and `ring_all_gather(comm, tensor)` are
 # correct versions of what you wrote in exercise 02, and the tests supply them. They work in place, on any
@@ -482,7 +483,7 @@ print(report)
 # %% test="grid_all_reduce_hidden" points=3
 # The hidden tests of grid_all_reduce stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: other grids, also of one row or one column, short tensors, other dtypes and memory layouts.
+### What this tests: other grids, some of one row or one column, short tensors, other dtypes and memory layouts.
 import torch
 
 from distlib.grading import check_grid_all_reduce
@@ -532,8 +533,8 @@ assert report.trace(world_size=4, length=20, dtype=torch.float64).bytes_sent == 
 # | `"hierarchical"` | 2(G − 1) inside each node of G ranks, in a ring | S/G bytes |
 # | | and then halving and doubling between the nodes | as above, but of S/G bytes in all |
 #
-# P is the largest power of two up to N. The hierarchical all-reduce is a grid whose rows are the nodes. Only, its
-# columns halve and double. There, N is the number of nodes, and a distance of 1 leads to the next node.
+# P is the largest power of two up to N. The hierarchical all-reduce is a grid whose rows are the nodes, except that
+# its columns halve and double. There, N is the number of nodes, and a distance of 1 leads to the next node.
 #
 # **Which link?** A cluster has `nodes`, `ranks_per_node` and `world_size`, and two links: `intra` inside a node,
 # `inter` between nodes. Rank r is on node `r // ranks_per_node`. With one node every message uses `intra`. With several
@@ -542,7 +543,7 @@ assert report.trace(world_size=4, length=20, dtype=torch.float64).bytes_sent == 
 #
 # - in a ring some message leaves its node in every step;
 # - in trees, halving and doubling, ranks at distance d talk. If d is less than `ranks_per_node`, all these pairs are
-#   inside a node. Else none is.
+#   inside a node. Otherwise none are.
 #
 # **Units.** `link.latency` is in seconds and `link.bandwidth` in bytes per second. 1 MB is 1,000,000 bytes.
 #
@@ -670,10 +671,10 @@ assert math.isclose(report.answers[2], 6 * (3e-6 + 2**14 / 300e9) + 2 * (50e-6 +
 # of them. So your function is given the names that it may choose from.
 #
 # The answer is the name of the algorithm that takes the least time by the model of part 4. If two are equally fast,
-# either is correct. A test that runs this function replaces your `predict_time` by a correct one, so a mistake there
+# either is correct. A test that runs this function replaces your `predict_time` with a correct one, so a mistake there
 # costs nothing here.
 #
-# A fixed limit, such as "a tree below 64 KiB", is right on one cluster and wrong on the next one.
+# A fixed limit, such as "a tree below 64 KiB", fits one cluster and is wrong on the next one.
 
 # %%
 for ranks in (8, 256):
@@ -689,7 +690,7 @@ def choose_algorithm(nbytes: int, cluster: Cluster, algorithms: Sequence[str]) -
     Args:
         nbytes: size of the tensor in bytes. A multiple of the number of ranks.
         cluster: as for `predict_time`.
-        algorithms: the names to choose from, at least one, out of those that `predict_time` knows.
+        algorithms: the names to choose from, at least one; `predict_time` knows all of them.
 
     Returns:
         One of `algorithms`. If several are equally fast, any of these.

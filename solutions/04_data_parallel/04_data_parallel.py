@@ -2,7 +2,7 @@
 # # Exercise 04: data parallel
 #
 # You write the stages of DataParallel, and the step that puts them together. At the end it trains a classifier on four
-# ranks, and ends where one process ends.
+# ranks, and arrives at the same weights as one process.
 #
 # - **Time:** about 90 minutes.
 # - **Before:** read the lesson [Data parallel](../../course/04_data_parallel.ipynb).
@@ -36,7 +36,7 @@
 # To receive, a rank needs a tensor of the right shape and dtype. It is overwritten.
 #
 # **Tests look at the messages, too.** Every message begins or ends at rank 0, and carries what it should and nothing
-# more. A test reports how many bytes it has seen.
+# more. A test reports how many bytes it has counted.
 #
 # **Run a test as often as you like.** When it fails, it stops at the smallest case that goes wrong and says what it
 # saw. The hidden tests run the same checks on other cases. There are always at least as many images as ranks.
@@ -152,7 +152,7 @@ assert report[0].trace.messages_sent == [3, 0, 0, 0]
 # Before each forward pass every rank gets the model of rank 0: all **parameters** and all **buffers**. A buffer is a
 # tensor that belongs to the model and is not trained, such as the running mean of a batch normalization.
 #
-# `model.parameters()` goes through the parameters, `model.buffers()` through the buffers. They come in the same order
+# `model.parameters()` yields the parameters, `model.buffers()` the buffers. They come in the same order
 # on every rank, because the models are built alike.
 #
 # With 2 ranks, and a model with one parameter and one buffer:
@@ -164,8 +164,8 @@ assert report[0].trace.messages_sent == [3, 0, 0, 0]
 #
 # Rank 0 sends two messages, one for each tensor.
 #
-# **Write into the tensors that are there.** The optimizer and the layers know these tensors, not new ones. Torch does
-# not like a parameter to be overwritten while it records gradients. `parameter.data` is the same memory without that
+# **Write into the tensors that are there.** The optimizer and the layers know these tensors, not new ones. Torch
+# refuses to overwrite a parameter while it records gradients. `parameter.data` is the same memory without that
 # record: you can send it, and receive into it.
 
 
@@ -257,8 +257,8 @@ assert report[0].trace.bytes_sent == [3 * 30, 0, 0, 0]
 # How many rows come from rank 2? Rank 0 knows that from the size of the batch: the rows were cut as
 # `torch.tensor_split` does, and come back in the same parts.
 #
-# `torch.empty(batch_size, *output.shape[1:], dtype=output.dtype)` makes a tensor for all outputs. What
-# `torch.tensor_split` cuts it into are views. So what is received into a part is in the whole, too.
+# `torch.empty(batch_size, *output.shape[1:], dtype=output.dtype)` makes a tensor for all outputs. The parts that
+# `torch.tensor_split` returns are views of it. So receiving into a part writes into the whole tensor.
 #
 # **The output has a history**: it knows how it was computed, so that `backward` can be called on it. A message has
 # none. Take `output.detach()`: the same numbers without the history.
@@ -439,7 +439,7 @@ assert [scene.trace.bytes_sent for scene in report] == [[0, 48, 48], [0, 16, 16]
 # Now put the parts together. A test that runs this function replaces your four functions with correct ones, so a
 # mistake in them costs nothing here.
 #
-# What happens, with the smallest model there is: one weight w = 2, output = w · image. Two ranks, three images 1, 2, 3,
+# An example with the smallest model there is: one weight w = 2, output = w · image. Two ranks, three images 1, 2, 3,
 # all labels 1. The loss is the mean of (output − label)².
 #
 # | | rank 0 | rank 1 |
@@ -468,11 +468,11 @@ assert abs(loss.item() - 35 / 3) < 1e-5 and abs(weight.grad.item() - 44 / 3) < 1
 # 1. Old gradients must go, on every rank: `model.zero_grad()`.
 # 2. Split the images, replicate the model, compute the output of this rank's part, gather the outputs.
 # 3. On rank 0: the loss of all outputs, and its gradient. For that the outputs must be a starting point:
-#    `outputs.requires_grad_()`. After `loss.backward()` the gradient stands in `outputs.grad`.
+#    `outputs.requires_grad_()`. After `loss.backward()` the gradient is in `outputs.grad`.
 # 4. Split this gradient as the images were split. Rank 0 has it. The others need a tensor of the same shape and dtype
 #    to call `split_batch` with: `torch.empty(len(images), *output.shape[1:], dtype=output.dtype)`.
 # 5. Backward on every rank, from its part of the gradient: `output.backward(part_of_the_gradient)`.
-# 6. Reduce the gradients. Nobody changes the weights here. That is the caller's job, with an optimizer.
+# 6. Reduce the gradients. Your function does not change the weights. That is the caller's job, with an optimizer.
 
 
 # %% solution="data_parallel_step"
@@ -585,7 +585,7 @@ def make_model(seed: int) -> nn.Module:
 
 
 def train_on_ranks(comm: Communicator) -> nn.Module:
-    """What every rank runs. The models begin with different weights; replicate makes them equal. Returns the model."""
+    """Runs on every rank. The models begin with different weights; replicate makes them equal. Returns the model."""
     model = make_model(seed=comm.rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     for images, labels in batches:
@@ -596,7 +596,7 @@ def train_on_ranks(comm: Communicator) -> nn.Module:
 
 
 def train_alone() -> nn.Module:
-    """The same training in one process."""
+    """Train in one process, on the same batches. Returns the model."""
     model = make_model(seed=0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     for images, labels in batches:
@@ -612,7 +612,7 @@ def accuracy(model: nn.Module) -> float:
 
 
 # %% [markdown]
-# Are the two trainings the same? The gradients are added up in a different order, and a float32 has about 7 digits. We
+# Do the two runs agree? The gradients are added up in a different order, and a float32 has about 7 digits. We
 # ask for a difference below 0.001 in every weight.
 
 # %%
@@ -621,8 +621,8 @@ difference = max(
     (one - other).abs().max().item() for one, other in zip(parallel.parameters(), alone.parameters(), strict=True)
 )
 print(f"largest difference of a weight to training in one process: {difference:.1e}")
-print(f"right on test images: four ranks {accuracy(parallel):.1%}, one process {accuracy(alone):.1%}")
-assert difference < 1e-3, "the two trainings differ: does your step pass its tests?"
+print(f"accuracy on the test images: four ranks {accuracy(parallel):.1%}, one process {accuracy(alone):.1%}")
+assert difference < 1e-3, "the two models differ: does your step pass its tests?"
 assert accuracy(parallel) > 0.85
 
 # %% [markdown]

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Exercise 05: DDP
 #
-# You write two functions and two classes. Together they are a distributed data parallel training: every
+# You write two functions and two classes. Together they do distributed data parallel training: every
 # rank trains on its own samples, and gradients travel while the backward pass still runs.
 #
 # - **Time:** about two hours.
@@ -15,8 +15,8 @@
 # | 3 | `OverlappedDDP` | 5 | 6 |
 # | 4 | `DistributedSampler` | 2 | 3 |
 #
-# That makes 24 points. Each part is graded by itself: when a test runs your `OverlappedDDP`, it brings a right
-# `assign_buckets` along.
+# That makes 24 points. Each part is graded by itself: when a test runs your `OverlappedDDP`, it supplies a correct
+# `assign_buckets`.
 
 # %% [markdown]
 # ## How to work
@@ -33,7 +33,7 @@
 # Between an asynchronous `all_reduce` and its `wait`, leave the tensor alone. Call both functions by these names; all
 # ranks must call them in the same order.
 #
-# **Tests look at values and messages.** They compare with a training in a single process, count messages and bytes, and
+# **Tests look at values and messages.** They compare with training in a single process, count messages and bytes, and
 # in part 3 they look at the moment when each message leaves. They do that in virtual time, in which computing the
 # gradients of a layer takes 10 milliseconds, on every machine.
 
@@ -134,7 +134,7 @@ assert sum(report[1].trace.bytes_sent) == 2 * 9 * 4  # 9 float32 to the other ra
 print(report)
 
 # %% [markdown]
-# **Hidden test: 2 points.** More ranks, other dtypes, frozen parameters, gradients that are missing on several ranks.
+# **Hidden test: 2 points.** More ranks, other dtypes, frozen parameters, gradients missing on several ranks.
 
 # %% test="average_gradients_hidden" points=2
 # The hidden tests of average_gradients stand here when your work is graded.
@@ -172,13 +172,13 @@ assert sum(report[7].trace.bytes_sent) == 8 * (3 + 1) * 4
 #
 # - Go through the parameters from the last one to the first, and put each into the bucket that is being filled.
 # - A bucket is full when it holds **its limit or more**. Then the next parameter begins a new one.
-# - The limit is `bucket_bytes`, but for bucket 0 it is `first_bucket_bytes`. A small first bucket is full soon, and
-#   communication begins early.
+# - The limit is `bucket_bytes`, except for bucket 0, whose limit is `first_bucket_bytes`. A small first bucket is full
+#   soon, and communication begins early.
 # - The last bucket need not be full.
 #
 # With parameters of 60, 10, 30, 25 and 15 bytes, `bucket_bytes=40` and `first_bucket_bytes=20`:
 #
-# | parameter | bytes | goes into | which holds then |
+# | parameter | bytes | goes into | which then holds |
 # |---:|---:|---|---|
 # | 4 | 15 | bucket 0 | 15 bytes |
 # | 3 | 25 | bucket 0 | 40 bytes: full, its limit is 20 |
@@ -186,24 +186,24 @@ assert sum(report[7].trace.bytes_sent) == 8 * (3 + 1) * 4
 # | 1 | 10 | bucket 1 | 40 bytes: full, its limit is 40 |
 # | 0 | 60 | bucket 2 | 60 bytes: full |
 #
-# The answer is `[[4, 3], [2, 1], [0]]`. No rank sends anything for this: every rank has the same model, and comes to
+# The answer is `[[4, 3], [2, 1], [0]]`. No rank sends anything for this: every rank has the same model, and arrives at
 # the same buckets.
 
 
 # %% solution="assign_buckets"
 def assign_buckets(nbytes: Sequence[int], bucket_bytes: int, first_bucket_bytes: int) -> list[list[int]]:
-    """Which parameters share an all-reduce. Only computes; no message.
+    """Decide which parameters share an all-reduce. Only computes; sends no message.
 
     Args:
         nbytes: the size of each parameter in bytes, in the order of module.parameters().
-        bucket_bytes: a bucket that holds so many bytes or more is full; at least 1.
+        bucket_bytes: a bucket that holds this many bytes or more is full; at least 1.
         first_bucket_bytes: the same for the first bucket.
 
     Returns:
-        A list of buckets. Each is a list of indices of parameters. From the last parameter to the first, also inside a
+        A list of buckets. Each is a list of indices of parameters, from the last parameter to the first, also inside a
         bucket. Every parameter is in one bucket, and no bucket is empty.
 
-    Cost: none. (The buckets are as many all-reduces in each step.)
+    Cost: none. (In each training step, each bucket will take one all-reduce.)
     """
     ### BEGIN SOLUTION
     buckets: list[list[int]] = []
@@ -220,7 +220,7 @@ def assign_buckets(nbytes: Sequence[int], bucket_bytes: int, first_bucket_bytes:
 
 
 # %% [markdown]
-# **Try it** on the numbers of the table, and with buckets for everything and for nothing.
+# **Try it** on the numbers of the table, then with one bucket for everything and with one bucket per parameter.
 
 # %%
 sizes = [60, 10, 30, 25, 15]
@@ -242,7 +242,7 @@ assert list(map(list, report[0].results[0])) == [[4, 3], [2, 1], [0]]
 print(report)
 
 # %% [markdown]
-# **Hidden test: 2 points.** Other models, among them one without parameters.
+# **Hidden test: 2 points.** Other models, one of them without parameters.
 
 # %% test="assign_buckets_hidden" points=2
 # The hidden tests of assign_buckets stand here when your work is graded.
@@ -274,13 +274,13 @@ assert sum(len(bucket) for bucket in report[29].results[0]) == 30
 # for images, labels in batches:
 #     loss = cross_entropy(parallel(images), labels)
 #     loss.backward()              # all-reduces begin in here
-#     parallel.finish()            # here they are waited for
+#     parallel.finish()            # waits for them
 #     optimizer.step()
 # ```
 #
 # **Equal at the start.** Every rank comes with a model of its own, with random weights. The constructor copies rank 0's
 # parameters and buffers to all. (Buffers are tensors that are not trained, such as the running mean of a batch norm:
-# `module.buffers()`.) `tensor.detach()` may be written to, also where the tensor itself refuses.
+# `module.buffers()`.) You may write to `tensor.detach()` even where writing to the tensor itself raises an error.
 #
 # **Hooks.** `parameter.register_post_accumulate_grad_hook(function)` makes torch call `function(parameter)` during
 # backward, as soon as `parameter.grad` is complete. In it, note that the parameter is ready. When all parameters of a
@@ -289,11 +289,11 @@ assert sum(len(bucket) for bucket in report[29].results[0]) == 30
 # **The same order everywhere.** An all-reduce works only if all ranks begin the same one. So bucket 1 never begins
 # before bucket 0. If bucket 1 is complete first, it waits until bucket 0 has begun.
 #
-# **`finish`** is called after backward. It begins what has not begun, waits for all all-reduces, divides, and writes
-# the averages into `parameter.grad`. A gradient that is missing counts as zeros, as in part 1. Its bucket never becomes
-# complete by hooks: so it begins here. Afterwards everything is ready for the next step.
+# **`finish`** is called after backward. It begins the all-reduces that have not begun, waits for all of them, divides,
+# and writes the averages into `parameter.grad`. A missing gradient counts as zeros, as in part 1. The hooks never
+# complete its bucket, so its all-reduce begins here. Afterwards everything is ready for the next training step.
 #
-# **`no_sync`** is for several small batches in one step:
+# **`no_sync`** is for several small batches in one training step:
 #
 # ```python
 # with parallel.no_sync():
@@ -302,10 +302,10 @@ assert sum(len(bucket) for bucket in report[29].results[0]) == 30
 # parallel.finish()
 # ```
 #
-# **Buffers** drift apart, because every rank moves them by its own batch. So before every forward pass in training mode
-# (`self.training`), but not in `no_sync`, rank 0's are copied to all.
+# **Buffers** drift apart, because every rank updates them from its own batch. So before every forward pass in training
+# mode (`self.training`), but not in `no_sync`, rank 0's buffers are copied to all ranks.
 #
-# **When things happen,** on 2 ranks, with a model of three layers and one bucket for each:
+# **The schedule** on 2 ranks, with a model of three layers and one bucket for each:
 #
 # | time | backward | communication |
 # |---|---|---|
@@ -314,7 +314,7 @@ assert sum(len(bucket) for bucket in report[29].results[0]) == 30
 # | 20 to 30 ms | layer 0 | bucket 1, 20 to 28 ms |
 # | from 30 ms | `finish` | bucket 2, 30 to 38 ms |
 #
-# The communication takes 24 ms, and only 8 of them are waited for.
+# The communication takes 24 ms, but the ranks wait for only 8 of them.
 
 
 # %% solution="OverlappedDDP"
@@ -331,7 +331,8 @@ class OverlappedDDP(torch.nn.Module):
     What is sent, with N ranks:
         constructor: a broadcast of each parameter and each buffer.
         forward: a broadcast of each buffer, in training mode and outside of no_sync.
-        backward and finish: an all-reduce for each bucket, of its gradients and nothing else: 2(N - 1) messages a rank.
+        backward and finish: an all-reduce for each bucket, of its gradients and nothing else: each rank sends 2(N - 1)
+        messages for it.
         Bucket 0 begins first. A bucket begins as soon as it is complete and those before it have begun.
     """
 
@@ -358,7 +359,7 @@ class OverlappedDDP(torch.nn.Module):
         ### END SOLUTION
 
     def forward(self, *inputs: object) -> object:
-        """What the module returns for this rank's batch; before that, buffers are copied from rank 0 (see above)."""
+        """Copy the buffers from rank 0 (see above), then return the module's outputs for this rank's batch."""
         ### BEGIN SOLUTION
         if self.training and self.synchronizes:
             for buffer in self.module.buffers():
@@ -368,7 +369,7 @@ class OverlappedDDP(torch.nn.Module):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Within `with parallel.no_sync():` nothing is sent, and gradients add up on each rank. No finish after it."""
+        """Within `with parallel.no_sync():` nothing is sent, and gradients add up on each rank. It needs no finish."""
         ### BEGIN SOLUTION
         self.synchronizes = False
         try:
@@ -378,7 +379,7 @@ class OverlappedDDP(torch.nn.Module):
         ### END SOLUTION
 
     def finish(self) -> None:
-        """Call it after backward. Afterwards the gradients are the averages over all ranks."""
+        """Call this after backward. Afterwards the gradients are the averages over all ranks."""
         ### BEGIN SOLUTION
         while len(self.begun) < len(self.buckets):
             self.begin_next()
@@ -494,14 +495,14 @@ for scene in report:
 # %% [markdown]
 # ## 4. Who trains on what: `DistributedSampler`
 #
-# A sampler says which samples a rank takes in an epoch. All ranks together should see the whole data set, each sample
-# once, in an order that changes from epoch to epoch. No message is needed: if every rank shuffles **with the same
-# seed**, every rank knows the whole order, and takes its own part of it.
+# A sampler decides which samples a rank takes in an epoch. All ranks together should see the whole data set, each
+# sample once, in an order that changes from epoch to epoch. No message is needed: if every rank shuffles **with the
+# same seed**, every rank knows the whole order, and takes its own part of it.
 #
-# - **The order** is 0, 1, 2, … without shuffling. With it, it is a random order that depends on the seed and the epoch,
+# - **The order** is 0, 1, 2, … without shuffling. With shuffling it is random, and depends on the seed and the epoch,
 #   and on nothing else.
 # - **Rank r takes** the entries r, r + N, r + 2N, … of the order, with N ranks.
-# - **Every rank takes equally many,** or one would wait for ever in the all-reduce of a batch that the others don't
+# - **Every rank takes equally many,** or one would wait forever in the all-reduce of a batch that the others don't
 #   have. If the number of samples does not divide, the order goes on from its beginning until it does. With
 #   `drop_last=True`, entries at the end are left out instead.
 #
@@ -544,7 +545,7 @@ class DistributedSampler:
         ### END SOLUTION
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next iteration is for; 0 if it was never said."""
+        """Set the epoch of the next iteration. Before the first call it is 0."""
         ### BEGIN SOLUTION
         self.epoch = epoch
         ### END SOLUTION
@@ -590,7 +591,7 @@ from distlib.grading import check_sampler
 report = check_sampler(DistributedSampler, world_sizes=(1, 2, 3), lengths=(12, 10))
 assert report[0].results[0]["lengths"] == [12, 12]
 assert len(report) == 24
-print(f"{report.function}: right in all {len(report)} cases.")
+print(f"{report.function}: correct in all {len(report)} cases.")
 
 # %% [markdown]
 # **Hidden test: 3 points.** More ranks, data sets that are smaller than the number of ranks, and large ones.
@@ -612,8 +613,8 @@ assert [result["indices"][0][0][:3] for result in report[25].results] == [[0, 4,
 #
 # This part gives no marks. It puts your two classes together, on real ranks and real data: scikit-learn's digits.
 #
-# Each rank makes a model of its own, with other random weights. Your sampler gives each rank half of the images, in
-# another order in every epoch. Your `OverlappedDDP` keeps the models equal.
+# Each rank makes its own model, with its own random weights. Your sampler gives each rank half of the images, in
+# a new order in every epoch. Your `OverlappedDDP` keeps the models equal.
 
 # %%
 from torch.nn.functional import cross_entropy
@@ -631,7 +632,7 @@ def make_model() -> torch.nn.Module:
 
 
 def train_on_ranks(comm: Communicator, epochs: int) -> tuple[dict[str, torch.Tensor], float]:
-    """What every rank runs. Returns its model, and how many of the test images it gets right."""
+    """Runs on every rank. Returns its model's parameters, and its accuracy on the test images."""
     train, test = digits()
     torch.manual_seed(comm.rank)  # other weights on each rank
     model = make_model()
@@ -653,15 +654,15 @@ def train_on_ranks(comm: Communicator, epochs: int) -> tuple[dict[str, torch.Ten
 
 models = two.run(train_on_ranks, EPOCHS, timeout=120)
 largest = max(float((models[0][0][name] - value).abs().max()) for name, value in models[1][0].items())
-print(f"right on test images: {models[0][1]:.1%} and {models[1][1]:.1%}")
+print(f"accuracy on the test images: {models[0][1]:.1%} and {models[1][1]:.1%}")
 print(f"largest difference between the ranks' parameters: {largest}")
 assert largest == 0, "the ranks have drifted apart: does your OverlappedDDP pass its tests?"
 assert models[0][1] > 0.9
 
 # %% [markdown]
 # The two models began with different weights and saw different images, and their parameters are equal to the last bit:
-# both took the same steps with the same averages. Only the running mean of the batch norm has been moved by the last
-# batch of each rank. So the two may differ on a test image or two.
+# both took the same steps with the same averages. Only the running means of the batch norm differ: the last batch of
+# each rank has moved its own. So the two models may differ on a test image or two.
 
 # %% [markdown]
 # ## Check everything
@@ -675,7 +676,7 @@ from distlib.grading import check_exercise
 check_exercise("05_ddp")
 
 # %% [markdown]
-# **To hand it in:** restart the kernel, run all cells, look that every visible test passes, and save. The button
+# **To hand it in:** restart the kernel, run all cells, check that every visible test passes, and save. The button
 # *Validate* at the top does the same and says what fails.
 
 # %%

@@ -27,11 +27,11 @@
 # | `all_reduce(comm, tensor)` | add up the tensors of all ranks, in place |
 # | `all_reduce(comm, tensor, op=ReduceOp.AVG)` | average them, in place |
 #
-# This is the library's, and you may use it. (Your own of exercise 02 would do as well.) The tensor must have the same
-# shape and dtype on every rank.
+# This one is the library's, and you may use it. (Your own from exercise 02 would work, too.) The tensor must have the
+# same shape and dtype on every rank.
 #
-# **Tests look at the messages, too.** They count messages and bytes. All that is reduced should go in *one* all-reduce,
-# as one flat tensor. Many small ones pay for many latencies. These help to make a flat tensor and to take it apart:
+# **Tests look at the messages, too.** They count messages and bytes. Reduce everything in *one* all-reduce, as one flat
+# tensor. Many small ones pay for many latencies. These help to make a flat tensor and to take it apart:
 
 # %% readonly="setup"
 from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ assert tensors[1].tolist() == [50, 60, 70]
 # ## 1. One gradient from many microbatches: `accumulate_gradients`
 #
 # A batch is shared by the ranks, and each rank has its part in pieces, the microbatches. They may have any length, and
-# a rank may have none. Afterwards the gradient of the whole batch stands in `.grad` of every parameter, on every rank:
+# a rank may have none. Afterwards the gradient of the whole batch is in `.grad` of every parameter, on every rank:
 # the gradient of the *mean* loss over all samples of all ranks.
 #
 # `loss_function(outputs, targets)` returns one loss for each sample. `global_batch_size` is the number of samples on
@@ -77,8 +77,8 @@ assert tensors[1].tolist() == [50, 60, 70]
 #
 # Three things to remember:
 #
-# - `backward()` *adds* to `.grad`. What is left there from the step before must be forgotten first.
-# - `.grad` is `None` where nothing has been added yet. On rank 2 here, for instance. It counts as zeros.
+# - `backward()` *adds* to `.grad`. So clear first what the training step before has left there.
+# - `.grad` is `None` where nothing has been added yet, as on rank 2 here. It counts as zeros.
 # - A frozen parameter (`parameter.requires_grad` is `False`) never gets a gradient. Leave it out.
 
 
@@ -96,8 +96,8 @@ def accumulate_gradients(
 
     Args:
         comm: the communicator of this rank.
-        model: the same parameters on every rank. They are not changed, only their .grad. What stood there before is
-            forgotten.
+        model: the same parameters on every rank. They are not changed, only their .grad, whose old contents do not
+            count.
         loss_function: takes outputs and targets, returns a loss for each sample, shape [samples].
         microbatches: inputs and targets of this rank's samples, in pieces; the first dimension counts the samples.
         global_batch_size: how many samples all microbatches of all ranks have together.
@@ -153,8 +153,8 @@ print(three.trace.summary())
 
 # %% [markdown]
 # **Visible test: 4 points.** It runs your function on 1, 2 and 3 ranks. The lengths of the microbatches differ. It
-# compares the gradients with those of one process, and looks when the model goes forward and backward, and what is
-# sent. The model has 31 parameters in float64.
+# compares the gradients with those of one process, and checks when the model goes forward and backward, and which
+# messages are sent. The model has 31 parameters in float64.
 
 # %% test="accumulate_gradients_visible" points=4
 from distlib.grading import Pieces, check_accumulate_gradients
@@ -225,7 +225,7 @@ def warmup_learning_rate(
 
     Args:
         step: counted from 0.
-        base_learning_rate: the rate that is good for a batch of base_batch_size; also the rate of step 0.
+        base_learning_rate: the rate that works well for a batch of base_batch_size; also the rate of step 0.
         base_batch_size, batch_size: samples, at least 1.
         warmup_steps: the first step with the full rate. 0: every step has it.
 
@@ -259,7 +259,7 @@ assert len(report) == 10
 print(report)
 
 # %% [markdown]
-# **Hidden test: 2 points.** Other rates and batches, also smaller ones than the base, and long warm-ups.
+# **Hidden test: 2 points.** Other rates and batches, some smaller than the base, and long warm-ups.
 
 # %% test="warmup_learning_rate_hidden" points=2
 # The hidden tests of warmup_learning_rate stand here when your work is graded.
@@ -311,7 +311,7 @@ def local_sgd_round(
     batches: Sequence[tuple[torch.Tensor, torch.Tensor]],
     optimizer: torch.optim.Optimizer,
 ) -> None:
-    """Take one local step for each batch, then replace the model by the average of all ranks' models, in place.
+    """Take one local step for each batch, then replace the model with the average of all ranks' models, in place.
 
     Args:
         comm: the communicator of this rank.
@@ -412,7 +412,7 @@ assert max(report[4].trace.messages_sent) <= 8
 # This part gives no marks. The four ranks train on scikit-learn's digits, each on a quarter of the images.
 #
 # First the large batch: 256 images in each step, in 4 microbatches of 16 on each rank, with a rate that works for a
-# batch of 16, scaled and warmed up. The full rate is then 6.4, close to the highest that this model stands. One
+# batch of 16, scaled and warmed up. The full rate is then 6.4, close to the highest that this model tolerates. One
 # process with all 256 images at once must come to the same model. We compute in float64, in which rounding is small.
 
 # %%
@@ -440,7 +440,7 @@ def set_rate(optimizer: torch.optim.Optimizer, step: int) -> None:
 
 
 def train_on_ranks(comm: Communicator) -> list[torch.Tensor]:
-    """What every rank runs. Returns the parameters."""
+    """Runs on every rank. Returns the parameters."""
     model = make_model()
     optimizer = torch.optim.SGD(model.parameters())
     for step, chosen in enumerate(order):
@@ -452,7 +452,7 @@ def train_on_ranks(comm: Communicator) -> list[torch.Tensor]:
 
 
 def train_alone() -> list[torch.Tensor]:
-    """The same training in one process, with all images of a step at once."""
+    """Train in one process, with all images of a step at once. Returns the parameters."""
     model = make_model()
     optimizer = torch.optim.SGD(model.parameters())
     for step, chosen in enumerate(order):
@@ -478,9 +478,9 @@ difference = max(
     for value, wanted in zip(parameters, alone, strict=True)
 )
 print(f"largest difference to training in one process: {difference:.1e}")
-print(f"right on test images: {accuracy(by_rank[0]):.1%}")
+print(f"accuracy on the test images: {accuracy(by_rank[0]):.1%}")
 
-assert difference < 1e-9, "the two trainings differ: does your accumulate_gradients pass its tests?"
+assert difference < 1e-9, "the two models differ: does your accumulate_gradients pass its tests?"
 assert accuracy(by_rank[0]) > 0.85
 assert four.trace.messages_sent == [len(order) * 6] * 4, "expected one all-reduce in each step"
 
@@ -500,7 +500,7 @@ def train_locally(comm: Communicator) -> list[torch.Tensor]:
 
 
 local = four.run(train_locally, timeout=60)
-print(f"right on test images: {accuracy(local[0]):.1%}")
+print(f"accuracy on the test images: {accuracy(local[0]):.1%}")
 
 assert all(torch.equal(one, other) for rank in local for one, other in zip(rank, local[0], strict=True))
 assert accuracy(local[0]) > 0.85

@@ -1,8 +1,8 @@
 """A student's folder in nbgrader's autograded/: the notebook that has run, the time stamp, and other files.
 
-What was handed in beside the notebook goes into a folder of its own, handed_in/. Next to the notebook a file could
+What was handed in along with the notebook goes into a folder of its own, handed_in/. Next to the notebook a file could
 stand in the way of a module, for whoever opens the notebook there. Links are not copied. The exchange's secret file
-stays beside the notebook: `nbgrader release_feedback` looks for it there.
+stays next to the notebook: `nbgrader release_feedback` looks for it there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_BYTES_OF_FILES = 64 << 20
 
 
 class Autograded:
-    """The autograded folder of one student, first made beside its place, then put there in one move.
+    """The autograded folder of one student, first made next to its place, then put there in one move.
 
     Args:
         course, assignment, student: whose.
@@ -43,7 +43,7 @@ class Autograded:
         return (self._place / f"{self._assignment}.ipynb").is_file()
 
     def prepare(self, notebook: NotebookNode, timestamp: datetime | None) -> list[str]:
-        """Write everything beside its place. Returns remarks.
+        """Write everything next to its place. Returns remarks.
 
         Args:
             notebook: the notebook that has run.
@@ -82,7 +82,7 @@ class Autograded:
             _remove(folder)
 
     def _copy_handed_in(self) -> list[str]:
-        """Copy the ordinary files that were handed in beside the notebook into a folder of their own."""
+        """Copy the ordinary files that were handed in along with the notebook into a folder of their own."""
         files = [path for path in _ordinary_files(self._submitted) if path.suffix != ".ipynb"]
         files = [path for path in files if path != self._submitted / "timestamp.txt"]
         readable = [path for path in files if os.access(path, os.R_OK)]

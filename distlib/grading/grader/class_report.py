@@ -103,7 +103,7 @@ def write_report(run: ClassRun, folder: Path) -> Path:
 
 
 def csv_text(run: ClassRun) -> str:
-    """One row a student. The score is what is left after the penalty for being late."""
+    """One row per student. The score is what is left after the penalty for being late."""
     rows = [["student", "state", "score", "of", "late_penalty", *run.cells, "seconds", "problem", "remarks"]]
     for student, record in run.records.items():
         marks = {} if record.problem else run.marks.get(student, {})

@@ -2,7 +2,7 @@
 
     graded                 the marks are in the gradebook, the notebook is in autograded/
     graded, with remarks   the same, and something for the instructor to know
-    could not be graded    and why; the gradebook has no mark of the tests, also none of an earlier submission
+    could not be graded    and why; the gradebook has no mark of the tests, nor one of an earlier submission
 
 What came of a submission is noted in a record (classroom/graded/ASSIGNMENT/STUDENT/record.json), after its marks are
 in the gradebook. A submission is graded again only if it, the instructor's notebook or this package has changed, or the

@@ -53,7 +53,7 @@ def read_source(path: Path, config: Any) -> Source:
 
 
 def make_source(notebook: NotebookNode, config: Any) -> Source:
-    """The same from a notebook; it is left as it is."""
+    """Make a source from a notebook, which is not changed."""
     to_grade = _processed(copy.deepcopy(notebook), _TO_GRADE, config)
     released = _processed(copy.deepcopy(to_grade), _TO_RELEASE, config)
     return Source(to_grade, [cell.source for cell in released.cells])

@@ -82,7 +82,7 @@ def find_notebook(folder: Path, assignment: str) -> tuple[Path, list[str]]:
     """The notebook in a student's folder that is to be graded, and remarks about the choice.
 
     Raises:
-        CannotGrade: there is none, or it can't be told which one it is.
+        CannotGrade: there is none, or it is unclear which one it is.
     """
     if folder.parent.is_symlink() or folder.is_symlink():
         raise CannotGrade("the folder is a link; links are not followed")

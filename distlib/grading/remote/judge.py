@@ -115,7 +115,7 @@ def judge(notebook: NotebookNode, *, sandbox: Sandbox, limits: Limits) -> Judged
 
 
 def judge_in(room: Room, notebook: NotebookNode) -> Judged:
-    """The same, in a room that was made for it."""
+    """Judge a notebook in an existing room."""
     start = time.perf_counter()
     done = copy.deepcopy(notebook)
     code = [cell for cell in done.cells if cell.cell_type == "code"]

@@ -90,7 +90,7 @@ class RemoteRanks:
         return self._wires[number]
 
     def gather(self, world_size: int) -> None:
-        """Have so many ranks run the cells that are due: rank 0 first, then all others at the same time.
+        """Have this many ranks run the cells that are due: rank 0 first, then all others at the same time.
 
         Raises:
             OutOfTime: the time for cells is over, or that for checks.

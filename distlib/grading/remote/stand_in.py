@@ -53,7 +53,7 @@ class RemoteFunction:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
     def expect(self, world_size: int) -> None:
-        """The cases to come need up to so many ranks."""
+        """The cases to come need up to this many ranks."""
         self._ranks.expect(world_size)
 
     def observe(self, case: Case, helpers: tuple[str, ...], timeout: float) -> Observation:

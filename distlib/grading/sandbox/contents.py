@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[2]
 LIBRARY = "/library"  # where the sandbox's distlib lies
 HOME = "/student"  # a rank's own folder
 
-# The real modules that a rank may import, beside all of grading/scenarios. Solutions of an exercise, formulas that one
+# The real modules that a rank may import, besides all of grading/scenarios. Solutions of an exercise, formulas that one
 # asks for, and checks are not among them; `inside` has what stands in their place.
 MODULES = (
     "call_site.py",
@@ -110,7 +110,7 @@ def shown_folders() -> list[Path]:
 
 
 def hidden_folders(shown: Sequence[Path]) -> list[Path]:
-    """What lies inside a shown folder and must not be seen: distlib itself, and what lies beside it in a checkout."""
+    """What lies inside a shown folder and must not be seen: distlib itself, and what lies next to it in a checkout."""
     candidates = {PACKAGE, *(PACKAGE.parent / name for name in _BESIDE_THE_PACKAGE)}
     candidates |= {path / "distlib" for path in map(Path, sys.path) if path.is_absolute()}
     return sorted(path for path in candidates if path.is_dir() and any(folder in path.parents for folder in shown))

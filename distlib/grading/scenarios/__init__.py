@@ -1,4 +1,4 @@
-"""Scenarios: pieces of training that run on every rank beside a student's function or class, and use it.
+"""Scenarios: pieces of training that run on every rank around a student's function or class, and use it.
 
     def one_backward(comm, function, inputs, gate):
         comm        what the student's code is handed

@@ -1,4 +1,4 @@
-"""The exercise that a student works on: their notebook, and the instructor's where it lies beside it.
+"""The exercise that a student works on: their notebook, and the instructor's where it lies next to it.
 
     exercises/02_all_reduce/02_all_reduce.ipynb     the student's: answers, visible tests
     solutions/02_all_reduce/02_all_reduce.ipynb     the instructor's: hidden tests, too; students may not have it

@@ -1,6 +1,6 @@
 """`import distlib` in a sandbox: the types that a student's functions are written with, and stand-ins for the rest.
 
-In a sandbox this file is distlib/__init__.py. What is loaded there beside it, `distlib.grading.sandbox.contents` says.
+In a sandbox this file is distlib/__init__.py. What is loaded there besides it, `distlib.grading.sandbox.contents` says.
 """
 
 from importlib import import_module

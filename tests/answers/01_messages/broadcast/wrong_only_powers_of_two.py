@@ -1,5 +1,5 @@
 # Wrong: no check whether the partner exists. Loses all marks.
-# Told: would wait for ever
+# Told: would wait forever
 def broadcast(comm, tensor, root=0):
     size = comm.world_size
     place = (comm.rank - root) % size

@@ -1,5 +1,5 @@
 # Wrong: the root's own tensor is missing. Loses all marks.
-# Told: the root's own tensor belongs into the list
+# Told: the list must contain the root's own tensor too
 def gather(comm, tensor, root=0):
     if comm.rank != root:
         comm.send(tensor, root)

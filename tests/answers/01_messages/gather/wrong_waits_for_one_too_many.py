@@ -1,5 +1,5 @@
 # Wrong: waits for one message too many. Loses all marks.
-# Told: would wait for ever
+# Told: would wait forever
 def gather(comm, tensor, root=0):
     if comm.rank != root:
         comm.send(tensor, root)

@@ -1,5 +1,5 @@
 # Wrong: waits for something else on many ranks. Loses all marks.
-# Told: it did not come to an end
+# Told: it did not finish in time
 import time
 
 

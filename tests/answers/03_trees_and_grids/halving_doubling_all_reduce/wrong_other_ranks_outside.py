@@ -1,5 +1,5 @@
 # Wrong: the first ranks stay outside, in pairs with their neighbors. Loses all marks.
-# Told: other ranks stay outside than in this exercise
+# Told: you leave out different ranks than the exercise does
 def halving_doubling_all_reduce(comm, tensor):
     power = 2 ** (comm.world_size.bit_length() - 1)
     extra = comm.world_size - power

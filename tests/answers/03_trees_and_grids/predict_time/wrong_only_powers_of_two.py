@@ -1,5 +1,5 @@
 # Wrong: forgets the ranks beyond a power of two. Loses all marks.
-# Told: 6 is no power of two. 4 ranks halve and double
+# Told: 6 is not a power of two. 4 ranks halve and double
 def predict_time(algorithm, nbytes, cluster):
     ranks, per_node, nodes = cluster.world_size, cluster.ranks_per_node, cluster.nodes
 

@@ -1,5 +1,5 @@
 # Wrong: the loop ends one rank too early. Loses all marks.
-# Told: and would wait for ever
+# Told: and would wait forever
 def gather_outputs(comm, output, batch_size):
     output = output.detach()
     if comm.rank != 0:

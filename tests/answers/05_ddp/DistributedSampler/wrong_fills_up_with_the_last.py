@@ -1,5 +1,5 @@
 # Wrong: fills up with the last sample. Loses all marks.
-# Told: the samples that fill up are not those of the beginning
+# Told: the padding is not taken from the start of the order
 class DistributedSampler:
     def __init__(self, comm, dataset, shuffle=True, seed=0, drop_last=False):
         self.rank, self.world_size, self.length = comm.rank, comm.world_size, len(dataset)

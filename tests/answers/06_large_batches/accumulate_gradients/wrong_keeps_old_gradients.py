@@ -1,5 +1,5 @@
 # Wrong: does not forget what stands in .grad. Loses all marks.
-# Told: what stood in parameter.grad before was added
+# Told: the old contents of parameter.grad were added
 def accumulate_gradients(comm, model, loss_function, microbatches, global_batch_size):
     for inputs, targets in microbatches:
         losses = loss_function(model(inputs), targets)
