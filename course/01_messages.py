@@ -1126,8 +1126,8 @@ print("torch.distributed and ours agree.")
 #
 # ### Does a send always wait?
 #
-# Ours does. Does that of torch? We let it swap, first in order, then with both ranks sending first. The second gets three
-# seconds.
+# Ours does. Does that of torch? We let it swap, first in order, then with both ranks sending first. The second gets
+# three seconds.
 
 
 # %%
