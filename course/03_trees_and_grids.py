@@ -302,8 +302,8 @@ assert delays == [2, 2, 2, 2, 0]
 #
 # Then they go back through the same partners, and each gives a copy of what it has. This is **doubling**.
 #
-# Play it, on four real processes. As in the last lesson, space plays, ← and → go one step, and what you point at says
-# what it is.
+# Play it, on four real processes. As in the last lesson, space plays, ← and → go one step, and when you point at
+# something, you see what it is.
 
 # %%
 world = World(4)
@@ -370,7 +370,7 @@ print(guess.compare(one_more))
 
 # %% [markdown]
 # One rank more, and the all-reduce takes twice as long. The whole tensor goes in and out once more, and in the meantime
-# hardly anybody does anything. With six ranks you can see it. Ranks 0 and 2 hand over their tensors to 1 and 3, and
+# hardly any rank does anything. With six ranks you can see it. Ranks 0 and 2 hand over their tensors to 1 and 3, and
 # wait. Ranks 4 and 5 wait for the others before they can begin: the hatched bars.
 
 # %%
@@ -473,8 +473,9 @@ assert seconds("grid", flat(997), 40 * MIB) == seconds("ring", flat(997), 40 * M
 
 # %% [markdown]
 # With $R$ rows and $C$ columns there are $2(C-1) + 2(R-1)$ rounds instead of $2(RC-1)$, and the bytes are the same, to
-# the last one. A grid also suits machines whose cables form a grid, because everybody talks to neighbors only. But it
-# needs a number of ranks that can be split well. 997 is a prime number: its grid has one row, and is a ring.
+# the last one. A grid also suits machines whose cables form rings in two directions (a *torus*), because every rank
+# talks to its neighbors only. But it needs a number of ranks that can be split well. 997 is a prime number: its grid
+# has one row, and is a ring.
 #
 # ### Rows that are nodes
 #
@@ -500,6 +501,7 @@ print(guess.compare("the same"))
 # A ring is as fast as its slowest link. In every step the fast links wait for the two slow ones, which carry 15 MiB
 # each. The grid has the answer, if its *rows are the nodes*. Then the long part, along the rows, uses fast links only.
 # What has to cross to the other node crosses in the columns, and all ranks share it: 1 MiB over each of 16 slow links.
+# (On its own the library makes the grid as square as it can, here 4 × 4. `columns=8` makes the rows the nodes.)
 
 
 # %%
@@ -595,7 +597,8 @@ assert ring < tree
 
 # %% [markdown]
 # If formulas are that good, a program can use them. `choose_all_reduce` evaluates all of the library's and takes the
-# fastest. It also says why. `all_reduce(comm, tensor, algorithm="auto")` asks it before it starts.
+# fastest. It also says why. Where the links are known, as on simulated ranks, `all_reduce(comm, tensor,
+# algorithm="auto")` asks it before it starts. (Elsewhere it follows a rule of thumb for processes of one machine.)
 
 # %%
 for nbytes in [4 * KIB, 8 * MIB]:
@@ -648,28 +651,30 @@ predicted_and_measured(clocked, title="1 ms and 50 MB/s: the model and the clock
 # its six steps all four must be awake. Then run the cell again.
 #
 # One thing is left out. `compare` reads `comm.time()`, which in such a world is the clock of the network. It does not
-# count the moments in which a message has arrived and Python is still waking up. The clock on the wall does:
+# count the moments in which a message has arrived and Python is still waking up. The clock on the wall does. Here are
+# both, from the first start to the last end of the same run:
 
 
 # %%
-def on_the_wall(comm: Communicator, name: str) -> float:
-    """Seconds for 4 MiB, by the clock of the process."""
+def on_both_clocks(comm: Communicator, name: str) -> list[tuple[float, float]]:
+    """Start and end of an all-reduce of 4 MiB: on the network's clock, on the wall."""
     tensor = torch.zeros(MIB)
     comm.barrier()
-    start = time.perf_counter()
+    start = comm.time(), time.perf_counter()
     all_reduce(comm, tensor, algorithm=name)
-    return time.perf_counter() - start
+    return list(zip(start, (comm.time(), time.perf_counter()), strict=True))
 
 
 for name in said:
-    wall = max(paced.run(on_the_wall, name)) * 1e3
-    network_ms = clocked[said[name]][-1].measured * 1e3
-    print(f"{said[name]:6} 4 MiB: network {network_ms:5.1f} ms, wall {wall:5.1f} ms")
+    network_ms, wall_ms = (
+        1e3 * (max(end for _, end in of_ranks) - min(start for start, _ in of_ranks))
+        for of_ranks in zip(*paced.run(on_both_clocks, name), strict=True)
+    )
+    print(f"{said[name]:6} 4 MiB: network {network_ms:5.1f} ms, wall {wall_ms:5.1f} ms")
 paced.close()
 
 # %% [markdown]
-# What the wall clock adds is a part of a millisecond for each message, and more on a busy machine. The ring's many
-# steps feel it most.
+# What the wall clock adds is a part of a millisecond for each message in a chain, and more on a busy machine.
 #
 # **Try it.** Four ranks and 64 KiB: the ring is a little faster than the tree. Change the network until the tree
 # clearly wins, by the clock. (`with` closes the world again.)
@@ -745,7 +750,7 @@ for name in said:
 #   $2(N-1)S$.
 # - **There are fewer cores than ranks, perhaps.** Then the four take turns, and an algorithm in which all work in every
 #   step has no advantage.
-# - **Adding takes time.** The model counts it as if it were part of sending.
+# - **Adding takes time.** The model has no term for it. `calibrate` adds too, so a part of it is in its $\beta$.
 #
 # So is the model wrong? It describes links, and says what happens where there are some. "Which algorithm" it answers
 # better than "how many milliseconds": in the races above the fastest and the slowest are far apart, and where two lines
@@ -792,7 +797,7 @@ print("torch.distributed agrees with", ", ".join(OURS))
 #   to groups larger than pairs ("bcube"), and from older days
 #   [halving and doubling](https://github.com/pytorch/gloo/blob/main/docs/algorithms.md) itself.
 # - **NCCL** has rings and trees, and algorithms that let switches do the adding. It estimates the time of each for the
-#   size at hand, and takes the smallest ([a maintainer](https://github.com/NVIDIA/nccl/issues/457)). The
+#   size at hand, and takes the lowest ([a maintainer](https://github.com/NVIDIA/nccl/issues/457)). The
 #   [estimate](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) is of the kind you have seen here: a
 #   latency for each step inside a node, another for each step between nodes, and bytes by bandwidth. With
 #   [NCCL_ALGO](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-algo) you can limit what it

@@ -23,11 +23,10 @@ from distlib.datasets import digits
 from distlib.ddp.step_times import StepClock, StepTimes
 from distlib.draw import play_timeline, predict, speed_up, timeline
 from distlib.trace import Message, Trace
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.benchmark import Timer
 
-torch.set_num_threads(1)  # as many as each rank has, so that times can be compared
 world = World(4)
 
 # %% [markdown]
@@ -66,8 +65,8 @@ def make_model() -> nn.Module:
 
 
 P = len(list(make_model().parameters()))
-M = sum(parameter.nbytes for parameter in make_model().parameters())
-print(f"{len(train.images):,} images. The model: {P} tensors, {M:,} bytes")
+S = sum(parameter.nbytes for parameter in make_model().parameters())
+print(f"{len(train.images):,} images. The model: {P} tensors, {S:,} bytes")
 
 # %% [markdown]
 # ## Added or averaged?
@@ -84,9 +83,8 @@ guess = predict(
 
 
 # %%
-def my_gradient(comm: Communicator, *batch: torch.Tensor) -> tuple[int, torch.Tensor]:
-    """How many images this rank has, and what it finds for the last bias."""
-    images, labels = batch
+def my_gradient(comm: Communicator, images: Tensor, labels: Tensor) -> tuple:
+    """How many images this rank has, and its gradient of the last bias."""
     model, gradient = make_model().double(), None
     part = dp.split_batch(comm, images)
     output = model(part)
@@ -122,7 +120,8 @@ assert min(off["average them"], off["average them, weighted by images"]) > 0.01
 # They are added. The division by 11 is inside already: it went out to the ranks with the gradient of the outputs. That
 # is why parts of different sizes do no harm.
 #
-# `data_parallel_step` puts all stages together and leaves the sum in the master's model. Is a whole training the same?
+# `data_parallel_step` puts all stages together and leaves the sum in the master's model. Is a whole training
+# run the same?
 
 
 # %%
@@ -189,7 +188,14 @@ assert difference > 1e-2
 # DTU's course on machine learning operations
 # ([page](https://skaftenicki.github.io/dtu_mlops/s9_scalable_applications/distributed_training/)) has a rule: with $M$
 # devices, forward takes 3×M "communication calls to send batch, model and output between the devices". Let us count one
-# training step, forward and backward. Step through it with →.
+# training step, forward and backward. A *call* is what one stage sends between the master and one other device.
+
+# %%
+guess = predict(
+    "The rule says 12 calls for forward on 4 devices. "
+    "How many messages does our training step send, with backward?",
+    unit="messages",
+)
 
 
 # %%
@@ -200,13 +206,11 @@ def trace_of_a_step(world: World | SimulatedWorld, model: nn.Module) -> Trace:
 
 
 trace = trace_of_a_step(world, make_model())
-play_timeline(trace, by="round", title="One step of DataParallel on 4 ranks")
+print(guess.compare(len(trace)))
+play_timeline(trace, by="round", title="One training step of DataParallel on 4 ranks")
 
-# %%
-guess = predict(
-    "Forward needs 3 calls for each other device. How many more does backward need?",
-    choices=["none", "1", "2", "3"],
-)
+# %% [markdown]
+# Step through it with →. An arrow may stand for several messages. Here are all messages of rank 1, by stage.
 
 
 # %%
@@ -225,46 +229,44 @@ def messages_of_rank_1(trace: Trace) -> dict[str, list[Message]]:
 
 
 stages = messages_of_rank_1(trace)
+print("stage            messages   bytes")
 for stage, messages in stages.items():
-    nbytes = sum(message.nbytes for message in messages)
-    print(f"{stage:17} 1 call, {len(messages)} messages, {nbytes:6,} bytes")
-count = sum(len(messages) for messages in stages.values())
-print(f"for each other rank: {len(stages)} calls, {count} messages")
-print(guess.compare(str(len(stages) - 3)))
+    print(f"{stage:16} {len(messages):8} {sum(m.nbytes for m in messages):7,}")
 
 # %% tags=["folded"]
 # Checks of the numbers above
 FORWARD = ["split_batch", "replicate", "gather_outputs"]
 assert list(stages) == [*FORWARD, "split_gradient", "reduce_gradients"]
 assert [len(messages) for messages in stages.values()] == [1, P, 1, 1, P]
-assert count == 11 and trace.rounds == 4
+assert len(trace) == 33 and trace.rounds == 4  # each of the 3 other ranks has 11
 assert all(0 in (message.src, message.dst) for message in trace)
-assert len(trace) == 3 * count  # each of the 3 other ranks has as many
 for n in (2, 3, 5, 8):  # and with other numbers of ranks, too
     sent = trace_of_a_step(SimulatedWorld(n), make_model())
     assert len(sent) == (n - 1) * (2 * P + 3)
 
 # %% [markdown]
-# The rule holds for forward. Backward adds 2: the gradient of the outputs goes out, the gradients of the model come
-# back. So it is **5 calls for each other rank**. Three remarks:
+# The rule counts forward: batch, model, output. Backward adds 2 (the page describes them, but does not count them): the
+# gradient of the outputs goes out, the gradients of the model come back. So it is **5 calls for each other device**.
+# Three remarks:
 #
 # - The master is one of the $M$ devices and sends itself nothing. That makes 3·(M−1) and 2·(M−1).
-# - A call is not a message. Our model travels tensor by tensor: with P tensors, 1 + P + 1 + 1 + P messages. torch first
-#   packs tensors into buffers of up to 10 MiB.
-# - Neither says how many bytes. That depends on what you train.
+# - A call is not a message. Our model travels tensor by tensor: with P tensors, 1 + P + 1 + 1 + P messages, here 11 for
+#   each other rank. torch first packs tensors into buffers of up to 10 MiB.
+# - Neither says how many bytes. That depends on what you train. GPT-2, for example, cuts a text into *tokens*, pieces
+#   of words. It knows 50,257 of them, and predicts at each position how likely each of them is.
 
 # %%
 guess = predict(
-    "GPT-2, 8 texts of 1,024 words per rank: what are most bytes of a step?",
+    "GPT-2, 8 texts of 1,024 tokens per rank: which are most of a step's bytes?",
     choices=["texts", "the model and its gradients", "outputs and their gradients"],
 )
 
 # %%
-WORDS, POSITIONS, TEXTS = 50_257, 1_024, 8
-gpt2 = {
-    "texts": 8 * TEXTS * POSITIONS,  # an int64 for each word
+TOKENS, POSITIONS, TEXTS = 50_257, 1_024, 8
+gpt2 = {  # per rank, in float32
+    "texts": 8 * TEXTS * POSITIONS,  # an int64 for each token
     "the model and its gradients": 2 * 4 * 124_439_808,
-    "outputs and their gradients": 2 * 4 * TEXTS * POSITIONS * WORDS,
+    "outputs and their gradients": 2 * 4 * TEXTS * POSITIONS * TOKENS,
 }
 for name, nbytes in gpt2.items():
     print(f"{name:28} {nbytes / 1e6:8,.1f} MB {nbytes / sum(gpt2.values()):6.1%}")
@@ -273,15 +275,16 @@ print(guess.compare(max(gpt2, key=lambda name: gpt2[name])))
 # %% tags=["folded"]
 # Checks of the numbers above
 per_stage = [sum(m.nbytes for m in messages) for messages in stages.values()]
-assert per_stage == [16 * 256, M, 16 * 40, 16 * 40, M]  # 16 images, 10 outputs each
-assert 0.75 < gpt2["outputs and their gradients"] / sum(gpt2.values()) < 0.8
+assert per_stage == [16 * 256, S, 16 * 40, 16 * 40, S]  # 16 images, 10 outputs each
+one_text = gpt2["outputs and their gradients"] / TEXTS
+assert 2 * one_text < gpt2["the model and its gradients"] < 3 * one_text
 width, layers = 768, 12
 blocks = layers * (12 * width**2 + 13 * width)
-assert WORDS * width + POSITIONS * width + blocks + 2 * width == 124_439_808
+assert TOKENS * width + POSITIONS * width + blocks + 2 * width == 124_439_808
 
 # %% [markdown]
-# A language model has 50,257 outputs for each word. A way out is to let the *model* compute its loss: then each rank
-# sends back one number.
+# Only with one or two texts per rank would it be the model. A way out is to let the *model* compute its loss and return
+# nothing else: then each rank sends back one number.
 #
 # **Try it.** How many messages are there for rank 1 if you freeze the convolution
 # (`model[0].requires_grad_(False)`)? And how many with a `BatchNorm2d`, which also has 3 buffers?
@@ -304,11 +307,13 @@ for model, expected in ((frozen, (4, 2)), (normalized_model(), (4 + 2 + 3, 4 + 2
 print("All parameters and buffers go out; only trained parameters have gradients.")
 
 # %% [markdown]
-# ## The master is the bottleneck
+# ## When do more devices pay?
 #
-# When does it pay? That depends on the devices and on the network, so we choose both. A device needs $T_1$ = 0.5 s for
-# a batch of 64 images: a pause, since this machine hardly has 8 processors to spare. A link carries 80 MB/s:
-# `World(n, network=LINK)` holds the messages of real processes back to that pace. The model is larger than before.
+# That depends on the devices and on the network, so we choose both. A device needs $T_1$ = 0.5 s for a batch of 64
+# images. That is a pause, which `StepClock` adds, since this machine hardly has 8 processors to spare. A link carries
+# 80 MB/s: `World(n, network=LINK)` holds the messages of real processes back to that pace. The model is larger than
+# before. "flat" is our step with the master. "ring" has no master: each rank has images of its own, and all add up
+# their gradients as in lesson 02. torch calls that DistributedDataParallel, **DDP**.
 
 # %%
 LINK = Link(latency=25e-6, bandwidth=80e6)
@@ -317,43 +322,34 @@ BATCH, T1 = 64, 0.5
 
 def wide_model() -> nn.Module:
     sizes = ((64, 700), (700, 700), (700, 10))
-    layers = [nn.Linear(*size, bias=False) for size in sizes]
+    layers = (nn.Linear(*size, bias=False) for size in sizes)
     return nn.Sequential(nn.Flatten(), *layers)
-
-
-def set_up(comm: Communicator, rows: int, device: str) -> tuple:
-    """A model, images, labels, and a clock on which computing takes its time."""
-    with torch.device(device):  # on the device "meta" tensors have no contents
-        images, labels = torch.zeros(rows, 64), torch.zeros(rows, dtype=torch.int64)
-        model = wide_model()
-    third = T1 / comm.world_size / 3  # forward; backward takes two of them
-    return model, images, labels, StepClock(comm, model, seconds={"3": third})
-
-
-def master_step(comm: Communicator, algorithm: str, device: str = "cpu") -> StepTimes:
-    model, *batch, clock = set_up(comm, BATCH, device)
-    with clock.step():
-        dp.data_parallel_step(comm, model, *batch, cross_entropy, algorithm)
-    return clock.steps[0]
-
-
-def ring_step(comm: Communicator, device: str = "cpu") -> StepTimes:
-    """Without a master: each rank has its images, and all add up their gradients."""
-    model, images, labels, clock = set_up(comm, BATCH // comm.world_size, device)
-    with clock.step():
-        cross_entropy(model(images), labels).backward()
-        for parameter in model.parameters():
-            all_reduce(comm, parameter.grad, algorithm="ring")
-    return clock.steps[0]
 
 
 WIDE = sum(parameter.nbytes for parameter in wide_model().parameters())
 once = WIDE / LINK.bandwidth
 print(f"the model: {WIDE / 1e6:.2f} MB, {once * 1e3:.0f} ms through a link")
 
-# %% [markdown]
-# The ring is that of lesson 02: no model goes out and no outputs come in. torch calls this DistributedDataParallel,
-# **DDP**.
+
+# %%
+def one_step(comm: Communicator, way: str, device: str = "cpu") -> StepTimes:
+    """A training step in which computing takes T1 / N. Returns when it did what."""
+    torch.set_num_threads(1)  # one per rank, on every machine
+    rows = BATCH // comm.world_size if way == "ring" else BATCH
+    with torch.device(device):  # on the device "meta" tensors have no contents
+        images, labels = torch.zeros(rows, 64), torch.zeros(rows, dtype=torch.int64)
+        model = wide_model()
+    third = T1 / comm.world_size / 3  # forward; backward takes two of them
+    clock = StepClock(comm, model, seconds={"3": third})
+    with clock.step():
+        if way == "ring":
+            cross_entropy(model(images), labels).backward()
+            for parameter in model.parameters():
+                all_reduce(comm, parameter.grad, algorithm="ring")
+        else:
+            dp.data_parallel_step(comm, model, images, labels, cross_entropy, way)
+    return clock.steps[0]
+
 
 # %%
 guess = predict(
@@ -363,33 +359,29 @@ guess = predict(
 
 # %%
 formulas = {
-    "master": lambda n: T1 / n + 2 * (n - 1) * once,
+    "flat": lambda n: T1 / n + 2 * (n - 1) * once,
     "ring": lambda n: T1 / n + 2 * (n - 1) / n * once,
 }
-ways = {"ring": ring_step, "master": partial(master_step, algorithm="flat")}
-measured: dict[str, dict[int, float]] = {"ring": {}, "master": {}}
-for n in (1, 2, 4, 8):
+measured = {}
+for n in (2, 4, 8):
     with World(n, network=LINK) as paced:
-        for name, step in ways.items():
-            runs = []
-            for _ in range(6):
-                steps = paced.run(step)
-                runs.append(max(times.seconds for times in steps))
-            measured[name][n] = statistics.median(runs[1:])  # the first one warms up
-        if n == 4:
-            steps = paced.run(ways["master"])
-            last_run = paced.trace, steps
-    for name, times in measured.items():
-        formula = formulas[name](n)
-        print(f"{n} ranks, {name:6}: formula {formula:.2f} s, clock {times[n]:.2f} s")
+        for way, formula in formulas.items():
+            runs = [paced.run(one_step, way) for _ in range(4)]
+            times = [max(rank.seconds for rank in steps) for steps in runs]
+            measured[way, n] = statistics.median(times[1:])  # the first one warms up
+            print(f"{n} ranks, {way}: formula {formula(n):.2f} s", end=", ")
+            print(f"clock {measured[way, n]:.2f} s")
+            if (way, n) == ("flat", 4):
+                last_run = paced.trace, runs[-1]
 
-ratio = measured["master"][8] / measured["master"][4]
+ratio = measured["flat", 8] / measured["flat", 4]
 answer = "slower" if ratio > 1.1 else "faster" if ratio < 0.9 else "about as fast"
 print(guess.compare(answer, source="the clock"))
 
 # %% [markdown]
-# These are seconds on a real clock, so a busy machine makes them longer. Here is a run on four ranks. Arrows are the
-# large messages.
+# These are seconds on a real clock, so a busy machine makes them longer. It can delay the ring most: with 8 ranks its
+# messages take 42 rounds, those of the master 4, and in every round of the ring each rank has to get a processor. Here
+# is a run of "flat" on four ranks. Arrows are the large messages.
 
 
 # %%
@@ -400,44 +392,47 @@ def picture(trace: Trace, steps: list[StepTimes], title: str) -> object:
     return timeline(large, title, computing=computing, color_by=stage_of)
 
 
-picture(*last_run, title="One step with a master, 4 ranks")
+picture(*last_run, title="One training step with a master, 4 ranks")
 
 # %% [markdown]
 # First the model goes out, to one rank after the other; then all compute; then the gradients come in, from one rank
-# after the other. With $N$ ranks, and the model once through a link in $M\beta$ seconds:
+# after the other. With $N$ ranks, and a model of $S$ bytes, which takes $S\beta$ seconds through a link:
 #
-# $$T_\text{master}(N) \approx \frac{T_1}{N} + 2\,(N-1)\,M\beta \qquad
-# T_\text{ring}(N) \approx \frac{T_1}{N} + 2\,\frac{N-1}{N}\,M\beta$$
+# $$T_\text{flat}(N) \approx \frac{T_1}{N} + 2\,(N-1)\,S\beta \qquad
+# T_\text{ring}(N) \approx \frac{T_1}{N} + 2\,\frac{N-1}{N}\,S\beta$$
 #
-# In the first, one term falls with $N$ and the other rises. It is smallest at $N = \sqrt{T_1 / 2M\beta}$, here with 3
-# ranks. The best number of devices does not depend on how many you can buy, but on how long computing takes compared
-# to sending the model. (Latency is left out. With a small model on a slow network it decides, and both are worse.)
+# In the first formula one term falls with $N$ and the other rises. It is smallest at $N = \sqrt{T_1 / 2S\beta}$, here
+# with 3 ranks. The best number of devices does not depend on how many you can buy, but on how long computing takes
+# compared to sending the model. Two limits of that:
+#
+# - The batch stays at 64 images. If each device gets 64 of its own instead, every further device still adds images
+#   per second here, but all together never process more than $T_1 / 2S\beta$ = 9.2 times as many as one.
+# - Latency, images and outputs are left out. With a small model and a high latency, latency decides.
 
 # %% tags=["folded"]
 # Checks of the numbers above
-assert round((T1 / (2 * once)) ** 0.5) == 3
-assert min(range(1, 40), key=formulas["master"]) == 3
-for n in (1, 2, 4, 8):  # the model holds in virtual time, where nothing disturbs it
-    virtual = SimulatedWorld(n, Cluster.flat(n, LINK))
-    for name, step in ways.items():
-        virtual.run(step, device="meta")
-        assert abs(virtual.elapsed / formulas[name](n) - 1) < 0.03, (name, n)
-assert formulas["master"](8) > 1.5 * formulas["master"](4)
+assert round((T1 / (2 * once)) ** 0.5) == min(range(1, 40), key=formulas["flat"]) == 3
+more_images = [n * T1 / (T1 + 2 * (n - 1) * once) for n in range(1, 9999)]
+assert more_images == sorted(more_images) and 9.1 < more_images[-1] < 9.25
 slow = Link(latency=20e-3, bandwidth=80e6)
-for n, worse in ((3, 1.5), (8, 3)):  # where latency decides, the formula is far too low
-    virtual = SimulatedWorld(n, Cluster.flat(n, slow))
-    for name, step in ways.items():
-        virtual.run(step, device="meta")
-        assert virtual.elapsed > worse * formulas[name](n)
+for n in (2, 3, 4, 8):
+    for way, formula in formulas.items():
+        virtual = SimulatedWorld(n, Cluster.flat(n, LINK))  # where nothing disturbs it
+        virtual.run(one_step, way, device="meta")
+        assert abs(virtual.elapsed / formula(n) - 1) < 0.03, (way, n)
+        late = SimulatedWorld(n, Cluster.flat(n, slow))
+        late.run(one_step, way, device="meta")
+        assert late.elapsed > (3 if n == 8 else 1.2) * formula(n), (way, n)
+        assert virtual.trace.rounds == (4 if way == "flat" else 3 * 2 * (n - 1))
 
 # %% [markdown]
 # **Try it.** In virtual time the same step takes a moment. Make rank 2 twice as slow as the others: by how much does
 # the step grow? And if rank 2 is ten times *faster*?
 
 # %%
-speed = {2: 1.0}  # rank 2 takes so many times as long
+speed = {2: 1.0}  # rank 2 takes this many times as long
 four = SimulatedWorld(4, Cluster.flat(4, LINK, stragglers=speed))
-steps = four.run(ways["master"], device="meta")
+steps = four.run(one_step, "flat", device="meta")
 picture(four.trace, steps, title=f"{four.elapsed:.2f} s, with {speed}")
 
 # %% tags=["folded"]
@@ -446,17 +441,17 @@ took = {}
 for factor in (1.0, 2.0, 0.1):
     cluster = Cluster.flat(4, LINK, stragglers={2: factor})
     four = SimulatedWorld(4, cluster)
-    four.run(ways["master"], device="meta")
+    four.run(one_step, "flat", device="meta")
     took[factor] = four.elapsed
     print(f"rank 2 takes {factor:3} times as long: the step takes {four.elapsed:.2f} s")
-assert took[2.0] - took[1.0] > 0.95 * T1 / 4 - 2 * once and took[0.1] > 0.99 * took[1.0]
 print("All wait for the slowest rank. A faster one helps nobody.")
+assert abs(took[2.0] - took[1.0] - T1 / 4) < 0.01 and took[0.1] > 0.99 * took[1.0]
 
 # %% [markdown]
 # ### Whose curve is it?
 #
-# Ours, where the master sends the model N−1 times. It is torch's only where there is no NCCL. This is what its
-# `DataParallel` calls to add up the gradients:
+# "flat", where the master sends the model N−1 times, is our curve. It is torch's only where there is no NCCL. This is
+# what its `DataParallel` calls to add up the gradients:
 
 # %%
 from torch.nn.parallel import comm as torch_comm
@@ -474,7 +469,7 @@ assert "reduce_add(" in inspect.getsource(torch_comm.reduce_add_coalesced)
 # With NCCL it is a reduce, and the model goes out by NCCL's broadcast
 # ([comm.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/cuda/comm.cpp)). NCCL runs both along a **chain**,
 # in blocks: while rank 1 passes block 0 on to rank 2, it receives block 1. No link carries the model more than once,
-# and with many blocks all is over soon after $M\beta$. Our step can do it, too: `algorithm="chain"`.
+# and with many blocks all is over soon after $S\beta$. Our step can do it, too: `algorithm="chain"`.
 
 # %%
 guess = predict(
@@ -483,17 +478,12 @@ guess = predict(
 )
 
 # %%
-ways = {
-    "master, flat": partial(master_step, algorithm="flat"),
-    "master, chain": partial(master_step, algorithm="chain"),
-    "ring": ring_step,
-}
-seconds: dict[str, dict[int, float]] = {name: {} for name in ways}
+seconds: dict[str, dict[int, float]] = {"flat": {}, "chain": {}, "ring": {}}
 for n in (1, 2, 3, 4, 8, 16):
     virtual = SimulatedWorld(n, Cluster.flat(n, LINK))
-    for name, step in ways.items():
-        virtual.run(step, device="meta")
-        seconds[name][n] = virtual.elapsed
+    for way, times in seconds.items():
+        virtual.run(one_step, way, device="meta")
+        times[n] = virtual.elapsed
 flat, chain, ring = (times[16] for times in seconds.values())
 answer = "nearly as slow as flat" if chain > flat / 1.5 else "in between"
 print(guess.compare("nearly as fast as the ring" if chain < 1.5 * ring else answer))
@@ -505,9 +495,9 @@ parameters = inspect.signature(torch_comm.broadcast_coalesced).parameters
 assert parameters["buffer_size"].default == 10 * 2**20
 assert 9.5 < flat / ring < 10.5
 at_16 = {name: times[1] / times[16] for name, times in seconds.items()}
-assert at_16["master, flat"] < 0.6 and 4.5 < at_16["master, chain"] < 5.2
+assert at_16["flat"] < 0.6 and 4.5 < at_16["chain"] < 5.2
 assert 5.5 < at_16["ring"] < 6.2
-assert min(seconds["ring"], key=lambda n: seconds["master, flat"][n]) == 3
+assert min(seconds["ring"], key=lambda n: seconds["flat"][n]) == 3
 
 # %% [markdown]
 # With the flat master, 16 devices are slower than one. With the chain the same DataParallel comes near the ring. So
@@ -520,8 +510,8 @@ assert min(seconds["ring"], key=lambda n: seconds["master, flat"][n]) == 3
 #
 # - **Images and outputs** must go through the master. For GPT-2 above that is most of the bytes.
 # - **Nothing overlaps.** DDP sends the first gradients while it computes the last ones. That is the next lesson.
-# - **One Python interpreter drives all GPUs**, in threads that take turns. In DDP each GPU has its own process. (So do
-#   our ranks: this cost is not in our times.)
+# - **One Python interpreter drives all GPUs**, in threads that take turns. In DDP each GPU has its own process. (Our
+#   ranks have, too: this cost is not in our times.)
 # - **The master needs more memory**: the whole batch, all outputs, the optimizer.
 # - **It ends at the machine.** Threads cannot drive the GPUs of another one.
 #
@@ -533,13 +523,13 @@ assert min(seconds["ring"], key=lambda n: seconds["master, flat"][n]) == 3
 # that share this machine's cores. Change the batch and run it again. When do several pay?
 
 # %%
-ROWS = 256  # try other numbers
+ROWS = 256  # up to 1,536
 gpus = torch.cuda.device_count()
 batch = train.images[:ROWS], train.labels[:ROWS]
 
 
 def seconds_of(step: Callable[[], object]) -> float:
-    """Of a call: the mean of five, after two that do not count. On one thread."""
+    """The mean of five calls, after two that do not count. On one thread."""
     return Timer("step()", globals={"step": step}).timeit(5).mean
 
 
@@ -566,19 +556,18 @@ for ranks in worlds.values():
     ranks.close()
 
 # %%
-medians = {count: statistics.median(times) for count, times in runs.items()}
 for count, times in runs.items():
-    what = "GPUs" if gpus >= 2 else "ranks"
-    print(f"{count} {what}: median {medians[count] * 1e3:.1f} ms", end=", ")
+    print(f"{count} {'GPU' if gpus >= 2 else 'rank'}{'s' * (count > 1)}:", end=" ")
+    print(f"median {statistics.median(times) * 1e3:.1f} ms,", end=" ")
     print(f"between {min(times) * 1e3:.1f} and {max(times) * 1e3:.1f} ms")
-fastest = min(medians, key=lambda count: medians[count])
-if fastest == 1:
-    print("One is the fastest: sending costs more than it saves. Try more ROWS.")
-elif max(runs[fastest]) < min(runs[1]):
-    gain = medians[1] / medians[fastest]
-    print(f"{fastest} are the fastest, {gain:.1f} times as fast as one.")
+fastest, second = sorted(runs, key=lambda count: statistics.median(runs[count]))[:2]
+if max(runs[fastest]) > min(runs[second]):
+    print(f"{fastest} or {second}: their times overlap, so this does not settle it.")
+elif fastest == 1:
+    print("One is the fastest: here splitting costs more than it saves.")
 else:
-    print(f"{fastest} have the smallest median, but the times overlap: not settled.")
+    gain = statistics.median(runs[1]) / statistics.median(runs[fastest])
+    print(f"{fastest} are the fastest, {gain:.1f} times as fast as one.")
 
 # %% [markdown]
 # ## In real frameworks
@@ -605,6 +594,7 @@ from distlib.process_group import torch_distributed
 def both(comm: Communicator) -> tuple[torch.Tensor, torch.Tensor]:
     """The sum of the ranks' gradients of one parameter on rank 0: ours and torch's."""
     model = nn.Linear(10, 10, bias=False)
+    torch.manual_seed(comm.rank)
     model.weight.grad = torch.randint(-99, 100, (10, 10)).float()  # whole: no rounding
     theirs = model.weight.grad.clone()
     dp.reduce_gradients(comm, model)
@@ -631,9 +621,9 @@ world.close()
 # %% [markdown]
 # ## In short
 #
-# | $N$ ranks, a model of $M$ bytes | flat master | chain, as NCCL | ring (DDP) |
+# | $N$ ranks, a model of $S$ bytes | flat master | chain, as NCCL | ring (DDP) |
 # |---|---|---|---|
-# | most bytes through one link | $2\,(N-1)\,M$ | $2M$ | $2\frac{N-1}{N}M$ |
+# | sending the model takes about | $2\,(N-1)\,S\beta$ | $2S\beta$ | $2\frac{N-1}{N}S\beta$ |
 # | images and outputs | through the master | through the master | stay |
 # | gradients are | added: one loss | added: one loss | averaged: a loss per rank |
 # | the optimizer steps | on the master | on the master | on every rank |

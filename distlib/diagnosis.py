@@ -374,8 +374,8 @@ def _tag_hint(states: Mapping[int, RankState], stuck: Sequence[int]) -> str:
     for rank in stuck:
         for src, what, tag, where in states[rank].strangers:
             if any(wait.kind == "recv" for wait in states[rank].waits):
-                sent = f"rank {src} sends {what} with tag {tag} to rank {rank} ({where})"
-                return f" Note: {sent}, which waits for another one."
+                message = f"{what} with tag {tag} to rank {rank} ({where})"
+                return f" Note: rank {src} sends {message}, but rank {rank} waits for a different message."
     return ""
 
 

@@ -246,20 +246,20 @@ class Endpoint:
         dtype, shape = dtype_name(tensor), tuple(tensor.shape)
         work = SendWork(self, group, dst, tensor, tag, site)
         self._offered[self._sequence] = work
-        nbytes = tensor.numel() * tensor.element_size()
+        device, nbytes = tensor.device.type, tensor.nbytes
         left = self._leave_early(work, nbytes, start)
-        payload = self._payload(work, nbytes)
+        payload = self._payload(work, device, nbytes)
         if self.record:
             self.sent.append((self._sequence, peer, tag, nbytes, dtype, shape, start, self.round + 1, site))
-        header = (group.id, tag, dtype, shape, tensor.device.type, nbytes, self.round + 1, site.place, site.call)
+        header = (group.id, tag, dtype, shape, device, nbytes, self.round + 1, site.place, site.call)
         self._mailbox.post(peer, self._run, OFFER, self.rank, self._sequence, *header, start, left, payload)
         return work
 
-    def _payload(self, work: SendWork, nbytes: int) -> bytes | Place | None:
+    def _payload(self, work: SendWork, device: str, nbytes: int) -> bytes | Place | None:
         """What is announced with a tensor so that it can be taken at once; None if a transport must bring it."""
-        if work.tensor.device.type == "cpu" and nbytes <= INLINE_BYTES:
+        if device == "cpu" and nbytes <= INLINE_BYTES:
             return to_bytes(work.tensor)
-        if work.tensor.device.type == "cpu" and self._shares_memory:
+        if device == "cpu" and self._shares_memory:
             work.source = dense(work.tensor)
             return place_of(work.source)
         work.inline = False
@@ -319,7 +319,7 @@ class Endpoint:
         self._background.wait_for_all()
         called = self._network_time()
         self._block_until(
-            lambda: all(work.settled for work in works) or any(work.error for work in works),
+            lambda: _are_settled(works),
             lambda: [work.waits_for() for work in works if not work.settled],
         )
         if self._pacing is not None and not any(work.error for work in works):
@@ -509,6 +509,16 @@ class Endpoint:
         self._failed: list[MessageWork] = []
 
 
+def _are_settled(works: Sequence[MessageWork]) -> bool:
+    """Whether all of `works` are settled, or one of them has failed. Asked after every control message."""
+    settled = True
+    for work in works:
+        if work.error is not None:
+            return True
+        settled = settled and work.settled
+    return settled
+
+
 class MessageWork(Work):
     """A message that was started: what sending and receiving have in common.
 
@@ -610,6 +620,13 @@ class RecvWork(MessageWork):
         other_call = different_calls(offer.src, there, self.endpoint.rank, here)
         if other_call is not None:
             return other_call
+        mine = (self.tensor.device.type, dtype_name(self.tensor), self.tensor.nbytes)
+        if mine == (offer.device, offer.dtype, offer.nbytes):
+            return None
+        return self._misfit(offer)
+
+    def _misfit(self, offer: Offer) -> str:
+        """The error text where device, dtype or size differ."""
         sides = (
             f"rank {offer.src} sends {offer.describe()} ({offer.place}), "
             f"but rank {self.endpoint.rank} receives into {self.describe()} ({self.site.place})."
@@ -620,9 +637,7 @@ class RecvWork(MessageWork):
             )
         if offer.dtype != dtype_name(self.tensor):
             return f"{sides} Make the dtypes the same, for example with torch.empty_like(…)."
-        if offer.nbytes != self.tensor.numel() * self.tensor.element_size():
-            return f"{sides} Both need the same number of elements. {self._size_hint(offer)}".rstrip()
-        return None
+        return f"{sides} Both need the same number of elements. {self._size_hint(offer)}".rstrip()
 
     def _size_hint(self, offer: Offer) -> str:
         one_apart = abs(offer.nbytes // self.tensor.element_size() - self.tensor.numel()) == 1

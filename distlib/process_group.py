@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed
 
-from distlib.call_site import find_call_site
+from distlib.call_site import find_call_site, is_own_file
 from distlib.communicator import Communicator, Work
 from distlib.endpoint import Endpoint, Group
 from distlib.message_check import check_apart, check_message, check_split, ranks_of_color
@@ -26,11 +26,12 @@ class ProcessGroupCommunicator(Communicator):
     """A `Communicator` between processes. Made by a `World` for each rank; see `Communicator` for its methods."""
 
     def __init__(
-        self, endpoint: Endpoint, group: Group, call: str | None = None, started_at: CallSite | None = None
+        self, endpoint: Endpoint, group: Group, call: str | None = None, called_from: CallSite | None = None
     ) -> None:
         self._endpoint = endpoint
         self._group = group
-        self._started_at = started_at  # the line that has called `start`, for a communicator in the background
+        # The line that all its messages come from: that of a `start`, or the student's line of a collective call.
+        self._called_from = called_from.within(call) if called_from is not None else None
         self.call = call
         self.rank = group.members.index(endpoint.rank)
         self.world_size = group.size
@@ -69,13 +70,15 @@ class ProcessGroupCommunicator(Communicator):
             return None
         members = tuple(self._group.members[rank] for rank in ranks_of_color(everybody, color))
         group_id = (*self._group.id, self._group.meetings, color)
-        return ProcessGroupCommunicator(self._endpoint, Group(group_id, members), None, self._started_at)
+        return ProcessGroupCommunicator(self._endpoint, Group(group_id, members), None, self._called_from)
 
     def within(self, call: str) -> Communicator:
         if self.call is not None:
             return self
-        self._endpoint.note_call(call, self._site())
-        return ProcessGroupCommunicator(self._endpoint, self._group, call, self._started_at)
+        site = self._site()
+        self._endpoint.note_call(call, site)
+        called_from = site if self._called_from is not None or is_own_file(site.file) else None
+        return ProcessGroupCommunicator(self._endpoint, self._group, call, called_from)
 
     def sleep(self, seconds: float) -> None:
         self._endpoint.sleep(seconds)
@@ -84,7 +87,7 @@ class ProcessGroupCommunicator(Communicator):
         return self._endpoint.time()
 
     def _site(self) -> CallSite:
-        return find_call_site(self.call) if self._started_at is None else self._started_at.within(self.call)
+        return self._called_from or find_call_site(self.call)
 
     def __repr__(self) -> str:
         return f"<Communicator: rank {self.rank} of {self.world_size}, {self.device}>"

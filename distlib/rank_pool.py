@@ -11,6 +11,7 @@ All files lie in one private directory (mode 0700) that goes with the world. No 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pickle
 import resource
@@ -19,7 +20,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -54,12 +55,9 @@ class RankPool:
         self.outputs: list[tuple[int, str, int]] = []  # rank, "stdout" or "stderr", file descriptor to read
         self._server = forkserver.current()
         self._check_backend()
-        self.directory = _private_directory()
+        self.directory = _private_directory(self._allocate)
         _allow_open_files(8 * world_size)
         try:
-            self.board = StatusBoard(os.path.join(self.directory, "board"), world_size, create=True)
-            if network is not None:
-                make_port_table(network, self.directory, create=True).close()
             inboxes = [open_inbox(self.directory, rank) for rank in range(world_size)]
             threads = max(1, (os.cpu_count() or 1) // world_size)
             for rank, inbox in enumerate(inboxes):
@@ -72,6 +70,12 @@ class RankPool:
         problem = self._server.memory_problem() if self.backend == "shared_memory" else None
         if problem:
             raise NoSharedMemory(f"ranks can't share memory: {problem}. Use World({self.world_size}, backend='gloo')")
+
+    def _allocate(self, directory: str) -> None:
+        """Make the files that the ranks share. Raises OSError where there is no room for them."""
+        self.board = StatusBoard(os.path.join(directory, "board"), self.world_size, create=True)
+        if self.network is not None:
+            make_port_table(self.network, directory, create=True).close()
 
     def _start(self, rank: int, inbox: socket.socket, threads: int) -> None:
         ours, theirs = socket.socketpair()
@@ -154,17 +158,19 @@ def _allow_open_files(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
-def _private_directory() -> str:
-    """A directory that only this user can enter, in memory where there is such a place."""
+def _private_directory(fill: Callable[[str], None]) -> str:
+    """A directory that only this user can enter, in memory where there is room for what `fill` puts into it."""
     tried = []
     for parent in ("/dev/shm", tempfile.gettempdir(), "/tmp"):
+        directory = None
         try:
             directory = tempfile.mkdtemp(prefix="distlib-", dir=parent)
+            if len(os.fsencode(directory)) > _LONGEST_SOCKET_PATH:
+                raise OSError(errno.ENAMETOOLONG, "its path is too long for a socket")
+            fill(directory)
+            return directory
         except OSError as error:
             tried.append(f"{parent}: {error.strerror}")
-            continue
-        if len(os.fsencode(directory)) <= _LONGEST_SOCKET_PATH:
-            return directory
-        os.rmdir(directory)
-        tried.append(f"{parent}: its path is too long for a socket")
+            if directory is not None:
+                shutil.rmtree(directory, ignore_errors=True)
     raise OSError(f"no place for the ranks' private directory ({'; '.join(tried)}). Free some space, or set TMPDIR.")

@@ -58,14 +58,14 @@ def fill_from(place: Place, tensor: torch.Tensor) -> bool:
     """
     pid, address = place
     landing = landing_of(tensor)
-    nbytes = landing.numel() * landing.element_size()
+    nbytes, target = landing.nbytes, landing.data_ptr()
     for start in range(0, nbytes, _PIECE):
-        error = _copy(pid, address + start, landing.data_ptr() + start, min(_PIECE, nbytes - start))
+        error = _copy(pid, address + start, target + start, min(_PIECE, nbytes - start))
         if error == errno.ESRCH:
             return False
         if error:
             raise OSError(error, f"can't read {nbytes:,} bytes from another rank: {os.strerror(error)}")
-    if not tensor.is_contiguous():
+    if landing is not tensor:
         tensor.detach().copy_(landing)
     return True
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 import marshal
 import mmap
 import os
+import struct
 from typing import Any
 
 _SLOT = 8192  # bytes for one rank's status
-_HEAD = 8  # length of the status (4 bytes) and how often it was written (4 bytes)
+_HEAD = struct.Struct("<II")  # length of the status and how often it was written
 
 IDLE, RUNNING, BLOCKED, FINISHED = "idle", "running", "blocked", "finished"
 # state, round, waits, messages not asked for, the last collective call (see diagnosis.LastCall) or None
@@ -52,13 +53,14 @@ class StatusBoard:
     def write(self, rank: int, status: Status) -> None:
         """Replace the status of `rank`. Cheap: about two microseconds."""
         blob = marshal.dumps(status)
-        if len(blob) > _SLOT - _HEAD:  # hundreds of peers or waiting messages: the first ones tell the story
+        if len(blob) > _SLOT - _HEAD.size:  # hundreds of peers or waiting messages: the first ones tell the story
             state, round_, waits, strangers, last_call = status
             blob = marshal.dumps((state, round_, waits[:2], strangers[:2], last_call))
         start = rank * _SLOT
-        version = (int.from_bytes(self._view[start + 4 : start + 8], "little") + 1) & 0xFFFFFFFF
-        self._view[start : start + _HEAD] = len(blob).to_bytes(4, "little") + version.to_bytes(4, "little")
-        self._view[start + _HEAD : start + _HEAD + len(blob)] = blob
+        version = (_HEAD.unpack_from(self._memory, start)[1] + 1) & 0xFFFFFFFF
+        _HEAD.pack_into(self._memory, start, len(blob), version)
+        body = start + _HEAD.size
+        self._view[body : body + len(blob)] = blob
 
     def count_posted(self, src: int, dst: int) -> None:
         """Note that `src` is about to send a control message to `dst`."""
@@ -96,9 +98,9 @@ class StatusBoard:
 
 
 def _read(slot: bytes) -> Status:
-    length = int.from_bytes(slot[:4], "little")
+    length, _ = _HEAD.unpack_from(slot)
     try:
-        return marshal.loads(slot[_HEAD : _HEAD + length])
+        return marshal.loads(slot[_HEAD.size : _HEAD.size + length])
     except (EOFError, ValueError, TypeError):
         return _UNKNOWN
 

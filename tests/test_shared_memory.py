@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from hypothesis import given
@@ -165,6 +169,10 @@ def send_huge(comm: Communicator, marker: str, times: int) -> None:
         comm.exchange(tensor, 1 - comm.rank, other, 1 - comm.rank)
 
 
+def own_pid(comm: Communicator) -> int:
+    return os.getpid()
+
+
 @pytest.fixture
 def world() -> Iterator[World]:
     with World(2) as world:
@@ -186,10 +194,6 @@ def when_written(marker: Path, action) -> threading.Thread:
     return thread
 
 
-def directories() -> set[str]:
-    return {entry.name for entry in Path("/dev/shm").glob("distlib-*")} if os.path.isdir("/dev/shm") else set()
-
-
 def test_a_rank_that_is_killed_in_the_middle_is_a_lost_peer(world: World, tmp_path: Path) -> None:
     when_written(tmp_path / "marker", lambda pid: os.kill(pid, signal.SIGKILL))
     with pytest.raises(PeerLost, match="killed by signal 9"):
@@ -205,11 +209,49 @@ def test_stopping_in_the_middle_leaves_the_same_ranks_usable(world: World, tmp_p
     assert world.run(lambda comm: os.getpid()) == pids
 
 
-def test_nothing_is_left_of_a_world_whose_rank_was_killed(tmp_path: Path) -> None:
-    before = directories()
-    with World(2) as world:
-        when_written(tmp_path / "marker", lambda pid: os.kill(pid, signal.SIGKILL))
-        with pytest.raises(PeerLost):
-            world.run(send_huge, str(tmp_path / "marker"), 10**6, timeout=60)
-        own = Path(world._pool.directory).name if world._pool else ""
-    assert own not in directories() - before
+def test_an_interrupt_in_the_middle_leaves_the_same_ranks_usable(world: World, tmp_path: Path) -> None:
+    pids = world.run(own_pid)
+    when_written(tmp_path / "marker", lambda pid: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        world.run(send_huge, str(tmp_path / "marker"), 10**6, timeout=60)
+    assert world.run(lend, timeout=20) == [0.0, 0.0]
+    assert world.run(own_pid) == pids
+
+
+def test_nothing_is_left_of_a_world_whose_rank_was_killed(world: World, tmp_path: Path) -> None:
+    directory = Path(world._pool.directory)
+    assert (directory / "board").exists()
+    when_written(tmp_path / "marker", lambda pid: os.kill(pid, signal.SIGKILL))
+    with pytest.raises(PeerLost):
+        world.run(send_huge, str(tmp_path / "marker"), 10**6, timeout=60)
+    assert not directory.exists()
+
+
+KERNEL = f"""
+import os, sys, torch
+from pathlib import Path
+from distlib import Communicator, World
+
+HUGE = {HUGE}
+
+{inspect.getsource(send_huge)}
+
+world = World(2)
+pids = world.run(lambda comm: os.getpid())
+print(world._pool.directory, *pids, flush=True)
+world.run(send_huge, sys.argv[1], 10**6)
+"""
+
+
+def test_nothing_is_left_when_the_kernel_is_killed_in_the_middle(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", KERNEL, str(tmp_path / "marker")]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as kernel:
+        directory, *pids = kernel.stdout.readline().split()
+        assert os.path.isdir(directory) and all(psutil.pid_exists(int(pid)) for pid in pids)
+        when_written(tmp_path / "marker", lambda pid: kernel.kill()).join(60)
+        assert kernel.wait(60) == -signal.SIGKILL
+    give_up = time.monotonic() + 30
+    while time.monotonic() < give_up and (os.path.exists(directory) or any(psutil.pid_exists(int(p)) for p in pids)):
+        time.sleep(0.05)
+    assert not os.path.exists(directory)
+    assert not any(psutil.pid_exists(int(pid)) for pid in pids)

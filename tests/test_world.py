@@ -591,6 +591,22 @@ def test_no_room_for_the_status_board_leaves_nothing_behind(monkeypatch) -> None
     assert rank_processes() == before
 
 
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
+def test_where_shared_memory_is_full_the_private_directory_lies_elsewhere(monkeypatch) -> None:
+    allocate, before = os.posix_fallocate, set(os.listdir("/dev/shm"))
+
+    def full(fd: int, *args: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").startswith("/dev/shm"):
+            raise OSError(28, "No space left on device")
+        allocate(fd, *args)
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with World(2) as world:
+        assert still_works(world)
+        assert not world._pool.directory.startswith("/dev/shm")
+        assert not any(name.startswith("distlib-") for name in set(os.listdir("/dev/shm")) - before)
+
+
 # ── nothing leaks ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

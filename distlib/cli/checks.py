@@ -188,13 +188,16 @@ def check_sandbox(*, problems: Mapping[str, str | None] | None = None) -> Findin
 
 
 def check_shared_memory(*, folder: Path = Path("/dev/shm"), system: str = platform.system()) -> Finding:
-    """/dev/shm is there, writable and large enough. Only Linux has it."""
+    """/dev/shm is there, writable and large enough. Only Linux has it.
+
+    A `World` needs some kilobytes there, and else takes the temporary folder; torch's own DataLoader workers need more.
+    """
     if system != "Linux":
         return Finding("ok", f"not needed on {system}")
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         return Finding(
             "problem",
-            f"{folder} {'is not writable' if folder.is_dir() else 'is missing'}: processes can't share memory",
+            f"{folder} {'is not writable' if folder.is_dir() else 'is missing'}: torch's DataLoader workers need it",
             f"mount it (docker run --shm-size=1g), or ask who runs the machine to make {folder} writable",
         )
     usage = shutil.disk_usage(folder)
