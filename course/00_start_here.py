@@ -26,9 +26,10 @@ import sys
 
 import psutil
 import torch
+from torch import nn
+
 from distlib import Communicator, DeadlockError, MessageMismatch, RankError, World
 from distlib.draw import predict, timeline
-from torch import nn
 
 # %% [markdown]
 # ## Why train on more than one machine?
@@ -726,6 +727,7 @@ with World(4, seed=100) as other:
 
 # %%
 import torch.distributed as dist
+
 from distlib.process_group import torch_distributed
 
 

@@ -19,6 +19,7 @@
 from collections.abc import Callable
 
 import torch
+
 from distlib import (
     Cluster,
     Communicator,
@@ -1068,6 +1069,7 @@ for pattern in (flat_with_isend, broadcast):
 
 # %%
 import torch.distributed as dist
+
 from distlib.collectives import reduce
 from distlib.process_group import torch_distributed
 

@@ -17,6 +17,8 @@ import time
 from fractions import Fraction
 
 import torch
+from torch import nn
+
 from distlib import (
     Cluster,
     Communicator,
@@ -31,7 +33,6 @@ from distlib import (
 from distlib.collectives import ring_all_reduce, ring_reduce_scatter
 from distlib.draw import bytes_per_rank, play_chunks, predict, timeline, watch_chunks
 from distlib.partition import chunk_lengths
-from torch import nn
 
 world = World(4)
 
@@ -1050,6 +1051,7 @@ for rank, (mine, average) in enumerate(results):
 
 # %%
 import torch.distributed as dist
+
 from distlib.process_group import torch_distributed
 
 

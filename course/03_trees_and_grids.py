@@ -20,6 +20,7 @@ import textwrap
 import time
 
 import torch
+
 from distlib import (
     Cluster,
     Communicator,
@@ -763,6 +764,7 @@ for name in said:
 
 # %%
 import torch.distributed as dist
+
 from distlib.process_group import torch_distributed
 
 OURS = ("naive", "ring", "tree", "halving_doubling", "grid")

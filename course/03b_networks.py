@@ -16,6 +16,7 @@
 
 # %%
 import torch
+
 from distlib import (
     Cluster,
     Communicator,
@@ -719,6 +720,7 @@ for name in ("ring", "halving_doubling"):
 
 # %%
 import torch.distributed as dist
+
 from distlib.process_group import torch_distributed
 
 

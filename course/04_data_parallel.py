@@ -16,16 +16,17 @@ import statistics
 from collections.abc import Callable
 from functools import partial
 
-import distlib.data_parallel as dp
 import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.benchmark import Timer
+
+import distlib.data_parallel as dp
 from distlib import Cluster, Communicator, Link, SimulatedWorld, World, all_reduce
 from distlib.datasets import digits
 from distlib.ddp.step_times import StepClock, StepTimes
 from distlib.draw import play_timeline, predict, speed_up, timeline
 from distlib.trace import Message, Trace
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
-from torch.utils.benchmark import Timer
 
 world = World(4)
 
@@ -588,6 +589,7 @@ else:
 
 # %%
 import torch.distributed as dist
+
 from distlib.process_group import torch_distributed
 
 

@@ -22,6 +22,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import nn
+from torch.distributed.algorithms.join import Join
+from torch.futures import Future
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
 from distlib import (
     Cluster,
     Communicator,
@@ -48,11 +54,6 @@ from distlib.ddp import (
 from distlib.draw import predict, step_timeline, sweep
 from distlib.process_group import torch_distributed
 from distlib.sampler import DistributedSampler
-from torch import nn
-from torch.distributed.algorithms.join import Join
-from torch.futures import Future
-from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, TensorDataset
 
 world = World(4)
 

@@ -17,6 +17,10 @@ import statistics
 from collections.abc import Callable, Iterator
 
 import torch
+from torch import nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
 from distlib import (
     Cluster,
     Communicator,
@@ -36,9 +40,6 @@ from distlib.large_batch import (
     warmup_learning_rate,
 )
 from distlib.model_stack import ModelStack
-from torch import nn
-from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
@@ -1340,8 +1341,9 @@ assert abs(on_real_ranks[0] - local["mixed"][24][0]) < 0.02
 # pass as well as the backward one: in the forward pass DDP decides whether it will talk.
 
 # %%
-from distlib.process_group import torch_distributed
 from torch.nn.parallel import DistributedDataParallel
+
+from distlib.process_group import torch_distributed
 
 
 def ddp_gradients(
