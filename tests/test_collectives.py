@@ -273,4 +273,4 @@ def test_a_world_of_one_needs_no_message() -> None:
 def test_auto_on_one_machine_takes_few_messages_for_small_tensors_and_all_cores_for_large_ones() -> None:
     chosen = {nbytes: choose_on_one_machine(4, nbytes) for nbytes in (1 << 12, 1 << 20, 1 << 26)}
     assert chosen == {1 << 12: "naive", 1 << 20: "naive", 1 << 26: "ring"}
-    assert choose_on_one_machine(64, 1 << 12) == "tree"
+    assert choose_on_one_machine(64, 1 << 12) == choose_on_one_machine(8, 1 << 20) == "tree"

@@ -9,18 +9,20 @@ which costs some 0.1 to 0.3 ms of Python and of waiting for a core:
     ring     2N(N−1) messages, each a chunk of S/N: all cores copy and add
 
 So few messages are best until copying and adding take longer than the many messages of a ring. The limits were chosen
-from medians on a machine of 2 cores, with worlds of 2 and 4 ranks; `make bench ARGS="auto"` shows how far the choice is
-from the best on another machine.
+from medians on a machine of 2 cores, with worlds of 2, 4 and 8 ranks; `make bench ARGS="auto"` shows how far the choice
+is from the best on another machine.
 """
 
 from __future__ import annotations
 
 _RING_FROM = 1 << 20  # bytes of a chunk
-_NAIVE_UP_TO = 8  # ranks
+_NAIVE_UP_TO = 8  # ranks, while adding takes next to no time
+_ADDING_COUNTS_FROM = 1 << 22  # bytes that rank 0 would have to add up
 
 
 def choose_on_one_machine(world_size: int, nbytes: int) -> str:
     """The all-reduce for `nbytes` bytes on `world_size` ranks of one machine: "naive", "tree" or "ring"."""
     if nbytes >= _RING_FROM * world_size:
         return "ring"
-    return "naive" if world_size <= _NAIVE_UP_TO else "tree"
+    little_to_add = world_size * nbytes <= _ADDING_COUNTS_FROM
+    return "naive" if world_size <= _NAIVE_UP_TO and little_to_add else "tree"
