@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import threading
 import time
 import weakref
@@ -585,6 +586,7 @@ def test_no_room_for_the_status_board_leaves_nothing_behind(monkeypatch) -> None
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.posix_fallocate", full)
+    monkeypatch.setattr("tempfile.mkdtemp", noted)
     before = rank_processes()
     with pytest.raises(OSError, match="No space left"), World(2) as world:
         world.run(lambda comm: None)
@@ -593,7 +595,11 @@ def test_no_room_for_the_status_board_leaves_nothing_behind(monkeypatch) -> None
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
 def test_where_shared_memory_is_full_the_private_directory_lies_elsewhere(monkeypatch) -> None:
-    allocate, before = os.posix_fallocate, set(os.listdir("/dev/shm"))
+    allocate, make_directory, made = os.posix_fallocate, tempfile.mkdtemp, []
+
+    def noted(*args: str, **options: str) -> str:
+        made.append(make_directory(*args, **options))
+        return made[-1]
 
     def full(fd: int, *args: int) -> None:
         if os.readlink(f"/proc/self/fd/{fd}").startswith("/dev/shm"):
@@ -601,10 +607,11 @@ def test_where_shared_memory_is_full_the_private_directory_lies_elsewhere(monkey
         allocate(fd, *args)
 
     monkeypatch.setattr("os.posix_fallocate", full)
+    monkeypatch.setattr("tempfile.mkdtemp", noted)
     with World(2) as world:
         assert still_works(world)
         assert not world._pool.directory.startswith("/dev/shm")
-        assert not any(name.startswith("distlib-") for name in set(os.listdir("/dev/shm")) - before)
+        assert made[0].startswith("/dev/shm") and not os.path.exists(made[0])
 
 
 # ── nothing leaks ────────────────────────────────────────────────────────────────────────────────────────────────────
