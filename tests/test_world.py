@@ -586,7 +586,6 @@ def test_no_room_for_the_status_board_leaves_nothing_behind(monkeypatch) -> None
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.posix_fallocate", full)
-    monkeypatch.setattr("tempfile.mkdtemp", noted)
     before = rank_processes()
     with pytest.raises(OSError, match="No space left"), World(2) as world:
         world.run(lambda comm: None)
