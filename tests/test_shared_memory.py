@@ -169,10 +169,6 @@ def send_huge(comm: Communicator, marker: str, times: int) -> None:
         comm.exchange(tensor, 1 - comm.rank, other, 1 - comm.rank)
 
 
-def own_pid(comm: Communicator) -> int:
-    return os.getpid()
-
-
 @pytest.fixture
 def world() -> Iterator[World]:
     with World(2) as world:
