@@ -48,7 +48,7 @@ answers: $(READY)  ## grade every answer of tests/answers for real; your own: ma
 	$(BIN)/python -m tests.answers_table $(ARGS)
 
 grade-demo: $(READY)  ## grade a made-up class of three and print the marks
-	$(BIN)/python -m distlib.grading.demo
+	$(BIN)/python -m distlib.classroom.demo
 
 bench: $(READY)  ## measure what the course promises to reach; some of it: make bench ARGS="check class"
 	$(BIN)/python -m tests.benchmarks $(ARGS)

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from distlib.classroom.class_folder import Classroom, open_classroom
+from distlib.classroom.grader.class_run import grade_class
+from distlib.classroom.grader.course import CourseError, open_course
 from distlib.cli.grade import sandboxed_judges
-from distlib.grading.classroom import Classroom, open_classroom
-from distlib.grading.grader.class_run import grade_class
-from distlib.grading.grader.course import CourseError, open_course
 from tests.answer_files import Answer, read_answers, submissions
 
 ROOT = Path(__file__).parents[1]

@@ -304,7 +304,7 @@ def test_a_gate_lets_time_pass_and_multiplies_the_gradient() -> None:
 
 def simulate(comm: Any, part: Part) -> Any:
     """Play a part on simulated ranks, here."""
-    from distlib import pickling
+    from distlib.worlds import pickling
 
     return simulate_play(comm, pickling.pack_call(print, (), {}), part, (), None, 10.0)
 
@@ -353,7 +353,7 @@ def test_messages_of_helpers_are_the_students() -> None:
 
 
 def test_scenarios_only_import_what_the_sandbox_has() -> None:
-    from distlib.grading.sandbox.contents import library_files
+    from distlib.judge.sandbox.contents import library_files
 
     files = library_files()
     assert "distlib/grading/scenarios/calls.py" in files
@@ -368,7 +368,7 @@ SHORT = [Training([3, 4, 4, 2], bucket_bytes=80, first_bucket_bytes=10)]
 
 def answer(name: str) -> str:
     """An answer of exercise 05, with what stands in its set-up cell."""
-    return f"import contextlib\nfrom distlib.buckets import assign_buckets\n{(DDP / f'{name}.py').read_text()}"
+    return f"import contextlib\nfrom distlib.training.buckets import assign_buckets\n{(DDP / f'{name}.py').read_text()}"
 
 
 def test_a_right_ddp_hides_its_communication(place: Place) -> None:

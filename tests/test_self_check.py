@@ -11,9 +11,8 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from distlib.cli import main
-from distlib.grading.self_check.exercise import find_exercise
-from distlib.grading.self_check.results import (
+from distlib.classroom.self_check.exercise import find_exercise
+from distlib.classroom.self_check.results import (
     ABSENT,
     FAILS,
     NOT_WRITTEN,
@@ -25,8 +24,9 @@ from distlib.grading.self_check.results import (
     Row,
     row_of,
 )
-from distlib.grading.self_check.saved import check_saved
-from distlib.grading.self_check.table import Table
+from distlib.classroom.self_check.saved import check_saved
+from distlib.classroom.self_check.table import Table
+from distlib.cli import main
 from tests.answer_files import ASSIGNMENTS
 
 NAME = "02_all_reduce"

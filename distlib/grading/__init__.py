@@ -1,5 +1,6 @@
 """Checks for exercises: they run a student's function on many ranks, and say like a tutor what is wrong with it."""
 
+from distlib.classroom.self_check.running import check_exercise
 from distlib.grading.accumulation_checks import Pieces, check_accumulate_gradients
 from distlib.grading.all_reduce_checks import (
     check_grid_all_reduce,
@@ -27,7 +28,6 @@ from distlib.grading.report import Report
 from distlib.grading.return_checks import Example, check_returns
 from distlib.grading.sampler_checks import check_sampler
 from distlib.grading.scenario_report import ScenarioReport
-from distlib.grading.self_check.running import check_exercise
 from distlib.grading.student_communicator import StudentCommunicator
 from distlib.grading.warmup_checks import check_warmup_learning_rate
 

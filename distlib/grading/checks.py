@@ -28,7 +28,6 @@ from typing import TypeVar
 
 import torch
 
-from distlib import pickling
 from distlib.grading.all_reduce_specification import AllReduceSpecification
 from distlib.grading.case import LAYOUTS, Case, count
 from distlib.grading.errors import explain_error
@@ -37,13 +36,14 @@ from distlib.grading.helpers import supplied
 from distlib.grading.observe import Observation, observe, observe_simulated
 from distlib.grading.patience import seconds_for
 from distlib.grading.pattern_specification import PatternSpecification
-from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.report import Report
-from distlib.grading.sandbox.limits import CUT
 from distlib.grading.seen import Seen
 from distlib.grading.specification import Specification, expect_one_of
 from distlib.grading.traffic import explain_traffic
 from distlib.grading.values import explain_values
+from distlib.judge.remote.stand_in import RemoteFunction
+from distlib.judge.sandbox.limits import CUT
+from distlib.worlds import pickling
 
 CASE_SECONDS = 5.0  # a case takes milliseconds; one that takes this long does not end
 SIMULATED_SECONDS = 1.0  # the same on simulated ranks, after which real ones have their turn

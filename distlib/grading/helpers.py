@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from distlib import collectives
-from distlib.buckets import assign_buckets
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.grading.student_communicator import unwrapped
 from distlib.network import Cluster, all_reduce_seconds
+from distlib.training.buckets import assign_buckets
 
 _MISSING = object()
 

@@ -16,7 +16,7 @@ _HARMLESS = (
     "distlib.grading.library_calls",
     "distlib.grading.scenario",
     "distlib.grading.student_communicator",
-    "distlib.simulat",
+    "distlib.worlds.simulated",
 )
 
 

@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from distlib.diagnosis import RankError
 from distlib.grading.case import Case
 from distlib.grading.rank_side import Outcome, run_case, simulate_case
-from distlib.output_relay import mark_lines
 from distlib.trace import Trace
-from distlib.world import World
+from distlib.worlds.diagnosis import RankError
+from distlib.worlds.real.output_relay import mark_lines
+from distlib.worlds.real.world import World
 
 _PATIENCE = 1.0  # seconds more for the process of simulated ranks, if these don't react when their time is up
 _worlds: dict[int, World] = {}

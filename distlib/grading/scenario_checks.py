@@ -22,12 +22,12 @@ from distlib.grading.errors import explain_error
 from distlib.grading.failure import CheckFailed, Remark
 from distlib.grading.helpers import local_name
 from distlib.grading.patience import seconds_for
-from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.scenario_case import ScenarioCase
 from distlib.grading.scenario_report import ScenarioReport
 from distlib.grading.scene import Scene, play_for_real, play_simulated, scene_of
 from distlib.grading.specification import EXECUTED_TEXT, is_own
 from distlib.grading.traffic import sender
+from distlib.judge.remote.stand_in import RemoteFunction
 from distlib.trace import Message
 
 CASE_SECONDS = 10.0  # a case takes some tens of milliseconds; one that takes this long does not end

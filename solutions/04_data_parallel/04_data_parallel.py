@@ -48,7 +48,7 @@ import torch
 from torch import nn
 
 from distlib import Communicator, World
-from distlib.datasets import digits
+from distlib.training.datasets import digits
 
 three = World(3)  # three ranks to try things on
 four = World(4)

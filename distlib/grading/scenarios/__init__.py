@@ -10,7 +10,7 @@
 A file may name modules in IMPORTED_LATE that torch imports only when its scenarios run, and that take long.
 
 When a class is graded, this code runs in the process of the student's code, in the sandbox. So it imports only torch,
-and what is there (`distlib.grading.sandbox.contents`), and no expected value stands in it. What it returns could be
+and what is there (`distlib.judge.sandbox.contents`), and no expected value stands in it. What it returns could be
 forged there, but only from what this rank knows: a check judges by values that need the other ranks' inputs, by gates,
 and by messages.
 """
