@@ -28,13 +28,13 @@ from typing import TypeVar
 
 import torch
 
+from distlib.checks.patience import seconds_for
+from distlib.checks.remark import CheckFailed, Remark
+from distlib.checks.supplied import supplied
 from distlib.grading.all_reduce_specification import AllReduceSpecification
 from distlib.grading.case import LAYOUTS, Case, count
 from distlib.grading.errors import explain_error
-from distlib.grading.failure import CheckFailed, Remark
-from distlib.grading.helpers import supplied
 from distlib.grading.observe import Observation, observe, observe_simulated
-from distlib.grading.patience import seconds_for
 from distlib.grading.pattern_specification import PatternSpecification
 from distlib.grading.report import Report
 from distlib.grading.seen import Seen

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from distlib.checks.patience import seconds_for
+from distlib.checks.remark import CheckFailed, Remark
+from distlib.checks.supplied import local_name
 from distlib.grading.case import count
 from distlib.grading.checks import SAMPLED_RANKS, pack, show_printed
 from distlib.grading.errors import explain_error
-from distlib.grading.failure import CheckFailed, Remark
-from distlib.grading.helpers import local_name
-from distlib.grading.patience import seconds_for
 from distlib.grading.scenario_case import ScenarioCase
 from distlib.grading.scenario_report import ScenarioReport
 from distlib.grading.scene import Scene, play_for_real, play_simulated, scene_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from distlib.checks.plays.gated import PassGate
 from distlib.communicator import Communicator
-from distlib.grading.scenarios.gated import PassGate
 
 
 def call(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> Any:

@@ -13,9 +13,11 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.gated import Gate, PassGate
+from distlib.checks.plays.layers import Running, linear
 from distlib.communicator import Communicator
-from distlib.grading.scenarios.gated import Gate, PassGate
-from distlib.grading.scenarios.layers import Running, linear
+
+INSIDE_BACKWARD = True  # time passes there, and messages may be sent
 
 FORWARD = 1000
 SECONDS = 0.01  # virtual time of a backward pass

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import torch
 
+from distlib.checks.plays.gated import PassGate
 from distlib.communicator import Communicator
-from distlib.grading.scenarios.gated import PassGate
 
 
 def epochs(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> dict[str, Any]:

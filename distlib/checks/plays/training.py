@@ -15,9 +15,11 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.gated import Gate, PassGate
+from distlib.checks.plays.layers import Running, linear
 from distlib.communicator import Communicator
-from distlib.grading.scenarios.gated import Gate, PassGate
-from distlib.grading.scenarios.layers import Running, linear
+
+INSIDE_BACKWARD = True  # time passes there, and messages may be sent
 
 BEGIN, BACKWARD, END = 7, 8, 9  # marks: gates of a pass that are passed before forward, before backward, at the end
 GATES = 10  # numbers of gates for each pass; the layers take those from 0

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.gated import PassGate
 from distlib.communicator import Communicator
-from distlib.grading.scenarios.gated import PassGate
 
 IMPORTED_LATE = ("torch.fx.experimental.symbolic_shapes",)  # by backward, once it is given a gradient
 

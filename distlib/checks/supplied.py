@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from distlib import collectives
+from distlib.checks.student_communicator import noted, unwrapped
 from distlib.communicator import Communicator, ReduceOp, Work
-from distlib.grading.student_communicator import unwrapped
 from distlib.network import Cluster, all_reduce_seconds
 from distlib.training.buckets import assign_buckets
 
@@ -46,7 +46,8 @@ def all_reduce(
     async_op: bool = False,
 ) -> Work | None:
     """In place; with `async_op` it goes on in the background until `wait`. See distlib.collectives."""
-    return collectives.all_reduce(unwrapped(comm), tensor, op, algorithm, async_op)
+    work = collectives.all_reduce(unwrapped(comm), tensor, op, algorithm, async_op)
+    return noted(comm, work, "all_reduce")
 
 
 def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm: str = "tree") -> None:
@@ -58,7 +59,7 @@ _HELPERS: dict[str, Callable[..., object]] = {
     function.__name__: function
     for function in (ring_reduce_scatter, ring_all_gather, predict_time, all_reduce, broadcast, assign_buckets)
 }
-_SCENARIOS = "distlib.grading.scenarios"
+_SCENARIOS = "distlib.checks.plays"
 
 
 def helper_origin(name: str) -> str:
@@ -78,7 +79,7 @@ def helper_origins(name: str) -> tuple[str, ...]:
 
 
 def helper_named(name: str) -> Callable[..., Any]:
-    """The helper of this name: one of this module, or "file.function" in distlib.grading.scenarios.
+    """The helper of this name: one of this module, or "file.function" in distlib.checks.plays.
 
     Raises:
         ValueError: there is no such helper.
