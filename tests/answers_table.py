@@ -2,6 +2,7 @@
 
     make answers                                all exercises, as `distlib grade` grades them
     make answers ARGS="02_all_reduce"           one of them
+    make answers ARGS="--fast"                  all of them within minutes, on simulated ranks: see answers_fast
     make answers ARGS="--nbgrader"              by plain `nbgrader autograde`
     make answers ARGS="--folder PATH"           an instructor's own exercises, in PATH as they are here:
                                                 PATH/solutions/NAME/NAME.ipynb, PATH/tests/answers/NAME/FUNCTION/*.py
@@ -15,8 +16,7 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -26,43 +26,10 @@ from distlib.classroom.grader.class_run import grade_class
 from distlib.classroom.grader.course import CourseError, open_course
 from distlib.cli.grade import sandboxed_judges
 from tests.answer_files import Answer, read_answers, submissions
+from tests.answer_verdicts import KINDS, Verdict, table
 
 ROOT = Path(__file__).parents[1]
-KINDS = ("visible", "hidden")
 Tell = Callable[[str, int], None]  # called with a student's name and how many there are
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What an answer got.
-
-    Attributes:
-        answer: the answer.
-        expected, given: marks by kind of test.
-        told: what its student must be told: any of these; nothing for a right one.
-        said: the error of its first test that failed, on one line.
-    """
-
-    answer: Answer
-    expected: Mapping[str, float]
-    given: Mapping[str, float]
-    told: set[str]
-    said: str
-
-    @property
-    def has_its_marks(self) -> bool:
-        """Whether it has what it deserves."""
-        return self.given == self.expected
-
-    @property
-    def is_told(self) -> bool:
-        """Whether its student is told what the answer's file says."""
-        return not any(self.told) or any(words in self.said for words in self.told)
-
-    @property
-    def is_as_it_should_be(self) -> bool:
-        """Right marks and right words."""
-        return self.has_its_marks and self.is_told
 
 
 def hand_in_all(classroom: Classroom, answers: Sequence[Answer]) -> None:
@@ -123,25 +90,6 @@ def told_in(classroom: Classroom, student: str) -> dict[str, str]:
         if errors and cell.metadata.get("nbgrader", {}).get("grade"):
             told[cell.metadata.nbgrader.grade_id] = " ".join("\n".join(errors[0].traceback).split())
     return told
-
-
-def table(found: Sequence[Verdict]) -> str:
-    """A line an answer: marks expected and given, and whether its student is told what is wrong."""
-    lines = [["answer", "expected", "given", "told", ""], *map(_line, found)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    for verdict in found:
-        if not verdict.is_as_it_should_be:
-            expected = " or ".join(sorted(filter(None, verdict.told))) or "nothing"
-            shown += ["", f"{verdict.answer}", f"  expected: {expected}", f"  told:     {verdict.said or 'nothing'}"]
-    right = sum(verdict.is_as_it_should_be for verdict in found)
-    return "\n".join([*shown, "", f"{right} of {len(found)} answers are judged as they should be."])
-
-
-def _line(verdict: Verdict) -> list[str]:
-    marks = [" + ".join(f"{marks[kind]:g}" for kind in KINDS) for marks in (verdict.expected, verdict.given)]
-    told = "–" if not any(verdict.told) else "yes" if verdict.is_told else "no"
-    return [str(verdict.answer), *marks, told, "" if verdict.is_as_it_should_be else "✗"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

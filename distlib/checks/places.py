@@ -20,6 +20,7 @@ import contextlib
 import io
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from distlib.checks import on_a_rank
@@ -35,7 +36,7 @@ from distlib.worlds.real.world import World
 
 _PATIENCE = 1.0  # seconds more for the process of simulated ranks, if these don't react when their time is up
 _worlds: dict[int, World] = {}
-_is_in_process = False
+_simulated_only = ContextVar("_simulated_only", default=False)
 
 
 class Place(Protocol):
@@ -70,14 +71,14 @@ class Simulated:
     def play(self, case: Case, seconds: float) -> Seen:
         """Play a case, at most `seconds`."""
         arguments = self._packed, case.part, self._allowed, case.cluster, seconds
-        if _is_in_process:
+        if _simulated_only.get():
             caught = _catch(lambda: on_a_rank.simulate(None, *arguments))
         else:
             caught = _run_on_ranks(1, "", seconds + _PATIENCE, on_a_rank.simulate, *arguments)
         if isinstance(caught.result, RankError):
             run: Run = [], Trace(case.world_size, []), _of_a_simulated_rank(caught.result)
         else:
-            run = caught.result if _is_in_process else caught.result[0]
+            run = caught.result if _simulated_only.get() else caught.result[0]
         played, trace, error = run
         return Seen(case, played, trace, True, error, caught.printed, caught.seconds)
 
@@ -109,22 +110,22 @@ def pack(function: Callable[..., object], helpers: Sequence[str]) -> bytes:
 
 
 @contextlib.contextmanager
-def simulated_in_this_process() -> Iterator[None]:
-    """For one block, checks play on simulated ranks inside this process and never on real ones.
+def simulated_only() -> Iterator[None]:
+    """Checks that run meanwhile, in this thread, play all their cases on simulated ranks, in this process.
 
-    For tests that judge many answers whose behavior is known. A function that crashes takes this process along.
+    Without real ranks a check is several times faster, and does not notice what only they show. Nothing protects this
+    process from the function then. So this is for code that one trusts: `make answers ARGS=--fast`.
     """
-    global _is_in_process
-    before, _is_in_process = _is_in_process, True
+    before = _simulated_only.set(True)
     try:
         yield
     finally:
-        _is_in_process = before
+        _simulated_only.reset(before)
 
 
-def has_real_ranks() -> bool:
-    """False inside `simulated_in_this_process`."""
-    return not _is_in_process
+def real_ranks_allowed() -> bool:
+    """Whether a check may start processes for ranks. False inside `simulated_only`."""
+    return not _simulated_only.get()
 
 
 def close_worlds() -> None:

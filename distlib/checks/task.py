@@ -40,7 +40,7 @@ from distlib.checks.case import Case
 from distlib.checks.errors import Signs, explain_error
 from distlib.checks.owners import explain_foreign, explain_library
 from distlib.checks.patience import seconds_for
-from distlib.checks.places import Judged, Place, Real, Simulated, has_real_ranks, pack
+from distlib.checks.places import Judged, Place, Real, Simulated, pack, real_ranks_allowed
 from distlib.checks.remark import CheckFailed, Remark
 from distlib.checks.report import Report, Row
 from distlib.checks.seen import Seen
@@ -210,7 +210,7 @@ class _Run:
         return seen, remark
 
     def _may_be_real(self, case: Case) -> bool:
-        return self._real is not None and has_real_ranks() and 1 < case.world_size <= MOST_REAL_RANKS
+        return self._real is not None and real_ranks_allowed() and 1 < case.world_size <= MOST_REAL_RANKS
 
     def _look(self, place: Place, case: Case) -> tuple[Seen, Remark | None]:
         seen = place.play(case, seconds_for(CASE_SECONDS, CHECK_SECONDS, self._spent))
