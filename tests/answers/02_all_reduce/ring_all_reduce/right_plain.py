@@ -1,8 +1,8 @@
-# Wrong: view(-1) does not work on a tensor that is not contiguous. Loses the hidden marks.
-# Told: view(-1) needs a tensor whose memory is contiguous
+# Right: the plain way; many wrong answers are a change to it.
 def ring_all_reduce(comm, tensor):
     rank, size = comm.rank, comm.world_size
-    chunks = torch.tensor_split(tensor.view(-1), size)
+    flat = tensor.reshape(-1)
+    chunks = torch.tensor_split(flat, size)
     for step in range(2 * (size - 1)):
         target = chunks[(rank - step - 1) % size]
         incoming = torch.empty_like(target)
@@ -11,3 +11,4 @@ def ring_all_reduce(comm, tensor):
             target += incoming
         else:
             target.copy_(incoming)
+    tensor.copy_(flat.view(tensor.shape))
