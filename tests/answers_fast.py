@@ -314,7 +314,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.save:
         options.save.write_text(json.dumps(as_text(found), indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     if options.compare:
-        changed = differences(json.loads(options.compare.read_text()), as_text(found))
+        before, after = json.loads(options.compare.read_text()), as_text(found)
+        changed = differences(before, after)
+        gone = [] if options.names else sorted(before.keys() - after.keys())
+        for name in [*gone, *sorted(after.keys() - before.keys())]:
+            print(f"{name}: only {'in ' + options.compare.name if name in gone else 'now'}")
         print("\n".join(changed or ["Nothing has changed."]))
         status = 1 if changed else status
     return status
