@@ -1,6 +1,5 @@
 """Checks for exercises: they run a student's function on many ranks, and say like a tutor what is wrong with it."""
 
-from distlib.classroom.self_check.running import check_exercise
 from distlib.grading.accumulation_checks import Pieces, check_accumulate_gradients
 from distlib.grading.all_reduce_checks import (
     check_grid_all_reduce,
@@ -50,7 +49,6 @@ __all__ = [
     "check_broadcast",
     "check_choose_algorithm",
     "check_data_parallel_step",
-    "check_exercise",
     "check_gather",
     "check_gather_outputs",
     "check_grid_all_reduce",
