@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from distlib import Communicator, MessageMismatch, RankError, World
-from distlib.mailbox import INLINE_BYTES
-from distlib.process_group import torch_distributed
+from distlib.worlds.real.mailbox import INLINE_BYTES
+from distlib.worlds.real.process_group import torch_distributed
 
 pytestmark = pytest.mark.timeout(60)
 LARGE = INLINE_BYTES  # this many elements are too many for a control message, whatever the dtype

@@ -12,8 +12,8 @@ from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 
 from distlib import Communicator, DeadlockError, RankError, ReduceOp, SimulatedWorld, World, all_reduce
-from distlib.datasets import digits
-from distlib.ddp import (
+from distlib.training.datasets import digits
+from distlib.training.ddp import (
     VERSIONS,
     DistributedDataParallel,
     all_reduce_hook,
@@ -23,7 +23,7 @@ from distlib.ddp import (
     load_checkpoint,
     save_checkpoint,
 )
-from distlib.process_group import torch_distributed
+from distlib.worlds.real.process_group import torch_distributed
 
 pytestmark = pytest.mark.timeout(120)
 
