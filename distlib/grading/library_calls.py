@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from distlib.call_site import name_of
+
 _CALLERS = ("distlib.grading.pure_calls", "distlib.grading.scenarios")  # of the student's function
 _HARMLESS = (
     *_CALLERS,
@@ -32,7 +34,7 @@ def library_calls(allowed: Sequence[str]) -> Iterator[list[str]]:
     def note(frame: FrameType, event: str, argument: object) -> None:
         if event != "call" or not _is_the_librarys(frame) or _module(frame).startswith((*_HARMLESS, *allowed)):
             return
-        name, caller = f"{_module(frame)}.{frame.f_code.co_qualname}", _caller(frame)
+        name, caller = name_of(frame), _caller(frame)
         is_called_from_outside = caller is None or not _is_the_librarys(caller) or _is_a_caller(caller)
         if is_called_from_outside and name not in allowed:
             noted.append(name)
