@@ -728,7 +728,7 @@ with World(4, seed=100) as other:
 # %%
 import torch.distributed as dist
 
-from distlib.process_group import torch_distributed
+from distlib.worlds.real.process_group import torch_distributed
 
 
 def first_message_in_torch(comm: Communicator) -> torch.Tensor:

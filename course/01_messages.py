@@ -1071,7 +1071,7 @@ for pattern in (flat_with_isend, broadcast):
 import torch.distributed as dist
 
 from distlib.collectives import reduce
-from distlib.process_group import torch_distributed
+from distlib.worlds.real.process_group import torch_distributed
 
 
 def patterns_of_torch(comm: Communicator) -> dict[str, list[float]]:

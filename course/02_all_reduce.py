@@ -1052,7 +1052,7 @@ for rank, (mine, average) in enumerate(results):
 # %%
 import torch.distributed as dist
 
-from distlib.process_group import torch_distributed
+from distlib.worlds.real.process_group import torch_distributed
 
 
 def both(comm: Communicator, whole_numbers: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -31,7 +31,6 @@ from distlib import (
     calibrate,
     choose_all_reduce,
 )
-from distlib.calibration import compare
 from distlib.collectives import (
     grid_all_reduce,
     halving_doubling_all_reduce,
@@ -47,6 +46,7 @@ from distlib.draw import (
     watch_chunks,
 )
 from distlib.network import ALL_REDUCES, all_reduce_seconds, crossover_bytes
+from distlib.worlds.calibration import compare
 
 KIB, MIB = 2**10, 2**20
 
@@ -765,7 +765,7 @@ for name in said:
 # %%
 import torch.distributed as dist
 
-from distlib.process_group import torch_distributed
+from distlib.worlds.real.process_group import torch_distributed
 
 OURS = ("naive", "ring", "tree", "halving_doubling", "grid")
 

@@ -721,7 +721,7 @@ for name in ("ring", "halving_doubling"):
 # %%
 import torch.distributed as dist
 
-from distlib.process_group import torch_distributed
+from distlib.worlds.real.process_group import torch_distributed
 
 
 def ours_and_theirs(comm: Communicator) -> list[torch.Tensor]:

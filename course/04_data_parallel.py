@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.benchmark import Timer
 
-import distlib.data_parallel as dp
+import distlib.training.data_parallel as dp
 from distlib import Cluster, Communicator, Link, SimulatedWorld, World, all_reduce
-from distlib.datasets import digits
-from distlib.ddp.step_times import StepClock, StepTimes
 from distlib.draw import play_timeline, predict, speed_up, timeline
 from distlib.trace import Message, Trace
+from distlib.training.datasets import digits
+from distlib.training.ddp.step_times import StepClock, StepTimes
 
 world = World(4)
 
@@ -590,7 +590,7 @@ else:
 # %%
 import torch.distributed as dist
 
-from distlib.process_group import torch_distributed
+from distlib.worlds.real.process_group import torch_distributed
 
 
 def both(comm: Communicator) -> tuple[torch.Tensor, torch.Tensor]:

@@ -38,9 +38,10 @@ from distlib import (
     World,
     all_reduce,
 )
-from distlib.buckets import assign_buckets
-from distlib.datasets import digits
-from distlib.ddp import (
+from distlib.draw import predict, step_timeline, sweep
+from distlib.training.buckets import assign_buckets
+from distlib.training.datasets import digits
+from distlib.training.ddp import (
     VERSIONS,
     DistributedDataParallel,
     StepClock,
@@ -51,9 +52,8 @@ from distlib.ddp import (
     load_checkpoint,
     save_checkpoint,
 )
-from distlib.draw import predict, step_timeline, sweep
-from distlib.process_group import torch_distributed
-from distlib.sampler import DistributedSampler
+from distlib.training.sampler import DistributedSampler
+from distlib.worlds.real.process_group import torch_distributed
 
 world = World(4)
 

@@ -30,16 +30,16 @@ from distlib import (
     World,
     all_reduce,
 )
-from distlib.datasets import digits
 from distlib.draw import heat_map, predict, sweep
 from distlib.draw.style import format_seconds
-from distlib.large_batch import (
+from distlib.training.datasets import digits
+from distlib.training.large_batch import (
     Batch,
     accumulate_gradients,
     local_sgd_round,
     warmup_learning_rate,
 )
-from distlib.model_stack import ModelStack
+from distlib.training.model_stack import ModelStack
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
@@ -1343,7 +1343,7 @@ assert abs(on_real_ranks[0] - local["mixed"][24][0]) < 0.02
 # %%
 from torch.nn.parallel import DistributedDataParallel
 
-from distlib.process_group import torch_distributed
+from distlib.worlds.real.process_group import torch_distributed
 
 
 def ddp_gradients(

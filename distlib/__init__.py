@@ -9,11 +9,10 @@ world.run(lambda comm: comm.rank)        # [0, 1, 2, 3]
 import sys as _sys
 
 if "ipykernel" in _sys.modules:  # in a notebook, the process that ranks are forked from loads torch in the background
-    from distlib import forkserver as _forkserver
+    from distlib.worlds.real import forkserver as _forkserver
 
     _forkserver.current()
 
-from distlib.calibration import calibrate
 from distlib.collectives import (
     all_gather,
     all_reduce,
@@ -26,7 +25,10 @@ from distlib.collectives import (
     scatter,
 )
 from distlib.communicator import Communicator, ReduceOp, Work
-from distlib.diagnosis import (
+from distlib.network import Cluster, Link, choose_all_reduce
+from distlib.trace import CallSite, Message, Trace
+from distlib.worlds.calibration import calibrate
+from distlib.worlds.diagnosis import (
     DeadlockError,
     MessageMismatch,
     PeerLost,
@@ -36,10 +38,8 @@ from distlib.diagnosis import (
     TooMuchOutput,
     UnreceivedMessage,
 )
-from distlib.network import Cluster, Link, choose_all_reduce
-from distlib.simulator import SimulatedWorld
-from distlib.trace import CallSite, Message, Trace
-from distlib.world import World
+from distlib.worlds.real.world import World
+from distlib.worlds.simulated.simulator import SimulatedWorld
 
 __version__ = "0.1.0"
 

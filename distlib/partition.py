@@ -33,7 +33,7 @@ def chunk_start(length: int, parts: int, index: int) -> int:
 
 def flat_view(tensor: torch.Tensor) -> torch.Tensor:
     """A one-dimensional view of `tensor` if its memory allows one, else a flattened copy. See `write_back`."""
-    return tensor.reshape(-1)
+    return tensor if tensor.ndim == 1 else tensor.reshape(-1)
 
 
 def write_back(tensor: torch.Tensor, flat: torch.Tensor) -> None:

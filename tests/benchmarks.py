@@ -29,15 +29,16 @@ from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 from torch import nn
 
-from distlib import Cluster, Communicator, DeadlockError, Link, SimulatedWorld, World, all_reduce, forkserver
+from distlib import Cluster, Communicator, DeadlockError, Link, SimulatedWorld, World, all_reduce
+from distlib.classroom.class_folder import Classroom, open_classroom
 from distlib.cli.lab import FIRST_LESSON
 from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
-from distlib.ddp import DistributedDataParallel, StepClock, all_reduce_hook
-from distlib.grading.classroom import Classroom, open_classroom
-from distlib.grading.sandbox import KINDS, Limits
-from distlib.grading.sandbox.bubblewrap import Bubblewrap
+from distlib.judge.sandbox import KINDS, Limits
+from distlib.judge.sandbox.bubblewrap import Bubblewrap
 from distlib.network import all_reduce_seconds
-from distlib.process_group import torch_distributed
+from distlib.training.ddp import DistributedDataParallel, StepClock, all_reduce_hook
+from distlib.worlds.real import forkserver
+from distlib.worlds.real.process_group import torch_distributed
 from tests.answer_files import read_answers
 from tests.conftest import BROWSERS
 from tests.lab_process import running_lab
@@ -536,7 +537,7 @@ def _reply_to(client: BlockingKernelClient, message: str) -> dict[str, Any]:
 
 _STUCK_IN_CPP = """
 import os
-from distlib.process_group import torch_distributed
+from distlib.worlds.real.process_group import torch_distributed
 def stuck_in_cpp(comm):
     with torch_distributed(comm) as dist:
         if comm.rank > 0:

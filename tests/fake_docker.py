@@ -2,14 +2,14 @@
 
     python fake_docker.py run --network none --volume /usr:/usr:ro … IMAGE COMMAND …
 
-It understands the options that `distlib.grading.sandbox.docker` uses and refuses all others. What it can't show: that
+It understands the options that `distlib.judge.sandbox.docker` uses and refuses all others. What it can't show: that
 Docker itself takes these options, and its limits for a container as a whole.
 """
 
 import os
 import sys
 
-from distlib.grading.sandbox.contents import folders_above
+from distlib.judge.sandbox.contents import folders_above
 
 FLAGS = ("--rm", "--read-only")
 FIXED = {

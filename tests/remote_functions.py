@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from distlib.grading.remote.nursery import Nursery
-from distlib.grading.remote.ranks import Cell, RemoteRanks
-from distlib.grading.remote.stand_in import RemoteFunction
-from distlib.grading.sandbox import Limits, choose_sandbox
+from distlib.judge.remote.nursery import Nursery
+from distlib.judge.remote.ranks import Cell, RemoteRanks
+from distlib.judge.remote.stand_in import RemoteFunction
+from distlib.judge.sandbox import Limits, choose_sandbox
 
 _LIMITS = Limits()
 SET_UP = "import torch\n\nfrom distlib import all_reduce, broadcast\n"

@@ -7,13 +7,13 @@ import socket
 import sys
 from typing import Any
 
-from distlib.grading.sandbox import Confined, Limits, Sandbox
+from distlib.judge.sandbox import Confined, Limits, Sandbox
 
 # As the real one: imports first, then one fork for each rank, whose wire comes as a file descriptor.
 NURSERY = """
 import contextlib, json, os, signal, socket, sys
 {imports}
-from distlib.grading.sandbox import fork_rank
+from distlib.judge.sandbox import fork_rank
 
 control = socket.socket(fileno=int(sys.argv[1]))
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from distlib.grading.classroom import Classroom, open_classroom
+from distlib.classroom.class_folder import Classroom, open_classroom
 from tests.answer_files import ASSIGNMENTS, Answer, read_answers, sample, submissions
 from tests.answers_table import Verdict, grade_with_the_judge, hand_in_all, table, told_in, verdicts
 

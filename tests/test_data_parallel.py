@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from distlib import Communicator, DeadlockError, MessageMismatch, RankError, SimulatedWorld, World
-from distlib.data_parallel import data_parallel_step
 from distlib.partition import chunk_lengths
 from distlib.trace import Message, Trace
+from distlib.training.data_parallel import data_parallel_step
 
 PIXELS, HIDDEN, CLASSES = 6, 5, 3
 LOSS = nn.functional.cross_entropy

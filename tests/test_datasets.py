@@ -2,7 +2,7 @@
 
 import torch
 
-from distlib.datasets import digits
+from distlib.training.datasets import digits
 
 
 def test_digits_have_the_shapes_and_ranges_that_are_promised() -> None:

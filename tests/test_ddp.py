@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from distlib import Communicator, DeadlockError, RankError, ReduceOp, SimulatedWorld, World, all_reduce
-from distlib.datasets import digits
-from distlib.ddp import (
+from distlib.training.datasets import digits
+from distlib.training.ddp import (
     VERSIONS,
     DistributedDataParallel,
     PlainDDP,
@@ -19,7 +19,7 @@ from distlib.ddp import (
     load_checkpoint,
     save_checkpoint,
 )
-from distlib.process_group import torch_distributed
+from distlib.worlds.real.process_group import torch_distributed
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlib import CallSite, MessageMismatch, RankError
-from distlib.diagnosis import (
+from distlib.worlds.diagnosis import (
     Failure,
     RankState,
     Wait,

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import distlib
-from distlib.cli import checks, doctor, main
-from distlib.cli.checks import Finding, GpuFacts
+from distlib.cli import doctor, main
+from distlib.cli import doctor_checks as checks
+from distlib.cli.doctor_checks import Finding, GpuFacts
 
 GIBIBYTE = 2**30
 

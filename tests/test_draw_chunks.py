@@ -19,8 +19,8 @@ from distlib import Communicator, DeadlockError, MessageMismatch, PeerLost, Rank
 from distlib.collectives.naive import naive_all_reduce
 from distlib.collectives.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from distlib.draw import ChunkHistory, chunk_steps, draw_chunks, watch_chunks
-from distlib.draw.chunk_history import ChunkMessage
-from distlib.draw.markers import Cell, Markers, format_count
+from distlib.draw.chunks.chunk_history import ChunkMessage
+from distlib.draw.chunks.markers import Cell, Markers, format_count
 from tests.draw_samples import text_boxes, texts
 
 pytestmark = pytest.mark.timeout(60)

@@ -6,9 +6,9 @@ import pytest
 
 from distlib import Cluster, Link
 from distlib.draw import explore_race
-from distlib.draw.explorer import NODES, SIZES, Explorer
-from distlib.draw.race_scene import race_scene
-from distlib.draw.race_table import run_race
+from distlib.draw.charts.race_table import run_race
+from distlib.draw.players.explorer import NODES, SIZES, Explorer
+from distlib.draw.players.race_scene import race_scene
 from distlib.draw.style import format_seconds
 from distlib.network import all_reduce_seconds
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from distlib.calibration import Comparison
 from distlib.draw import predicted_and_measured
+from distlib.worlds.calibration import Comparison
 from tests.draw_samples import text_boxes, texts
 
 RING = [Comparison(4096 << power, 1e-4 * 2**power, 1.25e-4 * 2**power) for power in (0, 2, 4)]

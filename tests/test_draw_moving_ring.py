@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from distlib.draw.moving_ring import RANKS, moving_ring
+from distlib.draw.players.moving_ring import RANKS, moving_ring
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -19,7 +19,7 @@ def picture() -> ElementTree.Element:
 
 def test_the_file_is_up_to_date(root: Path) -> None:
     made = (root / "course" / "images" / "ring.svg").read_text(encoding="utf-8")
-    assert made == moving_ring(), "run python -m distlib.draw.moving_ring course/images/ring.svg"
+    assert made == moving_ring(), "run python -m distlib.draw.players.moving_ring course/images/ring.svg"
 
 
 def test_the_readme_shows_it(root: Path) -> None:

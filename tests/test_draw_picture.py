@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageChops, ImageColor, ImageStat
 
-from distlib.diagnosis import DeadlockError
 from distlib.draw import style, timeline
 from distlib.draw.picture import Picture, new_figure
+from distlib.worlds.diagnosis import DeadlockError
 from tests.draw_samples import ring_trace
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -24,9 +24,9 @@ from nbclient import NotebookClient
 from distlib import Communicator, DeadlockError, SimulatedWorld, World
 from distlib.collectives import naive_all_reduce, ring_all_reduce
 from distlib.draw import ChunkHistory, draw_chunks, explore_race, play_chunks, play_timeline, timeline, watch_chunks
-from distlib.draw.chunk_scene import chunk_scene
-from distlib.draw.scene import Scene, Shape, runs
-from distlib.draw.still import still_html, still_svg
+from distlib.draw.players.chunk_scene import chunk_scene
+from distlib.draw.players.scene import Scene, Shape, runs
+from distlib.draw.players.still import still_html, still_svg
 from distlib.draw.style import INK
 from distlib.trace import Trace
 from tests.draw_samples import master_trace, message, ring_trace
@@ -328,7 +328,7 @@ def test_its_alternative_text_is_that_of_the_picture() -> None:
 @pytest.mark.timeout(60)
 def test_a_player_needs_no_matplotlib() -> None:
     code = (
-        "import sys; from distlib.draw import play_timeline; from distlib.draw.still import still_html\n"
+        "import sys; from distlib.draw import play_timeline; from distlib.draw.players.still import still_html\n"
         "from distlib.trace import Trace\n"
         "still_html(play_timeline(Trace(2, [])).scene); sys.exit('matplotlib' in sys.modules)"
     )

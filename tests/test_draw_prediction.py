@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from nbclient import NotebookClient
 
 from distlib.draw import predict
-from distlib.draw.form import PredictionForm, build_form
-from distlib.draw.prediction import Prediction
-from distlib.draw.quantity import parse_quantity
+from distlib.draw.predictions.form import PredictionForm, build_form
+from distlib.draw.predictions.prediction import Prediction
+from distlib.draw.predictions.quantity import parse_quantity
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from matplotlib.patches import Rectangle
 
 from distlib import Cluster, Link
 from distlib.draw import Picture, race
-from distlib.draw.log_axes import spread
-from distlib.draw.race_table import run_race
+from distlib.draw.charts.log_axes import spread
+from distlib.draw.charts.race_table import run_race
 from distlib.network import ALL_REDUCES, all_reduce_seconds, choose_all_reduce, crossover_bytes
 from tests.draw_samples import text_boxes, texts
 

@@ -99,7 +99,7 @@ def test_an_unknown_name_is_told_with_the_known_ones() -> None:
 
 def test_ranks_do_not_load_what_only_pictures_need() -> None:
     code = (
-        "import sys, distlib.draw.watch\n"
+        "import sys, distlib.draw.chunks.watch\n"
         "loaded = {'matplotlib', 'ipywidgets', 'anywidget', 'IPython'} & set(sys.modules)\n"
         "assert not loaded, loaded\n"
     )

@@ -12,11 +12,11 @@ from matplotlib.quiver import Quiver
 
 from distlib import SimulatedWorld
 from distlib.collectives import double_tree_all_reduce
-from distlib.ddp import Span
 from distlib.draw import Picture, play_timeline, timeline
-from distlib.draw.coloring import coloring
+from distlib.draw.charts.coloring import coloring
 from distlib.draw.style import PIXELS_PER_INCH, SKY, line_color_of
 from distlib.trace import Trace
+from distlib.training.ddp import Span
 from tests.draw_samples import master_trace, message, ring_trace, text_boxes, texts
 
 EDGE_CASES = {

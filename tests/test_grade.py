@@ -19,14 +19,14 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
+from distlib.classroom.grader import class_run
+from distlib.classroom.grader.autograded import Autograded
+from distlib.classroom.grader.class_report import csv_text, html_page, mistakes, text_table
+from distlib.classroom.grader.class_run import ClassRun, Record, Told, grade_class, split_message
+from distlib.classroom.grader.course import CourseError, open_course
+from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
 from distlib.cli import main
 from distlib.cli.grade import grade_submissions
-from distlib.grading.grader import class_run
-from distlib.grading.grader.autograded import Autograded
-from distlib.grading.grader.class_report import csv_text, html_page, mistakes, text_table
-from distlib.grading.grader.class_run import ClassRun, Record, Told, grade_class, split_message
-from distlib.grading.grader.course import CourseError, open_course
-from distlib.grading.grader.gradebook import GradebookError, Mark, MarksBook
 from tests.test_transplant import PNG
 from tests.tiny_course import (
     CELLS,
@@ -327,8 +327,8 @@ def test_killed_half_way_it_goes_on_to_the_same_gradebook(course: TinyCourse, tm
     whole = course.copy_to(tmp_path / "whole")
     program = (
         "from pathlib import Path; from tests.tiny_course import NAME, simple_judges;"
-        "from distlib.grading.grader.class_run import grade_class;"
-        "from distlib.grading.grader.course import open_course;"
+        "from distlib.classroom.grader.class_run import grade_class;"
+        "from distlib.classroom.grader.course import open_course;"
         f"grade_class(open_course(Path({str(course.root)!r})), NAME, simple_judges)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[1], timeout=120)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from distlib.grading.classroom import Classroom, marks_table
-from distlib.grading.demo import ASSIGNMENT, STUDENTS, grade_demo, main
+from distlib.classroom.class_folder import Classroom, marks_table
+from distlib.classroom.demo import ASSIGNMENT, STUDENTS, grade_demo, main
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

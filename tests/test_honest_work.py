@@ -13,12 +13,12 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
-from distlib.grading.classroom import Classroom, open_classroom
-from distlib.grading.grader.class_run import ClassRun, grade_class
-from distlib.grading.grader.course import open_course
-from distlib.grading.remote.judge import Judges
-from distlib.grading.sandbox import Limits, choose_sandbox
-from distlib.grading.sandbox.limits import CUT
+from distlib.classroom.class_folder import Classroom, open_classroom
+from distlib.classroom.grader.class_run import ClassRun, grade_class
+from distlib.classroom.grader.course import open_course
+from distlib.judge.remote.judge import Judges
+from distlib.judge.sandbox import Limits, choose_sandbox
+from distlib.judge.sandbox.limits import CUT
 from tests.hostile_submissions import Work
 
 RING, DDP = "02_all_reduce", "05_ddp"

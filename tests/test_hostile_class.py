@@ -8,11 +8,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from distlib.grading.classroom import Classroom, open_classroom
-from distlib.grading.grader.class_run import ClassRun, grade_class
-from distlib.grading.grader.course import open_course
-from distlib.grading.remote.judge import Judges
-from distlib.grading.sandbox import KINDS, Limits, choose_sandbox
+from distlib.classroom.class_folder import Classroom, open_classroom
+from distlib.classroom.grader.class_run import ClassRun, grade_class
+from distlib.classroom.grader.course import open_course
+from distlib.judge.remote.judge import Judges
+from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from tests.hostile_submissions import ASSIGNMENT, HostileSubmission, read_hostile, released_notebook
 
 HOSTILE = read_hostile()

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from nbgrader.apps import NbGraderApp
 
+from distlib.classroom.demo import STUDENTS
 from distlib.cli import main
 from distlib.grading.checks import _PRINTED_SHOWN, CHECK_SECONDS
-from distlib.grading.demo import STUDENTS
-from distlib.grading.remote.judge import MOST_SHOWN
-from distlib.grading.sandbox import KINDS, Limits
-from distlib.grading.sandbox.limits import statement_seconds
+from distlib.judge.remote.judge import MOST_SHOWN
+from distlib.judge.sandbox import KINDS, Limits
+from distlib.judge.sandbox.limits import statement_seconds
 from tests.tiny_course import NAME, RIGHT, ROOT, TEXT, TinyCourse, make_tiny_course
 
 GUIDE = (ROOT / "solutions" / "README.md").read_text(encoding="utf-8")

@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from distlib import Cluster, Communicator, Link, RankError, SimulatedWorld, World, all_reduce
-from distlib.datasets import digits
-from distlib.large_batch import (
+from distlib.training.datasets import digits
+from distlib.training.large_batch import (
     Batch,
     accumulate_gradients,
     check_gradients,

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from distlib.model_stack import ModelStack
+from distlib.training.model_stack import ModelStack
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -31,10 +31,10 @@ from distlib import (
     barrier,
     calibrate,
 )
-from distlib.calibration import compare
-from distlib.mailbox import INLINE_BYTES
-from distlib.pacing import AT_ONCE, MOST_LAG, NetworkClock
-from distlib.port_table import PortTable
+from distlib.worlds.calibration import compare
+from distlib.worlds.real.mailbox import INLINE_BYTES
+from distlib.worlds.real.pacing import AT_ONCE, MOST_LAG, NetworkClock
+from distlib.worlds.real.port_table import PortTable
 
 pytestmark = pytest.mark.timeout(60)
 LINK = Link(latency=2e-3, bandwidth=20e6)

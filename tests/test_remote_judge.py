@@ -20,13 +20,13 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
-from distlib import forkserver
-from distlib.grading.remote import nursery, wire
-from distlib.grading.remote.judge import Judged, Judges, judge, judge_in
-from distlib.grading.remote.nursery import CanNotGrade
-from distlib.grading.remote.wire import encode
-from distlib.grading.sandbox import KINDS, Limits, choose_sandbox
-from distlib.grading.sandbox.isolation import USERS_PER_SANDBOX
+from distlib.judge.remote import nursery, wire
+from distlib.judge.remote.judge import Judged, Judges, judge, judge_in
+from distlib.judge.remote.nursery import CanNotGrade
+from distlib.judge.remote.wire import encode
+from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
+from distlib.judge.sandbox.isolation import USERS_PER_SANDBOX
+from distlib.worlds.real import forkserver
 from tests.remote_functions import shared_nursery
 
 RIGHT = """

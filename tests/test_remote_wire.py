@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlib import Cluster, Link
-from distlib.grading.remote.wire import (
+from distlib.judge.remote.wire import (
     MOST_PAYLOAD,
     Wire,
     WireClosed,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler as TorchSampler
 
-from distlib.sampler import DistributedSampler
+from distlib.training.sampler import DistributedSampler
 
 
 @dataclass

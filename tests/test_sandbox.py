@@ -20,11 +20,11 @@ import psutil
 import pytest
 
 import distlib
-from distlib.grading.sandbox import KINDS, Limits, choose_sandbox, contents, fork_rank, system_filter
-from distlib.grading.sandbox.bubblewrap import Bubblewrap
-from distlib.grading.sandbox.docker import Docker
-from distlib.grading.sandbox.inside import __all__ as NAMES_INSIDE
-from distlib.grading.sandbox.unconfined import Unconfined
+from distlib.judge.sandbox import KINDS, Limits, choose_sandbox, contents, fork_rank, system_filter
+from distlib.judge.sandbox.bubblewrap import Bubblewrap
+from distlib.judge.sandbox.docker import Docker
+from distlib.judge.sandbox.inside import __all__ as NAMES_INSIDE
+from distlib.judge.sandbox.unconfined import Unconfined
 from tests.sandboxed_ranks import Rank, Ranks
 
 ROOT = Path(__file__).parents[1]
@@ -192,10 +192,10 @@ def test_the_library_inside_has_nothing_that_is_graded(two: Two) -> None:
     shown = told(two.hostile, "told = [[d, sorted(n)] for d, _, n in os.walk('/library')]")
     files = sorted(os.path.join(folder, name).removeprefix("/library/") for folder, names in shown for name in names)
     assert files == sorted(contents.library_files())
-    assert {"distlib/communicator.py", "distlib/world.py"} <= set(files)
+    assert {"distlib/communicator.py", "distlib/worlds/real/world.py"} <= set(files)
     real = {name for name in files if contents.library_files()[name] == ROOT / name}
     assert [name for name in real if name.startswith(("distlib/collectives", "distlib/authoring"))] == []
-    assert [name for name in real if "check" in name and name != "distlib/message_check.py"] == []
+    assert [name for name in real if "check" in name and name != "distlib/worlds/message_check.py"] == []
 
 
 def test_environment_and_streams_tell_nothing(two: Two) -> None:
@@ -433,7 +433,7 @@ def test_kill_leaves_no_process(kind: str) -> None:
 def test_everything_ends_with_a_judge_that_is_killed() -> None:
     program = """
 import sys, time
-from distlib.grading.sandbox.bubblewrap import Bubblewrap
+from distlib.judge.sandbox.bubblewrap import Bubblewrap
 from tests.sandboxed_ranks import Ranks
 ranks = Ranks(Bubblewrap())
 rank = ranks.start(0)
@@ -505,13 +505,10 @@ def test_names_inside_are_those_of_the_library() -> None:
 def test_nothing_that_is_graded_is_shown() -> None:
     shown = set(contents.MODULES)
     assert [name for name in shown if name.startswith(("collectives", "authoring", "cli", "draw"))] == []
-    assert (
-        shown & {"network/duration.py", "network/choice.py", "network/traffic.py", "simulator.py", "world.py"} == set()
-    )
-    graded = [name for name in shown if name.startswith("grading/")]
-    assert [name for name in graded if not name.startswith(("grading/sandbox/", "grading/remote/"))] == [
-        "grading/student_communicator.py"
-    ]
+    assert [name for name in shown if name.startswith(("worlds/real/", "worlds/simulated/"))] == []
+    assert shown & {"network/duration.py", "network/choice.py", "network/traffic.py"} == set()
+    assert [name for name in shown if name.startswith("training/")] == ["training/datasets.py"]
+    assert [name for name in shown if name.startswith("grading/")] == ["grading/student_communicator.py"]
 
 
 def test_every_module_inside_finds_those_it_imports() -> None:
@@ -698,8 +695,8 @@ def test_what_a_killed_grader_left_is_removed_by_the_next(tmp_path: Path, monkey
     monkeypatch.setattr(tempfile, "tempdir", None)
     (tmp_path / "distlib-ranks-of-somebody").mkdir()
     program = (
-        "import os, signal; from distlib.grading.sandbox import Limits;"
-        "from distlib.grading.sandbox.unconfined import Unconfined;"
+        "import os, signal; from distlib.judge.sandbox import Limits;"
+        "from distlib.judge.sandbox.unconfined import Unconfined;"
         "Unconfined().start(['true'], [], Limits()).wait(60); os.kill(os.getpid(), signal.SIGKILL)"
     )
     with Unconfined().start(["true"], [], LIMITS):

@@ -11,9 +11,8 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from distlib.cli import main
-from distlib.grading.self_check.exercise import find_exercise
-from distlib.grading.self_check.results import (
+from distlib.classroom.self_check.exercise import find_exercise
+from distlib.classroom.self_check.results import (
     ABSENT,
     FAILS,
     NOT_WRITTEN,
@@ -25,8 +24,9 @@ from distlib.grading.self_check.results import (
     Row,
     row_of,
 )
-from distlib.grading.self_check.saved import check_saved
-from distlib.grading.self_check.table import Table
+from distlib.classroom.self_check.saved import check_saved
+from distlib.classroom.self_check.table import Table
+from distlib.cli import main
 from tests.answer_files import ASSIGNMENTS
 
 NAME = "02_all_reduce"
@@ -223,7 +223,7 @@ def test_the_cell_looks_at_the_functions_as_they_are_defined(root: Path, course:
     assert page.count('<th scope="row"') == 4 and "Usual cause: this is the average." in page
 
 
-CHECK = f'from distlib.grading import check_exercise\n\ncheck_exercise("{NAME}")'
+CHECK = f'from distlib.classroom import check_exercise\n\ncheck_exercise("{NAME}")'
 
 
 @pytest.mark.parametrize("name", ASSIGNMENTS)

@@ -19,9 +19,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlib import Communicator, PeerLost, RankError, World, forkserver, shared_memory
-from distlib.mailbox import INLINE_BYTES
-from distlib.shared_memory import NoSharedMemory, fill_from, place_of
+from distlib import Communicator, PeerLost, RankError, World
+from distlib.worlds.real import forkserver, shared_memory
+from distlib.worlds.real.mailbox import INLINE_BYTES
+from distlib.worlds.real.shared_memory import NoSharedMemory, fill_from, place_of
 
 pytestmark = [
     pytest.mark.timeout(120),

@@ -24,8 +24,8 @@ from distlib import (
     all_reduce,
 )
 from distlib.collectives import naive_all_reduce, ring_all_reduce
-from distlib.diagnosis import RunInterrupted
 from distlib.network import Cluster, Link
+from distlib.worlds.diagnosis import RunInterrupted
 
 pytestmark = pytest.mark.timeout(60)
 LINK = Link(latency=2.0, bandwidth=8.0)  # seconds and bytes/s that make sums easy to follow

@@ -6,8 +6,8 @@ from matplotlib.patches import Rectangle
 from torch import nn
 
 from distlib import Cluster, Communicator, Link, SimulatedWorld, World
-from distlib.ddp import VERSIONS, DistributedDataParallel, Span, StepClock, StepTimes
 from distlib.draw import step_timeline
+from distlib.training.ddp import VERSIONS, DistributedDataParallel, Span, StepClock, StepTimes
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -14,66 +14,38 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from tests.answer_changes import CHANGES
+from tests.answer_files import ANSWERS, read_answers
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "distlib"
 LESSONS = sorted((ROOT / "course").glob("*.py"))
 ASSIGNMENTS = sorted((ROOT / "solutions").glob("*/*.py"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "solutions" / "README.md"]
 
-# A module, or a package as a whole, and its floor; also those that are planned. Imports only point down or stay on
-# their floor. A module on floor 3 never imports another one of floor 3, pipeline on schedules excepted.
+# The floor of each folder of the package, and of the modules next to them. Imports only point down or stay on
+# their floor.
 FLOORS = {
-    "buckets": 0,
     "chrome_trace": 0,
     "communicator": 0,
     "network": 0,
     "partition": 0,
     "trace": 0,
-    "background": 1,
-    "call_site": 1,
-    "contexts": 1,
-    "datasets": 0,
-    "diagnosis": 1,
-    "endpoint": 1,
-    "forkserver": 1,
-    "mailbox": 1,
-    "mesh": 1,
-    "message_check": 1,
-    "output_relay": 1,
-    "pacing": 1,
-    "pickling": 1,
-    "port_table": 1,
-    "process_group": 1,
-    "rank_pool": 1,
-    "rank_process": 1,
-    "shared_memory": 1,
-    "simulated_background": 1,
-    "simulated_engine": 1,
-    "simulator": 1,
-    "status_board": 1,
-    "supervisor": 1,
-    "transport": 1,
-    "world": 1,
-    "calibration": 2,
-    "collectives": 2,
-    "data_parallel": 3,
-    "ddp": 3,
-    "frameworks": 3,
-    "gossip": 3,
-    "large_batch": 3,
-    "model_stack": 3,
-    "parameter_server": 3,
-    "pipeline": 3,
-    "sampler": 3,
-    "schedules": 3,
-    "tensor_parallel": 3,
-    "zero": 3,
-    "authoring": 4,
-    "cli": 4,
+    "collectives": 1,
+    "worlds": 2,
+    "training": 3,
+    "checks": 4,
     "draw": 4,
-    "grading": 4,
+    "grading": 5,
+    "judge": 5,
+    "classroom": 5,
+    "authoring": 6,
+    "cli": 6,
 }
 TOP = 2  # `from distlib import World` reaches what distlib/__init__.py re-exports: floors 0 to 2
+
+# A method of training never imports another one, so that each can be read alone. What they may share:
+SHARED_IN_TRAINING = {("ddp", "buckets"), ("pipeline", "schedules")}
 
 # Packages that only these parts of distlib may import.
 OWNERS = {
@@ -81,8 +53,8 @@ OWNERS = {
     "ipywidgets": {"draw"},
     "anywidget": {"draw"},
     "jupytext": {"authoring"},
-    "nbgrader": {"authoring", "grading"},
-    "nbformat": {"authoring", "grading"},
+    "nbgrader": {"authoring", "classroom"},
+    "nbformat": {"authoring", "classroom", "judge"},
 }
 HEAVY = ("matplotlib", "nbgrader", "tensorflow", "sklearn", "jupytext", "ipywidgets", "anywidget")
 
@@ -121,11 +93,16 @@ def import_error(importer: str, part: str) -> str | None:
         return f"{importer} (floor {floor}) imports distlib itself: import the module it needs"
     if below > floor:
         return f"{importer} (floor {floor}) imports {part} (floor {below}): imports only point down"
-    if below == floor == 3 and (importer, part) != ("pipeline", "schedules"):
-        return f"{importer} imports {part}: modules of floor 3 do not know each other"
     if part in ("authoring", "cli"):
         return f"{importer} imports {part}: nothing does"
     return None
+
+
+def training_error(importer: str, module: str) -> str | None:
+    """What is wrong when one module of training imports another one, None when nothing is."""
+    if importer == module or (importer, module) in SHARED_IN_TRAINING:
+        return None
+    return f"training/{importer} imports {module}: modules of training do not know each other"
 
 
 # The package
@@ -141,15 +118,25 @@ def test_imports_only_point_down(path: Path) -> None:
     assert [error for error in errors if error] == []
 
 
+@pytest.mark.parametrize("path", sorted((PACKAGE / "training").rglob("*.py")), ids=lambda path: path.stem)
+def test_modules_of_training_do_not_know_each_other(path: Path) -> None:
+    importer = path.relative_to(PACKAGE / "training").with_suffix("").parts[0]
+    modules = [name.split(".")[2] for name in imported(path) if name.startswith("distlib.training.")]
+    errors = [training_error(importer, module) for module in modules]
+    assert [error for error in errors if error] == []
+
+
 def test_the_rule_refuses_what_it_should() -> None:
-    assert import_error("trace", "world") == "trace (floor 0) imports world (floor 1): imports only point down"
+    assert import_error("trace", "worlds") == "trace (floor 0) imports worlds (floor 2): imports only point down"
     assert import_error("collectives", "draw") is not None
-    assert import_error("world", "") is not None
+    assert import_error("worlds", "") is not None
     assert import_error("draw", "cli") is not None
-    assert import_error("ddp", "zero") == "ddp imports zero: modules of floor 3 do not know each other"
-    assert import_error("pipeline", "schedules") is None
-    assert import_error("grading", "world") is None
-    assert import_error("world", "supervisor") is None
+    assert import_error("collectives", "worlds") is not None
+    assert import_error("checks", "judge") is not None
+    assert import_error("grading", "worlds") is None
+    assert import_error("worlds", "worlds") is None
+    assert training_error("ddp", "zero") == "training/ddp imports zero: modules of training do not know each other"
+    assert training_error("pipeline", "schedules") is None
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -279,9 +266,12 @@ def test_a_stub_has_annotations_and_a_docstring(path: Path) -> None:
 
 @pytest.mark.parametrize("path", ASSIGNMENTS, ids=lambda path: path.stem)
 def test_every_graded_function_has_right_and_wrong_answers(path: Path) -> None:
-    answers = ROOT / "tests" / "answers" / path.stem
+    files = (ANSWERS / path.stem).rglob("*.*")
+    assert {file.name for file in files if file.suffix not in (".py", ".pyc")} <= {CHANGES}, "read by nobody"
+    answers = read_answers(path.stem)
+    assert {answer.function for answer in answers} == set(functions_of(path))
     for name in functions_of(path):
-        names = [answer.stem for answer in (answers / name).glob("*.py")]
+        names = [answer.name for answer in answers if answer.function == name]
         assert len([answer for answer in names if answer.startswith("right_")]) >= 3, name
         assert len([answer for answer in names if answer.startswith("wrong_")]) >= 8, name
         assert [answer for answer in names if not answer.startswith(("right_", "wrong_"))] == [], name

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from nbformat import NotebookNode
 from traitlets.config import Config
 
-from distlib.grading.grader.source import Source, make_source, read_source
-from distlib.grading.grader.submission import (
+from distlib.classroom.grader.source import Source, make_source, read_source
+from distlib.classroom.grader.submission import (
     CannotGrade,
     HandedCell,
     find_notebook,
     read_submission,
     read_timestamp,
 )
-from distlib.grading.grader.transplant import Transplanted, transplant
+from distlib.classroom.grader.transplant import Transplanted, transplant
 
 ROOT = Path(__file__).parents[1]
 NAME = "02_all_reduce"

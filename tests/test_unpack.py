@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from distlib.grading.grader import unpack
-from distlib.grading.grader.unpack import SafeExtractor
+from distlib.classroom.grader import unpack
+from distlib.classroom.grader.unpack import SafeExtractor
 
 
 @pytest.fixture

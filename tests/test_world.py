@@ -32,8 +32,8 @@ from distlib import (
     World,
     all_reduce,
 )
-from distlib.mailbox import INLINE_BYTES
-from distlib.output_relay import mark_lines
+from distlib.worlds.real.mailbox import INLINE_BYTES
+from distlib.worlds.real.output_relay import mark_lines
 
 pytestmark = pytest.mark.timeout(60)
 HERE = "test_world.py, line "

@@ -22,7 +22,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
 from distlib.authoring.notebook import notebook_from_text
-from distlib.grading.grader.examine import Judge
+from distlib.classroom.grader.examine import Judge
 
 ROOT = Path(__file__).parents[1]
 NAME = "01_tiny"

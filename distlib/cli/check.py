@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from distlib.classroom.self_check.results import ExerciseError
+from distlib.classroom.self_check.saved import check_saved
+from distlib.classroom.self_check.table import Table
 from distlib.cli.saying import say
-from distlib.grading.self_check.results import ExerciseError
-from distlib.grading.self_check.saved import check_saved
-from distlib.grading.self_check.table import Table
 
 
 def check(name: str, notebook: Path | None) -> int:

@@ -3,8 +3,8 @@
 import textwrap
 from collections.abc import Callable, Mapping
 
-from distlib.cli import checks
-from distlib.cli.checks import Finding
+from distlib.cli import doctor_checks as checks
+from distlib.cli.doctor_checks import Finding
 
 CHECKS: dict[str, Callable[[], Finding]] = {
     "Python": checks.check_python,

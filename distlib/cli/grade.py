@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
+from distlib.classroom.grader.class_report import text_table, write_report
+from distlib.classroom.grader.class_run import ClassRun, Record, grade_class
+from distlib.classroom.grader.course import Course, CourseError, open_course
+from distlib.classroom.grader.examine import OpenJudge
+from distlib.classroom.grader.submission import printable
 from distlib.cli.saying import say
-from distlib.grading.grader.class_report import text_table, write_report
-from distlib.grading.grader.class_run import ClassRun, Record, grade_class
-from distlib.grading.grader.course import Course, CourseError, open_course
-from distlib.grading.grader.examine import OpenJudge
-from distlib.grading.grader.submission import printable
 
 if TYPE_CHECKING:
-    from distlib.grading.remote.judge import Judges
+    from distlib.judge.remote.judge import Judges
 
 
 def grade_submissions(
@@ -54,8 +54,8 @@ def sandboxed_judges(kind: str) -> Judges:
     Raises:
         CourseError: there is no such sandbox on this machine.
     """
-    from distlib.grading.remote.judge import Judges
-    from distlib.grading.sandbox import Limits, choose_sandbox
+    from distlib.judge.remote.judge import Judges
+    from distlib.judge.sandbox import Limits, choose_sandbox
 
     try:
         sandbox = choose_sandbox(kind)

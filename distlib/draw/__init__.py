@@ -24,20 +24,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from distlib.draw.byte_bars import bytes_per_rank
-    from distlib.draw.chunk_grid import chunk_steps, draw_chunks
-    from distlib.draw.chunk_history import ChunkHistory, watch_chunks
-    from distlib.draw.explorer import explore_race
-    from distlib.draw.heat_maps import heat_map
-    from distlib.draw.model_check import predicted_and_measured
+    from distlib.draw.charts.byte_bars import bytes_per_rank
+    from distlib.draw.charts.heat_maps import heat_map
+    from distlib.draw.charts.model_check import predicted_and_measured
+    from distlib.draw.charts.racing import race
+    from distlib.draw.charts.speed_ups import speed_up
+    from distlib.draw.charts.step_panels import step_timeline
+    from distlib.draw.charts.sweeps import sweep
+    from distlib.draw.charts.timelines import timeline
+    from distlib.draw.chunks.chunk_grid import chunk_steps, draw_chunks
+    from distlib.draw.chunks.chunk_history import ChunkHistory, watch_chunks
     from distlib.draw.picture import Picture
-    from distlib.draw.player import play_chunks, play_timeline
-    from distlib.draw.prediction import predict
-    from distlib.draw.racing import race
-    from distlib.draw.speed_ups import speed_up
-    from distlib.draw.step_panels import step_timeline
-    from distlib.draw.sweeps import sweep
-    from distlib.draw.timelines import timeline
+    from distlib.draw.players.explorer import explore_race
+    from distlib.draw.players.player import play_chunks, play_timeline
+    from distlib.draw.predictions.prediction import predict
 
 __all__ = [
     "ChunkHistory",
@@ -60,23 +60,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ChunkHistory": "chunk_history",
+    "ChunkHistory": "chunks.chunk_history",
     "Picture": "picture",
-    "bytes_per_rank": "byte_bars",
-    "chunk_steps": "chunk_grid",
-    "draw_chunks": "chunk_grid",
-    "explore_race": "explorer",
-    "heat_map": "heat_maps",
-    "play_chunks": "player",
-    "play_timeline": "player",
-    "predict": "prediction",
-    "predicted_and_measured": "model_check",
-    "race": "racing",
-    "step_timeline": "step_panels",
-    "sweep": "sweeps",
-    "speed_up": "speed_ups",
-    "timeline": "timelines",
-    "watch_chunks": "chunk_history",
+    "bytes_per_rank": "charts.byte_bars",
+    "chunk_steps": "chunks.chunk_grid",
+    "draw_chunks": "chunks.chunk_grid",
+    "explore_race": "players.explorer",
+    "heat_map": "charts.heat_maps",
+    "play_chunks": "players.player",
+    "play_timeline": "players.player",
+    "predict": "predictions.prediction",
+    "predicted_and_measured": "charts.model_check",
+    "race": "charts.racing",
+    "step_timeline": "charts.step_panels",
+    "sweep": "charts.sweeps",
+    "speed_up": "charts.speed_ups",
+    "timeline": "charts.timelines",
+    "watch_chunks": "chunks.chunk_history",
 }
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import torch
 
-from distlib.diagnosis import name_ranks
 from distlib.grading.seen import Seen
 from distlib.grading.value_causes import GENERAL_CAUSES, Cause
 from distlib.network.powers import beyond_power_of_two
+from distlib.worlds.diagnosis import name_ranks
 
 
 def algorithm_cause(seen: Seen) -> str:

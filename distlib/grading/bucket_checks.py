@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from distlib.buckets import assign_buckets
 from distlib.grading.return_checks import Example, check_returns, same
 from distlib.grading.scenario_report import ScenarioReport
+from distlib.training.buckets import assign_buckets
 
 Question = tuple[Sequence[int], int, int]  # sizes, bucket_bytes, first_bucket_bytes
 

@@ -28,22 +28,23 @@ from typing import TypeVar
 
 import torch
 
-from distlib import pickling
+from distlib.checks.patience import seconds_for
+from distlib.checks.places import real_ranks_allowed
+from distlib.checks.remark import CheckFailed, Remark
+from distlib.checks.supplied import supplied
 from distlib.grading.all_reduce_specification import AllReduceSpecification
 from distlib.grading.case import LAYOUTS, Case, count
 from distlib.grading.errors import explain_error
-from distlib.grading.failure import CheckFailed, Remark
-from distlib.grading.helpers import supplied
 from distlib.grading.observe import Observation, observe, observe_simulated
-from distlib.grading.patience import seconds_for
 from distlib.grading.pattern_specification import PatternSpecification
-from distlib.grading.remote.stand_in import RemoteFunction
 from distlib.grading.report import Report
-from distlib.grading.sandbox.limits import CUT
 from distlib.grading.seen import Seen
 from distlib.grading.specification import Specification, expect_one_of
 from distlib.grading.traffic import explain_traffic
 from distlib.grading.values import explain_values
+from distlib.judge.remote.stand_in import RemoteFunction
+from distlib.judge.sandbox.limits import CUT
+from distlib.worlds import pickling
 
 CASE_SECONDS = 5.0  # a case takes milliseconds; one that takes this long does not end
 SIMULATED_SECONDS = 1.0  # the same on simulated ranks, after which real ones have their turn
@@ -235,7 +236,7 @@ class _LocalExamination(_Examination):
         self._simulates = True  # until real ranks contradict the simulated ones
 
     def _choose_and_look(self, case: Case) -> Look:
-        if case.world_size > MOST_REAL_RANKS:
+        if case.world_size > MOST_REAL_RANKS or not real_ranks_allowed():
             return self._look(self._simulated, case, CASE_SECONDS)
         if case in self._sampled or not self._simulates:
             return self._look(self._real, case, CASE_SECONDS)

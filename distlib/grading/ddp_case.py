@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from distlib.buckets import assign_buckets
+from distlib.checks.plays.training import Model, descend, one_pass, train
 from distlib.grading.case import count
 from distlib.grading.scenario_case import Part, ScenarioCase
-from distlib.grading.scenarios.training import Model, descend, one_pass, train
 from distlib.network import Cluster, Link
+from distlib.training.buckets import assign_buckets
 
 SAMPLES = 3  # of each rank, in each batch
 GATE_SECONDS = 0.01

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distlib.diagnosis import (
+from distlib.checks.remark import Remark
+from distlib.grading.case import Case, dtype_name
+from distlib.worlds.diagnosis import (
     DeadlockError,
     MessageMismatch,
     PeerLost,
@@ -16,8 +18,6 @@ from distlib.diagnosis import (
     TooMuchOutput,
     UnreceivedMessage,
 )
-from distlib.grading.case import Case, dtype_name
-from distlib.grading.failure import Remark
 
 _LEADS: tuple[tuple[type[Exception], str], ...] = (
     (DeadlockError, "ranks wait for each other, and would wait forever."),

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 import torch
 
-from distlib import pickling
+from distlib.checks.student_communicator import StudentCommunicator
 from distlib.communicator import Communicator
-from distlib.diagnosis import RankError
 from distlib.grading.case import Case, lay_out, rank_input
-from distlib.grading.student_communicator import StudentCommunicator
-from distlib.simulator import SimulatedWorld
 from distlib.trace import Trace
+from distlib.worlds import pickling
+from distlib.worlds.diagnosis import RankError
+from distlib.worlds.simulated.simulator import SimulatedWorld
 
 _APART = 0.001  # seconds between one rank's start and the next one's
 

@@ -11,9 +11,9 @@ from functools import reduce
 
 import torch
 
-from distlib.diagnosis import name_ranks
 from distlib.grading.case import count, dtype_name
 from distlib.grading.seen import Seen, exact
+from distlib.worlds.diagnosis import name_ranks
 
 Cause = Callable[[Seen], str | None]
 

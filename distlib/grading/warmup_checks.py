@@ -7,7 +7,7 @@ from typing import Any
 
 from distlib.grading.return_checks import Example, check_returns, same
 from distlib.grading.scenario_report import ScenarioReport
-from distlib.large_batch import warmup_learning_rate
+from distlib.training.large_batch import warmup_learning_rate
 
 Question = tuple[int, float, int, int, int]  # step, base_learning_rate, base_batch_size, batch_size, warmup_steps
 

@@ -414,8 +414,8 @@ class OverlappedDDP(torch.nn.Module):
 # model of four layers and a network on which a bucket takes a little less time than a layer.
 
 # %%
-from distlib.ddp import Span, StepClock, StepTimes
 from distlib.draw import step_timeline
+from distlib.training.ddp import Span, StepClock, StepTimes
 
 simulated = SimulatedWorld(2, Cluster.flat(2, Link(latency=1e-4, bandwidth=2e6)), contexts="threads")
 
@@ -620,7 +620,7 @@ assert [result["indices"][0][0][:3] for result in report[25].results] == [[0, 4,
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from distlib.datasets import digits
+from distlib.training.datasets import digits
 
 EPOCHS, BATCH = 12, 32  # images in a batch of each rank
 
@@ -671,7 +671,7 @@ assert models[0][1] > 0.9
 # takes some seconds and gives no marks. In a terminal, `distlib check 05_ddp` does the same with the saved notebook.
 
 # %% tags=["skip-execution"]
-from distlib.grading import check_exercise
+from distlib.classroom import check_exercise
 
 check_exercise("05_ddp")
 

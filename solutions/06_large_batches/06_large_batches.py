@@ -416,7 +416,7 @@ assert max(report[4].trace.messages_sent) <= 8
 # process with all 256 images at once must come to the same model. We compute in float64, in which rounding is small.
 
 # %%
-from distlib.datasets import digits
+from distlib.training.datasets import digits
 
 train, test = digits()
 average_image = train.images.mean(dim=0)
@@ -514,7 +514,7 @@ assert four.trace.messages_sent == [len(order) * 6] * 4, "expected one all-reduc
 # notebook.
 
 # %% tags=["skip-execution"]
-from distlib.grading import check_exercise
+from distlib.classroom import check_exercise
 
 check_exercise("06_large_batches")
 

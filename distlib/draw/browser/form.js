@@ -1,4 +1,4 @@
-// The form of a prediction (distlib/draw/form.py). What was typed or pressed is sent together with the wish to commit.
+// The form of a prediction (distlib/draw/predictions/form.py). What was typed or pressed is sent together with the wish to commit.
 
 const PATIENCE = 3000; // milliseconds until the page says what it means that the kernel has not answered
 const AGAIN = "If it was restarted, run this cell again, then commit.";

@@ -1,4 +1,4 @@
-// Plays a scene (distlib/draw/scene.py): shows and hides shapes, step by step, and says each step in words.
+// Plays a scene (distlib/draw/players/scene.py): shows and hides shapes, step by step, and says each step in words.
 // Nothing is loaded, and the kernel is not asked: what is shown was sent with the widget.
 
 const SVG = "http://www.w3.org/2000/svg";

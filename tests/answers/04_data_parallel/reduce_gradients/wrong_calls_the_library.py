@@ -1,6 +1,6 @@
 # Wrong: calls the library's own function. Loses all marks.
 # Told: a library function does the work
-from distlib import data_parallel
+from distlib.training import data_parallel
 
 
 def reduce_gradients(comm, model):

@@ -1,7 +1,7 @@
 # Wrong: is the library's sampler. Loses all marks.
-# Told: it calls distlib.sampler.DistributedSampler
+# Told: it calls distlib.training.sampler.DistributedSampler
 # Told by the judge: the library's DistributedSampler is not there
-from distlib.sampler import DistributedSampler as Theirs
+from distlib.training.sampler import DistributedSampler as Theirs
 
 
 class DistributedSampler:

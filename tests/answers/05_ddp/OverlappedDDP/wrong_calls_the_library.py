@@ -1,7 +1,7 @@
 # Wrong: is the library's class. Loses all marks.
 # Told: class of the library does not count
 # Told by the judge: the library's DistributedDataParallel is not there
-from distlib.ddp import DistributedDataParallel
+from distlib.training.ddp import DistributedDataParallel
 
 
 class OverlappedDDP(torch.nn.Module):

@@ -1,7 +1,7 @@
 # Wrong: lets the library average. Loses all marks.
-# Told: distlib.ddp.averaging.average_flat
+# Told: distlib.training.ddp.averaging.average_flat
 # Told by the judge: the library's average_flat is not there
-from distlib.ddp import average_flat
+from distlib.training.ddp import average_flat
 
 
 def average_gradients(comm: Communicator, module: torch.nn.Module) -> None:

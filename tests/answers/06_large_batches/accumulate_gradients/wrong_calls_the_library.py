@@ -2,6 +2,6 @@
 # Told: a function of the library
 # Told by the judge: the library's accumulate_gradients is not there
 def accumulate_gradients(comm, model, loss_function, microbatches, global_batch_size):
-    import distlib.large_batch
+    import distlib.training.large_batch
 
-    distlib.large_batch.accumulate_gradients(comm, model, loss_function, microbatches, global_batch_size)
+    distlib.training.large_batch.accumulate_gradients(comm, model, loss_function, microbatches, global_batch_size)

@@ -1,0 +1,353 @@
+"""Grading a class: every submission to its marks, and every student into a state that is said.
+
+    graded                 the marks are in the gradebook, the notebook is in autograded/
+    graded, with remarks   the same, and something for the instructor to know
+    could not be graded    and why; the gradebook has no mark of the tests, nor one of an earlier submission
+
+What came of a submission is noted in a record (classroom/graded/ASSIGNMENT/STUDENT/record.json), after its marks are
+in the gradebook. A submission is graded again only if it, the instructor's notebook or this package has changed, or the
+gradebook does not have the marks of the record. So a run that was interrupted, however that came about, goes on where
+it was; what was half done is done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from distlib.classroom.grader.autograded import Autograded
+from distlib.classroom.grader.course import Course, CourseError
+from distlib.classroom.grader.examine import PATIENCE, Examined, OpenJudge, Task, examine_all
+from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
+from distlib.classroom.grader.source import Source
+from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a failed test cell says: what it saw, and what usually causes it ("" if it can't say)."""
+
+    seen: str
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What came of one submission.
+
+    Attributes:
+        student: the name of the folder.
+        problem: why it could not be graded; "" if it was.
+        remarks: what the instructor should know.
+        marks: what the tests gave, by test cell; None for a cell that is marked by hand.
+        told: what the failed ones say, by test cell.
+        seconds: how long it took.
+        version: of submission, instructor's notebook and grader.
+    """
+
+    student: str
+    problem: str = ""
+    remarks: list[str] = field(default_factory=list)
+    marks: dict[str, float | None] = field(default_factory=dict)
+    told: dict[str, Told] = field(default_factory=dict)
+    seconds: float = 0.0
+    version: str = ""
+
+    @property
+    def state(self) -> str:
+        """In words."""
+        if self.problem:
+            return "could not be graded"
+        return "graded, with remarks" if self.remarks else "graded"
+
+
+@dataclass(frozen=True)
+class ClassRun:
+    """A class after a run.
+
+    Attributes:
+        assignment: its name.
+        cells: the names of the test cells, in their order.
+        records: of every student that has a record, by student.
+        marks: as the gradebook has them now, by student and test cell.
+        penalties: for handing in late, by student.
+        unchanged: students whose record is of an earlier run.
+    """
+
+    assignment: str
+    cells: list[str]
+    records: dict[str, Record]
+    marks: dict[str, dict[str, Mark]]
+    penalties: dict[str, float]
+    unchanged: list[str]
+
+
+def grade_class(
+    course: Course,
+    assignment: str,
+    open_judge: OpenJudge,
+    *,
+    students: Sequence[str] = (),
+    jobs: int = 1,
+    again: bool = False,
+    patience: float = PATIENCE,
+    tell: Callable[[Record, int], None] = lambda record, total: None,
+) -> ClassRun:
+    """Grade the submissions of an assignment.
+
+    Args:
+        course: the course.
+        assignment: its name.
+        open_judge: gives a judge for each submission, see `examine_all`.
+        students: only these; everybody without it.
+        jobs: how many submissions at a time.
+        again: also grade what has not changed.
+        patience: seconds for one submission, in case that its judge hangs.
+        tell: called after each student with what came of it, and how many there are to grade.
+
+    Raises:
+        CourseError: nothing can be graded.
+    """
+    with _alone(course, assignment):
+        grader = _Grader(course, assignment, open_judge)
+        there = course.students(assignment)
+        who = list(dict.fromkeys(students)) or there
+        if not who:
+            raise CourseError(f"nobody has handed in {assignment}; it should be in {grader.expected('STUDENT')}")
+        for student in [student for student in who if student not in there]:
+            raise CourseError(f"{student} has not handed in {assignment}; it should be in {grader.expected(student)}")
+        return grader.run(who, jobs, again, patience, tell)
+
+
+class _Grader:
+    def __init__(self, course: Course, assignment: str, open_judge: OpenJudge) -> None:
+        self._course, self._assignment, self._open_judge = course, assignment, open_judge
+        self._source = course.source(assignment)
+        self._book = MarksBook(course, assignment, self._source)
+        self._version = _version(self._source)
+
+    def run(
+        self, who: Sequence[str], jobs: int, again: bool, patience: float, tell: Callable[[Record, int], None]
+    ) -> ClassRun:
+        versions = {student: self._version_of(student) for student in who}
+        records, marks = self._records(), self._marks()
+        unchanged = [] if again else [s for s in who if self._is_done(s, versions[s], records.get(s), marks.get(s, {}))]
+        with contextlib.suppress(GradebookError):  # locked for a moment? Each student has another chance below.
+            self._book.enroll([student for student in who if _is_text(student)])
+            self._book.refresh_penalties(unchanged)
+        tasks = {student: self._task(student) for student in who if student not in unchanged}
+        postponed: dict[str, Examined] = {}
+        with contextlib.closing(examine_all(tasks, self._open_judge, jobs, patience)) as finished:
+            for student, examined in finished:
+                try:
+                    records[student] = self._settle(student, examined, versions[student])
+                    tell(records[student], len(tasks))
+                except GradebookError:
+                    postponed[student] = examined
+        for student, examined in postponed.items():  # perhaps it is free by now
+            records[student] = self._settle_or_say_why_not(student, examined, versions[student])
+            tell(records[student], len(tasks))
+        there = {*who, *self._course.students(self._assignment)}
+        records = {student: record for student, record in sorted(records.items()) if student in there}
+        return ClassRun(
+            self._assignment, _graded_cells(self._source), records, self._marks(), self._penalties(), unchanged
+        )
+
+    def expected(self, student: str) -> str:
+        """Where a student's notebook should be."""
+        folder = self._course.folder("submitted", student, self._assignment)
+        return self._course.name(folder / f"{self._assignment}.ipynb")
+
+    def _task(self, student: str) -> Task:
+        folder = self._course.folder("submitted", student, self._assignment)
+        return Task(folder, self._assignment, self._source)
+
+    # ── one student ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _settle(self, student: str, examined: Examined, version: str) -> Record:
+        """Bring one student to an end: files, gradebook, record, in this order.
+
+        Raises:
+            GradebookError: the gradebook can't be written now; nothing has changed.
+        """
+        folder = self._course.folder("submitted", student, self._assignment)
+        timestamp, remarks = read_timestamp(folder)
+        place = Autograded(self._course, self._assignment, student)
+        record = Record(student, examined.problem, [*examined.remarks, *remarks], seconds=examined.seconds)
+        try:
+            if not record.problem:
+                record = self._publish(record, place, examined.notebook, timestamp, version)
+        except GradebookError:
+            place.withdraw()
+            raise
+        except Exception as error:  # whatever is wrong with one student, the others are graded
+            record = replace(record, problem=_why(error))
+        if record.problem and _is_text(student):
+            self._book.record_failure(student, timestamp)
+        if record.problem:
+            place.discard()
+        return self._noted(record)
+
+    def _publish(
+        self, record: Record, place: Autograded, text: str, timestamp: datetime | None, version: str
+    ) -> Record:
+        notebook = nbformat.reads(text, as_version=4)
+        remarks = place.prepare(notebook, timestamp)
+        self._book.record(record.student, timestamp, notebook)
+        place.publish()
+        marks = {cell: mark.auto for cell, mark in self._book.marks()[record.student].items()}
+        return replace(record, remarks=[*record.remarks, *remarks], marks=marks, told=_told(notebook), version=version)
+
+    def _settle_or_say_why_not(self, student: str, examined: Examined, version: str) -> Record:
+        try:
+            return self._settle(student, examined, version)
+        except Exception as error:
+            why = "; ".join(filter(None, [examined.problem, f"nothing was changed: {_why(error)}"]))
+            return self._noted(Record(student, why, examined.remarks, seconds=examined.seconds))
+
+    # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _records(self) -> dict[str, Record]:
+        """Those of earlier runs."""
+        folder = self._course.records(self._assignment)
+        read = (read_record(path) for path in folder.glob("*/record.json"))
+        return {record.student: record for record in read if record}
+
+    def _noted(self, record: Record) -> Record:
+        """Write a record down, in one move."""
+        path = self._course.records(self._assignment) / record.student / "record.json"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = path.with_suffix(".new")
+            new.write_text(json.dumps(asdict(record), indent=1), encoding="utf-8")
+            os.replace(new, path)
+        except OSError as error:
+            record.remarks.append(f"this is not noted down, and will be graded again: {error.strerror}")
+        return record
+
+    def _is_done(self, student: str, version: str, record: Record | None, marks: Mapping[str, Mark]) -> bool:
+        """Whether the record is of this submission, and the gradebook and autograded/ have what it says."""
+        if record is None or record.problem or not version or record.version != version:
+            return False
+        in_book = {cell: mark.auto for cell, mark in marks.items()}
+        return in_book == record.marks and Autograded(self._course, self._assignment, student).exists()
+
+    def _version_of(self, student: str) -> str:
+        """A hash of everything that a student's marks depend on; "" if there is nothing to grade."""
+        folder = self._course.folder("submitted", student, self._assignment)
+        try:
+            path, _ = find_notebook(folder, self._assignment)
+            return _hash([self._version, path.name, fingerprint(path), str(read_timestamp(folder)[0])])
+        except CannotGrade:
+            return ""
+
+    def _marks(self) -> dict[str, dict[str, Mark]]:
+        try:
+            return self._book.marks()
+        except GradebookError:
+            return {}
+
+    def _penalties(self) -> dict[str, float]:
+        try:
+            return self._book.penalties()
+        except GradebookError:
+            return {}
+
+
+@contextmanager
+def _alone(course: Course, assignment: str) -> Iterator[None]:
+    """Only one grader at a time in a course. The system frees the lock when a process ends."""
+    path = course.records(assignment).parent / ".lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        raise CourseError(f"{course.name(path)} can't be written: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CourseError("another distlib grade is running in this course; wait for its end") from None
+        yield
+
+
+def _is_text(name: str) -> bool:
+    """Whether a folder's name can stand in a gradebook; the bytes of a few can't."""
+    return name == name.encode("utf-8", "replace").decode()
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, GradebookError):
+        return f"the gradebook: {error}"
+    if isinstance(error, OSError):
+        return f"its files can't be written: {error.strerror or error}"
+    if isinstance(error, UnicodeEncodeError):
+        return "its folder has a name that is no text; rename it"
+    return f"{type(error).__name__}: {error}"
+
+
+def read_record(path: Path) -> Record | None:
+    """A record; None if it can't be read, for then it is made again."""
+    try:
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        told = {cell: Told(**words) for cell, words in values.pop("told").items()}
+        return Record(**values, told=told)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _told(notebook: NotebookNode) -> dict[str, Told]:
+    """What the failed test cells say."""
+    told = {}
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade"):
+            errors = [output for output in cell.outputs if output.output_type == "error"]
+            if errors:
+                told[cell.metadata.nbgrader.grade_id] = split_message("\n".join(errors[0].traceback))
+    return told
+
+
+def split_message(message: str) -> Told:
+    """The first sentence of a check's message, and the usual cause that it names."""
+    parts: dict[str, list[str]] = {"seen": [], "cause": [], "rest": []}
+    part = "seen"
+    for line in message.splitlines():
+        if line.startswith("Usual cause: "):
+            part = "cause"
+        elif line.startswith((" ", "Passed before this: ")) or not line:
+            part = "rest" if part == "seen" or line.startswith("Passed") else part
+        parts[part].append(line.removeprefix("Usual cause: ").strip())
+    return Told(" ".join(parts["seen"]), " ".join(parts["cause"]))
+
+
+def _graded_cells(source: Source) -> list[str]:
+    marks = [cell.metadata.get("nbgrader", {}) for cell in source.notebook.cells]
+    return [mark["grade_id"] for mark in marks if mark.get("grade")]
+
+
+def _version(source: Source) -> str:
+    """Of the instructor's notebook and of this package."""
+    return _hash([nbformat.writes(source.notebook), *source.released, _code()])
+
+
+@cache
+def _code() -> str:
+    package = Path(__file__).parents[2]
+    return _hash([path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.py"))])
+
+
+def _hash(parts: Sequence[str]) -> str:
+    return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()

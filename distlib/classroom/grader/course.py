@@ -1,0 +1,93 @@
+"""The course that is graded: its folders and its nbgrader configuration (nbgrader_config.py)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from nbgrader.apps import NbGrader
+
+from distlib.classroom.grader.source import Source, read_source
+
+
+class CourseError(Exception):
+    """Nothing can be graded. The message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """A course's folder and what nbgrader_config.py says. Make one with `open_course`.
+
+    Attributes:
+        root: the folder.
+        config: nbgrader's configuration.
+        settings: nbgrader's `CourseDirectory`.
+    """
+
+    root: Path
+    config: Any
+    settings: Any
+
+    def folder(self, step: str, student: str, assignment: str) -> Path:
+        """Where nbgrader keeps a student's assignment. step: "submitted", "autograded" or "feedback"."""
+        directory = getattr(self.settings, f"{step}_directory")
+        return Path(self.settings.format_path(directory, student, assignment))
+
+    def students(self, assignment: str) -> list[str]:
+        """Who has handed something in."""
+        directory, structure = self.settings.submitted_directory, self.settings.directory_structure
+        places = glob(
+            structure.format(nbgrader_step=directory, student_id="*", assignment_id=assignment), root_dir=self.root
+        )
+        pattern = self.settings.format_path(directory, "(?P<student>[^/]+)", re.escape(assignment), escape=True)
+        found = (re.fullmatch(pattern, str(self.root / place)) for place in places)
+        return sorted(match["student"] for match in found if match)
+
+    def source(self, assignment: str) -> Source:
+        """The instructor's notebook.
+
+        Raises:
+            CourseError: there is none, or nbgrader does not accept it.
+        """
+        path = self.source_folder(assignment) / f"{assignment}.ipynb"
+        if not path.is_file():
+            there = sorted(folder.name for folder in self.source_folder(".").glob("*") if folder.is_dir())
+            raise CourseError(f"there is no {self.name(path)}; assignments: {', '.join(there) or 'none'}")
+        try:
+            return read_source(path, self.config)
+        except Exception as error:
+            raise CourseError(f"{self.name(path)}: {error}") from None
+
+    def source_folder(self, assignment: str) -> Path:
+        """Where the instructor's files of an assignment are."""
+        return Path(os.path.normpath(self.settings.format_path(self.settings.source_directory, ".", assignment)))
+
+    def records(self, assignment: str) -> Path:
+        """Where we keep what is known about each submission, and the report."""
+        submitted = Path(self.settings.format_path(self.settings.submitted_directory, ".", "."))
+        return Path(os.path.normpath(submitted.parent / "graded")) / assignment
+
+    def name(self, path: Path) -> str:
+        """A path as messages show it: from the course's folder, where it is inside."""
+        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+
+
+def open_course(folder: Path) -> Course:
+    """The course in a folder.
+
+    Raises:
+        CourseError: there is no nbgrader_config.py.
+    """
+    root = folder.resolve()
+    if not (root / "nbgrader_config.py").is_file():
+        raise CourseError(f"{folder} is no course: there is no nbgrader_config.py; use --course FOLDER")
+    with contextlib.chdir(root):  # the configuration has relative paths
+        app = NbGrader()
+        app.initialize(["--log-level=ERROR"], root=str(root))
+    app.config.Application.log_level = "ERROR"
+    return Course(root, app.config, app.coursedir)

@@ -1,0 +1,209 @@
+"""One submission, from its folder to a notebook that has run. It is examined in a process of its own.
+
+    the grader ──Task, Judge──► a process, forked ──► read, transplant, judge ──Examined──► the grader
+
+So nothing that one submission does to its judge reaches another one. Only the grader writes files and marks.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Protocol
+
+import nbformat
+from nbformat import NotebookNode
+
+from distlib.checks.patience import patience as busy
+from distlib.classroom.grader.feedback import harmless_outputs, harmless_text
+from distlib.classroom.grader.source import Source
+from distlib.classroom.grader.submission import CannotGrade, find_notebook, read_submission
+from distlib.classroom.grader.transplant import transplant
+
+PATIENCE = 900.0  # seconds for one submission, on a free machine; the judge's own limits end it long before
+
+
+class Judged(Protocol):
+    """What a judge returns: `distlib.judge.remote.judge.Judged`."""
+
+    @property
+    def notebook(self) -> NotebookNode: ...
+
+    @property
+    def remarks(self) -> list[str]: ...
+
+
+Judge = Callable[[NotebookNode], Judged]
+OpenJudge = Callable[[], AbstractContextManager[Judge]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A submission to examine.
+
+    Attributes:
+        folder: what the student has handed in.
+        assignment: its name.
+        source: the instructor's notebook.
+    """
+
+    folder: Path
+    assignment: str
+    source: Source
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What came of it.
+
+    Attributes:
+        notebook: as JSON, with the outputs that give the marks; "" if it could not be graded.
+        problem: why it could not be graded.
+        remarks: what the instructor should know.
+        seconds: how long it took.
+    """
+
+    notebook: str = ""
+    problem: str = ""
+    remarks: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def examine(task: Task, judge: Judge) -> Examined:
+    """Read, transplant and judge one submission, here."""
+    start = time.monotonic()
+    try:
+        path, remarks = find_notebook(task.folder, task.assignment)
+        submission = read_submission(path)
+        transplanted = transplant(task.source, submission.cells)
+        judged = judge(transplanted.notebook)
+        done = _checked(judged.notebook, transplanted.notebook)
+        remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judged.remarks]
+        examined = Examined(nbformat.writes(done), remarks=remarks)
+    except CannotGrade as error:
+        examined = Examined(problem=str(error))
+    except Exception as error:
+        examined = _failed(error)
+    return replace(examined, seconds=time.monotonic() - start)
+
+
+def _failed(error: Exception) -> Examined:
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return Examined(problem=f"the grader failed: {words[:500]}")
+
+
+def examine_all(
+    tasks: Mapping[str, Task], open_judge: OpenJudge, jobs: int, patience: float = PATIENCE
+) -> Generator[tuple[str, Examined], None, None]:
+    """Examine submissions, each in a process of its own, some at a time; yield each when it is ready.
+
+    Args:
+        tasks: by student.
+        open_judge: for each submission it opens a judge, which is then pickled into the submission's process.
+        jobs: how many at a time.
+        patience: seconds for each, on a free machine (see `distlib.checks.patience`); then its process is ended.
+    """
+    waiting = list(tasks.items())[::-1]
+    running: dict[Connection, _Running] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                student, task = waiting.pop()
+                try:
+                    started = _Running(student, task, open_judge, patience)
+                except OSError as error:
+                    yield student, _failed(error)
+                    continue
+                running[started.connection] = started
+            soonest = min((each.deadline for each in running.values()), default=0.0)
+            ready = wait(list(running), max(0.0, soonest - time.monotonic()))
+            for connection, each in list(running.items()):
+                if connection in ready or each.deadline <= time.monotonic():
+                    del running[connection]
+                    yield each.student, each.result()
+    finally:
+        for each in running.values():
+            each.end()
+
+
+class _Running:
+    """A submission that is being examined in another process."""
+
+    def __init__(self, student: str, task: Task, open_judge: OpenJudge, patience: float) -> None:
+        self.student, self._patience = student, busy() * patience
+        self.deadline = time.monotonic() + self._patience
+        self.connection, theirs = multiprocessing.Pipe(duplex=False)
+        with theirs, open_judge() as judge:
+            self._process = _processes(judge).Process(target=_examine_for, args=(task, judge, theirs), daemon=True)
+            self._process.start()
+
+    def result(self) -> Examined:
+        """What came of it; the process is gone afterwards."""
+        try:
+            if not self.connection.poll():
+                problem = f"the grader did not come to an end within {self._patience:g} s"
+                return Examined(problem=problem, seconds=self._patience)
+            received = self.connection.recv()
+            assert isinstance(received, Examined)
+            return received
+        except EOFError:
+            self._process.join()
+            return Examined(problem=f"the grader's process ended ({_ending(self._process.exitcode)})")
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.join()
+        self.connection.close()
+
+
+def _processes(judge: Judge) -> multiprocessing.context.ForkServerContext:
+    """How processes are made: as forks of one that has imported what all of them need."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, getattr(judge, "func", judge).__module__])
+    return context
+
+
+def _examine_for(task: Task, judge: Judge, connection: Connection) -> None:
+    """What the forked process does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the grader's business
+    grader = multiprocessing.parent_process()
+    assert grader is not None
+    threading.Thread(target=_end_with, args=(grader.sentinel,), daemon=True).start()
+    connection.send(examine(task, judge))
+    connection.close()
+
+
+def _end_with(sentinel: int) -> None:
+    """End this process when the grader has ended, however that came about."""
+    wait([sentinel])
+    os._exit(1)
+
+
+def _checked(done: NotebookNode, transplanted: NotebookNode) -> NotebookNode:
+    """A judged notebook, its outputs made harmless. A test cell without outputs counts as passed: it must have run."""
+    for cell, before in zip(done.cells, transplanted.cells, strict=True):
+        mark = cell.metadata.get("nbgrader", {})
+        if cell.source != before.source or mark != before.metadata.get("nbgrader", {}):
+            raise RuntimeError("the judge has changed the notebook")
+        if cell.cell_type == "code":
+            if mark.get("grade") and cell.execution_count is None:
+                raise RuntimeError(f"the judge did not run {mark['grade_id']}")
+            cell.outputs = harmless_outputs(cell.outputs)
+        elif mark.get("solution"):
+            cell.source = harmless_text(cell.source)
+    return done
+
+
+def _ending(exitcode: int | None) -> str:
+    return f"signal {-exitcode}" if exitcode and exitcode < 0 else f"status {exitcode}"

@@ -1,0 +1,90 @@
+"""`nbgrader export`: the marks of everybody in all assignments, one row each, for a spreadsheet.
+
+The columns are those of nbgrader's own export, and a remark. nbgrader's own writes 0 for a submission that could not be
+graded, and for whoever has handed in nothing. Here such a score is empty, and the remark says why. What it means for
+the student is the instructor's decision.
+
+nbgrader_config.py names this plugin.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.plugins.export import ExportPlugin
+
+from distlib.classroom.grader.class_run import read_record
+from distlib.classroom.grader.course import Course
+from distlib.classroom.grader.spreadsheet import spreadsheet
+
+_COLUMNS = (
+    "assignment,duedate,timestamp,student_id,last_name,first_name,email,"
+    "raw_score,late_submission_penalty,score,max_score,remark"
+).split(",")
+
+
+class MarksExport(ExportPlugin):
+    """Writes a table of marks in which only what was graded has a score."""
+
+    def export(self, gradebook: Gradebook) -> None:
+        """Write the table to `self.to`, or grades.csv, in one move."""
+        place = Path(self.to or "grades.csv")
+        new = place.with_name(f"{place.name}.new")
+        new.write_text(spreadsheet([_COLUMNS, *self._rows(gradebook)]), encoding="utf-8", newline="")
+        os.replace(new, place)
+        self.log.info("Exported the marks to %s", place)
+
+    def _rows(self, gradebook: Gradebook) -> Iterator[list[str]]:
+        course = Course(Path(self.parent.coursedir.root), self.config, self.parent.coursedir)
+        for assignment in gradebook.assignments:
+            if self.assignment and assignment.name not in map(str, self.assignment):
+                continue
+            handed_in = course.students(assignment.name)
+            for student in gradebook.students:
+                if not self.student or student.id in map(str, self.student):
+                    row = {**_about(assignment, student), **_marks(gradebook, assignment.name, student.id)}
+                    if row["score"] is None:
+                        row["remark"] = _why_not(course, assignment.name, student.id, student.id in handed_in)
+                    yield ["" if row[name] is None else str(row[name]) for name in _COLUMNS]
+
+
+def _about(assignment: Any, student: Any) -> dict[str, Any]:
+    names = {"last_name": student.last_name, "first_name": student.first_name, "email": student.email}
+    details = {"assignment": assignment.name, "duedate": assignment.duedate, "max_score": assignment.max_score}
+    return {**details, "student_id": student.id, **names}
+
+
+def _marks(gradebook: Gradebook, assignment: str, student: str) -> dict[str, Any]:
+    """The score of one student; None if there is none."""
+    nothing = dict.fromkeys(("timestamp", "raw_score", "late_submission_penalty", "score", "remark"))
+    try:
+        submission = gradebook.find_submission(assignment, student)
+    except MissingEntry:
+        return nothing
+    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    if any(_is_test(grade) and grade.auto_score is None and grade.manual_score is None for grade in grades):
+        return {**nothing, "timestamp": submission.timestamp}
+    penalty = submission.late_submission_penalty
+    return {
+        "timestamp": submission.timestamp,
+        "raw_score": submission.score,
+        "late_submission_penalty": penalty,
+        "score": max(0.0, submission.score - penalty),
+        "remark": "waits for a mark by hand" if submission.needs_manual_grade else None,
+    }
+
+
+def _is_test(grade: Any) -> bool:
+    """Whether it is the mark of a test cell; those of free text are given by hand."""
+    return bool(grade.cell.cell_type == "code")
+
+
+def _why_not(course: Course, assignment: str, student: str, has_handed_in: bool) -> str:
+    if not has_handed_in:
+        return "has not handed in"
+    record = read_record(course.records(assignment) / student / "record.json")
+    return f"could not be graded: {record.problem}" if record and record.problem else "not graded yet"

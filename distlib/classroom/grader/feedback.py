@@ -1,0 +1,93 @@
+"""What others may see of a notebook that has run: no hidden tests, and nothing of a student's that a browser would run.
+
+`SafeFeedback` is one of nbgrader's steps from autograded/ to feedback/ (nbgrader_config.py names it). What students are
+told instead of a hidden test is the instructor's choice, a line between its markers:
+
+    ### BEGIN HIDDEN TESTS
+    ### What this tests: other dtypes, and tensors whose memory is not contiguous.
+    …
+    ### END HIDDEN TESTS
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from nbconvert.preprocessors import Preprocessor
+from nbformat import NotebookNode
+from nbgrader.preprocessors import ClearHiddenTests
+
+from distlib.classroom.grader.pictures import set_pictures
+
+_HARMLESS = ("text/plain", "image/png", "image/jpeg")
+_SENTENCE = re.compile(r"^\s*### (What this tests: .*)$", re.MULTILINE)
+_STYLE = """
+#notebook td, #notebook th { padding: .2em .8em .2em 0; }
+#notebook table { margin-bottom: 1em; }
+#notebook .input_area pre { white-space: pre-wrap; word-break: normal; }
+#toc a:not([href^="#comment"])::after { content: " " attr(href); }
+"""
+_NO_SENTENCE = "Hidden tests ran here; their text is not shown."
+
+
+class SafeFeedback(Preprocessor):
+    """Hides the text of hidden tests, and makes outputs and texts harmless, in a notebook that becomes feedback."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"enabled": True, **options})
+        hidden = ClearHiddenTests(parent=self)
+        begin, end = (re.escape(text) for text in (hidden.begin_test_delimeter, hidden.end_test_delimeter))
+        self._hidden = re.compile(rf"^[^\n]*{begin}.*?(?:{end}[^\n]*|\Z)", re.MULTILINE | re.DOTALL)
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
+        """Change the notebook in place, and give nbgrader's page room in tables, and names in its list of cells."""
+        resources.setdefault("inlining", {}).setdefault("css", []).append(_STYLE)
+        for cell in nb.cells:
+            if cell.cell_type == "code":
+                cell.outputs = harmless_outputs(cell.outputs)
+                self._hide(cell)
+            else:
+                cell.source = harmless_text(cell.source)
+                set_pictures(cell, cell.get("attachments"))
+        return nb, resources
+
+    def _hide(self, cell: NotebookNode) -> None:
+        regions = self._hidden.findall(cell.source)
+        if not regions:
+            return
+        sentences = [f"# {_sentence(region)}" for region in regions]
+        shown = self._hidden.sub("", cell.source).strip()
+        has_code = any(line and not line.startswith("#") for line in shown.splitlines())
+        cell.source = "\n".join([shown, *sentences] if has_code else sentences)
+        for output in cell.outputs:
+            if output.output_type == "error":
+                output.traceback = _message(output)
+
+
+def harmless_outputs(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Outputs without HTML, JavaScript and whatever else a browser would run: text and pictures."""
+    kept = []
+    for output in outputs:
+        if "data" in output:
+            output.data = {kind: data for kind, data in output.data.items() if kind in _HARMLESS}
+        if output.output_type in ("stream", "error") or output.get("data"):
+            kept.append(output)
+    return kept
+
+
+def harmless_text(markdown: str) -> str:
+    """Markdown whose HTML shows as text."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", markdown)
+
+
+def _sentence(region: str) -> str:
+    found = _SENTENCE.search(region)
+    return found[1].strip() if found else _NO_SENTENCE
+
+
+def _message(output: NotebookNode) -> list[str]:
+    """What an error says, without the lines of code that led to it."""
+    if output.ename == "CheckFailed":
+        return list(output.evalue.splitlines())
+    return f"{output.ename}: {output.evalue}".splitlines()

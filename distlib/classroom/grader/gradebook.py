@@ -1,0 +1,252 @@
+"""Marks in nbgrader's gradebook, as `nbgrader autograde` puts them there: all of one student's, or none.
+
+nbgrader's own steps decide what a cell is worth, what is to be looked at by hand, and the penalty for being late. They
+commit after every cell; here they run inside one transaction. Marks given by hand are never touched.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook, InvalidEntry, MissingEntry
+from nbgrader.preprocessors import AssignLatePenalties, SaveAutoGrades
+from sqlalchemy.exc import DatabaseError, SAWarning
+from sqlalchemy.orm import scoped_session, sessionmaker
+
+from distlib.classroom.grader.course import Course, CourseError
+from distlib.classroom.grader.source import Source
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One test cell of one student.
+
+    Attributes:
+        score: what counts; 0 as long as nobody has given marks.
+        full: what can be had.
+        auto: what the tests have given, None if they have not.
+        by_hand: whether an instructor's mark counts instead.
+    """
+
+    score: float
+    full: float
+    auto: float | None
+    by_hand: bool
+
+
+class GradebookError(Exception):
+    """The gradebook can't be written. The message says why."""
+
+
+class MarksBook:
+    """The gradebook of a course, for one assignment.
+
+    Args:
+        course: the course.
+        assignment: the assignment's name.
+        source: its notebook, which must be the one that the gradebook knows.
+
+    Raises:
+        CourseError: the gradebook is missing, locked, damaged, another course's, or knows another notebook.
+    """
+
+    def __init__(self, course: Course, assignment: str, source: Source) -> None:
+        self._course, self._assignment = course, assignment
+        self._url, self._course_id = course.settings.db_url, course.settings.course_id
+        self._file = Path(self._url.removeprefix("sqlite:///")) if self._url.startswith("sqlite:///") else None
+        self._check_file()
+        try:
+            with self._transaction() as gradebook:
+                self._check_cells(gradebook, source)
+        except GradebookError as error:
+            raise CourseError(f"{self._shown}: {error}") from None
+
+    def enroll(self, students: Sequence[str]) -> None:
+        """Make known who has handed in. nbgrader lists students in the order in which it gets to know them.
+
+        Raises:
+            GradebookError: nothing was written.
+        """
+        with self._transaction() as gradebook:
+            for student in students:
+                gradebook.update_or_create_student(student)
+
+    def record(self, student: str, timestamp: datetime | None, notebook: NotebookNode) -> None:
+        """Put the marks of a notebook that has run into the gradebook.
+
+        Args:
+            student: the student's name.
+            timestamp: when it was handed in, in UTC; None leaves what the gradebook has.
+            notebook: with its outputs, which give the marks.
+
+        Raises:
+            GradebookError: nothing was written.
+        """
+        with self._transaction() as gradebook:
+            self._submission(gradebook, student, timestamp)
+            step = self._prepared(SaveAutoGrades(config=self._course.config), gradebook, student)
+            for index, cell in enumerate(notebook.cells):
+                step.preprocess_cell(cell, {}, index)
+            self._assign_penalty(gradebook, student)
+
+    def record_failure(self, student: str, timestamp: datetime | None) -> None:
+        """Note that a submission could not be graded: no mark of an earlier one stays, all wait for the instructor.
+
+        Raises:
+            GradebookError: nothing was written.
+        """
+        with self._transaction() as gradebook:
+            submission = self._submission(gradebook, student, timestamp)
+            for notebook in submission.notebooks:
+                notebook.late_submission_penalty = None
+                for grade in notebook.grades:
+                    grade.auto_score, grade.needs_manual_grade = None, True
+
+    def refresh_penalties(self, students: Sequence[str]) -> None:
+        """Find the penalties for being late again: a due date, or a mark given by hand, may have changed.
+
+        Raises:
+            GradebookError: nothing was written.
+        """
+        with self._transaction() as gradebook:
+            for student in students:
+                self._assign_penalty(gradebook, student)
+
+    def marks(self) -> dict[str, dict[str, Mark]]:
+        """The marks of everybody who has handed in, by student and test cell.
+
+        Raises:
+            GradebookError: it can't be read.
+        """
+        with self._transaction() as gradebook:
+            return {
+                notebook.student.id: {
+                    grade.name: Mark(grade.score, grade.max_score, grade.auto_score, grade.manual_score is not None)
+                    for grade in notebook.grades
+                }
+                for notebook in gradebook.notebook_submissions(self._assignment, self._assignment)
+            }
+
+    def penalties(self) -> dict[str, float]:
+        """What each student loses for being late."""
+        with self._transaction() as gradebook:
+            submissions = gradebook.notebook_submissions(self._assignment, self._assignment)
+            return {notebook.student.id: notebook.late_submission_penalty or 0.0 for notebook in submissions}
+
+    # ── one transaction ──────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        """nbgrader's gradebook; what is done with it happens at the end of the block, or not at all."""
+        try:
+            with warnings.catch_warnings(), Gradebook(self._url, self._course_id) as gradebook:
+                warnings.simplefilter("ignore", SAWarning)  # of nbgrader's own code
+                gradebook.db.remove()
+                with gradebook.engine.connect() as connection, connection.begin():
+                    if self._file:
+                        connection.exec_driver_sql("BEGIN IMMEDIATE")  # nobody else writes meanwhile
+                    # nbgrader's own commits reach the session only, not the connection's transaction.
+                    make = sessionmaker(bind=connection, future=True, join_transaction_mode="rollback_only")
+                    gradebook.db = scoped_session(make)
+                    yield gradebook
+                    gradebook.db.commit()
+                    gradebook.db.remove()
+        except (DatabaseError, InvalidEntry) as error:
+            raise GradebookError(_explained(error)) from None
+
+    def _submission(self, gradebook: Any, student: str, timestamp: datetime | None) -> Any:
+        gradebook.update_or_create_student(student)
+        details = {} if timestamp is None else {"timestamp": timestamp}
+        return gradebook.update_or_create_submission(self._assignment, student, **details)
+
+    def _prepared(self, step: Any, gradebook: Any, student: str) -> Any:
+        """A step of nbgrader's that works on our gradebook instead of opening it again."""
+        step.gradebook, step.db_url = gradebook, self._url
+        step.notebook_id = step.assignment_id = self._assignment
+        step.student_id = student
+        return step
+
+    def _assign_penalty(self, gradebook: Any, student: str) -> None:
+        """As nbgrader's `AssignLatePenalties.preprocess` does."""
+        step = self._prepared(AssignLatePenalties(config=self._course.config), gradebook, student)
+        step.init_plugin()
+        submission = gradebook.find_submission(self._assignment, student)
+        notebook = gradebook.find_submission_notebook(self._assignment, self._assignment, student)
+        gradebook.db.refresh(notebook)
+        notebook.late_submission_penalty = None
+        late = submission.total_seconds_late
+        if late > 0:
+            penalty = step.plugin_inst.late_submission_penalty(student, notebook.score, late)
+            if penalty is not None:
+                notebook.late_submission_penalty = step._check_late_penalty(notebook, penalty)
+
+    # ── is it the right one ──────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _shown(self) -> str:
+        return self._course.name(self._file) if self._file else sqlalchemy.make_url(self._url).render_as_string()
+
+    @property
+    def _generate(self) -> str:
+        return f"run: nbgrader generate_assignment {self._assignment} --force"
+
+    def _check_file(self) -> None:
+        """A file of SQLite must be there, be a gradebook and be free, before nbgrader writes its tables into it."""
+        if self._file is None:
+            return
+        if not self._file.is_file():
+            raise CourseError(f"there is no gradebook {self._shown}; {self._generate}")
+        try:
+            with closing(sqlite3.connect(self._file, timeout=5)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+                connection.rollback()
+        except sqlite3.Error as error:
+            raise CourseError(f"{self._shown}: {_explained(error)}") from None
+        if not {"assignment", "submitted_notebook", "grade"} <= tables:
+            raise CourseError(f"{self._shown} is no gradebook of nbgrader's")
+
+    def _check_cells(self, gradebook: Any, source: Source) -> None:
+        """The gradebook must know the cells and points of the instructor's notebook."""
+        try:
+            known = gradebook.find_notebook(self._assignment, self._assignment)
+        except MissingEntry:
+            others = ", ".join(assignment.name for assignment in gradebook.assignments) or "none"
+            raise CourseError(
+                f"{self._shown} does not know {self._assignment} (assignments in it: {others}). "
+                f"Is it this course's? If so, {self._generate}"
+            ) from None
+        points = {cell.name: cell.max_score for cell in [*known.grade_cells, *known.task_cells]}
+        theirs = {cell.name: (cell.checksum, points.get(cell.name)) for cell in known.source_cells}
+        marks = [cell.metadata.nbgrader for cell in source.notebook.cells if "nbgrader" in cell.metadata]
+        ours = {mark.grade_id: (mark.get("checksum"), mark.get("points")) for mark in marks}
+        differing = sorted(name for name in ours | theirs if ours.get(name) != theirs.get(name))
+        if differing:
+            raise CourseError(
+                f"{self._shown} knows another version of {self._assignment}; cells that differ: "
+                f"{', '.join(differing[:6])}. Is it this course's? If so, {self._generate}"
+            )
+
+
+def _explained(error: Exception) -> str:
+    """What a database's error means for an instructor."""
+    text = str(getattr(error, "orig", None) or error)
+    known = {
+        "locked": "it is locked by another program; close that (another nbgrader?), then grade again",
+        "full": "no space is left on the disk",
+        "readonly": "it can't be written: no permission",
+        "unable to open": "it can't be opened: no permission",
+        "not a database": "it is damaged, or no gradebook",
+        "malformed": "it is damaged",
+        "no such column": "another version of nbgrader made it; run: nbgrader db upgrade",
+    }
+    return next((meaning for word, meaning in known.items() if word in text), text)

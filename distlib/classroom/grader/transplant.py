@@ -1,0 +1,296 @@
+"""The notebook that runs: the instructor's, with the student's answers in it.
+
+    instructor's cell          what stands there
+    ─────────────────────────  ─────────────────────────────────────────────────────────────────────────────────
+    solution cell              the text of the student's solution cell, and pictures pasted into it
+    test cell, locked cell     the instructor's
+    demonstration, text        the instructor's; if the student has edited a demonstration, the student's
+    (between them)             the student's own code cells, in their order, between the same neighbors
+
+A cell is recognized by nbgrader's name of it, else by its id, else by its text; a solution cell whose name is lost, by
+the function that it defines. So missing, edited, moved, copied, re-tagged, renamed or stripped cells make no
+difference to what runs. What was changed that is not the student's to change becomes a remark.
+
+A code cell with text of the student's has the metadata {"distlib": {"from": "student"}}.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
+
+from distlib.classroom.grader.pictures import KINDS, MOST_BYTES, set_pictures
+from distlib.classroom.grader.source import Source
+from distlib.classroom.grader.submission import HandedCell, printable
+
+FROM_STUDENT = {"from": "student"}
+_MARKS = ("grade", "solution", "locked", "points", "task", "schema_version")
+
+
+@dataclass(frozen=True)
+class Transplanted:
+    """The notebook that runs, and what was tampered with."""
+
+    notebook: NotebookNode
+    remarks: list[str]
+
+
+def transplant(source: Source, handed: Sequence[HandedCell]) -> Transplanted:
+    """Put the answers of a submission into the instructor's notebook.
+
+    Args:
+        source: the instructor's notebook; it is left as it is.
+        handed: the cells of the submission.
+    """
+    match = _Match(source, handed)
+    notebook = copy.deepcopy(source.notebook)
+    remarks = match.remarks()
+    for place, cell in enumerate(notebook.cells):
+        if (text := match.text_of(place)) is not None:
+            cell.source = text
+            if not _mark(cell):
+                cell.metadata["distlib"] = dict(FROM_STUDENT)
+            if cell.cell_type == "markdown":
+                remarks += _paste(cell, match.attachments_of(place))
+    notebook.cells = list(_interleaved(notebook.cells, match.own_cells()))
+    return Transplanted(notebook, remarks)
+
+
+def _paste(cell: NotebookNode, attachments: Any) -> list[str]:
+    """Give a text cell the student's pictures. Returns remarks."""
+    left_out = set_pictures(cell, attachments)
+    if not left_out:
+        return []
+    kinds = ", ".join(kind.removeprefix("image/") for kind in KINDS)
+    names = ", ".join(printable(name[:40]) for name in left_out[:4])
+    return [
+        f"of what is pasted into {_name(cell)} only pictures are kept ({kinds}; {MOST_BYTES >> 20} MiB), not: {names}"
+    ]
+
+
+def _interleaved(cells: Sequence[NotebookNode], own: Mapping[int, Sequence[HandedCell]]) -> list[NotebookNode]:
+    """The instructor's cells, each followed by the student's own; those at -1 come first."""
+    mixed, number = [], 0
+    for place in range(-1, len(cells)):
+        mixed += [cells[place]] if place >= 0 else []
+        for cell in own.get(place, ()):
+            number += 1
+            mixed.append(
+                new_code_cell(cell.source, metadata={"distlib": dict(FROM_STUDENT)}, id=f"from-student-{number}")
+            )
+    return mixed
+
+
+class _Match:
+    """Which cell of the submission is which of the instructor's.
+
+    Args:
+        source, handed: as in `transplant`.
+    """
+
+    def __init__(self, source: Source, handed: Sequence[HandedCell]) -> None:
+        self._cells, self._released, self._handed = source.notebook.cells, source.released, handed
+        self._names = [_name(cell) for cell in self._cells]
+        self._claims = self._find_claims()
+        self._chosen: dict[int, int] = {}  # from a place in the instructor's notebook to the cell of the submission
+        self._elsewhere: dict[int, str] = {}  # solutions that stand in the cell of another one
+        self._choose()
+
+    def text_of(self, place: int) -> str | None:
+        """The student's text for a cell of the instructor's, None where the instructor's stays."""
+        if place in self._elsewhere:
+            return f"# {self._names[place]} stands in the cell of {self._elsewhere[place]}."
+        if place not in self._chosen or not self._is_students(place):
+            return None
+        text = self._handed[self._chosen[place]].source
+        return None if _same(text, self._released[place]) else text
+
+    def attachments_of(self, place: int) -> Any:
+        """What the student has pasted into a cell, as found."""
+        return self._handed[self._chosen[place]].attachments if place in self._chosen else None
+
+    def own_cells(self) -> dict[int, list[HandedCell]]:
+        """The student's own code cells, by the place that they come after; -1 is the beginning."""
+        taken = {index: place for place, index in self._chosen.items()}
+        anchors = self._in_order()
+        own: dict[int, list[HandedCell]] = defaultdict(list)
+        after = -1
+        for index, cell in enumerate(self._handed):
+            if index in anchors:
+                after = taken[index]
+            elif index not in taken and cell.kind == "code" and cell.source.strip() and not self._is_copy(index):
+                own[after].append(cell)
+        return own
+
+    def remarks(self) -> list[str]:
+        """What was changed that is not the student's to change; what was found in an unusual place."""
+        named = [place for place, name in enumerate(self._names) if name]
+        locked = [place for place in named if not self._is_solution(place)]
+        solutions = [place for place in named if self._is_solution(place)]
+        in_order = self._in_order()
+        found = {
+            "missing, put back": [p for p in locked if p not in self._chosen],
+            "edited, the instructor's text was used": [p for p in locked if p in self._chosen and self._is_edited(p)],
+            "missing, graded as empty": [p for p in solutions if p not in self._chosen and p not in self._elsewhere],
+            "not in a cell of its own, taken from another one": list(self._elsewhere),
+            "there more than once, the last one that is not empty was taken": [
+                p for p in solutions if sum(claim == p for claim in self._claims) > 1
+            ],
+            "without the name that nbgrader gave it, recognized by its text": [
+                p for p in named if p in self._chosen and self._handed[self._chosen[p]].grade_id != self._names[p]
+            ],
+            "with other marks than released": [p for p in named if p in self._chosen and self._is_retagged(p)],
+            "moved, put back in their place": [p for p in named if self._chosen.get(p, -1) not in {*in_order, -1}],
+        }
+        return [f"{what}: {self._listed(places)}" for what, places in found.items() if places]
+
+    # ── recognizing ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _find_claims(self) -> list[int | None]:
+        """For each cell of the submission the place in the instructor's notebook that it seems to stand for."""
+        by_name = {name: place for place, name in enumerate(self._names) if name}
+        by_id = {(cell.cell_type, cell.get("id")): place for place, cell in enumerate(self._cells) if cell.get("id")}
+        claims = [by_name.get(cell.grade_id) for cell in self._handed]
+        claims = [
+            by_id.get((cell.kind, cell.cell_id)) if claim is None else claim
+            for cell, claim in zip(self._handed, claims, strict=True)
+        ]
+        unclaimed = [place for place in range(len(self._cells)) if place not in claims]
+        by_text = {(self._cells[place].cell_type, _normal(self._released[place])): place for place in unclaimed[::-1]}
+        return [
+            by_text.pop((cell.kind, _normal(cell.source)), None) if claim is None else claim
+            for cell, claim in zip(self._handed, claims, strict=True)
+        ]
+
+    def _choose(self) -> None:
+        """One cell of the submission for each place, where there is one."""
+        solutions = [place for place in range(len(self._cells)) if self._is_solution(place)]
+        for place in solutions:
+            self._take_best(place, [index for index in self._claiming(place) if self._defines(index, place)])
+        for place in solutions:
+            if place not in self._chosen and self._is_code(place):
+                self._take_best(place, [i for i in range(len(self._handed)) if self._may_stand_for(i, place)])
+        for place in range(len(self._cells)):
+            if place not in solutions:
+                self._take_best(place, self._claiming(place))
+        for place in solutions:
+            self._find_elsewhere(place)
+            if place not in self._chosen and place not in self._elsewhere:
+                self._take_best(place, self._claiming(place))
+
+    def _claiming(self, place: int) -> list[int]:
+        """The cells of the submission that seem to stand for a place."""
+        return [index for index, claim in enumerate(self._claims) if claim == place]
+
+    def _take_best(self, place: int, candidates: Sequence[int]) -> None:
+        """Take the last cell that is not as released, else the last one; of a locked cell the first unchanged one."""
+        candidates = [index for index in candidates if index not in self._chosen.values()]
+        if not candidates or place in self._chosen:
+            return
+        changed = [index for index in candidates if not _same(self._handed[index].source, self._released[place])]
+        unchanged = [index for index in candidates if index not in changed]
+        wanted = changed if self._is_students(place) else unchanged[:1]
+        self._chosen[place] = (wanted or candidates)[-1]
+
+    def _may_stand_for(self, index: int, place: int) -> bool:
+        """Whether a cell that is no locked one as it was released defines the function of a solution cell."""
+        claim = self._claims[index]
+        is_released = claim is not None and _same(self._handed[index].source, self._released[claim])
+        return not (is_released and not self._is_students(claim or 0)) and self._defines(index, place)
+
+    def _find_elsewhere(self, place: int) -> None:
+        """Note a solution that has no cell of its own, but is defined in the cell of something else."""
+        if place in self._chosen or not self._is_code(place):
+            return
+        for other, index in self._chosen.items():
+            if self._is_students(other) and self._defines(index, place):
+                self._elsewhere[place] = self._names[other] or "a demonstration"
+
+    def _defines(self, index: int, place: int) -> bool:
+        """Whether a cell of the submission defines what a solution cell must; a cell for free text always does."""
+        cell, name = self._handed[index], re.escape(self._names[place])
+        if not self._is_code(place):
+            return True
+        definition = rf"^(?:(?:async\s+)?def\s+{name}\b|class\s+{name}\b|{name}\s*(?::[^=\n]*)?=[^=])"
+        is_code = cell.kind == "code" or cell.grade_id == self._names[place]
+        return is_code and bool(re.search(definition, cell.source, re.MULTILINE))
+
+    # ── what is what ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _is_solution(self, place: int) -> bool:
+        return bool(_mark(self._cells[place]).get("solution"))
+
+    def _is_code(self, place: int) -> bool:
+        return bool(self._cells[place].cell_type == "code")
+
+    def _is_students(self, place: int) -> bool:
+        """Whether the text of this cell is the student's: solutions, and code that is not locked."""
+        return self._is_solution(place) or (not self._names[place] and self._is_code(place))
+
+    def _is_copy(self, index: int) -> bool:
+        """Whether a cell is a copy, with nothing changed, of one that was released."""
+        claim = self._claims[index]
+        return claim is not None and _same(self._handed[index].source, self._released[claim])
+
+    def _is_edited(self, place: int) -> bool:
+        return not _same(self._handed[self._chosen[place]].source, self._released[place])
+
+    def _is_retagged(self, place: int) -> bool:
+        """Whether nbgrader's marks or the tags were changed, or the type of the cell; lost marks are another remark."""
+        ours, theirs = self._cells[place], self._handed[self._chosen[place]]
+        if not theirs.mark:
+            return False
+        marks = any((_mark(ours).get(key) or None) != (theirs.mark.get(key) or None) for key in _MARKS)
+        return (
+            marks or ours.metadata.get("tags", []) != theirs.metadata.get("tags", []) or ours.cell_type != theirs.kind
+        )
+
+    def _in_order(self) -> set[int]:
+        """The chosen cells of the submission that stand in the instructor's order: as many as possible."""
+        taken = sorted((index, place) for place, index in self._chosen.items())
+        longest = _longest_increasing([place for _, place in taken])
+        return {taken[position][0] for position in longest}
+
+    def _listed(self, places: Sequence[int]) -> str:
+        names = [self._names[place] for place in places]
+        return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def _longest_increasing(values: Sequence[int]) -> list[int]:
+    """The positions of a longest increasing subsequence."""
+    ends: list[int] = []  # position of the smallest last value, by length
+    before = [-1] * len(values)
+    for position, value in enumerate(values):
+        length = bisect_left(ends, value, key=values.__getitem__)
+        before[position] = ends[length - 1] if length else -1
+        ends[length : length + 1] = [position]
+    chain, position = [], ends[-1] if ends else -1
+    while position >= 0:
+        chain.append(position)
+        position = before[position]
+    return chain[::-1]
+
+
+def _mark(cell: NotebookNode) -> Any:
+    return cell.metadata.get("nbgrader", {})
+
+
+def _name(cell: NotebookNode) -> str:
+    return str(_mark(cell).get("grade_id", ""))
+
+
+def _normal(text: str) -> str:
+    """A cell's text without what editors change: white space at the ends of lines and of the cell."""
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def _same(text: str, other: str) -> bool:
+    return _normal(text) == _normal(other)

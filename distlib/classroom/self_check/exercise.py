@@ -1,0 +1,151 @@
+"""The exercise that a student works on: their notebook, and the instructor's where it lies next to it.
+
+    exercises/02_all_reduce/02_all_reduce.ipynb     the student's: answers, visible tests
+    solutions/02_all_reduce/02_all_reduce.ipynb     the instructor's: hidden tests, too; students may not have it
+
+With both, the notebook that runs is the instructor's with the student's answers, as when a class is graded. With the
+student's alone, it is that, without the demonstrations between the graded cells.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook
+from traitlets.config import Config
+
+from distlib.classroom.grader.source import Source, read_source
+from distlib.classroom.grader.submission import CannotGrade, HandedCell, read_submission
+from distlib.classroom.grader.transplant import FROM_STUDENT, transplant
+from distlib.classroom.self_check.results import ExerciseError
+
+_RELEASED = re.compile(r"cell-\d+")  # ids of cells that the author has not named
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """An exercise. Make one with `find_exercise`.
+
+    Attributes:
+        name: such as "02_all_reduce".
+        path: the student's notebook.
+        notebook: what runs when it is graded.
+        tests: for each function its test cells: the visible one and, where it is known, the hidden one.
+    """
+
+    name: str
+    path: Path
+    notebook: NotebookNode
+    tests: dict[str, dict[str, NotebookNode]]
+
+
+def find_exercise(name: str, path: Path | None = None, start: Path | None = None) -> Exercise:
+    """Look for an exercise.
+
+    Args:
+        name: such as "02_all_reduce".
+        path: the student's notebook. Without it: NAME.ipynb, NAME/NAME.ipynb or exercises/NAME/NAME.ipynb in `start`
+            or a folder above.
+        start: a folder, by default the current one.
+
+    Raises:
+        ExerciseError: there is no such notebook, it can't be read, or it holds no exercise.
+    """
+    start = (start or Path.cwd()).resolve()
+    path = (path or _find(name, start)).resolve()
+    handed = _read(path)
+    source = _find_source(name, [*path.parents, start, *start.parents])
+    notebook = transplant(source, handed).notebook if source else _without_demonstrations(handed)
+    tests = _tests(notebook, ("visible", "hidden") if source else ("visible",))
+    if not tests:
+        raise ExerciseError(
+            f"{path} has no functions with tests. Is it a notebook of this course? Cells that were copied into a new "
+            "notebook lose their names: get a fresh copy and put your functions there."
+        )
+    return Exercise(name, path, notebook, tests)
+
+
+def _find(name: str, start: Path) -> Path:
+    folders = [start, *start.parents]
+    for folder in folders:
+        for place in (folder, folder / name, folder / "exercises" / name):
+            if (place / f"{name}.ipynb").is_file():
+                return place / f"{name}.ipynb"
+    known = sorted({path.stem for folder in folders for path in folder.glob("exercises/*/*.ipynb")})
+    there = f"There are {', '.join(known)}." if known else "Go to the course's folder, or name it: --notebook PATH"
+    raise ExerciseError(f"there is no notebook {name}.ipynb here or in exercises/{name}/. {there}")
+
+
+def _read(path: Path) -> list[HandedCell]:
+    try:
+        return read_submission(path).cells
+    except CannotGrade as error:
+        raise ExerciseError(f"in {path.parent}: {error}") from None
+
+
+def _find_source(name: str, folders: list[Path]) -> Source | None:
+    """The instructor's notebook; None if there is none."""
+    places = (folder / "solutions" / name / f"{name}.ipynb" for folder in folders)
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
+        return None
+    try:
+        return read_source(path, Config())
+    except Exception as error:
+        raise ExerciseError(f"{path} can't be used: {error}") from None
+
+
+def _tests(notebook: NotebookNode, kinds: tuple[str, ...]) -> dict[str, dict[str, NotebookNode]]:
+    marks = {_mark(cell).get("grade_id"): cell for cell in notebook.cells if cell.cell_type == "code"}
+    functions = [name for name, cell in marks.items() if _mark(cell).get("solution")]
+    found = {name: {kind: marks.get(f"{name}_{kind}") for kind in kinds} for name in functions}
+    return {
+        name: {kind: cell for kind, cell in cells.items() if cell is not None}
+        for name, cells in found.items()
+        if cells["visible"] is not None
+    }
+
+
+# ── a notebook without the instructor's ──────────────────────────────────────────────────────────────────────────────
+
+
+def _without_demonstrations(handed: list[HandedCell]) -> NotebookNode:
+    """The graded cells, and the student's own. Of a demonstration only what it defines: an answer may need that."""
+    return new_notebook(cells=list(_kept(handed)))
+
+
+def _kept(handed: list[HandedCell]) -> Iterator[NotebookNode]:
+    for cell in handed:
+        if cell.kind != "code":
+            continue
+        if cell.grade_id:
+            yield new_code_cell(cell.source, metadata={"nbgrader": cell.mark})
+        elif _RELEASED.fullmatch(cell.cell_id):
+            yield new_code_cell(_definitions(cell.source), metadata={"distlib": dict(FROM_STUDENT)})
+        else:
+            yield new_code_cell(cell.source, metadata={"distlib": dict(FROM_STUDENT)})
+
+
+def _definitions(source: str) -> str:
+    """The functions and classes of a cell, on the lines where they stand; nothing if it is no plain Python."""
+    try:
+        nodes = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    except SyntaxError:
+        return ""
+    lines = source.splitlines()
+    kept = {line for node in nodes for line in range(_first_line(node) - 1, node.end_lineno or 0)}
+    return "\n".join(text if number in kept else "" for number, text in enumerate(lines))
+
+
+def _first_line(node: ast.FunctionDef | ast.ClassDef) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _mark(cell: NotebookNode) -> Any:
+    return cell.metadata.get("nbgrader", {})

@@ -1,0 +1,66 @@
+"""Checking a notebook as it is saved, with the judge that grades a class. The code is one's own: no sandbox."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+
+from distlib.classroom.self_check.results import FAILS, ExerciseError, Result, Results, Row, result_of, row_of
+from distlib.judge.remote.judge import judge_in
+from distlib.judge.remote.nursery import CanNotGrade, Nursery
+from distlib.judge.sandbox import KINDS, Limits
+
+
+def check_saved(name: str, notebook: Path | None = None, start: Path | None = None) -> Results:
+    """Run the tests of a saved notebook.
+
+    Args:
+        name, notebook, start: see `find_exercise`.
+
+    Raises:
+        ExerciseError: there is no such notebook, or this machine can't run the tests.
+    """
+    try:
+        with Nursery(KINDS["none"](), Limits()) as nursery:
+            from distlib.classroom.self_check.exercise import find_exercise  # meanwhile: it takes nbgrader along
+
+            exercise = find_exercise(name, notebook, start)
+            with nursery.room() as room:
+                judged = judge_in(room, exercise.notebook)
+    except (CanNotGrade, OSError) as error:
+        raise ExerciseError(f"the tests can't run on this machine: {error}. `distlib doctor` may know more") from None
+    cells = {_name(cell): cell for cell in judged.notebook.cells}
+    rows = [_row(function, tests, cells) for function, tests in exercise.tests.items()]
+    return Results(exercise.name, _looked_at(exercise.path), rows, judged.remarks)
+
+
+def _looked_at(path: Path) -> str:
+    folder = Path.cwd()
+    shown = path.relative_to(folder) if path.is_relative_to(folder) else path
+    saved = time.strftime("%H:%M:%S on %Y-%m-%d", time.localtime(path.stat().st_mtime))
+    return f"Looked at {shown} as it was saved at {saved}."
+
+
+def _row(function: str, tests: dict[str, NotebookNode], cells: dict[str, NotebookNode]) -> Row:
+    results = {kind: _result(cells[_name(test)]) for kind, test in tests.items()}
+    stopped = _error(cells[function])
+    if results["visible"].state == FAILS and stopped:  # then that is the cause
+        results["visible"] = Result(FAILS, f"the cell of {function} stops: {stopped}\n{results['visible'].message}")
+    return row_of(function, results["visible"], results.get("hidden"))
+
+
+def _result(cell: NotebookNode) -> Result:
+    printed = "".join(output.text for output in cell.outputs if output.output_type == "stream")
+    return result_of(_error(cell), printed)
+
+
+def _error(cell: NotebookNode) -> str | None:
+    errors = ["\n".join(output.traceback) for output in cell.outputs if output.output_type == "error"]
+    return errors[0] if errors else None
+
+
+def _name(cell: NotebookNode) -> Any:
+    return cell.metadata.get("nbgrader", {}).get("grade_id")

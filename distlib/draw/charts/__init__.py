@@ -1,0 +1,1 @@
+"""Pictures with axes: times, bytes, measurements."""

@@ -1,0 +1,136 @@
+"""Where the time of a training step goes: computing above, communication below, one panel for each way to do it.
+
+after the backward pass   │▒ forward ▒│▒▒ backward ▒▒│//////// waits ////////////│
+                                                     │░░░░░░ communication ░░░░░░│
+overlapped                │▒ forward ▒│▒▒ backward ▒▒│/ waits //│
+                                         │░░░ communication ░░░░│                    the step ends sooner
+
+A rank waits where it computes nothing. What takes less than a hundredth of the longest step is left white.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, key_of_areas, new_figure, text_width
+from distlib.draw.style import (
+    BLUE,
+    BODY,
+    INK,
+    ORANGE,
+    SKY,
+    SMALL,
+    WIDTH,
+    count,
+    drawing_style,
+    format_number,
+    format_seconds,
+    points,
+    text_on,
+    time_unit,
+)
+from distlib.training.ddp.step_times import Span, StepTimes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_TOP, _LEFT, _RIGHT, _ROW, _GAP, _FOOT = 58, 120, 92, 24, 16, 40  # CSS pixels
+_LOOKS: dict[str, dict[str, Any]] = {
+    "forward": {"facecolor": SKY, "edgecolor": INK},
+    "backward": {"facecolor": BLUE, "edgecolor": INK},
+    "communication": {"facecolor": ORANGE, "edgecolor": INK},
+    "waits": {"facecolor": "none", "edgecolor": INK, "hatch": "//////"},
+}
+_SHORTEST = 0.01  # of the longest step
+
+
+def step_timeline(steps: Mapping[str, StepTimes], title: str | None = None) -> Picture:
+    """Draw when one rank computes, communicates and waits, for one or several ways to do a step.
+
+    Args:
+        steps: by name, what `StepClock` has noted. All share one scale; each begins at 0.
+        title: the headline; by default "Where the time of a step goes".
+
+    Raises:
+        ValueError: nothing to draw.
+        TypeError: something given is no StepTimes.
+    """
+    if not steps:
+        raise ValueError("expected at least one step, {name: clock.steps[-1]}, got none")
+    for name, step in steps.items():
+        if not isinstance(step, StepTimes):
+            raise TypeError(f"expected StepTimes for {name!r}, as clock.steps has them, got {type(step).__name__}")
+    with drawing_style():
+        return _draw(steps, title or "Where the time of a step goes")
+
+
+def _draw(steps: Mapping[str, StepTimes], title: str) -> Picture:
+    panel = 2 * _ROW + _GAP
+    figure = new_figure(WIDTH, _TOP + panel * len(steps) + _FOOT)
+    add_titles(figure, title, "above: computing, or waiting for others; below: communication", title_room=400)
+    canvas = add_canvas(figure)
+    key_of_areas(canvas, _LOOKS)
+    longest = max(step.seconds for step in steps.values())
+    unit, factor = time_unit(longest)
+    axes = add_axes(figure, _LEFT, _TOP, WIDTH - _LEFT - _RIGHT, panel * len(steps))
+    axes.set(xlim=(0, longest / factor), ylim=(panel * len(steps), 0), xlabel=f"time ({unit})")
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    for number, (name, step) in enumerate(steps.items()):
+        top = number * panel
+        for span in [*step.spans, *_waits(step, _SHORTEST * longest)]:
+            _draw_span(axes, span, step.start, factor, top + _ROW * (span.kind == "communication"))
+        end = step.seconds / factor
+        axes.plot([end, end], [top - 2, top + 2 * _ROW + 2], color=INK, linewidth=points(2))
+        canvas.text(
+            _LEFT - 10, _TOP + top + _ROW, name, size=points(_name_size(name)), color=INK, ha="right", va="center"
+        )
+        axes.annotate(
+            format_seconds(step.seconds), (end, top + _ROW), xytext=(points(6), 0), textcoords="offset points",
+            size=points(BODY), color=INK, va="center", annotation_clip=False,
+        )  # fmt: skip
+    return Picture(figure, _alt(steps, title))
+
+
+def _waits(step: StepTimes, shortest: float) -> Iterator[Span]:
+    """The stretches of at least `shortest` seconds in which the rank computes nothing."""
+    done = step.start
+    for span in [*step.of("forward", "backward"), Span("", "", step.end, step.end)]:
+        if span.start - done >= shortest:
+            yield Span("waits", "", done, span.start)
+        done = max(done, span.end)
+
+
+def _draw_span(axes: Axes, span: Span, zero: float, factor: float, top: float) -> None:
+    """A bar. A bucket bears its name where there is room: a lone number could be anything."""
+    from matplotlib.patches import Rectangle
+
+    left, width = (span.start - zero) / factor, span.seconds / factor
+    limits = axes.get_xlim()
+    pixels = width / (limits[1] - limits[0]) * (WIDTH - _LEFT - _RIGHT)
+    edge = 0.0 if span.kind == "waits" else points(min(1.0, pixels / 12))  # else narrow ones would be all edge
+    axes.add_patch(Rectangle((left, top + 2), width, _ROW - 4, linewidth=edge, **_LOOKS[span.kind]))
+    if span.kind != "communication" or pixels < text_width(span.name, SMALL) + 6:
+        return
+    axes.text(
+        left + width / 2, top + _ROW / 2, span.name, size=points(SMALL), color=text_on(_LOOKS[span.kind]["facecolor"]),
+        ha="center", va="center_baseline", clip_on=True,
+    )  # fmt: skip
+
+
+def _name_size(name: str) -> float:
+    room = _LEFT - 16
+    return min(BODY, BODY * room / max(1.0, text_width(name, BODY)))
+
+
+def _alt(steps: Mapping[str, StepTimes], title: str) -> str:
+    return " ".join([f"{title}.", *(_describe(name, step) for name, step in steps.items())])
+
+
+def _describe(name: str, step: StepTimes) -> str:
+    share = f", {format_number(round(100 * step.hidden / step.communicating))} % hidden" if step.communicating else ""
+    return (
+        f"{name}: the step takes {format_seconds(step.seconds)}, computing {format_seconds(step.computing)}, "
+        f"{count(len(step.of('communication')), 'all-reduce')} {format_seconds(step.communicating)}{share}."
+    )

@@ -1,0 +1,1 @@
+"""Whose contributions are in which chunk: watched while a collective runs, and drawn."""

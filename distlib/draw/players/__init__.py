@@ -1,0 +1,1 @@
+"""Pictures to play and to step through, and the still picture that stands for them."""

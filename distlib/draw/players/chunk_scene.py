@@ -1,0 +1,177 @@
+"""The scene of a chunk history: one large grid, whose cells change from round to round.
+
+         chunk 0    chunk 1
+        ┌──┬──┐    ┌──┬──┐
+rank 0  │0 │  │    │0 │1 │◄┐    a cell has a place for each rank's contribution, always the same one;
+        └──┴──┘    └──┴──┘ │    a thick outline: all are inside once, the full sum
+rank 1  │0 │1 │    │  │1 │─┘    the arrow: rank 1 sent this chunk to rank 0 in this round
+        └──┴──┘    └──┴──┘
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from distlib.draw.chunks.chunk_grid import describe_chunks
+from distlib.draw.chunks.chunk_history import ChunkHistory, ChunkMessage, name_chunks, tell_cell
+from distlib.draw.chunks.chunk_layout import HEAD, LABELS, MARGIN, Layout, is_whole, lay_out_one
+from distlib.draw.chunks.markers import Cell, format_count, is_part, is_repeated
+from distlib.draw.players.scene import INK, Look, Scene, Shape, Step, arrow, box, runs, write
+from distlib.draw.players.timeline_scene import tell_site
+from distlib.draw.style import SMALL, TITLE, VERMILLION, WIDTH, color_of, count, format_bytes, text_on
+
+_TOP, _KEY = 30.0, 22.0  # CSS pixels: the title, the key
+_DIGITS_FROM = 13.0  # CSS pixels: smaller places have no digits
+
+
+def chunk_scene(history: ChunkHistory, title: str) -> Scene:
+    """The scene of a history: step k is "after round k"."""
+    layout = lay_out_one(history)
+    shapes = [
+        write(6, 20, title, TITLE, bold=True),
+        *_key(_TOP + 12),
+        *_names(history, layout),
+        *_cells(history, layout),
+        *_arrows(history, layout),
+    ]
+    height = _TOP + _KEY + layout.panel[1]
+    width = max(min(WIDTH, MARGIN + LABELS + layout.panel[0] + MARGIN), 630.0)
+    alt = describe_chunks(history, [history.rounds], title)
+    return Scene(title, width, height, shapes, list(_steps(history)), alt, "a cell or an arrow")
+
+
+def _corner(layout: Layout, rank: int, chunk: int) -> tuple[float, float]:
+    x, y = layout.cell_at(rank, chunk)
+    return MARGIN + LABELS + x, _TOP + _KEY + y
+
+
+def _key(y: float) -> Iterator[Shape]:
+    yield box(6, y - 10, 16, 12, {"fill": "none", "stroke": INK, "stroke-width": 2.4})
+    yield write(28, y, "full sum", SMALL)
+    yield box(94, y - 11, 14, 14, {"fill": color_of(0)})
+    yield box(94, y - 11, 14, 14, {"fill": f"hatch:{text_on(color_of(0))}"})
+    yield write(114, y, "counted twice", SMALL)
+    yield box(214, y - 10, 16, 12, _ODD)
+    yield write(236, y, "does not belong here", SMALL)
+
+
+_ODD: Look = {
+    "fill": f"hatch:{VERMILLION}",
+    "fill-opacity": 0.5,
+    "stroke": VERMILLION,
+    "stroke-width": 2,
+    "stroke-dasharray": "5 3",
+}
+
+
+def _names(history: ChunkHistory, layout: Layout) -> Iterator[Shape]:
+    width, height = layout.cell
+    for chunk in range(history.chunks):
+        x, y = _corner(layout, 0, chunk)
+        yield write(x + width / 2, y - 8, f"chunk {chunk}" if width >= 52 else str(chunk), SMALL, anchor="middle")
+    if width < 52:
+        yield write(MARGIN + LABELS - 8, _TOP + _KEY + HEAD - 8, "chunk", SMALL, anchor="end")
+    for rank in range(history.world_size):
+        _, y = _corner(layout, rank, 0)
+        yield write(MARGIN + LABELS - 8, y + height / 2 + 4, f"rank {rank}", SMALL + 1, anchor="end")
+
+
+def _cells(history: ChunkHistory, layout: Layout) -> Iterator[Shape]:
+    for rank in range(history.world_size):
+        for chunk in range(history.chunks):
+            cells = [state[rank][chunk] for state in history.states]
+            left, top = _corner(layout, rank, chunk)
+            for contributor in range(history.world_size):
+                down, across = divmod(contributor, layout.across)
+                x, y = left + across * layout.place, top + down * layout.place
+                yield from _place(layout, contributor, [cell.counts[contributor] for cell in cells], x, y)
+            yield from _outlines(layout, cells, left, top)
+            for cell, first, end in runs(cells):
+                tip = f"rank {rank}, chunk {chunk}: {tell_cell(cell)}"
+                yield box(left, top, *layout.cell, {"fill": "transparent"}, first=first, end=end, tip=tip)
+
+
+def _place(layout: Layout, rank: int, counts: list[float], x: float, y: float) -> Iterator[Shape]:
+    """One rank's place in a cell: empty, filled, or filled in part; hatched if counted several times."""
+    inner, color = layout.place - layout.gap, color_of(rank)
+    yield box(x, y, inner, inner, {"fill": INK, "opacity": 0.12})
+    for times, first, end in runs(counts):
+        if times == 0:
+            continue
+        filled = inner * times if 0 < times < 1 else inner
+        yield box(x, y + inner - filled, inner, filled, {"fill": color}, first=first, end=end)
+        if is_repeated(times):
+            look: Look = {"fill": f"hatch:{text_on(color)}", "opacity": 0.45}
+            yield box(x, y, inner, inner, look, first=first, end=end)
+        if layout.place >= _DIGITS_FROM:
+            yield _digit(layout, rank, times, x + inner / 2, y + inner / 2, first, end)
+
+
+def _digit(layout: Layout, rank: int, times: float, x: float, y: float, first: int, end: int | None) -> Shape:
+    words = format_count(times) if is_part(times) else f"×{format_count(times)}" if is_repeated(times) else str(rank)
+    fill = INK if is_part(times) else text_on(color_of(rank))
+    size = min(14.0, 0.55 * layout.place)
+    return write(x, y + 0.36 * size, words, size, is_repeated(times), "middle", fill=fill, first=first, end=end)
+
+
+def _outlines(layout: Layout, cells: list[Cell], left: float, top: float) -> Iterator[Shape]:
+    """A thick outline where a cell holds the full sum; a hatching where it holds what does not belong there."""
+    width, height = layout.cell[0] - layout.gap + 4, layout.cell[1] - layout.gap + 4
+    full: Look = {"fill": "none", "stroke": INK, "stroke-width": 2.4}
+    for kind, first, end in runs(["full" if cell.is_full else "" if cell.is_clean else "odd" for cell in cells]):
+        if kind:
+            yield box(left - 2, top - 2, width, height, full if kind == "full" else _ODD, first=first, end=end)
+
+
+def _arrows(history: ChunkHistory, layout: Layout) -> Iterator[Shape]:
+    for round in range(1, history.rounds + 1):
+        lanes: Counter[int] = Counter()
+        for message in history.messages_in(round):
+            whole = is_whole(message, history.chunks)
+            for chunk in (-1,) if whole else message.chunks:
+                lanes[chunk] += 1
+                yield _bracket(layout, message, max(chunk, 0), lanes[chunk] * layout.lane, whole)
+
+
+def _bracket(layout: Layout, message: ChunkMessage, chunk: int, out: float, leftward: bool) -> Shape:
+    """From the sender's cell out into the gap next to it, along it, and into the receiver's cell."""
+    (x, above), (_, below) = _corner(layout, message.src, chunk), _corner(layout, message.dst, chunk)
+    edge, half = x - 4 if leftward else x + layout.cell[0] + 3, layout.cell[1] / 2
+    turn = edge - out if leftward else edge + out
+    line = [(edge, above + half), (turn, above + half), (turn, below + half), (edge, below + half)]
+    return arrow(line, INK, 1.6, first=message.round, end=message.round + 1, tip=describe(message))
+
+
+# ── in words ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def describe(message: ChunkMessage) -> str:
+    """A message in a line: from whom to whom, which chunk, how much, and which line sent it."""
+    what = name_chunks(message.chunks) if message.chunks else "no whole chunk"
+    text = f"rank {message.src} → rank {message.dst}: {what}, round {message.round}"
+    if message.sent is None:
+        return text
+    return f"{text}, {format_bytes(message.sent.nbytes)}, sent by {tell_site(message.sent.site)}"
+
+
+def _steps(history: ChunkHistory) -> Iterator[Step]:
+    """A warning stays from the round on in which something was odd; an error that ended the run is there at once."""
+    odd = history.findings_by_round
+    if history.error is not None:
+        after = f"in round {history.rounds + 1}" if history.rounds else "before anything was received"
+        odd = [(0, f"This run ended in an error, {after}:\n{history.error}"), *odd]
+    for round, full in enumerate(history.full_sums):
+        warning = "\n".join(sentence for first, sentence in odd if first <= round)
+        yield _step(
+            history, round, f"Cells with the full sum: {full} of {history.world_size * history.chunks}.", warning
+        )
+
+
+def _step(history: ChunkHistory, round: int, cells: str, warning: str) -> Step:
+    if round == 0:
+        return Step("start", f"The start: nothing has been sent. {cells}", warning=warning)
+    messages = history.messages_in(round)
+    name = f"round {round} of {history.rounds}"
+    words = f"After {name}: {count(len(messages), 'message')}. {cells}"
+    return Step(name, words, [describe(message) for message in messages], warning)

@@ -1,0 +1,155 @@
+"""An answer that a student commits to before a run, and compares with what came out.
+
+    guess = predict("How many bytes does rank 0 receive?", unit="MB")                 a field; Enter commits
+    guess = predict("Which is fastest?", choices=["master", "ring", "tree"])          one of several
+    guess = predict("Order them, fastest first.", order=["master", "ring", "tree"])   pressed one after the other
+    …                                                                                 the run
+    print(guess.compare(18))               "You said 24 MB, the run says 18 MB. Your number is 1.33 times …"
+    print(guess.compare("tree"))           "You said ring, the run says tree. Not this time: …"
+    print(guess.compare(["tree", "ring", "master"]))    "… Only master and ring are swapped."
+
+It is never graded, and nothing depends on it: without a prediction (nobody made one, or the notebook runs without a
+browser) the comparison says the answer.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from distlib.draw.predictions.answers import Choice, Kind, Number, Order, Value
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a prediction and a run say. Shows itself as a sentence.
+
+    Attributes:
+        predicted: what was committed to, or None: a number, a choice, or an order as a tuple.
+        actual: what the run says, likewise; None if a number was asked for and it is no number.
+        text: the sentence.
+    """
+
+    predicted: Value | None
+    actual: Value | None
+    text: str
+
+    @property
+    def ratio(self) -> float | None:
+        """predicted / actual; None without a prediction, where the run says 0, and where no number was asked for."""
+        if isinstance(self.predicted, float) and isinstance(self.actual, float) and self.actual:
+            return self.predicted / self.actual
+        return None
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(self.text)}</p>"
+
+
+class Prediction:
+    """A question and, once it is committed, an answer. Made by `predict`.
+
+    Attributes:
+        question: as given.
+        kind: how an answer is read and judged: a `Number`, a `Choice` or an `Order`.
+        value: what was committed: a number in the unit, a choice, or an order as a tuple; None before.
+        typed: what was typed or pressed; "" before.
+    """
+
+    def __init__(self, question: str, unit: str = "", kind: Kind | None = None) -> None:
+        self.question = question
+        self.kind: Kind = kind or Number(unit)
+        self.value: Value | None = None
+        self.typed: Any = ""
+
+    @property
+    def committed(self) -> bool:
+        """Whether an answer was committed. From then on it does not change."""
+        return self.value is not None
+
+    def commit(self, answer: Any) -> None:
+        """Commit to an answer, as the button does: a number or text, a choice, or a list. A second one changes nothing.
+
+        Raises:
+            ValueError: it is no number of the unit, none of the choices, or not each item once.
+        """
+        if not self.committed:
+            self.value = self.kind.read(answer)
+            self.typed = answer
+
+    def compare(self, actual: Any, source: str = "the run") -> Comparison:
+        """What was predicted beside what came out.
+
+        Args:
+            actual: what came out. A number in the unit (also a tensor or array with one element) or text such as
+                "18 MB"; one of the choices; or the items as a list in their order.
+            source: what says it: "the run", "the formula", …
+
+        Raises:
+            ValueError: `actual` is none of the choices, or not each item once: a mistake of the notebook's author.
+        """
+        found = self.kind.find(actual)
+        told = f"{source} says {self.kind.say(found) if found is not None else actual}."
+        if self.value is None:
+            return Comparison(None, found, f"{told[0].upper()}{told[1:]} (No prediction was committed.)")
+        verdict = "" if found is None else f" {self.kind.judge(self.value, found, source)}"
+        return Comparison(self.value, found, f"You said {self.said}, {told}{verdict}")
+
+    @property
+    def said(self) -> str:
+        """What was committed, in words; "" before."""
+        return self.kind.recall(self.value, self.typed) if self.committed else ""
+
+    def __repr__(self) -> str:
+        state = f"committed: {self.kind.say(self.value)}" if self.committed else "not committed"
+        return f"<Prediction: {self.question} ({state})>"
+
+
+def predict(
+    question: str, unit: str = "", *, choices: Iterable[Any] | None = None, order: Iterable[Any] | None = None
+) -> Prediction:
+    """Ask for an answer before a run. In a notebook, shows a form at once. By default it asks for a number.
+
+    Args:
+        question: one sentence.
+        unit: of a number: a unit of bytes or time, or a word such as "rounds", or "" for a bare number. What is typed
+            in another unit of the same kind is converted.
+        choices: at least 2 different words, one of which is the answer.
+        order: at least 2 different words, to be put into an order.
+
+    Returns:
+        The prediction; `prediction.compare(actual)` after the run.
+
+    Raises:
+        ValueError: more than one of `unit`, `choices` and `order`; fewer than 2 words, or the same one twice.
+    """
+    prediction = Prediction(question, kind=_kind(unit, choices, order))
+    if _in_notebook():
+        from distlib.draw.predictions.form import show_form
+
+        show_form(prediction)
+    return prediction
+
+
+def _kind(unit: str, choices: Iterable[Any] | None, order: Iterable[Any] | None) -> Kind:
+    given = {"unit": unit or None, "choices": choices, "order": order}
+    names = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise ValueError(f"expected a unit, choices or an order, at most one of them, got {' and '.join(names)}")
+    if choices is not None:
+        return Choice(choices)
+    return Order(order) if order is not None else Number(unit)
+
+
+def _in_notebook() -> bool:
+    """Whether this is a Jupyter kernel. There may be no browser before it, which a kernel can't know."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return False
+    shell = get_ipython()
+    return shell is not None and getattr(shell, "kernel", None) is not None

@@ -1,0 +1,244 @@
+"""Running a notebook for its marks: the test cells here, everything of the student's on ranks in a sandbox.
+
+    cell                                            runs
+    ────────────────────────────────────────────    ───────────────────────
+    locked set-up cell of the instructor            here and on the ranks
+    test cell                                       here
+    solution cell, cell of the student's own        on the ranks
+    demonstration of the instructor                 nowhere
+
+A cell of the student's own has the metadata {"distlib": {"from": "student"}}.
+In the test cells the name of each graded function is a stand-in (`distlib.judge.remote.stand_in`). The namespace of
+the test cells is never the student's, and no text of a test cell leaves this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from IPython.core.inputtransformer2 import TransformerManager
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+
+import distlib
+from distlib.checks.remark import CheckFailed
+from distlib.judge.remote.cells import Cell
+from distlib.judge.remote.nursery import CanNotGrade, Nursery, Room
+from distlib.judge.remote.ranks import OutOfTime, RemoteRanks
+from distlib.judge.remote.stand_in import RemoteFunction
+from distlib.judge.sandbox import Limits, Sandbox
+from distlib.judge.sandbox.inside.worlds.real.world import World as IdleWorld
+from distlib.judge.sandbox.limits import CUT
+
+MOST_SHOWN = 2_000  # characters of what a cell printed
+_MOST_REMARKS = 5  # about cells
+_MAGIC_OF_A_CELL = re.compile(r"\A\s*%%(?:time|timeit|capture|prun)\b.*\n")
+_MAGIC_LINE = re.compile(r"^([ \t]*)((?:[!%?]|\w+[ \t]*=[ \t]*[!%]).*)$", re.MULTILINE)
+_MOST_CHARACTERS_READ = 500_000
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A notebook after its run.
+
+    Attributes:
+        notebook: with outputs and execution counts, as nbgrader expects them for its marks.
+        remarks: what the instructor should know.
+        seconds: how long it took.
+    """
+
+    notebook: NotebookNode
+    remarks: list[str]
+    seconds: float
+
+
+class Judges:
+    """A judge for each submission of a class. Use as a context manager: at its end all sandboxes are gone.
+
+    Where one sandbox may serve many submissions, all have rooms in the same nursery. Else each gets its own.
+
+    Args:
+        sandbox: where the students' code runs.
+        limits: for each submission.
+    """
+
+    def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
+        self._sandbox, self._limits = sandbox, limits
+        self._nursery: Nursery | None = None
+
+    def __enter__(self) -> Judges:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._nursery is not None:
+            self._nursery.close()
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[Callable[[NotebookNode], Judged]]:
+        """A judge for one submission. Within the block it can be sent to a process that `multiprocessing` starts.
+
+        Raises:
+            OSError: the sandbox can't be started.
+        """
+        if not self._sandbox.serves_many:
+            yield partial(judge, sandbox=self._sandbox, limits=self._limits)
+            return
+        with self._working_nursery().room() as room:
+            yield partial(judge_in, room)
+
+    def _working_nursery(self) -> Nursery:
+        if self._nursery is not None and self._nursery.has_ended():
+            self._nursery.close()
+            self._nursery = None
+        if self._nursery is None:
+            self._nursery = Nursery(self._sandbox, self._limits)
+        return self._nursery
+
+
+def judge(notebook: NotebookNode, *, sandbox: Sandbox, limits: Limits) -> Judged:
+    """Run a notebook (as `transplant` makes it) and return a copy with outputs. The notebook is left as it is.
+
+    Raises:
+        CanNotGrade: the sandbox does not work. That says nothing about the notebook.
+    """
+    with Nursery(sandbox, limits) as nursery, nursery.room() as room:
+        return judge_in(room, notebook)
+
+
+def judge_in(room: Room, notebook: NotebookNode) -> Judged:
+    """Judge a notebook in an existing room."""
+    start = time.perf_counter()
+    done = copy.deepcopy(notebook)
+    code = [cell for cell in done.cells if cell.cell_type == "code"]
+    for number, cell in enumerate(code, 1):
+        cell.outputs, cell.execution_count = [], number
+    names = [_mark(cell)["grade_id"] for cell in code if _is_solution(cell)]
+    on_ranks = [Cell(number, _plain(cell.source)) for number, cell in enumerate(code, 1) if _is_for_ranks(cell)]
+    secret = "".join(cell.source for cell in code if _is_test(cell))
+    with RemoteRanks(on_ranks, names, room, secret) as ranks:
+        _run_here(code, names, ranks)
+        for number, printed, errors in ranks.cells.outputs():
+            if not _is_locked(code[number - 1]):
+                shown = [new_output("stream", name="stdout", text=_cut(printed))] if printed else []
+                code[number - 1].outputs = shown + [_error_output(kind, text) for kind, text in errors]
+        return Judged(done, _first_few(ranks.cells.remarks) + ranks.remarks, time.perf_counter() - start)
+
+
+def _run_here(code: list[NotebookNode], names: list[str], ranks: RemoteRanks) -> None:
+    """Run the instructor's cells in their order."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for number, cell in enumerate(code, 1):
+        if _is_test(cell):
+            ranks.advance(number)
+            _run_test(cell, names, ranks, namespace)
+        elif _is_locked(cell):
+            with _no_worlds():
+                exec(compile(_plain(cell.source), "<set-up>", "exec"), namespace)
+
+
+def _run_test(cell: NotebookNode, names: list[str], ranks: RemoteRanks, namespace: dict[str, Any]) -> None:
+    name = _mark(cell)["grade_id"]
+    error = None
+    with _captured() as printed:
+        try:
+            namespace.update({function: RemoteFunction(function, ranks) for function in names})
+            exec(compile(_plain(cell.source), f"<{name}>", "exec"), namespace)
+        except OutOfTime:
+            ranks.remarks.append(f"{name}: the time for this submission was over")
+            error = _error_output("Timeout", _whole_time(ranks.limits))
+        except CanNotGrade:
+            raise
+        except Exception as problem:
+            error = _error_output(type(problem).__name__, str(problem))
+    if printed.getvalue():
+        cell.outputs.append(new_output("stream", name="stdout", text=printed.getvalue()))
+    if error is not None:
+        cell.outputs.append(error)
+
+
+@contextlib.contextmanager
+def _no_worlds() -> Iterator[None]:
+    """A set-up cell makes worlds for a student to try things in. Here nobody does."""
+    real = distlib.World, distlib.SimulatedWorld
+    distlib.World, distlib.SimulatedWorld = IdleWorld, IdleWorld  # type: ignore[misc, assignment]
+    try:
+        yield
+    finally:
+        distlib.World, distlib.SimulatedWorld = real  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def _captured() -> Iterator[io.StringIO]:
+    """What is printed meanwhile. Warnings of ours are nobody's business: nbgrader would take marks away for them."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield printed
+
+
+def _error_output(kind: str, text: str) -> NotebookNode:
+    """An error as a notebook shows it, without a line of the test."""
+    lines = text.splitlines() if kind == CheckFailed.__name__ else f"{kind}: {text}".splitlines()
+    return new_output("error", ename=kind, evalue=text, traceback=lines)
+
+
+def _whole_time(limits: Limits) -> str:
+    return (
+        f"the time for the whole notebook is over: {limits.submission_seconds:g} s for its tests, "
+        f"{limits.reruns_seconds:g} s for all that its other cells run on all ranks."
+    )
+
+
+def _first_few(remarks: list[str]) -> list[str]:
+    more = len(remarks) - _MOST_REMARKS
+    return remarks if more <= 0 else [*remarks[:_MOST_REMARKS], f"{more} more lines of cells were left out like that"]
+
+
+def _cut(printed: str) -> str:
+    """The beginning of what a cell printed."""
+    return printed if len(printed) <= MOST_SHOWN else printed[:MOST_SHOWN] + CUT
+
+
+def _plain(source: str) -> str:
+    """A cell's text as Python: magics and shell lines become calls, which fail on the ranks.
+
+    %%time and the like go, and what stands below them runs. IPython reads a cell again for each line it changes; where
+    that would take long, and where IPython gives up, such lines become comments.
+    """
+    source = _MAGIC_OF_A_CELL.sub(lambda found: "\n" * found[0].count("\n"), source)
+    magics = len(_MAGIC_LINE.findall(source))
+    try:
+        if (magics + 1) * len(source) <= _MOST_CHARACTERS_READ:
+            return TransformerManager().transform_cell(source)
+    except (SyntaxError, RuntimeError):
+        pass
+    return _MAGIC_LINE.sub(r"\1pass  # \2", source)
+
+
+def _mark(cell: NotebookNode) -> Any:
+    return cell.metadata.get("nbgrader", {})
+
+
+def _is_test(cell: NotebookNode) -> bool:
+    return bool(_mark(cell).get("grade")) and not _mark(cell).get("solution")
+
+
+def _is_solution(cell: NotebookNode) -> bool:
+    return bool(_mark(cell).get("solution"))
+
+
+def _is_for_ranks(cell: NotebookNode) -> bool:
+    return _is_solution(cell) or _is_locked(cell) or cell.metadata.get("distlib", {}).get("from") == "student"
+
+
+def _is_locked(cell: NotebookNode) -> bool:
+    return bool(_mark(cell).get("locked")) and not _is_test(cell) and not _is_solution(cell)

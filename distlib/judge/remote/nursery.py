@@ -1,0 +1,150 @@
+"""The judge's hold on the nursery: the process in a sandbox that has torch imported.
+
+    grader ──► Nursery ──fork──► a room for each submission ──fork──► its ranks
+                                   ▲
+    judge ──Room───────────────────┘
+
+It takes two seconds until a nursery is ready. So it is started first and asked for rooms later, and all submissions of
+a class may have their rooms in the same one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+
+from distlib.judge.remote.wire import NO_STATUS, Wire
+from distlib.judge.sandbox import Limits, Sandbox
+from distlib.worlds.diagnosis import how_it_ended
+
+_START_SECONDS = 60.0  # for python and torch to be loaded, on a busy machine
+_END_SECONDS = 1.0
+# While torch is imported there is much to look through for the garbage collector, and nothing to find.
+_COMMAND = "import gc; gc.disable(); from distlib.judge.remote.sandbox_side import main; main()"
+
+
+class CanNotGrade(Exception):
+    """Something is wrong with this machine, not with the student's work. The message says what."""
+
+
+class Nursery:
+    """A nursery in a sandbox of its own. Returns at once: it gets ready meanwhile.
+
+    Use as a context manager: at its end all processes of the sandbox are gone.
+
+    Args:
+        sandbox: where it lives.
+        limits: for the ranks of each submission.
+
+    Raises:
+        OSError: the sandbox can't be started.
+    """
+
+    def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
+        self._limits = limits
+        self._line, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-c", _COMMAND, str(theirs.fileno())]
+            self._process = sandbox.start(command, [theirs.fileno()], limits)
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        words = self._process.last_words()
+        self.close()
+        if isinstance(error, CanNotGrade) and words:
+            raise CanNotGrade(f"{error} {words}") from None
+
+    def close(self) -> None:
+        """End all processes of the sandbox."""
+        self._line.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)  # it ends when its line does
+        self._process.kill()
+
+    def has_ended(self) -> bool:
+        """Whether the sandbox is gone: somebody has killed it."""
+        return self._process.poll() is not None
+
+    def room(self) -> Room:
+        """A new room, for one submission. If the sandbox has ended, the room says so when it is asked for something."""
+        ours, theirs = socket.socketpair()
+        with theirs, contextlib.suppress(BrokenPipeError):
+            socket.send_fds(self._line, [b"+"], [theirs.fileno()])
+        return Room(ours, self._limits)
+
+
+class Room:
+    """One submission's room in a nursery: a process that forks the submission's ranks, and ends them.
+
+    Use as a context manager: at its end the ranks are gone. It can be sent to a process that `multiprocessing` starts.
+
+    Args:
+        connection: to the process. Made by `Nursery.room`.
+        limits: for the ranks.
+    """
+
+    def __init__(self, connection: socket.socket, limits: Limits) -> None:
+        self.limits = limits
+        self._control = connection
+        self._is_ready = False
+        self._prepared: set[str] = set()
+
+    def __enter__(self) -> Room:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._control.close()
+
+    def fork(self, rank: int) -> tuple[Wire, int]:
+        """A new process for a rank: the wire to it, and its number in the room.
+
+        Raises:
+            CanNotGrade: the nursery does not answer.
+        """
+        if not self._is_ready:
+            self._hear(1)  # its first byte
+            self._is_ready = True
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [f"+{rank}".encode().ljust(16)], [theirs.fileno()])
+        return Wire(ours), int.from_bytes(self._hear(4), "big")
+
+    def prepare(self, scenarios: str) -> bool:
+        """Have a file of scenarios imported, for the ranks to come. False if it was before."""
+        is_new = scenarios not in self._prepared
+        if is_new:
+            self._prepared.add(scenarios)
+            self._tell("i", scenarios)
+        return is_new
+
+    def end(self, process: int) -> None:
+        """End a rank's process."""
+        self._tell("-", process)
+
+    def interrupt(self, process: int) -> None:
+        """Ask a rank that is computing to say where it is."""
+        self._tell("?", process)
+
+    def how_it_ended(self, process: int) -> str:
+        """How a rank's process ended that has closed its wire."""
+        self._tell("w", process)
+        status = int.from_bytes(self._hear(4), "big", signed=True)
+        return how_it_ended(None if status == NO_STATUS else status)
+
+    def _tell(self, kind: str, what: int | str) -> None:
+        with contextlib.suppress(OSError):
+            self._control.sendall(f"{kind}{what}".encode().ljust(16))
+
+    def _hear(self, length: int) -> bytes:
+        self._control.settimeout(_START_SECONDS)
+        try:
+            data = self._control.recv(length, socket.MSG_WAITALL)
+        except TimeoutError:
+            raise CanNotGrade(f"the sandbox did not start a rank in {_START_SECONDS:g} s") from None
+        if len(data) < length:
+            raise CanNotGrade("the sandbox has ended before its work was done.")
+        return data

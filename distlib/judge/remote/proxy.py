@@ -1,0 +1,268 @@
+"""A rank function of the judge that speaks for a rank in another process.
+
+    remote rank      comm.send(tensor, 1) ──── wire ───►  proxy: comm.send(tensor, 1)   on a SimulatedWorld
+    remote rank      goes on             ◄──── wire ────  when that has returned
+
+So everything that a simulated run gives comes along: the order, the counts, the exact deadlock, virtual time. While a
+proxy waits for its remote rank, all others stand still: one remote rank computes at a time.
+
+What comes over the wire is data from a stranger. It is only ever passed to a communicator, which checks it; an answer
+that makes no sense ends the run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from distlib.checks.supplied import helper_named, helper_origin
+from distlib.communicator import ReduceOp, Work
+from distlib.grading.specification import EXECUTED_TEXT
+from distlib.judge.remote.ranks import RemoteRanks
+from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout, dtype_named
+from distlib.trace import CallSite, Trace
+from distlib.worlds.diagnosis import MessageMismatch, PeerLost, RankError, RunTimeout
+from distlib.worlds.simulated.simulator import RaisedElsewhere, RunEnded, SimulatedCommunicator, SimulatedWorld
+
+_PATIENCE = 0.3  # seconds in which a rank that is out of time may say where it is
+_LONGEST_NAME = 200
+_runs: dict[int, RemoteRun] = {}
+_numbers = itertools.count()
+Speak = Callable[["RemoteRun", SimulatedCommunicator], Any]
+
+
+@dataclass
+class RemoteRun:
+    """What the proxies of one run share.
+
+    Attributes:
+        ranks: the remote ranks.
+        name: of the function that they call.
+        case: what is run.
+        helpers: names that lead to helpers of ours.
+        seconds: the time limit.
+        gates: by rank, the gates that were passed: number and moment.
+        busy: the ranks that are in the middle of something.
+    """
+
+    ranks: RemoteRanks
+    name: str
+    case: Any
+    helpers: tuple[str, ...]
+    seconds: float
+    gates: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    busy: set[int] = field(default_factory=set)
+    deadline: float = 0.0
+
+    def on(self, world: SimulatedWorld, speak: Speak) -> tuple[list[Any], Trace, RankError | None]:
+        """Let `speak(run, comm)` speak for each rank.
+
+        Returns:
+            What it returned, by rank (nothing if there was an error), the messages, and the error of the run.
+        """
+        self.ranks.gather(world.world_size)  # starting the processes is not the student's time
+        self.deadline = time.monotonic() + self.seconds
+        number = next(_numbers)
+        _runs[number] = self
+        try:
+            return world.run(_speak_for_a_rank, number, speak), world.trace, None
+        except RankError as error:
+            return [], world.trace, error
+        finally:
+            del _runs[number]
+            for rank in self.busy:
+                self.ranks.end(rank)
+
+
+def _speak_for_a_rank(comm: SimulatedCommunicator, number: int, speak: Speak) -> Any:
+    return speak(_runs[number], comm)
+
+
+class Proxy:
+    """The conversation with one remote rank, during one call of its function."""
+
+    def __init__(self, run: RemoteRun, comm: SimulatedCommunicator) -> None:
+        self._run, self._comm, self._number = run, comm, comm.rank
+        self._wire: Wire = run.ranks.wire(comm.rank)
+        self._groups: list[SimulatedCommunicator] = [comm]
+        self._works: list[tuple[Work, torch.Tensor | None]] = []
+        self._answers: dict[str, Callable[..., Any]] = {
+            "send": self._send, "recv": self._recv, "isend": self._isend, "irecv": self._irecv,
+            "exchange": self._exchange, "wait": self._wait, "is_completed": self._is_completed,
+            "barrier": self._barrier, "split": self._split, "helper": self._helper, "time": self._time,
+            "sleep": self._sleep, "gate": self._gate, "compute": self._compute,
+        }  # fmt: skip
+
+    def converse(self, request: dict[str, Any]) -> Any:
+        """Hand over a request, answer until the rank is done, and return what it tells at the end.
+
+        Raises:
+            RaisedElsewhere: the rank's function has raised.
+            RunEnded: the rank's process has ended, is out of time, or talks nonsense.
+        """
+        try:
+            self._run.busy.add(self._number)
+            self._wire.send(request, self._run.deadline)
+            while True:
+                told = self._wire.receive(self._run.deadline)
+                what = told.pop("what")
+                if what in ("done", "raised"):
+                    self._run.busy.discard(self._number)
+                if what == "done":
+                    return told["value"]
+                if what == "raised":
+                    raise self._raised(**told)
+                if what == "print":
+                    self._run.ranks.printed.note(told["text"])
+                elif what != "at":
+                    self._wire.send(self._answer(what, told), self._run.deadline)
+        except WireClosed:
+            raise RunEnded(self._lost()) from None
+        except WireTimeout:
+            raise RunEnded(self._out_of_time()) from None
+        except (WireError, KeyError, AttributeError, TypeError) as error:
+            raise made_no_sense(self._number, error) from None
+
+    # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _answer(self, what: str, details: dict[str, Any]) -> dict[str, Any]:
+        site = site_from(details.pop("site"))
+        if what == "helper" and details["name"] in self._run.helpers:
+            site = CallSite(site.place, site.function, site.file, site.line, helper_origin(details["name"]))
+        self._comm.speak_from(site)
+        try:
+            return {"value": self._answers[what](**details)}
+        except (MessageMismatch, ValueError, TypeError, RuntimeError) as error:
+            known = (MessageMismatch, ValueError, TypeError, RuntimeError)
+            kind = next(kind.__name__ for kind in known if isinstance(error, kind))
+            return {"error": kind, "text": str(error)}
+
+    def _group(self, number: int) -> SimulatedCommunicator:
+        if type(number) is not int or not 0 <= number < len(self._groups):
+            raise ValueError(f"expected a communicator from 0 to {len(self._groups) - 1}, got {number!r}")
+        return self._groups[number]
+
+    def _send(self, group: int, tensor: torch.Tensor, dst: int, tag: int) -> None:
+        self._group(group).send(tensor, dst, tag)
+
+    def _recv(self, group: int, like: Any, src: int | None, tag: int) -> tuple[torch.Tensor, int]:
+        landing = _landing(like)
+        source = self._group(group).recv(landing, src, tag)
+        return landing, source
+
+    def _isend(self, group: int, tensor: torch.Tensor, dst: int, tag: int) -> int:
+        return self._keep(self._group(group).isend(tensor, dst, tag), None)
+
+    def _irecv(self, group: int, like: Any, src: int | None, tag: int) -> int:
+        landing = _landing(like)
+        return self._keep(self._group(group).irecv(landing, src, tag), landing)
+
+    def _exchange(self, group: int, tensor: torch.Tensor, dst: int, like: Any, src: int, tag: int) -> torch.Tensor:
+        landing = _landing(like)
+        self._group(group).exchange(tensor, dst, landing, src, tag)
+        return landing
+
+    def _keep(self, work: Work, landing: torch.Tensor | None) -> int:
+        self._works.append((work, landing))
+        return len(self._works) - 1
+
+    def _wait(self, work: int) -> tuple[torch.Tensor | None, int]:
+        handle, landing = self._works[work]
+        peer = handle.wait()
+        return landing, peer
+
+    def _is_completed(self, work: int) -> bool:
+        return self._works[work][0].is_completed()
+
+    def _barrier(self, group: int) -> None:
+        self._group(group).barrier()
+
+    def _split(self, group: int, color: int | None, key: int | None) -> tuple[int, int, int] | None:
+        made = self._group(group).split(color, key)
+        if made is None:
+            return None
+        assert isinstance(made, SimulatedCommunicator)
+        self._groups.append(made)
+        return len(self._groups) - 1, made.rank, made.world_size
+
+    def _helper(self, group: int, name: str, tensor: torch.Tensor, options: dict[str, Any]) -> torch.Tensor | int:
+        if name not in self._run.helpers:
+            raise ValueError(f"{name!r} is not supplied here")
+        if "op" in options:
+            options["op"] = ReduceOp[options["op"]]
+        started = helper_named(name)(self._group(group), tensor, **options)
+        return tensor if started is None else self._keep(started, tensor)
+
+    def _compute(self, name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        if name not in self._run.helpers:
+            raise ValueError(f"{name!r} is not supplied here")
+        return helper_named(name)(*args, **options)
+
+    def _gate(self, k: int, seconds: float) -> float:
+        if type(k) is not int or not 0 <= seconds < math.inf:
+            raise ValueError(f"expected a gate and its seconds, got {k!r} and {seconds!r}")
+        self._comm.sleep(seconds)
+        self._run.gates.setdefault(self._number, []).append((k, self._comm.time()))
+        factor: float = self._run.case.part.factor(self._number, k)
+        return factor
+
+    def _time(self, group: int) -> float:
+        return self._group(group).time()
+
+    def _sleep(self, group: int, seconds: float) -> None:
+        self._group(group).sleep(seconds)
+
+    # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────
+
+    def _raised(self, kind: str, text: str, site: Any, stack: str) -> RaisedElsewhere:
+        return RaisedElsewhere(short(kind), str(text), None if site is None else site_from(site), str(stack))
+
+    def _lost(self) -> PeerLost:
+        how = self._run.ranks.how_it_ended(self._number)
+        return PeerLost(f"rank {self._number} ended in the middle of the run: {how}.", [self._number])
+
+    def _out_of_time(self) -> RunTimeout:
+        place = self._where()
+        prefix, where = (f"{place}: ", f" at {place}") if place else ("", "")
+        text = f"{prefix}not done after {self._run.seconds:.2g} s: rank {self._number} was computing{where}."
+        return RunTimeout(text, [self._number])
+
+    def _where(self) -> str:
+        """Ask a rank that does not answer for its line; empty if it doesn't say."""
+        self._run.ranks.interrupt(self._number)
+        deadline = time.monotonic() + _PATIENCE
+        try:
+            while (told := self._wire.receive(deadline))["what"] == "print":
+                self._run.ranks.printed.note(told["text"])
+            return short(told["place"]) if told["what"] == "at" else ""
+        except (WireClosed, WireTimeout, WireError, KeyError, TypeError):
+            return ""
+
+
+def made_no_sense(rank: int, error: Exception) -> RunEnded:
+    """The end of a run in which a rank has sent what nobody asked for."""
+    return RunEnded(RankError(f"rank {rank} did not keep to the protocol of its communicator: {error}", [rank]))
+
+
+def _landing(like: Any) -> torch.Tensor:
+    """Memory to receive into, of a shape and dtype that a rank has named."""
+    shape, name = like
+    return torch.empty(shape, dtype=dtype_named(name))
+
+
+def site_from(told: Any) -> CallSite:
+    """The line that a rank says it is at. Only shown; the file is dropped, so that nothing is read in its name."""
+    place, function, line, via, file = told
+    kept = EXECUTED_TEXT if file == EXECUTED_TEXT else ""
+    return CallSite(short(place), short(function), kept, int(line), None if via is None else short(via))
+
+
+def short(text: object) -> str:
+    """A name from a stranger, of limited length."""
+    return str(text)[:_LONGEST_NAME]

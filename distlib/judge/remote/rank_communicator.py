@@ -1,0 +1,127 @@
+"""The communicator of a rank whose network is the judge: every call is one question over the wire, and its answer.
+
+It does nothing by itself: who meets whom, what arrives, and what is an error, the judge decides. The `site` that goes
+along says which line of the student's code is calling; it is only used to tell the student about it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from distlib.communicator import Communicator, Work
+from distlib.judge.remote.wire import Wire
+from distlib.worlds.call_site import find_call_site
+from distlib.worlds.diagnosis import MessageMismatch
+from distlib.worlds.message_check import check_apart, check_message
+from distlib.worlds.tensor_bytes import from_bytes, to_bytes
+
+_ERRORS: dict[str, type[Exception]] = {
+    "MessageMismatch": MessageMismatch, "ValueError": ValueError, "TypeError": TypeError, "RuntimeError": RuntimeError,
+}  # fmt: skip
+
+
+def ask(wire: Wire, what: str, **details: Any) -> Any:
+    """Ask the judge for something, and wait for the answer.
+
+    Raises:
+        MessageMismatch, ValueError, TypeError, RuntimeError: what the judge answers instead.
+    """
+    site = find_call_site()
+    wire.send({"what": what, "site": (site.place, site.function, site.line, site.via, site.file), **details})
+    answer = wire.receive()
+    if "error" in answer:
+        raise _ERRORS[answer["error"]](answer["text"])
+    return answer["value"]
+
+
+class RankCommunicator(Communicator):
+    """A `Communicator` over a wire to the judge.
+
+    Args:
+        wire: the rank's wire.
+        group: the judge's number for this communicator; 0 is the world.
+        rank, world_size: in this communicator.
+    """
+
+    def __init__(self, wire: Wire, group: int, rank: int, world_size: int) -> None:
+        self._wire, self._group = wire, group
+        self.rank, self.world_size = rank, world_size
+        self.device = torch.device("cpu")
+
+    def send(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> None:
+        check_message(self, tensor, "send", dst, tag)
+        self._ask("send", tensor=tensor, dst=dst, tag=tag)
+
+    def recv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> int:
+        check_message(self, tensor, "receive", src, tag)
+        arrived, source = self._ask("recv", like=_form(tensor), src=src, tag=tag)
+        _fill(tensor, arrived)
+        return source
+
+    def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
+        check_message(self, tensor, "send", dst, tag)
+        return _RemoteWork(self._wire, self._ask("isend", tensor=tensor, dst=dst, tag=tag), None)
+
+    def irecv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> Work:
+        check_message(self, tensor, "receive", src, tag)
+        return _RemoteWork(self._wire, self._ask("irecv", like=_form(tensor), src=src, tag=tag), tensor)
+
+    def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
+        check_message(self, outgoing, "send", dst, tag)
+        check_message(self, incoming, "receive", src, tag)
+        check_apart(outgoing, incoming)
+        _fill(incoming, self._ask("exchange", tensor=outgoing, dst=dst, like=_form(incoming), src=src, tag=tag))
+
+    def barrier(self) -> None:
+        self._ask("barrier")
+
+    def split(self, color: int | None, key: int | None = None) -> Communicator | None:
+        made = self._ask("split", color=color, key=key)
+        return None if made is None else RankCommunicator(self._wire, *made)
+
+    def sleep(self, seconds: float) -> None:
+        self._ask("sleep", seconds=seconds)
+
+    def time(self) -> float:
+        return self._ask("time")
+
+    def supplied(self, name: str, tensor: torch.Tensor, **options: Any) -> Work | None:
+        """Let the judge run one of its helpers on this rank's `tensor`, in place. With async_op=True: its handle."""
+        answer = self._ask("helper", name=name, tensor=tensor, options=options)
+        if options.get("async_op"):
+            return _RemoteWork(self._wire, answer, tensor)
+        _fill(tensor, answer)
+        return None
+
+    def _ask(self, what: str, **details: Any) -> Any:
+        return ask(self._wire, what, group=self._group, **details)
+
+
+class _RemoteWork(Work):
+    def __init__(self, wire: Wire, number: int, target: torch.Tensor | None) -> None:
+        self._wire, self._number, self._target = wire, number, target
+        self._peer: int | None = None
+
+    def wait(self) -> int:
+        if self._peer is None:
+            arrived, self._peer = ask(self._wire, "wait", work=self._number)
+            if self._target is not None:
+                _fill(self._target, arrived)
+        assert self._peer is not None
+        return self._peer
+
+    def is_completed(self) -> bool:
+        if self._peer is None and ask(self._wire, "is_completed", work=self._number):
+            self.wait()
+        return self._peer is not None
+
+
+def _form(tensor: torch.Tensor) -> tuple[list[int], str]:
+    """Shape and dtype of a tensor to receive into."""
+    return list(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+
+
+def _fill(tensor: torch.Tensor, arrived: torch.Tensor) -> None:
+    from_bytes(to_bytes(arrived), tensor)

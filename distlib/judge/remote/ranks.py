@@ -1,0 +1,314 @@
+"""The judge's hold on the rank processes of one submission: start, run the cells, ask, end.
+
+A rank process is started when it is first needed, and runs the student's cells up to the test cell that needs it, as a
+notebook would. Rank 0 does so alone and first. If a statement ends the process, or does not come to an end, it is left
+out, and a new process runs the cells without it. All other ranks then run the rest at the same time. A process that is
+left in the middle of a call is ended; the next call gets a new one.
+
+Ranks can't be forked from one that has run the cells: what cells share with their forks, such as mapped memory, would
+be a way around the wires.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from distlib.checks.patience import patience
+from distlib.checks.supplied import helper_named
+from distlib.judge.remote.cells import START, Cell, Part, Place, Printed, StudentCells
+from distlib.judge.remote.nursery import CanNotGrade, Room
+from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout
+from distlib.judge.sandbox.limits import statement_seconds
+
+_SLOW = 1.0  # seconds
+_GRACE = 2.0  # seconds for a rank to stop a statement itself, before it is ended
+_START_SECONDS = 20.0  # for a process to start, and to run cells that took rank 0 no time
+
+
+class OutOfTime(Exception):
+    """The time for the whole submission is over."""
+
+
+class RemoteRanks:
+    """The rank processes of one submission. Use as a context manager: at its end they are gone.
+
+    Args:
+        cells: what every rank runs; see `advance`.
+        names: the functions that may be called.
+        room: it forks the processes. Its limits hold for all together.
+        secret: a text that the student does not know, such as the hidden tests: the inputs of all cases depend on it,
+            so that a rank can't work out what the others start with.
+
+    Attributes:
+        functions: by name, the parameters of the named functions that exist (name, kind, has a default), or None for a
+            name that can't be called.
+        cells: what the cells have shown.
+        remarks: what an instructor should know about the checks.
+        printed: what the ranks have printed in the checks since this was last taken.
+    """
+
+    def __init__(self, cells: Sequence[Cell], names: Sequence[str], room: Room, secret: str) -> None:
+        self.functions: dict[str, Any] = {}
+        self.limits = room.limits
+        self.cells = StudentCells(cells, self.limits.output_bytes)
+        self.remarks: list[str] = []
+        self.printed = Printed(self.limits.output_bytes)
+        self.secret = secret
+        self._names = list(names)
+        self._room = room
+        self._wires: dict[int, Wire] = {}
+        self._processes: dict[int, int] = {}  # as the room numbers them
+        self._done: dict[int, int] = {}  # each has run the cells before this one
+        self._due = 0
+        self._expected = 0
+        self._known = START  # rank 0 has run what is before
+        self._slowness = 0.0  # seconds that this took
+        self._ends = time.monotonic() + patience() * self.limits.submission_seconds
+        self._left_for_cells = patience() * self.limits.reruns_seconds
+
+    def __enter__(self) -> RemoteRanks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in list(self._wires):
+            self.end(number)
+
+    def seconds_left(self) -> float:
+        """Of the time for all checks."""
+        return self._ends - time.monotonic()
+
+    def seconds_for_a_check(self) -> float:
+        """How long a check may take now."""
+        return max(0.1, min(patience() * self.limits.check_seconds, self.seconds_left()))
+
+    def wire(self, number: int) -> Wire:
+        """The wire of rank `number`, whose process has run the cells that are due."""
+        if self._done.get(number, -1) < self._due:
+            self.gather(number + 1)
+        return self._wires[number]
+
+    def gather(self, world_size: int) -> None:
+        """Have this many ranks run the cells that are due: rank 0 first, then all others at the same time.
+
+        Raises:
+            OutOfTime: the time for cells is over, or that for checks.
+            CanNotGrade: the sandbox does not work.
+        """
+        self._run_due_cells([0])
+        is_slow = self._slowness > _SLOW
+        self._run_due_cells(range(1, max(world_size, self._expected if is_slow else 0)))
+
+    def expect(self, world_size: int) -> None:
+        """So many ranks will be needed. Where cells are slow, all these run them at the same time."""
+        self._expected = world_size
+
+    def advance(self, number: int) -> None:
+        """From now on the cells before cell `number` are due."""
+        self._due = number
+
+    def prepare(self, scenarios: str) -> None:
+        """Have a file of scenarios imported once for all ranks, not by each. Ranks that run are replaced."""
+        if self._room.prepare(scenarios):
+            for number in list(self._wires):
+                self.end(number)
+
+    def end(self, number: int) -> None:
+        """End the process of a rank. The next call to `wire` starts a new one."""
+        if number in self._wires:
+            self._wires.pop(number).close()
+            self._room.end(self._processes.pop(number))
+            del self._done[number]
+
+    def ask(self, number: int, request: Mapping[str, Any], deadline: float, helpers: Sequence[str] = ()) -> Any:
+        """Let a rank do a job that takes no messages, and return what it tells. It may call `helpers` of ours.
+
+        Raises:
+            WireClosed, WireTimeout, WireError: the process has ended, or does not answer. It is gone then.
+        """
+        wire = self.wire(number)
+        try:
+            wire.send(dict(request), deadline)
+            return self._told(wire, deadline, helpers)
+        except (WireClosed, WireTimeout, WireError):
+            self.end(number)
+            raise
+
+    def interrupt(self, number: int) -> None:
+        """Ask a rank that is computing to say where it is."""
+        self._room.interrupt(self._processes[number])
+
+    def how_it_ended(self, number: int) -> str:
+        """How the process of a rank ended that has closed its wire."""
+        return self._room.how_it_ended(self._processes[number])
+
+    def _told(self, wire: Wire, deadline: float, helpers: Sequence[str]) -> dict[str, Any]:
+        """What a job tells at its end; meanwhile, what it prints."""
+        while True:
+            told = wire.receive(deadline)
+            what = told.get("what") if isinstance(told, dict) else None
+            if what in ("done", "raised"):
+                return told
+            if what == "helper" and told.get("name") in helpers:
+                wire.send(_help(told), deadline)
+            elif what == "print":
+                self.printed.note(told.get("text"))
+            else:
+                raise WireError(f"unexpected here: {what!r}")
+
+    # ── running the cells ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run_due_cells(self, numbers: Sequence[int]) -> None:
+        while behind := [number for number in numbers if self._done.get(number, -1) < self._due]:
+            self._catch_up(behind)
+
+    def _catch_up(self, numbers: Sequence[int]) -> None:
+        """Let ranks run the cells that are due. If a statement can't be run, it is left out from now on."""
+        if self.seconds_left() <= 0 or self._left_for_cells <= 0:
+            raise OutOfTime
+        start = time.monotonic()
+        try:
+            self._run_cells(numbers)
+        finally:
+            spent = time.monotonic() - start
+            self._left_for_cells -= spent
+            self._ends += spent  # this was no time of the checks
+
+    def _run_cells(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            if number not in self._wires:
+                self._wires[number], self._processes[number] = self._room.fork(number)
+                self._done[number] = 0
+        parts = {number: self.cells.parts(self._done[number], self._due) for number in numbers}
+        runs = {number: _RunOfCells(self, number, len(numbers)) for number in numbers}
+        try:
+            for _ in range(max(map(len, parts.values()))):
+                going = [(runs[number], left.pop(0)) for number, left in parts.items() if left]
+                for run, part in going:
+                    run.begin(part)
+                for run, part in going:
+                    run.follow(part)
+        except _Lost as lost:
+            for number in numbers:
+                self.end(number)
+            self._leave_out(lost)
+            return
+        self._done.update(dict.fromkeys(numbers, self._due))
+        self._known = max(self._known, (self._due, -2))
+
+    def _leave_out(self, lost: _Lost) -> None:
+        if lost.run.place is not None:
+            how = "did not come to an end" if isinstance(lost.error, WireTimeout) else "ended its process"
+            self.cells.leave_out(lost.run.place, lost.run.line, how)
+        elif lost.run.is_fresh:
+            raise CanNotGrade(f"no rank could be started: {lost.error}")
+        # Else something that an earlier cell has started ended the process. The next one runs all cells again.
+
+
+class _Lost(Exception):
+    """A rank's process is lost while it runs cells."""
+
+    def __init__(self, run: _RunOfCells, error: Exception) -> None:
+        self.run, self.error = run, error
+
+
+class _RunOfCells:
+    """One rank's run of the cells that are due.
+
+    What rank 0 runs for the first time, statement after statement, may take what is left of the time for that, see
+    `statement_seconds`. What it has run before, the others do in about that time, each with its share of the cores.
+
+    Args:
+        ranks: all of them.
+        number: this one.
+        company: how many run cells at the same time.
+
+    Attributes:
+        is_fresh: whether no line of the student's has run in its process before.
+        place, line: the statement it has reached; None before the first.
+    """
+
+    def __init__(self, ranks: RemoteRanks, number: int, company: int) -> None:
+        self._ranks, self._number = ranks, number
+        self._wire = ranks._wires[number]
+        self.is_fresh = ranks._done[number] == 0
+        self.place: Place | None = None
+        self.line = 1
+        self._since = time.monotonic()
+        self._last = self._since + ranks._left_for_cells
+        self._repeated = self._since + patience() * (_START_SECONDS + 3 * ranks._slowness * company)
+
+    def begin(self, part: Part) -> None:
+        """Have the rank run some cells."""
+        known = self._ranks._known if self._number == 0 else None
+        request = {"job": "load", "cells": part, "names": self._ranks._names, "known": known, "seconds": self._left()}
+        try:
+            self._wire.send(request, self._deadline())
+        except (WireClosed, WireTimeout, WireError) as error:
+            raise _Lost(self, error) from None
+
+    def follow(self, part: Part) -> None:
+        """Note what it tells, until it has run them."""
+        try:
+            while (told := self._wire.receive(self._deadline()))["what"] != "done":
+                self._note(told, part)
+            self._move_on()
+            self._ranks.functions = dict(told["value"])
+        except (WireClosed, WireTimeout, WireError) as error:
+            self._move_on()
+            raise _Lost(self, error) from None
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise _Lost(self, WireError(f"what came makes no sense: {error}")) from None
+
+    def _note(self, told: dict[str, Any], part: Part) -> None:
+        cells = self._ranks.cells
+        if told["what"] == "statement":
+            self._move_on()
+            self.place, self.line = cells.next_place(told, self.place, part)
+        elif told["what"] == "raised":  # outside of the cells
+            raise WireError(f"the cells were not run: {told['text']}")
+        elif not self._is_first_time():
+            return
+        elif told["what"] == "error":
+            cells.note_error(self._cell(), told["kind"], told["text"])
+        elif told["what"] == "stopped":
+            cells.leave_out(self._at(), self.line, "did not come to an end")
+        elif told["what"] == "print":
+            cells.printed[self._cell()].note(told["text"])
+
+    def _move_on(self) -> None:
+        """Charge the time of a statement that rank 0 has run for the first time."""
+        now = time.monotonic()
+        if self._is_first_time():
+            self._ranks._slowness += now - self._since
+            cell, statement = self._at()
+            self._ranks._known = (cell, statement + 1)
+        self._since = now
+
+    def _deadline(self) -> float:
+        if not self._is_first_time():
+            return min(self._last, self._repeated)
+        return min(self._last, self._since + statement_seconds(self._left()) + _GRACE)
+
+    def _left(self) -> float:
+        """Of the time to run all cells for the first time."""
+        return patience() * self._ranks.limits.cells_seconds - self._ranks._slowness
+
+    def _is_first_time(self) -> bool:
+        return self._number == 0 and self.place is not None and self.place >= self._ranks._known
+
+    def _at(self) -> Place:
+        assert self.place is not None
+        return self.place
+
+    def _cell(self) -> int:
+        return self._at()[0]
+
+
+def _help(told: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a rank that calls a helper of ours with plain values."""
+    try:
+        return {"value": helper_named(told["name"])(*told["args"])}
+    except Exception as error:
+        return {"error": "ValueError", "text": f"{type(error).__name__}: {error}"}

@@ -1,0 +1,224 @@
+"""Frames over a socket: a header of JSON, then the bytes of tensors. What comes in is only ever data.
+
+    4 bytes: length of the header    8 bytes: length of the payload    header    payload
+
+Values that JSON does not know are written as {"$": kind, …}. A tensor's elements stand in the payload, in row order;
+the header has its dtype, shape and place there. Nothing is unpickled, and no name from the other side is looked up
+except in the tables below. A text may hold half of a pair of code units (a lone surrogate, as in "\\udcff"), which no
+file and no terminal takes: it arrives as the characters \\udcff.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from distlib.network.cluster import Cluster, Link
+from distlib.worlds.tensor_bytes import from_bytes, to_bytes
+
+NO_STATUS = 1 << 20  # in the place of an exit code that nobody knows
+MOST_HEADER = 4 << 20  # bytes
+MOST_PAYLOAD = 256 << 20
+_LENGTHS = struct.Struct("!IQ")
+_DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128,
+        torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64,
+        torch.bool,
+    )
+}  # fmt: skip
+_RECORDS: dict[str, type[Any]] = {"Link": Link, "Cluster": Cluster}
+
+
+class WireError(Exception):
+    """The other side has sent what is no frame, or what can't be sent."""
+
+
+class WireClosed(Exception):
+    """The other side has ended."""
+
+
+class WireTimeout(Exception):
+    """The deadline has passed."""
+
+
+class Wire:
+    """One end of a connection that carries values.
+
+    Args:
+        connection: a connected stream socket. The wire owns it.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._arrived = bytearray()  # and not yet taken
+        self._sending = threading.Lock()  # one frame at a time, whichever thread prints
+
+    def send(self, value: Any, deadline: float | None = None) -> None:
+        """Send a value: None, numbers, text, lists, tuples, dicts, tensors, `Link` and `Cluster`.
+
+        Raises:
+            WireError: a value of another kind, or too much.
+            WireClosed, WireTimeout.
+        """
+        header, payload = encode(value)
+        data = _LENGTHS.pack(len(header), len(payload)) + header + payload
+        try:
+            with self._sending:
+                self._limit(deadline)
+                self._connection.sendall(data)
+        except TimeoutError:
+            raise WireTimeout from None
+        except OSError:
+            raise WireClosed from None
+
+    def receive(self, deadline: float | None = None) -> Any:
+        """The next value.
+
+        Args:
+            deadline: as `time.monotonic` counts; None waits for ever. Once it has passed, not even a value that is
+                there already is handed out: a flood of them comes to an end, too.
+
+        Raises:
+            WireError, WireClosed, WireTimeout.
+        """
+        if deadline is not None and time.monotonic() >= deadline:
+            raise WireTimeout
+        header_length, payload_length = _LENGTHS.unpack(self._take(_LENGTHS.size, deadline))
+        if header_length > MOST_HEADER or payload_length > MOST_PAYLOAD:
+            raise WireError(f"expected at most {MOST_PAYLOAD:,} bytes, got {header_length + payload_length:,}")
+        return decode(self._take(header_length, deadline), self._take(payload_length, deadline))
+
+    def is_sending(self) -> bool:
+        """Whether a frame is half sent; for a signal's handler, which may interrupt that."""
+        return self._sending.locked()
+
+    def close(self) -> None:
+        """Close this end; the other end sees it."""
+        self._connection.close()
+
+    def _take(self, length: int, deadline: float | None) -> bytes:
+        while len(self._arrived) < length:
+            try:
+                self._limit(deadline)
+                piece = self._connection.recv(1 << 20)
+            except TimeoutError:
+                raise WireTimeout from None
+            except OSError:
+                raise WireClosed from None
+            if not piece:
+                raise WireClosed
+            self._arrived += piece
+        taken = bytes(self._arrived[:length])
+        del self._arrived[:length]
+        return taken
+
+    def _limit(self, deadline: float | None) -> None:
+        if deadline is not None:
+            self._connection.settimeout(max(0.001, deadline - time.monotonic()))
+
+
+def dtype_named(name: str) -> torch.dtype:
+    """torch.float32 for "float32". Raises WireError for a name that is not in the table."""
+    if name not in _DTYPES:
+        raise WireError(f"expected one of {', '.join(_DTYPES)}, got {name!r}")
+    return _DTYPES[name]
+
+
+def encode(value: Any) -> tuple[bytes, bytes]:
+    """A value as header and payload. Raises WireError for what can't travel."""
+    payload: list[bytes] = []
+    header = json.dumps(_to_plain(value, payload)).encode()
+    joined = b"".join(payload)
+    if len(header) > MOST_HEADER or len(joined) > MOST_PAYLOAD:
+        raise WireError(f"expected at most {MOST_PAYLOAD:,} bytes, got {len(header) + len(joined):,}")
+    return header, joined
+
+
+def decode(header: bytes, payload: bytes) -> Any:
+    """What `encode` made. Raises WireError for anything else."""
+    try:
+        plain = json.loads(header)
+        if _tensor_bytes(plain) > len(payload):
+            raise ValueError("tensors that overlap")  # else a small frame could fill the memory
+        return _from_plain(plain, payload)
+    except (ValueError, TypeError, KeyError, RecursionError, RuntimeError, OverflowError) as error:
+        raise WireError(f"expected a frame, got something else: {error}") from None
+
+
+def _to_plain(value: Any, payload: list[bytes]) -> Any:
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return value
+    if kind is list:
+        return [_to_plain(item, payload) for item in value]
+    if kind is tuple:
+        return {"$": "tuple", "items": [_to_plain(item, payload) for item in value]}
+    if kind is dict:
+        return {"$": "dict", "items": [[_to_plain(part, payload) for part in pair] for pair in value.items()]}
+    if isinstance(value, torch.Tensor):
+        return _plain_tensor(value, payload)
+    if kind.__name__ in _RECORDS and kind is _RECORDS[kind.__name__]:
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+        return {"$": kind.__name__, "fields": _to_plain(fields, payload)}
+    raise WireError(f"expected numbers, text, lists, dicts or tensors, got {kind.__name__}")
+
+
+def _plain_tensor(tensor: torch.Tensor, payload: list[bytes]) -> dict[str, Any]:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in _DTYPES or tensor.layout is not torch.strided or not tensor.is_cpu:
+        raise WireError(f"expected a dense tensor in main memory, got {tensor.dtype}, {tensor.layout}, {tensor.device}")
+    start = sum(map(len, payload))
+    payload.append(to_bytes(tensor))
+    return {"$": "tensor", "dtype": name, "shape": list(tensor.shape), "start": start}
+
+
+def _from_plain(plain: Any, payload: bytes) -> Any:
+    if isinstance(plain, list):
+        return [_from_plain(item, payload) for item in plain]
+    if isinstance(plain, str):
+        return plain.encode("utf-8", "backslashreplace").decode()
+    if not isinstance(plain, dict):
+        return plain
+    kind = plain["$"]
+    if kind == "tuple":
+        return tuple(_items(plain, payload))
+    if kind == "dict":
+        return dict(_items(plain, payload))
+    if kind == "tensor":
+        return _tensor(plain, payload)
+    return _RECORDS[kind](**_from_plain(plain["fields"], payload))
+
+
+def _tensor_bytes(plain: Any) -> int:
+    """How much memory the tensors of a value take together."""
+    if isinstance(plain, dict) and plain.get("$") == "tensor":
+        return math.prod(max(0, int(size)) for size in plain["shape"]) * _DTYPES[plain["dtype"]].itemsize
+    parts = plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ()
+    return sum(map(_tensor_bytes, parts))
+
+
+def _items(plain: dict[str, Any], payload: bytes) -> Iterable[Any]:
+    return [_from_plain(item, payload) for item in plain["items"]]
+
+
+def _tensor(plain: dict[str, Any], payload: bytes) -> torch.Tensor:
+    dtype, shape, start = _DTYPES[plain["dtype"]], [int(size) for size in plain["shape"]], int(plain["start"])
+    if any(size < 0 for size in shape) or start < 0:
+        raise ValueError(f"a tensor of shape {shape} at {start}")
+    nbytes = math.prod(shape) * dtype.itemsize
+    if start + nbytes > len(payload):
+        raise ValueError(f"a tensor of {nbytes} bytes at {start} of {len(payload)}")
+    tensor = torch.empty(shape, dtype=dtype)
+    from_bytes(payload[start : start + nbytes], tensor)
+    return tensor

@@ -1,0 +1,123 @@
+"""What a sandbox shows: the system's programs, this Python's environment, and of distlib what a rank needs.
+
+Everything is read-only. What isn't listed here doesn't exist in a sandbox: no home of a user, no classroom, no
+exercises with hidden tests, no reference solutions, no checks.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2]
+LIBRARY = "/library"  # where the sandbox's distlib lies
+HOME = "/student"  # a rank's own folder
+
+# The real modules that a rank may import, besides all of checks/plays. Solutions of an exercise, formulas that one
+# asks for, and checks are not among them; `inside` has what stands in their place.
+MODULES = (
+    "chrome_trace.py",
+    "communicator.py",
+    "checks/student_communicator.py",
+    "judge/__init__.py",
+    "judge/remote/__init__.py",
+    "judge/remote/rank_communicator.py",
+    "judge/remote/sandbox_side.py",
+    "judge/remote/supplied.py",
+    "judge/remote/wire.py",
+    "judge/sandbox/__init__.py",
+    "judge/sandbox/absent.py",
+    "judge/sandbox/bubblewrap.py",
+    "judge/sandbox/contents.py",
+    "judge/sandbox/docker.py",
+    "judge/sandbox/isolation.py",
+    "judge/sandbox/kinds.py",
+    "judge/sandbox/limits.py",
+    "judge/sandbox/selection.py",
+    "judge/sandbox/system_filter.py",
+    "judge/sandbox/unconfined.py",
+    "network/cluster.py",
+    "partition.py",
+    "trace.py",
+    "training/datasets.py",
+    "worlds/call_site.py",
+    "worlds/diagnosis.py",
+    "worlds/message_check.py",
+    "worlds/tensor_bytes.py",
+)
+
+_SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/alternatives",
+)
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_BESIDE_THE_PACKAGE = ("classroom", "course", "exercises", "solutions", "tests", ".git")
+
+
+def environment(home: str = HOME, library: str = LIBRARY) -> dict[str, str]:
+    """All variables that a sandbox starts with; nothing is inherited."""
+    return {
+        "HOME": home,
+        "LANG": "C.UTF-8",
+        "MALLOC_ARENA_MAX": "2",  # else every thread reserves much more memory than it uses, and limits count it
+        "MKL_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PATH": "/usr/bin:/bin",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONPATH": library,
+        "TMPDIR": home,
+        "USER": "student",
+    }
+
+
+def library_files() -> dict[str, Path]:
+    """The files of the sandbox's distlib: from the path inside `LIBRARY` to the file here.
+
+    Raises:
+        RuntimeError: one of them is missing: the package is damaged.
+    """
+    plays = sorted(path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "checks/plays").glob("*.py"))
+    files = {f"distlib/{name}": PACKAGE / name for name in (*MODULES, *plays)}
+    inside = Path(__file__).parent / "inside"
+    for path in sorted(inside.rglob("*.py")):
+        files[f"distlib/{path.relative_to(inside).as_posix()}"] = path
+    missing = [str(path) for path in files.values() if not path.is_file()]
+    if missing:
+        raise RuntimeError(f"the sandbox needs {missing[0]}, which is not there: make a fresh environment (make env)")
+    return files
+
+
+def system_links() -> dict[str, str]:
+    """Links at the top of the system, such as /bin to usr/bin: from their path to where they lead."""
+    return {path: str(Path(path).readlink()) for path in _SYSTEM if Path(path).is_symlink() and path.count("/") == 1}
+
+
+def shown_folders() -> list[Path]:
+    """What of the system and of this Python is shown, at its own place. Of two, one in the other, only the outer."""
+    links = system_links()
+    wanted = {Path(path) for path in _SYSTEM if path not in links and Path(path).exists()}
+    wanted |= {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parents[1]}
+    return sorted(path for path in wanted if not any(other in path.parents for other in wanted))
+
+
+def hidden_folders(shown: Sequence[Path]) -> list[Path]:
+    """What lies inside a shown folder and must not be seen: distlib itself, and what lies next to it in a checkout."""
+    candidates = {PACKAGE, *(PACKAGE.parent / name for name in _BESIDE_THE_PACKAGE)}
+    candidates |= {path / "distlib" for path in map(Path, sys.path) if path.is_absolute()}
+    return sorted(path for path in candidates if path.is_dir() and any(folder in path.parents for folder in shown))
+
+
+def folders_above(paths: Sequence[str]) -> list[str]:
+    """Every folder that must exist for `paths` to have a place, outer ones first; without the root itself."""
+    above = {str(folder) for path in paths for folder in Path(path).parents}
+    return sorted(above - {"/"})

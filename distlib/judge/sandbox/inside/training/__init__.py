@@ -1,0 +1,1 @@
+"""In a sandbox: none of the library's training is there."""

@@ -1,0 +1,1 @@
+"""In a sandbox: worlds that run nothing."""

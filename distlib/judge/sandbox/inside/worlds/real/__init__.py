@@ -1,0 +1,1 @@
+"""In a sandbox: a World that runs nothing."""

@@ -1,0 +1,1 @@
+"""In a sandbox: a SimulatedWorld that runs nothing."""

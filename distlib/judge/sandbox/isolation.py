@@ -1,0 +1,212 @@
+"""A process for one rank, separated from everything else before the first line of a student's code: `fork_rank`.
+
+    room, in the sandbox ──fork──► rank     own process ids, files, user, network, names
+                                            no rights, limits, a filter for system calls
+
+The rank is the first process in its namespace: when its room ends it, the kernel ends whatever else is in there.
+With bubblewrap and in a Docker container all of it is done. Without a sandbox there are only the limits and the filter,
+where the system has them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from distlib.judge.sandbox import system_filter
+from distlib.judge.sandbox.limits import Limits
+
+VARIABLE = "DISTLIB_SANDBOX"
+USERS_PER_SANDBOX = 1024
+
+# linux/sched.h, linux/mount.h, linux/prctl.h, linux/capability.h
+_NEW_MOUNTS, _NEW_NAMES, _NEW_IPC, _NEW_PROCESS_IDS, _NEW_NETWORK = (
+    0x20000,
+    0x4000000,
+    0x8000000,
+    0x20000000,
+    0x40000000,
+)
+_NO_SET_USER_ID, _NO_DEVICES, _NO_PROGRAMS, _RECURSIVE, _PRIVATE = 2, 4, 8, 0x4000, 0x40000
+_SET_PARENT_DEATH_SIGNAL = 1
+_CAPABILITY_VERSION_3 = 0x20080522
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a sandbox tells the processes in it, through an environment variable.
+
+    Attributes:
+        separate: whether each rank gets namespaces of its own.
+        first_user: the user id of rank 0, and the next for each next rank; None to keep the user.
+        home: the rank's own folder, or without namespaces, the folder that holds one for each rank.
+        limits: for each rank.
+    """
+
+    separate: bool
+    first_user: int | None
+    home: str
+    limits: Limits
+
+    def to_text(self) -> str:
+        """As the variable holds it."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def here(cls) -> Place:
+        """The sandbox that this process is in.
+
+        Raises:
+            RuntimeError: it is in none.
+        """
+        text = os.environ.get(VARIABLE)
+        if text is None:
+            raise RuntimeError("isolate_rank is for processes that a Sandbox has started")
+        values = json.loads(text)
+        return cls(**{**values, "limits": Limits(**values["limits"])})
+
+
+def fork_rank(number: int, keep: Sequence[int]) -> int:
+    """Fork, and separate the child from all other processes, for good. Like os.fork: returns twice.
+
+    Args:
+        number: the rank, from 0.
+        keep: file descriptors that stay open in the child: the rank's connection to the judge. All others are closed,
+            and the standard streams lead nowhere.
+
+    Returns:
+        0 in the child, which is the rank from now on; its process id in the caller. Killing that process ends the rank.
+
+    Raises:
+        RuntimeError: this process was not started by a Sandbox.
+        ValueError: a number that is too high.
+        OSError: the system refuses something. In the child, nothing of a student's must run then.
+    """
+    if not 0 <= number < USERS_PER_SANDBOX:
+        raise ValueError(f"expected a rank from 0 to {USERS_PER_SANDBOX - 1}, got {number}")
+    place = Place.here()
+    child = _fork_into_new_processes() if place.separate else os.fork()
+    if child == 0:
+        _isolate(place, number, keep)
+    return child
+
+
+def take_users(block: int) -> None:
+    """Let the ranks that this process forks have users that those of other blocks don't have.
+
+    Args:
+        block: from 0; each holds users for `USERS_PER_SANDBOX` ranks.
+
+    Raises:
+        RuntimeError: this process was not started by a Sandbox.
+    """
+    place = Place.here()
+    if place.first_user is not None:
+        place = replace(place, first_user=place.first_user + block * USERS_PER_SANDBOX)
+        os.environ[VARIABLE] = place.to_text()
+
+
+def _fork_into_new_processes() -> int:
+    """Fork a child that is the first process of a new namespace. This process stays in its own."""
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    try:
+        _call("unshare", _NEW_PROCESS_IDS)
+        child = os.fork()
+        if child:
+            _call("setns", own, _NEW_PROCESS_IDS)
+        return child
+    finally:
+        os.close(own)
+
+
+def _isolate(place: Place, number: int, keep: Sequence[int]) -> None:
+    _close_all_but(keep)
+    home = place.home if place.separate else os.path.join(place.home, str(number))
+    if place.separate:
+        os.setsid()  # a signal to its process group stays within it
+        user = None if place.first_user is None else place.first_user + number
+        _enter_namespaces(place, user)
+        _limit(place)
+        _give_up_rights(user)
+    else:
+        os.makedirs(home, exist_ok=True)
+        _limit(place)
+    _settle_in(home)
+    if sys.platform == "linux":
+        _call("prctl", _SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    if system_filter.is_supported():
+        system_filter.refuse_calls()
+
+
+def _close_all_but(keep: Sequence[int]) -> None:
+    """Close file descriptors; the standard streams lead nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nowhere, standard)
+    edges = [2, *sorted(fd for fd in keep if fd > 2), os.sysconf("SC_OPEN_MAX")]
+    for before, after in zip(edges, edges[1:], strict=False):
+        os.closerange(before + 1, after)
+
+
+def _settle_in(folder: str) -> None:
+    """Make a folder the home, the place for temporary files, and the working folder."""
+    os.environ.update(HOME=folder, TMPDIR=folder)
+    os.environ.pop(VARIABLE)
+    os.chdir(folder)
+
+
+def _enter_namespaces(place: Place, user: int | None) -> None:
+    _call("unshare", _NEW_MOUNTS | _NEW_NAMES | _NEW_IPC | _NEW_NETWORK)
+    _call("mount", b"none", b"/", None, _RECURSIVE | _PRIVATE, None)
+    owner = "" if user is None else f",uid={user},gid={user}"
+    size = f"size={place.limits.file_bytes},nr_inodes=4096,mode=0700{owner}"
+    flags = _NO_SET_USER_ID | _NO_DEVICES
+    _call("mount", b"tmpfs", place.home.encode(), b"tmpfs", flags, size.encode())
+    _call("mount", b"proc", b"/proc", b"proc", flags | _NO_PROGRAMS, None)
+
+
+def _limit(place: Place) -> None:
+    limits = place.limits
+    _at_most(resource.RLIMIT_CORE, 0)
+    _at_most(resource.RLIMIT_FSIZE, limits.file_bytes)
+    _at_most(resource.RLIMIT_NOFILE, limits.open_files)
+    if sys.platform != "linux":
+        return
+    _at_most(resource.RLIMIT_AS, _own_memory() + limits.memory_bytes)
+    _at_most(resource.RLIMIT_MSGQUEUE, 0)
+    if place.first_user is not None:  # the system counts the threads of a user, wherever they run
+        _at_most(resource.RLIMIT_NPROC, limits.threads)
+
+
+def _at_most(what: int, amount: int) -> None:
+    hard = resource.getrlimit(what)[1]
+    value = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
+    resource.setrlimit(what, (value, value))
+
+
+def _own_memory() -> int:
+    """Bytes of address space that this process has."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def _give_up_rights(user: int | None) -> None:
+    if user is not None:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    header, none = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    _call("capset", header, none)
+
+
+def _call(function: str, *arguments: object) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, function)(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, f"the sandbox could not be closed behind a rank: {function}: {os.strerror(number)}")

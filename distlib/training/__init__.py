@@ -1,0 +1,9 @@
+"""Training on several ranks, one method a module. None of them knows another.
+
+data_parallel  one model, its batch split by a master rank
+ddp            a model on every rank, gradients summed while backward runs (`buckets`)
+sampler        which samples a rank trains on
+large_batch    accumulated gradients, warm-up of the learning rate, local SGD
+model_stack    many small models trained at once, for experiments
+datasets       what the lessons train on
+"""

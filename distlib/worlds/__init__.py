@@ -1,0 +1,9 @@
+"""Where ranks live: on real processes or in simulated time. `real` has World, `simulated` has SimulatedWorld.
+
+diagnosis      what a failed run reports
+call_site      which line of the student's code is talking
+message_check  what can be wrong with the arguments of a call
+tensor_bytes   a tensor as bytes
+pickling       a function and its arguments as bytes
+calibration    latency and bandwidth of this machine, measured
+"""

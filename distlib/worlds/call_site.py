@@ -1,0 +1,156 @@
+"""Which line of the student's code is talking: found by walking up the stack from a call to the communicator.
+
+your cell                  ring_all_reduce(comm, tensor)       ◄── the call site, "cell 7, line 12"
+distlib.collectives.ring   comm.exchange(…)                    ◄── via: the library function your line called
+distlib.worlds.real.process_group   …                          ◄── passed over: these modules only pass calls on
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import sysconfig
+from types import CodeType, FrameType, TracebackType
+
+from distlib.trace import CallSite
+
+_NATIVE_FRAME = re.compile(r'File "(.+)", line (\d+) in (.+)')  # innermost frame first
+_PASSED_OVER = frozenset(
+    {
+        "distlib.worlds.call_site",
+        "distlib.communicator",
+        "distlib.worlds.real.process_group",
+        "distlib.worlds.simulated.simulator",
+        "distlib.judge.remote.rank_communicator",
+        "distlib.checks.student_communicator",
+        "distlib.draw.chunks.watch",
+    }
+)
+_LIBRARIES = frozenset({"distlib", "torch"})
+_WHERE_RANKS_BEGIN = frozenset(
+    {
+        "distlib.worlds.real.rank_process",
+        "distlib.worlds.simulated.simulator",
+        "distlib.draw.chunks.watch",
+        "distlib.judge.remote.sandbox_side",
+    }
+)
+_WHERE_PROCESSES_BEGIN = ("<string>", "<module>")  # python -c, which ranks are forked from
+_INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+# In a notebook every cell is a file of its own; the kernel sends its ranks a map from file names to cells.
+cell_numbers: dict[str, int] = {}
+_known: dict[tuple[int, int, str | None, str | None], tuple[CodeType, CallSite]] = {}
+
+
+def learn_cells() -> dict[str, int]:
+    """Which cell has which file name, as far as this notebook has run; empty outside a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    cell_numbers.update(getattr(getattr(shell, "compile", None), "_filename_map", {}))
+    return cell_numbers
+
+
+def forget() -> None:
+    """Drop what was remembered about functions. Called when a run begins: the cells may have changed."""
+    _known.clear()
+
+
+def find_call_site(call: str | None = None) -> CallSite:
+    """The line that called the communicator, as seen from inside one of the communicator's methods.
+
+    Args:
+        call: the collective call that the message belongs to.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") in _PASSED_OVER:
+        frame = frame.f_back
+    assert frame is not None
+    innermost, via = frame, None
+    while frame is not None and (library := _library(frame)):
+        if library == "distlib" or via is None:
+            via = frame  # rather than torch's wrapper around it, as for a function under torch.no_grad
+        frame = frame.f_back
+        if frame is not None and frame.f_globals.get("__name__") in _WHERE_RANKS_BEGIN:
+            frame = None
+    return _remember(frame or innermost, name_of(via) if via else None, call)
+
+
+def describe_place(file: str, line: int) -> str:
+    """ "cell 7, line 12" for a line of a notebook, "ring.py, line 12" for one of a file."""
+    if file in cell_numbers:
+        return f"cell {cell_numbers[file]}, line {line}"
+    if "ipykernel_" in file:
+        return f"a notebook cell, line {line}"
+    return f"{os.path.basename(file)}, line {line}"
+
+
+def site_of_traceback(traceback: TracebackType | None) -> CallSite | None:
+    """The innermost line of the student's own code in a traceback; None if there is none."""
+    found = None
+    while traceback is not None:
+        if is_own_file(traceback.tb_frame.f_code.co_filename):
+            found = (traceback.tb_frame.f_code, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return _call_site(*found) if found else None
+
+
+def site_of_function(function: object) -> CallSite | None:
+    """The line on which a function begins; None for what is not written in Python."""
+    code = getattr(function, "__code__", None)
+    return _call_site(code, code.co_firstlineno) if code is not None else None
+
+
+def site_of_frame(frame: FrameType | None) -> CallSite | None:
+    """The innermost line of the student's own code on a stack; None if there is none."""
+    while frame is not None:
+        if is_own_file(frame.f_code.co_filename):
+            return _call_site(frame.f_code, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+def site_of_native_stack(stack: str) -> CallSite | None:
+    """The innermost line of the student's own code in a stack that faulthandler wrote; None if there is none."""
+    for file, line, function in _NATIVE_FRAME.findall(stack):
+        if is_own_file(file) and (file, function) != _WHERE_PROCESSES_BEGIN:
+            return CallSite(describe_place(file, int(line)), function, file, int(line))
+    return None
+
+
+def is_own_file(file: str) -> bool:
+    """Whether `file` is the student's: not Python's, not an installed package's, not this package's."""
+    return not file.startswith((_PACKAGE, "<frozen", *_INSTALLED))
+
+
+def _library(frame: FrameType) -> str | None:
+    """The library that a frame belongs to; None for the student's own code."""
+    package = (frame.f_globals.get("__name__") or "").partition(".")[0]
+    return package if package in _LIBRARIES else None
+
+
+def name_of(frame: FrameType) -> str:
+    """The full name of the function that runs in `frame`; for the wrapper of a decorator, of the decorated function.
+
+    A module with such a decorator says in `__decorated__` which variable of the wrapper holds that function.
+    """
+    variable = frame.f_globals.get("__decorated__")
+    function = frame.f_locals.get(variable) if variable else None
+    if function is not None:
+        return f"{function.__module__}.{function.__qualname__}"
+    return f"{frame.f_globals['__name__']}.{frame.f_code.co_qualname}"
+
+
+def _remember(frame: FrameType, via: str | None, call: str | None) -> CallSite:
+    code = frame.f_code
+    key = (id(code), frame.f_lasti, via, call)  # the instruction: working out its line takes longer
+    known = _known.get(key)
+    if known is None:
+        known = _known[key] = (code, _call_site(code, frame.f_lineno, via, call))  # the code stays alive with its id
+    return known[1]
+
+
+def _call_site(code: CodeType, line: int, via: str | None = None, call: str | None = None) -> CallSite:
+    return CallSite(describe_place(code.co_filename, line), code.co_name, code.co_filename, line, via, call)

@@ -1,0 +1,84 @@
+"""What can be wrong with the arguments of a call, found before anything is sent. The same on every transport."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from distlib.communicator import Communicator
+from distlib.worlds.diagnosis import MessageMismatch
+
+
+def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: int | None, tag: int) -> None:
+    """Check the arguments of a send or a receive.
+
+    Args:
+        verb: "send" or "receive".
+        peer: the rank at the other end; None for anyone.
+
+    Raises:
+        TypeError: not a tensor.
+        ValueError: a tag that is not an integer, or a tensor that is not dense or not on the rank's device.
+        MessageMismatch: the other rank does not exist, or is this rank.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"expected a torch.Tensor to {verb}, got {type(tensor).__name__}: {tensor!r}")
+    direction = "to" if verb == "send" else "from"
+    if peer is not None and (type(peer) is not int or not 0 <= peer < comm.world_size):
+        raise MessageMismatch(
+            f"rank {comm.rank} wants to {verb} {direction} rank {peer!r}, but the ranks are 0 to "
+            f"{comm.world_size - 1}. In a ring: (comm.rank + 1) % comm.world_size."
+        )
+    if peer is None and comm.world_size == 1:
+        raise MessageMismatch(f"rank {comm.rank} wants to receive from anyone, but there is no other rank here.")
+    if peer == comm.rank:
+        raise MessageMismatch(
+            f"rank {comm.rank} wants to {verb} {direction} itself. A rank has its own data already; with "
+            f"{comm.world_size} rank{'s' * (comm.world_size > 1)}, check how you compute the other rank."
+        )
+    if type(tag) is not int:
+        raise ValueError(f"expected an integer tag, got {tag!r}")
+    if tensor.device.type not in ("cpu", comm.device.type) or tensor.layout != torch.strided:
+        raise ValueError(
+            f"expected a dense tensor on {comm.device}, got a {tensor.layout} one on {tensor.device}: "
+            f"move it with tensor.to(comm.device)"
+        )
+
+
+def different_calls(src: int, there: tuple[str | None, str], dst: int, here: tuple[str | None, str]) -> str | None:
+    """What is wrong if a message of `src` reaches `dst`: the two are in different collective calls; None if nothing.
+
+    Args:
+        there, here: of the sender and of the receiver, the collective call (None outside of one) and the line.
+    """
+    if there[0] is None or here[0] is None or there[0] == here[0]:
+        return None
+    return (
+        f"rank {src} is in {there[0]} ({there[1]}), but rank {dst} is in {here[0]} ({here[1]}). All ranks have to make "
+        "the same collective calls, in the same order and with the same arguments."
+    )
+
+
+def check_apart(outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
+    """An exchange must not read and write the same memory. Seen for contiguous tensors; others are not checked."""
+    first, second = outgoing.data_ptr(), incoming.data_ptr()
+    if first + outgoing.nbytes <= second or second + incoming.nbytes <= first or outgoing.is_meta:
+        return
+    if outgoing.is_contiguous() and incoming.is_contiguous() and outgoing.numel() and incoming.numel():
+        raise ValueError("exchange: outgoing and incoming share memory; receive into a separate buffer")
+
+
+def check_split(color: int | None, key: int | None) -> None:
+    """Check the arguments of a split. Raises ValueError for anything but integers and None."""
+    for name, value in (("color", color), ("key", key)):
+        if value is not None and not isinstance(value, int):
+            raise ValueError(f"split: expected an integer or None as {name}, got {value!r}")
+
+
+def ranks_of_color(everybody: Sequence[tuple[int | None, int | None]], color: int) -> list[int]:
+    """The ranks that gave `color`, in their order in the new group: by key, then by rank. `everybody`: (color, key)."""
+    order = [
+        (key if key is not None else rank, rank) for rank, (theirs, key) in enumerate(everybody) if theirs == color
+    ]
+    return [rank for _, rank in sorted(order)]

@@ -1,0 +1,79 @@
+"""How functions, arguments and results travel between the notebook and its ranks: cloudpickle, and tensors as bytes.
+
+torch's own way of pickling a tensor takes along all the memory that the tensor is a view of, does not know the newer
+dtypes (uint16, float8 …). Here a tensor travels as it looks: elements, dtype and shape.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import torch
+
+from distlib.worlds.tensor_bytes import from_bytes, to_bytes
+
+
+def dumps(value: Any) -> bytes:
+    """Anything as bytes; functions and classes of a notebook by value. Tensors that share memory arrive as separate.
+
+    Raises:
+        Exception: whatever the part that can't be pickled raises (TypeError, PicklingError, …).
+    """
+    file = io.BytesIO()
+    _Pickler(file).dump(value)
+    return file.getvalue()
+
+
+def loads(data: bytes) -> Any:
+    """What `dumps` made, here."""
+    return cloudpickle.loads(data)
+
+
+def pack_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The function of a run and its arguments, as bytes.
+
+    Raises:
+        TypeError: `fn` is not callable, or it or an argument can't be sent to another process: which, and why.
+    """
+    if not callable(fn):
+        raise TypeError(f"run expects a function of (comm, …), got {type(fn).__name__}: {fn!r}")
+    try:
+        return dumps((fn, args, kwargs))
+    except Exception as error:
+        raise TypeError(_what_cannot_travel(fn, args, kwargs, error)) from None
+
+
+def _what_cannot_travel(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> str:
+    named = [(f"argument {number}", value) for number, value in enumerate(args, 1)]
+    named += [(f"argument {name!r}", value) for name, value in kwargs.items()]
+    for name, value in named:
+        with contextlib.suppress(Exception):
+            dumps(value)
+            continue
+        kind = type(value).__name__
+        return f"{name} of run, a {kind}, can't be sent to the ranks: {error}. Make it inside the function."
+    name = getattr(fn, "__name__", repr(fn))
+    return f"{name} can't be sent to the ranks: it uses something that belongs to this process ({error})."
+
+
+class _Pickler(cloudpickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is torch.Tensor and _is_plain(value):
+            return _rebuild, (to_bytes(value), value.dtype, tuple(value.shape), value.requires_grad)
+        return super().reducer_override(value)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether dtype, shape and elements are all there is to a tensor."""
+    dense = tensor.device.type == "cpu" and tensor.layout == torch.strided and not tensor.is_quantized
+    return dense and not tensor.__dict__ and not tensor._backward_hooks
+
+
+def _rebuild(payload: bytes, dtype: torch.dtype, shape: tuple[int, ...], requires_grad: bool) -> torch.Tensor:
+    tensor = torch.empty(shape, dtype=dtype)
+    from_bytes(payload, tensor)
+    return tensor.requires_grad_(requires_grad)

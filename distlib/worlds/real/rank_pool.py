@@ -1,0 +1,176 @@
+"""The rank processes of one world, seen from the notebook: starting them, talking to them, ending them.
+
+    kernel                                            ranks
+      │  commands, results: one pipe per rank          │
+      │  stdout, stderr:    two pipes per rank         │
+      │  status board:      shared memory, read only   │
+
+All files lie in one private directory (mode 0700) that goes with the world. No port is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pickle
+import resource
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from distlib.network import Cluster
+from distlib.worlds.real import forkserver, rank_process
+from distlib.worlds.real.mailbox import open_inbox
+from distlib.worlds.real.pacing import make_port_table
+from distlib.worlds.real.shared_memory import NoSharedMemory
+from distlib.worlds.real.status_board import StatusBoard
+
+_LONGEST_SOCKET_PATH = 90  # bytes; the system's limit is 104 (macOS) or 108 (Linux)
+
+
+class RankPool:
+    """`world_size` rank processes that wait for something to do.
+
+    Args:
+        backend: "shared_memory", "gloo" or "nccl"; see `World`.
+
+    Raises:
+        NoSharedMemory: it was asked for, and ranks can't read each other's memory here.
+        OSError: no room for the private directory, or no more processes allowed.
+        RuntimeError: the fork server could not start.
+    """
+
+    def __init__(self, world_size: int, backend: str, network: Cluster | None = None) -> None:
+        self.world_size = world_size
+        self.backend = backend
+        self.network = network
+        self.pids: list[int] = []
+        self.commands: list[Connection] = []
+        self.outputs: list[tuple[int, str, int]] = []  # rank, "stdout" or "stderr", file descriptor to read
+        self._server = forkserver.current()
+        self._check_backend()
+        self.directory = _private_directory(self._allocate)
+        _allow_open_files(8 * world_size)
+        try:
+            inboxes = [open_inbox(self.directory, rank) for rank in range(world_size)]
+            threads = max(1, (os.cpu_count() or 1) // world_size)
+            for rank, inbox in enumerate(inboxes):
+                self._start(rank, inbox, threads)
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_backend(self) -> None:
+        problem = self._server.memory_problem() if self.backend == "shared_memory" else None
+        if problem:
+            raise NoSharedMemory(f"ranks can't share memory: {problem}. Use World({self.world_size}, backend='gloo')")
+
+    def _allocate(self, directory: str) -> None:
+        """Make the files that the ranks share. Raises OSError where there is no room for them."""
+        self.board = StatusBoard(os.path.join(directory, "board"), self.world_size, create=True)
+        if self.network is not None:
+            make_port_table(self.network, directory, create=True).close()
+
+    def _start(self, rank: int, inbox: socket.socket, threads: int) -> None:
+        ours, theirs = socket.socketpair()
+        (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
+        self.commands.append(Connection(ours.detach()))
+        self.outputs += [(rank, "stdout", out_read), (rank, "stderr", err_read)]
+        try:
+            place = forkserver.RankPlace(rank, self.world_size, self.directory, self.backend, threads, self.network)
+            self.pids.append(self._server.spawn(place, [theirs.fileno(), out_write, err_write, inbox.fileno()]))
+        finally:
+            for end in (theirs, inbox):
+                end.close()
+            os.close(out_write)
+            os.close(err_write)
+
+    @property
+    def alive(self) -> bool:
+        """Whether all ranks are there and the process that watches over them is, too."""
+        try:
+            return self._server.alive and self._server.exit_statuses(self.pids) == [None] * self.world_size
+        except RuntimeError:
+            return False
+
+    def send(self, rank: int, *command: Any) -> None:
+        """Give a rank something to do; see rank_process."""
+        self.commands[rank].send_bytes(pickle.dumps(command))
+
+    def receive(self, rank: int) -> tuple[Any, ...]:
+        """The next report of a rank. Raises EOFError or ConnectionError if it has ended."""
+        return pickle.loads(self.commands[rank].recv_bytes())
+
+    def stop(self, ranks: Iterable[int]) -> None:
+        """Ask ranks to leave the run they are in."""
+        self._server.signal([self.pids[rank] for rank in ranks], rank_process.STOP_SIGNAL)
+
+    def kill(self) -> None:
+        """End all ranks, whatever they are doing."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self._server.signal(self.pids, signal.SIGKILL)
+
+    def native_stack(self, rank: int) -> str:
+        """The Python stack of a rank that does not react, also if it is inside a C++ call; "" if it can't be had."""
+        path = rank_process.stack_path(self.directory, rank)
+        with contextlib.suppress(OSError, RuntimeError):
+            self._server.signal([self.pids[rank]], rank_process.STACK_SIGNAL)
+            for _ in range(20):
+                time.sleep(0.01)
+                with open(path) as file:
+                    stack = file.read()
+                if stack:
+                    return stack
+        return ""
+
+    def exit_status(self, rank: int, patience: float = 0.0) -> int | None:
+        """How a rank ended (see ForkServer.exit_statuses); waits up to `patience` seconds to learn it."""
+        give_up = time.monotonic() + patience
+        while True:
+            (status,) = self._server.exit_statuses([self.pids[rank]])
+            if status is not None or time.monotonic() >= give_up:
+                return status
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        """Let go of the ranks: each ends as soon as it sees its command pipe closed. Never blocks."""
+        for connection in self.commands:
+            connection.close()
+        for _, _, fd in self.outputs:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        self.outputs = []
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _allow_open_files(count: int) -> None:
+    """Raise this process's limit of open files where it is too low for `count` more (256 is common on macOS)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 256 + count
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+
+def _private_directory(fill: Callable[[str], None]) -> str:
+    """A directory that only this user can enter, in memory where there is room for what `fill` puts into it."""
+    tried = []
+    for parent in ("/dev/shm", tempfile.gettempdir(), "/tmp"):
+        directory = None
+        try:
+            directory = tempfile.mkdtemp(prefix="distlib-", dir=parent)
+            if len(os.fsencode(directory)) > _LONGEST_SOCKET_PATH:
+                raise OSError(errno.ENAMETOOLONG, "its path is too long for a socket")
+            fill(directory)
+            return directory
+        except OSError as error:
+            tried.append(f"{parent}: {error.strerror}")
+            if directory is not None:
+                shutil.rmtree(directory, ignore_errors=True)
+    raise OSError(f"no place for the ranks' private directory ({'; '.join(tried)}). Free some space, or set TMPDIR.")

@@ -1,0 +1,215 @@
+"""What runs in the process of one rank: wait for a function, run it, report.
+
+    kernel ──("run", function, …)──► rank      the rank runs the function and answers ("done", result or failure)
+    kernel ──("end", went_well)────► rank      the run is over everywhere: ("ended", messages, what was left behind)
+    kernel ──("drain",)────────────► rank      after a run that was stopped: empty the inbox, ("drained",)
+
+Between commands a rank goes on answering the other ranks, so that a message it started still gets through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import pickle
+import random
+import select
+import signal
+import socket
+import sys
+import traceback
+import types
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy
+import torch
+
+from distlib.trace import CallSite
+from distlib.worlds import call_site, pickling
+from distlib.worlds.diagnosis import Failure
+from distlib.worlds.real import shared_memory
+from distlib.worlds.real.endpoint import Endpoint, Group, Stopped
+from distlib.worlds.real.forkserver import RankPlace
+from distlib.worlds.real.mailbox import Mailbox
+from distlib.worlds.real.process_group import ProcessGroupCommunicator
+from distlib.worlds.real.status_board import StatusBoard
+from distlib.worlds.real.transport import GlooTransport, NcclTransport, Transport
+
+STOP_SIGNAL = signal.SIGUSR1  # leave the run
+STACK_SIGNAL = signal.SIGUSR2  # write the stack to a file, also from inside a C++ call
+_LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+
+
+def stack_path(directory: str, rank: int) -> str:
+    """Where a rank writes its stack when STACK_SIGNAL comes."""
+    return os.path.join(directory, f"stack-{rank}")
+
+
+def main(place: RankPlace, fds: list[int]) -> None:
+    """Be the rank of `place` until the kernel closes the command pipe. `fds`: commands, stdout, stderr, inbox."""
+    command_fd, stdout_fd, stderr_fd, inbox_fd = fds
+    os.environ["GLOO_SOCKET_IFNAME"] = _LOOPBACK
+    torch.set_num_threads(place.threads)
+    _redirect_output(stdout_fd, stderr_fd)
+    stack_file = open(stack_path(place.directory, place.rank), "w")
+    faulthandler.register(STACK_SIGNAL, file=stack_file, all_threads=False)
+    faulthandler.enable(file=sys.stderr)
+    commands = Connection(command_fd)
+    try:
+        endpoint = _make_endpoint(place, socket.socket(fileno=inbox_fd))
+        signal.signal(STOP_SIGNAL, lambda number, frame: endpoint.stop())
+        RankProcess(place, endpoint, commands).serve()
+    except (EOFError, ConnectionError):  # the kernel has closed the world, or is gone
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def _make_endpoint(place: RankPlace, inbox: socket.socket) -> Endpoint:
+    rank, world_size, directory = place.rank, place.world_size, place.directory
+    board = StatusBoard(os.path.join(directory, "board"), world_size)
+    mailbox = Mailbox(inbox, directory, rank, world_size, board)
+    device = torch.device("cuda", rank) if place.backend == "nccl" else torch.device("cpu")
+    transports: dict[str, Transport] = {}
+    shares_memory = place.backend == "shared_memory"
+    if shares_memory:
+        shared_memory.allow(os.getppid())
+    elif world_size > 1:
+        transports["cpu"] = GlooTransport(directory, rank, world_size)
+        if place.backend == "nccl":
+            transports["cuda"] = NcclTransport(directory, rank, world_size, device)
+    return Endpoint(rank, mailbox, board, directory, transports, device, place.network, shares_memory)
+
+
+def _redirect_output(stdout_fd: int, stderr_fd: int) -> None:
+    """What this process prints, in Python or in C++, goes to the kernel, line by line."""
+    os.dup2(stdout_fd, 1)
+    os.dup2(stderr_fd, 2)
+    for fd in (stdout_fd, stderr_fd):
+        os.close(fd)
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        stream = open(fd, "w", buffering=1, errors="backslashreplace", closefd=False)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+class RankProcess:
+    """The loop of one rank: commands of the kernel on one side, messages of the other ranks on the other."""
+
+    def __init__(self, place: RankPlace, endpoint: Endpoint, commands: Connection) -> None:
+        self._rank = place.rank
+        self._world_size = place.world_size
+        self._endpoint = endpoint
+        self._commands = commands
+
+    def serve(self) -> None:
+        """Answer until the kernel is gone.
+
+        Raises:
+            EOFError: the kernel has closed its end.
+        """
+        inbox = self._endpoint.inbox()
+        while True:
+            pause = 0.001 if self._endpoint.has_unsent() else None
+            readable, _, _ = select.select([self._commands.fileno(), inbox.fileno()], [], [], pause)
+            if inbox.fileno() in readable:
+                self._endpoint.serve()
+            if self._commands.fileno() in readable:
+                kind, *values = pickle.loads(self._commands.recv_bytes())
+                self._report(*getattr(self, f"_on_{kind}")(*values))
+
+    def _report(self, *values: Any) -> None:
+        self._commands.send_bytes(pickle.dumps(values))
+
+    def _on_run(self, run: int, settings: dict[str, Any], blob: bytes) -> tuple[Any, ...]:
+        _prepare(self._rank, settings)
+        try:
+            try:
+                self._endpoint.begin(run, settings["start"], settings["record"])
+                function, result = self._call(blob)
+                return "done", run, "result", _pack(function, result)
+            except Stopped:
+                raise
+            except BaseException as error:
+                self._endpoint.leave()
+                return "done", run, "failure", _describe_failure(self._rank, error)
+        except Stopped as stopped:
+            self._endpoint.leave()
+            return "done", run, "stopped", _describe_failure(self._rank, stopped)
+        finally:
+            self._endpoint.kept.clear()
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):
+                    stream.flush()
+
+    def _call(self, blob: bytes) -> tuple[Any, Any]:
+        function, args, kwargs = pickling.loads(blob)
+        world = Group((0,), tuple(range(self._world_size)))
+        result = function(ProcessGroupCommunicator(self._endpoint, world), *args, **kwargs)
+        if isinstance(result, types.GeneratorType):
+            result = list(result)
+        self._endpoint.finish()
+        return function, result
+
+    def _on_end(self, went_well: bool) -> tuple[Any, ...]:
+        endpoint = self._endpoint
+        endpoint.serve()
+        if went_well:
+            endpoint.complete_all_transfers()
+        lost, cut_off = endpoint.unfinished_business()
+        report = ("ended", endpoint.sent, endpoint.received, lost, cut_off)
+        endpoint.close()
+        return report
+
+    def _on_drain(self) -> tuple[Any, ...]:
+        self._endpoint.discard()
+        return ("drained",)
+
+
+class _Unsendable(Exception):
+    """A result that can't be pickled."""
+
+    def __init__(self, message: str, site: CallSite | None) -> None:
+        super().__init__(message)
+        self.site = site
+
+
+def _pack(function: Any, result: Any) -> bytes:
+    try:
+        return pickling.dumps(result)
+    except Exception as error:
+        raise _Unsendable(
+            f"returned {_briefly(result)}, which can't be sent back to the notebook ({error}). "
+            "Return tensors, numbers, or lists and dictionaries of them.",
+            call_site.site_of_function(function),
+        ) from error
+
+
+def _prepare(rank: int, settings: dict[str, Any]) -> None:
+    """Make this process look like the notebook's: import path, folder, cells; and start random numbers afresh."""
+    sys.path[:] = settings["path"]
+    with contextlib.suppress(OSError):
+        os.chdir(settings["folder"])
+    call_site.cell_numbers.update(settings["cells"])
+    call_site.forget()
+    seed = settings["seed"] + rank
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def _describe_failure(rank: int, error: BaseException) -> Failure:
+    site = error.site if isinstance(error, _Unsendable) else call_site.site_of_traceback(error.__traceback__)
+    stack = "".join(traceback.format_exception(error))
+    kind = "ResultError" if isinstance(error, _Unsendable) else type(error).__name__
+    return Failure(rank, kind, str(error), site, stack)
+
+
+def _briefly(value: Any) -> str:
+    text = f"a {type(value).__name__}"
+    if isinstance(value, (list, tuple, set)) and value:
+        text += f" with a {type(next(iter(value))).__name__} in it"
+    return text

@@ -1,0 +1,418 @@
+"""One run of a function on all ranks, watched from the notebook until every rank has reported.
+
+The kernel never blocks on a single rank: it waits for whatever comes first, a report, a printed line, an interrupt, or
+the time for another look at the status board.
+
+    send the function out ──► watch ──► stop those that have not reported ──► collect the messages ──► results
+                                └─ an exception, a deadlock, a lost rank, too much output, too late: one error
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from distlib.trace import Message, Trace
+from distlib.worlds import call_site, pickling
+from distlib.worlds.diagnosis import (
+    DeadlockError,
+    Failure,
+    LastCall,
+    PeerLost,
+    RankError,
+    RankState,
+    ResultError,
+    RunInterrupted,
+    RunTimeout,
+    TooMuchOutput,
+    Wait,
+    explain_deadlock,
+    explain_failures,
+    explain_unreceived,
+    find_deadlocked,
+    how_it_ended,
+    name_ranks,
+    place,
+)
+from distlib.worlds.real.output_relay import OnOutput, OutputRelay
+from distlib.worlds.real.rank_pool import RankPool
+from distlib.worlds.real.status_board import Status
+
+_LOOK_EVERY = 0.05  # seconds between looks at the status board; two equal looks find a deadlock
+_GRACE = 0.15  # seconds for other ranks to report the same exception
+_STOP_PATIENCE = 0.5  # seconds for a rank to leave a run when asked, before it is killed
+_SETTLE = 1.0  # seconds for messages that are on their way when all functions have returned
+_INTERRUPT = object()
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How a function is run.
+
+    Attributes:
+        number: counts the runs of a world.
+        timeout: seconds, or None.
+        record, seed, output_limit, on_output: see `World`.
+    """
+
+    number: int
+    timeout: float | None
+    record: bool
+    seed: int
+    output_limit: int
+    on_output: OnOutput
+
+
+class Supervisor:
+    """One call of `World.run`, from sending the function to collecting the results.
+
+    The kernel never blocks on a single rank: it waits for whatever comes first, a report, a printed line, or the time
+    for another look at the status board.
+    """
+
+    def __init__(self, pool: RankPool, settings: RunSettings, blob: bytes) -> None:
+        self.pool = pool
+        self.settings = settings
+        self.blob = blob
+        self.usable = True  # whether the ranks can be used for another run
+        self.trace = Trace(pool.world_size, [])
+        self._start = time.perf_counter()
+        self._relays = [OutputRelay(*output, settings.on_output) for output in pool.outputs]
+        self._waiting = set(range(pool.world_size))
+        self._results: dict[int, bytes] = {}
+        self._failures: list[Failure] = []
+        self._stopped: list[Failure] = []
+        self._lost: list[int] = []
+        self._printed = 0
+        self._interrupted = False
+
+    def run(self) -> list[Any]:
+        """Call the function on all ranks. See `World.run`."""
+        with selectors.DefaultSelector() as self._selector, _interrupts_as_events(self._selector):
+            try:
+                self._send_out()
+                error = self._watch()
+                self._stop_the_others()
+                error = self._end(error)
+            except BaseException:
+                self._abandon()
+                raise
+        if error is not None:
+            raise error
+        return self._unpack()
+
+    def _abandon(self) -> None:
+        """The kernel was interrupted, or `on_output` failed: stop all ranks, and leave them ready for the next run."""
+        for relay in self._relays:
+            relay.mute()
+        try:
+            self._stop_the_others()
+            self._end(RankError("the run was given up"))
+        except BaseException:
+            self.pool.kill()
+            self.usable = False
+            raise
+
+    # ── while it runs ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _send_out(self) -> None:
+        settings: dict[str, Any] = {
+            "start": self._start,
+            "record": self.settings.record,
+            "seed": self.settings.seed,
+            "path": list(sys.path),
+            "folder": _folder(),
+            "cells": call_site.learn_cells(),
+        }
+        for rank in range(self.pool.world_size):
+            with contextlib.suppress(ConnectionError):  # a rank that is gone is noticed when its report is missing
+                self.pool.send(rank, "run", self.settings.number, settings, self.blob)
+            self._selector.register(self.pool.commands[rank], selectors.EVENT_READ, rank)
+        for relay in self._relays:
+            self._selector.register(relay.fd, selectors.EVENT_READ, relay)
+
+    def _watch(self) -> RankError | None:
+        """Wait until every rank has reported, or something has gone wrong."""
+        give_up = self._start + self.settings.timeout if self.settings.timeout is not None else float("inf")
+        next_look = self._start + _LOOK_EVERY
+        before: dict[int, bytes] = {}
+        while self._waiting:
+            now = time.perf_counter()
+            self._handle_events(max(0.0, min(next_look, give_up) - now))
+            if self._failures or self._lost:
+                self._wait_for_more()
+                return self._explain_loss() if self._lost else explain_failures(self._in_order(self._failures))
+            if self._printed > self.settings.output_limit:
+                return self._explain_output()
+            if self._interrupted:
+                raise RunInterrupted(self._explain_interrupt())
+            now = time.perf_counter()
+            if now >= give_up:
+                return self._explain_timeout()
+            if now >= next_look:
+                snapshot = self.pool.board.snapshot()
+                stuck = self._deadlocked(snapshot)
+                if stuck and stuck == before:
+                    return self._explain_deadlock(snapshot, list(stuck))
+                next_look, before = now + _LOOK_EVERY, stuck
+        return None
+
+    def _handle_events(self, timeout: float) -> None:
+        for key, _ in self._selector.select(timeout):
+            if key.data is _INTERRUPT:
+                self._selector.unregister(key.fd)
+                self._interrupted = True
+            elif isinstance(key.data, OutputRelay):
+                self._relay(key.data)
+            elif key.data in self._waiting:
+                self._take_report(key.data)
+
+    def _relay(self, relay: OutputRelay) -> None:
+        count = relay.read(self.settings.output_limit - self._printed)
+        if count == 0 and self._waiting:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(relay.fd)  # the rank has closed its end
+        self._printed += count
+
+    def _take_report(self, rank: int) -> None:
+        self._waiting.discard(rank)
+        try:
+            _, number, outcome, value = self.pool.receive(rank)
+        except (EOFError, OSError):
+            self._lost.append(rank)
+            self._selector.unregister(self.pool.commands[rank])
+            return
+        assert number == self.settings.number
+        if outcome == "result":
+            self._results[rank] = value
+        elif outcome == "failure":
+            self._failures.append(value)
+        else:
+            self._stopped.append(value)
+
+    def _wait_for_more(self) -> None:
+        """Often all ranks make the same mistake: give those that are about to report it a moment."""
+        give_up = time.perf_counter() + _GRACE
+        while self._waiting and time.perf_counter() < give_up:
+            self._handle_events(give_up - time.perf_counter())
+
+    # ── what went wrong ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def _deadlocked(self, snapshot: bytes) -> dict[int, bytes]:
+        """The ranks that can never go on, each with its status as it stands on the board, to see whether it changes."""
+        board = self.pool.board
+        stuck = find_deadlocked(self._states(snapshot), board.on_their_way(snapshot))
+        return {rank: board.slot(snapshot, rank) for rank in stuck}
+
+    def _states(self, snapshot: bytes) -> dict[int, RankState]:
+        statuses = self.pool.board.statuses(snapshot)
+        return {rank: _rank_state(status, statuses) for rank, status in enumerate(statuses)}
+
+    def _explain_deadlock(self, snapshot: bytes, stuck: list[int]) -> RankError:
+        states = self._states(snapshot)
+        self._stop_the_others()
+        sites = {failure.rank: failure.site for failure in self._stopped}
+        return DeadlockError(explain_deadlock(states, stuck), stuck, sites.get(stuck[0]), self._stacks())
+
+    def _explain_timeout(self) -> RankError:
+        late = sorted(self._waiting)
+        where = self._stop_and_tell_where()
+        site = next((failure.site for failure in self._in_order(self._stopped) if failure.site), None)
+        prefix = f"{place(site)}: " if site else ""
+        return RunTimeout(f"{prefix}not done after {self.settings.timeout:g} s: {where}.", late, site, self._stacks())
+
+    def _explain_interrupt(self) -> str:
+        return f"{self._stop_and_tell_where()}. The ranks have been stopped; the world can be used again."
+
+    def _stop_and_tell_where(self) -> str:
+        """Stop the ranks that have not reported, and say what each was doing."""
+        states = self._states(self.pool.board.snapshot())
+        late = sorted(self._waiting)
+        self._stop_the_others()
+        sites = {failure.rank: failure.site for failure in self._stopped}
+        told = [f"rank {rank} {_activity(states[rank], place(sites.get(rank)))}" for rank in late[:4]]
+        return "; ".join(told) + (f"; and {len(late) - 4} more ranks" if len(late) > 4 else "")
+
+    def _explain_output(self) -> RankError:
+        self._stop_the_others()
+        site = next((failure.site for failure in self._stopped if failure.site), None)
+        prefix = f"{place(site)}: " if site else ""
+        limit = f"{self.settings.output_limit:,}"
+        text = (
+            f"{prefix}the ranks printed more than {limit} bytes in one run, so the run was stopped. "
+            "Print less often, or make the world with a larger output_limit."
+        )
+        return TooMuchOutput(text, [failure.rank for failure in self._stopped], site, self._stacks())
+
+    def _explain_loss(self) -> RankError:
+        lost = sorted(self._lost)
+        rank = lost[0]
+        status = self.pool.exit_status(rank, patience=1.0)
+        states = self._states(self.pool.board.snapshot())
+        self._stop_the_others()
+        waits = states[rank].waits
+        doing = f" while it {waits[0].describe().replace('waits', 'waited', 1)} ({waits[0].place})" if waits else ""
+        waiting_for = [r for r, s in states.items() if any(rank in wait.peers for wait in s.waits) and r not in lost]
+        others = f" {name_ranks(waiting_for).capitalize()} waited for it." if waiting_for else ""
+        prefix = f"{waits[0].place}: " if waits else _first_place(self._stopped)
+        text = f"{prefix}{name_ranks(lost)} ended in the middle of the run{doing}: {how_it_ended(status)}.{others}"
+        return PeerLost(text, lost, next((f.site for f in self._stopped if f.site), None), self._stacks())
+
+    def _stacks(self) -> str:
+        return "\n".join(f"── rank {f.rank} ──\n{f.stack}" for f in self._in_order([*self._failures, *self._stopped]))
+
+    def _in_order(self, failures: Sequence[Failure]) -> list[Failure]:
+        return sorted(failures, key=lambda failure: failure.rank)
+
+    # ── ending ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _stop_the_others(self) -> None:
+        """Ask the ranks that have not reported to leave the run; note where one is that does not react, and end it."""
+        if not self._waiting:
+            return
+        with contextlib.suppress(RuntimeError):
+            self.pool.stop(self._waiting)
+        give_up = time.perf_counter() + _STOP_PATIENCE
+        while self._waiting and time.perf_counter() < give_up:
+            self._handle_events(give_up - time.perf_counter())
+        for rank in sorted(self._waiting):
+            stack = self.pool.native_stack(rank)
+            site = call_site.site_of_native_stack(stack)
+            self._stopped.append(Failure(rank, "Killed", "did not react", site, stack))
+            self._lost.append(rank)
+        self._waiting.clear()
+
+    def _end(self, error: RankError | None) -> RankError | None:
+        """Collect the messages of the run, and leave the ranks ready for the next one, or end them if they can't be."""
+        try:
+            if self._lost:
+                raise EOFError
+            if error is None:
+                self._let_settle()
+            reports = self._ask_all("end", error is None)
+            if error is not None:
+                self._ask_all("drain")
+                self.pool.board.reset()
+            cut_off = any(report[4] for report in reports)
+        except (EOFError, OSError):
+            reports, cut_off = [], True
+        self._read_rest()
+        self._make_trace(reports)
+        if cut_off:  # a tensor was half-way through gloo, or a rank is gone: start afresh
+            self.pool.kill()
+            self.usable = False
+        return error or self._unreceived(reports)
+
+    def _let_settle(self) -> None:
+        give_up = time.perf_counter() + _SETTLE
+        while self.pool.board.on_their_way(self.pool.board.snapshot()) and time.perf_counter() < give_up:
+            time.sleep(0.0005)
+
+    def _ask_all(self, *command: Any) -> list[tuple[Any, ...]]:
+        ranks = range(self.pool.world_size)
+        for rank in ranks:
+            self.pool.send(rank, *command)
+        return [self.pool.receive(rank) for rank in ranks]
+
+    def _read_rest(self) -> None:
+        for relay in self._relays:
+            with contextlib.suppress(OSError):
+                while relay.read(self.settings.output_limit - self._printed):
+                    pass
+            relay.finish()
+
+    def _make_trace(self, reports: Sequence[tuple[Any, ...]]) -> None:
+        elapsed = time.perf_counter() - self._start
+        self.trace = Trace(self.pool.world_size, _join(reports), elapsed)
+
+    def _unreceived(self, reports: Sequence[tuple[Any, ...]]) -> RankError | None:
+        left = [(rank, *message) for rank, report in enumerate(reports) for message in report[3]]
+        return explain_unreceived(left) if left else None
+
+    def _unpack(self) -> list[Any]:
+        results = []
+        for rank in range(self.pool.world_size):
+            try:
+                results.append(pickling.loads(self._results[rank]))
+            except Exception as error:
+                raise ResultError(
+                    f"the result of rank {rank} can't be read in the notebook: {error}", [rank]
+                ) from error
+        return results
+
+
+# ── interrupts and statuses ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextlib.contextmanager
+def _interrupts_as_events(selector: selectors.BaseSelector) -> Iterator[None]:
+    """Turn an interrupt into an event of `selector`, so that it never cuts a message to or from a rank in half.
+
+    Only the main thread gets interrupts; elsewhere this does nothing. One interrupt is enough: a second one, while
+    the ranks are being stopped, has no effect.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    wake, waker = socket.socketpair()
+    selector.register(wake, selectors.EVENT_READ, _INTERRUPT)
+    before = signal.signal(signal.SIGINT, lambda number, frame: waker.send(b"!"))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        wake.close()
+        waker.close()
+
+
+def _folder() -> str:
+    with contextlib.suppress(OSError):
+        return os.getcwd()
+    return os.sep
+
+
+def _rank_state(status: Status, statuses: Sequence[Status]) -> RankState:
+    state, round_, waits, strangers, last_call = status
+    activity = "running" if state == "idle" else state
+    call = LastCall(*last_call) if last_call else None
+    return RankState(activity, round_, tuple(_wait(wait, statuses) for wait in waits), tuple(strangers), call)
+
+
+def _wait(wait: tuple[Any, ...], statuses: Sequence[Status]) -> Wait:
+    kind, peers, demand, what, where, call = wait
+    if demand == "meeting":  # a barrier waits for those who have not come to the same one
+        peers = tuple(peer for peer in peers if not any(w[2:4] == ("meeting", what) for w in statuses[peer][2]))
+    return Wait(kind, tuple(peers), demand == "any", what, where, call)
+
+
+def _activity(state: RankState, where: str) -> str:
+    if state.activity == "blocked":
+        return f"{state.waits[0].describe()} ({state.waits[0].place})"
+    return f"was computing{f' at {where}' if where else ' outside your code'}"
+
+
+def _first_place(failures: Sequence[Failure]) -> str:
+    return next((f"{place(failure.site)}: " for failure in failures if failure.site), "")
+
+
+def _join(reports: Sequence[tuple[Any, ...]]) -> list[Message]:
+    """Put the sender's and the receiver's half of each message together."""
+    received = {(src, seq): (rank, *rest) for rank, report in enumerate(reports) for src, seq, *rest in report[2]}
+    messages = []
+    for rank, report in enumerate(reports):
+        for sequence, _, tag, nbytes, dtype, shape, start, round_, site in report[1]:
+            if (rank, sequence) in received:
+                dst, taken, end, receive_site = received[rank, sequence]
+                messages.append(
+                    Message(rank, dst, tag, nbytes, dtype, shape, start, taken, end, round_, site, receive_site)
+                )
+    return messages

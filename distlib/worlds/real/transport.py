@@ -1,0 +1,90 @@
+"""How large tensors travel between real ranks: through gloo, or through NCCL (see also shared_memory).
+
+Small ones travel inside a control message (`mailbox`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed
+
+from distlib.worlds.tensor_bytes import as_bytes, dense, landing_of
+
+_TIMEOUT = datetime.timedelta(seconds=60)
+_TAGS = 2**30  # gloo numbers messages with 31 bits
+_c10d: Any = torch.distributed  # torch's own annotations leave out the process groups' methods
+Wait = Callable[[], Any]
+
+
+class Transport:
+    """Moves large payloads: both sides have agreed, so every wait is short. Returns what to call to wait."""
+
+    def send(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
+        raise NotImplementedError
+
+    def receive(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
+        raise NotImplementedError
+
+
+class GlooTransport(Transport):
+    """Tensors in main memory, over loopback. Any dtype: gloo moves them as bytes."""
+
+    def __init__(self, directory: str, rank: int, world_size: int) -> None:
+        options = _c10d.ProcessGroupGloo._Options()
+        options._devices = [_c10d.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
+        options._threads = 1
+        options._timeout = _TIMEOUT
+        store = _c10d.FileStore(os.path.join(directory, "gloo"), world_size)
+        self._group = _c10d.ProcessGroupGloo(store, rank, world_size, options)
+
+    def send(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
+        return self._group.send([as_bytes(dense(tensor))], peer, sequence % _TAGS).wait
+
+    def receive(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
+        landing = landing_of(tensor)
+        wait = self._group.recv([as_bytes(landing)], peer, sequence % _TAGS).wait
+        return wait if tensor.is_contiguous() else lambda: (wait(), tensor.detach().copy_(landing))
+
+
+class NcclTransport(Transport):
+    """Tensors on GPUs, one GPU per rank.
+
+    NCCL has no tags and works off a pair of ranks in the order of calls. Therefore each direction has a group of its
+    own: what goes up to a higher rank can never wait behind what comes down, and within a direction both sides start
+    messages in the order in which they were taken.
+    """
+
+    def __init__(self, directory: str, rank: int, world_size: int, device: torch.device) -> None:
+        torch.cuda.set_device(device)
+        self._rank, self._device = rank, device
+        self._up, self._down = (
+            _c10d.ProcessGroupNCCL(
+                _c10d.FileStore(os.path.join(directory, f"nccl-{name}"), world_size),
+                rank,
+                world_size,
+                _c10d.ProcessGroupNCCL.Options(),
+            )
+            for name in ("up", "down")
+        )
+
+    def send(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
+        group = self._up if peer > self._rank else self._down
+        return self._waiter(group.send([as_bytes(dense(tensor))], peer, 0))
+
+    def receive(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
+        group = self._down if peer > self._rank else self._up
+        landing = landing_of(tensor)
+        wait = self._waiter(group.recv([as_bytes(landing)], peer, 0))
+        return wait if tensor.is_contiguous() else lambda: (wait(), tensor.detach().copy_(landing))
+
+    def _waiter(self, work: Any) -> Wait:
+        def wait() -> None:
+            work.wait()  # NCCL only puts the wait on the stream …
+            torch.cuda.current_stream(self._device).synchronize()  # … and recv returns only when the data is there
+
+        return wait

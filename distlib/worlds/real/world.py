@@ -1,0 +1,205 @@
+"""`World`: real ranks behind a notebook. Each is a process of its own, kept warm between runs.
+
+    world = World(4)
+    world.run(fn, x)         rank 0: fn(comm, x)   rank 1: fn(comm, x)   rank 2: fn(comm, x)   rank 3: fn(comm, x)
+                             ─────────────────────────► [result 0, result 1, result 2, result 3]
+
+The function travels to the ranks by value (cloudpickle), so it may be defined in a cell, and it may change between
+runs. While it runs, the kernel passes on what the ranks print and watches over them: an exception, a deadlock, a rank
+that is gone or a time limit ends the run on all ranks with one error, and the next run finds the ranks ready again.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from distlib.network import Cluster, Link
+from distlib.trace import Trace
+from distlib.worlds import pickling
+from distlib.worlds.diagnosis import RankError
+from distlib.worlds.real import forkserver
+from distlib.worlds.real.output_relay import OnOutput, print_output
+from distlib.worlds.real.rank_pool import RankPool
+from distlib.worlds.real.shared_memory import NoSharedMemory
+from distlib.worlds.real.supervisor import RunSettings, Supervisor
+
+BACKENDS = ("shared_memory", "gloo", "nccl")
+
+
+class World:
+    """A number of ranks that run functions together.
+
+    Args:
+        world_size: how many ranks, at least 1. There may be more than the machine has cores.
+        backend: how large tensors travel: "shared_memory" (CPU; see the module of that name), "gloo" (CPU; TCP within
+            the machine), "nccl" (a GPU for each rank), or None for NCCL if there are enough GPUs, else shared memory
+            where the system allows it, else gloo. As an attribute it says which is used.
+        network: messages take as long as on these links, on the real clock: a `Link` that each rank has to the others,
+            or a `Cluster` of as many ranks. None: as fast as the machine goes. See `pacing`.
+        record: whether to keep a `trace` of the messages.
+        seed: each run starts with the random numbers of rank r seeded with `seed + r` (random, numpy, torch).
+        output_limit: how many bytes the ranks of one run may print; more is an error.
+        on_output: called with (rank, "stdout" or "stderr", text) instead of printing what a rank printed; text is one
+            or more lines, each with its end.
+
+    The ranks start at the first `run`. They end with the world, with the kernel, or with `close`.
+
+    Raises:
+        ValueError: a world size that is not a number of at least 1, an unknown backend, too few GPUs for NCCL, or a
+            network that is not a link or is a cluster of another size.
+        NoSharedMemory: from the first `run`; "shared_memory" was asked for, and the system does not allow it.
+    """
+
+    def __init__(
+        self,
+        world_size: int,
+        backend: str | None = None,
+        *,
+        network: Link | Cluster | None = None,
+        record: bool = True,
+        seed: int = 0,
+        output_limit: int = 1_000_000,
+        on_output: OnOutput | None = None,
+    ) -> None:
+        self.world_size = _check_world_size(world_size)
+        self.backend = _choose_backend(backend, self.world_size)
+        self.network = _check_network(network, self.world_size)
+        self._may_fall_back = backend is None
+        self.record = record
+        self.seed = seed
+        self.output_limit = output_limit
+        self.on_output = on_output
+        self.trace = Trace(self.world_size, [])
+        self.last_error: RankError | None = None
+        self._pool: RankPool | None = None
+        self._let_go: weakref.finalize[[], World] | None = None
+        self._runs = 0
+        self._lock = threading.Lock()
+        forkserver.current()  # gets ready in the background
+
+    def run(self, fn: Callable[..., Any], /, *args: Any, timeout: float | None = None, **kwargs: Any) -> list[Any]:
+        """Call `fn(comm, *args, **kwargs)` on every rank and return the results, indexed by rank.
+
+        Args:
+            fn: any function, also one defined in a cell, a lambda, a closure, a method. Its arguments, and the
+                variables it uses, are copied to each rank; what a rank changes, it changes for itself. If it is a
+                generator, the result is the list of what it yields.
+            timeout: seconds after which the run is stopped; None for no limit.
+
+        Raises:
+            TypeError: `fn` is not callable, or it or an argument can't be sent to another process.
+            RankError: something went wrong on a rank; see diagnosis for its kinds. The world can be used again.
+            KeyboardInterrupt: the kernel was interrupted; more exactly, RunInterrupted. The ranks have stopped; the
+                world can be used again.
+        """
+        blob = pickling.pack_call(fn, args, kwargs)
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError("this world is already running a function: wait for it, or make another World")
+        try:
+            return self._supervise(Supervisor(self._ready_pool(), self._settings(timeout), blob))
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """End the ranks. A later `run` starts new ones."""
+        if self._let_go is not None:
+            self._let_go()
+        self._pool = self._let_go = None
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "not started" if self._pool is None else "ready"
+        paced = f", paced by {self.network}" if self.network is not None else ""
+        ranks = f"{self.world_size} rank{'s' * (self.world_size > 1)}"
+        return f"<World: {ranks}, {self.backend.replace('_', ' ')}{paced}, {state}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a World can't be sent to its ranks: a rank has comm, which has rank, world_size, send, recv …")
+
+    def _supervise(self, run: Supervisor) -> list[Any]:
+        self.last_error = None
+        try:
+            return run.run()
+        except RankError as error:
+            self.last_error = error
+            raise error.with_traceback(None) from None
+        finally:
+            self.trace = run.trace
+            if not run.usable:
+                self.close()
+
+    def _settings(self, timeout: float | None) -> RunSettings:
+        self._runs += 1
+        on_output = self.on_output or print_output
+        return RunSettings(self._runs, timeout, self.record, self.seed, self.output_limit, on_output)
+
+    def _ready_pool(self) -> RankPool:
+        if self._pool is not None and not self._pool.alive:
+            self.close()
+        if self._pool is None:
+            pool = self._start_pool()
+            self._pool, self._let_go = pool, weakref.finalize(self, pool.close)
+        return self._pool
+
+    def _start_pool(self) -> RankPool:
+        try:
+            return RankPool(self.world_size, self.backend, self.network)
+        except NoSharedMemory:
+            if not self._may_fall_back:
+                raise
+        self.backend = "gloo"
+        return RankPool(self.world_size, self.backend, self.network)
+
+
+# ── argument checks ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_world_size(world_size: int) -> int:
+    try:
+        size = operator.index(world_size)
+    except TypeError:
+        raise ValueError(f"World expects a number of ranks, at least 1, got {world_size!r}: try World(4)") from None
+    if size < 1:
+        raise ValueError(f"World expects at least 1 rank, got {size}: try World(4)")
+    return size
+
+
+def _check_network(network: Link | Cluster | None, world_size: int) -> Cluster | None:
+    if isinstance(network, Link):
+        return Cluster.flat(world_size, network)
+    if network is not None and not isinstance(network, Cluster):
+        raise ValueError(
+            f"World expects a Link or a Cluster as its network, got {network!r}: "
+            f"try World({world_size}, network=Link(latency=1e-3, bandwidth=50e6))"
+        )
+    if network is not None and network.world_size != world_size:
+        raise ValueError(
+            f"World({world_size}) expects a network for {world_size} ranks, got a Cluster of {network.world_size} "
+            f"({network.nodes} nodes of {network.ranks_per_node}): try World({network.world_size}, network=…)"
+        )
+    return network
+
+
+def _choose_backend(backend: str | None, world_size: int) -> str:
+    gpus = torch.cuda.device_count() if torch.distributed.is_nccl_available() else 0
+    if backend is None:
+        return "nccl" if gpus >= world_size > 1 else "shared_memory"
+    if backend not in BACKENDS:
+        raise ValueError(f"expected one of the backends {', '.join(BACKENDS)}, got {backend!r}")
+    if backend == "nccl" and gpus < world_size:
+        raise ValueError(
+            f'the backend "nccl" needs a GPU for each rank: {world_size} ranks, {gpus} GPUs that NCCL can use. '
+            f"Use World({world_size}), which works on the CPU."
+        )
+    return backend

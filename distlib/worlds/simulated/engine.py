@@ -1,0 +1,550 @@
+"""The engine of `SimulatedWorld`: which rank waits for which, when a message travels, and which rank runs next.
+
+The model of time, and why the order in which ranks run does not matter, are explained in simulator. In short:
+
+    both calls block, and nothing else of the two ranks is under way  ──► timed at once
+    anything that may compete                                         ──► deferred until no rank can run;
+                                                                          then the earliest one goes first
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from distlib.communicator import Work
+from distlib.network import Cluster
+from distlib.trace import CallSite
+from distlib.worlds.call_site import site_of_frame
+from distlib.worlds.diagnosis import LastCall, MessageMismatch, RankState, Wait
+from distlib.worlds.message_check import different_calls
+from distlib.worlds.simulated.background import SimulatedBackground
+from distlib.worlds.simulated.rank_contexts import OUTSIDE, Context, current_backward
+from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
+
+_NOWHERE = "a line that was not recorded"
+ANYONE = -1  # the peer of a receive that takes from any rank
+_NO_TENSOR = torch.empty(0)
+_is_grad_enabled = torch.is_grad_enabled
+_POLL_SECONDS = 1e-6  # virtual time of a look at a message that is still under way
+Key = tuple[int, int, int, int]  # source, destination, tag, group
+
+
+@lru_cache(maxsize=256)
+def unrecorded(call: str | None) -> CallSite:
+    """The call site where lines are not recorded. The same object for the same collective call."""
+    return CallSite(_NOWHERE, "", "", 0, call=call)
+
+
+class SimulatedRank:
+    """What the engine knows of one rank."""
+
+    __slots__ = (
+        "background", "both", "bytes_received", "bytes_sent", "context", "finished", "in_free", "loose", "meeting",
+        "messages_received", "messages_sent", "missing", "now", "number", "out_free", "receive", "round", "send",
+        "site", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, engine: Engine, number: int) -> None:
+        self.number = number
+        self.renew(engine, send=True, receive=True)
+        self.context: Context
+        self.background = SimulatedBackground(self)
+        self.now = self.out_free = self.in_free = 0.0
+        self.round = 0
+        self.missing = 0  # how many of the operations it waits for are not yet done
+        self.loose = 0  # how many of its isends and irecvs are not yet done
+        self.waiting: Sequence[Operation] = ()
+        self.meeting: tuple[str, tuple[Any, ...], tuple[int, ...]] | None = None
+        self.finished = False
+        self.site: CallSite | None = None  # the line it speaks from, if its code runs in another process
+        self.messages_sent = self.messages_received = self.bytes_sent = self.bytes_received = 0
+
+    def renew(self, engine: Engine, send: bool = False, receive: bool = False) -> None:
+        """Get a new operation for blocking calls where the old one is still under way after its call has ended."""
+        if send:
+            self.send = Operation(engine, self, is_send=True, blocking=True)
+        if receive:
+            self.receive = Operation(engine, self, is_send=False, blocking=True)
+        self.both = (self.send, self.receive)
+
+
+class Operation(Work):
+    """One end of a message: a send, or a receive.
+
+    A rank is in at most one blocking send and one blocking receive at a time, so it keeps two operations that it uses
+    again and again (making an object for each message would be half of the engine's time). While one of these waits
+    for its other end it is `open`; all other operations that wait for theirs stand in a queue of the engine.
+    """
+
+    __slots__ = (
+        "blocking", "done", "eager", "end", "engine", "error", "group", "is_send", "nbytes", "open", "peer", "rank",
+        "round", "site", "tag", "tensor", "time", "waited",
+    )  # fmt: skip
+
+    def __init__(self, engine: Engine, rank: SimulatedRank, is_send: bool, blocking: bool) -> None:
+        self.engine, self.rank, self.is_send, self.blocking = engine, rank, is_send, blocking
+        self.eager = self.done = self.open = self.waited = False
+        self.error: str | None = None
+        self.end = 0.0
+        self.tensor = _NO_TENSOR
+
+    def begin(self, tensor: torch.Tensor, peer: int, tag: int, group: SimulatedGroup, site: CallSite) -> None:
+        """Say what is to be sent or received. `peer` is a number in the world, or ANYONE."""
+        rank = self.rank
+        self.tensor, self.nbytes = tensor, tensor.nbytes
+        self.peer, self.tag, self.group, self.site = peer, tag, group, site
+        self.time, self.round = rank.now, rank.round + 1
+        self.done = self.eager = self.waited = False
+
+    def wait(self) -> int:
+        self.engine.wait(self.rank, (self,))
+        return self.group.members.index(self.peer)
+
+    def is_completed(self) -> bool:
+        return self.engine.look(self)
+
+
+class SimulatedGroup:
+    """Which ranks of the world form a communicator. One object, shared by its ranks."""
+
+    __slots__ = ("id", "members")
+
+    def __init__(self, id: int, members: tuple[int, ...]) -> None:
+        self.id = id
+        self.members = members
+
+
+class Engine:
+    """One run on a simulated cluster.
+
+    Args:
+        cluster: which links there are.
+        world_size: how many ranks.
+        hub: the context to return to when no rank can run.
+        single_threaded: whether contexts must not be left inside a backward pass.
+        record: whether to keep every message, with its lines; counts are always kept.
+    """
+
+    def __init__(self, cluster: Cluster, world_size: int, hub: Context, single_threaded: bool, record: bool) -> None:
+        self.ranks = [SimulatedRank(self, number) for number in range(world_size)]
+        self.rows: list[tuple[Any, ...]] = []  # what a Message is made of; making it here would take as long as sending
+        self.rounds = 0
+        self.running: SimulatedRank | None = None
+        self.record = record
+        self._cluster = cluster
+        self._uniform = cluster.uniform_link()
+        self._eager_limit = cluster.eager_limit if cluster.eager_limit > 0 else -1  # with a limit, 0 bytes are eager
+        self._shared_uplink = cluster.shared_uplink
+        self._hub = hub
+        self._single_threaded = single_threaded
+        self._ready: list[SimulatedRank] = []  # the last comes first: its data is still near the processor
+        self._sends: dict[Key, deque[Operation]] = {}
+        self._receives: dict[Key, deque[Operation]] = {}
+        self._from_anyone: list[Operation] = []
+        self._deferred: list[tuple[float, float, int, int, int, Operation, Operation]] = []
+        self._deferrals = 0
+        self._pollers: list[SimulatedRank] = []
+        self._meetings: dict[tuple[Any, ...], dict[int, Any]] = {}
+        self._outcomes: dict[tuple[Any, ...], list[Any]] = {}
+        self._groups: dict[tuple[Any, ...], SimulatedGroup] = {}
+        self._uplinks: dict[tuple[str, int], float] = {}
+        self._last_calls: dict[int, LastCall] = {}
+
+    # ── which rank runs ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self) -> None:
+        """Let all ranks run until none can go on: each has finished or is blocked for ever."""
+        for rank in self.ranks:  # started from the hub, since a greenlet begins at the depth of the one that starts it
+            self.running = rank
+            rank.context.switch()
+        while True:
+            while self._ready:
+                self._switch_to_next()
+            if not self._go_on_with_the_earliest():
+                return
+
+    def block(self, rank: SimulatedRank) -> None:
+        """Let the others run until `rank` is ready again."""
+        if self._single_threaded and current_backward() != OUTSIDE:
+            raise RuntimeError(
+                "a rank communicates inside backward(), which takes a thread for each rank: "
+                'make the world with SimulatedWorld(…, contexts="threads")'
+            )
+        gradients = _is_grad_enabled()
+        self._switch_to_next()
+        if _is_grad_enabled() is not gradients:  # torch keeps this by thread, and the ranks share one
+            torch._C._set_grad_enabled(gradients)
+
+    def _switch_to_next(self) -> None:
+        if self._ready:
+            self.running = rank = self._ready.pop()
+            rank.context.switch()
+        else:
+            self._hub.switch()
+
+    def _go_on_with_the_earliest(self) -> bool:
+        """No rank can run: time the deferred message that was ready first. False if there is none."""
+        polled, self._pollers = self._pollers, []
+        self._ready.extend(polled)
+        pair = self._earliest()
+        if pair is not None:
+            self._complete(*pair)
+        return pair is not None or bool(polled)
+
+    def _earliest(self) -> tuple[Operation, Operation] | None:
+        """Of all that is deferred, the pair that was ready first; of equals, the one that was offered first."""
+        choices = [(*_order(send, receive), send, receive) for send, receive in self._candidates()]
+        first = min(choices, key=lambda choice: choice[:4], default=None)
+        if self._deferred and (first is None or self._deferred[0][:4] <= first[:4]):
+            *_, send, receive = heapq.heappop(self._deferred)
+            return send, receive
+        if first is None:
+            return None
+        *_, send, receive = first
+        self._from_anyone.remove(receive)
+        receive.peer = send.rank.number
+        self._take(send)
+        return send, receive
+
+    def _candidates(self) -> list[tuple[Operation, Operation]]:
+        """For every receive from anyone, the messages that it could take."""
+        pairs = []
+        for receive in self._from_anyone:
+            for src in receive.group.members:
+                send = self._send_for(receive, src)
+                if send is not None:
+                    pairs.append((send, receive))
+        return pairs
+
+    # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def send(self, operation: Operation) -> None:
+        """Start a send: meet the receive that waits for it, or wait for one."""
+        rank = operation.rank
+        if operation.nbytes <= self._eager_limit:
+            self._leave(operation)
+            rank.renew(self, send=True)
+        elif not operation.blocking:
+            rank.loose += 1
+        receive = self._receive_for(operation)
+        if receive is not None:
+            self._take(receive)
+            self._meet(operation, receive)
+        elif operation.blocking and not operation.eager:
+            operation.open = True
+        else:
+            self._queue(operation)
+
+    def receive(self, operation: Operation) -> None:
+        """Start a receive: meet the send that waits for it, or wait for one."""
+        if not operation.blocking:
+            operation.rank.loose += 1
+        if operation.peer == ANYONE:
+            self._from_anyone.append(operation)
+            return
+        send = self._send_for(operation, operation.peer)
+        if send is not None:
+            self._take(send)
+            self._meet(send, operation)
+        elif operation.blocking:
+            operation.open = True
+        else:
+            self._queue(operation)
+
+    def _send_for(self, receive: Operation, src: int) -> Operation | None:
+        """The send of `src` that a receive would meet, if there is one. What is queued came before what is open."""
+        number, tag, group = receive.rank.number, receive.tag, receive.group
+        if self._sends:
+            queue = self._sends.get((src, number, tag, group.id))
+            if queue:
+                return queue[0]
+        send = self.ranks[src].send
+        return send if send.open and send.peer == number and send.tag == tag and send.group is group else None
+
+    def _receive_for(self, send: Operation) -> Operation | None:
+        """The receive that a send would meet, if there is one, apart from receives from anyone."""
+        number, tag, group = send.rank.number, send.tag, send.group
+        if self._receives:
+            queue = self._receives.get((number, send.peer, tag, group.id))
+            if queue:
+                return queue[0]
+        receive = self.ranks[send.peer].receive
+        met = receive.open and receive.peer == number and receive.tag == tag and receive.group is group
+        return receive if met else None
+
+    def _queue(self, operation: Operation) -> None:
+        queues, key = self._place(operation)
+        queues.setdefault(key, deque()).append(operation)
+
+    def _take(self, operation: Operation) -> None:
+        """Take an operation from where it waits for its other end."""
+        if operation.open:
+            operation.open = False
+            return
+        queues, key = self._place(operation)
+        queue = queues[key]
+        queue.popleft()
+        if not queue:
+            del queues[key]
+
+    def _place(self, operation: Operation) -> tuple[dict[Key, deque[Operation]], Key]:
+        here, there, tag, group = operation.rank.number, operation.peer, operation.tag, operation.group.id
+        return (
+            (self._sends, (here, there, tag, group))
+            if operation.is_send
+            else (self._receives, (there, here, tag, group))
+        )
+
+    def wait(self, rank: SimulatedRank, operations: Sequence[Operation]) -> None:
+        """Block until all `operations` of `rank` are done; its clock goes on to the last of them."""
+        missing = 0
+        for operation in operations:
+            if not operation.done:
+                operation.waited = True
+                missing += 1
+        if missing:
+            rank.missing, rank.waiting = missing, operations
+            self.block(rank)
+            rank.waiting = ()
+        for operation in operations:
+            if operation.error is not None:
+                self._give_up(rank, operations, operation.error)
+            if operation.end > rank.now:
+                rank.now = operation.end
+            if operation.round > rank.round and not operation.is_send:
+                rank.round = operation.round
+
+    def _give_up(self, rank: SimulatedRank, operations: Sequence[Operation], problem: str) -> None:
+        for operation in operations:
+            operation.waited = False
+            if operation.open:  # it is still under way, though its call ends here
+                operation.open = False
+                self._queue(operation)
+        rank.renew(self, send=True, receive=True)
+        raise MessageMismatch(problem)
+
+    def look(self, operation: Operation) -> bool:
+        """Whether an operation is done. An unsuccessful poll costs a microsecond of virtual time."""
+        rank = operation.rank
+        if not operation.done:
+            self._pollers.append(rank)
+            self.block(rank)
+        if operation.done and operation.end <= rank.now:
+            return True
+        rank.now += _POLL_SECONDS
+        return False
+
+    def meet_all(
+        self, rank: SimulatedRank, kind: str, key: tuple[Any, ...], members: tuple[int, ...], contribution: Any
+    ) -> list[Any]:
+        """Wait for all `members`; everybody goes on when the last one has come, with everybody's contribution."""
+        arrived = self._meetings.setdefault(key, {})
+        arrived[rank.number] = contribution
+        if len(arrived) < len(members):
+            rank.meeting = (kind, key, members)
+            self.block(rank)
+            rank.meeting = None
+            return self._outcomes[key]
+        self._outcomes[key] = [arrived[member] for member in members]
+        latest = max(self.ranks[member].now for member in members)
+        for member in members:
+            self.ranks[member].now = latest
+            if member != rank.number:
+                self._ready.append(self.ranks[member])
+        return self._outcomes[key]
+
+    def group(self, key: tuple[Any, ...], members: tuple[int, ...]) -> SimulatedGroup:
+        """The group of this key: one object for all its ranks."""
+        if key not in self._groups:
+            self._groups[key] = SimulatedGroup(len(self._groups) + 1, members)
+        return self._groups[key]
+
+    def note_call(self, rank: SimulatedRank, call: str, place: str) -> None:
+        """Note that a collective call begins on a rank."""
+        before = self._last_calls.get(rank.number)
+        self._last_calls[rank.number] = LastCall(before.number + 1 if before else 1, call, place)
+
+    # ── timing ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _leave(self, send: Operation) -> None:
+        """An eager message leaves without waiting for its receiver; its content is what it is now."""
+        rank = send.rank
+        latency, busy = self._cost(send)
+        start = max(rank.now, rank.out_free)
+        rank.out_free = send.end = start + busy
+        send.eager, send.done = True, True
+        send.time = start + latency  # when it reaches the receiver's port
+        send.tensor = send.tensor.detach().clone()
+
+    def _meet(self, send: Operation, receive: Operation) -> None:
+        if (
+            send.nbytes != receive.nbytes
+            or send.tensor.dtype is not receive.tensor.dtype
+            or (send.site is not receive.site and _different_calls(send, receive))
+        ):
+            self._fail(send, receive)
+        elif (
+            receive.blocking
+            and not receive.rank.loose
+            and not self._shared_uplink
+            and (send.eager or send.blocking and not send.rank.loose)
+        ):  # nothing else of the two ranks is under way
+            self._complete(send, receive)
+        else:
+            self._deferrals += 1
+            heapq.heappush(self._deferred, (*_order(send, receive), self._deferrals, send, receive))
+
+    def _complete(self, send: Operation, receive: Operation) -> None:
+        """Deliver a message: ports, clocks, contents, counts."""
+        sender, receiver = send.rank, receive.rank
+        link = self._uniform or self._cluster.link(sender.number, receiver.number)
+        nbytes = send.nbytes
+        busy = nbytes / link.bandwidth
+        if send.eager:
+            start = max(send.time, receiver.in_free)
+            receiver.in_free = start + busy
+            receive.end = max(start + busy, receive.time)
+        else:
+            start = max(send.time, receive.time, sender.out_free, receiver.in_free)
+            if self._shared_uplink:
+                start = self._through_uplinks(sender.number, receiver.number, start, busy)
+            sender.out_free = receiver.in_free = start + busy
+            send.end = receive.end = start + busy + link.latency
+            self._settle(send)
+        round_ = receive.round = send.round
+        if round_ > self.rounds:
+            self.rounds = round_
+        _copy(send.tensor, receive.tensor)
+        sender.messages_sent += 1
+        sender.bytes_sent += nbytes
+        receiver.messages_received += 1
+        receiver.bytes_received += nbytes
+        if self.record:
+            self._record(send, receive, start)
+        self._settle(receive)
+
+    def _cost(self, send: Operation) -> tuple[float, float]:
+        """Latency, and the time for which the ports are busy, in seconds."""
+        link = self._uniform or self._cluster.link(send.rank.number, send.peer)
+        return link.latency, send.nbytes / link.bandwidth
+
+    def _through_uplinks(self, src: int, dst: int, start: float, busy: float) -> float:
+        """A link between nodes is shared by the ranks of a node: one message at a time, in each direction."""
+        nodes = self._cluster.node_of(src), self._cluster.node_of(dst)
+        if nodes[0] == nodes[1]:
+            return start
+        ports = (("out", nodes[0]), ("in", nodes[1]))
+        start = max(start, *(self._uplinks.get(port, 0.0) for port in ports))
+        for port in ports:
+            self._uplinks[port] = start + busy
+        return start
+
+    def _settle(self, operation: Operation) -> None:
+        operation.done = True
+        if not operation.blocking:
+            operation.rank.loose -= 1
+        if operation.waited:
+            rank = operation.rank
+            rank.missing -= 1
+            if not rank.missing:
+                self._ready.append(rank)
+
+    def _fail(self, send: Operation, receive: Operation) -> None:
+        problem = _mismatch(send, receive)
+        for operation in (send, receive):
+            operation.error = problem
+            if not operation.done:
+                rank = operation.rank
+                rank.missing = min(rank.missing, 1)  # an error ends the wait, whatever else is missing
+                self._settle(operation)
+
+    def _record(self, send: Operation, receive: Operation, start: float) -> None:
+        offered = send.time - self._cost(send)[0] if send.eager else send.time
+        self.rows.append(
+            (
+                send.rank.number, receive.rank.number, send.tag, send.nbytes, dtype_name(send.tensor),
+                tuple(send.tensor.shape), offered, start, receive.end, send.round, send.site, receive.site,
+            )
+        )  # fmt: skip
+
+    # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────
+
+    def states(self) -> dict[int, RankState]:
+        """What every rank was doing, for diagnosis."""
+        return {rank.number: self._state(rank) for rank in self.ranks}
+
+    def unreceived(self) -> list[Operation]:
+        """Messages that were sent and never received."""
+        return [send for waiting in self._sends.values() for send in waiting]
+
+    def _state(self, rank: SimulatedRank) -> RankState:
+        last_call = self._last_calls.get(rank.number)
+        if rank.finished:
+            return RankState("finished", last_call=last_call)
+        place = place_of(rank)
+        waits = tuple(_wait(operation, place) for operation in rank.waiting if not operation.done)
+        if rank.meeting is not None:
+            kind, key, members = rank.meeting
+            absent = tuple(member for member in members if member not in self._meetings[key])
+            waits = (Wait(kind, absent, False, repr(key), place),)
+        return RankState("blocked" if waits else "running", rank.round, waits, last_call=last_call)
+
+
+def _order(send: Operation, receive: Operation) -> tuple[float, float, int, int]:
+    """Deferred messages go through in this order: by when both sides were ready, then offered, then by rank."""
+    return max(send.time, receive.time), send.time, send.rank.number, receive.rank.number
+
+
+def place_of(rank: SimulatedRank) -> str:
+    """The student's line at which a rank waits."""
+    site = rank.site or site_of_frame(rank.context.frame())
+    return site.place if site else "inside the library"
+
+
+def _wait(operation: Operation, place: str) -> Wait:
+    kind = "send" if operation.is_send else "recv"
+    members = operation.group.members
+    others = tuple(m for m in members if m != operation.rank.number)
+    peers = others if operation.peer == ANYONE else (operation.peer,)
+    return Wait(kind, peers, operation.peer == ANYONE, _describe(operation.tensor), place, operation.site.call)
+
+
+def _different_calls(send: Operation, receive: Operation) -> str | None:
+    there, here = send.site, receive.site
+    return different_calls(send.rank.number, (there.call, there.place), receive.rank.number, (here.call, here.place))
+
+
+def _mismatch(send: Operation, receive: Operation) -> str:
+    other_call = _different_calls(send, receive)
+    if other_call is not None:
+        return other_call
+    there, here = send.tensor, receive.tensor
+    sides = (
+        f"rank {send.rank.number} sends {_describe(there)} ({send.site.place}), "
+        f"but rank {receive.rank.number} receives into {_describe(here)} ({receive.site.place})."
+    )
+    if there.dtype is not here.dtype:
+        return f"{sides} Make the dtypes the same, for example with torch.empty_like(…)."
+    return f"{sides} Both need the same number of elements."
+
+
+def _describe(tensor: torch.Tensor) -> str:
+    return describe_tensor(tensor.shape, dtype_name(tensor))
+
+
+def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Move the contents; tensors on the meta device have none."""
+    if source.is_meta:
+        return
+    if _is_grad_enabled() and (source.requires_grad or target.requires_grad):
+        source, target = source.detach(), target.detach()
+    try:
+        target.copy_(source)
+    except RuntimeError:  # as many elements, in another shape
+        target.copy_(source.reshape(target.shape))

@@ -1,0 +1,458 @@
+"""`SimulatedWorld`: the same rank functions in virtual time, on a cluster of up to thousands of ranks.
+
+    simulated = SimulatedWorld(1024, Cluster(nodes=128, ranks_per_node=8, intra=Link(…), inter=Link(…)))
+    simulated.run(fn, x)         as World.run; fn and its tensors are real, only time is not
+    simulated.elapsed            virtual seconds until the last rank had finished
+
+Every rank has a clock of its own. Computing costs nothing (unless the rank says `comm.sleep`), a message costs what the
+cluster's links say. A rank has one port out and one port in; each carries one message at a time:
+
+    sender offers at s, receiver asks at r        t₀ = max(s, r, out-port free, in-port free)
+    both ports are busy                           t₀ … t₀ + m/B
+    the message is there, send and recv return    t₀ + m/B + α         m bytes, bandwidth B, latency α
+
+A call started in the background (`comm.start`) has a clock of its own. On the rank's own clock, only computing goes on
+meanwhile; the two meet when the rank waits for the call (see `background`).
+
+A message of at most `eager_limit` bytes does not wait for its receiver: it leaves at max(s, out-port free), `send`
+returns when the out-port is free again, and it goes through the receiver's in-port when it is received.
+
+Which rank runs next never changes the result. A pair of blocking calls can be timed as soon as both are there, because
+neither rank can start anything else meanwhile. Everything that could compete (several `isend`s of one rank, a receive
+from anyone, a link shared by a node) waits until no rank can run, and then the one that was ready first goes first: no
+rank that is still blocked can start anything earlier. So a run is exact, and the same to the bit on every machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import threading
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import starmap
+from typing import Any
+
+import torch
+
+from distlib.communicator import Communicator, Work
+from distlib.network import Cluster
+from distlib.trace import CallSite, Counts, Message, Trace
+from distlib.worlds import call_site, pickling
+from distlib.worlds.call_site import find_call_site, is_own_file
+from distlib.worlds.diagnosis import (
+    DeadlockError,
+    Failure,
+    Left,
+    RankError,
+    RunInterrupted,
+    RunTimeout,
+    explain_deadlock,
+    explain_failures,
+    explain_unreceived,
+    find_deadlocked,
+)
+from distlib.worlds.message_check import check_apart, check_message, check_split, ranks_of_color
+from distlib.worlds.real.endpoint import Stopped
+from distlib.worlds.simulated.background import SimulatedCall
+from distlib.worlds.simulated.engine import ANYONE, Engine, Operation, SimulatedGroup, SimulatedRank, unrecorded
+from distlib.worlds.simulated.rank_contexts import Ended, GreenletContext, ThreadContext
+from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
+
+_CONTEXTS: dict[str, type[GreenletContext] | type[ThreadContext]] = {
+    "greenlets": GreenletContext,
+    "threads": ThreadContext,
+}
+
+
+class SimulatedWorld:
+    """Ranks in virtual time. The same functions run on it as on a `World`.
+
+    Args:
+        world_size: how many ranks, at least 1.
+        cluster: its links; None for one node whose ranks all have the same default link. It must have as many places
+            for ranks as `world_size`.
+        record: whether the trace keeps every message and its line of code, or only the counts. None: up to 64 ranks.
+        contexts: "greenlets" (fast), or "threads" for functions that communicate inside `backward`.
+
+    Each rank works on copies of the arguments, as in a World; results are handed over as they are. Random numbers come
+    from the one generator of this process. Tensors on torch's meta device have shapes and no contents, for runs that
+    only ask for time and bytes.
+
+    Attributes:
+        elapsed: virtual seconds of the last run, until its last rank had finished.
+        trace: the messages of the last run (times in virtual seconds).
+        last_error: the RankError of the last run, or None.
+
+    Raises:
+        ValueError: sizes that do not fit together, or unknown contexts.
+    """
+
+    def __init__(
+        self,
+        world_size: int,
+        cluster: Cluster | None = None,
+        *,
+        record: bool | None = None,
+        contexts: str = "greenlets",
+    ) -> None:
+        if not isinstance(world_size, int) or world_size < 1:
+            raise ValueError(f"SimulatedWorld expects a number of ranks, at least 1, got {world_size!r}")
+        self.cluster = cluster if cluster is not None else Cluster.flat(world_size)
+        if self.cluster.world_size != world_size:
+            raise ValueError(f"{world_size} ranks do not fit a cluster with places for {self.cluster.world_size} ranks")
+        if contexts not in _CONTEXTS:
+            raise ValueError(f"expected one of the contexts {', '.join(_CONTEXTS)}, got {contexts!r}")
+        self.world_size = world_size
+        self.record = record if record is not None else world_size <= 64
+        self.contexts = contexts
+        self.elapsed = 0.0
+        self.trace = Trace(world_size, [])
+        self.last_error: RankError | None = None
+
+    def run(self, fn: Callable[..., Any], /, *args: Any, timeout: float | None = None, **kwargs: Any) -> list[Any]:
+        """Call `fn(comm, *args, **kwargs)` on every rank in virtual time; the results are indexed by rank.
+
+        Args:
+            fn, args, kwargs: see `World.run`.
+            timeout: real seconds after which the run is stopped; None for no limit.
+
+        Raises:
+            TypeError, RankError, KeyboardInterrupt: as `World.run`. A deadlock is found as soon as no rank can go on.
+        """
+        self.last_error = None
+        run = _Run(self, pickling.pack_call(fn, args, kwargs))
+        try:
+            with _time_limit(timeout, run.thread), _rare_collections():
+                return run.run()
+        except KeyboardInterrupt:
+            raise RunInterrupted(run.explain_interrupt()) from None
+        except _TimeUp:
+            self.last_error = run.explain_timeout(timeout)
+        except RunEnded as end:
+            self.last_error = end.error
+        except RankError as error:
+            self.last_error = error
+        finally:
+            self.elapsed, self.trace = run.elapsed(), run.trace()
+        raise self.last_error.with_traceback(None) from None
+
+    def __repr__(self) -> str:
+        return f"<SimulatedWorld: {self.world_size} rank{'s' * (self.world_size > 1)}, {self.cluster}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a SimulatedWorld can't be sent to its ranks: a rank has comm, with rank, world_size, send …")
+
+
+class RaisedElsewhere(Exception):
+    """An exception of code in another process, for which a rank function speaks here. Arguments: as of `Failure`."""
+
+    def __init__(self, kind: str, text: str, site: CallSite | None, stack: str) -> None:
+        super().__init__(text)
+        self.kind, self.site, self.stack = kind, site, stack
+
+
+class RunEnded(BaseException):
+    """Raised by a rank function of ours to end the whole run with `error`."""
+
+    def __init__(self, error: RankError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Run:
+    """One run of a function on all ranks."""
+
+    def __init__(self, world: SimulatedWorld, blob: bytes) -> None:
+        call_site.learn_cells()
+        call_site.forget()
+        self._world = world
+        self._blob = blob
+        self._results: list[Any] = [None] * world.world_size
+        self._failures: list[Failure] = []
+        make = _CONTEXTS[world.contexts]
+        self.engine = Engine(world.cluster, world.world_size, make(), world.contexts == "greenlets", world.record)
+        group = SimulatedGroup(0, tuple(range(world.world_size)))
+        for rank in self.engine.ranks:
+            comm = SimulatedCommunicator(self.engine, rank, group, world.cluster)
+            rank.context = make(partial(self._call, rank, comm))
+
+    def run(self) -> list[Any]:
+        gradients = torch.is_grad_enabled()
+        try:
+            self.engine.run()
+            self._raise_what_went_wrong()
+        finally:
+            self._end_the_rest()
+            torch.set_grad_enabled(gradients)
+        return self._results
+
+    def thread(self) -> int:
+        """The thread of the rank that is running."""
+        running = self.engine.running
+        return running.context.thread() if running else threading.get_ident()
+
+    def elapsed(self) -> float:
+        return max(rank.now for rank in self.engine.ranks)
+
+    def trace(self) -> Trace:
+        ranks = self.engine.ranks
+        counts = Counts(
+            [rank.messages_sent for rank in ranks],
+            [rank.messages_received for rank in ranks],
+            [rank.bytes_sent for rank in ranks],
+            [rank.bytes_received for rank in ranks],
+            self.engine.rounds,
+        )
+        return Trace(self._world.world_size, partial(starmap, Message, self.engine.rows), self.elapsed(), counts)
+
+    def explain_timeout(self, timeout: float | None) -> RunTimeout:
+        number, site = self._where()
+        prefix = f"{site.place}: " if site else ""
+        where = f" at {site.place}" if site else ""
+        stack = "".join(failure.stack for failure in self._failures)
+        text = f"{prefix}not done after {timeout:g} s: rank {number} was computing{where}."
+        return RunTimeout(text, [number], site, stack)
+
+    def explain_interrupt(self) -> str:
+        number, site = self._where()
+        where = f"rank {number} was computing at {site.place}. " if site else ""
+        return f"{where}The world can be used again."
+
+    def _where(self) -> tuple[int, CallSite | None]:
+        """The rank that was running, and its line if it was stopped there."""
+        running = self.engine.running
+        number = running.number if running else 0
+        return number, next((failure.site for failure in self._failures if failure.rank == number), None)
+
+    def _call(self, rank: SimulatedRank, comm: SimulatedCommunicator) -> None:
+        """The whole life of one rank."""
+        torch.set_grad_enabled(True)  # whatever the rank that ran before was in the middle of
+        try:
+            fn, args, kwargs = pickling.loads(self._blob)
+            result = fn(comm, *args, **kwargs)
+            self._results[rank.number] = list(result) if isinstance(result, types.GeneratorType) else result
+            rank.background.wait_for_all()
+        except (Ended, RunEnded, Stopped):  # Stopped: this runs on a real rank, which is to leave
+            raise
+        except BaseException as error:
+            self._failures.append(_describe(rank.number, error))
+            if isinstance(error, _TimeUp | KeyboardInterrupt):
+                raise
+        finally:
+            rank.finished = True
+
+    def _raise_what_went_wrong(self) -> None:
+        if self._failures:
+            raise explain_failures(sorted(self._failures, key=lambda failure: failure.rank))
+        stuck = [rank.number for rank in self.engine.ranks if not rank.finished]
+        if stuck:
+            states = self.engine.states()
+            found = find_deadlocked(states, set())
+            assert found == stuck
+            site = call_site.site_of_frame(self.engine.ranks[stuck[0]].context.frame())
+            raise DeadlockError(explain_deadlock(states, stuck), stuck, site)
+        lost = self.engine.unreceived()
+        if lost:
+            raise explain_unreceived(list(map(_left, lost)))
+
+    def _end_the_rest(self) -> None:
+        for rank in self.engine.ranks:
+            if not rank.finished:
+                rank.context.kill()
+
+
+class SimulatedCommunicator(Communicator):
+    """A `Communicator` in virtual time. Made by a `SimulatedWorld` for each rank; see `Communicator`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        rank: SimulatedRank,
+        group: SimulatedGroup,
+        cluster: Cluster,
+        call: str | None = None,
+        called_from: CallSite | None = None,
+    ) -> None:
+        self._engine = engine
+        self.call = call
+        self._called_from = None  # the student's line that all messages of one collective call come from
+        if called_from is not None and is_own_file(called_from.file):
+            self._called_from = called_from.within(call)
+        self._unrecorded = unrecorded(call)
+        self._rank = rank
+        self._group = group
+        self._meetings = 0
+        self._computations = 0
+        self.network = self.cluster = cluster
+        self.rank = group.members.index(rank.number) if group.id else rank.number
+        self.world_size = len(group.members)
+        self.device = torch.device("cpu")
+
+    def send(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> None:
+        operation = self._rank.send
+        self._begin(operation, tensor, dst, tag, self._site())
+        self._engine.send(operation)
+        self._engine.wait(self._rank, (operation,))
+
+    def recv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> int:
+        operation = self._rank.receive
+        self._begin(operation, tensor, src, tag, self._site())
+        self._engine.receive(operation)
+        self._engine.wait(self._rank, (operation,))
+        return self._group.members.index(operation.peer) if src is None else src
+
+    def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
+        operation = Operation(self._engine, self._rank, is_send=True, blocking=False)
+        self._begin(operation, tensor, dst, tag, self._site())
+        self._engine.send(operation)
+        return operation
+
+    def irecv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> Work:
+        operation = Operation(self._engine, self._rank, is_send=False, blocking=False)
+        self._begin(operation, tensor, src, tag, self._site())
+        self._engine.receive(operation)
+        return operation
+
+    def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
+        send, receive = both = self._rank.both
+        if outgoing is not send.tensor or incoming is not receive.tensor:
+            check_apart(outgoing, incoming)
+        site = self._site()
+        self._begin(send, outgoing, dst, tag, site)
+        self._begin(receive, incoming, src, tag, site)
+        self._engine.send(send)
+        self._engine.receive(receive)
+        self._engine.wait(self._rank, both)
+
+    def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
+        site = self._site()
+        call = SimulatedCall(partial(function, self, *args, **kwargs), self._rank, self.rank, site)
+        self._rank.background.start(call)
+        return call
+
+    def barrier(self) -> None:
+        self._meet("barrier", None)
+
+    def split(self, color: int | None, key: int | None = None) -> Communicator | None:
+        check_split(color, key)
+        everybody = self._meet("split", (color, key))
+        if color is None:
+            return None
+        members = tuple(self._group.members[rank] for rank in ranks_of_color(everybody, color))
+        group = self._engine.group((self._group.id, self._meetings, color), members)
+        return SimulatedCommunicator(self._engine, self._rank, group, self.cluster)
+
+    def within(self, call: str) -> Communicator:
+        if self.call is not None:
+            return self
+        site = self._site()
+        self._engine.note_call(self._rank, call, site.place)
+        return SimulatedCommunicator(self._engine, self._rank, self._group, self.cluster, call, site)
+
+    def speak_from(self, site: CallSite) -> None:
+        """Say which line the next calls of this rank come from: it speaks for code that runs in another process."""
+        self._rank.site = site
+
+    def sleep(self, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError(f"expected a time to sleep of at least 0 seconds, got {seconds}")
+        self._computations += 1
+        self._rank.now += seconds * self.cluster.slowdown(self._rank.number, self._computations)
+
+    def time(self) -> float:
+        return self._rank.now
+
+    def __repr__(self) -> str:
+        return f"<Communicator: rank {self.rank} of {self.world_size}, simulated>"
+
+    def _begin(self, operation: Operation, tensor: torch.Tensor, peer: int | None, tag: int, site: CallSite) -> None:
+        """Check a call and note it. The usual case is seen at once; at all else `check_message` takes a look."""
+        background = self._rank.background
+        if background.calls:
+            background.wait_for_all()
+        usual = (
+            type(peer) is int and 0 <= peer < self.world_size and peer != self.rank and type(tag) is int
+            and (tensor is operation.tensor or _is_usual(tensor))
+        )  # fmt: skip
+        if not usual:
+            check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
+        destination = ANYONE if peer is None else self._group.members[peer]
+        operation.begin(tensor, destination, tag, self._group, site)
+
+    def _site(self) -> CallSite:
+        """The student's line that is talking: all messages of one collective call come from the same one."""
+        if not self._engine.record:
+            return self._unrecorded
+        spoken_from = self._rank.site
+        if spoken_from is not None:
+            return spoken_from.within(self.call)
+        return self._called_from or find_call_site(self.call)
+
+    def _meet(self, kind: str, contribution: Any) -> list[Any]:
+        self._rank.background.wait_for_all()
+        self._meetings += 1
+        key = (self._group.id, self._meetings)
+        return self._engine.meet_all(self._rank, kind, key, self._group.members, contribution)
+
+
+_TENSOR, _STRIDED = torch.Tensor, torch.strided
+
+
+def _is_usual(tensor: torch.Tensor) -> bool:
+    return type(tensor) is _TENSOR and (tensor.is_cpu or tensor.is_meta) and tensor.layout is _STRIDED
+
+
+# ── limits, and what is said ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _TimeUp(BaseException):
+    """The real time for a run is over."""
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Thousands of ranks are many objects, all in use: looking for unused ones too often is a quarter of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 50)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float | None, running_thread: Callable[[], int]) -> Iterator[None]:
+    """Raise _TimeUp in the thread that is running a rank when the time is over."""
+    if seconds is None:
+        yield
+        return
+    done = threading.Event()
+
+    def watch() -> None:
+        if not done.wait(seconds):
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(running_thread()), ctypes.py_object(_TimeUp))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _describe(rank: int, error: BaseException) -> Failure:
+    if isinstance(error, RaisedElsewhere):
+        return Failure(rank, error.kind, str(error), error.site, error.stack)
+    site = call_site.site_of_traceback(error.__traceback__)
+    stack = "".join(traceback.format_exception(error))
+    return Failure(rank, type(error).__name__, str(error), site, stack)
+
+
+def _left(send: Operation) -> Left:
+    what = describe_tensor(send.tensor.shape, dtype_name(send.tensor))
+    return send.rank.number, send.peer, send.tag, what, send.site
