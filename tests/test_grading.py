@@ -400,7 +400,7 @@ def test_a_helper_counts_only_where_it_is_supplied() -> None:
         helpers.ring_all_gather(comm, tensor)
 
     assert len(check_all_reduce(uses_helpers, world_sizes=(2,), helpers=NAMES, **RING)) == 2
-    assert "were sent by distlib.grading.helpers.ring_reduce_scatter" in failure(uses_helpers)
+    assert "were sent by distlib.checks.supplied.ring_reduce_scatter" in failure(uses_helpers)
 
 
 # ── the student's communicator ───────────────────────────────────────────────────────────────────────────────────────

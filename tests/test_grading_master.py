@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
+from distlib.checks.plays import master_parts
+from distlib.checks.plays.gated import open_gate
+from distlib.checks.plays.master import Classifier, loss_of
 from distlib.grading import (
     CheckFailed,
     Gradients,
@@ -19,9 +22,6 @@ from distlib.grading import (
 )
 from distlib.grading.master_messages import Way, judge_ways
 from distlib.grading.master_step_checks import PARTS, _case, total, work_of_ranks
-from distlib.grading.scenarios import master_parts
-from distlib.grading.scenarios.gated import open_gate
-from distlib.grading.scenarios.master import Classifier, loss_of
 from distlib.trace import CallSite, Message, Trace
 from tests.answer_files import read_answers
 

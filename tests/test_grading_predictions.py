@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from distlib import Cluster, Link, SimulatedWorld, all_reduce, network
+from distlib.checks.supplied import predict_time
 from distlib.grading import CheckFailed, check_choose_algorithm, check_predict_time
-from distlib.grading.helpers import predict_time
 from distlib.grading.prediction_case import PREDICTED, Question
 from distlib.grading.prediction_causes import Step, cause_of_time, latency_of, steps_of, travel_of
 from distlib.grading.prediction_report import Answers, readable
@@ -198,10 +198,10 @@ def test_right_choices_with_a_helper() -> None:
 def test_a_helper_that_was_not_supplied_counts_as_the_library() -> None:
     function = as_in_a_notebook("""
 def f(nbytes, cluster, algorithms):
-    from distlib.grading.helpers import predict_time
+    from distlib.checks.supplied import predict_time
     return min(algorithms, key=lambda name: predict_time(name, nbytes, cluster))
 """)
-    assert "it calls distlib.grading.helpers.predict_time" in failure(check_choose_algorithm, function)
+    assert "it calls distlib.checks.supplied.predict_time" in failure(check_choose_algorithm, function)
 
 
 @pytest.mark.parametrize("name", ["ring", "hierarchical"])

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from distlib.checks.rules.values import compared, is_close, is_equal, shown
 from distlib.grading.flat_all_reduce import judge_flat_all_reduce
-from distlib.grading.tensor_values import compared, is_close, is_equal, shown
 from distlib.trace import CallSite, Message, Trace
 
 ONES = torch.ones(3, dtype=torch.float64)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from distlib.grading.patience import patience
+from distlib.checks.patience import patience
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,12 @@ import pytest
 import torch
 
 from distlib import SimulatedWorld
+from distlib.checks.plays.calls import call
+from distlib.checks.plays.gated import Gate, open_gate
+from distlib.checks.plays.plain import plain
+from distlib.checks.plays.training import Model, first_gate
+from distlib.checks.remark import Remark
+from distlib.checks.supplied import helper_named, helper_origins, scope_of, supplied
 from distlib.grading import (
     CheckFailed,
     Example,
@@ -26,15 +32,9 @@ from distlib.grading import (
 )
 from distlib.grading.ddp_case import make_case
 from distlib.grading.ddp_messages import hidden_share
-from distlib.grading.failure import Remark
-from distlib.grading.helpers import helper_named, helper_origins, scope_of, supplied
 from distlib.grading.return_checks import same
 from distlib.grading.scenario_case import Part
 from distlib.grading.scenario_side import simulate_play
-from distlib.grading.scenarios.calls import call
-from distlib.grading.scenarios.gated import Gate, open_gate
-from distlib.grading.scenarios.plain import plain
-from distlib.grading.scenarios.training import Model, first_gate
 from distlib.grading.specification import is_own
 from distlib.trace import CallSite, Message
 from tests.remote_functions import PLACES, in_a_notebook, on_remote_ranks
@@ -346,7 +346,7 @@ def test_messages_of_helpers_are_the_students() -> None:
         return Message(0, 1, 0, 4, "float32", (1,), 0.0, 0.0, 0.0, 1, site, site)
 
     origins = helper_origins("all_reduce")
-    assert origins == ("distlib.grading.helpers.all_reduce", "distlib.collectives.all_reduce")
+    assert origins == ("distlib.checks.supplied.all_reduce", "distlib.collectives.all_reduce")
     assert all(is_own(message(origin), ("all_reduce",)) for origin in (None, *origins))
     assert not is_own(message("distlib.collectives.broadcast"), ("all_reduce",))
     assert not is_own(message("distlib.collectives.all_reduce"))

@@ -8,19 +8,19 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.gated import open_gate
+from distlib.checks.plays.large_batches import FORWARD, LOSSES, Model, accumulate
+from distlib.checks.remark import Remark
+from distlib.checks.rules.values import compared, is_close
 from distlib.grading.accumulation_causes import OLD, Weight, weights
 from distlib.grading.case import count
 from distlib.grading.checks import name_of
-from distlib.grading.failure import Remark
 from distlib.grading.flat_all_reduce import SENT_TWICE, bytes_of, judge_flat_all_reduce
 from distlib.grading.large_batch_case import ROUNDED, draw_batch, draw_state, draw_values
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
-from distlib.grading.scenarios.gated import open_gate
-from distlib.grading.scenarios.large_batches import FORWARD, LOSSES, Model, accumulate
 from distlib.grading.scene import Scene
-from distlib.grading.tensor_values import compared, is_close
 
 Tensors = list[torch.Tensor]
 _SENT_EACH_TIME = (

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import torch
 
+from distlib.checks.remark import Remark
 from distlib.grading.all_reduce_specification import AllReduceSpecification
 from distlib.grading.case import LAYOUTS, Case
 from distlib.grading.checks import make_cases, name_of, run_check
-from distlib.grading.failure import Remark
 from distlib.grading.grid_traffic import explain_grid_traffic
 from distlib.grading.halving_traffic import explain_halving_traffic
 from distlib.grading.observe import Observation

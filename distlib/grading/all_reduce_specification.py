@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from distlib.checks.remark import Remark
+from distlib.checks.supplied import helper_origin
 from distlib.grading.case import Case
-from distlib.grading.failure import Remark
-from distlib.grading.helpers import helper_origin
 from distlib.grading.specification import is_own
 from distlib.grading.traffic import explain_foreign, explain_silence
 from distlib.trace import Message, Trace

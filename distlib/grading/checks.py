@@ -28,13 +28,14 @@ from typing import TypeVar
 
 import torch
 
+from distlib.checks.patience import seconds_for
+from distlib.checks.places import real_ranks_allowed
+from distlib.checks.remark import CheckFailed, Remark
+from distlib.checks.supplied import supplied
 from distlib.grading.all_reduce_specification import AllReduceSpecification
 from distlib.grading.case import LAYOUTS, Case, count
 from distlib.grading.errors import explain_error
-from distlib.grading.failure import CheckFailed, Remark
-from distlib.grading.helpers import supplied
 from distlib.grading.observe import Observation, observe, observe_simulated
-from distlib.grading.patience import seconds_for
 from distlib.grading.pattern_specification import PatternSpecification
 from distlib.grading.report import Report
 from distlib.grading.seen import Seen
@@ -235,7 +236,7 @@ class _LocalExamination(_Examination):
         self._simulates = True  # until real ranks contradict the simulated ones
 
     def _choose_and_look(self, case: Case) -> Look:
-        if case.world_size > MOST_REAL_RANKS:
+        if case.world_size > MOST_REAL_RANKS or not real_ranks_allowed():
             return self._look(self._simulated, case, CASE_SECONDS)
         if case in self._sampled or not self._simulates:
             return self._look(self._real, case, CASE_SECONDS)

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.training import Model, descend, one_pass, train
 from distlib.grading.case import count
 from distlib.grading.scenario_case import Part, ScenarioCase
-from distlib.grading.scenarios.training import Model, descend, one_pass, train
 from distlib.network import Cluster, Link
 from distlib.training.buckets import assign_buckets
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from distlib.checks.remark import Remark
 from distlib.grading.checks import name_of
 from distlib.grading.ddp_case import Training, make_case
 from distlib.grading.ddp_messages import judge_messages
 from distlib.grading.ddp_values import judge_values
-from distlib.grading.failure import Remark
 from distlib.grading.scenario_case import ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport

@@ -13,10 +13,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from distlib.checks.plays.training import BACKWARD, BEGIN, END, first_gate
+from distlib.checks.remark import Remark
 from distlib.grading.case import count
 from distlib.grading.ddp_case import GATE_SECONDS, DdpCase
-from distlib.grading.failure import Remark
-from distlib.grading.scenarios.training import BACKWARD, BEGIN, END, first_gate
 from distlib.grading.scene import Scene
 from distlib.trace import Message
 

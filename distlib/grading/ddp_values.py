@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from distlib.checks.remark import Remark
+from distlib.checks.rules.values import compared, is_close, shown
 from distlib.grading.ddp_case import DdpCase
-from distlib.grading.failure import Remark
-from distlib.grading.tensor_values import compared, is_close, shown
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from distlib.checks.remark import Remark
 from distlib.grading.case import Case, dtype_name
-from distlib.grading.failure import Remark
 from distlib.worlds.diagnosis import (
     DeadlockError,
     MessageMismatch,

@@ -5,8 +5,8 @@ flat tensor of n bytes on N ranks, as a ring     2(N-1) messages from each rank,
 
 from __future__ import annotations
 
+from distlib.checks.remark import Remark
 from distlib.grading.case import count
-from distlib.grading.failure import Remark
 from distlib.trace import Trace
 
 SENT_TWICE = "some things are sent more than once, or as a wider dtype."

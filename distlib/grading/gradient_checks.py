@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.gradients import after_backward
+from distlib.checks.remark import Remark
+from distlib.checks.rules.values import compared, is_equal
 from distlib.grading.case import count
 from distlib.grading.checks import name_of
-from distlib.grading.failure import Remark
 from distlib.grading.flat_all_reduce import judge_flat_all_reduce
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
-from distlib.grading.scenarios.gradients import after_backward
 from distlib.grading.scene import Scene
-from distlib.grading.tensor_values import compared, is_equal
 
 _CAUSES = (
     ("'NoneType' object has no attribute", "a parameter may have no gradient: its .grad is None. It counts as zeros."),

@@ -18,9 +18,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from distlib.checks.remark import Remark
 from distlib.grading.all_reduce_specification import AllReduceSpecification, Traffic, first_remark
 from distlib.grading.case import Case, count, dtype_name
-from distlib.grading.failure import Remark
 from distlib.grading.traffic import describe
 from distlib.network.powers import beyond_power_of_two
 from distlib.trace import Message, Trace

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.large_batches import LOSSES, Descent, Model, leave_gradients, tensors_of
 from distlib.grading.scenario_case import Part
-from distlib.grading.scenarios.large_batches import LOSSES, Descent, Model, leave_gradients, tensors_of
 
 Tensors = dict[str, torch.Tensor]  # parameters and buffers of one rank, by name
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from distlib.grading.tensor_values import is_close
+from distlib.checks.rules.values import is_close
 
 _WRONG_ORDER = (
     "all rows are there, in the wrong order. Part r comes from rank r: name the source, and do not take what comes "

@@ -10,19 +10,19 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from distlib.checks.plays.gradients import after_backward
+from distlib.checks.plays.master import collect, copy_model, split
+from distlib.checks.remark import Remark
+from distlib.checks.rules.values import compared, is_equal
 from distlib.grading.case import count, dtype_name
 from distlib.grading.checks import name_of
-from distlib.grading.failure import Remark
 from distlib.grading.gradient_checks import Gradients
 from distlib.grading.master_causes import cause_of_copy, cause_of_outputs, cause_of_part, cause_of_sum
 from distlib.grading.master_messages import NOBODY_ELSE, Way, judge_ways
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
-from distlib.grading.scenarios.gradients import after_backward
-from distlib.grading.scenarios.master import collect, copy_model, split
 from distlib.grading.scene import Scene
-from distlib.grading.tensor_values import compared, is_equal
 from distlib.partition import chunk_lengths
 
 _NOTHING_BACK = (

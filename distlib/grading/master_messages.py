@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from distlib.checks.remark import Remark
 from distlib.grading.case import count
-from distlib.grading.failure import Remark
 from distlib.trace import Trace
 
 NOBODY_ELSE = "everything comes from rank 0 or goes to it: the other ranks have nothing to tell each other."

@@ -13,16 +13,16 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.master import Classifier, loss_of, one_step
+from distlib.checks.remark import Remark
+from distlib.checks.rules.values import compared, is_close, is_equal
 from distlib.grading.case import count
 from distlib.grading.checks import name_of
-from distlib.grading.failure import Remark
 from distlib.grading.master_messages import NOBODY_ELSE, Way, judge_ways
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
-from distlib.grading.scenarios.master import Classifier, loss_of, one_step
 from distlib.grading.scene import Scene
-from distlib.grading.tensor_values import compared, is_close, is_equal
 
 PARTS = ("split_batch", "replicate", "gather_outputs", "reduce_gradients")
 _PIXELS, _HIDDEN, _CLASSES = 4, 3, 2

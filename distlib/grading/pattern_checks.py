@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from distlib.checks.remark import Remark
 from distlib.grading.case import Case
 from distlib.grading.checks import make_cases, run_check
-from distlib.grading.failure import Remark
 from distlib.grading.observe import Observation
 from distlib.grading.pattern_specification import PatternSpecification
 from distlib.grading.pattern_traffic import explain_pattern_traffic

@@ -13,8 +13,8 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
+from distlib.checks.remark import Remark
 from distlib.grading.case import Case, count, dtype_name
-from distlib.grading.failure import Remark
 from distlib.grading.pattern_specification import PatternSpecification, broadcast_steps, reduce_steps
 from distlib.grading.traffic import describe, explain_foreign, explain_silence
 from distlib.trace import Message, Trace

@@ -14,11 +14,11 @@ from functools import cached_property
 
 import torch
 
+from distlib.checks.remark import Remark
+from distlib.checks.rules.values import first_numbers, is_equal
 from distlib.grading.case import Case, count, dtype_name, rank_input
-from distlib.grading.failure import Remark
 from distlib.grading.rank_side import Outcome
 from distlib.grading.seen import contents, exact
-from distlib.grading.tensor_values import first_numbers, is_equal
 from distlib.worlds.diagnosis import name_ranks
 
 _IN_PLACE = ("shift", "broadcast", "reduce")

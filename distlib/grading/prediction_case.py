@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from distlib.checks.supplied import predict_time
 from distlib.grading.case import count
-from distlib.grading.helpers import predict_time
 from distlib.network import Cluster
 from distlib.network.powers import is_power_of_two
 

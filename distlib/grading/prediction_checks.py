@@ -10,12 +10,12 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
+from distlib.checks.patience import seconds_for
+from distlib.checks.remark import CheckFailed, Remark
+from distlib.checks.supplied import supplied
 from distlib.grading import checks
 from distlib.grading.checks import name_of, show_printed
 from distlib.grading.errors import explain_error
-from distlib.grading.failure import CheckFailed, Remark
-from distlib.grading.helpers import supplied
-from distlib.grading.patience import seconds_for
 from distlib.grading.prediction_case import Question
 from distlib.grading.prediction_causes import cause_of_time, latency_of, steps_of, travel_of
 from distlib.grading.prediction_report import Answers, readable

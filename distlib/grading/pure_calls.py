@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+from distlib.checks.library_calls import library_calls
+from distlib.checks.supplied import helper_origin
 from distlib.communicator import Communicator
-from distlib.grading.helpers import helper_origin
-from distlib.grading.library_calls import library_calls
 from distlib.grading.observe import run_on_ranks
 from distlib.judge.remote.stand_in import RemoteFunction
 from distlib.network import choose_all_reduce

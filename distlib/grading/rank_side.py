@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import torch
 
+from distlib.checks.student_communicator import StudentCommunicator
 from distlib.communicator import Communicator
 from distlib.grading.case import Case, lay_out, rank_input
-from distlib.grading.student_communicator import StudentCommunicator
 from distlib.trace import Trace
 from distlib.worlds import pickling
 from distlib.worlds.diagnosis import RankError

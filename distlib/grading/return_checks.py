@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.calls import call
+from distlib.checks.remark import Remark
 from distlib.grading.checks import name_of
-from distlib.grading.failure import Remark
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios
 from distlib.grading.scenario_report import ScenarioReport
-from distlib.grading.scenarios.calls import call
 from distlib.grading.scene import Scene
 
 _LONGEST = 60  # characters of an argument in a title

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from distlib.checks.plays.sampling import epochs
+from distlib.checks.remark import Remark
 from distlib.grading.case import count
 from distlib.grading.checks import name_of
-from distlib.grading.failure import Remark
 from distlib.grading.scenario_case import Part, ScenarioCase
 from distlib.grading.scenario_checks import run_scenarios, seed_for
 from distlib.grading.scenario_report import ScenarioReport
-from distlib.grading.scenarios.sampling import epochs
 from distlib.grading.scene import Scene
 
 SHUFFLED_FROM = 8  # samples: with fewer, two random orders may be the same by chance

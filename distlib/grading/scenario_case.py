@@ -9,7 +9,7 @@ from typing import Any
 
 from distlib.network import Cluster
 
-Play = Callable[..., Any]  # (comm, function, inputs, gate), a function of distlib.grading.scenarios
+Play = Callable[..., Any]  # (comm, function, inputs, gate), a function of distlib.checks.plays
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from distlib.checks.patience import seconds_for
+from distlib.checks.places import real_ranks_allowed
+from distlib.checks.remark import CheckFailed, Remark
+from distlib.checks.supplied import local_name
 from distlib.grading.case import count
 from distlib.grading.checks import SAMPLED_RANKS, pack, show_printed
 from distlib.grading.errors import explain_error
-from distlib.grading.failure import CheckFailed, Remark
-from distlib.grading.helpers import local_name
-from distlib.grading.patience import seconds_for
 from distlib.grading.scenario_case import ScenarioCase
 from distlib.grading.scenario_report import ScenarioReport
 from distlib.grading.scene import Scene, play_for_real, play_simulated, scene_of
@@ -114,8 +115,8 @@ class _Examination:
         self._judge = judge
         self._spent = 0.0
         self._has_shown_prints = False
-        self._is_local = not isinstance(function, RemoteFunction)
-        self._sampled = _sample(cases) if self._is_local else set()
+        self._has_real_ranks = not isinstance(function, RemoteFunction) and real_ranks_allowed()
+        self._sampled = _sample(cases) if self._has_real_ranks else set()
         if isinstance(function, RemoteFunction):
             function.expect(max(case.world_size for case in cases))
             self._play = partial(_play_remotely, function, tuple(helpers))
@@ -128,7 +129,7 @@ class _Examination:
         """What the case has shown, in virtual time if nothing is wrong there, and the remark about it."""
         scene, remark = self._look(self._play, case)
         is_doubtful = remark is not None or (scene.printed and not self._has_shown_prints)
-        if self._is_local and case.world_size > 1 and (is_doubtful or id(case) in self._sampled):
+        if self._has_real_ranks and case.world_size > 1 and (is_doubtful or id(case) in self._sampled):
             real, final = self._look(self._play_for_real, case)
             self._show(real, case, final)
             return (scene if remark is None and final is None else real), _with_cause(final, remark)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from distlib.checks.library_calls import library_calls
+from distlib.checks.plays.plain import plain
+from distlib.checks.student_communicator import StudentCommunicator
 from distlib.communicator import Communicator
-from distlib.grading.library_calls import library_calls
 from distlib.grading.scenario_case import Part
-from distlib.grading.scenarios.plain import plain
-from distlib.grading.student_communicator import StudentCommunicator
 from distlib.network import Cluster
 from distlib.trace import Trace
 from distlib.worlds import pickling

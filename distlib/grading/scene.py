@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from distlib.grading.helpers import helper_origins
+from distlib.checks.supplied import helper_origins
 from distlib.grading.observe import Run, run_on_ranks, run_simulated
 from distlib.grading.scenario_case import ScenarioCase
 from distlib.grading.scenario_side import Played, play, simulate_play

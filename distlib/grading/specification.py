@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from distlib.grading.helpers import helper_origin, helper_origins
+from distlib.checks.supplied import helper_origin, helper_origins
 from distlib.trace import Message
 
 TOPOLOGIES = ("ring", "star")

@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from distlib.checks.remark import Remark
 from distlib.grading.case import Case, count, dtype_name
-from distlib.grading.failure import Remark
 from distlib.grading.specification import EXECUTED_TEXT, Specification
 from distlib.trace import Message, Trace
 

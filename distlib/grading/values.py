@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from distlib.checks.remark import Remark
+from distlib.checks.rules.values import SHOWN, first_numbers
 from distlib.grading.algorithm_causes import algorithm_cause
-from distlib.grading.failure import Remark
 from distlib.grading.seen import DECODED_RANKS, Seen
-from distlib.grading.tensor_values import SHOWN, first_numbers
 from distlib.grading.value_causes import usual_cause
 from distlib.worlds.diagnosis import name_ranks
 

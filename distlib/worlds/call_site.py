@@ -23,7 +23,7 @@ _PASSED_OVER = frozenset(
         "distlib.worlds.real.process_group",
         "distlib.worlds.simulated.simulator",
         "distlib.judge.remote.rank_communicator",
-        "distlib.grading.student_communicator",
+        "distlib.checks.student_communicator",
         "distlib.draw.chunks.watch",
     }
 )

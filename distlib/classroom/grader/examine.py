@@ -22,11 +22,11 @@ from typing import Protocol
 import nbformat
 from nbformat import NotebookNode
 
+from distlib.checks.patience import patience as busy
 from distlib.classroom.grader.feedback import harmless_outputs, harmless_text
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, read_submission
 from distlib.classroom.grader.transplant import transplant
-from distlib.grading.patience import patience as busy
 
 PATIENCE = 900.0  # seconds for one submission, on a free machine; the judge's own limits end it long before
 
@@ -109,7 +109,7 @@ def examine_all(
         tasks: by student.
         open_judge: for each submission it opens a judge, which is then pickled into the submission's process.
         jobs: how many at a time.
-        patience: seconds for each, on a free machine (see `distlib.grading.patience`); then its process is ended.
+        patience: seconds for each, on a free machine (see `distlib.checks.patience`); then its process is ended.
     """
     waiting = list(tasks.items())[::-1]
     running: dict[Connection, _Running] = {}

@@ -7,9 +7,9 @@ import io
 import sys
 from typing import TYPE_CHECKING, Any
 
+from distlib.checks.remark import CheckFailed
 from distlib.classroom.self_check.results import FAILS, PASSES, Result, Results, Row, result_of, row_of
 from distlib.classroom.self_check.table import Table
-from distlib.grading.failure import CheckFailed
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

@@ -30,7 +30,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
 import distlib
-from distlib.grading.failure import CheckFailed
+from distlib.checks.remark import CheckFailed
 from distlib.judge.remote.cells import Cell
 from distlib.judge.remote.nursery import CanNotGrade, Nursery, Room
 from distlib.judge.remote.ranks import OutOfTime, RemoteRanks

@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 
+from distlib.checks.supplied import helper_named, helper_origin
 from distlib.communicator import ReduceOp, Work
-from distlib.grading.helpers import helper_named, helper_origin
 from distlib.grading.specification import EXECUTED_TEXT
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout, dtype_named

@@ -15,8 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from distlib.grading.helpers import helper_named
-from distlib.grading.patience import patience
+from distlib.checks.patience import patience
+from distlib.checks.supplied import helper_named
 from distlib.judge.remote.cells import START, Cell, Part, Place, Printed, StudentCells
 from distlib.judge.remote.nursery import CanNotGrade, Room
 from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout

@@ -10,7 +10,7 @@ rank does nothing else. What a rank does at the judge's request:
             knows what to leave out when that was the last; say which of the graded functions there are
     check   call one of these functions with a communicator and a tensor; hand back the tensor's memory
     call    call one of these functions with plain values; hand back what it returned
-    play    play a scenario (distlib.grading.scenarios) with one of these functions; hand back what that returned
+    play    play a scenario (distlib.checks.plays) with one of these functions; hand back what that returned
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from distlib.grading.scenarios.plain import plain
-from distlib.grading.student_communicator import StudentCommunicator
+from distlib.checks.plays.plain import plain
+from distlib.checks.student_communicator import Handles, StudentCommunicator
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
 from distlib.judge.remote.supplied import supplied_helper
 from distlib.judge.remote.wire import NO_STATUS, Wire, WireClosed, WireError, encode
@@ -48,7 +48,7 @@ from distlib.judge.sandbox.absent import supplied_now
 from distlib.judge.sandbox.limits import CUT, statement_seconds
 from distlib.worlds import call_site
 
-SCENARIOS = "distlib.grading.scenarios"
+SCENARIOS = "distlib.checks.plays"
 _MOST_CHARACTERS = 20_000  # of an error's story
 _MOST_PRINTED = Limits().output_bytes  # in one job or cell; the judge keeps no more of it
 _MOST_COLLECTED = 1_000  # characters of print
@@ -294,9 +294,11 @@ class _Rank:
         file, play = scenario
         call_site.forget()
         with self._supplied(dict(supplied_helper(helper, self._wire) for helper in helpers)):
-            communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size))
-            scenario_function = getattr(import_module(f"{SCENARIOS}.{file}"), play)
-            return plain(scenario_function(communicator, self._module.__dict__[name], inputs, self._pass_gate))
+            handles = Handles()
+            communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size), handles)
+            around = getattr(import_module(f"{SCENARIOS}.{file}"), play)
+            result = plain(around(communicator, self._module.__dict__[name], inputs, self._pass_gate))
+            return {"result": result, "slips": handles.slips()}
 
     def _pass_gate(self, k: int, seconds: float = 0.0) -> float:
         factor: float = ask(self._wire, "gate", k=int(k), seconds=float(seconds))

@@ -45,9 +45,9 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
             "rank": comm.rank, "world_size": comm.world_size,
         }
     )  # fmt: skip
-    return Played(result, tuple(run.gates.get(comm.rank, ())))
+    return Played(result["result"], tuple(run.gates.get(comm.rank, ())))
 
 
 def _file_of(case: ScenarioCase) -> str:
-    """The file of `distlib.grading.scenarios` that a scenario stands in."""
+    """The file of `distlib.checks.plays` that a scenario stands in."""
     return case.part.play.__module__.rpartition(".")[2]

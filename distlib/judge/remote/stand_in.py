@@ -17,6 +17,7 @@ from distlib.grading.case import Case
 from distlib.grading.observe import Observation, Run
 from distlib.grading.scenario_case import ScenarioCase
 from distlib.judge.remote.case_run import run_remotely
+from distlib.judge.remote.place import RemotePlace
 from distlib.judge.remote.proxy import site_from
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.scenario_run import play_remotely, prepare_to_play
@@ -45,6 +46,7 @@ class RemoteFunction:
         ranks.wire(0)  # so that it is known what the cells have defined
         parameters = ranks.functions.get(name)
         self.defined = parameters is not None
+        self.__place__ = RemotePlace(name, ranks)
         self.__signature__ = inspect.Signature([_parameter(*told) for told in parameters or []])
 
     def seed(self, seed: int) -> int:

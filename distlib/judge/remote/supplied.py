@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from distlib.checks.student_communicator import unwrapped
 from distlib.communicator import Communicator, ReduceOp, Work
-from distlib.grading.student_communicator import unwrapped
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
 from distlib.judge.remote.wire import Wire
 
@@ -27,7 +27,7 @@ def supplied_helper(name: str, wire: Wire) -> tuple[str, Callable[..., Any]]:
         return name, _named(lambda *args, **kwargs: ask(wire, "compute", name=name, args=args, options=kwargs), name)
     file, _, function = name.rpartition(".")
     if file:
-        return function, getattr(import_module(f"distlib.grading.scenarios.{file}"), function)
+        return function, getattr(import_module(f"distlib.checks.plays.{file}"), function)
     return name, _OPTIONS.get(name, _in_place)(name)
 
 

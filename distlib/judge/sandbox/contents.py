@@ -14,12 +14,12 @@ PACKAGE = Path(__file__).parents[2]
 LIBRARY = "/library"  # where the sandbox's distlib lies
 HOME = "/student"  # a rank's own folder
 
-# The real modules that a rank may import, besides all of grading/scenarios. Solutions of an exercise, formulas that one
+# The real modules that a rank may import, besides all of checks/plays. Solutions of an exercise, formulas that one
 # asks for, and checks are not among them; `inside` has what stands in their place.
 MODULES = (
     "chrome_trace.py",
     "communicator.py",
-    "grading/student_communicator.py",
+    "checks/student_communicator.py",
     "judge/__init__.py",
     "judge/remote/__init__.py",
     "judge/remote/rank_communicator.py",
@@ -86,8 +86,8 @@ def library_files() -> dict[str, Path]:
     Raises:
         RuntimeError: one of them is missing: the package is damaged.
     """
-    scenarios = sorted(path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "grading/scenarios").glob("*.py"))
-    files = {f"distlib/{name}": PACKAGE / name for name in (*MODULES, *scenarios)}
+    plays = sorted(path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "checks/plays").glob("*.py"))
+    files = {f"distlib/{name}": PACKAGE / name for name in (*MODULES, *plays)}
     inside = Path(__file__).parent / "inside"
     for path in sorted(inside.rglob("*.py")):
         files[f"distlib/{path.relative_to(inside).as_posix()}"] = path

@@ -1,6 +1,6 @@
 # Wrong: calls the function that the checks of a later part bring along. Loses all marks.
 # Told: were sent by the library itself
-from distlib.grading.scenarios import master_parts
+from distlib.checks.plays import master_parts
 
 
 def split_batch(comm, batch):

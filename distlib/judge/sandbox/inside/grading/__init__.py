@@ -7,7 +7,7 @@ from distlib.judge.sandbox.absent import Nothing
 
 def __getattr__(name: str) -> object:
     if name == "StudentCommunicator":
-        from distlib.grading.student_communicator import StudentCommunicator
+        from distlib.checks.student_communicator import StudentCommunicator
 
         return StudentCommunicator
     if name == "CheckFailed":

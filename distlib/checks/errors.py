@@ -1,0 +1,80 @@
+"""What to say when the student's function did not get to its end: deadlock, mismatch, exception, time limit.
+
+The error of the world names the line and the ranks. Added here: what usually causes it. An exercise knows more causes
+than this file (`Task(errors=…)`); its own come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distlib.checks.remark import Remark
+from distlib.worlds.diagnosis import (
+    DeadlockError,
+    MessageMismatch,
+    PeerLost,
+    RankError,
+    RunTimeout,
+    TooMuchOutput,
+    UnreceivedMessage,
+)
+
+Signs = Sequence[tuple[str, str]]  # words of an error, and its usual cause
+
+_LEADS: tuple[tuple[type[Exception], str], ...] = (
+    (DeadlockError, "ranks wait for each other, and would wait forever."),
+    (MessageMismatch, "a message does not fit."),
+    (PeerLost, "a rank's process ended in the middle."),
+    (RunTimeout, "it did not finish in time. (It should take milliseconds.)"),
+    (UnreceivedMessage, "a message was sent that nobody received."),
+    (TooMuchOutput, "it printed too much and was stopped."),
+    (RankError, "it stopped with an error."),
+)
+
+
+def explain_error(error: RankError | TypeError, signs: Signs = ()) -> Remark:
+    """The remark about a run that ended with `error`.
+
+    Args:
+        signs: of the exercise; they come before those known here.
+    """
+    text = str(error)
+    if "NotImplementedError" in text:
+        return Remark(
+            "it is not written yet: it raises NotImplementedError.",
+            cause="the line `raise NotImplementedError()` is still there. Put your code in its place.",
+        )
+    lead = next((lead for kind, lead in _LEADS if isinstance(error, kind)), "it can't be sent to the ranks.")
+    return Remark(lead, tuple(text.splitlines()), _cause(error, text, signs))
+
+
+def _cause(error: Exception, text: str, signs: Signs) -> str:
+    for sign, cause in (*signs, *_SIGNS):
+        if sign in text:
+            return cause
+    return next((cause for kind, cause in _CAUSES if isinstance(error, kind)), "")
+
+
+_CAUSES: tuple[tuple[type[Exception], str], ...] = (
+    (RunTimeout, "a loop whose condition never becomes false. The line named is where the rank was."),
+    (TooMuchOutput, "a print in a loop over elements. Print once a step, or only on rank 0."),
+    (MessageMismatch, "the receiver's buffer must have as many elements as the message, and the same dtype."),
+)
+# fmt: off
+_SIGNS = (
+    ("exited with code", "exit() or os._exit() in your function. Just return: the process belongs to the world."),
+    ("is not there while your own function is graded",
+     "a library function does the work. The exercise is to write it with the communicator's messages, or with your own "
+     "arithmetic."),
+    ("view size is not compatible",
+     "view(-1) needs a tensor whose memory is contiguous, and this one's is not. Use reshape(-1), which copies where "
+     "it must, and at the end write the copy back: tensor.copy_(flat.view(tensor.shape))."),
+    ("Default process group has not been initialized",
+     "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm."),
+    ("DistStoreError", "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm."),
+    ("is not defined",
+     "your function runs in another process and takes along what its cell has defined. Run all cells above, in "
+     "order, and import what it needs."),
+    ("division by zero", "something is 0 here, such as world_size - 1 or a logarithm with one rank."),
+)
+# fmt: on

@@ -1,0 +1,387 @@
+"""Exercise 04: the stages of DataParallel. What rank 0 hands out and collects, and that nothing else is sent."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from distlib.checks.case import Case
+from distlib.checks.plays.gradients import after_backward
+from distlib.checks.plays.master import Classifier, collect, copy_model, loss_of, one_step, split
+from distlib.checks.remark import Remark
+from distlib.checks.rules.messages import Way, sends
+from distlib.checks.rules.values import holds, is_close, untouched
+from distlib.checks.seen import Seen
+from distlib.checks.task import Draw, Remarks, task
+from distlib.checks.words import count, dtype_name
+from distlib.partition import chunk_lengths
+
+# fmt: off
+ERRORS = (
+    ("wants to", "rank 0 talks to the ranks 1 to comm.world_size - 1, and not to itself. With one rank it talks to "
+     "nobody."),
+    ("NoneType", "a parameter that needs no gradient has none: its .grad is None, on every rank. Leave it out."),
+)
+NOBODY_ELSE = "everything comes from rank 0 or goes to it: the other ranks have nothing to tell each other."
+NO_RETURN = "the function returns None here. Is there a return for this rank?"
+
+
+@task("comm", "batch", errors=ERRORS)
+def check_split_batch(
+    draw: Draw, *, world_sizes: Sequence[int], batch_sizes: Sequence[int], row: Sequence[int] = (2,),
+    dtype: torch.dtype = torch.float32,
+) -> Iterator[Case]:
+    """`function(comm, batch)` returns this rank's rows of rank 0's batch."""
+    for rows, ranks in ((b, n) for b in batch_sizes for n in world_sizes if b >= n):
+        shape = (rows, *row)
+        title = f"on {count(ranks, 'rank')}, a batch of {list(shape)} {dtype_name(dtype)}"
+        yield Case(title, split, [{"batch": draw.whole(shape, dtype)} for _ in range(ranks)])
+
+
+@check_split_batch.judge
+def _(seen: Seen) -> Remarks:
+    batches, size = seen.given("batch"), seen.size
+    batch, parts, each = batches[0], batches[0].tensor_split(size), len(batches[0]) // size
+    for rank in seen.ranks:
+        yield holds(f"on rank {rank} the part", seen[rank]["part"], parts[rank], {
+            "this is the whole batch. Return only the rows of this rank.": batch,
+            "these are rows of this rank's own tensor. Only rank 0's batch counts: receive the part from there.":
+                batches[rank].tensor_split(size)[rank],
+            "this is this rank's own tensor, whole. Receive the part from rank 0.": batches[rank],
+            "every N-th row was taken. Here the parts are cut in order, as torch.tensor_split does.": batch[rank::size],
+            "torch.chunk cuts other lengths: 3, 3, 3, 1 where torch.tensor_split cuts 3, 3, 2, 2. Here the lengths of "
+            "the parts differ by one at most.": dict(enumerate(batch.chunk(size))).get(rank),
+            "B // N rows for each rank leave some over. When B does not divide, the first parts are one row longer: "
+            "torch.tensor_split does that.": batch[rank * each :][:each],
+            "this is the part of another rank.": list(parts),
+        }, otherwise=NO_RETURN if seen[rank]["part"] is None else "")
+    yield untouched("the batch on rank 0", seen[0]["batch"], batch, "return the part, and leave the batch as it is.")
+    whole = {batch.nbytes: "the whole batch goes to every rank. Send each rank its own rows."}
+    ways = {(0, rank): Way(parts[rank].nbytes, "its rows", mistakes=whole) for rank in seen.ranks[1:]}
+    yield from sends(seen, ways, NOBODY_ELSE)
+
+
+@task("comm", "model", errors=ERRORS)
+def check_replicate(
+    draw: Draw, *, world_sizes: Sequence[int], buffers: bool = False, frozen: bool = False,
+    dtype: torch.dtype = torch.float32,
+) -> Iterator[Case]:
+    """`function(comm, model)`: afterwards every parameter and buffer is that of rank 0."""
+    shapes = {"0.weight": (3, 2), "0.bias": (3,), "1.weight": (2, 3)}
+    notes = f"{', with buffers' * buffers}{', one parameter frozen' * frozen}"
+    for ranks in world_sizes:
+        yield Case(f"on {count(ranks, 'rank')}{notes}", copy_model, [
+            {
+                "parameters": {name: draw.whole(shape, dtype) for name, shape in shapes.items()},
+                "buffers": {"1.mean": draw.whole((4,), dtype), "1.steps": draw.whole((), torch.int64)} if buffers else {},
+                "frozen": ["0.bias"] if frozen else [],
+            }
+            for _ in range(ranks)
+        ])
+
+
+@check_replicate.judge
+def _(seen: Seen) -> Remarks:
+    models = [{**inputs["parameters"], **inputs["buffers"]} for inputs in seen.case.inputs]
+    first = seen.case.inputs[0]
+    trained = sorted(set(first["parameters"]) - set(first["frozen"]))
+    for rank in seen.ranks:
+        for name, right in models[0].items():
+            still = ("this is still the rank's own buffer. A model has model.buffers() besides model.parameters()."
+                     if name in first["buffers"] else
+                     "this is still the rank's own tensor. Receive into the parameter itself, in place, and do not "
+                     "forget any: a frozen parameter counts, too.")
+            found = seen[rank]["tensors"].get(name)
+            yield holds(f"on rank {rank}, {name}", found, right, {
+                "rank 0 has the model that counts. It sends, and receives nothing.": found if rank == 0 else None,
+                still: models[rank][name],
+                "these are sums over the ranks. The others get a copy of what rank 0 has.":
+                    torch.stack([model[name] for model in models]).sum(0),
+            }, is_wrong=" is not that of rank 0.", otherwise="are the tensors received in the order in which they are sent?")
+        if sorted(seen[rank]["trained"]) != trained:
+            yield Remark(
+                f"on rank {rank} other parameters require a gradient now: {', '.join(seen[rank]['trained'])}.",
+                cause="copy the values, and leave requires_grad as it is.")
+    whole = Way(sum(tensor.nbytes for tensor in models[0].values()), "every parameter and buffer", len(models[0]))
+    yield from sends(seen, {(0, rank): whole for rank in seen.ranks[1:]}, NOBODY_ELSE)
+
+
+@task("comm", "output", "batch_size", errors=ERRORS)
+def check_gather_outputs(
+    draw: Draw, *, world_sizes: Sequence[int], batch_sizes: Sequence[int], row: Sequence[int] = (2,),
+    dtype: torch.dtype = torch.float32,
+) -> Iterator[Case]:
+    """`function(comm, output, batch_size)`: rank 0 gets all outputs in the order of the ranks, the others None."""
+    for rows, ranks in ((b, n) for b in batch_sizes for n in world_sizes if b >= n):
+        lengths = chunk_lengths(rows, ranks)
+        inputs = [{"output": draw.whole((length, *row), dtype), "batch_size": rows} for length in lengths]
+        yield Case(f"on {count(ranks, 'rank')}, {rows} outputs of {list(row)} {dtype_name(dtype)}", collect, inputs)
+
+
+@check_gather_outputs.judge
+def _(seen: Seen) -> Remarks:
+    parts = seen.given("output")
+    right, found = torch.cat(parts), seen[0]["outputs"]
+    yield holds("rank 0", found, right, lambda: {
+        "this is only the output of rank 0 itself.": parts[0],
+        FORGOTTEN: torch.cat([*parts[1:], parts[0][:0]]),
+    }, is_wrong=" does not have all outputs.", otherwise=_cause_of_rows(found, right, parts[0]))
+    for rank in seen.ranks:
+        if rank and seen[rank]["outputs"] is not None:
+            yield Remark(f"rank {rank} returns something, and should return None.", cause="only rank 0 has all outputs.")
+        yield untouched(f"the output of rank {rank}", seen[rank]["output"], parts[rank], "put them together in a new tensor.")
+    yield from sends(seen, {(rank, 0): Way(parts[rank].nbytes, "its output") for rank in seen.ranks[1:]},
+                     "outputs go to rank 0, and only there. The loss is computed on rank 0.")
+
+
+FORGOTTEN = "the output of rank 0 itself is missing at the beginning. Nobody sends it: rank 0 has it already."
+
+
+def _cause_of_rows(found: Any, right: torch.Tensor, own: torch.Tensor) -> str:
+    if found is None:
+        return NO_RETURN
+    if isinstance(found, list | tuple):
+        return "this is a list of parts. Put them together with torch.cat."
+    if not isinstance(found, torch.Tensor):
+        return "return one tensor."
+    if sorted(map(str, found.tolist())) == sorted(map(str, right.tolist())):
+        return ("all rows are there, in the wrong order. Part r comes from rank r: name the source, and do not take what "
+                "comes first.")
+    if found.ndim and torch.equal(found[: len(own)], own):
+        return "the parts have different lengths where B does not divide. Is each received with its own length?"
+    return FORGOTTEN
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What the parameters of a model are like.
+
+    Attributes:
+        shapes: of the parameters.
+        missing: (rank, parameter) pairs: there the gradient is None.
+        frozen: parameters that need no gradient.
+        dtype: of all parameters.
+    """
+
+    shapes: Sequence[Sequence[int]]
+    missing: Sequence[tuple[int, int]] = ()
+    frozen: Sequence[int] = ()
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def trained(self) -> list[int]:
+        """The parameters that need a gradient."""
+        return [number for number in range(len(self.shapes)) if number not in self.frozen]
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all gradients of one rank."""
+        return sum(torch.Size(self.shapes[number]).numel() for number in self.trained) * self.dtype.itemsize
+
+
+@task("comm", "model", errors=ERRORS)
+def check_reduce_gradients(draw: Draw, *, world_sizes: Sequence[int], models: Sequence[Gradients]) -> Iterator[Case]:
+    """`function(comm, model)`: afterwards the gradients of rank 0 are the sums over all ranks."""
+    for model, ranks in ((model, n) for model in models for n in world_sizes):
+        weights = [draw.whole(shape, model.dtype) for shape in model.shapes]
+        title = f"on {count(ranks, 'rank')}, {count(len(weights), 'parameter')}{', one frozen' * bool(model.frozen)}"
+        yield Case(title, after_backward, [
+            {
+                "weights": weights, "frozen": list(model.frozen),
+                "gradients": [draw.whole(shape, model.dtype) if number in model.trained else None
+                              for number, shape in enumerate(model.shapes)],
+            }
+            for _ in range(ranks)
+        ], model)
+
+
+@check_reduce_gradients.judge
+def _(seen: Seen) -> Remarks:
+    model: Gradients = seen.facts
+    for number in range(len(model.shapes)):
+        given = [gradients[number] for gradients in seen.given("gradients")]
+        is_trained = number in model.trained
+        total = torch.stack(given).sum(0) if is_trained else None
+        yield holds(f"on rank 0, the gradient of parameter {number}", seen[0]["gradients"][number], total, {
+            "this is the average. The loss is that of the whole batch, so the division is in the gradients already: only "
+            "add.": total / seen.size,
+            "this is still rank 0's own gradient. Is what comes in added into parameter.grad?": given[0],
+            "rank 0's own gradient is missing in the sum.": total - given[0],
+            "rank 0's own gradient is counted twice.": total + given[0],
+            "this is the gradient of the last rank. Add what comes in, do not copy it.": given[-1],
+        } if total is not None else None, is_wrong=" is not the sum over the ranks.",
+            otherwise="" if is_trained else "this parameter is frozen: it has no gradient on any rank, and gets none.")
+    for rank in seen.ranks:
+        for found, before in zip(seen[rank]["weights"], seen.case.inputs[rank]["weights"], strict=True):
+            yield untouched(f"on rank {rank}, a parameter itself", found, before,
+                            "add up the gradients, parameter.grad, and leave the parameters to the optimizer.")
+    every = Way(model.nbytes, "all its gradients", len(model.trained))
+    yield from sends(seen, {(rank, 0): every for rank in seen.ranks[1:]}, "gradients go to rank 0, and nothing comes back: "
+                     "only rank 0 has the optimizer, and the next step sends the new model out.")
+
+
+# ── the whole step ───────────────────────────────────────────────────────────────────────────────────────────────────
+# The model multiplies by a factor that differs from rank to rank (`plays.master.Classifier`). So rank 0 can't compute
+# the whole batch alone, and an output that comes from the wrong rank shows.
+
+PARTS = ("split_batch", "replicate", "gather_outputs", "reduce_gradients")
+OUTPUTS_NEED_GRAD = "the gathered outputs have no history. Make them a starting point before the loss: outputs.requires_grad_()."
+STEP_ERRORS = (
+    ("grad can be implicitly created only for scalar", "a rank's output is not a single number: call "
+     "output.backward(part), with the part of the gradient that belongs to this output."),
+    ("does not require grad", OUTPUTS_NEED_GRAD),
+    ("'NoneType' object", "outputs exist on rank 0 only; elsewhere gather_outputs returns None. Only rank 0 computes "
+     "the loss."),
+    ("backward through the graph a second time", "call output.backward once in a step."),
+)
+PIXELS, HIDDEN, CLASSES = 4, 3, 2
+SHAPES = {"first.weight": (HIDDEN, PIXELS), "first.bias": (HIDDEN,), "last.weight": (CLASSES, HIDDEN),
+          "last.bias": (CLASSES,), "offset": (HIDDEN,)}
+LOSSES = {"mean": "", "sum": ", the loss a sum", "joint": ", a loss in which images look at each other"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step to be checked.
+
+    Attributes:
+        batch_size: images in the batch.
+        loss: "mean" over the images, "sum", or "joint", in which the images look at each other.
+        frozen: names of parameters that need no gradient.
+        earlier: whether the parameters have a gradient from before.
+    """
+
+    batch_size: int
+    loss: str = "mean"
+    frozen: tuple[str, ...] = ()
+    earlier: bool = False
+
+
+@task("comm", "model", "images", "labels", "loss_function", helpers=[f"master_parts.{part}" for part in PARTS],
+      errors=STEP_ERRORS)
+def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: Sequence[Step]) -> Iterator[Case]:
+    """`function(comm, model, images, labels, loss_function)`: gradients and loss on rank 0, and every message."""
+    seed = draw.getrandbits(60)
+    for step, ranks in ((step, n) for step in steps for n in world_sizes if step.batch_size >= n):
+        numbers = torch.Generator().manual_seed(random.Random(f"{seed} {ranks} {step}").getrandbits(60))
+
+        def normal(*shape: int, numbers: torch.Generator = numbers) -> torch.Tensor:
+            return torch.randn(shape, dtype=torch.float64, generator=numbers)
+
+        notes = LOSSES[step.loss] + ", a frozen layer" * bool(step.frozen) + ", a gradient left from before" * step.earlier
+        yield Case(f"on {count(ranks, 'rank')}, {count(step.batch_size, 'image')}{notes}", one_step, [
+            {
+                "state": {name: normal(*shape) for name, shape in SHAPES.items()},
+                "images": normal(step.batch_size, PIXELS),
+                "labels": torch.randint(CLASSES, (step.batch_size,), generator=numbers),
+                "loss": step.loss, "frozen": list(step.frozen), "earlier": step.earlier,
+            }
+            for _ in range(ranks)
+        ], step, seed=seed)
+
+
+def _close(found: Any, right: Any) -> bool:
+    return is_close(found, right, any_dtype=True)
+
+
+@check_data_parallel_step.judge
+def _(seen: Seen) -> Remarks:
+    step: Step = seen.facts
+    loss, parts = _work(seen)
+    for name, right in _total(parts).items():
+        found = seen[0]["gradients"][name]
+        yield holds(f"on rank 0, the gradient of {name}", found, right, partial(_mistakes, seen, name, parts),
+                    is_wrong=" is not that of the whole batch.", same=_close,
+                    otherwise="this parameter is frozen, and gets no gradient." if right is None else
+                    "there is no gradient at all. Backward begins with output.backward(…), on every rank."
+                    if found is None else "")
+    for rank in seen.ranks[1:]:
+        if seen[rank]["calls"]:
+            yield Remark(f"rank {rank} calls loss_function.", cause="only rank 0 has the labels, and computes the loss.")
+        if seen[rank]["returned"] is not None:
+            yield Remark(f"rank {rank} returns something, and should return None.", cause="only rank 0 knows the loss.")
+    returned = seen[0]["returned"]
+    yield holds("the gradients are right, but what rank 0 returns",
+                torch.tensor(returned, dtype=torch.float64) if isinstance(returned, float) else returned, loss,
+                is_wrong=" is not the loss.", same=_close,
+                otherwise="the function ends with the loss of the whole batch on rank 0, and None elsewhere.")
+    for name, before in seen.case.inputs[0]["state"].items():
+        yield untouched(f"on rank 0, {name} itself", seen[0]["state"][name], before,
+                        "leave the step to the caller: rank 0 calls its optimizer after this function.")
+    yield from sends(seen, _ways(seen), NOBODY_ELSE)
+
+
+def _ways(seen: Seen) -> dict[tuple[int, int], Way]:
+    """What goes out to each rank, and what comes back."""
+    step, inputs = seen.facts, seen.case.inputs[0]
+    model = sum(tensor.nbytes for tensor in inputs["state"].values())
+    gradients = sum(t.nbytes for name, t in inputs["state"].items() if name not in (*step.frozen, "offset"))
+    labels = "labels are sent, too. Only rank 0 computes the loss, so nobody else needs them."
+    ways = {}
+    for rank, part in list(enumerate(inputs["images"].tensor_split(seen.size)))[1:]:
+        outputs = len(part) * CLASSES * 8
+        out = part.nbytes + model + outputs
+        ways[0, rank] = Way(out, "its images, the model, and the gradient of its outputs", 7, {
+            out + len(part) * 8: labels,
+            out + step.batch_size * 8: labels,
+            out + inputs["images"].nbytes - part.nbytes: "the whole batch is sent. Each rank needs its own images only.",
+            out + model: "the model is sent twice in a step. Replicate it once, before forward.",
+            out + (step.batch_size - len(part)) * CLASSES * 8: "the whole gradient of the outputs is sent. Each rank "
+            "needs the rows of its own outputs.",
+            out + gradients: "gradients are sent back. Only rank 0 has the optimizer.",
+        })
+        ways[rank, 0] = Way(outputs + gradients, "its outputs and its gradients", 5)
+    return ways
+
+
+def _mistakes(seen: Seen, name: str, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    right, size = _total(parts)[name], seen.size
+    if right is None:
+        return {}
+    own_loss = _total(_work(seen, own_loss=True)[1])[name]
+    return {
+        "it was divided by the number of ranks. The loss is that of the whole batch: only add.": right / size,
+        "gradients from before are still inside. On every rank a step begins with model.zero_grad().":
+            [right + ranks for ranks in (1, size - 1, size) if ranks],
+        "this is rank 0's own part. Are the gradients of the others added up at the end?": parts[0][name],
+        "each rank has computed with weights of its own. Is the model replicated before forward?":
+            _total(_work(seen, own_weights=True)[1])[name],
+        "each rank has taken images of its own. Only those of rank 0 count.":
+            _total(_work(seen, own_images=True)[1])[name],
+        "each rank has computed a loss of its own. There is one loss, of all outputs together, on rank 0.": own_loss,
+        "these are averages of the gradients of every rank's own loss. There is one loss, of all outputs together, on "
+        "rank 0.": own_loss / size,
+    }
+
+
+def _work(
+    seen: Seen, *, own_weights: bool = False, own_images: bool = False, own_loss: bool = False
+) -> tuple[torch.Tensor, list[dict[str, torch.Tensor | None]]]:
+    """The loss of the batch, and the gradients that each rank adds to the sum; or with a mistake.
+
+    Args:
+        own_weights, own_images: with the weights, the images that a rank has itself instead of those of rank 0.
+        own_loss: each rank computes the loss of its own part.
+    """
+    inputs, part = seen.case.inputs, seen.case.part
+    models = [Classifier(inputs[rank if own_weights else 0]["state"], part.gate(rank), inputs[0]["frozen"])
+              for rank in seen.ranks]
+    images = [inputs[rank if own_images else 0]["images"].tensor_split(seen.size)[rank] for rank in seen.ranks]
+    outputs = [model(rows) for model, rows in zip(models, images, strict=True)]
+    labels, kind = inputs[0]["labels"], seen.facts.loss
+    losses = [loss_of(kind, *pair) for pair in zip(outputs, labels.tensor_split(seen.size), strict=True)]
+    loss = loss_of(kind, torch.cat(outputs), labels)
+    (torch.stack(losses).sum() if own_loss else loss).backward()
+    return loss.detach(), [{name: p.grad for name, p in model.named_parameters()} for model in models]
+
+
+def _total(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The sum over the ranks, by name; None where there is no gradient."""
+    return {name: None if own is None else torch.stack([part[name] for part in parts]).sum(dim=0)
+            for name, own in parts[0].items()}
+# fmt: on

@@ -1,0 +1,64 @@
+"""What runs on each rank of a notebook during a check. (In the judge's sandbox `judge.remote.rank_process` does it.)"""
+
+from __future__ import annotations
+
+import sys
+
+from distlib.checks.case import Part
+from distlib.checks.library_calls import library_calls
+from distlib.checks.plays.plain import plain
+from distlib.checks.seen import Played
+from distlib.checks.student_communicator import Handles, StudentCommunicator
+from distlib.communicator import Communicator
+from distlib.network import Cluster
+from distlib.trace import Trace
+from distlib.worlds import pickling
+from distlib.worlds.diagnosis import RankError
+from distlib.worlds.simulated.simulator import SimulatedWorld
+
+Run = tuple[list[Played], Trace, RankError | None]  # by rank (nothing after an error), messages, error
+
+
+def play(comm: Communicator, packed: bytes, part: Part, allowed: tuple[str, ...], *, time_passes: bool) -> Played:
+    """Play a case on this rank. Exceptions of the student's function pass through.
+
+    Args:
+        packed: what `pickling.pack_call` made of the function without arguments, unpacked by each rank for itself, so
+            that each has the notebook's variables of its own, also simulated ranks that share a process.
+        allowed: functions of the library that may be called; only looked at where there is one rank, because a
+            function that communicates is found out by its messages.
+        time_passes: whether passing a gate takes its seconds: in virtual time, not on real ranks.
+    """
+    function, _, _ = pickling.loads(packed)
+    gates: list[tuple[int, float]] = []
+    handles = Handles()
+
+    def gate(k: int, seconds: float = 0.0) -> float:
+        if time_passes:
+            comm.sleep(seconds)
+        gates.append((k, comm.time()))
+        return part.factor(comm.rank, k)
+
+    comm.sleep(part.delay(comm.rank))
+    arguments = StudentCommunicator(comm, handles), function, part.inputs[comm.rank], gate
+    if part.world_size > 1:
+        return Played(plain(part.play(*arguments)), gates, handles.slips())
+    with library_calls(allowed) as noted:
+        result = plain(part.play(*arguments))
+    return Played(result, gates, handles.slips(), noted[0] if noted else None)
+
+
+def simulate(
+    comm: object, packed: bytes, part: Part, allowed: tuple[str, ...], cluster: Cluster | None, timeout: float
+) -> Run:
+    """Play on simulated ranks, all of them inside this process, at most `timeout` seconds.
+
+    Ranks are threads where time passes or messages are sent inside backward; the file of the play says so.
+    """
+    inside_backward = getattr(sys.modules[part.play.__module__], "INSIDE_BACKWARD", False)
+    contexts = "threads" if inside_backward else "greenlets"
+    world = SimulatedWorld(part.world_size, cluster, record=True, contexts=contexts)
+    try:
+        return world.run(play, packed, part, allowed, time_passes=True, timeout=timeout), world.trace, None
+    except RankError as error:
+        return [], world.trace, error

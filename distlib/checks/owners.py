@@ -1,0 +1,52 @@
+"""Whose messages are these? Only what a line of the student's sent counts, or a helper that the check supplied.
+
+What a library function sends (distlib.collectives, torch) does not count, nor does what code made from a text sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distlib.checks.remark import Remark
+from distlib.checks.supplied import helper_origins, local_name
+from distlib.checks.words import count
+from distlib.trace import Message, Trace
+
+EXECUTED_TEXT = "<string>"  # the file name of code that exec has made
+_OURS = "distlib.checks."  # then no line of the student's stands between us and the library
+
+
+def is_own(message: Message, helpers: Sequence[str] = ()) -> bool:
+    """Whether a line of the student's sent the message, or one of these helpers that the check has supplied."""
+    origins = {None, *(origin for name in helpers for origin in helper_origins(name))}
+    return message.site.via in origins and message.site.file != EXECUTED_TEXT
+
+
+def explain_foreign(name: str, trace: Trace, helpers: Sequence[str]) -> Remark | None:
+    """The remark about messages that neither a line of the student's nor a helper sent; None if there are none."""
+    foreign = [message for message in trace if not is_own(message, helpers)]
+    if not foreign:
+        return None
+    helpers_too = "".join(f", or call {local_name(helper)}" for helper in helpers)
+    return Remark(
+        f"{len(foreign)} of {count(len(trace), 'message')} were sent by {_sender(name, foreign[0])}.",
+        cause=f"write {name} as lines of this notebook: send and receive with comm{helpers_too}.",
+    )
+
+
+def explain_library(name: str, library: str) -> Remark:
+    """The remark about a call of the library in a function that does not communicate."""
+    return Remark(
+        f"it calls {library}, a function of the library.",
+        cause=f"a library function does the work. The exercise is to write {name} yourself.",
+    )
+
+
+def _sender(name: str, message: Message) -> str:
+    via = message.site.via or ""
+    if message.site.file == EXECUTED_TEXT:
+        return "code that was made from a text (exec)"
+    if via.startswith(_OURS) and ".plays." in via:
+        return f"the library itself: {name} is its function"
+    library = via if via.startswith("distlib.") else "a library function"
+    return f"{library}, called at {message.site.place}, not by lines of yours"

@@ -1,0 +1,189 @@
+"""Where a case is played. A place plays a case once and says what was seen; what is right is none of its business.
+
+    Simulated    all ranks in one process: quick, exact, in virtual time, as many ranks as one likes
+    Real         a process for each rank: shares no memory, and shows what each rank prints
+    (the judge)  a graded class's functions carry a place of their own in `__place__`; see `distlib.judge`
+
+Neither of the first two runs in the notebook's process: simulated ranks live in the process of a `World` of one rank.
+So a function that crashes, or never ends, takes only that process along. Worlds are kept between cases, one for each
+number of ranks, and are closed when the notebook's process ends. They are CPU worlds, also on a machine with GPUs, so
+that a mark does not depend on the machine.
+
+nbgrader gives no marks to a test cell that has anything on stderr, be it a warning. So what the student's function
+prints, on whichever stream, is caught on the ranks and in the notebook's process, and shown in our own words.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from distlib.checks import on_a_rank
+from distlib.checks.case import Case
+from distlib.checks.on_a_rank import Run
+from distlib.checks.seen import Seen
+from distlib.checks.supplied import helper_origins, supplied
+from distlib.trace import Trace
+from distlib.worlds import pickling
+from distlib.worlds.diagnosis import RankError
+from distlib.worlds.real.output_relay import mark_lines
+from distlib.worlds.real.world import World
+
+_PATIENCE = 1.0  # seconds more for the process of simulated ranks, if these don't react when their time is up
+_worlds: dict[int, World] = {}
+_simulated_only = ContextVar("_simulated_only", default=False)
+
+
+class Place(Protocol):
+    """Plays cases with one function."""
+
+    def play(self, case: Case, seconds: float) -> Seen:
+        """Play a case, at most `seconds`."""
+
+
+class Judged(Place, Protocol):
+    """The place of a function that is not in this process."""
+
+    def seed(self, seed: int) -> int:
+        """A seed of a test cell, made one that the student can't know."""
+
+    def prepare(self, cases: Sequence[Case], helpers: Sequence[str]) -> None:
+        """Have ready what these cases need."""
+
+
+class Simulated:
+    """Simulated ranks, in virtual time.
+
+    Args:
+        packed: what `pack` has made of the function.
+        helpers: names in the student's notebook that lead to functions of ours.
+    """
+
+    def __init__(self, packed: bytes, helpers: Sequence[str], allowed: Sequence[str] = ()) -> None:
+        self._packed = packed
+        self._allowed = (*_origins(helpers), *allowed)
+
+    def play(self, case: Case, seconds: float) -> Seen:
+        """Play a case, at most `seconds`."""
+        arguments = self._packed, case.part, self._allowed, case.cluster, seconds
+        if _simulated_only.get():
+            caught = _catch(lambda: on_a_rank.simulate(None, *arguments))
+        else:
+            caught = _run_on_ranks(1, "", seconds + _PATIENCE, on_a_rank.simulate, *arguments)
+        if isinstance(caught.result, RankError):
+            run: Run = [], Trace(case.world_size, []), _of_a_simulated_rank(caught.result)
+        else:
+            run = caught.result if _simulated_only.get() else caught.result[0]
+        played, trace, error = run
+        return Seen(case, played, trace, True, error, caught.printed, caught.seconds)
+
+
+class Real:
+    """Real ranks. Times mean nothing there. Arguments as of `Simulated`."""
+
+    def __init__(self, packed: bytes, helpers: Sequence[str], allowed: Sequence[str] = ()) -> None:
+        self._packed = packed
+        self._allowed = (*_origins(helpers), *allowed)
+
+    def play(self, case: Case, seconds: float) -> Seen:
+        """Play a case, at most `seconds`."""
+        arguments = self._packed, case.part, self._allowed
+        caught = _run_on_ranks(case.world_size, "[rank {}] ", seconds, on_a_rank.play, *arguments, time_passes=False)
+        trace = _worlds[case.world_size].trace
+        error = caught.result if isinstance(caught.result, RankError) else None
+        return Seen(case, [] if error else caught.result, trace, False, error, caught.printed, caught.seconds)
+
+
+def pack(function: Callable[..., object], helpers: Sequence[str]) -> bytes:
+    """The function as it travels to the ranks, with `helpers` in the place of the student's own.
+
+    Raises:
+        TypeError: it can't travel.
+    """
+    with supplied(function, helpers):
+        return pickling.pack_call(function, (), {})
+
+
+@contextlib.contextmanager
+def simulated_only() -> Iterator[None]:
+    """Checks that run meanwhile, in this thread, play all their cases on simulated ranks, in this process.
+
+    Without real ranks a check is several times faster, and does not notice what only they show. Nothing protects this
+    process from the function then. So this is for code that one trusts: `make answers ARGS=--fast`.
+    """
+    before = _simulated_only.set(True)
+    try:
+        yield
+    finally:
+        _simulated_only.reset(before)
+
+
+def real_ranks_allowed() -> bool:
+    """Whether a check may start processes for ranks. False inside `simulated_only`."""
+    return not _simulated_only.get()
+
+
+def close_worlds() -> None:
+    """End the ranks of all checks. The next check starts new ones."""
+    while _worlds:
+        _worlds.popitem()[1].close()
+
+
+atexit.register(close_worlds)
+
+
+class _Caught:
+    """What a call has given, or the error that it has raised; what was printed; and how long it took."""
+
+    def __init__(self, result: Any, printed: str, seconds: float) -> None:
+        self.result, self.printed, self.seconds = result, printed, seconds
+
+
+def _run_on_ranks(
+    world_size: int, mark: str, timeout: float, function: Callable[..., Any], *args: Any, **kwargs: Any
+) -> _Caught:
+    """`World.run` on ranks that are kept between runs. `mark`: what each print begins with; {} in it is the rank."""
+    world = _warm_world(world_size)
+    lines: list[str] = []
+    world.on_output = lambda rank, stream, text: lines.append(mark_lines(text, mark.format(rank)))
+    caught = _catch(lambda: world.run(function, *args, timeout=timeout, **kwargs))
+    caught.printed = "".join(lines) + caught.printed
+    return caught
+
+
+def _catch(call: Callable[[], Any]) -> _Caught:
+    """Call it, and catch its `RankError` and what Python code of this process prints, warnings included."""
+    stream, start = io.StringIO(), time.perf_counter()
+    with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+        try:
+            result = call()
+        except RankError as error:
+            result = error
+    return _Caught(result, stream.getvalue(), time.perf_counter() - start)
+
+
+def _of_a_simulated_rank(error: RankError) -> RankError:
+    """Reports the end of the process that all simulated ranks share as that of "a rank": which one is unknown."""
+    return type(error)(str(error).replace("rank 0", "a rank"), error.ranks, error.site, error.stack)
+
+
+def _warm_world(world_size: int) -> World:
+    """The world of this size, with its ranks running, so that their start does not count as the student's time."""
+    if world_size not in _worlds:
+        world = World(world_size, backend="gloo", output_limit=200_000)
+        world.run(_do_nothing)
+        _worlds[world_size] = world
+    return _worlds[world_size]
+
+
+def _do_nothing(comm: object) -> None:
+    """What a world runs so that its ranks start."""
+
+
+def _origins(helpers: Sequence[str]) -> tuple[str, ...]:
+    return tuple(origin for name in helpers for origin in helper_origins(name))

@@ -1,0 +1,135 @@
+"""The stages of DataParallel, one by one, and a whole step: what each rank brings, and what it has afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from distlib.checks.plays.gated import PassGate
+from distlib.communicator import Communicator
+
+IMPORTED_LATE = ("torch.fx.experimental.symbolic_shapes",)  # by backward, once it is given a gradient
+
+
+def split(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> dict[str, Any]:
+    """Call `function(comm, batch)`.
+
+    Args:
+        inputs: "batch": of this rank. Only that of rank 0 counts.
+
+    Returns:
+        "part": what was returned; "batch": afterwards.
+    """
+    batch = inputs["batch"].clone()
+    return {"part": function(comm, batch), "batch": batch}
+
+
+def copy_model(
+    comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate
+) -> dict[str, Any]:
+    """Call `function(comm, model)`.
+
+    Args:
+        inputs: "parameters" and "buffers" of this rank's model: "layer.name" to tensor; "frozen": names of parameters.
+
+    Returns:
+        "tensors": by name, afterwards; "trained": the names of those that require a gradient.
+    """
+    model = torch.nn.Module()
+    for name, tensor in inputs["parameters"].items():
+        parameter = torch.nn.Parameter(tensor.clone(), requires_grad=name not in inputs["frozen"])
+        _layer(model, name).register_parameter(name.partition(".")[2], parameter)
+    for name, tensor in inputs["buffers"].items():
+        _layer(model, name).register_buffer(name.partition(".")[2], tensor.clone())
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    function(comm, model)
+    return {"tensors": tensors, "trained": [name for name, tensor in tensors.items() if tensor.requires_grad]}
+
+
+def _layer(model: torch.nn.Module, name: str) -> torch.nn.Module:
+    """The layer of the model that a tensor belongs to, made if it is not there."""
+    layer = name.partition(".")[0]
+    if layer not in dict(model.named_children()):
+        model.add_module(layer, torch.nn.Module())
+    return model.get_submodule(layer)
+
+
+def collect(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> dict[str, Any]:
+    """Call `function(comm, output, batch_size)`.
+
+    Args:
+        inputs: "output" of this rank, and "batch_size". A floating-point output has a history, as that of a model has.
+
+    Returns:
+        "outputs": what was returned; "output": afterwards.
+    """
+    output = inputs["output"].clone()
+    if output.is_floating_point():
+        output = output.requires_grad_() * 1
+    return {"outputs": function(comm, output, inputs["batch_size"]), "output": output}
+
+
+class Classifier(torch.nn.Module):
+    """Two linear layers, and between them a factor that belongs to the rank: nobody else can do its work.
+
+    Args:
+        state: "first.weight" [hidden, pixels], "first.bias", "last.weight" [classes, hidden], "last.bias", and the
+            buffer "offset" [hidden].
+        gate: says the factor, whenever outputs are computed.
+        frozen: names of parameters that need no gradient.
+    """
+
+    def __init__(self, state: Mapping[str, torch.Tensor], gate: PassGate, frozen: Sequence[str] = ()) -> None:
+        super().__init__()
+        (hidden, pixels), classes = state["first.weight"].shape, len(state["last.weight"])
+        dtype = state["first.weight"].dtype
+        self.first = torch.nn.Linear(pixels, hidden, dtype=dtype)
+        self.last = torch.nn.Linear(hidden, classes, dtype=dtype)
+        self.register_buffer("offset", torch.zeros(hidden, dtype=dtype))
+        self.load_state_dict(dict(state))
+        self._gate = gate
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad_(name not in frozen)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Outputs [rows, classes] of images [rows, …]."""
+        hidden = torch.tanh(self.first(images.flatten(1)) + self.offset)
+        outputs: torch.Tensor = self.last(hidden * self._gate(0))
+        return outputs
+
+
+def loss_of(kind: str, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """A loss of the whole batch: the "mean" over its images, the "sum", or one in which they look at each other."""
+    if kind == "joint":
+        outputs = outputs - outputs.mean(dim=0)
+    reduction = "sum" if kind == "sum" else "mean"
+    return torch.nn.functional.cross_entropy(outputs, labels, reduction=reduction)
+
+
+def one_step(
+    comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate
+) -> dict[str, Any]:
+    """Call `function(comm, model, images, labels, loss_function)`.
+
+    Args:
+        inputs: "state" of a Classifier, "frozen", "images" [B, …], "labels" [B], "loss": its kind; "earlier": whether
+            the parameters have a gradient from before.
+
+    Returns:
+        "returned"; "gradients" and "state" by name, afterwards; "calls": the number of rows of each call of the loss.
+    """
+    calls: list[int] = []
+
+    def loss_function(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        calls.append(len(outputs))
+        return loss_of(inputs["loss"], outputs, labels)
+
+    model = Classifier(inputs["state"], gate, inputs["frozen"])
+    if inputs["earlier"]:
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter) if parameter.requires_grad else None
+    returned = function(comm, model, inputs["images"].clone(), inputs["labels"].clone(), loss_function)
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    return {"returned": returned, "gradients": gradients, "state": dict(model.state_dict()), "calls": calls}

@@ -1,0 +1,117 @@
+"""Rules about values: is it the right one, the one that a usual mistake gives, or still what it was before?
+
+    holds("on rank 1 the part", found, right, {"this is the whole batch. Return only …": batch, …})
+
+How both are shown to a student:
+
+expected [0.5, -1.25, 3], shape [3], float32
+found    [1, -2.5, 6], shape [3], float32
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from distlib.checks.remark import Remark
+from distlib.checks.words import dtype_name
+
+SHOWN = 6  # numbers of a tensor that are written out
+Mistakes = Mapping[str, Any]  # from the words for a mistake to the value that it gives, or to a list of such values
+
+
+def holds(
+    what: str,
+    found: Any,
+    right: Any,
+    mistakes: Mistakes | Callable[[], Mistakes] | None = None,
+    *,
+    otherwise: str = "",
+    is_wrong: str = " is wrong.",
+    same: Callable[[Any, Any], bool] | None = None,
+) -> Remark | None:
+    """A value must be the right one.
+
+    Args:
+        what: names it: "on rank 1 the part".
+        mistakes: the values that usual mistakes give, or a function that computes them (only if `found` is wrong).
+        otherwise: the cause where none of them fits.
+        is_wrong: goes on after `what`.
+        same: how values are compared; by default exactly (see `is_equal`).
+    """
+    if (same or is_equal)(found, right):
+        return None
+    table = (mistakes() if callable(mistakes) else mistakes) or {}
+    cause = known(found, table) or explain_form(found, right) or otherwise
+    return Remark(what + is_wrong, compared(right, found), cause)
+
+
+def untouched(what: str, found: Any, before: Any, cause: str) -> Remark | None:
+    """A value must be what it was before."""
+    return None if is_equal(found, before) else Remark(f"{what} has changed.", compared(before, found), cause)
+
+
+def known(found: Any, mistakes: Mistakes) -> str:
+    """The words of the first mistake that gives this value; empty if none does."""
+    for words, value in mistakes.items():
+        for each in value if isinstance(value, list) else [value]:
+            if each is not None and is_close(found, each, absolute=1e-8, any_dtype=True):
+                return words
+    return ""
+
+
+def explain_form(found: Any, right: Any) -> str:
+    """What is wrong with type, dtype or shape; empty if nothing is, or if one of both is None."""
+    if found is None or not isinstance(right, torch.Tensor):
+        return ""
+    if not isinstance(found, torch.Tensor):
+        return "return a tensor."
+    if found.shape != right.shape:
+        return f"the shape should be {list(right.shape)}, and is {list(found.shape)}."
+    if found.dtype != right.dtype:
+        return f"a buffer for what comes in needs the right dtype: torch.empty(…, dtype={right.dtype})."
+    return ""
+
+
+def is_equal(found: object, expected: object) -> bool:
+    """Whether both are tensors of one shape and dtype with the same numbers, or both are None."""
+    if not isinstance(found, torch.Tensor) or not isinstance(expected, torch.Tensor):
+        return found is None and expected is None
+    return found.dtype == expected.dtype and torch.equal(found, expected)
+
+
+def is_close(
+    found: object, expected: object, *, relative: float = 1e-9, absolute: float = 1e-12, any_dtype: bool = False
+) -> bool:
+    """Whether both are tensors of one shape whose numbers differ by rounding at most, or both are None.
+
+    Args:
+        relative, absolute: how far a number may be from the expected one: absolute + relative * |expected|.
+        any_dtype: whether the dtypes may differ.
+    """
+    if not isinstance(found, torch.Tensor) or not isinstance(expected, torch.Tensor):
+        return found is None and expected is None
+    if found.shape != expected.shape or (found.dtype != expected.dtype and not any_dtype):
+        return False
+    return torch.allclose(found.double(), expected.double(), rtol=relative, atol=absolute)
+
+
+def first_numbers(values: torch.Tensor, digits: int = 6) -> str:
+    """The first numbers of a tensor, to this many digits: "[0.5, -1.25, …]"."""
+    flat = values.flatten()
+    texts = [str(number) if isinstance(number, int) else f"{number:.{digits}g}" for number in flat[:SHOWN].tolist()]
+    return f"[{', '.join(texts)}{', …' if len(flat) > SHOWN else ''}]"
+
+
+def shown(value: Any) -> str:
+    """A value in a line: "[0.5, -1.25, …], shape [4, 2], float32" for a tensor, "a list" for a list."""
+    if isinstance(value, torch.Tensor):
+        return f"{first_numbers(value, digits=5)}, shape {list(value.shape)}, {dtype_name(value.dtype)}"
+    return f"a {type(value).__name__}" if isinstance(value, dict | list | tuple) else str(value)
+
+
+def compared(expected: Any, found: Any) -> tuple[str, str]:
+    """The two lines of a remark that show both."""
+    return f"expected {shown(expected)}", f"found    {shown(found)}"

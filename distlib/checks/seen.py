@@ -1,0 +1,82 @@
+"""What one run of a case has shown. Judges ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from distlib.checks.case import Case
+from distlib.trace import Trace
+from distlib.worlds.diagnosis import RankError
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a play has shown on one rank.
+
+    Attributes:
+        result: what it returned, as plain values and tensors.
+        gates: the gates that were passed: number, and the moment on the rank's clock.
+        slips: what was done wrong with handles: what (of `SLIPS`), of which call, at which line.
+        library: the first function of the library that was called and must not, where that was watched; else None.
+    """
+
+    result: Any
+    gates: Sequence[tuple[int, float]] = ()
+    slips: Sequence[tuple[str, str, str]] = ()
+    library: str | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one run of a case has shown. `seen[rank]` is what the play returned on a rank.
+
+    Attributes:
+        case: what was played.
+        played: by rank; empty if there was an error.
+        trace: the messages, up to the error if there was one. Its times and those of gates have one clock.
+        in_virtual_time: whether times mean anything: those of simulated ranks do, those of real ones don't.
+        error: what went wrong on the ranks, or None.
+        printed: what was printed meanwhile.
+        seconds: how long it took, in real seconds.
+    """
+
+    case: Case
+    played: Sequence[Played]
+    trace: Trace
+    in_virtual_time: bool
+    error: RankError | None = field(default=None)
+    printed: str = ""
+    seconds: float = 0.0
+
+    def __getitem__(self, rank: int) -> Any:
+        return self.played[rank].result
+
+    @property
+    def results(self) -> list[Any]:
+        """What the play returned, by rank."""
+        return [played.result for played in self.played]
+
+    @property
+    def ranks(self) -> range:
+        """All ranks."""
+        return range(self.case.world_size)
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self.case.world_size
+
+    @property
+    def facts(self) -> Any:
+        """What the check remembers of the case."""
+        return self.case.facts
+
+    def given(self, name: str) -> list[Any]:
+        """An input, by rank."""
+        return [inputs[name] for inputs in self.case.inputs]
+
+    def passed(self, rank: int, k: int) -> list[float]:
+        """The moments at which a rank passed gate k, in their order."""
+        return [moment for number, moment in self.played[rank].gates if number == k]

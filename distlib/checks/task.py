@@ -1,0 +1,303 @@
+"""A graded function as one declaration: its cases, and what must be true after each. The engine behind every check.
+
+    @task("comm", "batch")                                # how the function is called
+    def check_split_batch(draw, *, world_sizes):          # 1. its cases, smallest first
+        for ranks in world_sizes:
+            yield Case(f"on {count(ranks, 'rank')}", split, [{"batch": draw.whole((6, 2))} for _ in range(ranks)])
+
+    @check_split_batch.judge                              # 2. what must be true; a student reads the first remark
+    def _(seen):
+        yield holds("on rank 0 the part", seen[0]["part"], right, {"usual mistake, in words": what it gives})
+        yield from sends(seen, …)
+
+A test cell calls it: `check_split_batch(split_batch, world_sizes=(1, 2, 3))`. What happens then, for each case:
+
+    case ──► place ──► what was seen ──► remarks ──► the first one: CheckFailed     none: on to the next case ──► Report
+
+Cases are played on simulated ranks, which is quick and always goes in the same order. But these share a process, so a
+function could pass values on without a message, through a class or a module that all of them see. Therefore the first
+case of each world size up to `SAMPLED_RANKS` is also played on real ranks, which share no memory. Real ranks have the
+last word: what goes wrong on simulated ones is played again on real ones, and theirs are the remark and the prints that
+a student sees. Either may know the usual cause. Only times mean nothing there: `judge_times` looks at simulated ranks
+alone. More than `MOST_REAL_RANKS` ranks are always simulated.
+
+What a check can't see, because it runs in the student's own process: code that is written to deceive it, such as one
+that patches this module or keeps a second way for data besides the messages. Test cells therefore import the checks
+afresh and assert on the figures of the `Report`; `distlib grade` does more: it plays all cases in a sandbox.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from distlib.checks.case import Case
+from distlib.checks.errors import Signs, explain_error
+from distlib.checks.owners import explain_foreign, explain_library
+from distlib.checks.patience import seconds_for
+from distlib.checks.places import Judged, Place, Real, Simulated, pack, real_ranks_allowed
+from distlib.checks.remark import CheckFailed, Remark
+from distlib.checks.report import Report, Row
+from distlib.checks.seen import Seen
+from distlib.checks.words import count
+
+SAMPLED_RANKS = 4
+MOST_REAL_RANKS = 20
+CASE_SECONDS = 5.0  # a case takes milliseconds; one that takes this long does not end
+CHECK_SECONDS = 20.0  # all cases of one check together
+CUT = "is left out here"  # part of what a judge puts in the place of prints that it has cut
+_PRINTED_SHOWN = 2_000  # characters
+
+Remarks = Iterator[Remark | None]
+Judge = Callable[[Seen], Remarks]
+
+
+class Draw(random.Random):
+    """Random numbers for the inputs of a check."""
+
+    def whole(self, shape: Sequence[int], dtype: torch.dtype = torch.float32, most: int = 9) -> torch.Tensor:
+        """Whole numbers from -most to most without 0, so that sums are exact; a tensor of this shape."""
+        numbers = [self.choice((-1, 1)) * self.randint(1, most) for _ in range(torch.Size(shape).numel())]
+        return torch.tensor(numbers, dtype=dtype).reshape(tuple(shape))
+
+
+def task(
+    *arguments: str,
+    helpers: Sequence[str] = (),
+    errors: Signs | Callable[[Seen], Signs] = (),
+    allowed: Sequence[str] = (),
+    row: Callable[[Seen], Row] | None = None,
+) -> Callable[[Callable[..., Iterator[Case]]], Task]:
+    """Make a generator of cases a `Task`. Decorates `def check_<function>(draw, *, …)`.
+
+    Args:
+        arguments: of the student's function as a student reads them: "comm", "tensor", and "root=0" for one that is
+            handed over by its name.
+        helpers: names in the student's notebook that lead to functions of ours while the check runs.
+        errors: words of an error and their usual cause, in this exercise; or a function that knows them for a case.
+        allowed: modules and functions of the library that a function on one rank may call.
+        row: makes a passed case a row of the report's table.
+    """
+    return lambda cases: Task(cases, arguments, tuple(helpers), errors, tuple(allowed), row)
+
+
+class Task:
+    """One graded function. Made by `task`; called by a test cell."""
+
+    def __init__(
+        self,
+        cases: Callable[..., Iterator[Case]],
+        arguments: Sequence[str],
+        helpers: Sequence[str],
+        errors: Signs | Callable[[Seen], Signs],
+        allowed: Sequence[str],
+        row: Callable[[Seen], Row] | None,
+    ) -> None:
+        self.__name__, self.__doc__ = cases.__name__, cases.__doc__
+        self._cases, self._arguments, self._row = cases, arguments, row
+        self._helpers, self._errors, self._allowed = helpers, errors, allowed
+        self._judge: Judge = lambda seen: iter(())
+        self._judge_times: Judge = lambda seen: iter(())
+
+    def judge(self, function: Judge) -> Judge:
+        """Decorator: a generator of remarks about a run that came to its end. The first that is not None counts."""
+        self._judge = function
+        return function
+
+    def judge_times(self, function: Judge) -> Judge:
+        """The same, about what is true in virtual time only: moments of messages, gates passed before them."""
+        self._judge_times = function
+        return function
+
+    def __call__(
+        self, function: Callable[..., object], *, seed: int = 1, helpers: Sequence[str] | None = None, **options: Any
+    ) -> Report:
+        """Check a student's function.
+
+        Args:
+            function: it, or a class.
+            seed: of the inputs.
+            helpers: in the place of those of the task.
+            options: of the generator of cases.
+
+        Returns:
+            The cases and what was seen of them, if all have passed.
+
+        Raises:
+            CheckFailed: what is wrong in the first case that fails. No other exception of the function gets through.
+            ValueError, TypeError: the test cell asks for something that does not exist.
+        """
+        name = name_of(function, self._arguments)
+        judged: Judged | None = getattr(function, "__place__", None)
+        seed = judged.seed(seed) if judged else seed
+        cases = [replace(case, function=name) for case in self._cases(Draw(seed), **options)]
+        run = _Run(self, name, self._helpers if helpers is None else tuple(helpers))
+        return run.of(function, judged, cases)
+
+    def remark(self, seen: Seen, helpers: Sequence[str]) -> Remark | None:
+        """The first remark about a run, times left out."""
+        if seen.error is not None:
+            signs = self._errors(seen) if callable(self._errors) else self._errors
+            return explain_error(seen.error, signs)
+        library = next((played.library for played in seen.played if played.library), None)
+        if library:
+            return explain_library(seen.case.function, library)
+        return (
+            explain_foreign(seen.case.function, seen.trace, helpers) or explain_slips(seen) or first(self._judge(seen))
+        )
+
+    def remark_on_times(self, seen: Seen) -> Remark | None:
+        """The first remark about moments."""
+        return first(self._judge_times(seen)) if seen.in_virtual_time else None
+
+    def places(self, function: Callable[..., object], title: str, helpers: Sequence[str]) -> tuple[Place, Place]:
+        """Simulated and real ranks for a function of this notebook.
+
+        Raises:
+            CheckFailed: it can't travel to them. `title`: of the first case.
+        """
+        try:
+            packed = pack(function, helpers)
+        except TypeError as error:
+            raise CheckFailed(title, explain_error(error)) from None
+        return Simulated(packed, helpers, self._allowed), Real(packed, helpers, self._allowed)
+
+    def report(self, name: str) -> Report:
+        """An empty report."""
+        return Report(name, self._row)
+
+
+class _Run:
+    """One call of a task: plays cases with one function, and chooses the places."""
+
+    def __init__(self, task: Task, name: str, helpers: Sequence[str]) -> None:
+        self._task, self._name, self._helpers = task, name, helpers
+        self._spent = 0.0
+        self._has_shown_prints = False
+
+    def of(self, function: Callable[..., object], judged: Judged | None, cases: Sequence[Case]) -> Report:
+        self._sampled = set() if judged else _sample(cases)
+        self._real: Place | None = None
+        if judged:
+            judged.prepare(cases, self._helpers)
+            self._first: Place = judged
+        else:
+            self._first, self._real = self._task.places(function, cases[0].full_title, self._helpers)
+        report = self._task.report(self._name)
+        for case in cases:
+            seen, remark = self._examine(case)
+            remark = remark or self._task.remark_on_times(seen)
+            if remark is not None:
+                raise CheckFailed(case.full_title, remark, report.summary())
+            report.add(seen)
+        return report
+
+    def _examine(self, case: Case) -> tuple[Seen, Remark | None]:
+        """What the case has shown, in virtual time if nothing is wrong there, and the remark about it."""
+        seen, remark = self._look(self._first, case)
+        is_doubtful = remark is not None or (seen.printed and not self._has_shown_prints)
+        if self._may_be_real(case) and (is_doubtful or id(case) in self._sampled):
+            assert self._real is not None
+            real, final = self._look(self._real, case)
+            self._show(real, case, final)
+            return (seen if remark is None and final is None else real), _with_cause(final, remark)
+        self._show(seen, case, remark)
+        return seen, remark
+
+    def _may_be_real(self, case: Case) -> bool:
+        return self._real is not None and real_ranks_allowed() and 1 < case.world_size <= MOST_REAL_RANKS
+
+    def _look(self, place: Place, case: Case) -> tuple[Seen, Remark | None]:
+        seen = place.play(case, seconds_for(CASE_SECONDS, CHECK_SECONDS, self._spent))
+        self._spent += seen.seconds
+        return seen, self._task.remark(seen, self._helpers)
+
+    def _show(self, seen: Seen, case: Case, remark: Remark | None) -> None:
+        """Show what was printed: of the first case that prints, and of one that fails."""
+        if seen.printed and (remark or not self._has_shown_prints):
+            self._has_shown_prints = True
+            show_printed(seen.printed, case.full_title)
+
+
+def first(remarks: Remarks) -> Remark | None:
+    """The first remark of a judge."""
+    return next(filter(None, remarks), None)
+
+
+def _with_cause(real: Remark | None, simulated: Remark | None) -> Remark | None:
+    """What to say of a case that was played on real ranks: what they showed, unless only simulated ranks know a cause.
+
+    A call that nobody waits for leaves other values on real ranks every time; on simulated ones always the same.
+    """
+    return simulated if real and simulated and simulated.cause and not real.cause else real
+
+
+def _sample(cases: Sequence[Case]) -> set[int]:
+    """The first case of each small world size, by its id: cases hold tensors, which can't be compared."""
+    sizes = {case.world_size for case in cases if case.world_size <= SAMPLED_RANKS}
+    return {next(id(case) for case in cases if case.world_size == size) for size in sizes}
+
+
+_SLIPS: Mapping[str, tuple[str, str]] = {
+    "never waited": (
+        "rank {rank} never waits for the {call} that it begins at {place}.",
+        "{call} only begins. Keep what it returns, and call wait() on it before you read or change the tensor, and "
+        "before the function returns.",
+    ),
+    "changed early": (
+        "rank {rank} changes the tensor of the isend at {place} before it has waited for it.",
+        "the message may not have left yet. Call wait() on what isend returned first, or send a copy.",
+    ),
+    "one buffer for two": (
+        "rank {rank} begins two receives into the same memory; the second is the irecv at {place}.",
+        "each message under way needs a buffer of its own. Or wait for the first one before you begin the next.",
+    ),
+}
+
+
+def explain_slips(seen: Seen) -> Remark | None:
+    """The remark about handles that were not used as they must be: whatever else is wrong may follow from it."""
+    for rank, played in enumerate(seen.played):
+        for slip, call, place in played.slips:
+            sentence, cause = _SLIPS[slip]
+            return Remark(sentence.format(rank=rank, call=call, place=place), cause=cause.format(call=call))
+    return None
+
+
+def show_printed(text: str, title: str) -> None:
+    """Show what the student's function printed, on stdout: on stderr it would cost the cell's marks."""
+    shown, more = text[:_PRINTED_SHOWN].rstrip(), len(text) - _PRINTED_SHOWN
+    least = "at least " if CUT in text else ""
+    print(f"Printed by {title}:\n{shown}" + (f"\n… and {least}{count(more, 'character')} more" if more > 0 else ""))
+
+
+def name_of(function: Callable[..., object], arguments: Sequence[str]) -> str:
+    """The function's name, once it is certain that it can be called with these arguments.
+
+    Args:
+        arguments: as of `task`.
+
+    Raises:
+        CheckFailed: it can't be called that way.
+    """
+    shown = f"({', '.join(arguments)})"
+    name = getattr(function, "__name__", type(function).__name__)
+    if not getattr(function, "defined", True):
+        remark = Remark("there is no function of this name.", cause="its cell does not run, or defines another name.")
+        raise CheckFailed(name, remark)
+    if not callable(function):
+        raise CheckFailed(name, Remark(f"expected a function of {shown}, got {function!r}."))
+    by_name = {argument.partition("=")[0]: None for argument in arguments if "=" in argument}
+    try:
+        inspect.signature(function).bind(*[None] * (len(arguments) - len(by_name)), **by_name)
+    except TypeError as error:
+        remark = Remark(f"it can't be called with {shown}: {error}.", cause="keep the first line of the function.")
+        raise CheckFailed(name, remark) from None
+    except ValueError:  # a builtin without a signature: the run will show
+        pass
+    return name

@@ -1,0 +1,27 @@
+"""How remarks write numbers, dtypes and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+
+def count(number: int, noun: str) -> str:
+    """ "1 rank", "3 ranks", "1,200 bytes"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def were(number: int) -> str:
+    """ "1 was expected", "3 were expected"."""
+    return f"{number:,} {'was' if number == 1 else 'were'} expected"
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """ "float32" for torch.float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def listed(values: Iterable[int]) -> str:
+    """ "96, 32, 1,200"."""
+    return ", ".join(f"{value:,}" for value in values)

@@ -1,0 +1,83 @@
+"""The place where the functions of a graded class are played: remote ranks, each in a process of its own in a sandbox.
+
+They are simulated ranks for all that concerns messages and time (see `proxy`), and share no memory. So one run has it
+all: exact counts, virtual time, and nothing that passes without a message. Gates are kept here, too: the factor by
+which a gradient is multiplied comes only when its gate is passed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from distlib.checks.case import Case
+from distlib.checks.seen import Played, Seen
+from distlib.checks.student_communicator import SLIPS
+from distlib.judge.remote.proxy import Proxy, RemoteRun, made_no_sense, short
+from distlib.judge.remote.ranks import RemoteRanks
+from distlib.judge.remote.wire import WireError
+from distlib.worlds.simulated.simulator import SimulatedCommunicator, SimulatedWorld
+
+
+class RemotePlace:
+    """Plays cases with one function on remote ranks: a `Judged` place of `distlib.checks.places`.
+
+    Args:
+        name: the function's name in the student's notebook.
+        ranks: where it is.
+    """
+
+    def __init__(self, name: str, ranks: RemoteRanks) -> None:
+        self._name, self._ranks = name, ranks
+        self._helpers: tuple[str, ...] = ()
+
+    def seed(self, seed: int) -> int:
+        """A seed of a test cell, made one that the student can't know."""
+        text = f"{seed} {self._ranks.secret}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+    def prepare(self, cases: Sequence[Case], helpers: Sequence[str]) -> None:
+        """The cases to come need that many ranks, and these helpers."""
+        self._helpers = tuple(helpers)
+        self._ranks.expect(max(case.world_size for case in cases))
+
+    def play(self, case: Case, seconds: float) -> Seen:
+        """Play a case, at most `seconds`. Starting the ranks and running the student's cells is not part of it."""
+        self._ranks.prepare(_file_of(case))
+        self._ranks.gather(case.world_size)
+        start = time.perf_counter()
+        seconds = min(seconds, self._ranks.seconds_for_a_check())
+        run = RemoteRun(self._ranks, self._name, case, self._helpers, seconds)
+        played, trace, error = run.on(SimulatedWorld(case.world_size, case.cluster, record=True), _speak)
+        return Seen(case, played, trace, True, error, self._ranks.printed.take(), time.perf_counter() - start)
+
+
+def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
+    """Hand the remote rank its inputs, do what it asks for, and look at what it hands back."""
+    part = run.case.part
+    comm.sleep(part.delay(comm.rank))
+    request = {
+        "job": "play", "name": run.name, "scenario": (_file_of(run.case), part.play.__name__),
+        "inputs": part.inputs[comm.rank], "helpers": list(run.helpers),
+        "rank": comm.rank, "world_size": comm.world_size,
+    }  # fmt: skip
+    back = Proxy(run, comm).converse(request)
+    try:
+        return Played(back["result"], tuple(run.gates.get(comm.rank, ())), _slips(back["slips"]))
+    except (WireError, KeyError, TypeError, ValueError) as error:
+        raise made_no_sense(comm.rank, error) from None
+
+
+def _slips(from_rank: Any) -> list[tuple[str, str, str]]:
+    """Slips as a rank reports them: data from a stranger."""
+    slips = [(str(what), short(call), short(place)) for what, call, place in from_rank]
+    if not {what for what, _, _ in slips} <= set(SLIPS):
+        raise ValueError("expected slips that exist")
+    return slips
+
+
+def _file_of(case: Case) -> str:
+    """The file of `distlib.checks.plays` that a play stands in."""
+    return case.play.__module__.rpartition(".")[2]

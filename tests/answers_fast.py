@@ -1,0 +1,372 @@
+"""Every answer against the test cells of its function, on simulated ranks, within minutes: `make answers ARGS=--fast`.
+
+    make answers ARGS="--fast"                                  all exercises
+    make answers ARGS="--fast 05_ddp OverlappedDDP"             those of an exercise, of a function, of a name
+    make answers ARGS="--fast -v shift/wrong_backwards"         with what their students read
+    make answers ARGS="--fast --save before.json"               keep what every test cell says to every answer
+    make answers ARGS="--fast --compare before.json"            what any of them says differently now
+
+An answer's cells run in the order of the notebook: what is set up, the solutions of what comes before, the answer, the
+test cells of its function. They run in a process of their own, forked from this one, which has imported everything: so
+no answer can change what the next one meets, whatever it patches, and one that never ends is killed.
+
+What only real ranks show is in `SLOW`; `make answers` without --fast judges these, too. The status is 0 if every answer
+has the marks that it deserves, and every wrong one's student reads what its file says; with --compare, if nothing has
+changed besides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import linecache
+import multiprocessing
+import os
+import random
+import re
+import sys
+import time
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import distlib
+from distlib.checks import CheckFailed
+from distlib.checks.places import simulated_only
+from tests.answer_files import ANSWERS, Answer, read_answers
+from tests.answer_verdicts import KINDS, Verdict, table
+
+ROOT = Path(__file__).parents[1]
+# Answers that only real ranks can judge, and why.
+_SHARED = "simulated ranks share memory: what one of them keeps in a module or a class, all of them see"
+_ENDS = "it ends the process that all simulated ranks are in; the words are those of a process of its own"
+SLOW = {
+    "broadcast/wrong_hidden_in_a_module": _SHARED,
+    "ring_all_gather/wrong_hidden_in_a_module": _SHARED,
+    "shift/right_keeps_its_buffer": _SHARED,
+    "ring_all_reduce/right_keeps_its_buffers": _SHARED,
+    "naive_all_reduce/wrong_exits": _ENDS,
+    "ring_all_gather/wrong_exits": _ENDS,
+    "ring_reduce_scatter/wrong_crashes": _ENDS,
+    "predict_time/wrong_exits": _ENDS,
+    "ring_all_gather/wrong_sleeps": "it waits outside of Python, where only the end of its process stops it",
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a test cell said to an answer.
+
+    Attributes:
+        error: the error as a notebook shows it; empty if the cell passed.
+        printed: what it printed.
+    """
+
+    error: str
+    printed: str = ""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An answer, what each of its test cells said, the seconds that took, and the marks that each cell gives."""
+
+    answer: Answer
+    said: Mapping[str, Said]
+    seconds: float
+    full: Mapping[str, float]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Its marks and words, as in the table of `make answers`."""
+        errors = [" ".join(self.said[kind].error.split()) for kind in KINDS if self.said[kind].error]
+        return Verdict(
+            self.answer,
+            {kind: 0 if kind in self.answer.loses else self.full[kind] for kind in KINDS},
+            {kind: 0 if self.said[kind].error else self.full[kind] for kind in KINDS},
+            {self.answer.told, self.answer.told_by_the_judge},
+            errors[0] if errors else "",
+        )
+
+
+# ── one answer ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a notebook that nbgrader knows: its name, its source, whether a student writes it, its points."""
+
+    name: str
+    source: str
+    is_solution: bool
+    points: float | None
+
+
+def cells_of(assignment: str, folder: Path) -> list[Cell]:
+    """The named cells of an exercise's notebook in `folder`/solutions, in their order."""
+    path = folder / "solutions" / assignment / f"{assignment}.ipynb"
+    found = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        told = cell["metadata"].get("nbgrader")
+        if told and cell["cell_type"] == "code":
+            found.append(Cell(told["grade_id"], "".join(cell["source"]), told["solution"], told.get("points")))
+    return found
+
+
+def judge(answer: Answer, cells: Sequence[Cell]) -> dict[str, Said]:
+    """What the test cells of its function say to an answer, by kind. Changes this process: call it in one of its own.
+
+    The process becomes that of a notebook: cells are `__main__`, which is why functions travel to ranks by value.
+    """
+    notebook = sys.modules["__main__"] = types.ModuleType("__main__")
+    torch.manual_seed(0)
+    random.seed(0)
+    said: dict[str, Said] = {}
+    for cell in cells:
+        if cell.name == answer.function:
+            run_cell(f"{cell.name}.py", without_header(answer.text), notebook)
+        elif cell.name in (f"{answer.function}_{kind}" for kind in KINDS):
+            said[cell.name.rpartition("_")[2]] = run_cell(f"{cell.name}.py", cell.source, notebook)
+        elif cell.points is None:
+            run_cell(f"{cell.name}.py", cell.source, notebook)
+        if len(said) == len(KINDS):
+            break
+    return said
+
+
+def without_header(text: str) -> str:
+    """An answer without the comments at its beginning, so that what these say moves no line number."""
+    return re.sub(r"\A(#.*\n)*", "", text)
+
+
+def run_cell(file: str, source: str, notebook: types.ModuleType) -> Said:
+    """Run a cell in a notebook's process, as if it stood in a file of this name; a warning counts as an error."""
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    out, err = io.StringIO(), io.StringIO()
+    error = ""
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), simulated_only():
+        try:
+            exec(compile(source, file, "exec"), notebook.__dict__)
+        except Exception as problem:
+            error = shown(problem, file)
+    if not error and err.getvalue():
+        error = f"on stderr: {err.getvalue()}"
+    return Said(error, out.getvalue())
+
+
+def shown(problem: Exception, file: str) -> str:
+    """An error as a student reads it: a check's own words alone, any other with its kind and its line of the cell."""
+    if isinstance(problem, CheckFailed):
+        return f"CheckFailed: {problem}"
+    lines, trace = [], problem.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            lines = [linecache.getline(file, trace.tb_lineno).strip()]
+        trace = trace.tb_next
+    return "\n".join([*lines, f"{type(problem).__name__}: {problem}"])
+
+
+# ── all of them ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def judge_all(
+    answers: Sequence[Answer],
+    folder: Path = ROOT,
+    jobs: int = 2,
+    seconds: float = 60,
+    tell: Callable[[Judged], None] = lambda judged: None,
+) -> list[Judged]:
+    """Judge every answer in a process of its own, `jobs` at a time; the list is in the order of `answers`.
+
+    Args:
+        folder: where solutions/ is.
+        seconds: after which an answer is given up, both test cells together. Most take a tenth of a second.
+        tell: called with each as soon as it is judged.
+    """
+    cells = {name: cells_of(name, folder) for name in {answer.assignment for answer in answers}}
+    todo, running, found = list(reversed(answers)), {}, {}
+    while todo or running:
+        while todo and len(running) < jobs:
+            child = _Child(answer := todo.pop(), cells[answer.assignment], seconds)
+            running[child.connection] = child
+        ready = wait(list(running), timeout=0.5)
+        late = [connection for connection, child in running.items() if child.is_late()]
+        for connection in {*ready, *late}:
+            judged = running.pop(connection).end()
+            found[str(judged.answer), judged.answer.assignment] = judged
+            tell(judged)
+    return [found[str(answer), answer.assignment] for answer in answers]
+
+
+class _Child:
+    """A process that judges one answer, and the connection on which it reports."""
+
+    def __init__(self, answer: Answer, cells: Sequence[Cell], seconds: float) -> None:
+        context = multiprocessing.get_context("fork")
+        self.answer = answer
+        named = {cell.name: cell.points or 0 for cell in cells}
+        self.full = {kind: named[f"{answer.function}_{kind}"] for kind in KINDS}
+        self.start, self.seconds = time.monotonic(), seconds
+        self.connection, theirs = context.Pipe(duplex=False)
+        self.process = context.Process(target=_in_a_child, args=(answer, cells, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def is_late(self) -> bool:
+        """Whether its time is over."""
+        return time.monotonic() > self.start + self.seconds
+
+    def end(self) -> Judged:
+        """What it has reported; if nothing, how it ended."""
+        try:
+            problem = "" if self.connection.poll() else f"it did not end within {self.seconds:g} seconds"
+            told = {} if problem else self.connection.recv()
+        except EOFError:
+            told, problem = {}, "its process ended in the middle"
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+        missing = (problem or "its test cell was not reached", "")
+        said = {kind: Said(*told.get(kind, missing)) for kind in KINDS}
+        return Judged(self.answer, said, time.monotonic() - self.start, self.full)
+
+
+def _in_a_child(answer: Answer, cells: Sequence[Cell], connection: Connection) -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (1, 2):  # what goes round Python's streams
+        os.dup2(nowhere, stream)
+    torch.set_num_threads(1)
+    distlib.World = _NoWorld  # type: ignore[misc, assignment]
+    torch.distributed.init_process_group = _no_process_group
+    connection.send({kind: (said.error, said.printed) for kind, said in judge(answer, cells).items()})
+
+
+class _NoWorld:
+    """What a set-up cell gets for the worlds that a student tries things in."""
+
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+
+
+def _no_process_group(*args: Any, **options: Any) -> None:
+    """Ranks in one process would wait half an hour for the others; this is how that ends."""
+    raise torch.distributed.DistStoreError("simulated ranks share a process")
+
+
+# ── what is kept and compared ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def as_text(found: Sequence[Judged]) -> dict[str, dict[str, Any]]:
+    """What every test cell said, by "exercise/function/name"; without what differs from run to run."""
+    return {
+        f"{judged.answer.assignment}/{judged.answer}": {
+            kind: {"error": _settled(judged.said[kind].error), "printed": _settled(judged.said[kind].printed)}
+            for kind in KINDS
+        }
+        for judged in found
+    }
+
+
+def _settled(text: str) -> str:
+    return re.sub(r"not done after \d+ s", "not done after … s", re.sub(r"0x[0-9a-f]+", "0x…", text))
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """For every answer in both whose marks or words have changed: what each test cell said before, and says now."""
+    lines = []
+    for name in sorted(before.keys() & after.keys()):
+        for kind in KINDS:
+            old, new = before[name][kind], after[name][kind]
+            if old != new:
+                marks = "marks changed" if bool(old["error"]) != bool(new["error"]) else "words changed"
+                lines += [f"{name}, {kind}: {marks}", *_beside("-", old, new), *_beside("+", new, old), ""]
+    return lines
+
+
+def _beside(mark: str, told: Mapping[str, str], other: Mapping[str, str]) -> Iterator[str]:
+    for part in ("error", "printed"):
+        if told[part] != other[part]:
+            yield from (f"  {mark} {line}" for line in (told[part] or f"({part}: nothing)").splitlines())
+
+
+# ── the command ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge answers and print the tables. Returns the exit status."""
+    options = _options(arguments)
+    chosen = select(options.names, options.folder / "tests" / "answers")
+    if not chosen:
+        print(f"no answer, function or exercise is called {' '.join(options.names)}", file=sys.stderr)
+        return 1
+    fast = [answer for answer in chosen if str(answer) not in SLOW]
+    found = judge_all(fast, options.folder, options.jobs, options.seconds, _progress(len(fast)))
+    _print_tables(found, verbose=options.verbose)
+    for name in (str(answer) for answer in chosen if answer not in fast):
+        print(f"Left to `make answers` without --fast: {name} ({SLOW[name]}).")
+    status = 0 if all(judged.verdict.is_as_it_should_be for judged in found) else 1
+    if options.save:
+        options.save.write_text(json.dumps(as_text(found), indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    if options.compare:
+        before, after = json.loads(options.compare.read_text()), as_text(found)
+        changed = differences(before, after)
+        gone = [] if options.names else sorted(before.keys() - after.keys())
+        for name in [*gone, *sorted(after.keys() - before.keys())]:
+            print(f"{name}: only {'in ' + options.compare.name if name in gone else 'now'}")
+        print("\n".join(changed or ["Nothing has changed."]))
+        status = 1 if changed else status
+    return status
+
+
+def select(names: Sequence[str], folder: Path = ANSWERS) -> list[Answer]:
+    """The answers of these exercises, and of them those of these functions or names; of all where none is named."""
+    every = sorted(path.name for path in folder.glob("*") if path.is_dir())
+    others = set(names) - set(every)
+    answers = [a for name in every if name in names or others == set(names) for a in read_answers(name, folder)]
+    return [a for a in answers if not others or others & {a.function, a.name, str(a), f"{a.assignment}/{a}"}]
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make answers", description="Judge every answer on simulated ranks.")
+    parser.add_argument("names", nargs="*", help="exercises, functions, answers; without them: all")
+    parser.add_argument("--folder", type=Path, default=ROOT, help="where solutions/ and tests/answers/ are")
+    parser.add_argument("--fast", action="store_true", help="accepted, because `make answers` passes it on")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print everything that students read")
+    parser.add_argument("--save", type=Path, help="write everything that students read to this file")
+    parser.add_argument("--compare", type=Path, help="show what has changed since this file was saved")
+    parser.add_argument("--jobs", type=int, default=2, help="how many answers at a time")
+    parser.add_argument("--seconds", type=float, default=60, help="after which an answer is given up")
+    return parser.parse_args(arguments)
+
+
+def _progress(total: int) -> Callable[[Judged], None]:
+    counted = Counter[str]()
+
+    def tell(judged: Judged) -> None:
+        counted["done"] += 1
+        if sys.stderr.isatty():
+            print(f"\r{counted['done']} of {total} ", end="", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _print_tables(found: Sequence[Judged], *, verbose: bool) -> None:
+    for assignment in dict.fromkeys(judged.answer.assignment for judged in found):
+        those = [judged for judged in found if judged.answer.assignment == assignment]
+        if verbose:
+            for judged in those:
+                print(f"\n══ {judged.answer}")
+                for kind in KINDS:
+                    print(f"── {kind}\n{judged.said[kind].printed}{judged.said[kind].error}")
+        seconds = sum(judged.seconds for judged in those)
+        print(f"\n{assignment}: {seconds:.0f} s\n\n{table([judged.verdict for judged in those])}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
