@@ -31,9 +31,9 @@ from distlib.worlds import call_site, pickling
 from distlib.worlds.diagnosis import Failure
 from distlib.worlds.real import shared_memory
 from distlib.worlds.real.endpoint import Endpoint, Group, Stopped
-from distlib.worlds.real.forkserver import RankPlace
 from distlib.worlds.real.mailbox import Mailbox
 from distlib.worlds.real.process_group import ProcessGroupCommunicator
+from distlib.worlds.real.rank_place import RankPlace
 from distlib.worlds.real.status_board import StatusBoard
 from distlib.worlds.real.transport import GlooTransport, NcclTransport, Transport
 
