@@ -37,6 +37,8 @@ from distlib.worlds.real.rank_place import RankPlace
 from distlib.worlds.real.status_board import StatusBoard
 from distlib.worlds.real.transport import GlooTransport, NcclTransport, Transport
 
+__starts_ranks__ = True  # see worlds.call_site
+
 STOP_SIGNAL = signal.SIGUSR1  # leave the run
 STACK_SIGNAL = signal.SIGUSR2  # write the stack to a file, also from inside a C++ call
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"

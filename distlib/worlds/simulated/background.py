@@ -18,6 +18,8 @@ from typing import Protocol
 from distlib.communicator import Work
 from distlib.trace import CallSite
 
+__passes_on__ = True  # see worlds.call_site
+
 
 class Owner(Protocol):
     """What a background needs of its rank.
