@@ -16,9 +16,8 @@ from distlib.training.datasets import digits
 from distlib.training.ddp import (
     VERSIONS,
     DistributedDataParallel,
+    PlainDDP,
     all_reduce_hook,
-    average_buckets,
-    average_flat,
     average_per_parameter,
     load_checkpoint,
     save_checkpoint,
@@ -144,19 +143,43 @@ def test_an_all_reduce_of_ones_own_can_be_plugged_in(two: World) -> None:
     assert two.run(step) == [[1.0], [1.0]]
 
 
-@pytest.mark.parametrize("average", [average_per_parameter, average_flat, average_buckets])
-def test_functions_that_average_after_the_backward_pass(two: World, average: Any) -> None:
+def test_gradients_averaged_after_the_backward_pass(two: World) -> None:
     def step(comm: Communicator) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         model = small_mlp()
         inputs, labels = part(comm, *batch())
         nn.functional.cross_entropy(model(inputs), labels).backward()
-        average(comm, model)
+        average_per_parameter(comm, model)
         alone = small_mlp()
         nn.functional.cross_entropy(alone(batch()[0]), batch()[1]).backward()
         return [[p.grad for p in m.parameters() if p.grad is not None] for m in (model, alone)]  # type: ignore
 
     for ours, alone in two.run(step):
         assert largest_difference(ours, alone) < 1e-15
+
+
+@pytest.mark.parametrize("limits", [(1, 1), (200, 50), (1 << 20, 1 << 20)])
+def test_the_plain_version_equals_a_single_process(two: World, limits: tuple[int, int]) -> None:
+    def run(comm: Communicator) -> list[torch.Tensor]:
+        model = small_mlp(comm.rank)  # other weights on each rank at the start
+        ddp, optimizer = PlainDDP(comm, model, *limits), torch.optim.SGD(model.parameters(), lr=0.1)
+        for seed in range(5):
+            inputs, labels = part(comm, *batch(seed=seed))
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(ddp(inputs), labels).backward()
+            ddp.finish()
+            optimizer.step()
+        return values(model)
+
+    first, second = two.run(run)
+    alone = small_mlp(0)
+    optimizer = torch.optim.SGD(alone.parameters(), lr=0.1)
+    for seed in range(5):
+        inputs, labels = batch(seed=seed)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(alone(inputs), labels).backward()
+        optimizer.step()
+    assert largest_difference(first, values(alone)) < 1e-15
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 # ── messages, and when ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -180,20 +203,23 @@ def test_each_version_has_its_own_all_reduces(four: World, version: str) -> None
 
 def test_overlap_hides_communication_in_virtual_time() -> None:
     def step(comm: Communicator, version: str) -> float:
-        layers = [layer for _ in range(6) for layer in (nn.Linear(50, 50), Computes(comm, 1e-3))]
-        ddp = DistributedDataParallel(
-            comm, nn.Sequential(*layers), version=version, bucket_bytes=10_000, first_bucket_bytes=10_000
-        )
+        model = nn.Sequential(*(layer for _ in range(6) for layer in (nn.Linear(50, 50), Computes(comm, 1e-3))))
+        limits = {"bucket_bytes": 10_000, "first_bucket_bytes": 10_000}
+        plain = PlainDDP(comm, model, **limits) if version == "plain" else None
+        ddp = plain or DistributedDataParallel(comm, model, version=version, **limits)
         comm.barrier()
         start = comm.time()
         ddp(torch.ones(1, 50)).sum().backward()
+        if plain:
+            plain.finish()
         return comm.time() - start
 
     world = SimulatedWorld(4, contexts="threads")
-    after, beside = (world.run(step, version)[0] for version in ("bucketed", "overlapped"))
+    after, beside, plain = (world.run(step, version)[0] for version in ("bucketed", "overlapped", "plain"))
     computing, one_bucket = 6e-3, (after - 6e-3) / 6
     assert one_bucket > 0
     assert beside == pytest.approx(max(computing + one_bucket, 1e-3 + 6 * one_bucket))
+    assert plain == pytest.approx(beside)
 
 
 class Computes(nn.Module):
