@@ -1,5 +1,6 @@
 """DistributedDataParallel: four versions equal to a single process, and everything that can come in between."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._C._distributed_c10d import GradBucket
+from torch.futures import Future
 
 from distlib import Communicator, DeadlockError, RankError, ReduceOp, SimulatedWorld, World, all_reduce
 from distlib.training.datasets import digits
@@ -473,6 +476,33 @@ def test_our_all_reduce_as_a_hook_of_torchs_ddp(two: World, algorithm: str) -> N
         assert largest_difference(theirs, ours) < 1e-15
     sites = {message.site.call for message in two.trace.messages if "all_reduce" in (message.site.call or "")}
     assert f'all_reduce(op=SUM, algorithm="{algorithm}")' in sites
+
+
+def test_a_ddp_that_outlives_its_group_does_not_wait_for_gloo_forever(two: World) -> None:
+    """The thread of gloo that calls back is still busy with that when the function returns and its DDP ends."""
+
+    class SlowToEnd:
+        def __init__(self, seconds: float) -> None:
+            self.seconds = seconds
+
+        def __del__(self) -> None:
+            time.sleep(self.seconds)
+
+    def train(comm: Communicator) -> int:
+        def average(state: object, bucket: GradBucket) -> Future[torch.Tensor]:
+            slow = SlowToEnd(0.5 if comm.rank == 0 else 0.0)
+            summed = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+            return summed.then(lambda future: future.value()[0] if slow else None)
+
+        with torch_distributed(comm) as dist:
+            ddp = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+            ddp.register_comm_hook(None, average)
+            comm.sleep(0.2 * comm.rank)  # so that rank 0 leaves it to gloo to call back
+            ddp(torch.ones(1, 2)).sum().backward()
+        return comm.rank
+
+    two.run(train, timeout=60)  # the first DDP of a process imports modules that refer to its group for good
+    assert two.run(train, timeout=30) == [0, 1]
 
 
 # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────────────
