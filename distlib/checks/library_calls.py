@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from distlib.checks import plays
+from distlib.worlds.call_site import name_of
 
 __passes_on__ = True
 
@@ -32,7 +33,7 @@ def library_calls(allowed: Sequence[str]) -> Iterator[list[str]]:
             return
         if _module(frame).startswith(tuple(allowed)):
             return
-        name, caller = f"{_module(frame)}.{frame.f_code.co_qualname}", _caller(frame)
+        name, caller = name_of(frame), _caller(frame)
         is_called_from_outside = caller is None or not _is_the_librarys(caller) or _is_a_caller(caller)
         if is_called_from_outside and name not in allowed:
             noted.append(name)

@@ -63,7 +63,7 @@ def find_call_site(call: str | None = None) -> CallSite:
         frame = frame.f_back
         if frame is not None and frame.f_globals.get("__starts_ranks__"):
             frame = None
-    return _remember(frame or innermost, _qualified_name(via) if via else None, call)
+    return _remember(frame or innermost, name_of(via) if via else None, call)
 
 
 def describe_place(file: str, line: int) -> str:
@@ -119,7 +119,15 @@ def _library(frame: FrameType) -> str | None:
     return package if package in _LIBRARIES else None
 
 
-def _qualified_name(frame: FrameType) -> str:
+def name_of(frame: FrameType) -> str:
+    """The full name of the function that runs in `frame`; for the wrapper of a decorator, of the decorated function.
+
+    A module with such a decorator says in `__decorated__` which variable of the wrapper holds that function.
+    """
+    variable = frame.f_globals.get("__decorated__")
+    function = frame.f_locals.get(variable) if variable else None
+    if function is not None:
+        return f"{function.__module__}.{function.__qualname__}"
     return f"{frame.f_globals['__name__']}.{frame.f_code.co_qualname}"
 
 
