@@ -28,14 +28,16 @@ import torch
 
 from distlib.trace import CallSite
 from distlib.worlds import call_site, pickling
-from distlib.worlds.diagnosis import Failure
+from distlib.worlds.diagnosis import Failure, text_of
 from distlib.worlds.real import shared_memory
 from distlib.worlds.real.endpoint import Endpoint, Group, Stopped
-from distlib.worlds.real.forkserver import RankPlace
 from distlib.worlds.real.mailbox import Mailbox
 from distlib.worlds.real.process_group import ProcessGroupCommunicator
+from distlib.worlds.real.rank_place import RankPlace
 from distlib.worlds.real.status_board import StatusBoard
 from distlib.worlds.real.transport import GlooTransport, NcclTransport, Transport
+
+__starts_ranks__ = True  # see worlds.call_site
 
 STOP_SIGNAL = signal.SIGUSR1  # leave the run
 STACK_SIGNAL = signal.SIGUSR2  # write the stack to a file, also from inside a C++ call
@@ -205,7 +207,7 @@ def _describe_failure(rank: int, error: BaseException) -> Failure:
     site = error.site if isinstance(error, _Unsendable) else call_site.site_of_traceback(error.__traceback__)
     stack = "".join(traceback.format_exception(error))
     kind = "ResultError" if isinstance(error, _Unsendable) else type(error).__name__
-    return Failure(rank, kind, str(error), site, stack)
+    return Failure(rank, kind, text_of(error), site, stack)
 
 
 def _briefly(value: Any) -> str:

@@ -54,6 +54,7 @@ from distlib.worlds.diagnosis import (
     explain_failures,
     explain_unreceived,
     find_deadlocked,
+    text_of,
 )
 from distlib.worlds.message_check import check_apart, check_message, check_split, ranks_of_color
 from distlib.worlds.real.endpoint import Stopped
@@ -61,6 +62,9 @@ from distlib.worlds.simulated.background import SimulatedCall
 from distlib.worlds.simulated.engine import ANYONE, Engine, Operation, SimulatedGroup, SimulatedRank, unrecorded
 from distlib.worlds.simulated.rank_contexts import Ended, GreenletContext, ThreadContext
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
+
+__passes_on__ = True  # see worlds.call_site
+__starts_ranks__ = True  # see worlds.call_site
 
 _CONTEXTS: dict[str, type[GreenletContext] | type[ThreadContext]] = {
     "greenlets": GreenletContext,
@@ -450,7 +454,7 @@ def _describe(rank: int, error: BaseException) -> Failure:
         return Failure(rank, error.kind, str(error), error.site, error.stack)
     site = call_site.site_of_traceback(error.__traceback__)
     stack = "".join(traceback.format_exception(error))
-    return Failure(rank, type(error).__name__, str(error), site, stack)
+    return Failure(rank, type(error).__name__, text_of(error), site, stack)
 
 
 def _left(send: Operation) -> Left:

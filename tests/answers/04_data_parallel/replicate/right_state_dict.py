@@ -1,9 +1,0 @@
-# Right: goes through the state_dict, whose tensors are those of the model.
-def replicate(comm, model):
-    tensors = model.state_dict().values()
-    if comm.rank > 0:
-        for tensor in tensors:
-            comm.recv(tensor, src=0)
-    for dst in range(1, comm.world_size if comm.rank == 0 else 0):
-        for tensor in tensors:
-            comm.send(tensor, dst)
