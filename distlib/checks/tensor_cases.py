@@ -202,8 +202,9 @@ def _element(case: TensorCase, number: int) -> list[int]:
     powers = [3**k for k in range(_EXPONENTS) if 3**k <= limit]
     ranks = draw.sample(range(case.world_size), case.world_size)
     values = [_multiple(draw, powers[place % len(powers)], limit) for place in ranks]
-    wide = _WIDE.get(case.dtype, 0) if number == case.length - 1 else 0
-    return [wide + value * (draw.choice((-1, 1)) if is_signed else 1) for value in values]
+    values = [value * (draw.choice((-1, 1)) if is_signed else 1) for value in values]
+    wide = _WIDE.get(case.dtype) if number == case.length - 1 else None
+    return [wide + 2 * value for value in values] if wide else values  # odd: the last digit is lost for certain
 
 
 def _multiple(draw: random.Random, power: int, limit: int) -> int:

@@ -342,10 +342,8 @@ def other_reduction(held: Held) -> str | None:
 def lost_digits(held: Held) -> str | None:
     """Only the last digits differ."""
     pairs = [(held.values[rank][held.pieces[k]], held.targets[rank][held.pieces[k]]) for rank, k in held.wrong]
-    worst = max(float((found - right).abs().max()) for found, right in pairs)
-    scale = max(float(right.abs().max()) for _, right in pairs)
-    is_small_type = held.case.dtype.is_floating_point and held.case.dtype.itemsize < 4
-    if worst > scale * (1e-2 if is_small_type else 1e-6):
+    relative = 1e-2 if held.case.dtype.is_floating_point and held.case.dtype.itemsize < 4 else 1e-6
+    if any(bool(((found - right).abs() > right.abs() * relative).any()) for found, right in pairs):
         return None
     return (
         "only the last digits differ: the values took a detour through another dtype. Keep "
@@ -356,24 +354,19 @@ def lost_digits(held: Held) -> str | None:
 
 def rank_added(held: Held) -> str | None:
     """`tensor += comm.recv(…)`: what recv returns was added, the number of the rank that has sent."""
-    changes = [_steps_of_change(held, rank) for rank in held.wrong_ranks]
-    if not all(changes) or not any(max(change) > 0 for change in changes if change):
-        return None
-    added = max(max(change) for change in changes if change)
-    return (
-        f"only the number {added} was added to each element of this rank's own values. comm.recv returns the number of "
-        "the rank that has sent, and `tensor += comm.recv(…)` adds that number. Receive into a buffer, then add that."
-    )
-
-
-def _steps_of_change(held: Held, rank: int) -> list[int] | None:
-    """What was added to each piece of the rank's own values, if it is one whole number per piece, a sum of ranks."""
+    rank, _ = held.first
     change = (held.values[rank] - held.inputs[rank]).tolist()
-    steps = {tuple(change[part]) for part in held.pieces if part.start < part.stop}
-    most = held.size * held.size
-    if held.case.length < 2 or any(len(set(step)) > 1 or not 0 <= step[0] <= most for step in steps):
+    steps = [set(change[part]) for part in held.pieces if part.start < part.stop]
+    numbers = set().union(*steps)
+    if held.case.length < 2 or any(len(step) > 1 for step in steps) or not numbers <= set(range(held.size**2)):
         return None
-    return [int(step[0]) for step in steps]
+    if numbers <= {0}:
+        return None
+    return (
+        f"only the number {int(max(numbers))} was added to every element of the rank's own values. comm.recv returns "
+        "the number of the rank that has sent, and `tensor += comm.recv(…)` adds that. Receive into a buffer, then add "
+        "the buffer."
+    )
 
 
 # ── usual causes: chunks cut, moved or added in another way ──────────────────────────────────────────────────────────
