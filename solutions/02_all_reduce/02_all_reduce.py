@@ -114,23 +114,17 @@ for rank, values in enumerate(three.run(try_naive, timeout=5)):
 print(three.trace.summary())
 
 # %% [markdown]
-# **Visible test: 2 points.** It runs your function on 1, 2, 3 and 4 ranks, with 8 and with 10 elements. With `n` ranks,
-# rank 0 should send `n - 1` messages and each other rank 1, in 2 rounds. Each message carries the whole buffer. The
-# messages form a star: rank 0 is in the middle.
+# **Visible test: 2 points.** It runs your function on 1, 2, 3 and 4 ranks, with 12 and with 10 elements. With
+# `n` ranks, rank 0 should send `n - 1` messages and each other rank 1, in 2 rounds. Each message carries the whole
+# buffer. The messages form a star: rank 0 is in the middle.
 
 # %% test="naive_all_reduce_visible" points=2
-from distlib.grading import check_all_reduce
+from distlib.checks import check_naive_all_reduce
 
-report = check_all_reduce(
-    naive_all_reduce,
-    world_sizes=(1, 2, 3, 4),
-    lengths=(8, 10),
-    messages=lambda n: [n - 1] + [1] * (n - 1),
-    rounds=lambda n: 2 if n > 1 else 0,
-    carries="buffer",
-    topology="star",
-)
-assert report.trace(world_size=4, length=8).bytes_sent == [96, 32, 32, 32]  # 8 float32 are 32 bytes
+report = check_naive_all_reduce(naive_all_reduce, world_sizes=(1, 2, 3, 4), lengths=(12, 10))
+assert report.trace(world_size=4, length=12).messages_sent == [3, 1, 1, 1]
+assert report.trace(world_size=4, length=12).bytes_sent == [144, 48, 48, 48]  # 12 float32 are 48 bytes
+assert report.trace(world_size=4, length=12).rounds == 2
 print(report)
 
 # %% [markdown]
@@ -143,31 +137,27 @@ print(report)
 ### What this tests: one message to and one from the master for each rank; other lengths, dtypes and memory layouts.
 import torch
 
-from distlib.grading import check_all_reduce
+from distlib.checks import check_naive_all_reduce
 
-star = dict(
-    messages=lambda n: [n - 1] + [1] * (n - 1),
-    rounds=lambda n: 2 if n > 1 else 0,
-    carries="buffer",
-    topology="star",
-)
-report = check_all_reduce(naive_all_reduce, world_sizes=(1, 2, 3, 5, 9), lengths=(9, 1, 0), seed=21, **star)
+report = check_naive_all_reduce(naive_all_reduce, world_sizes=(1, 2, 3, 5, 9), lengths=(9, 1, 0), seed=21)
 assert len(report) == 15
 assert report.trace(world_size=5, length=9).messages_sent == [4, 1, 1, 1, 1]
 assert report.trace(world_size=5, length=9).bytes_sent == [144, 36, 36, 36, 36]
 assert report.trace(world_size=5, length=9).rounds == 2
 
-report = check_all_reduce(
+report = check_naive_all_reduce(
     naive_all_reduce,
     world_sizes=(3,),
     lengths=(12,),
     dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
-    layouts=("matrix", "transposed", "strided"),
+    layouts=("block", "transposed", "strided"),
     seed=22,
-    **star,
 )
 assert len(report) == 12
 assert report.trace(world_size=3, length=12, dtype=torch.int64).bytes_sent == [192, 96, 96]
+
+report = check_naive_all_reduce(naive_all_reduce, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=23)
+assert len(report) == 2
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -286,18 +276,12 @@ play_chunks(watch_chunks(four, ring_reduce_scatter, timeout=5))
 # **Visible test: 3 points.** Now each message carries one chunk, and the messages form a ring.
 
 # %% test="ring_reduce_scatter_visible" points=3
-from distlib.grading import check_reduce_scatter
+from distlib.checks import check_reduce_scatter
 
-report = check_reduce_scatter(
-    ring_reduce_scatter,
-    world_sizes=(1, 2, 3, 4),
-    lengths=(8, 10),
-    messages=lambda n: n - 1,
-    rounds=lambda n: n - 1,
-    carries="chunk",
-    topology="ring",
-)
-assert report.trace(world_size=4, length=8).bytes_sent == [24] * 4  # three chunks of 2 float32: 3 * 8 bytes
+report = check_reduce_scatter(ring_reduce_scatter, world_sizes=(1, 2, 3, 4), lengths=(12, 10))
+assert report.trace(world_size=4, length=12).messages_sent == [3] * 4
+assert report.trace(world_size=4, length=12).bytes_sent == [36] * 4  # three chunks of 3 float32: 3 * 12 bytes
+assert report.trace(world_size=4, length=12).rounds == 3
 print(report)
 
 # %% [markdown]
@@ -309,10 +293,9 @@ print(report)
 ### What this tests: chunks of unequal length, fewer elements than ranks, other dtypes and memory layouts.
 import torch
 
-from distlib.grading import check_reduce_scatter
+from distlib.checks import check_reduce_scatter
 
-ring = dict(messages=lambda n: n - 1, rounds=lambda n: n - 1, carries="chunk", topology="ring")
-report = check_reduce_scatter(ring_reduce_scatter, world_sizes=(1, 2, 3, 5, 6, 9), lengths=(13, 3, 0), seed=31, **ring)
+report = check_reduce_scatter(ring_reduce_scatter, world_sizes=(1, 2, 3, 5, 6, 9), lengths=(13, 3, 0), seed=31)
 assert len(report) == 18
 assert report.trace(world_size=5, length=13).messages_sent == [4] * 5
 # chunks of 3, 3, 3, 2 and 2 elements; each rank sends all but its own
@@ -324,12 +307,14 @@ report = check_reduce_scatter(
     world_sizes=(3,),
     lengths=(20,),
     dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
-    layouts=("matrix", "transposed", "strided"),
+    layouts=("block", "transposed", "strided"),
     seed=32,
-    **ring,
 )
 assert len(report) == 12
 assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent) == 2 * 160
+
+report = check_reduce_scatter(ring_reduce_scatter, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=33)
+assert len(report) == 2
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -408,18 +393,12 @@ play_chunks(watch_chunks(four, ring_all_gather, start="scattered", timeout=5))
 # **Visible test: 3 points.** Your tensor starts with its full sum in chunk `comm.rank`, and random numbers elsewhere.
 
 # %% test="ring_all_gather_visible" points=3
-from distlib.grading import check_all_gather
+from distlib.checks import check_all_gather
 
-report = check_all_gather(
-    ring_all_gather,
-    world_sizes=(1, 2, 3, 4),
-    lengths=(8, 10),
-    messages=lambda n: n - 1,
-    rounds=lambda n: n - 1,
-    carries="chunk",
-    topology="ring",
-)
-assert report.trace(world_size=4, length=8).bytes_sent == [24] * 4  # three chunks of 2 float32: 3 * 8 bytes
+report = check_all_gather(ring_all_gather, world_sizes=(1, 2, 3, 4), lengths=(12, 10))
+assert report.trace(world_size=4, length=12).messages_sent == [3] * 4
+assert report.trace(world_size=4, length=12).bytes_sent == [36] * 4  # three chunks of 3 float32: 3 * 12 bytes
+assert report.trace(world_size=4, length=12).rounds == 3
 print(report)
 
 # %% [markdown]
@@ -431,10 +410,9 @@ print(report)
 ### What this tests: each chunk once around the ring, chunks of unequal length, other dtypes and memory layouts.
 import torch
 
-from distlib.grading import check_all_gather
+from distlib.checks import check_all_gather
 
-ring = dict(messages=lambda n: n - 1, rounds=lambda n: n - 1, carries="chunk", topology="ring")
-report = check_all_gather(ring_all_gather, world_sizes=(1, 2, 3, 5, 6, 9), lengths=(13, 3, 0), seed=41, **ring)
+report = check_all_gather(ring_all_gather, world_sizes=(1, 2, 3, 5, 6, 9), lengths=(13, 3, 0), seed=41)
 assert len(report) == 18
 assert report.trace(world_size=5, length=13).messages_sent == [4] * 5
 assert sum(report.trace(world_size=5, length=13).bytes_sent) == 4 * 52  # every chunk is sent 4 times
@@ -444,13 +422,15 @@ report = check_all_gather(
     ring_all_gather,
     world_sizes=(3,),
     lengths=(20,),
-    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
-    layouts=("matrix", "transposed", "strided"),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16, torch.bool),
+    layouts=("block", "transposed", "strided"),
     seed=42,
-    **ring,
 )
-assert len(report) == 12
+assert len(report) == 15
 assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent) == 2 * 160
+
+report = check_all_gather(ring_all_gather, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=43)
+assert len(report) == 2
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -500,22 +480,15 @@ from distlib.draw import play_chunks, watch_chunks
 play_chunks(watch_chunks(four, ring_all_reduce, timeout=5))
 
 # %% [markdown]
-# **Visible test: 3 points.** `helpers` names the two functions that the test supplies.
+# **Visible test: 3 points.** The test supplies the two halves, in the place of yours.
 
 # %% test="ring_all_reduce_visible" points=3
-from distlib.grading import check_all_reduce
+from distlib.checks import check_ring_all_reduce
 
-report = check_all_reduce(
-    ring_all_reduce,
-    world_sizes=(1, 2, 3, 4),
-    lengths=(8, 10),
-    messages=lambda n: 2 * (n - 1),
-    rounds=lambda n: 2 * (n - 1),
-    carries="chunk",
-    topology="ring",
-    helpers=("ring_reduce_scatter", "ring_all_gather"),
-)
-assert report.trace(world_size=4, length=8).bytes_sent == [48] * 4  # 2 * 3/4 of 32 bytes
+report = check_ring_all_reduce(ring_all_reduce, world_sizes=(1, 2, 3, 4), lengths=(12, 10))
+assert report.trace(world_size=4, length=12).messages_sent == [6] * 4
+assert report.trace(world_size=4, length=12).bytes_sent == [72] * 4  # 2 * 3/4 of 48 bytes
+assert report.trace(world_size=4, length=12).rounds == 6
 print(report)
 
 # %% [markdown]
@@ -527,32 +500,27 @@ print(report)
 ### What this tests: both halves together, with more ranks, fewer elements than ranks, other dtypes and memory layouts.
 import torch
 
-from distlib.grading import check_all_reduce
+from distlib.checks import check_ring_all_reduce
 
-ring = dict(
-    messages=lambda n: 2 * (n - 1),
-    rounds=lambda n: 2 * (n - 1),
-    carries="chunk",
-    topology="ring",
-    helpers=("ring_reduce_scatter", "ring_all_gather"),
-)
-report = check_all_reduce(ring_all_reduce, world_sizes=(1, 2, 3, 5, 6, 9), lengths=(13, 3, 0), seed=51, **ring)
+report = check_ring_all_reduce(ring_all_reduce, world_sizes=(1, 2, 3, 5, 6, 9), lengths=(13, 3, 0), seed=51)
 assert len(report) == 18
 assert report.trace(world_size=5, length=13).messages_sent == [8] * 5
 assert sum(report.trace(world_size=5, length=13).bytes_sent) == 8 * 52  # every chunk is sent 8 times
 assert report.trace(world_size=5, length=13).rounds == 8
 
-report = check_all_reduce(
+report = check_ring_all_reduce(
     ring_all_reduce,
     world_sizes=(3,),
     lengths=(20,),
     dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
-    layouts=("matrix", "transposed", "strided"),
+    layouts=("block", "transposed", "strided"),
     seed=52,
-    **ring,
 )
 assert len(report) == 12
 assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent) == 4 * 160
+
+report = check_ring_all_reduce(ring_all_reduce, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=53)
+assert len(report) == 2
 ### END HIDDEN TESTS
 
 # %% [markdown]
