@@ -73,8 +73,8 @@ _SIGNS = (
      "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm."),
     ("DistStoreError", "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm."),
     ("is not defined",
-     "your function runs in another process and takes along what its cell has defined. Run all cells above, in "
-     "order, and import what it needs."),
+     "this name is not known where your function runs. Is it spelled as where it is made? If another cell makes it, "
+     "run that cell first; if a module has it, import it."),
     ("division by zero", "something is 0 here, such as world_size - 1 or a logarithm with one rank."),
 )
 # fmt: on

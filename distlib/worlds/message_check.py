@@ -9,7 +9,6 @@ import torch
 from distlib.communicator import Communicator
 from distlib.worlds.diagnosis import MessageMismatch
 
-
 ORDER = (
     "The arguments come in this order: send(tensor, dst), recv(tensor, src), exchange(outgoing, dst, incoming, src)."
 )
@@ -70,8 +69,10 @@ def different_calls(src: int, there: tuple[str | None, str], dst: int, here: tup
 def check_apart(outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
     """An exchange takes two tensors that do not share memory. Seen for contiguous ones; others are not checked."""
     if not isinstance(outgoing, torch.Tensor) or not isinstance(incoming, torch.Tensor):
-        names = f"{type(outgoing).__name__} and {type(incoming).__name__}"
-        raise TypeError(f"exchange: expected tensors as outgoing and incoming, got {names}. {ORDER}")
+        raise TypeError(
+            f"exchange: expected tensors as outgoing and incoming, got {type(outgoing).__name__} and "
+            f"{type(incoming).__name__}. {ORDER}"
+        )
     first, second = outgoing.data_ptr(), incoming.data_ptr()
     if first + outgoing.nbytes <= second or second + incoming.nbytes <= first or outgoing.is_meta:
         return
