@@ -33,6 +33,9 @@
 # | `comm.exchange(outgoing, dst, incoming, src)` | send and receive at the same time |
 # | `comm.isend`, `comm.irecv`, `comm.barrier`, `comm.split` | allowed too, but you can do without |
 #
+# `comm.recv` returns the number of the rank that has sent. `comm.isend` and `comm.irecv` return a handle at once. Call
+# `wait()` on it before you read or change the tensor, and before your function returns.
+#
 # **Your function works in place.** It writes the result into `tensor` and returns nothing. `tensor += x` and
 # `tensor.copy_(x)` write into the tensor. `tensor = tensor + x` makes a new one, and the caller never sees it.
 #
@@ -41,9 +44,9 @@
 # a different algorithm, and gets no marks.
 #
 # **Run a test as often as you like.** When it fails, it stops at the smallest case that goes wrong and says what it
-# saw. The hidden tests run the same checks on other cases: other numbers of ranks and elements, other dtypes, and
-# tensors whose memory is not contiguous. Some cases run on real ranks, and most on simulated ones: that takes less
-# time, and there can be more ranks.
+# saw. The hidden tests run the same checks on other cases: other numbers of ranks and elements, other dtypes, tensors
+# without dimensions or with three, and tensors whose memory is not contiguous. Some cases run on real ranks, and most
+# on simulated ones: that takes less time, and there can be more ranks.
 
 # %% readonly="setup"
 import torch
@@ -78,7 +81,7 @@ def naive_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
 
     Args:
         comm: the communicator of this rank.
-        tensor: any shape and dtype, the same on every rank. Overwritten.
+        tensor: any shape, any dtype of numbers, the same on every rank. Overwritten.
 
     Cost for N ranks and a tensor of S bytes:
         rank 0 sends N - 1 messages of S bytes, every other rank sends 1.
@@ -186,7 +189,8 @@ assert len(report) == 2
 # just received. Write the number of the chunk as a formula of `comm.rank` and `step`, with `% comm.world_size` around
 # it.
 #
-# The ring may go the other way round as well. Both ways get full marks.
+# The ring may go the other way round as well. Both ways get full marks. With fewer elements than ranks some chunks are
+# empty. An empty chunk may be sent or left out.
 #
 # ### Three tools
 #
@@ -226,7 +230,7 @@ def ring_reduce_scatter(comm: Communicator, tensor: torch.Tensor) -> None:
 
     Args:
         comm: the communicator of this rank.
-        tensor: any shape and dtype, the same on every rank. Overwritten. Its chunks are
+        tensor: any shape, any dtype of numbers, the same on every rank. Overwritten. Its chunks are
             torch.tensor_split(flat, comm.world_size), where flat is the flattened tensor.
 
     Cost for N ranks and a tensor of S bytes:
@@ -334,7 +338,8 @@ assert len(report) == 2
 # | it sends | chunk 2: `333` | chunk 0: `111` | chunk 1: `222` |
 # | after step 2 | `[111, 222, 333]` | `[111, 222, 333]` | `[111, 222, 333]` |
 #
-# In the first step a rank sends its own chunk. In each later step it sends the chunk that it has just received.
+# In the first step a rank sends its own chunk. In each later step it sends the chunk that it has just received. This
+# half, too, may go round either way, whichever way the first half went.
 
 
 # %% solution="ring_all_gather"
@@ -458,7 +463,7 @@ def ring_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
 
     Args:
         comm: the communicator of this rank.
-        tensor: any shape and dtype, the same on every rank. Overwritten. Its chunks are
+        tensor: any shape, any dtype of numbers, the same on every rank. Overwritten. Its chunks are
             torch.tensor_split(flat, comm.world_size), where flat is the flattened tensor.
 
     Cost for N ranks and a tensor of S bytes:

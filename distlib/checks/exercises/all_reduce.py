@@ -58,6 +58,7 @@ def errors(seen: Seen) -> Signs:
         ("must match the size of tensor" if whole % size else "\0", uneven),
         ("0-d tensor", "the tensor may have any shape. A tensor without dimensions is a single number: it has no len(), and "
          "can't be indexed. torch.empty_like(tensor) and tensor.reshape(-1) work for every shape."),
+        ("two bool tensors", "the tensor may have any dtype. target.copy_(incoming) computes nothing, and works for all."),
         ("is invalid for input of size", "view(world_size, -1) needs a length that divides by the number of ranks. "
          "torch.tensor_split cuts any length."),
         ("index out of range", "there is one chunk for each rank, and the number of ranks is not fixed. Take the number "
@@ -154,8 +155,9 @@ def _is_whole(t: Traffic, m: Message, number: int) -> bool:
 def ring(t: Traffic, halves: int) -> Remarks:
     """The messages of one half of a ring, or of both: each half goes round its own way."""
     size, chunks, steps = t.size, t.case.chunk_lengths, halves * (t.size - 1)
-    about = "about " * bool(t.case.length % size) + listed([round(steps * t.case.nbytes / size)] * size)
-    nbytes = (f"bytes sent by each rank: {listed(t.trace.bytes_sent)}; expected: {about}",)
+    sent, about = listed(t.trace.bytes_sent), listed([round(steps * t.case.nbytes / size)] * size)
+    uneven = "about " * bool(t.case.length % size)
+    nbytes = [] if sent == about else [f"bytes sent by each rank: {sent}; expected: {uneven}{about}"]
     yield messages.silence(t, size * steps)
     yield _through_a_hub(t)
     for half in rings.halves(t, halves):
@@ -187,6 +189,9 @@ def ring(t: Traffic, halves: int) -> Remarks:
             (lambda t: len({m.nbytes for m in t.full}) == 1, PADDED),
             (None, "some chunk is sent more often than needed, and another one less often.")])
     yield messages.messages_by_rank(t, [steps] * size, [
+        (lambda t, found, expected, alike: size == 2 and found == 2 * expected,
+         "a loop runs one step too often, or something goes round twice. With 2 ranks one step is enough for each half "
+         "of the ring."),
         (lambda t, found, expected, alike: found in (expected + 1, expected + halves),
          "a loop runs one step too often. After world_size - 1 steps every chunk has been everywhere once, and need not "
          "go round again."),

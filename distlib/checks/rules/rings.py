@@ -145,46 +145,52 @@ class Half:
 
 def mistaken_numbers(held: Held) -> str | None:
     """The values are those of a ring with one mistake in the numbers of its chunks."""
-    if held.size < 2 or held.case.length % held.size or not held.case.length:
+    size, collective, ways = held.size, held.case.collective, _ways(held)
+    if size < 2 or held.case.length % size or len(ways) < (2 if collective == "all_reduce" else 1):
         return None
-    chunks: Chunks = [[values[part] for part in held.pieces] for values in held.inputs]
-    for first_half in _halves_of(held.size, adds=True) if held.case.collective != "all_gather" else (None,):
-        summed = chunks if first_half is None else first_half.play(chunks)
-        is_right = first_half is None or not _mistake(first_half)
-        if held.case.collective == "reduce_scatter":
-            if first_half and not is_right and _holds(held, summed):
-                return _mistake(first_half)
+    start: Chunks = [[values[part] for part in held.pieces] for values in held.inputs]
+    if collective == "all_gather":
+        return next(
+            (_begins_elsewhere(half) for half in _halves_of(size, False, ways[0]) if _holds(held, half.play(start))),
+            None,
+        )
+    for first in _halves_of(size, True, ways[0]):
+        summed = first.play(start)
+        if collective == "reduce_scatter":
+            if _holds(held, summed):
+                return _mistake(first)
             continue
-        complete = None if first_half is None else first_half.ends_with(held.size)
-        for second in _halves_of(held.size, adds=False) if is_right else _continued(first_half, held.size):
-            if _holds(held, second.play(summed)):
-                return _mistake(first_half) or _mistake(second) or _begins_elsewhere(complete, second)
+        for second in _halves_of(size, False, ways[1]):
+            if not (_mistake(first) and _mistake(second)) and _holds(held, second.play(summed)):
+                return _mistake(first) or _begins_elsewhere(second, first.ends_with(size))
     return None
 
 
-def _halves_of(size: int, adds: bool) -> Iterator[Half]:
-    """All halves with one mistake at most."""
-    for way, first in itertools.product((1, -1), range(size)):
+def _ways(held: Held) -> list[int]:
+    """In which direction rank 0 sends in each half: 1 for to the next rank, -1 for to the previous one."""
+    number = 2 if held.case.collective == "all_reduce" else 1
+    first = [next((m.dst for m in half if not m.src), 0) for half in halves(Traffic(held.seen), number)]
+    known = {1: 1, held.size - 1: 1 if held.size == 2 else -1}
+    return [known[dst] for dst in first if dst in known]
+
+
+def _halves_of(size: int, adds: bool, way: int) -> Iterator[Half]:
+    """All halves that go this way, with one mistake at most."""
+    for first in range(size):
         yield from (Half(way, first, adds, way, shift) for shift in range(size))
         yield Half(way, first, adds, -way)
 
 
-def _continued(half: Half | None, size: int) -> Iterator[Half]:
-    """Right second halves after a wrong first one."""
-    assert half is not None
-    yield from (Half(half.way, first, False, half.way) for first in range(size))
-
-
-def _mistake(half: Half | None) -> str | None:
+def _mistake(half: Half) -> str | None:
     """The words for what is wrong in a half by itself."""
-    if half is None or (half.turn == half.way and not half.shift):
+    if half.turn == half.way and not half.shift:
         return None
     where = "added to" if half.adds else "written to"
     if half.turn != half.way:
-        neighbor, numbers = ("next", "minus") if half.way == 1 else ("previous", "plus")
         return (
-            f"the numbers of the chunks go the other way round than the messages. A rank that sends to the {neighbor} "
-            f"one sends chunk (first {numbers} step) % comm.world_size: in each step the one that it has just received."
+            "the numbers of the chunks go the other way round than the messages. A rank that sends to the next one "
+            "goes down by one in each step, as in (rank - step) % comm.world_size; one that sends to the previous one "
+            "goes up."
         )
     return (
         f"what comes in is {where} a chunk with another number. It is the chunk that the neighbor sends in this step: "
@@ -192,9 +198,10 @@ def _mistake(half: Half | None) -> str | None:
     )
 
 
-def _begins_elsewhere(complete: int | None, half: Half) -> str | None:
-    if half.first == (complete or 0):
-        return None
+def _begins_elsewhere(half: Half, complete: int | None = None) -> str | None:
+    """The words for what is wrong in a second half. `complete`: the chunk that is full on rank 0; None: its own."""
+    if _mistake(half) or half.first == (complete or 0):
+        return _mistake(half)
     if complete is None:
         return (
             f"rank 0 sends chunk {half.first} first, but at the start only its own chunk is right there. In the first "
