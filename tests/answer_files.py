@@ -1,13 +1,15 @@
-"""The answers in tests/answers: files with the text of one solution cell each, right or wrong, and what they deserve.
+"""The answers in tests/answers: the text of one solution cell each, right or wrong, and what they deserve.
 
     # Wrong: averages instead of summing. Loses all marks.          or: Loses the hidden marks.
     # Told: this is the average
     # Told by the judge: averages                   only where that is something else
     def ring_all_reduce(comm, tensor): …
 
-The name of the file says whether it is right. The first line says what a wrong one loses, the second what its student
-must be told, by the first test that fails; the third, what `distlib grade` may say instead. "Alone" in the first line:
-it spoils more than its own function.
+The name says whether it is right. The first line says what a wrong one loses, the second what its student must be told,
+by the first test that fails; the third, what `distlib grade` may say instead. "Alone" in the first line: it spoils more
+than its own function.
+
+An answer is a file, right_in_one_loop.py, or a change to such a file in the function's list: `tests.answer_changes`.
 
 The parts of an exercise are graded independently of each other. So answers to different functions share a submission,
 and the number of submissions is that of the function with the most answers.
@@ -21,6 +23,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+from tests.answer_changes import CHANGES, read_changes
+
 ANSWERS = Path(__file__).parent / "answers"
 ASSIGNMENTS = sorted(path.name for path in ANSWERS.iterdir() if path.is_dir())
 
@@ -32,7 +36,7 @@ class Answer:
     Attributes:
         assignment: the exercise that it belongs to, as in "02_all_reduce".
         function: the function that it answers.
-        name: the name of its file, as in "wrong_average".
+        name: what it is called, as in "wrong_average".
         text: what stands in the solution cell.
     """
 
@@ -77,9 +81,17 @@ class Answer:
 
 
 def read_answers(assignment: str, folder: Path = ANSWERS) -> list[Answer]:
-    """All answers of an assignment, in `folder`/ASSIGNMENT/FUNCTION/."""
-    paths = sorted((folder / assignment).glob("*/*.py"))
-    return [Answer(assignment, path.parent.name, path.stem, path.read_text(encoding="utf-8")) for path in paths]
+    """All answers of an assignment, in `folder`/ASSIGNMENT/FUNCTION/, by function and name.
+
+    Raises:
+        ChangesError: a list of changes that cannot be read.
+    """
+    found = []
+    for function in sorted(path for path in (folder / assignment).glob("*") if path.is_dir()):
+        texts = {path.stem: path.read_text(encoding="utf-8") for path in function.glob("*.py")}
+        texts |= read_changes(function / CHANGES)
+        found += [Answer(assignment, function.name, name, texts[name]) for name in sorted(texts)]
+    return found
 
 
 def submissions(answers: Sequence[Answer]) -> dict[str, list[Answer]]:

@@ -4,8 +4,9 @@
     make answers ARGS="02_all_reduce"           one of them
     make answers ARGS="--fast"                  all of them within minutes, on simulated ranks: see answers_fast
     make answers ARGS="--nbgrader"              by plain `nbgrader autograde`
+    make answers ARGS="--show shift/wrong_adds" the whole program of an answer, or of all answers to a function
     make answers ARGS="--folder PATH"           an instructor's own exercises, in PATH as they are here:
-                                                PATH/solutions/NAME/NAME.ipynb, PATH/tests/answers/NAME/FUNCTION/*.py
+                                                PATH/solutions/NAME/NAME.ipynb, PATH/tests/answers/NAME/FUNCTION/…
 
 The status is 0 if every answer has the marks that it deserves, and every wrong one is told what its file says.
 """
@@ -17,6 +18,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from tqdm import tqdm
@@ -25,6 +27,7 @@ from distlib.classroom.class_folder import Classroom, open_classroom
 from distlib.classroom.grader.class_run import grade_class
 from distlib.classroom.grader.course import CourseError, open_course
 from distlib.cli.grade import sandboxed_judges
+from tests.answer_changes import ChangesError
 from tests.answer_files import Answer, read_answers, submissions
 from tests.answer_verdicts import KINDS, Verdict, table
 
@@ -97,16 +100,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     answers = options.folder / "tests" / "answers"
     assignments = options.assignment or sorted(path.name for path in answers.glob("*") if path.is_dir())
-    missing = [
-        name for name in assignments if not _notebook(options.folder, name).is_file() or not read_answers(name, answers)
-    ]
-    if missing or not assignments:
-        name = (missing or ["NAME"])[0]
-        print(f"expected {_notebook(options.folder, name)} and {answers / name}/FUNCTION/right_….py", file=sys.stderr)
-        return 1
     try:
-        return max(_grade(name, read_answers(name, answers), options) for name in assignments)
-    except (RuntimeError, CourseError) as error:
+        found = {name: read_answers(name, answers) for name in assignments}
+        missing = [name for name in found if not _notebook(options.folder, name).is_file() or not found[name]]
+        if missing or not found:
+            name = (missing or ["NAME"])[0]
+            expected = f"expected {_notebook(options.folder, name)} and {answers / name}/FUNCTION/right_….py"
+            print(expected, file=sys.stderr)
+            return 1
+        if options.show:
+            return _show(options.show, [answer for some in found.values() for answer in some])
+        return max(_grade(name, some, options) for name, some in found.items())
+    except (RuntimeError, CourseError, ChangesError) as error:
         print(error, file=sys.stderr)
         return 1
 
@@ -115,6 +120,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make answers", description="Grade every answer for real.")
     parser.add_argument("assignment", nargs="*", help="such as 02_all_reduce; without it: all")
     parser.add_argument("--folder", type=Path, default=ROOT, help="where solutions/ and tests/answers/ are")
+    parser.add_argument("--show", metavar="FUNCTION[/NAME]", help="print the whole programs of answers; grade nothing")
     parser.add_argument("--nbgrader", action="store_true", help="with plain nbgrader instead of distlib grade")
     parser.add_argument("--jobs", type=int, default=2, help="how many submissions at a time")
     parser.add_argument("--sandbox", choices=("auto", "bubblewrap", "docker", "none"), default="auto")
@@ -123,6 +129,16 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _notebook(folder: Path, assignment: str) -> Path:
     return folder / "solutions" / assignment / f"{assignment}.ipynb"
+
+
+def _show(wanted: str, answers: Sequence[Answer]) -> int:
+    found = [answer for answer in answers if wanted in (str(answer), answer.function)]
+    if not found:
+        near = get_close_matches(wanted, map(str, answers), n=5, cutoff=0.5)
+        print(f"there is no answer {wanted}; near it: {', '.join(near) or 'none'}", file=sys.stderr)
+        return 1
+    print("\n".join(f"# {answer.assignment}/{answer}\n{answer.text}" for answer in found), end="")
+    return 0
 
 
 def _grade(assignment: str, answers: Sequence[Answer], options: argparse.Namespace) -> int:

@@ -19,15 +19,16 @@ from distlib.grading import (
 from distlib.grading.accumulation_causes import weights
 from distlib.grading.local_sgd_checks import _case
 from distlib.grading.local_sgd_reference import MISTAKES, play_mistaken
-from tests.answer_files import ANSWERS
+from tests.answer_files import read_answers
 from tests.remote_functions import PLACES
 
 pytestmark = pytest.mark.timeout(120)
+TEXTS = {str(answer): answer.text for answer in read_answers("06_large_batches")}
 UNEVEN = [[4, 4, 2], [4, 1], [3]]
 
 
 def answer(function: str, name: str) -> str:
-    return "from distlib import ReduceOp\n" + (ANSWERS / "06_large_batches" / function / f"{name}.py").read_text()
+    return "from distlib import ReduceOp\n" + TEXTS[f"{function}/{name}"]
 
 
 def told(error: pytest.ExceptionInfo[CheckFailed]) -> str:

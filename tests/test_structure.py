@@ -14,6 +14,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from tests.answer_changes import CHANGES
+from tests.answer_files import ANSWERS, read_answers
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "distlib"
 LESSONS = sorted((ROOT / "course").glob("*.py"))
@@ -263,9 +266,12 @@ def test_a_stub_has_annotations_and_a_docstring(path: Path) -> None:
 
 @pytest.mark.parametrize("path", ASSIGNMENTS, ids=lambda path: path.stem)
 def test_every_graded_function_has_right_and_wrong_answers(path: Path) -> None:
-    answers = ROOT / "tests" / "answers" / path.stem
+    files = (ANSWERS / path.stem).rglob("*.*")
+    assert {file.name for file in files if file.suffix not in (".py", ".pyc")} <= {CHANGES}, "read by nobody"
+    answers = read_answers(path.stem)
+    assert {answer.function for answer in answers} == set(functions_of(path))
     for name in functions_of(path):
-        names = [answer.stem for answer in (answers / name).glob("*.py")]
+        names = [answer.name for answer in answers if answer.function == name]
         assert len([answer for answer in names if answer.startswith("right_")]) >= 3, name
         assert len([answer for answer in names if answer.startswith("wrong_")]) >= 8, name
         assert [answer for answer in names if not answer.startswith(("right_", "wrong_"))] == [], name

@@ -1,9 +1,0 @@
-# Wrong: gives the name a new meaning. Loses all marks.
-# Told: `tensor = x` only renames
-def shift(comm, tensor):
-    if comm.world_size == 1:
-        return
-    next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
-    incoming = torch.empty_like(tensor)
-    comm.exchange(tensor, next_rank, incoming, previous_rank)
-    tensor = incoming

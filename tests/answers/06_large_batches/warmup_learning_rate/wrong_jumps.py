@@ -1,6 +1,0 @@
-# Wrong: the base rate during the warm-up, then the full rate at once. Loses all marks.
-# Told: that is the base rate
-def warmup_learning_rate(step, base_learning_rate, base_batch_size, batch_size, warmup_steps):
-    k = batch_size / base_batch_size
-    part = 1.0 if step >= warmup_steps else step / warmup_steps
-    return base_learning_rate * (k if step >= warmup_steps else 1)

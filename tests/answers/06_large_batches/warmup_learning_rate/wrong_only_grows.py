@@ -1,6 +1,0 @@
-# Wrong: never below the base rate, also if the batch is smaller. Loses the hidden marks.
-# Told: that is the base rate
-def warmup_learning_rate(step, base_learning_rate, base_batch_size, batch_size, warmup_steps):
-    k = batch_size / base_batch_size
-    part = 1.0 if step >= warmup_steps else step / warmup_steps
-    return max(base_learning_rate, base_learning_rate * (1 + (k - 1) * part))
