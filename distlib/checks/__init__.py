@@ -15,6 +15,7 @@ from distlib.checks.exercises.master import (
     check_replicate,
     check_split_batch,
 )
+from distlib.checks.exercises.messages import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
 from distlib.checks.remark import CheckFailed
 from distlib.checks.report import Report
 from distlib.checks.student_communicator import StudentCommunicator
@@ -25,9 +26,14 @@ __all__ = [
     "Report",
     "Step",
     "StudentCommunicator",
+    "check_broadcast",
     "check_data_parallel_step",
+    "check_gather",
     "check_gather_outputs",
+    "check_reduce",
     "check_reduce_gradients",
     "check_replicate",
+    "check_scatter",
+    "check_shift",
     "check_split_batch",
 ]

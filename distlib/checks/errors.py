@@ -61,7 +61,13 @@ _CAUSES: tuple[tuple[type[Exception], str], ...] = (
     (MessageMismatch, "the receiver's buffer must have as many elements as the message, and the same dtype."),
 )
 # fmt: off
+_ORDER = ("are the arguments in order? comm.send(tensor, dst), comm.recv(tensor, src), comm.exchange(outgoing, dst, "
+          "incoming, src).")
 _SIGNS = (
+    ("expected the number of a rank", _ORDER),
+    ("expected a torch.Tensor to receive, got int", _ORDER),
+    ("expected a torch.Tensor to send, got int", f"{_ORDER} And recv returns the number of the rank that has sent; "
+     "what has come is in the tensor that recv was given."),
     ("exited with code", "exit() or os._exit() in your function. Just return: the process belongs to the world."),
     ("is not there while your own function is graded",
      "a library function does the work. The exercise is to write it with the communicator's messages, or with your own "

@@ -22,7 +22,6 @@ from distlib.grading.master_checks import (
     check_split_batch,
 )
 from distlib.grading.master_step_checks import Step, check_data_parallel_step
-from distlib.grading.pattern_checks import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
 from distlib.grading.prediction_checks import check_choose_algorithm, check_predict_time
 from distlib.grading.report import Report
 from distlib.grading.return_checks import Example, check_returns
@@ -46,24 +45,19 @@ __all__ = [
     "check_all_reduce",
     "check_assign_buckets",
     "check_average_gradients",
-    "check_broadcast",
     "check_choose_algorithm",
     "check_data_parallel_step",
-    "check_gather",
     "check_gather_outputs",
     "check_grid_all_reduce",
     "check_halving_doubling_all_reduce",
     "check_local_sgd_round",
     "check_overlapped_ddp",
     "check_predict_time",
-    "check_reduce",
     "check_reduce_gradients",
     "check_reduce_scatter",
     "check_replicate",
     "check_returns",
     "check_sampler",
-    "check_scatter",
-    "check_shift",
     "check_split_batch",
     "check_tree_all_reduce",
     "check_warmup_learning_rate",

@@ -36,7 +36,6 @@ from distlib.grading.all_reduce_specification import AllReduceSpecification
 from distlib.grading.case import LAYOUTS, Case, count
 from distlib.grading.errors import explain_error
 from distlib.grading.observe import Observation, observe, observe_simulated
-from distlib.grading.pattern_specification import PatternSpecification
 from distlib.grading.report import Report
 from distlib.grading.seen import Seen
 from distlib.grading.specification import Specification, expect_one_of
@@ -53,7 +52,7 @@ SAMPLED_RANKS = 4
 MOST_REAL_RANKS = 20
 _PRINTED_SHOWN = 2_000  # characters
 
-SpecificationType = TypeVar("SpecificationType", Specification, PatternSpecification, AllReduceSpecification)
+SpecificationType = TypeVar("SpecificationType", Specification, AllReduceSpecification)
 
 
 def check_all_reduce(

@@ -25,6 +25,10 @@ from distlib.trace import Message, Trace
 
 ROUND = "(A round: messages that need not wait for one another.)"
 STEP = "(In one step a rank handles one message at most.)"
+SOURCE = (
+    "the values came some other way, such as torch.distributed. Use comm.send, comm.recv and comm.exchange: only those "
+    "are counted."
+)
 DTYPE = "the message's dtype differs from the tensor's. Send it unchanged, as {dtype}."
 
 
@@ -124,6 +128,14 @@ def right_but(t: Traffic, seen: str, why: Why, *details: str, **more: Any) -> Re
 # ── the rules ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def silence(t: Traffic, expected: int) -> Remark | None:
+    """There is at least one message, even an empty one, where this many are expected."""
+    if len(t.trace) or not expected:
+        return None
+    seen = f"no message was seen; {count(expected, 'message')} {were(expected).partition(' ')[2]}."
+    return right_but(t, seen, [(None, SOURCE)])
+
+
 def goes(t: Traffic, allowed: Callable[[int, int], bool], rule: Callable[[Message], str], why: Why) -> Remark | None:
     """Who may send to whom."""
     aside = next((m for m in t.full if not allowed(m.src, m.dst)), None)
@@ -179,6 +191,26 @@ def carries(
             k = number[m.src] - 1
             return right_but(t, what(m, k, wanted), why, such_as(m), *details(m), m=m, number=k)
     return None
+
+
+def whole_tensors(t: Traffic) -> Remark | None:
+    """Each message carries the whole tensor."""
+
+    def seen(m: Message, number: int, wanted: object) -> str:
+        return f"a message carries {carried(m)}; each should carry the whole tensor of {t.case.size}."
+
+    return carries(t, lambda m, number: {t.case.length}, seen, _CUT)
+
+
+# fmt: off
+_CUT: Why = [
+    (lambda t, m, number: m.dtype != dtype_name(t.case.dtype), "the tensor is sent in another dtype. Send it whole, as "
+     "{dtype}."),
+    (lambda t, m, number: m.nbytes == t.case.dtype.itemsize, "the tensor is sent element by element, and each message "
+     "pays for its latency. Send it whole."),
+    (None, "the tensor is sent in parts. Send it whole."),
+]
+# fmt: on
 
 
 def total_bytes(
