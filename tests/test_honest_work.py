@@ -224,7 +224,7 @@ def test_what_is_printed_is_cut_and_that_is_said(graded: Graded) -> None:
     cell = code_of(graded[RING][0], prints_500_lines_in_a_cell, "range(500)")
     assert cell.outputs[0].text.startswith("0 xxx") and cell.outputs[0].text.endswith(CUT)
     assert "costs no marks" in CUT
-    test = code_of(graded[RING][0], prints_in_every_call, "check_all_reduce(")
+    test = code_of(graded[RING][0], prints_in_every_call, "check_naive_all_reduce(")
     shown = test.outputs[0].text
     assert "here I am, with" in shown and re.search(r"… and (at least )?[\d,]+ characters more", shown)
 

@@ -6,6 +6,12 @@ plays/       what runs on each rank around the student's function
 task, places, case, seen, report      the engine: case ──► place ──► seen ──► remark, or on to the next
 """
 
+from distlib.checks.exercises.all_reduce import (
+    check_all_gather,
+    check_naive_all_reduce,
+    check_reduce_scatter,
+    check_ring_all_reduce,
+)
 from distlib.checks.exercises.master import (
     Gradients,
     Step,
@@ -26,13 +32,17 @@ __all__ = [
     "Report",
     "Step",
     "StudentCommunicator",
+    "check_all_gather",
     "check_broadcast",
     "check_data_parallel_step",
     "check_gather",
     "check_gather_outputs",
+    "check_naive_all_reduce",
     "check_reduce",
     "check_reduce_gradients",
+    "check_reduce_scatter",
     "check_replicate",
+    "check_ring_all_reduce",
     "check_scatter",
     "check_shift",
     "check_split_batch",

@@ -58,16 +58,9 @@ def _cause(error: Exception, text: str, signs: Signs) -> str:
 _CAUSES: tuple[tuple[type[Exception], str], ...] = (
     (RunTimeout, "a loop whose condition never becomes false. The line named is where the rank was."),
     (TooMuchOutput, "a print in a loop over elements. Print once a step, or only on rank 0."),
-    (MessageMismatch, "the receiver's buffer must have as many elements as the message, and the same dtype."),
 )
 # fmt: off
-_ORDER = ("are the arguments in order? comm.send(tensor, dst), comm.recv(tensor, src), comm.exchange(outgoing, dst, "
-          "incoming, src).")
 _SIGNS = (
-    ("expected the number of a rank", _ORDER),
-    ("expected a torch.Tensor to receive, got int", _ORDER),
-    ("expected a torch.Tensor to send, got int", f"{_ORDER} And recv returns the number of the rank that has sent; "
-     "what has come is in the tensor that recv was given."),
     ("exited with code", "exit() or os._exit() in your function. Just return: the process belongs to the world."),
     ("is not there while your own function is graded",
      "a library function does the work. The exercise is to write it with the communicator's messages, or with your own "
@@ -79,8 +72,8 @@ _SIGNS = (
      "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm."),
     ("DistStoreError", "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm."),
     ("is not defined",
-     "your function runs in another process and takes along what its cell has defined. Run all cells above, in "
-     "order, and import what it needs."),
+     "this name is not known where your function runs. Is it spelled as where it is made? If another cell makes it, "
+     "run that cell first; if a module has it, import it."),
     ("division by zero", "something is 0 here, such as world_size - 1 or a logarithm with one rank."),
 )
 # fmt: on

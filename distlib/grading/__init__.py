@@ -15,13 +15,6 @@ from distlib.grading.ddp_checks import check_overlapped_ddp
 from distlib.grading.gradient_checks import Gradients, check_average_gradients
 from distlib.grading.local_sgd_checks import check_local_sgd_round
 from distlib.grading.local_sgd_reference import Rounds
-from distlib.grading.master_checks import (
-    check_gather_outputs,
-    check_reduce_gradients,
-    check_replicate,
-    check_split_batch,
-)
-from distlib.grading.master_step_checks import Step, check_data_parallel_step
 from distlib.grading.prediction_checks import check_choose_algorithm, check_predict_time
 from distlib.grading.report import Report
 from distlib.grading.return_checks import Example, check_returns
@@ -37,7 +30,6 @@ __all__ = [
     "Report",
     "Rounds",
     "ScenarioReport",
-    "Step",
     "StudentCommunicator",
     "Training",
     "check_accumulate_gradients",
@@ -46,19 +38,14 @@ __all__ = [
     "check_assign_buckets",
     "check_average_gradients",
     "check_choose_algorithm",
-    "check_data_parallel_step",
-    "check_gather_outputs",
     "check_grid_all_reduce",
     "check_halving_doubling_all_reduce",
     "check_local_sgd_round",
     "check_overlapped_ddp",
     "check_predict_time",
-    "check_reduce_gradients",
     "check_reduce_scatter",
-    "check_replicate",
     "check_returns",
     "check_sampler",
-    "check_split_batch",
     "check_tree_all_reduce",
     "check_warmup_learning_rate",
 ]

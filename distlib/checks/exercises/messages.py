@@ -72,6 +72,7 @@ ANY_SHAPE = ("a tensor may have no dimension at all, like torch.tensor(5.0). ten
              "tensor.copy_(x), torch.empty_like(tensor) and tensor.reshape(-1) work with any shape.")
 SHARED = ("the tensor that comes in would overwrite the one that still goes out. Receive into a separate buffer, "
           "torch.empty_like(tensor), and copy it afterwards.")
+A_NUMBER = "does the number come from comm.recv? It returns the rank that has sent; what has come is in its tensor."
 FEWER = "is there a chunk for each rank? torch.chunk may cut fewer than you ask for; torch.tensor_split never does."
 
 
@@ -83,7 +84,7 @@ def _errors(peers: str) -> Callable[[Seen], Signs]:
         return [("but the ranks are", wrong_peer), (" itself.", wrong_peer), ("no other rank here", ALONE),
                 *([("float32", FLOAT32)] if dtype_name(seen.facts.dtype) != "float32" else []),
                 ("0-d", ANY_SHAPE), ("at least a 1-dimensional", ANY_SHAPE), ("share memory", SHARED),
-                ("index out of range", FEWER), *(odd if peers is PARTNER else [])]
+                ("expected a torch.Tensor to send, got int", A_NUMBER), ("index out of range", FEWER), *(odd if peers is PARTNER else [])]
     return signs
 
 
@@ -265,7 +266,7 @@ def _(seen: Seen) -> Remarks:
         [PASSED_ON, (None, "only the root has something to send.")])
     yield rule.carries(t, lambda m, number: (0, lengths[m.dst]), lambda m, number, wanted:
                        f"rank {m.dst} was sent {m.nbytes:,} bytes; its chunk has {wanted[1] * case.dtype.itemsize:,}.", [
-        (lambda t, m, number: m.dtype != dtype_name(case.dtype), rule.DTYPE),
+        (rule.is_other_dtype, rule.DTYPE),
         (lambda t, m, number: m.nbytes == case.nbytes, "the whole tensor is sent. That is a broadcast. Cut it first, and "
          "send each rank only its chunk."),
         (None, "are chunks padded to the same length? Receive into a buffer as long as the chunk that comes.")])

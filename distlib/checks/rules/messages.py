@@ -25,10 +25,6 @@ from distlib.trace import Message, Trace
 
 ROUND = "(A round: messages that need not wait for one another.)"
 STEP = "(In one step a rank handles one message at most.)"
-SOURCE = (
-    "the values came some other way, such as torch.distributed. Use comm.send, comm.recv and comm.exchange: only those "
-    "are counted."
-)
 DTYPE = "the message's dtype differs from the tensor's. Send it unchanged, as {dtype}."
 
 
@@ -129,11 +125,20 @@ def right_but(t: Traffic, seen: str, why: Why, *details: str, **more: Any) -> Re
 
 
 def silence(t: Traffic, expected: int) -> Remark | None:
-    """There is at least one message, even an empty one, where this many are expected."""
-    if len(t.trace) or not expected:
+    """There are messages, where `expected` should have been sent."""
+    if len(t.trace) or not expected or not t.case.length:
         return None
-    seen = f"no message was seen; {count(expected, 'message')} {were(expected).partition(' ')[2]}."
-    return right_but(t, seen, [(None, SOURCE)])
+    return Remark(
+        f"the values are right, but no message was seen; {count(expected, 'message')} "
+        f"{'was' if expected == 1 else 'were'} expected.",
+        cause="the values came some other way, such as torch.distributed. Use comm.send, comm.recv and comm.exchange: "
+        "only those are counted.",
+    )
+
+
+def is_other_dtype(t: Traffic, m: Message, number: int = 0) -> bool:
+    """Whether a message has another dtype than the tensor."""
+    return m.dtype != dtype_name(t.case.dtype)
 
 
 def goes(t: Traffic, allowed: Callable[[int, int], bool], rule: Callable[[Message], str], why: Why) -> Remark | None:
@@ -156,9 +161,9 @@ def one_neighbor(t: Traffic, messages: Sequence[Message], why: Why, along: str =
     return None
 
 
-def one_circle(t: Traffic, why: Why) -> Remark | None:
+def one_circle(t: Traffic, why: Why, messages: Sequence[Message] | None = None) -> Remark | None:
     """The neighbors make one circle through all ranks."""
-    successor = {m.src: m.dst for m in t.full}
+    successor = {m.src: m.dst for m in (t.full if messages is None else messages)}
     rank, visited = 0, []
     while rank in successor and rank not in visited:
         visited.append(rank)
@@ -204,8 +209,7 @@ def whole_tensors(t: Traffic) -> Remark | None:
 
 # fmt: off
 _CUT: Why = [
-    (lambda t, m, number: m.dtype != dtype_name(t.case.dtype), "the tensor is sent in another dtype. Send it whole, as "
-     "{dtype}."),
+    (is_other_dtype, "the tensor is sent in another dtype. Send it whole, as {dtype}."),
     (lambda t, m, number: m.nbytes == t.case.dtype.itemsize, "the tensor is sent element by element, and each message "
      "pays for its latency. Send it whole."),
     (None, "the tensor is sent in parts. Send it whole."),
