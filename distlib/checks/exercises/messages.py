@@ -72,7 +72,8 @@ ANY_SHAPE = ("a tensor may have no dimension at all, like torch.tensor(5.0). ten
              "tensor.copy_(x), torch.empty_like(tensor) and tensor.reshape(-1) work with any shape.")
 SHARED = ("the tensor that comes in would overwrite the one that still goes out. Receive into a separate buffer, "
           "torch.empty_like(tensor), and copy it afterwards.")
-A_NUMBER = "does the number come from comm.recv? It returns the rank that has sent; what has come is in its tensor."
+A_NUMBER = ("the tensor comes first, then the rank. Or does the number come from comm.recv? It returns the rank that has "
+            "sent; what has come is in the tensor that recv was given.")
 FEWER = "is there a chunk for each rank? torch.chunk may cut fewer than you ask for; torch.tensor_split never does."
 
 
@@ -84,7 +85,8 @@ def _errors(peers: str) -> Callable[[Seen], Signs]:
         return [("but the ranks are", wrong_peer), (" itself.", wrong_peer), ("no other rank here", ALONE),
                 *([("float32", FLOAT32)] if dtype_name(seen.facts.dtype) != "float32" else []),
                 ("0-d", ANY_SHAPE), ("at least a 1-dimensional", ANY_SHAPE), ("share memory", SHARED),
-                ("expected a torch.Tensor to send, got int", A_NUMBER), ("index out of range", FEWER), *(odd if peers is PARTNER else [])]
+                ("expected a torch.Tensor to send, got int", A_NUMBER), ("index out of range", FEWER),
+                *(odd if peers is PARTNER else [])]
     return signs
 
 
