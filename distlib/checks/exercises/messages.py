@@ -64,8 +64,9 @@ NEXT = ("after the last rank comes rank 0 again: the next rank is (comm.rank + 1
         "(comm.rank - 1) % comm.world_size.")
 OTHERS = ("the ranks are 0 to comm.world_size - 1, and the root has its own part already: leave the root out where a "
           "loop goes over the others.")
-PARTNER = ("not every number of ranks is a power of two, so a rank may have no partner in a step. Compare the partner's "
-           "place with comm.world_size first, and then turn the place into a rank: (place + root) % comm.world_size.")
+ODD = ("where the number of ranks is not a power of two, a rank may have no partner in a step: compare the partner's place "
+       "with comm.world_size first.")
+PARTNER = f"a place is not yet a rank: the rank at place p is (p + root) % comm.world_size. And {ODD}"
 FLOAT32 = ("torch.empty(n) and torch.zeros(n) make float32. A buffer for what comes in needs the dtype of what comes: "
            "torch.empty_like(tensor).")
 ANY_SHAPE = ("a tensor may have no dimension at all, like torch.tensor(5.0). tensor[:] and len(tensor) fail there. "
@@ -81,7 +82,7 @@ def _errors(peers: str) -> Callable[[Seen], Signs]:
     """`peers`: the cause where a message goes to a rank that does not exist, or to the sender itself."""
     def signs(seen: Seen) -> Signs:
         wrong_peer = ALONE if seen.size == 1 else peers
-        odd = [("deadlock", f"does it go well with 2 ranks, and 4? If so: {PARTNER}")] if seen.size & (seen.size - 1) else []
+        odd = [("deadlock", f"does it go well with 2 ranks, and with 4? Then {ODD}")] if seen.size & (seen.size - 1) else []
         return [("but the ranks are", wrong_peer), (" itself.", wrong_peer), ("no other rank here", ALONE),
                 *([("float32", FLOAT32)] if dtype_name(seen.facts.dtype) != "float32" else []),
                 ("0-d", ANY_SHAPE), ("at least a 1-dimensional", ANY_SHAPE), ("share memory", SHARED),
