@@ -9,7 +9,6 @@ from distlib.grading.all_reduce_checks import (
     check_tree_all_reduce,
 )
 from distlib.grading.bucket_checks import check_assign_buckets
-from distlib.grading.checks import check_all_gather, check_all_reduce, check_reduce_scatter
 from distlib.grading.ddp_case import Training
 from distlib.grading.ddp_checks import check_overlapped_ddp
 from distlib.grading.gradient_checks import Gradients, check_average_gradients
@@ -33,8 +32,6 @@ __all__ = [
     "StudentCommunicator",
     "Training",
     "check_accumulate_gradients",
-    "check_all_gather",
-    "check_all_reduce",
     "check_assign_buckets",
     "check_average_gradients",
     "check_choose_algorithm",
@@ -43,7 +40,6 @@ __all__ = [
     "check_local_sgd_round",
     "check_overlapped_ddp",
     "check_predict_time",
-    "check_reduce_scatter",
     "check_returns",
     "check_sampler",
     "check_tree_all_reduce",
