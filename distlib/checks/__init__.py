@@ -15,6 +15,7 @@ from distlib.checks.exercises.master import (
     check_replicate,
     check_split_batch,
 )
+from distlib.checks.exercises.predictions import check_choose_algorithm, check_predict_time
 from distlib.checks.remark import CheckFailed
 from distlib.checks.report import Report
 from distlib.checks.student_communicator import StudentCommunicator
@@ -25,8 +26,10 @@ __all__ = [
     "Report",
     "Step",
     "StudentCommunicator",
+    "check_choose_algorithm",
     "check_data_parallel_step",
     "check_gather_outputs",
+    "check_predict_time",
     "check_reduce_gradients",
     "check_replicate",
     "check_split_batch",
