@@ -16,6 +16,11 @@ from distlib.checks.exercises.master import (
     check_split_batch,
 )
 from distlib.checks.exercises.predictions import check_choose_algorithm, check_predict_time
+from distlib.checks.exercises.trees_and_grids import (
+    check_grid_all_reduce,
+    check_halving_doubling_all_reduce,
+    check_tree_all_reduce,
+)
 from distlib.checks.remark import CheckFailed
 from distlib.checks.report import Report
 from distlib.checks.student_communicator import StudentCommunicator
@@ -29,8 +34,11 @@ __all__ = [
     "check_choose_algorithm",
     "check_data_parallel_step",
     "check_gather_outputs",
+    "check_grid_all_reduce",
+    "check_halving_doubling_all_reduce",
     "check_predict_time",
     "check_reduce_gradients",
     "check_replicate",
     "check_split_batch",
+    "check_tree_all_reduce",
 ]

@@ -120,7 +120,7 @@ def _(seen: Seen) -> Remarks:
         ), cause_of_time(question, found) if right else "with one rank there is nothing to do: the time is 0.")
 
 
-@task("nbytes", "cluster", "algorithms", errors=ERRORS, allowed=DESCRIPTIONS, row=_row)
+@task("nbytes", "cluster", "algorithms", helpers=["predict_time"], errors=ERRORS, allowed=DESCRIPTIONS, row=_row)
 def check_choose_algorithm(
     draw: Draw, *, choices: Sequence[Sequence[str]], nbytes: Sequence[int], clusters: Sequence[Cluster]
 ) -> Iterator[Case]:
