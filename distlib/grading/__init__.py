@@ -3,11 +3,6 @@
 from distlib.checks.remark import CheckFailed
 from distlib.checks.student_communicator import StudentCommunicator
 from distlib.grading.accumulation_checks import Pieces, check_accumulate_gradients
-from distlib.grading.all_reduce_checks import (
-    check_grid_all_reduce,
-    check_halving_doubling_all_reduce,
-    check_tree_all_reduce,
-)
 from distlib.grading.bucket_checks import check_assign_buckets
 from distlib.grading.checks import check_all_gather, check_all_reduce, check_reduce_scatter
 from distlib.grading.ddp_case import Training
@@ -23,7 +18,6 @@ from distlib.grading.master_checks import (
 )
 from distlib.grading.master_step_checks import Step, check_data_parallel_step
 from distlib.grading.pattern_checks import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
-from distlib.grading.prediction_checks import check_choose_algorithm, check_predict_time
 from distlib.grading.report import Report
 from distlib.grading.return_checks import Example, check_returns
 from distlib.grading.sampler_checks import check_sampler
@@ -47,15 +41,11 @@ __all__ = [
     "check_assign_buckets",
     "check_average_gradients",
     "check_broadcast",
-    "check_choose_algorithm",
     "check_data_parallel_step",
     "check_gather",
     "check_gather_outputs",
-    "check_grid_all_reduce",
-    "check_halving_doubling_all_reduce",
     "check_local_sgd_round",
     "check_overlapped_ddp",
-    "check_predict_time",
     "check_reduce",
     "check_reduce_gradients",
     "check_reduce_scatter",
@@ -65,6 +55,5 @@ __all__ = [
     "check_scatter",
     "check_shift",
     "check_split_batch",
-    "check_tree_all_reduce",
     "check_warmup_learning_rate",
 ]

@@ -445,12 +445,15 @@ def _why_size(t: Traffic, way: str, along: dict[str, list[Message]]) -> Why:
     """Why a message along a row or a column has another length."""
     columns, rows, length = t.case.columns or 1, t.case.rows, t.case.length
     columns_first = {piece for chunk in chunk_lengths(length, rows) for piece in chunk_lengths(chunk, columns)}
+    torch_chunks = {len(chunk) for chunk in torch.empty(length).chunk(columns)}
     rows_done = max((m.round for m in along["row"]), default=0) < min((m.round for m in along["column"]), default=0)
     return [
         (is_other_dtype, DTYPE),
         (lambda t, m, number: way == "column" and math.prod(m.shape) in chunk_lengths(length, rows) and rows_done,
          "whole tensors are summed up along the columns, by every column the same. After the reduce-scatter along the row a "
          "rank looks after one chunk only; only this chunk has to travel along its column."),
+        (lambda t, m, number: way == "row" and {math.prod(m.shape) for m in along["row"]} == torch_chunks,
+         "torch.chunk cuts other lengths than torch.tensor_split, whose lengths differ by one at most."),
         (lambda t, m, number: way == "row" and math.prod(m.shape) in columns_first,
          "you begin with the columns. Here the rows come first: chunks along the row, pieces along the column."),
         (lambda t, m, number: m.nbytes == t.case.nbytes,
