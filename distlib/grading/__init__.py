@@ -10,13 +10,6 @@ from distlib.grading.ddp_checks import check_overlapped_ddp
 from distlib.grading.gradient_checks import Gradients, check_average_gradients
 from distlib.grading.local_sgd_checks import check_local_sgd_round
 from distlib.grading.local_sgd_reference import Rounds
-from distlib.grading.master_checks import (
-    check_gather_outputs,
-    check_reduce_gradients,
-    check_replicate,
-    check_split_batch,
-)
-from distlib.grading.master_step_checks import Step, check_data_parallel_step
 from distlib.grading.pattern_checks import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
 from distlib.grading.report import Report
 from distlib.grading.return_checks import Example, check_returns
@@ -32,7 +25,6 @@ __all__ = [
     "Report",
     "Rounds",
     "ScenarioReport",
-    "Step",
     "StudentCommunicator",
     "Training",
     "check_accumulate_gradients",
@@ -41,19 +33,14 @@ __all__ = [
     "check_assign_buckets",
     "check_average_gradients",
     "check_broadcast",
-    "check_data_parallel_step",
     "check_gather",
-    "check_gather_outputs",
     "check_local_sgd_round",
     "check_overlapped_ddp",
     "check_reduce",
-    "check_reduce_gradients",
     "check_reduce_scatter",
-    "check_replicate",
     "check_returns",
     "check_sampler",
     "check_scatter",
     "check_shift",
-    "check_split_batch",
     "check_warmup_learning_rate",
 ]

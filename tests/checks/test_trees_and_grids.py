@@ -34,7 +34,7 @@ Sent = Sequence[tuple[int, int, int, int]]  # src, dst, elements, round
 
 def judged(check: Task, trace: Trace, **cases: Any) -> str:
     """What is said of a run of the first case with right values and these messages."""
-    case = next(iter(check._cases(Draw(1), **cases)))
+    case = next(iter(check.cases(Draw(1), **cases)))
     played = [
         Played({"values": expected_on(case.facts, rank), "returned": None, "is_other": False, "moved": None,
                 "strayed": False})
