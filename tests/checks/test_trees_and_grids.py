@@ -169,7 +169,7 @@ SQUARE = [(r, (COLUMNS if n == 2 else ROWS)[r], n, k) for k, n in enumerate((4, 
         ([*SQUARE, *((r, COLUMNS[r], 2, 5) for r in range(4))], "along its column rank 0 sent 3 messages; 2 were"),
         ([*SQUARE[:-1], (3, 0, 4, 4)], "rank 3 sent to rank 0; that is neither in its row nor in its column"),
         ([(a, b, 8 if n == 4 else n, k) for a, b, n, k in SQUARE], "the whole tensor travels along the row"),
-        ([(a, b, n, min(k, 3)) for a, b, n, k in SQUARE], "a chunk has to visit every rank of the row"),
+        ([(a, b, n, min(k, 3)) for a, b, n, k in SQUARE], "a chunk visits every rank of its row"),
     ],
 )
 def test_what_is_said_of_a_grid(sent: Sent, remark: str) -> None:

@@ -145,7 +145,8 @@ def _(seen: Seen) -> Remarks:
     elif found not in _least(seconds):
         fastest = min(seconds, key=seconds.get)
         yield Remark(
-            f"it chose {found!r}, which takes {readable(seconds[found])}. {fastest!r} takes {readable(seconds[fastest])}.",
+            f"it chose {found!r}, which takes {readable(seconds[found])}. {fastest!r} takes "
+            f"{readable(seconds[fastest])}.",
             tuple(f"{name:16} {readable(taken)}" for name, taken in sorted(seconds.items(), key=lambda item: item[1])),
             _cause_of_choice(question, found, fastest))
 
@@ -171,8 +172,8 @@ def _cause_of_choice(question: Question, found: str, fastest: str) -> str:
     parts = "; ".join(
         f"{name} has {len(steps[name])} steps, whose latencies take {readable(latency_of(steps[name]))}, and its bytes "
         f"take {readable(travel_of(steps[name]))}" for name in (found, fastest))
-    return (f"{parts}. {fitting[0] + ' ' if len(fitting) == 1 else ''}No fixed number of bytes is right on every cluster: "
-            "predict the time of each, and take the least.")
+    return (f"{parts}. {fitting[0] + ' ' if len(fitting) == 1 else ''}No fixed number of bytes is right on every "
+            "cluster: predict the time of each, and take the least.")
 
 
 def _is_least(values: Mapping[str, float], found: str) -> bool:
@@ -227,7 +228,8 @@ def cause_of_time(question: Question, found: float) -> str:
             if any(math.isclose(value, found, rel_tol=1e-6) for value in values):
                 return words
     return (f"no mistake known here. There are {len(steps)} steps. Their latencies add up to "
-            f"{readable(latency_of(steps))}, their bytes to {readable(travel_of(steps))}. Which of the two is different?")
+            f"{readable(latency_of(steps))}, their bytes to {readable(travel_of(steps))}. Which of the two is "
+            "different?")
 
 
 Mistakes = dict[str, list[float]]  # from the words for a mistake to the seconds that it may give
@@ -267,8 +269,8 @@ def _of_sizes(steps: Sequence[Step], nbytes: float, size: int) -> Mistakes:
             [sum(link.seconds(nbytes) for link, _ in steps)],
         "the times of all ranks are added up, but the ranks work at the same time.":
             [size * (latency_of(steps) + travel_of(steps))],
-        **{f"every step counts with 1/{parts} of the tensor, as in a ring. Here the messages are of another size.": [value]
-           for parts, value in alike.items()},
+        **{f"every step counts with 1/{parts} of the tensor, as in a ring. Here the messages are of another size.":
+           [value] for parts, value in alike.items()},
     }
 
 
@@ -309,8 +311,8 @@ def _of_nodes(algorithm: str, nbytes: float, cluster: Cluster) -> Mistakes:
     first = next((each for link, each in steps if link == cluster.inter), 0.0)  # what travels at distance per_node
     near = _seconds(algorithm, nbytes, cluster) - 2 * (cluster.inter.seconds(first) - cluster.intra.seconds(first))
     table = {
-        f"every step counts with the link {name} nodes. Use `intra` for a step whose messages all stay inside nodes, and "
-        "`inter` for one in which some message leaves its node.": [sum(link.seconds(each) for _, each in steps)]
+        f"every step counts with the link {name} nodes. Use `intra` for a step whose messages all stay inside nodes, "
+        "and `inter` for one in which some message leaves its node.": [sum(link.seconds(each) for _, each in steps)]
         for link, name in ((cluster.intra, "inside"), (cluster.inter, "between"))
     }
     if algorithm != "ring":
@@ -322,8 +324,8 @@ def _of_nodes(algorithm: str, nbytes: float, cluster: Cluster) -> Mistakes:
             "the part inside the nodes is missing.": [between],
             "inside a node there are two parts: a reduce-scatter before, and an all-gather after.":
                 [inside / 2 + between],
-            "the whole tensor travels between nodes here. After the reduce-scatter inside a node a rank has one chunk, of "
-            "nbytes / ranks_per_node bytes, and each rank of a node sends its own.":
+            "the whole tensor travels between nodes here. After the reduce-scatter inside a node a rank has one chunk, "
+            "of nbytes / ranks_per_node bytes, and each rank of a node sends its own.":
                 [inside + _seconds("halving_doubling", nbytes, nodes)],
             "there is a ring between the nodes here. In this exercise the nodes halve and double: fewer steps.":
                 [inside + _seconds("ring", chunk, nodes)],
