@@ -60,8 +60,6 @@ def errors(seen: Seen) -> Signs:
     kind, dtype = case.algorithm or "", dtype_name(case.dtype)
     alone = "with one rank there is nobody to talk to: its tensor is the result already."
     return (
-        ("item assignment", "torch.tensor_split returns a tuple, and `chunks[i] += x` also assigns to chunks[i]. Give "
-         "the chunk a name first: `chunk = chunks[i]`, then `chunk += x`. Or write chunks[i].add_(x)."),
         *(((sign, alone) for sign in ("wants to", "no other rank here")) if case.world_size == 1 else ()),
         ("itself", "no rank sends to itself. Is the distance between the two ranks never 0?"),
         ("but the ranks are 0 to", NO_SUCH_RANK[kind]),
@@ -308,6 +306,9 @@ def _ranks_outside(held: Held) -> str | None:
     if extra and inside and all(times == (rank < core) for rank, times in enumerate(inside)):
         return (f"the sum lacks the values of {name_ranks(outside)}. Before the first step, ranks {core} and up send "
                 f"their tensor to rank - {core}, which adds it to its own.")
+    if extra and inside and all(times == (rank >= extra) for rank, times in enumerate(inside)):
+        return (f"the sum lacks the values of {name_ranks(list(range(extra)))}: what comes from {name_ranks(outside)} "
+                "before the first step has replaced them. Receive into a buffer, then add it.")
     return None
 
 
