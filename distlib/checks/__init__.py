@@ -22,6 +22,12 @@ from distlib.checks.exercises.master import (
     check_split_batch,
 )
 from distlib.checks.exercises.messages import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
+from distlib.checks.exercises.predictions import check_choose_algorithm, check_predict_time
+from distlib.checks.exercises.trees_and_grids import (
+    check_grid_all_reduce,
+    check_halving_doubling_all_reduce,
+    check_tree_all_reduce,
+)
 from distlib.checks.remark import CheckFailed
 from distlib.checks.report import Report
 from distlib.checks.student_communicator import StudentCommunicator
@@ -34,10 +40,14 @@ __all__ = [
     "StudentCommunicator",
     "check_all_gather",
     "check_broadcast",
+    "check_choose_algorithm",
     "check_data_parallel_step",
     "check_gather",
     "check_gather_outputs",
+    "check_grid_all_reduce",
+    "check_halving_doubling_all_reduce",
     "check_naive_all_reduce",
+    "check_predict_time",
     "check_reduce",
     "check_reduce_gradients",
     "check_reduce_scatter",
@@ -46,4 +56,5 @@ __all__ = [
     "check_scatter",
     "check_shift",
     "check_split_batch",
+    "check_tree_all_reduce",
 ]
