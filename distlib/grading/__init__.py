@@ -2,7 +2,6 @@
 
 from distlib.checks.remark import CheckFailed
 from distlib.checks.student_communicator import StudentCommunicator
-from distlib.grading.accumulation_checks import Pieces, check_accumulate_gradients
 from distlib.grading.all_reduce_checks import (
     check_grid_all_reduce,
     check_halving_doubling_all_reduce,
@@ -13,8 +12,6 @@ from distlib.grading.checks import check_all_gather, check_all_reduce, check_red
 from distlib.grading.ddp_case import Training
 from distlib.grading.ddp_checks import check_overlapped_ddp
 from distlib.grading.gradient_checks import Gradients, check_average_gradients
-from distlib.grading.local_sgd_checks import check_local_sgd_round
-from distlib.grading.local_sgd_reference import Rounds
 from distlib.grading.master_checks import (
     check_gather_outputs,
     check_reduce_gradients,
@@ -28,20 +25,16 @@ from distlib.grading.report import Report
 from distlib.grading.return_checks import Example, check_returns
 from distlib.grading.sampler_checks import check_sampler
 from distlib.grading.scenario_report import ScenarioReport
-from distlib.grading.warmup_checks import check_warmup_learning_rate
 
 __all__ = [
     "CheckFailed",
     "Example",
     "Gradients",
-    "Pieces",
     "Report",
-    "Rounds",
     "ScenarioReport",
     "Step",
     "StudentCommunicator",
     "Training",
-    "check_accumulate_gradients",
     "check_all_gather",
     "check_all_reduce",
     "check_assign_buckets",
@@ -53,7 +46,6 @@ __all__ = [
     "check_gather_outputs",
     "check_grid_all_reduce",
     "check_halving_doubling_all_reduce",
-    "check_local_sgd_round",
     "check_overlapped_ddp",
     "check_predict_time",
     "check_reduce",
@@ -66,5 +58,4 @@ __all__ = [
     "check_shift",
     "check_split_batch",
     "check_tree_all_reduce",
-    "check_warmup_learning_rate",
 ]
