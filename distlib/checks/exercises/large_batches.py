@@ -208,14 +208,8 @@ def weights(lengths: Sequence[Sequence[int]], rank: int) -> dict[str, list[Calla
 Question = tuple[int, float, int, int, int]  # step, base_learning_rate, base_batch_size, batch_size, warmup_steps
 
 
-def _zero(seen: Seen) -> Sequence[tuple[str, str]]:
-    """What is 0, if the function divides by it."""
-    causes = {0: "warmup_steps is 0 here: every step has the full rate. Ask for that before you divide.",
-              1: "warmup_steps is 1 here, so warmup_steps - 1 is 0. Step number warmup_steps has the full rate."}
-    return [("division by zero", causes[steps]) for steps in (seen.facts[-1],) if steps in causes]
-
-
-@task("step", "base_learning_rate", "base_batch_size", "batch_size", "warmup_steps", errors=_zero)
+@task("step", "base_learning_rate", "base_batch_size", "batch_size", "warmup_steps", errors=[
+    ("division by zero", "warmup_steps may be 0: every step has the full rate then. Ask for that before you divide.")])
 def check_warmup_learning_rate(draw: Draw, *, questions: Sequence[Question]) -> Iterator[Case]:
     """`function(step, base_learning_rate, base_batch_size, batch_size, warmup_steps)` returns the rate of the step."""
     yield from (called(*question, facts=question) for question in questions)
@@ -239,9 +233,9 @@ def _(seen: Seen) -> Remarks:
         "that is the rate of the next step. Step 0 has base_learning_rate.": base * (1 + (k - 1) * late),
         "that reaches the full rate one step too early: in step warmup_steps - 1.": base * (1 + (k - 1) * early),
         "that is the full rate, without a warm-up.": full,
+        "that is the base rate. If the batch is smaller than base_batch_size, so is the rate.": base if k < 1 else None,
         "that is the base rate. With warmup_steps = 0 there is no warm-up: every step has the full rate, also step 0.":
             None if steps or step else base,
-        "that is the base rate. If the batch is smaller than base_batch_size, so is the rate.": base if k < 1 else None,
         "that is the base rate. In step warmup_steps and later it is batch_size / base_batch_size times that.":
             base if step >= steps else None,
         "that is still the base rate. It grows in every step of the warm-up.": base,
@@ -263,8 +257,8 @@ def _(seen: Seen) -> Remarks:
 
 EACH_BATCH = ("every batch is a step of its own: forward, backward, optimizer.step().",) * 3
 MISTAKES = {
-    "no average": "this is still the rank's own. Is the average written back into the model, in place: "
-                  "parameter.copy_(…)?",
+    "no average": "this is still the rank's own. Is the average taken after the last optimizer.step(), and written back "
+                  "into the model, in place: parameter.copy_(…)?",
     "sum": "these are the ranks' values added up. Average them: divide by comm.world_size, or all_reduce with "
            "op=ReduceOp.AVG.",
     "divided twice": "it was divided by the number of ranks twice.",
