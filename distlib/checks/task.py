@@ -92,7 +92,11 @@ def task(
 
 
 class Task:
-    """One graded function. Made by `task`; called by a test cell."""
+    """One graded function. Made by `task`; called by a test cell.
+
+    Attributes:
+        cases: the generator of cases.
+    """
 
     def __init__(
         self,
@@ -104,7 +108,7 @@ class Task:
         row: Callable[[Seen], Row] | None,
     ) -> None:
         self.__name__, self.__doc__ = cases.__name__, cases.__doc__
-        self._cases, self._arguments, self._row = cases, arguments, row
+        self.cases, self._arguments, self._row = cases, arguments, row
         self._helpers, self._errors, self._allowed = helpers, errors, allowed
         self._judge: Judge = lambda seen: iter(())
         self._judge_times: Judge = lambda seen: iter(())
@@ -140,7 +144,7 @@ class Task:
         name = name_of(function, self._arguments)
         judged: Judged | None = getattr(function, "__place__", None)
         seed = judged.seed(seed) if judged else seed
-        cases = [replace(case, function=name) for case in self._cases(Draw(seed), **options)]
+        cases = [replace(case, function=name) for case in self.cases(Draw(seed), **options)]
         run = _Run(self, name, self._helpers if helpers is None else tuple(helpers))
         return run.of(function, judged, cases)
 

@@ -12,13 +12,6 @@ from distlib.grading.checks import check_all_gather, check_all_reduce, check_red
 from distlib.grading.ddp_case import Training
 from distlib.grading.ddp_checks import check_overlapped_ddp
 from distlib.grading.gradient_checks import Gradients, check_average_gradients
-from distlib.grading.master_checks import (
-    check_gather_outputs,
-    check_reduce_gradients,
-    check_replicate,
-    check_split_batch,
-)
-from distlib.grading.master_step_checks import Step, check_data_parallel_step
 from distlib.grading.pattern_checks import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
 from distlib.grading.prediction_checks import check_choose_algorithm, check_predict_time
 from distlib.grading.report import Report
@@ -32,7 +25,6 @@ __all__ = [
     "Gradients",
     "Report",
     "ScenarioReport",
-    "Step",
     "StudentCommunicator",
     "Training",
     "check_all_gather",
@@ -41,21 +33,16 @@ __all__ = [
     "check_average_gradients",
     "check_broadcast",
     "check_choose_algorithm",
-    "check_data_parallel_step",
     "check_gather",
-    "check_gather_outputs",
     "check_grid_all_reduce",
     "check_halving_doubling_all_reduce",
     "check_overlapped_ddp",
     "check_predict_time",
     "check_reduce",
-    "check_reduce_gradients",
     "check_reduce_scatter",
-    "check_replicate",
     "check_returns",
     "check_sampler",
     "check_scatter",
     "check_shift",
-    "check_split_batch",
     "check_tree_all_reduce",
 ]
