@@ -318,7 +318,12 @@ def play_rounds(case: Case, mistake: str = "") -> list[list[Tensors]]:
         found: list[Tensors] = local_rounds(comm, program, case.inputs[comm.rank], case.part.gate(comm.rank))["rounds"]
         return found
 
-    return SimulatedWorld(case.world_size).run(play)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # on tensors this small, several only wait for each other
+    try:
+        return SimulatedWorld(case.world_size).run(play)
+    finally:
+        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)

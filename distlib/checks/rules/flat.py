@@ -44,8 +44,8 @@ def one_all_reduce(
     messages = 2 * (seen.size - 1)
     sent, due = sum(seen.trace.bytes_sent), messages * number * nbytes
     if sent not in (due, *(messages * number * size for size in also)):
-        table = {messages * number * size: words for size, words in (mistakes or {}).items()}
-        table |= {seen.size * (seen.size - 1) * number * nbytes: EVERYBODY}
+        table = {seen.size * (seen.size - 1) * number * nbytes: EVERYBODY}
+        table |= {messages * number * size: words for size, words in (mistakes or {}).items()}
         text = f"One all-reduce of {what}{each}, {count(nbytes, 'byte')}, sends {due:,} in all."
         yield Remark(f"{right} are right, but {count(sent, 'byte')} {'was' if sent == 1 else 'were'} sent. {text}",
                      cause=table.get(sent, otherwise if sent > due else NARROW))
