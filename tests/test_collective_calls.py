@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from distlib.grading.library_calls import library_calls
 
 from distlib import (
     Communicator,
@@ -23,6 +22,7 @@ from distlib import (
     World,
     collectives,
 )
+from distlib.checks.library_calls import library_calls
 from distlib.collectives import all_reduce, broadcast, reduce, ring_all_reduce
 from distlib.grading import StudentCommunicator
 from tests.collective_cases import COLLECTIVES, call, inputs
