@@ -32,7 +32,6 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -42,13 +41,24 @@ import torch
 import distlib
 from distlib.checks import CheckFailed
 from distlib.checks.places import simulated_only
-from tests.answer_files import ASSIGNMENTS, Answer, read_answers
+from tests.answer_files import ANSWERS, Answer, read_answers
 from tests.answer_verdicts import KINDS, Verdict, table
 
 ROOT = Path(__file__).parents[1]
-SECONDS = 60  # for all test cells of one answer; most take a tenth of a second
 # Answers that only real ranks can judge, and why.
-SLOW: dict[str, str] = {}
+_SHARED = "simulated ranks share memory: what one of them keeps in a module or a class, all of them see"
+_ENDS = "it ends the process that all simulated ranks are in; the words are those of a process of its own"
+SLOW = {
+    "broadcast/wrong_hidden_in_a_module": _SHARED,
+    "ring_all_gather/wrong_hidden_in_a_module": _SHARED,
+    "shift/right_keeps_its_buffer": _SHARED,
+    "ring_all_reduce/right_keeps_its_buffers": _SHARED,
+    "naive_all_reduce/wrong_exits": _ENDS,
+    "ring_all_gather/wrong_exits": _ENDS,
+    "ring_reduce_scatter/wrong_crashes": _ENDS,
+    "predict_time/wrong_exits": _ENDS,
+    "ring_all_gather/wrong_sleeps": "it waits outside of Python, where only the end of its process stops it",
+}
 
 
 @dataclass(frozen=True)
@@ -66,22 +76,22 @@ class Said:
 
 @dataclass(frozen=True)
 class Judged:
-    """An answer, what each of its test cells said, and the seconds that took."""
+    """An answer, what each of its test cells said, the seconds that took, and the marks that each cell gives."""
 
     answer: Answer
     said: Mapping[str, Said]
     seconds: float
+    full: Mapping[str, float]
 
     @property
     def verdict(self) -> Verdict:
         """Its marks and words, as in the table of `make answers`."""
-        full = {kind: points(self.answer, kind) for kind in KINDS}
         errors = [" ".join(self.said[kind].error.split()) for kind in KINDS if self.said[kind].error]
         return Verdict(
             self.answer,
-            {kind: 0 if kind in self.answer.loses else full[kind] for kind in KINDS},
-            {kind: 0 if self.said[kind].error else full[kind] for kind in KINDS},
-            {self.answer.told},
+            {kind: 0 if kind in self.answer.loses else self.full[kind] for kind in KINDS},
+            {kind: 0 if self.said[kind].error else self.full[kind] for kind in KINDS},
+            {self.answer.told, self.answer.told_by_the_judge},
             errors[0] if errors else "",
         )
 
@@ -99,8 +109,7 @@ class Cell:
     points: float | None
 
 
-@cache
-def cells_of(assignment: str, folder: Path = ROOT) -> list[Cell]:
+def cells_of(assignment: str, folder: Path) -> list[Cell]:
     """The named cells of an exercise's notebook in `folder`/solutions, in their order."""
     path = folder / "solutions" / assignment / f"{assignment}.ipynb"
     found = []
@@ -111,14 +120,7 @@ def cells_of(assignment: str, folder: Path = ROOT) -> list[Cell]:
     return found
 
 
-def points(answer: Answer, kind: str) -> float:
-    """What the answer's test cell of this kind gives."""
-    (cell,) = [cell for cell in cells_of(answer.assignment) if cell.name == f"{answer.function}_{kind}"]
-    assert cell.points is not None
-    return cell.points
-
-
-def judge(answer: Answer) -> dict[str, Said]:
+def judge(answer: Answer, cells: Sequence[Cell]) -> dict[str, Said]:
     """What the test cells of its function say to an answer, by kind. Changes this process: call it in one of its own.
 
     The process becomes that of a notebook: cells are `__main__`, which is why functions travel to ranks by value.
@@ -127,9 +129,9 @@ def judge(answer: Answer) -> dict[str, Said]:
     torch.manual_seed(0)
     random.seed(0)
     said: dict[str, Said] = {}
-    for cell in cells_of(answer.assignment):
+    for cell in cells:
         if cell.name == answer.function:
-            run_cell(f"{answer.name}.py", answer.text, notebook)
+            run_cell(f"{cell.name}.py", without_header(answer.text), notebook)
         elif cell.name in (f"{answer.function}_{kind}" for kind in KINDS):
             said[cell.name.rpartition("_")[2]] = run_cell(f"{cell.name}.py", cell.source, notebook)
         elif cell.points is None:
@@ -137,6 +139,11 @@ def judge(answer: Answer) -> dict[str, Said]:
         if len(said) == len(KINDS):
             break
     return said
+
+
+def without_header(text: str) -> str:
+    """An answer without the comments at its beginning, so that what these say moves no line number."""
+    return re.sub(r"\A(#.*\n)*", "", text)
 
 
 def run_cell(file: str, source: str, notebook: types.ModuleType) -> Said:
@@ -170,13 +177,24 @@ def shown(problem: Exception, file: str) -> str:
 
 
 def judge_all(
-    answers: Sequence[Answer], jobs: int, tell: Callable[[Judged], None] = lambda judged: None
+    answers: Sequence[Answer],
+    folder: Path = ROOT,
+    jobs: int = 2,
+    seconds: float = 60,
+    tell: Callable[[Judged], None] = lambda judged: None,
 ) -> list[Judged]:
-    """Judge every answer in a process of its own, `jobs` at a time; the list is in the order of `answers`."""
+    """Judge every answer in a process of its own, `jobs` at a time; the list is in the order of `answers`.
+
+    Args:
+        folder: where solutions/ is.
+        seconds: after which an answer is given up, both test cells together. Most take a tenth of a second.
+        tell: called with each as soon as it is judged.
+    """
+    cells = {name: cells_of(name, folder) for name in {answer.assignment for answer in answers}}
     todo, running, found = list(reversed(answers)), {}, {}
     while todo or running:
         while todo and len(running) < jobs:
-            child = _Child(todo.pop())
+            child = _Child(answer := todo.pop(), cells[answer.assignment], seconds)
             running[child.connection] = child
         ready = wait(list(running), timeout=0.5)
         late = [connection for connection, child in running.items() if child.is_late()]
@@ -190,23 +208,25 @@ def judge_all(
 class _Child:
     """A process that judges one answer, and the connection on which it reports."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, cells: Sequence[Cell], seconds: float) -> None:
         context = multiprocessing.get_context("fork")
         self.answer = answer
-        self.start = time.monotonic()
+        named = {cell.name: cell.points or 0 for cell in cells}
+        self.full = {kind: named[f"{answer.function}_{kind}"] for kind in KINDS}
+        self.start, self.seconds = time.monotonic(), seconds
         self.connection, theirs = context.Pipe(duplex=False)
-        self.process = context.Process(target=_in_a_child, args=(answer, theirs), daemon=True)
+        self.process = context.Process(target=_in_a_child, args=(answer, cells, theirs), daemon=True)
         self.process.start()
         theirs.close()
 
     def is_late(self) -> bool:
         """Whether its time is over."""
-        return time.monotonic() > self.start + SECONDS
+        return time.monotonic() > self.start + self.seconds
 
     def end(self) -> Judged:
         """What it has reported; if nothing, how it ended."""
         try:
-            problem = "" if self.connection.poll() else f"it did not end within {SECONDS} seconds"
+            problem = "" if self.connection.poll() else f"it did not end within {self.seconds:g} seconds"
             told = {} if problem else self.connection.recv()
         except EOFError:
             told, problem = {}, "its process ended in the middle"
@@ -215,16 +235,17 @@ class _Child:
         self.connection.close()
         missing = (problem or "its test cell was not reached", "")
         said = {kind: Said(*told.get(kind, missing)) for kind in KINDS}
-        return Judged(self.answer, said, time.monotonic() - self.start)
+        return Judged(self.answer, said, time.monotonic() - self.start, self.full)
 
 
-def _in_a_child(answer: Answer, connection: Connection) -> None:
+def _in_a_child(answer: Answer, cells: Sequence[Cell], connection: Connection) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (1, 2):  # what goes round Python's streams
         os.dup2(nowhere, stream)
     torch.set_num_threads(1)
     distlib.World = _NoWorld  # type: ignore[misc, assignment]
-    connection.send({kind: (said.error, said.printed) for kind, said in judge(answer).items()})
+    torch.distributed.init_process_group = _no_process_group
+    connection.send({kind: (said.error, said.printed) for kind, said in judge(answer, cells).items()})
 
 
 class _NoWorld:
@@ -233,11 +254,16 @@ class _NoWorld:
     def __init__(self, *args: Any, **options: Any) -> None: ...
 
 
+def _no_process_group(*args: Any, **options: Any) -> None:
+    """Ranks in one process would wait half an hour for the others; this is how that ends."""
+    raise torch.distributed.DistStoreError("simulated ranks share a process")
+
+
 # ── what is kept and compared ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def as_text(found: Sequence[Judged]) -> dict[str, dict[str, Any]]:
-    """What every test cell said, by "exercise/function/name"; memory addresses are left out, since they change."""
+    """What every test cell said, by "exercise/function/name"; without what differs from run to run."""
     return {
         f"{judged.answer.assignment}/{judged.answer}": {
             kind: {"error": _settled(judged.said[kind].error), "printed": _settled(judged.said[kind].printed)}
@@ -248,7 +274,7 @@ def as_text(found: Sequence[Judged]) -> dict[str, dict[str, Any]]:
 
 
 def _settled(text: str) -> str:
-    return re.sub(r"0x[0-9a-f]+", "0x…", text)
+    return re.sub(r"not done after \d+ s", "not done after … s", re.sub(r"0x[0-9a-f]+", "0x…", text))
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -275,45 +301,47 @@ def _beside(mark: str, told: Mapping[str, str], other: Mapping[str, str]) -> Ite
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge answers and print the tables. Returns the exit status."""
     options = _options(arguments)
-    chosen = select(options.names)
+    chosen = select(options.names, options.folder / "tests" / "answers")
     if not chosen:
         print(f"no answer, function or exercise is called {' '.join(options.names)}", file=sys.stderr)
         return 1
-    found = judge_all([answer for answer in chosen if not is_slow(answer)], options.jobs, _progress(len(chosen)))
+    fast = [answer for answer in chosen if str(answer) not in SLOW]
+    found = judge_all(fast, options.folder, options.jobs, options.seconds, _progress(len(fast)))
     _print_tables(found, verbose=options.verbose)
-    for answer in filter(is_slow, chosen):
-        print(f"left to `make answers`: {answer.assignment} {answer}: {SLOW[str(answer)]}")
+    for name in (str(answer) for answer in chosen if answer not in fast):
+        print(f"Left to `make answers` without --fast: {name} ({SLOW[name]}).")
     status = 0 if all(judged.verdict.is_as_it_should_be for judged in found) else 1
     if options.save:
         options.save.write_text(json.dumps(as_text(found), indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     if options.compare:
-        changed = differences(json.loads(options.compare.read_text()), as_text(found))
+        before, after = json.loads(options.compare.read_text()), as_text(found)
+        changed = differences(before, after)
+        gone = [] if options.names else sorted(before.keys() - after.keys())
+        for name in [*gone, *sorted(after.keys() - before.keys())]:
+            print(f"{name}: only {'in ' + options.compare.name if name in gone else 'now'}")
         print("\n".join(changed or ["Nothing has changed."]))
         status = 1 if changed else status
     return status
 
 
-def select(names: Sequence[str]) -> list[Answer]:
+def select(names: Sequence[str], folder: Path = ANSWERS) -> list[Answer]:
     """The answers of these exercises, and of them those of these functions or names; of all where none is named."""
-    assignments = [name for name in names if name in ASSIGNMENTS]
-    others = set(names) - set(assignments)
-    answers = [answer for name in assignments or ASSIGNMENTS for answer in read_answers(name)]
+    every = sorted(path.name for path in folder.glob("*") if path.is_dir())
+    others = set(names) - set(every)
+    answers = [a for name in every if name in names or others == set(names) for a in read_answers(name, folder)]
     return [a for a in answers if not others or others & {a.function, a.name, str(a), f"{a.assignment}/{a}"}]
-
-
-def is_slow(answer: Answer) -> bool:
-    """Whether only real ranks can judge it."""
-    return str(answer) in SLOW
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make answers", description="Judge every answer on simulated ranks.")
     parser.add_argument("names", nargs="*", help="exercises, functions, answers; without them: all")
+    parser.add_argument("--folder", type=Path, default=ROOT, help="where solutions/ and tests/answers/ are")
     parser.add_argument("--fast", action="store_true", help="accepted, because `make answers` passes it on")
     parser.add_argument("-v", "--verbose", action="store_true", help="print everything that students read")
     parser.add_argument("--save", type=Path, help="write everything that students read to this file")
     parser.add_argument("--compare", type=Path, help="show what has changed since this file was saved")
     parser.add_argument("--jobs", type=int, default=2, help="how many answers at a time")
+    parser.add_argument("--seconds", type=float, default=60, help="after which an answer is given up")
     return parser.parse_args(arguments)
 
 

@@ -25,7 +25,7 @@ from distlib.trace import Message, Trace
 
 ROUND = "(A round: messages that need not wait for one another.)"
 STEP = "(In one step a rank handles one message at most.)"
-DTYPE = "the message has another dtype than the tensor. Send {dtype}, as it is."
+DTYPE = "the message's dtype differs from the tensor's. Send it unchanged, as {dtype}."
 
 
 @dataclass
@@ -52,18 +52,22 @@ class Traffic:
 
     @property
     def size(self) -> int:
+        """The number of ranks."""
         return self.case.world_size
 
     @property
     def is_exact(self) -> bool:
+        """Whether no chunk is empty, so that the number of messages is fixed."""
         return self.case.length >= self.size
 
     @property
     def carries_whole(self) -> bool:
+        """Whether each message is as long as the whole tensor."""
         return all(message.nbytes == self.case.nbytes for message in self.full)
 
     @property
     def is_padded(self) -> bool:
+        """Whether all messages have one length although the chunks have not."""
         return len({m.nbytes for m in self.full}) == 1 and bool(self.case.length % self.size)
 
     @cached_property
@@ -74,22 +78,26 @@ class Traffic:
         return min(shared) if shared and self.size >= 3 else None
 
     def sent_by(self, rank: int) -> list[Message]:
+        """The messages of one rank that are not empty."""
         return [message for message in self.full if message.src == rank]
 
     @property
     def arrows(self) -> str:
+        """Who sent to whom, as a line."""
         return arrows(self.full)
 
 
-Why = Sequence[tuple[Callable[..., bool] | None, str]]
+Why = Sequence[tuple[Callable[..., bool] | None, str]]  # condition (None: always) and sentence
 
 
 def arrows(messages: Iterable[Message]) -> str:
+    """ "messages: 1 → 0, 3 → 2, 2 → 0", in the order of rounds."""
     ordered = sorted(messages, key=lambda m: (m.round, m.start))
     return "messages: " + ", ".join(f"{m.src} → {m.dst}" for m in ordered)
 
 
 def such_as(m: Message) -> str:
+    """A message as an example, with the line that sent it."""
     return (
         f"such as: rank {m.src} to rank {m.dst}, {carried(m)} = {m.nbytes:,} bytes, round {m.round}, sent by "
         f"{m.site.place}"
@@ -97,10 +105,11 @@ def such_as(m: Message) -> str:
 
 
 def carried(m: Message) -> str:
+    """ "4 float32"."""
     return f"{math.prod(m.shape)} {m.dtype}"
 
 
-def told(t: Traffic, why: Why, **more: Any) -> str:
+def reason(t: Traffic, why: Why, **more: Any) -> str:
     """The sentence of the first pair whose condition holds. {names} in it are filled from the finding and the case."""
     names = {"dtype": dtype_name(t.case.dtype), "size": t.size, "hub": t.hub, "function": t.seen.case.function, **more}
     sentence = next((words for holds, words in why if holds is None or holds(t, **more)), "")
@@ -108,7 +117,8 @@ def told(t: Traffic, why: Why, **more: Any) -> str:
 
 
 def right_but(t: Traffic, seen: str, why: Why, *details: str, **more: Any) -> Remark:
-    return Remark(f"the values are right, but {seen}", details, told(t, why, **more))
+    """The remark about messages that are not as they should be. `more`: what conditions and sentences may ask for."""
+    return Remark(f"the values are right, but {seen}", details, reason(t, why, **more))
 
 
 # ── the rules ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -117,11 +127,9 @@ def right_but(t: Traffic, seen: str, why: Why, *details: str, **more: Any) -> Re
 def goes(t: Traffic, allowed: Callable[[int, int], bool], rule: Callable[[Message], str], why: Why) -> Remark | None:
     """Who may send to whom."""
     aside = next((m for m in t.full if not allowed(m.src, m.dst)), None)
-    return (
-        None
-        if aside is None
-        else right_but(t, f"rank {aside.src} sent to rank {aside.dst}; {rule(aside)}.", why, such_as(aside))
-    )
+    if aside is None:
+        return None
+    return right_but(t, f"rank {aside.src} sent to rank {aside.dst}; {rule(aside)}.", why, such_as(aside))
 
 
 def one_neighbor(t: Traffic, messages: Sequence[Message], why: Why, along: str = "") -> Remark | None:
@@ -180,6 +188,7 @@ def total_bytes(
     messages: Sequence[Message] | None = None,
     who: str = "all ranks together sent {found:,} bytes",
 ) -> Remark | None:
+    """All messages together have this many bytes. `who`: how the remark begins."""
     found = sum(m.nbytes for m in (t.full if messages is None else messages))
     if found == expected:
         return None
@@ -192,6 +201,7 @@ def total_bytes(
 
 
 def number_of_messages(t: Traffic, expected: int, why: Why, note: str = "") -> Remark | None:
+    """There are this many messages that are not empty."""
     found = len(t.full)
     if found == expected:
         return None
@@ -213,6 +223,7 @@ def messages_by_rank(
     along: str = "",
     messages: Sequence[Message] | None = None,
 ) -> Remark | None:
+    """Each rank sends this many messages. `along`: how the remark begins; `messages`: those that count."""
     full = Counter(m.src for m in (t.full if messages is None else messages))
     found = [full[rank] for rank in range(t.size)]
     if t.is_exact and messages is None:
@@ -228,6 +239,7 @@ def messages_by_rank(
 
 
 def rounds(t: Traffic, expected: int, why: Why, at_most: bool = False) -> Remark | None:
+    """The run takes this many rounds, or at most this many."""
     found = t.trace.rounds
     if found == expected or (found < expected and (at_most or not t.is_exact)):
         return None
@@ -243,6 +255,7 @@ def rounds(t: Traffic, expected: int, why: Why, at_most: bool = False) -> Remark
 
 
 def steps(t: Traffic, messages: Sequence[Message], found: int, limit: int, why: Why, way: str = "it") -> Remark | None:
+    """The run takes at most `limit` steps. `found`: how many it takes, from a rule of the exercise."""
     if found <= limit:
         return None
     seen = f"{way} takes {count(found, 'step')}; at most {limit} {'is' if limit == 1 else 'are'} allowed. {STEP}"

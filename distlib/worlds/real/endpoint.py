@@ -123,6 +123,7 @@ class Endpoint:
         self._early: list[tuple[Any, ...]] = []
         self._handled: list[int] = []
         self._last_call: tuple[int, str, str] | None = None  # a LastCall, in the form that the status board can take
+        self.kept: list[object] = []  # what has to outlive the function that the rank runs
         self._forget()
 
     # ── a run ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -106,6 +106,12 @@ def torch_distributed(comm: Communicator) -> Iterator[Any]:
     It is for comparing a computation with torch's own. Every rank of `comm` must enter the block; the messages inside
     are torch's and do not appear in the trace.
 
+    A trap that is closed here: a torch DDP refers to the group from C++, and often outlives the block. When such a
+    DDP is the last that refers to it, torch ends the group without letting go of the interpreter's lock, and waits for
+    gloo's threads. One that still has to free a Python callback, as of `work.get_future().then(…)`, waits for that
+    lock: a deadlock (https://github.com/pytorch/pytorch/issues/56297). So the rank keeps a reference of its own until
+    its function has returned. Torch does let go of the lock when the last reference is Python's.
+
     Raises:
         ValueError: `comm` is not a communicator of a `World`.
     """
@@ -116,6 +122,7 @@ def torch_distributed(comm: Communicator) -> Iterator[Any]:
     dist: Any = torch.distributed
     store = dist.FileStore(os.path.join(endpoint.directory, name), comm.world_size)
     dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.world_size)
+    endpoint.kept.append(dist.group.WORLD)
     try:
         comm.barrier()  # all are connected before anybody goes on
         yield dist

@@ -140,6 +140,7 @@ class RankProcess:
             self._endpoint.leave()
             return "done", run, "stopped", _describe_failure(self._rank, stopped)
         finally:
+            self._endpoint.kept.clear()
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()
