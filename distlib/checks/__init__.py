@@ -6,8 +6,8 @@ plays/       what runs on each rank around the student's function
 task, places, case, seen, report      the engine: case ──► place ──► seen ──► remark, or on to the next
 """
 
+from distlib.checks.exercises.ddp import check_average_gradients, check_sampler
 from distlib.checks.exercises.master import (
-    Gradients,
     Step,
     check_data_parallel_step,
     check_gather_outputs,
@@ -15,9 +15,12 @@ from distlib.checks.exercises.master import (
     check_replicate,
     check_split_batch,
 )
+from distlib.checks.exercises.overlapped_ddp import check_overlapped_ddp, hidden_share_of
+from distlib.checks.models import Gradients
 from distlib.checks.remark import CheckFailed
 from distlib.checks.report import Report
 from distlib.checks.student_communicator import StudentCommunicator
+from distlib.checks.training_cases import Training
 
 __all__ = [
     "CheckFailed",
@@ -25,9 +28,14 @@ __all__ = [
     "Report",
     "Step",
     "StudentCommunicator",
+    "Training",
+    "check_average_gradients",
     "check_data_parallel_step",
     "check_gather_outputs",
+    "check_overlapped_ddp",
     "check_reduce_gradients",
     "check_replicate",
+    "check_sampler",
     "check_split_batch",
+    "hidden_share_of",
 ]

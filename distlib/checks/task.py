@@ -246,8 +246,8 @@ def _sample(cases: Sequence[Case]) -> set[int]:
 _SLIPS: Mapping[str, tuple[str, str]] = {
     "never waited": (
         "rank {rank} never waits for the {call} that it begins at {place}.",
-        "{call} only begins. Keep what it returns, and call wait() on it before you read or change the tensor, and "
-        "before the function returns.",
+        "the call only begins something. Keep what it returns, and call wait() on that before you read or change the "
+        "tensor, and before the function returns.",
     ),
     "changed early": (
         "rank {rank} changes the tensor of the isend at {place} before it has waited for it.",

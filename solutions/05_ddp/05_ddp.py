@@ -122,7 +122,7 @@ print(two.trace.summary())
 # **Visible test: 2 points.** 1, 2 and 3 ranks. In the second model rank 1 has no gradient for a parameter.
 
 # %% test="average_gradients_visible" points=2
-from distlib.grading import Gradients, check_average_gradients
+from distlib.checks import Gradients, check_average_gradients
 
 report = check_average_gradients(
     average_gradients,
@@ -142,7 +142,7 @@ print(report)
 ### What this tests: more ranks, float64, frozen parameters, and gradients that are missing on several or on all ranks.
 import torch
 
-from distlib.grading import Gradients, check_average_gradients
+from distlib.checks import Gradients, check_average_gradients
 
 report = check_average_gradients(
     average_gradients,
@@ -443,7 +443,7 @@ step_timeline({"yours": step}, title="One step of your OverlappedDDP, rank 0")
 # every parameter with a single process. Then it does so with `no_sync`.
 
 # %% test="OverlappedDDP_visible" points=5
-from distlib.grading import Training, check_overlapped_ddp
+from distlib.checks import Training, check_overlapped_ddp
 
 report = check_overlapped_ddp(
     OverlappedDDP,
@@ -466,8 +466,7 @@ print(report)
 ### What this tests: 20 steps on up to 4 ranks, other buckets, frozen layers, missing gradients, more passes, float32.
 import torch
 
-from distlib.grading import Training, check_overlapped_ddp
-from distlib.grading.ddp_messages import hidden_share
+from distlib.checks import Training, check_overlapped_ddp, hidden_share_of
 
 report = check_overlapped_ddp(
     OverlappedDDP,
@@ -482,13 +481,13 @@ report = check_overlapped_ddp(
     seed=53,
 )
 assert len(report) == 15
-assert all(hidden_share(report[number]) > 0.5 for number in (1, 2))
+assert all(hidden_share_of(report[number]) > 0.5 for number in (1, 2))
 
 report = check_overlapped_ddp(
     OverlappedDDP, world_sizes=(2, 4), trainings=[Training([3, 4, 2], steps=20, bucket_bytes=130)], seed=54
 )
-for scene in report:
-    ends = [result["parameters"][-1] for result in scene.results]
+for seen in report:
+    ends = [result["parameters"][-1] for result in seen.results]
     assert all(torch.equal(mine, first) for end in ends for mine, first in zip(end, ends[0], strict=True))
 ### END HIDDEN TESTS
 
@@ -586,7 +585,7 @@ for drop_last in (False, True):
 # **Visible test: 2 points.** It looks at three epochs and two seeds of each case.
 
 # %% test="DistributedSampler_visible" points=2
-from distlib.grading import check_sampler
+from distlib.checks import check_sampler
 
 report = check_sampler(DistributedSampler, world_sizes=(1, 2, 3), lengths=(12, 10))
 assert report[0].results[0]["lengths"] == [12, 12]
@@ -600,7 +599,7 @@ print(f"{report.function}: correct in all {len(report)} cases.")
 # The hidden tests of DistributedSampler stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 7 ranks, fewer samples than ranks, one sample, none, and larger data sets.
-from distlib.grading import check_sampler
+from distlib.checks import check_sampler
 
 report = check_sampler(DistributedSampler, world_sizes=(1, 4, 7), lengths=(29, 100, 3, 1, 0), seed=54)
 assert len(report) == 60
