@@ -223,7 +223,7 @@ def test_the_cell_looks_at_the_functions_as_they_are_defined(root: Path, course:
     assert page.count('<th scope="row"') == 4 and "Usual cause: this is the average." in page
 
 
-CHECK = f'from distlib.grading import check_exercise\n\ncheck_exercise("{NAME}")'
+CHECK = f'from distlib.classroom import check_exercise\n\ncheck_exercise("{NAME}")'
 
 
 @pytest.mark.parametrize("name", ASSIGNMENTS)

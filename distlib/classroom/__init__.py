@@ -5,3 +5,7 @@ self_check    `distlib check` and check_exercise: what passes, and what to do ne
 class_folder  a class in a folder, with nbgrader's own commands
 demo          `make grade-demo`: a class of three
 """
+
+from distlib.classroom.self_check.running import check_exercise
+
+__all__ = ["check_exercise"]

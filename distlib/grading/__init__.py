@@ -2,7 +2,6 @@
 
 from distlib.checks.remark import CheckFailed
 from distlib.checks.student_communicator import StudentCommunicator
-from distlib.classroom.self_check.running import check_exercise
 from distlib.grading.accumulation_checks import Pieces, check_accumulate_gradients
 from distlib.grading.all_reduce_checks import (
     check_grid_all_reduce,
@@ -50,7 +49,6 @@ __all__ = [
     "check_broadcast",
     "check_choose_algorithm",
     "check_data_parallel_step",
-    "check_exercise",
     "check_gather",
     "check_gather_outputs",
     "check_grid_all_reduce",

@@ -671,7 +671,7 @@ print(f"rank 0 holds the mean of {len(images)} images; three.trace: {three.trace
 # notebook.
 
 # %% tags=["skip-execution"]
-from distlib.grading import check_exercise
+from distlib.classroom import check_exercise
 
 check_exercise("01_messages")
 

@@ -653,7 +653,7 @@ assert four.trace.messages_sent == [steps * 4 * 6] * 4, "these are not the messa
 # notebook.
 
 # %% tags=["skip-execution"]
-from distlib.grading import check_exercise
+from distlib.classroom import check_exercise
 
 check_exercise("02_all_reduce")
 

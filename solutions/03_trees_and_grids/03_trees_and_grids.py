@@ -791,7 +791,7 @@ for nbytes in (640, 64_000, 6_400_000, 640_000_000):
 # notebook.
 
 # %% tags=["skip-execution"]
-from distlib.grading import check_exercise
+from distlib.classroom import check_exercise
 
 check_exercise("03_trees_and_grids")
 

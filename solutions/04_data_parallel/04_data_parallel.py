@@ -642,7 +642,7 @@ assert sent == 3 * model_bytes + 75 * (64 + 10) * 4  # and 75 images, and the gr
 # notebook.
 
 # %% tags=["skip-execution"]
-from distlib.grading import check_exercise
+from distlib.classroom import check_exercise
 
 check_exercise("04_data_parallel")
 

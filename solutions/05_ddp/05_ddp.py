@@ -670,7 +670,7 @@ assert models[0][1] > 0.9
 # takes some seconds and gives no marks. In a terminal, `distlib check 05_ddp` does the same with the saved notebook.
 
 # %% tags=["skip-execution"]
-from distlib.grading import check_exercise
+from distlib.classroom import check_exercise
 
 check_exercise("05_ddp")
 

@@ -514,7 +514,7 @@ assert four.trace.messages_sent == [len(order) * 6] * 4, "expected one all-reduc
 # notebook.
 
 # %% tags=["skip-execution"]
-from distlib.grading import check_exercise
+from distlib.classroom import check_exercise
 
 check_exercise("06_large_batches")
 

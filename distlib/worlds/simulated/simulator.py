@@ -12,7 +12,7 @@ cluster's links say. A rank has one port out and one port in; each carries one m
     the message is there, send and recv return    t₀ + m/B + α         m bytes, bandwidth B, latency α
 
 A call started in the background (`comm.start`) has a clock of its own. On the rank's own clock, only computing goes on
-meanwhile; the two meet when the rank waits for the call (see simulated_background).
+meanwhile; the two meet when the rank waits for the call (see `background`).
 
 A message of at most `eager_limit` bytes does not wait for its receiver: it leaves at max(s, out-port free), `send`
 returns when the out-port is free again, and it goes through the receiver's in-port when it is received.
