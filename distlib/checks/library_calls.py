@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from distlib.network import choose_all_reduce
+
 _CALLERS = ("distlib.grading.pure_calls", "distlib.checks.plays")  # of the student's function
 _HARMLESS = (
     *_CALLERS,
@@ -39,6 +41,7 @@ def library_calls(allowed: Sequence[str]) -> Iterator[list[str]]:
         if is_called_from_outside and name not in allowed:
             noted.append(name)
 
+    choose_all_reduce.cache_clear()  # what it remembers would come without a call
     before = sys.getprofile()
     sys.setprofile(note)
     try:
