@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from distlib.grading.ddp_case import make_case
+from distlib.grading.ddp_messages import hidden_share
 
 from distlib import SimulatedWorld
 from distlib.checks.plays.calls import call
@@ -30,8 +32,6 @@ from distlib.grading import (
     check_sampler,
     gradient_checks,
 )
-from distlib.grading.ddp_case import make_case
-from distlib.grading.ddp_messages import hidden_share
 from distlib.grading.return_checks import same
 from distlib.grading.scenario_case import Part
 from distlib.grading.scenario_side import simulate_play

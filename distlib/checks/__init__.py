@@ -6,7 +6,7 @@ plays/       what runs on each rank around the student's function
 task, places, case, seen, report      the engine: case ──► place ──► seen ──► remark, or on to the next
 """
 
-from distlib.checks.exercises.ddp import check_average_gradients, check_sampler
+from distlib.checks.exercises.ddp import check_assign_buckets, check_average_gradients, check_sampler
 from distlib.checks.exercises.master import (
     Step,
     check_data_parallel_step,
@@ -29,6 +29,7 @@ __all__ = [
     "Step",
     "StudentCommunicator",
     "Training",
+    "check_assign_buckets",
     "check_average_gradients",
     "check_data_parallel_step",
     "check_gather_outputs",

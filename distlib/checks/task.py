@@ -246,8 +246,7 @@ def _sample(cases: Sequence[Case]) -> set[int]:
 _SLIPS: Mapping[str, tuple[str, str]] = {
     "never waited": (
         "rank {rank} never waits for the {call} that it begins at {place}.",
-        "the call only begins something. Keep what it returns, and call wait() on that before you read or change the "
-        "tensor, and before the function returns.",
+        "{call} only begins. Keep what it returns, and call wait() on it before you read or change the tensor{late}.",
     ),
     "changed early": (
         "rank {rank} changes the tensor of the isend at {place} before it has waited for it.",
@@ -265,7 +264,9 @@ def explain_slips(seen: Seen) -> Remark | None:
     for rank, played in enumerate(seen.played):
         for slip, call, place in played.slips:
             sentence, cause = _SLIPS[slip]
-            return Remark(sentence.format(rank=rank, call=call, place=place), cause=cause.format(call=call))
+            is_supplied = call == "all_reduce"  # a class may wait for it in another method
+            shown, late = (f"{call} with async_op=True", "") if is_supplied else (call, ", and before the function returns")
+            return Remark(sentence.format(rank=rank, call=call, place=place), cause=cause.format(call=shown, late=late))
     return None
 
 

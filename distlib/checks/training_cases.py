@@ -1,7 +1,7 @@
 """Cases in which every rank trains a model for some steps, and what a single process makes of them.
 
-Batches and weights are drawn from a seed. The gates of a rank multiply its gradients by factors that differ from rank to
-rank, so no rank can know the gradients of another one without a message (`plays.gated`).
+Weights and batches are drawn from a seed. The gates of each rank multiply gradients by factors of its own, so no rank
+can know the gradients of another one without a message (`plays.gated`).
 """
 
 from __future__ import annotations

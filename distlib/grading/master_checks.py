@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from distlib.checks.models import Gradients
 from distlib.checks.plays.gradients import after_backward
 from distlib.checks.plays.master import collect, copy_model, split
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import compared, is_equal
 from distlib.grading.case import count, dtype_name
 from distlib.grading.checks import name_of
-from distlib.grading.gradient_checks import Gradients
 from distlib.grading.master_causes import cause_of_copy, cause_of_outputs, cause_of_part, cause_of_sum
 from distlib.grading.master_messages import NOBODY_ELSE, Way, judge_ways
 from distlib.grading.scenario_case import Part, ScenarioCase

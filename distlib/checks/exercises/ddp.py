@@ -18,10 +18,12 @@ from distlib.checks.plays.gradients import after_backward
 from distlib.checks.plays.sampling import epochs
 from distlib.checks.remark import Remark
 from distlib.checks.rules.all_reduces import all_reduces, by_sender
+from distlib.checks.rules.returns import called, returns
 from distlib.checks.rules.values import holds, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count
+from distlib.training.buckets import assign_buckets
 
 SUPPLIED = ("all_reduce", "broadcast")
 
@@ -101,6 +103,64 @@ def _(seen: Seen) -> Remarks:
         }, otherwise="all gradients go into one flat tensor, once, and nothing else does. Then one all_reduce is enough.")
 
 
+# ── assign_buckets ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+Question = tuple[Sequence[int], int, int]  # sizes, bucket_bytes, first_bucket_bytes
+
+
+@task("nbytes", "bucket_bytes", "first_bucket_bytes")
+def check_assign_buckets(draw: Draw, *, questions: Sequence[Question]) -> Iterator[Case]:
+    """`function(nbytes, bucket_bytes, first_bucket_bytes)`: buckets of indices, from the last parameter on."""
+    for nbytes, limit, first in questions:
+        yield called(list(nbytes), limit, first, facts=(nbytes, limit, first))
+
+
+@check_assign_buckets.judge
+def _(seen: Seen) -> Remarks:
+    nbytes, limit, first = seen.facts
+    right, number, backwards = assign_buckets(nbytes, limit, first), len(nbytes), list(reversed(range(len(nbytes))))
+    yield returns(seen, right, {
+        "the last bucket is missing: it is not full, but needs an all-reduce, too.": right[:-1],
+        "a bucket is empty. A model without parameters has no bucket at all.": [*right, []],
+        "inside a bucket, too, the last parameter comes first.": [bucket[::-1] for bucket in right],
+        "the bucket with the last parameters comes first: its gradients do.": right[::-1],
+        "begin with the last parameter: the last layers are the first to have gradients.":
+            _filled(range(number), nbytes, limit, first),
+        "the first bucket has a limit of its own, first_bucket_bytes.": _filled(backwards, nbytes, limit, limit),
+        "bucket_bytes and first_bucket_bytes are exchanged.": _filled(backwards, nbytes, first, limit),
+        "a bucket that holds exactly its limit is full.": _filled(backwards, nbytes, limit + 1, first + 1),
+        "a bucket is full when it holds its limit or more: put the parameter that reaches the limit in, then begin the next "
+        "bucket.": _filled(backwards, nbytes, limit, first, closes_before=True),
+        "this is a single bucket: nothing could be sent before the last gradient is there.": [backwards],
+        "each parameter has a bucket of its own: small ones should share one.": [[index] for index in backwards],
+        "these are sizes. A bucket holds the indices of its parameters.": [[nbytes[i] for i in bucket] for bucket in right],
+    }, otherwise=_what_is_off(seen[0], number))
+
+
+def _filled(
+    order: Sequence[int], nbytes: Sequence[int], limit: int, first: int, closes_before: bool = False
+) -> list[list[int]]:
+    """Buckets that are filled in another order, or by another rule."""
+    buckets: list[list[int]] = [[]]
+    for index in order:
+        most, held = first if len(buckets) == 1 else limit, sum(nbytes[i] for i in buckets[-1])
+        if buckets[-1] and (held + nbytes[index] > most if closes_before else held >= most):
+            buckets.append([])
+        buckets[-1].append(index)
+    return [bucket for bucket in buckets if bucket]
+
+
+def _what_is_off(found: Any, number: int) -> str:
+    if not isinstance(found, list | tuple) or not all(isinstance(bucket, list | tuple) for bucket in found):
+        return "return a list of lists of indices."
+    times = Counter(index for bucket in found for index in bucket)
+    if not all(found):
+        return "a bucket is empty."
+    if missing := set(range(number)) - set(times):
+        return f"parameter {min(missing)} is in no bucket."
+    return "a parameter is in two buckets." if max(times.values(), default=0) > 1 else ""
+
+
 # ── DistributedSampler ───────────────────────────────────────────────────────────────────────────────────────────────
 # By its properties: nobody knows how it shuffles.
 
@@ -144,8 +204,8 @@ def check_sampler(
 
     Every combination is a case. Of a data set only len is looked at. No message is sent.
     """
-    for ranks, *combination in itertools.product(world_sizes, lengths, drop_last, shuffle):
-        facts, seed = Sampling(*combination), draw.randrange(1_000_000)
+    for ranks, length, drops, shuffles in itertools.product(world_sizes, lengths, drop_last, shuffle):
+        facts, seed = Sampling(length, drops, shuffles), draw.randrange(1_000_000)
         options = [{"shuffle": facts.shuffle, "seed": seed + k, "drop_last": facts.drop_last} for k in (0, 1)]
         notes = ", drop_last=True" * facts.drop_last + ", shuffle=False" * (not facts.shuffle)
         inputs = {"length": facts.length, "options": options, "epochs": list(EPOCHS)}
@@ -190,7 +250,7 @@ def _numbers(seen: Seen, epoch: Epoch) -> Remarks:
                 "at first there were samples. An iterator can be gone through once: let __iter__ make a new one each time."
                 if not part and seen[rank]["unset"][0] else
                 f"every rank goes through the whole data set. {STEPS_OF_N.capitalize()}"
-                if seen.size > 1 and lengths < {length, each * seen.size} else
+                if seen.size > 1 and lengths <= {length, each * seen.size} else
                 f"a rank with fewer batches leaves the others waiting in their all-reduce. {'Drop' if drops else 'Repeat'} "
                 "samples until it divides." if len(lengths) > 1 else
                 "with drop_last=True, drop the samples at the end that don't divide; nothing is repeated." if drops else

@@ -85,7 +85,7 @@ class Layout:
 
     def __init__(self, inputs: Mapping[str, Any]) -> None:
         model = Model(inputs["state"], open_gate, 0.0)
-        self._limits: tuple[int, int] = tuple(inputs["options"].values())
+        self._limits: tuple[int, int] = inputs["options"]["bucket_bytes"], inputs["options"]["first_bucket_bytes"]
         trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         self.names = [name for name, _ in trained]
         self.layers = [[k for k, layer in enumerate(model.layers) if any(p is own for own in layer.parameters())]
@@ -107,8 +107,8 @@ class Layout:
         """The sizes that all-reduces have by usual mistakes."""
         sizes, (limit, first) = self._sizes, self._limits
 
-        def filled(nbytes: Sequence[int], *limits: int) -> list[int]:
-            return _together(nbytes, assign_buckets(nbytes, *limits))
+        def filled(nbytes: Sequence[int], limit: int, first: int) -> list[int]:
+            return _together(nbytes, assign_buckets(nbytes, limit, first))
 
         return {
             "that is one all-reduce of everything: it can only begin when the last gradient is there.": [[sum(sizes)]],
@@ -194,8 +194,8 @@ def _mistakes(seen: Seen, right: Right, step: int, rank: int, number: int) -> di
     own, average = [gradients[number] for gradients in truth.own], truth.averages[number]
     assert average is not None
     mine, there = own[rank], sum(gradient is not None for gradient in own)
-    earlier = [sum(each[number] for each in gradients if each[number] is not None) / seen.size
-               for gradients in truth.earlier]
+    passes = [[each[number] for each in gradients] for gradients in truth.earlier]
+    earlier = [sum(each for each in gradients if each is not None) / seen.size for gradients in passes]
     return {
         STALE: [torch.zeros_like(average), before.averages[number]] if before else None,
         "these are the parameters, not their gradients: average parameter.grad.":
@@ -225,7 +225,7 @@ STALE = ("the first step was right. Does finish make everything ready for the ne
 
 
 def _parameters(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
-    for name, found, value in zip(right.constructed, seen[rank]["parameters"][step], right.steps[step].parameters):
+    for name, found, value in zip(right.constructed, seen[rank]["parameters"][step], right.steps[step].parameters, strict=False):
         yield holds(f"after step {step + 1}, {name} on rank {rank}", found, value, same=same,
                     is_wrong=" is not what a single process has.", otherwise="the gradients are right, but the parameters "
                     "are not: does the class change them itself? That is for the optimizer.")
