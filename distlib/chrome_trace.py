@@ -13,13 +13,22 @@ An arrow goes from where a sender's slice begins to where the receiver's begins,
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from distlib.trace import Message
+from distlib.trace import Message, Trace
 
 Event = dict[str, Any]
+
+
+def to_chrome(trace: Trace) -> str:
+    """A run as JSON in the trace-event format, to open in Perfetto or chrome://tracing. Times in microseconds.
+
+    Each rank has tracks for what it sends and for what it receives; an arrow joins the two slices of a message.
+    """
+    events = chrome_events(trace.world_size, trace.messages)
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
 
 
 def chrome_events(world_size: int, messages: Sequence[Message]) -> list[Event]:

@@ -16,13 +16,10 @@ CACM 1978): a rank's clock is the highest round it has received so far, and what
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-
-from distlib.chrome_trace import chrome_events
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +188,6 @@ class Trace:
             tuple(f"{value:,}" for value in (rank, *values)) for rank, values in enumerate(zip(*columns, strict=True))
         ]
         return f"{_align(rows)}\n{self._totals()}"
-
-    def to_chrome(self) -> str:
-        """The run as JSON in the trace-event format, to open in Perfetto or chrome://tracing. Times in microseconds.
-
-        Each rank has tracks for what it sends and for what it receives; an arrow joins the two slices of a message.
-        """
-        return json.dumps({"traceEvents": chrome_events(self.world_size, self.messages), "displayTimeUnit": "ns"})
 
     def __repr__(self) -> str:
         return f"<Trace: {_in_words(self.world_size, 'rank')}, {self._totals()}>"

@@ -1,4 +1,4 @@
-"""What `Trace.to_chrome` writes, held against the rules of the trace-event format.
+"""What `to_chrome` writes, held against the rules of the trace-event format.
 
 The rules are those of "Trace Event Format" (N. Duca, D. Sinclair; the document that chrome://tracing and Perfetto
 refer to): "JSON Object Format", "Complete Events", "Metadata Events", "Flow Events". That slices of one thread may not
@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distlib import Cluster, Communicator, Link, SimulatedWorld, World
+from distlib.chrome_trace import to_chrome
 from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
 from distlib.trace import Trace
 from tests.draw_samples import master_trace, message, ring_trace
@@ -43,7 +44,7 @@ METADATA = {
 
 def checked(trace: Trace) -> list[Event]:
     """The events of a trace, after all rules were held against them."""
-    document = json.loads(trace.to_chrome())
+    document = json.loads(to_chrome(trace))
     assert isinstance(document, dict) and document["displayTimeUnit"] in ("ms", "ns")
     events = document["traceEvents"]
     for event in events:

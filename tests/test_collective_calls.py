@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from distlib.grading.library_calls import library_calls
 
 from distlib import (
     Communicator,
@@ -143,6 +144,44 @@ def test_what_comes_to_the_same_is_the_same_call(make: Callable[[int], AnyWorld]
     told(make(3), mixed, MessageMismatch)  # a part is another call than the whole, though its messages would do
 
 
+def test_a_call_is_the_same_however_its_arguments_are_passed(make: Callable[[int], AnyWorld]) -> None:
+    def passed(comm: Communicator) -> list[float]:
+        tensor = ones() * (comm.rank + 1)
+        if comm.rank == 0:
+            collectives.tree_reduce(comm, tensor, 0, ReduceOp.MAX)
+        elif comm.rank == 1:
+            collectives.tree_reduce(comm, tensor, op=ReduceOp.MAX)
+        else:
+            collectives.tree_reduce(op=ReduceOp.MAX, root=0, tensor=tensor, comm=comm)
+        return tensor.tolist()
+
+    assert make(3).run(passed, timeout=20)[0] == [3.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ((), {}),
+        ((torch.ones(4), ReduceOp.SUM, 2), {}),
+        ((torch.ones(4), ReduceOp.SUM), {"op": ReduceOp.MAX}),
+        ((torch.ones(4),), {"colums": 2}),
+    ],
+)
+def test_arguments_that_a_collective_does_not_have(arguments: tuple[object, ...], options: dict[str, object]) -> None:
+    with pytest.raises(RankError, match="TypeError"):
+        SimulatedWorld(2).run(lambda comm: collectives.grid_all_reduce(comm, *arguments, **options))
+
+
+def test_only_where_a_result_arrives_must_a_tensor_be_one_that_can_be_written() -> None:
+    def from_one_number(comm: Communicator) -> list[float]:
+        tensor = torch.ones(2).expand(2, 2) if comm.rank == 1 else torch.zeros(2, 2)
+        broadcast(comm, tensor, root=1)
+        collectives.gather(comm, tensor, root=0)
+        return tensor.flatten().tolist()
+
+    assert SimulatedWorld(3).run(from_one_number) == [[1.0] * 4] * 3
+
+
 def test_parts_of_the_world_may_be_in_different_calls(make: Callable[[int], AnyWorld]) -> None:
     def halves(comm: Communicator) -> list[float]:
         half, tensor = comm.split(comm.rank // 2), torch.ones(2) * (comm.rank + 1)
@@ -191,6 +230,15 @@ def test_many_ranks_without_a_record_of_lines() -> None:
     world = SimulatedWorld(200)
     text = told(world, different_collectives, MessageMismatch)
     assert 'rank 0 is in all_reduce(op=SUM, algorithm="ring") (a line that was not recorded), but rank 1 is in' in text
+
+
+def test_a_check_that_watches_for_calls_of_the_library_sees_the_algorithm_itself() -> None:
+    def watched(comm: Communicator) -> list[str]:
+        with library_calls(()) as noted:
+            ring_all_reduce(comm, torch.ones(2))
+        return noted
+
+    assert SimulatedWorld(1).run(watched) == [["distlib.collectives.ring.ring_all_reduce"]]
 
 
 # ── not equally often ────────────────────────────────────────────────────────────────────────────────────────────────

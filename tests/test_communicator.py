@@ -353,32 +353,6 @@ def test_torch_distributed_on_the_same_ranks(worlds) -> None:
     assert worlds(3).run(with_torch, timeout=30) == [9.0, 9.0, 9.0]
 
 
-def test_a_ddp_that_outlives_its_group_does_not_wait_for_gloo_forever(worlds) -> None:
-    """The thread of gloo that calls back is still busy with that when the function returns and its DDP ends."""
-
-    class SlowToEnd:
-        def __init__(self, seconds: float) -> None:
-            self.seconds = seconds
-
-        def __del__(self) -> None:
-            time.sleep(self.seconds)
-
-    def train(comm: Communicator) -> int:
-        def average(state, bucket):  # without annotations: torch wants them to be types, and here they are strings
-            slow = SlowToEnd(0.5 if comm.rank == 0 else 0.0)
-            summed = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
-            return summed.then(lambda future: future.value()[0] if slow else None)
-
-        with torch_distributed(comm) as dist:
-            ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
-            ddp.register_comm_hook(None, average)
-            comm.sleep(0.2 * comm.rank)  # so that rank 0 leaves it to gloo to call back
-            ddp(torch.ones(1, 2)).sum().backward()
-        return comm.rank
-
-    assert worlds(2).run(train, timeout=30) == [0, 1]
-
-
 def test_the_threads_of_torchs_group_end_with_the_run(worlds) -> None:
     def with_torch(comm: Communicator) -> None:
         with torch_distributed(comm) as dist:

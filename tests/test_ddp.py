@@ -1,5 +1,6 @@
 """DistributedDataParallel: four versions equal to a single process, and everything that can come in between."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,15 +8,16 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._C._distributed_c10d import GradBucket
+from torch.futures import Future
 
 from distlib import Communicator, DeadlockError, RankError, ReduceOp, SimulatedWorld, World, all_reduce
 from distlib.training.datasets import digits
 from distlib.training.ddp import (
     VERSIONS,
     DistributedDataParallel,
+    PlainDDP,
     all_reduce_hook,
-    average_buckets,
-    average_flat,
     average_per_parameter,
     load_checkpoint,
     save_checkpoint,
@@ -141,19 +143,43 @@ def test_an_all_reduce_of_ones_own_can_be_plugged_in(two: World) -> None:
     assert two.run(step) == [[1.0], [1.0]]
 
 
-@pytest.mark.parametrize("average", [average_per_parameter, average_flat, average_buckets])
-def test_functions_that_average_after_the_backward_pass(two: World, average: Any) -> None:
+def test_gradients_averaged_after_the_backward_pass(two: World) -> None:
     def step(comm: Communicator) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         model = small_mlp()
         inputs, labels = part(comm, *batch())
         nn.functional.cross_entropy(model(inputs), labels).backward()
-        average(comm, model)
+        average_per_parameter(comm, model)
         alone = small_mlp()
         nn.functional.cross_entropy(alone(batch()[0]), batch()[1]).backward()
         return [[p.grad for p in m.parameters() if p.grad is not None] for m in (model, alone)]  # type: ignore
 
     for ours, alone in two.run(step):
         assert largest_difference(ours, alone) < 1e-15
+
+
+@pytest.mark.parametrize("limits", [(1, 1), (200, 50), (1 << 20, 1 << 20)])
+def test_the_plain_version_equals_a_single_process(two: World, limits: tuple[int, int]) -> None:
+    def run(comm: Communicator) -> list[torch.Tensor]:
+        model = small_mlp(comm.rank)  # other weights on each rank at the start
+        ddp, optimizer = PlainDDP(comm, model, *limits), torch.optim.SGD(model.parameters(), lr=0.1)
+        for seed in range(5):
+            inputs, labels = part(comm, *batch(seed=seed))
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(ddp(inputs), labels).backward()
+            ddp.finish()
+            optimizer.step()
+        return values(model)
+
+    first, second = two.run(run)
+    alone = small_mlp(0)
+    optimizer = torch.optim.SGD(alone.parameters(), lr=0.1)
+    for seed in range(5):
+        inputs, labels = batch(seed=seed)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(alone(inputs), labels).backward()
+        optimizer.step()
+    assert largest_difference(first, values(alone)) < 1e-15
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 # ── messages, and when ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -177,20 +203,23 @@ def test_each_version_has_its_own_all_reduces(four: World, version: str) -> None
 
 def test_overlap_hides_communication_in_virtual_time() -> None:
     def step(comm: Communicator, version: str) -> float:
-        layers = [layer for _ in range(6) for layer in (nn.Linear(50, 50), Computes(comm, 1e-3))]
-        ddp = DistributedDataParallel(
-            comm, nn.Sequential(*layers), version=version, bucket_bytes=10_000, first_bucket_bytes=10_000
-        )
+        model = nn.Sequential(*(layer for _ in range(6) for layer in (nn.Linear(50, 50), Computes(comm, 1e-3))))
+        limits = {"bucket_bytes": 10_000, "first_bucket_bytes": 10_000}
+        plain = PlainDDP(comm, model, **limits) if version == "plain" else None
+        ddp = plain or DistributedDataParallel(comm, model, version=version, **limits)
         comm.barrier()
         start = comm.time()
         ddp(torch.ones(1, 50)).sum().backward()
+        if plain:
+            plain.finish()
         return comm.time() - start
 
     world = SimulatedWorld(4, contexts="threads")
-    after, beside = (world.run(step, version)[0] for version in ("bucketed", "overlapped"))
+    after, beside, plain = (world.run(step, version)[0] for version in ("bucketed", "overlapped", "plain"))
     computing, one_bucket = 6e-3, (after - 6e-3) / 6
     assert one_bucket > 0
     assert beside == pytest.approx(max(computing + one_bucket, 1e-3 + 6 * one_bucket))
+    assert plain == pytest.approx(beside)
 
 
 class Computes(nn.Module):
@@ -447,6 +476,33 @@ def test_our_all_reduce_as_a_hook_of_torchs_ddp(two: World, algorithm: str) -> N
         assert largest_difference(theirs, ours) < 1e-15
     sites = {message.site.call for message in two.trace.messages if "all_reduce" in (message.site.call or "")}
     assert f'all_reduce(op=SUM, algorithm="{algorithm}")' in sites
+
+
+def test_a_ddp_that_outlives_its_group_does_not_wait_for_gloo_forever(two: World) -> None:
+    """The thread of gloo that calls back is still busy with that when the function returns and its DDP ends."""
+
+    class SlowToEnd:
+        def __init__(self, seconds: float) -> None:
+            self.seconds = seconds
+
+        def __del__(self) -> None:
+            time.sleep(self.seconds)
+
+    def train(comm: Communicator) -> int:
+        def average(state: object, bucket: GradBucket) -> Future[torch.Tensor]:
+            slow = SlowToEnd(0.5 if comm.rank == 0 else 0.0)
+            summed = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+            return summed.then(lambda future: future.value()[0] if slow else None)
+
+        with torch_distributed(comm) as dist:
+            ddp = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+            ddp.register_comm_hook(None, average)
+            comm.sleep(0.2 * comm.rank)  # so that rank 0 leaves it to gloo to call back
+            ddp(torch.ones(1, 2)).sum().backward()
+        return comm.rank
+
+    two.run(train, timeout=60)  # the first DDP of a process imports modules that refer to its group for good
+    assert two.run(train, timeout=30) == [0, 1]
 
 
 # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────────────

@@ -83,6 +83,7 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> tuple[set[tuple[in
     client = NotebookClient(
         nbformat.v4.new_notebook(cells=[before, *notebook.cells, after]),
         timeout=CELL_LIMIT,
+        interrupt_on_timeout=True,  # so that a world says what each rank was doing
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     )

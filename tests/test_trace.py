@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from distlib import CallSite, Communicator, Message, Trace, World, all_reduce
-from distlib.collectives import naive_all_reduce
+from distlib.collectives import naive_all_reduce, ring_all_reduce
 
 SITE = CallSite("cell 7, line 12", "ring", "/tmp/cell.py", 12)
 
@@ -136,9 +136,13 @@ def test_a_message_of_the_library_is_told_from_one_of_your_own(worlds) -> None:
     world = worlds(2)
     world.run(lambda comm: all_reduce(comm, torch.ones(4)))
     assert {m.site.via for m in world.trace} == {"distlib.collectives.all_reduce"}
-    world.run(lambda comm: naive_all_reduce(comm, torch.ones(4)))  # under torch.no_grad, whose frame is the outer one
+    world.run(
+        lambda comm: naive_all_reduce(comm, torch.ones(4))
+    )  # decorated, and the decorator's frame is the outer one
     assert {m.site.via for m in world.trace} == {"distlib.collectives.naive.naive_all_reduce"}
     assert {m.site.place.split(",")[0] for m in world.trace} == {"test_trace.py"}
+    world.run(lambda comm: ring_all_reduce(comm, torch.ones(4)))  # two decorated functions, one inside the other
+    assert {m.site.via for m in world.trace} == {"distlib.collectives.ring.ring_all_reduce"}
 
 
 @pytest.mark.timeout(60)

@@ -58,7 +58,6 @@ def _cause(error: Exception, text: str, signs: Signs) -> str:
 _CAUSES: tuple[tuple[type[Exception], str], ...] = (
     (RunTimeout, "a loop whose condition never becomes false. The line named is where the rank was."),
     (TooMuchOutput, "a print in a loop over elements. Print once a step, or only on rank 0."),
-    (MessageMismatch, "the receiver's buffer must have as many elements as the message, and the same dtype."),
 )
 # fmt: off
 _SIGNS = (

@@ -1,6 +1,9 @@
 """Noticing when the library does a student's work, in a function that does not communicate.
 
 Python's profiler hook sees every call. What can't be seen: code made from a text (exec), a copy of the library's.
+
+A module outside of `plays` that calls the student's function says so: `__calls_answers__ = True`. Calls of those and
+of modules that only pass calls on (`__passes_on__`, see worlds.call_site) are not noted.
 """
 
 from __future__ import annotations
@@ -10,18 +13,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from distlib.checks import plays
 from distlib.network import choose_all_reduce
+from distlib.worlds.call_site import name_of
 
-_CALLERS = ("distlib.grading.pure_calls", "distlib.checks.plays")  # of the student's function
-_HARMLESS = (
-    *_CALLERS,
-    "distlib.checks.case",
-    "distlib.checks.library_calls",
-    "distlib.checks.on_a_rank",
-    "distlib.checks.student_communicator",
-    "distlib.grading.scenario",
-    "distlib.worlds.simulated",
-)
+__passes_on__ = True
 
 
 @contextmanager
@@ -34,9 +30,11 @@ def library_calls(allowed: Sequence[str]) -> Iterator[list[str]]:
     noted: list[str] = []
 
     def note(frame: FrameType, event: str, argument: object) -> None:
-        if event != "call" or not _is_the_librarys(frame) or _module(frame).startswith((*_HARMLESS, *allowed)):
+        if event != "call" or not _is_the_librarys(frame) or _is_harmless(frame):
             return
-        name, caller = f"{_module(frame)}.{frame.f_code.co_qualname}", _caller(frame)
+        if _module(frame).startswith(tuple(allowed)):
+            return
+        name, caller = name_of(frame), _caller(frame)
         is_called_from_outside = caller is None or not _is_the_librarys(caller) or _is_a_caller(caller)
         if is_called_from_outside and name not in allowed:
             noted.append(name)
@@ -64,7 +62,11 @@ def _caller(frame: FrameType) -> FrameType | None:
 
 def _is_a_caller(frame: FrameType) -> bool:
     """Whether it is a check that calls here: the student's function, which could be one of the library."""
-    return _module(frame).startswith(_CALLERS)
+    return bool(frame.f_globals.get("__calls_answers__")) or _module(frame).startswith(f"{plays.__name__}.")
+
+
+def _is_harmless(frame: FrameType) -> bool:
+    return _is_a_caller(frame) or bool(frame.f_globals.get("__passes_on__"))
 
 
 def _module(frame: FrameType) -> str:

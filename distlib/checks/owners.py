@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from distlib.checks import plays
 from distlib.checks.remark import Remark
 from distlib.checks.supplied import helper_origins, local_name
 from distlib.checks.words import count
 from distlib.trace import Message, Trace
 
 EXECUTED_TEXT = "<string>"  # the file name of code that exec has made
-_OURS = "distlib.checks."  # then no line of the student's stands between us and the library
 
 
 def is_own(message: Message, helpers: Sequence[str] = ()) -> bool:
@@ -46,7 +46,7 @@ def _sender(name: str, message: Message) -> str:
     via = message.site.via or ""
     if message.site.file == EXECUTED_TEXT:
         return "code that was made from a text (exec)"
-    if via.startswith(_OURS) and ".plays." in via:
+    if via.startswith(f"{plays.__name__}."):  # no line of the student's stands between us and the library
         return f"the library itself: {name} is its function"
     library = via if via.startswith("distlib.") else "a library function"
     return f"{library}, called at {message.site.place}, not by lines of yours"

@@ -25,6 +25,8 @@ import torch
 from distlib.communicator import Communicator, Work
 from distlib.worlds import call_site
 
+__passes_on__ = True  # see worlds.call_site
+
 ALLOWED = ("rank", "world_size", "size", "device", "send", "recv", "isend", "irecv", "exchange", "barrier", "split")
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import torch
 
 from distlib import collectives
+from distlib.checks.plays import file_of_plays
 from distlib.checks.student_communicator import noted, unwrapped
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.network import Cluster, all_reduce_seconds
@@ -59,7 +59,6 @@ _HELPERS: dict[str, Callable[..., object]] = {
     function.__name__: function
     for function in (ring_reduce_scatter, ring_all_gather, predict_time, all_reduce, broadcast, assign_buckets)
 }
-_SCENARIOS = "distlib.checks.plays"
 
 
 def helper_origin(name: str) -> str:
@@ -86,7 +85,7 @@ def helper_named(name: str) -> Callable[..., Any]:
     """
     file, _, function = name.rpartition(".")
     if file:
-        found: Callable[..., Any] = getattr(import_module(f"{_SCENARIOS}.{file}"), function)
+        found: Callable[..., Any] = getattr(file_of_plays(file), function)
         return found
     if name not in _HELPERS:
         raise ValueError(f"helpers: expected one of {', '.join(_HELPERS)}, or file.function, got {name!r}")

@@ -87,7 +87,11 @@ def task(
 
 
 class Task:
-    """One graded function. Made by `task`; called by a test cell."""
+    """One graded function. Made by `task`; called by a test cell.
+
+    Attributes:
+        cases: the generator of cases.
+    """
 
     def __init__(
         self,
@@ -99,7 +103,7 @@ class Task:
         row: Callable[[Seen], Row] | None,
     ) -> None:
         self.__name__, self.__doc__ = cases.__name__, cases.__doc__
-        self._cases, self._arguments, self._row = cases, arguments, row
+        self.cases, self._arguments, self._row = cases, arguments, row
         self._helpers, self._errors, self._allowed = helpers, errors, allowed
         self._judge: Judge = lambda seen: iter(())
         self._judge_times: Judge = lambda seen: iter(())
@@ -135,7 +139,7 @@ class Task:
         name = name_of(function, self._arguments)
         judged: Judged | None = getattr(function, "__place__", None)
         seed = judged.seed(seed) if judged else seed
-        cases = [replace(case, function=name) for case in self._cases(Draw(seed), **options)]
+        cases = [replace(case, function=name) for case in self.cases(Draw(seed), **options)]
         run = _Run(self, name, self._helpers if helpers is None else tuple(helpers))
         return run.of(function, judged, cases)
 
@@ -264,8 +268,10 @@ def explain_slips(seen: Seen) -> Remark | None:
     for rank, played in enumerate(seen.played):
         for slip, call, place in played.slips:
             sentence, cause = _SLIPS[slip]
-            is_supplied = call == "all_reduce"  # a class may wait for it in another method
-            shown, late = (f"{call} with async_op=True", "") if is_supplied else (call, ", and before the function returns")
+            if call == "all_reduce":  # a class may wait for it in another method
+                shown, late = "all_reduce with async_op=True", ""
+            else:
+                shown, late = call, ", and before the function returns"
             return Remark(sentence.format(rank=rank, call=call, place=place), cause=cause.format(call=shown, late=late))
     return None
 

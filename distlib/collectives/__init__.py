@@ -10,6 +10,7 @@ import torch
 from distlib.collectives.bruck import bruck_all_gather
 from distlib.collectives.chain import chain_broadcast, chain_reduce
 from distlib.collectives.cluster_of import cluster_of, has_network
+from distlib.collectives.collective import ALGORITHMS
 from distlib.collectives.dissemination import barrier
 from distlib.collectives.double_tree import double_tree_all_reduce
 from distlib.collectives.flat import flat_broadcast, flat_reduce
@@ -58,28 +59,6 @@ __all__ = [
 ]
 
 _log = logging.getLogger("distlib")
-_Function = Callable[..., None]
-
-_BROADCASTS: dict[str, _Function] = {"tree": tree_broadcast, "flat": flat_broadcast, "chain": chain_broadcast}
-_REDUCES: dict[str, _Function] = {"tree": tree_reduce, "flat": flat_reduce, "chain": chain_reduce}
-_ALL_GATHERS: dict[str, _Function] = {
-    "ring": ring_all_gather,
-    "recursive_doubling": recursive_doubling_all_gather,
-    "bruck": bruck_all_gather,
-}
-_REDUCE_SCATTERS: dict[str, _Function] = {
-    "ring": ring_reduce_scatter,
-    "recursive_halving": recursive_halving_reduce_scatter,
-}
-_ALL_REDUCES: dict[str, _Function] = {
-    "naive": naive_all_reduce,
-    "ring": ring_all_reduce,
-    "tree": tree_all_reduce,
-    "halving_doubling": halving_doubling_all_reduce,
-    "double_tree": double_tree_all_reduce,
-    "grid": grid_all_reduce,
-    "hierarchical": hierarchical_all_reduce,
-}
 
 
 def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm: str = "tree") -> None:
@@ -96,7 +75,7 @@ def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm
         ValueError: an unknown algorithm, or no rank `root`.
         MessageMismatch: tensors of different length or dtype on two ranks.
     """
-    _named(algorithm, _BROADCASTS)(comm, tensor, root)
+    _named("broadcast", algorithm)(comm, tensor, root)
 
 
 def reduce(
@@ -120,7 +99,7 @@ def reduce(
         ValueError: an unknown algorithm, no rank `root`, or an `op` that has no meaning for the dtype.
         MessageMismatch: tensors of different length or dtype on two ranks.
     """
-    _named(algorithm, _REDUCES)(comm, tensor, root, op)
+    _named("reduce", algorithm)(comm, tensor, root, op)
 
 
 def all_gather(comm: Communicator, tensor: torch.Tensor, algorithm: str = "ring") -> None:
@@ -138,7 +117,7 @@ def all_gather(comm: Communicator, tensor: torch.Tensor, algorithm: str = "ring"
         ValueError: an unknown algorithm.
         MessageMismatch: tensors of different length or dtype on two ranks.
     """
-    _named(algorithm, _ALL_GATHERS)(comm, tensor)
+    _named("all_gather", algorithm)(comm, tensor)
 
 
 def reduce_scatter(
@@ -158,7 +137,7 @@ def reduce_scatter(
         ValueError: an unknown algorithm, or an `op` that has no meaning for the dtype.
         MessageMismatch: tensors of different length or dtype on two ranks.
     """
-    _named(algorithm, _REDUCE_SCATTERS)(comm, tensor, op)
+    _named("reduce_scatter", algorithm)(comm, tensor, op)
 
 
 def all_reduce(
@@ -190,7 +169,7 @@ def all_reduce(
         return comm.start(all_reduce, tensor, op, algorithm)
     if algorithm == "auto":
         algorithm = _choose(comm, tensor)
-    _named(algorithm, _ALL_REDUCES, "auto")(comm, tensor, op)
+    _named("all_reduce", algorithm)(comm, tensor, op)
     return None
 
 
@@ -208,7 +187,10 @@ def _choose(comm: Communicator, tensor: torch.Tensor) -> str:
     return algorithm
 
 
-def _named(algorithm: str, algorithms: dict[str, _Function], *others: str) -> _Function:
-    if algorithm not in algorithms:
-        raise ValueError(f"expected one of the algorithms {', '.join((*algorithms, *others))}, got {algorithm!r}")
-    return algorithms[algorithm]
+def _named(name: str, algorithm: str) -> Callable[..., None]:
+    """The function that `@collective(name, algorithm)` stands above."""
+    known = ALGORITHMS[name]
+    if algorithm not in known:
+        names = sorted([*known, "auto"] if name == "all_reduce" else known)
+        raise ValueError(f"expected one of the algorithms {', '.join(names)}, got {algorithm!r}")
+    return known[algorithm]

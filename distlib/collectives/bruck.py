@@ -18,22 +18,20 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import announced
+from distlib.collectives.collective import collective
 from distlib.communicator import Communicator
 from distlib.network.powers import powers_of_two_below
-from distlib.partition import chunks_of, flat_view, write_back
+from distlib.partition import chunks_of
 
 
-@torch.no_grad()
+@collective("all_gather", algorithm="bruck")
 def bruck_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
     """Hand the chunk of each rank on to all others, in place. See `all_gather`.
 
     Before, chunk `comm.rank` of the flattened tensor holds this rank's part; afterwards every chunk is everywhere.
     """
-    comm = announced(comm, "all_gather", algorithm="bruck")
     rank, size = comm.rank, comm.world_size
-    flat = flat_view(tensor)
-    chunks = list(chunks_of(flat, size))
+    chunks = list(chunks_of(tensor, size))
     turned = torch.cat(chunks[rank:] + chunks[:rank])  # chunk `rank` comes first
     start = [0]
     for chunk in chunks[rank:] + chunks[:rank]:
@@ -43,5 +41,4 @@ def bruck_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
         count = min(distance, size - distance)  # in the last round, fewer may be missing
         comm.exchange(turned[: start[count]], lower, turned[start[distance] : start[distance + count]], higher)
     of_rank_0 = start[size - rank] if rank else 0
-    flat.copy_(torch.cat((turned[of_rank_0:], turned[:of_rank_0])))
-    write_back(tensor, flat)
+    tensor.copy_(torch.cat((turned[of_rank_0:], turned[:of_rank_0])))

@@ -26,7 +26,6 @@ Source: R. Rabenseifner, "Optimization of collective reduction operations", ICCS
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import torch
@@ -35,34 +34,46 @@ from distlib.collectives.group import RankGroup
 from distlib.collectives.reduction import combine
 from distlib.communicator import Communicator, ReduceOp
 from distlib.network.powers import beyond_power_of_two, powers_of_two_below
+from distlib.partition import chunk_start
 
-Start = Callable[[int], int]  # the index of the first element of a block
+
+class Blocks:
+    """A one-dimensional tensor cut into blocks, one per rank of a power of two. Neighboring blocks are one view.
+
+    Args:
+        flat: the tensor, cut into `parts` chunks as by `chunks_of`.
+        parts: how many chunks. Each block is one chunk,
+        doubled: but the first `doubled` blocks are two chunks each: they belong to ranks that stand for two.
+    """
+
+    def __init__(self, flat: torch.Tensor, parts: int, doubled: int = 0) -> None:
+        self._flat, self._parts, self._doubled = flat, parts, doubled
+
+    def around(self, rank: int, distance: int) -> torch.Tensor:
+        """The `distance` neighboring blocks that block `rank` is among: around(5, 4) is blocks 4, 5, 6, 7."""
+        first = rank - rank % distance
+        return self._flat[self._start(first) : self._start(first + distance)]
+
+    def _start(self, block: int) -> int:
+        return chunk_start(len(self._flat), self._parts, min(2 * block, block + self._doubled))
 
 
-def halve(comm: Communicator, flat: torch.Tensor, start: Start, op: ReduceOp) -> None:
-    """Recursive halving over a power of two of ranks: afterwards block `comm.rank` of `flat` holds its result."""
-    size = comm.world_size
-    incoming = torch.empty_like(flat[: start(size // 2)])  # the blocks of the first half are the longest
-    for distance in reversed(powers_of_two_below(size)):
+def halve(comm: Communicator, blocks: Blocks, op: ReduceOp) -> None:
+    """Recursive halving over a power of two of ranks: afterwards block `comm.rank` holds its result."""
+    for distance in reversed(powers_of_two_below(comm.world_size)):
         partner = comm.rank ^ distance
-        mine, theirs = blocks_around(flat, start, comm.rank, distance), blocks_around(flat, start, partner, distance)
-        arrived = incoming[: mine.numel()]
-        comm.exchange(theirs, partner, arrived, partner)
-        combine(mine, arrived, op)
+        mine, theirs = blocks.around(comm.rank, distance), blocks.around(partner, distance)
+        incoming = torch.empty_like(mine)
+        comm.exchange(theirs, partner, incoming, partner)
+        combine(mine, incoming, op)
 
 
-def double(comm: Communicator, flat: torch.Tensor, start: Start) -> None:
+def double(comm: Communicator, blocks: Blocks) -> None:
     """Recursive doubling over a power of two of ranks: block `comm.rank` of each ends up everywhere."""
     for distance in powers_of_two_below(comm.world_size):
         partner = comm.rank ^ distance
-        mine, theirs = blocks_around(flat, start, comm.rank, distance), blocks_around(flat, start, partner, distance)
+        mine, theirs = blocks.around(comm.rank, distance), blocks.around(partner, distance)
         comm.exchange(mine, partner, theirs, partner)
-
-
-def blocks_around(flat: torch.Tensor, start: Start, rank: int, distance: int) -> torch.Tensor:
-    """The `distance` neighboring blocks that the block of `rank` belongs to: one view."""
-    first = rank - rank % distance
-    return flat[start(first) : start(first + distance)]
 
 
 def fold(comm: Communicator, flat: torch.Tensor, op: ReduceOp) -> Communicator | None:

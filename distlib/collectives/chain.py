@@ -18,15 +18,16 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import announced, check_blocks, check_root
+from distlib.collectives.arguments import check_blocks
 from distlib.collectives.cluster_of import cluster_of
-from distlib.collectives.reduction import check_op, combine, finish
+from distlib.collectives.collective import collective
+from distlib.collectives.reduction import combine
 from distlib.communicator import Communicator, ReduceOp
 from distlib.network.duration import best_chain_blocks
-from distlib.partition import chunks_of, flat_view, write_back
+from distlib.partition import chunks_of
 
 
-@torch.no_grad()
+@collective("broadcast", algorithm="chain")
 def chain_broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, *, blocks: int | None = None) -> None:
     """Copy the tensor of rank `root` to all others, in place. See `broadcast`, and the module for its cost.
 
@@ -36,24 +37,19 @@ def chain_broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, *, 
     Raises:
         ValueError: there is no rank `root`, or `blocks` is less than 1.
     """
-    check_root(comm, root)
-    comm = announced(comm, "broadcast", root=root, algorithm="chain", blocks=blocks)
-    blocks = _checked(comm, tensor, blocks)
     rank, size = comm.rank, comm.world_size
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
-    flat = flat_view(tensor)
     sending = []
-    for block in chunks_of(flat, blocks):
+    for block in chunks_of(tensor, _number_of_blocks(comm, tensor, blocks)):
         if rank != root:
             comm.recv(block, previous_rank)
         if next_rank != root:
             sending.append(comm.isend(block, next_rank))  # on its way while the next block arrives
     for work in sending:
         work.wait()
-    write_back(tensor, flat)
 
 
-@torch.no_grad()
+@collective("reduce", algorithm="chain")
 def chain_reduce(
     comm: Communicator, tensor: torch.Tensor, root: int = 0, op: ReduceOp = ReduceOp.SUM, *, blocks: int | None = None
 ) -> None:
@@ -65,29 +61,21 @@ def chain_reduce(
     Raises:
         ValueError: there is no rank `root`, `op` has no meaning for the dtype, or `blocks` is less than 1.
     """
-    check_root(comm, root)
-    check_op(op, tensor.dtype)
-    comm = announced(comm, "reduce", root=root, op=op, algorithm="chain", blocks=blocks)
-    blocks = _checked(comm, tensor, blocks)
     rank, size = comm.rank, comm.world_size
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
-    flat = flat_view(tensor)
-    incoming = torch.empty_like(flat)
     sending = []
-    for block, arrived in zip(chunks_of(flat, blocks), chunks_of(incoming, blocks), strict=True):
+    for block in chunks_of(tensor, _number_of_blocks(comm, tensor, blocks)):
         if next_rank != root:
-            comm.recv(arrived, next_rank)
-            combine(block, arrived, op)
+            incoming = torch.empty_like(block)
+            comm.recv(incoming, next_rank)
+            combine(block, incoming, op)
         if rank != root:
             sending.append(comm.isend(block, previous_rank))
     for work in sending:
         work.wait()
-    if rank == root:
-        finish(flat, op, size)
-        write_back(tensor, flat)
 
 
-def _checked(comm: Communicator, tensor: torch.Tensor, blocks: int | None) -> int:
+def _number_of_blocks(comm: Communicator, tensor: torch.Tensor, blocks: int | None) -> int:
     """The number of blocks that was given, or else the best."""
     if blocks is None:
         return best_chain_blocks(cluster_of(comm), tensor.numel(), tensor.element_size())

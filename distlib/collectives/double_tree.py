@@ -24,18 +24,21 @@ deep learning training with NCCL 2.4", NVIDIA technical blog, 2019).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
-from distlib.collectives.arguments import announced, check_blocks
+from distlib.collectives.arguments import check_blocks
 from distlib.collectives.cluster_of import cluster_of
-from distlib.collectives.reduction import check_op, combine, finish
+from distlib.collectives.collective import collective
+from distlib.collectives.reduction import combine
 from distlib.communicator import Communicator, ReduceOp
 from distlib.network.duration import best_blocks
-from distlib.network.two_trees import Hop, moves_up, two_trees
-from distlib.partition import chunks_of, flat_view, write_back
+from distlib.network.two_trees import Hop, moves_up
+from distlib.partition import Chunks, chunks_of
 
 
-@torch.no_grad()
+@collective("all_reduce", algorithm="double_tree")
 def double_tree_all_reduce(
     comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM, *, blocks: int | None = None
 ) -> None:
@@ -47,40 +50,38 @@ def double_tree_all_reduce(
     Raises:
         ValueError: `op` has no meaning for the dtype, or `blocks` is less than 1.
     """
-    check_op(op, tensor.dtype)
-    comm = announced(comm, "all_reduce", op=op, algorithm="double_tree", blocks=blocks)
     if blocks is None:
         blocks = best_blocks(cluster_of(comm), tensor.numel(), tensor.element_size())
     check_blocks(blocks)
-    flat = flat_view(tensor)
-    pieces = [chunks_of(half, blocks) for half in chunks_of(flat, 2)]  # pieces[tree][block]
-    incoming = torch.empty_like(pieces[0][0])
+    halves = [chunks_of(half, blocks) for half in chunks_of(tensor, 2)]  # halves[tree][block]
     moves = moves_up(comm.rank, comm.world_size, blocks)
-
-    def at(hop: Hop | None) -> tuple[torch.Tensor, int | None]:  # which block, and who is at the other end
-        return (flat[:0], None) if hop is None else (pieces[hop.tree][hop.block], hop.peer)
-
     for to_parent, from_child in moves:
-        (outgoing, parent), (target, child) = at(to_parent), at(from_child)
-        arrived = incoming[: len(target)]
-        _transfer(comm, outgoing, parent, arrived, child)
-        combine(target, arrived, op)
-    for half, parents in zip(chunks_of(flat, 2), two_trees(comm.world_size).parents, strict=True):
-        if parents[comm.rank] is None:
-            finish(half, op, comm.world_size)  # at the root of this half
+        mine = _at(halves, from_child)
+        arriving = None if mine is None else Load(torch.empty_like(mine.block), mine.peer)
+        _transfer(comm, outgoing=_at(halves, to_parent), incoming=arriving)
+        if mine is not None and arriving is not None:
+            combine(mine.block, arriving.block, op)
     for from_parent, to_child in reversed(moves):
-        (target, parent), (outgoing, child) = at(from_parent), at(to_child)
-        _transfer(comm, outgoing, child, target, parent)
-    write_back(tensor, flat)
+        _transfer(comm, outgoing=_at(halves, to_child), incoming=_at(halves, from_parent))
 
 
-def _transfer(
-    comm: Communicator, outgoing: torch.Tensor, dst: int | None, incoming: torch.Tensor, src: int | None
-) -> None:
-    """Send, receive, or both at once; None where there is nobody at the other end."""
-    if dst is not None and src is not None:
-        comm.exchange(outgoing, dst, incoming, src)
-    elif dst is not None:
-        comm.send(outgoing, dst)
-    elif src is not None:
-        comm.recv(incoming, src)
+class Load(NamedTuple):
+    """A block that is sent or received, and the rank at the other end."""
+
+    block: torch.Tensor
+    peer: int
+
+
+def _at(halves: list[Chunks], hop: Hop | None) -> Load | None:
+    """What is sent or received in one direction in one round: a block, or nothing."""
+    return None if hop is None else Load(halves[hop.tree][hop.block], hop.peer)
+
+
+def _transfer(comm: Communicator, outgoing: Load | None, incoming: Load | None) -> None:
+    """Send, receive, or do both at once."""
+    if outgoing is not None and incoming is not None:
+        comm.exchange(outgoing.block, outgoing.peer, incoming.block, incoming.peer)
+    elif outgoing is not None:
+        comm.send(outgoing.block, outgoing.peer)
+    elif incoming is not None:
+        comm.recv(incoming.block, incoming.peer)

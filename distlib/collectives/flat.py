@@ -15,20 +15,18 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import announced, check_root
-from distlib.collectives.reduction import check_op, combine, finish
+from distlib.collectives.collective import collective
+from distlib.collectives.reduction import combine
 from distlib.communicator import Communicator, ReduceOp
 
 
-@torch.no_grad()
+@collective("broadcast", algorithm="flat")
 def flat_broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
     """Copy the tensor of rank `root` to all others, in place. See `broadcast`, and the module for its cost.
 
     Raises:
         ValueError: there is no rank `root`.
     """
-    check_root(comm, root)
-    comm = announced(comm, "broadcast", root=root, algorithm="flat")
     if comm.rank != root:
         comm.recv(tensor, root)
         return
@@ -37,16 +35,13 @@ def flat_broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> N
             comm.send(tensor, dst)
 
 
-@torch.no_grad()
+@collective("reduce", algorithm="flat")
 def flat_reduce(comm: Communicator, tensor: torch.Tensor, root: int = 0, op: ReduceOp = ReduceOp.SUM) -> None:
     """Combine the tensors of all ranks on rank `root`, in place. See `reduce`, and the module for its cost.
 
     Raises:
         ValueError: there is no rank `root`, or `op` has no meaning for the dtype.
     """
-    check_root(comm, root)
-    check_op(op, tensor.dtype)
-    comm = announced(comm, "reduce", root=root, op=op, algorithm="flat")
     if comm.rank != root:
         comm.send(tensor, root)
         return
@@ -55,4 +50,3 @@ def flat_reduce(comm: Communicator, tensor: torch.Tensor, root: int = 0, op: Red
         if src != root:
             comm.recv(incoming, src)
             combine(tensor, incoming, op)
-    finish(tensor, op, comm.world_size)

@@ -20,16 +20,16 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import announced, check_divides
+from distlib.collectives.arguments import check_divides
+from distlib.collectives.collective import collective
 from distlib.collectives.group import RankGroup
-from distlib.collectives.reduction import before_finish, check_op, finish
 from distlib.collectives.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from distlib.communicator import Communicator, ReduceOp
 from distlib.network.choice import square_columns
-from distlib.partition import chunks_of, flat_view, write_back
+from distlib.partition import chunks_of
 
 
-@torch.no_grad()
+@collective("all_reduce", algorithm="grid")
 def grid_all_reduce(
     comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM, *, columns: int | None = None
 ) -> None:
@@ -41,17 +41,12 @@ def grid_all_reduce(
     Raises:
         ValueError: `op` has no meaning for the dtype, or `columns` does not divide the number of ranks.
     """
-    check_op(op, tensor.dtype)
-    comm = announced(comm, "all_reduce", op=op, algorithm="grid", columns=columns)
     columns = square_columns(comm.world_size) if columns is None else columns
     check_divides(comm, columns=columns)
     row, column = divmod(comm.rank, columns)
     my_row = RankGroup(comm, range(row * columns, (row + 1) * columns))
     my_column = RankGroup(comm, range(column, comm.world_size, columns))
-    flat = flat_view(tensor)
-    my_chunk = chunks_of(flat, columns)[column]
-    ring_reduce_scatter(my_row, flat, before_finish(op))
-    ring_all_reduce(my_column, my_chunk, before_finish(op))
-    finish(my_chunk, op, comm.world_size)
-    ring_all_gather(my_row, flat)
-    write_back(tensor, flat)
+    my_chunk = chunks_of(tensor, columns)[column]
+    ring_reduce_scatter(my_row, tensor, op)
+    ring_all_reduce(my_column, my_chunk, op)
+    ring_all_gather(my_row, tensor)

@@ -17,32 +17,21 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import announced
-from distlib.collectives.butterfly import blocks_around, double, fold, halve, unfold
-from distlib.collectives.reduction import check_op, finish
+from distlib.collectives.butterfly import Blocks, double, fold, halve, unfold
+from distlib.collectives.collective import collective
 from distlib.communicator import Communicator, ReduceOp
-from distlib.partition import chunk_start, flat_view, write_back
 
 
-@torch.no_grad()
+@collective("all_reduce", algorithm="halving_doubling")
 def halving_doubling_all_reduce(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM) -> None:
     """All-reduce by halving and doubling, in place. See `all_reduce`, and the module for its cost.
 
     Raises:
         ValueError: `op` has no meaning for the dtype.
     """
-    check_op(op, tensor.dtype)
-    comm = announced(comm, "all_reduce", op=op, algorithm="halving_doubling")
-    flat = flat_view(tensor)
-    group = fold(comm, flat, op)
+    group = fold(comm, tensor, op)
     if group is not None:
-        length, parts = flat.numel(), group.world_size
-
-        def start(block: int) -> int:
-            return chunk_start(length, parts, block)
-
-        halve(group, flat, start, op)
-        finish(blocks_around(flat, start, group.rank, 1), op, comm.world_size)
-        double(group, flat, start)
-    unfold(comm, flat)
-    write_back(tensor, flat)
+        blocks = Blocks(tensor, group.world_size)
+        halve(group, blocks, op)
+        double(group, blocks)
+    unfold(comm, tensor)

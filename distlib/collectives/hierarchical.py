@@ -20,17 +20,17 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import announced, check_divides
+from distlib.collectives.arguments import check_divides
 from distlib.collectives.cluster_of import cluster_of
+from distlib.collectives.collective import collective
 from distlib.collectives.group import RankGroup
 from distlib.collectives.halving_doubling import halving_doubling_all_reduce
-from distlib.collectives.reduction import before_finish, check_op, finish
 from distlib.collectives.ring import ring_all_gather, ring_reduce_scatter
 from distlib.communicator import Communicator, ReduceOp
-from distlib.partition import chunks_of, flat_view, write_back
+from distlib.partition import chunks_of
 
 
-@torch.no_grad()
+@collective("all_reduce", algorithm="hierarchical")
 def hierarchical_all_reduce(
     comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM, *, ranks_per_node: int | None = None
 ) -> None:
@@ -42,17 +42,12 @@ def hierarchical_all_reduce(
     Raises:
         ValueError: `op` has no meaning for the dtype, or `ranks_per_node` does not divide the number of ranks.
     """
-    check_op(op, tensor.dtype)
-    comm = announced(comm, "all_reduce", op=op, algorithm="hierarchical", ranks_per_node=ranks_per_node)
     ranks_per_node = cluster_of(comm).ranks_per_node if ranks_per_node is None else ranks_per_node
     check_divides(comm, ranks_per_node=ranks_per_node)
     node, place = divmod(comm.rank, ranks_per_node)
     my_node = RankGroup(comm, range(node * ranks_per_node, (node + 1) * ranks_per_node))
     same_place = RankGroup(comm, range(place, comm.world_size, ranks_per_node))  # one rank of each node
-    flat = flat_view(tensor)
-    my_chunk = chunks_of(flat, ranks_per_node)[place]
-    ring_reduce_scatter(my_node, flat, before_finish(op))
-    halving_doubling_all_reduce(same_place, my_chunk, before_finish(op))
-    finish(my_chunk, op, comm.world_size)
-    ring_all_gather(my_node, flat)
-    write_back(tensor, flat)
+    my_chunk = chunks_of(tensor, ranks_per_node)[place]
+    ring_reduce_scatter(my_node, tensor, op)
+    halving_doubling_all_reduce(same_place, my_chunk, op)
+    ring_all_gather(my_node, tensor)

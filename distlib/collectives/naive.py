@@ -14,20 +14,18 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import announced
-from distlib.collectives.reduction import check_op, combine, finish
+from distlib.collectives.collective import collective
+from distlib.collectives.reduction import combine
 from distlib.communicator import Communicator, ReduceOp
 
 
-@torch.no_grad()
+@collective("all_reduce", algorithm="naive")
 def naive_all_reduce(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM) -> None:
     """All-reduce through rank 0, in place. See `all_reduce`, and the module for its cost.
 
     Raises:
         ValueError: `op` has no meaning for the dtype.
     """
-    check_op(op, tensor.dtype)
-    comm = announced(comm, "all_reduce", op=op, algorithm="naive")
     if comm.rank != 0:
         comm.send(tensor, dst=0)
         comm.recv(tensor, src=0)
@@ -36,6 +34,5 @@ def naive_all_reduce(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = Re
     for src in range(1, comm.world_size):
         comm.recv(incoming, src)
         combine(tensor, incoming, op)
-    finish(tensor, op, comm.world_size)
     for dst in range(1, comm.world_size):
         comm.send(tensor, dst)

@@ -18,25 +18,20 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import announced
 from distlib.collectives.bruck import bruck_all_gather
-from distlib.collectives.butterfly import double
+from distlib.collectives.butterfly import Blocks, double
+from distlib.collectives.collective import collective
 from distlib.communicator import Communicator
 from distlib.network.powers import is_power_of_two
-from distlib.partition import chunk_start, flat_view, write_back
 
 
-@torch.no_grad()
+@collective("all_gather", algorithm="recursive_doubling")
 def recursive_doubling_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
     """Hand the chunk of each rank on to all others, in place. See `all_gather`.
 
     Before, chunk `comm.rank` of the flattened tensor holds this rank's part; afterwards every chunk is everywhere.
     """
-    comm = announced(comm, "all_gather", algorithm="recursive_doubling")
-    if not is_power_of_two(comm.world_size):
+    if is_power_of_two(comm.world_size):
+        double(comm, Blocks(tensor, comm.world_size))
+    else:
         bruck_all_gather(comm, tensor)
-        return
-    flat = flat_view(tensor)
-    length = flat.numel()
-    double(comm, flat, lambda chunk: chunk_start(length, comm.world_size, chunk))
-    write_back(tensor, flat)

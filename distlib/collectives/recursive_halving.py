@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import announced
-from distlib.collectives.butterfly import fold, halve, unfold
-from distlib.collectives.reduction import check_op, finish
+from distlib.collectives.butterfly import Blocks, fold, halve, unfold
+from distlib.collectives.collective import collective
 from distlib.communicator import Communicator, ReduceOp
 from distlib.network.powers import beyond_power_of_two
-from distlib.partition import chunk_start, flat_view, write_back
+from distlib.partition import chunks_of
 
 
-@torch.no_grad()
+@collective("reduce_scatter", algorithm="recursive_halving")
 def recursive_halving_reduce_scatter(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM) -> None:
     """Reduce, and leave each rank with one chunk of the result, in place. See `reduce_scatter`.
 
@@ -35,23 +34,9 @@ def recursive_halving_reduce_scatter(comm: Communicator, tensor: torch.Tensor, o
     Raises:
         ValueError: `op` has no meaning for the dtype.
     """
-    check_op(op, tensor.dtype)
-    comm = announced(comm, "reduce_scatter", op=op, algorithm="recursive_halving")
-    rank, size = comm.rank, comm.world_size
-    extra, _ = beyond_power_of_two(size)
-    flat = flat_view(tensor)
-    length = flat.numel()
-
-    def start_of_chunk(chunk: int) -> int:
-        return chunk_start(length, size, chunk)
-
-    def start_of_block(survivor: int) -> int:  # the first `extra` survivors stand for two ranks, and keep two chunks
-        return start_of_chunk(min(2 * survivor, survivor + extra))
-
-    group = fold(comm, flat, op)
+    extra, _ = beyond_power_of_two(comm.world_size)
+    group = fold(comm, tensor, op)
     if group is not None:
-        halve(group, flat, start_of_block, op)
-        finish(flat[start_of_block(group.rank) : start_of_block(group.rank + 1)], op, size)
-    even_rank = rank - rank % 2
-    unfold(comm, flat[start_of_chunk(even_rank) : start_of_chunk(even_rank + 1)])
-    write_back(tensor, flat)
+        halve(group, Blocks(tensor, comm.world_size, doubled=extra), op)  # the first `extra` survivors stand for two
+    chunks = chunks_of(tensor, comm.world_size)
+    unfold(comm, chunks[comm.rank - comm.rank % 2])  # an even rank's chunk, computed by the odd rank after it

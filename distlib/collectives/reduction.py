@@ -26,7 +26,10 @@ def check_op(op: ReduceOp, dtype: torch.dtype) -> None:
 
 
 def combine(into: torch.Tensor, other: torch.Tensor, op: ReduceOp) -> None:
-    """Combine `other` into `into`, in place. For AVG this is the sum; `finish` divides it."""
+    """Combine `other` into `into`, in place: `into += other` for SUM.
+
+    An average is summed up here as well; `collective` divides it at the end.
+    """
     if op in (ReduceOp.SUM, ReduceOp.AVG):
         into.add_(other)
     elif op is ReduceOp.PRODUCT:
@@ -35,14 +38,3 @@ def combine(into: torch.Tensor, other: torch.Tensor, op: ReduceOp) -> None:
         torch.minimum(into, other, out=into)
     else:
         torch.maximum(into, other, out=into)
-
-
-def before_finish(op: ReduceOp) -> ReduceOp:
-    """The op for a part of a reduction that `finish` completes later: until then, an average is a sum."""
-    return ReduceOp.SUM if op is ReduceOp.AVG else op
-
-
-def finish(result: torch.Tensor, op: ReduceOp, world_size: int) -> None:
-    """The last step of a reduction, in place: the division of an average."""
-    if op is ReduceOp.AVG:
-        result.div_(world_size)

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import announced
-from distlib.collectives.reduction import check_op, combine, finish
+from distlib.collectives.collective import collective
+from distlib.collectives.reduction import combine
 from distlib.communicator import Communicator, ReduceOp
-from distlib.partition import chunks_of, flat_view, write_back
+from distlib.partition import chunks_of
 
 
-@torch.no_grad()
+@collective("reduce_scatter", algorithm="ring")
 def ring_reduce_scatter(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM) -> None:
     """Reduce, and leave each rank with one chunk of the result, in place.
 
@@ -36,49 +36,38 @@ def ring_reduce_scatter(comm: Communicator, tensor: torch.Tensor, op: ReduceOp =
     Raises:
         ValueError: `op` has no meaning for the dtype.
     """
-    check_op(op, tensor.dtype)
-    comm = announced(comm, "reduce_scatter", op=op, algorithm="ring")
     rank, size = comm.rank, comm.world_size
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
-    flat = flat_view(tensor)
-    chunks = chunks_of(flat, size)
-    incoming = torch.empty_like(chunks[0])  # the first chunk is as long as any
-    outgoing = chunks[previous_rank]
+    chunks = chunks_of(tensor, size)
     for step in range(size - 1):
+        outgoing = chunks[(rank - 1 - step) % size]
         mine = chunks[(rank - 2 - step) % size]
-        arrived = incoming[: mine.numel()]
-        comm.exchange(outgoing, next_rank, arrived, previous_rank)
-        combine(mine, arrived, op)
-        outgoing = mine  # it travels on
-    finish(chunks[rank], op, size)
-    write_back(tensor, flat)
+        incoming = torch.empty_like(mine)
+        comm.exchange(outgoing, next_rank, incoming, previous_rank)
+        combine(mine, incoming, op)
 
 
-@torch.no_grad()
+@collective("all_gather", algorithm="ring")
 def ring_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
     """Hand the chunk of each rank on to all others, in place.
 
     Before, chunk `comm.rank` of the flattened tensor holds this rank's part; afterwards every chunk is everywhere.
     """
-    comm = announced(comm, "all_gather", algorithm="ring")
     rank, size = comm.rank, comm.world_size
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
-    flat = flat_view(tensor)
-    chunks = chunks_of(flat, size)
-    outgoing = chunks[rank]
+    chunks = chunks_of(tensor, size)
     for step in range(size - 1):
+        outgoing = chunks[(rank - step) % size]
         incoming = chunks[(rank - 1 - step) % size]
         comm.exchange(outgoing, next_rank, incoming, previous_rank)
-        outgoing = incoming  # it travels on
-    write_back(tensor, flat)
 
 
+@collective("all_reduce", algorithm="ring")
 def ring_all_reduce(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM) -> None:
     """All-reduce in a ring, in place: reduce-scatter, then all-gather. See `all_reduce`, and the module for its cost.
 
     Raises:
         ValueError: `op` has no meaning for the dtype.
     """
-    comm = announced(comm, "all_reduce", op=op, algorithm="ring")
     ring_reduce_scatter(comm, tensor, op)
     ring_all_gather(comm, tensor)

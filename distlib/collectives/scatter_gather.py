@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import announced, check_root
+from distlib.collectives.collective import collective
 from distlib.communicator import Communicator
-from distlib.partition import chunks_of, flat_view, write_back
+from distlib.partition import chunks_of
 
 
-@torch.no_grad()
+@collective("scatter")
 def scatter(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
     """Give every rank its chunk of the tensor of rank `root`, in place.
 
@@ -37,20 +37,16 @@ def scatter(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
         ValueError: there is no rank `root`.
         MessageMismatch: chunks of different length or dtype on two ranks.
     """
-    check_root(comm, root)
-    comm = announced(comm, "scatter", root=root)
-    flat = flat_view(tensor)
-    chunks = chunks_of(flat, comm.world_size)
+    chunks = chunks_of(tensor, comm.world_size)
     if comm.rank != root:
         comm.recv(chunks[comm.rank], root)
-        write_back(tensor, flat)
         return
     for dst, chunk in enumerate(chunks):
         if dst != root:
             comm.send(chunk, dst)
 
 
-@torch.no_grad()
+@collective("gather")
 def gather(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
     """Collect chunk `comm.rank` of every rank's tensor in the tensor of rank `root`, in place.
 
@@ -64,14 +60,10 @@ def gather(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
         ValueError: there is no rank `root`.
         MessageMismatch: chunks of different length or dtype on two ranks.
     """
-    check_root(comm, root)
-    comm = announced(comm, "gather", root=root)
-    flat = flat_view(tensor)
-    chunks = chunks_of(flat, comm.world_size)
+    chunks = chunks_of(tensor, comm.world_size)
     if comm.rank != root:
         comm.send(chunks[comm.rank], root)
         return
     for src, chunk in enumerate(chunks):
         if src != root:
             comm.recv(chunk, src)
-    write_back(tensor, flat)

@@ -18,21 +18,19 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import announced, check_root
-from distlib.collectives.reduction import check_op, combine, finish
+from distlib.collectives.collective import collective
+from distlib.collectives.reduction import combine
 from distlib.communicator import Communicator, ReduceOp
 from distlib.network.powers import powers_of_two_below
 
 
-@torch.no_grad()
+@collective("broadcast", algorithm="tree")
 def tree_broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
     """Copy the tensor of rank `root` to all others, in place. See `broadcast`, and the module for its cost.
 
     Raises:
         ValueError: there is no rank `root`.
     """
-    check_root(comm, root)
-    comm = announced(comm, "broadcast", root=root, algorithm="tree")
     rank, size = comm.rank, comm.world_size
     from_root = (rank - root) % size
     for distance in reversed(powers_of_two_below(size)):
@@ -43,16 +41,13 @@ def tree_broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> N
             comm.send(tensor, child)
 
 
-@torch.no_grad()
+@collective("reduce", algorithm="tree")
 def tree_reduce(comm: Communicator, tensor: torch.Tensor, root: int = 0, op: ReduceOp = ReduceOp.SUM) -> None:
     """Combine the tensors of all ranks on rank `root`, in place. See `reduce`, and the module for its cost.
 
     Raises:
         ValueError: there is no rank `root`, or `op` has no meaning for the dtype.
     """
-    check_root(comm, root)
-    check_op(op, tensor.dtype)
-    comm = announced(comm, "reduce", root=root, op=op, algorithm="tree")
     rank, size = comm.rank, comm.world_size
     from_root = (rank - root) % size
     incoming = torch.empty_like(tensor)
@@ -64,15 +59,14 @@ def tree_reduce(comm: Communicator, tensor: torch.Tensor, root: int = 0, op: Red
         if from_root + distance < size:
             comm.recv(incoming, child)
             combine(tensor, incoming, op)
-    finish(tensor, op, size)
 
 
+@collective("all_reduce", algorithm="tree")
 def tree_all_reduce(comm: Communicator, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM) -> None:
     """All-reduce by a reduce to rank 0 and a broadcast from it, in place. See `all_reduce`, and the module.
 
     Raises:
         ValueError: `op` has no meaning for the dtype.
     """
-    comm = announced(comm, "all_reduce", op=op, algorithm="tree")
     tree_reduce(comm, tensor, 0, op)
     tree_broadcast(comm, tensor, 0)

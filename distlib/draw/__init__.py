@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from distlib.draw.picture import Picture
     from distlib.draw.players.explorer import explore_race
     from distlib.draw.players.player import play_chunks, play_timeline
-    from distlib.draw.predictions.prediction import predict
+    from distlib.draw.predictions.ask import predict
 
 __all__ = [
     "ChunkHistory",
@@ -69,7 +69,7 @@ _HOMES = {
     "heat_map": "charts.heat_maps",
     "play_chunks": "players.player",
     "play_timeline": "players.player",
-    "predict": "predictions.prediction",
+    "predict": "predictions.ask",
     "predicted_and_measured": "charts.model_check",
     "race": "charts.racing",
     "step_timeline": "charts.step_panels",

@@ -11,13 +11,6 @@ from distlib.grading.all_reduce_checks import (
 from distlib.grading.checks import check_all_gather, check_all_reduce, check_reduce_scatter
 from distlib.grading.local_sgd_checks import check_local_sgd_round
 from distlib.grading.local_sgd_reference import Rounds
-from distlib.grading.master_checks import (
-    check_gather_outputs,
-    check_reduce_gradients,
-    check_replicate,
-    check_split_batch,
-)
-from distlib.grading.master_step_checks import Step, check_data_parallel_step
 from distlib.grading.pattern_checks import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
 from distlib.grading.prediction_checks import check_choose_algorithm, check_predict_time
 from distlib.grading.report import Report
@@ -32,28 +25,22 @@ __all__ = [
     "Report",
     "Rounds",
     "ScenarioReport",
-    "Step",
     "StudentCommunicator",
     "check_accumulate_gradients",
     "check_all_gather",
     "check_all_reduce",
     "check_broadcast",
     "check_choose_algorithm",
-    "check_data_parallel_step",
     "check_gather",
-    "check_gather_outputs",
     "check_grid_all_reduce",
     "check_halving_doubling_all_reduce",
     "check_local_sgd_round",
     "check_predict_time",
     "check_reduce",
-    "check_reduce_gradients",
     "check_reduce_scatter",
-    "check_replicate",
     "check_returns",
     "check_scatter",
     "check_shift",
-    "check_split_batch",
     "check_tree_all_reduce",
     "check_warmup_learning_rate",
 ]

@@ -2,7 +2,12 @@
 
 your cell                  ring_all_reduce(comm, tensor)       ◄── the call site, "cell 7, line 12"
 distlib.collectives.ring   comm.exchange(…)                    ◄── via: the library function your line called
-distlib.worlds.real.process_group   …                          ◄── passed over: these modules only pass calls on
+distlib.worlds.real.process_group   …                          ◄── passed over: it only passes calls on
+
+A module says of itself what it is to this search:
+
+    __passes_on__ = True       its functions only pass on what they are called with
+    __starts_ranks__ = True    a rank's own code begins above it: the search ends here
 """
 
 from __future__ import annotations
@@ -15,27 +20,10 @@ from types import CodeType, FrameType, TracebackType
 
 from distlib.trace import CallSite
 
+__passes_on__ = True
+
 _NATIVE_FRAME = re.compile(r'File "(.+)", line (\d+) in (.+)')  # innermost frame first
-_PASSED_OVER = frozenset(
-    {
-        "distlib.worlds.call_site",
-        "distlib.communicator",
-        "distlib.worlds.real.process_group",
-        "distlib.worlds.simulated.simulator",
-        "distlib.judge.remote.rank_communicator",
-        "distlib.checks.student_communicator",
-        "distlib.draw.chunks.watch",
-    }
-)
 _LIBRARIES = frozenset({"distlib", "torch"})
-_WHERE_RANKS_BEGIN = frozenset(
-    {
-        "distlib.worlds.real.rank_process",
-        "distlib.worlds.simulated.simulator",
-        "distlib.draw.chunks.watch",
-        "distlib.judge.remote.sandbox_side",
-    }
-)
 _WHERE_PROCESSES_BEGIN = ("<string>", "<module>")  # python -c, which ranks are forked from
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -65,7 +53,7 @@ def find_call_site(call: str | None = None) -> CallSite:
         call: the collective call that the message belongs to.
     """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__") in _PASSED_OVER:
+    while frame is not None and frame.f_globals.get("__passes_on__"):
         frame = frame.f_back
     assert frame is not None
     innermost, via = frame, None
@@ -73,9 +61,9 @@ def find_call_site(call: str | None = None) -> CallSite:
         if library == "distlib" or via is None:
             via = frame  # rather than torch's wrapper around it, as for a function under torch.no_grad
         frame = frame.f_back
-        if frame is not None and frame.f_globals.get("__name__") in _WHERE_RANKS_BEGIN:
+        if frame is not None and frame.f_globals.get("__starts_ranks__"):
             frame = None
-    return _remember(frame or innermost, _qualified_name(via) if via else None, call)
+    return _remember(frame or innermost, name_of(via) if via else None, call)
 
 
 def describe_place(file: str, line: int) -> str:
@@ -131,7 +119,15 @@ def _library(frame: FrameType) -> str | None:
     return package if package in _LIBRARIES else None
 
 
-def _qualified_name(frame: FrameType) -> str:
+def name_of(frame: FrameType) -> str:
+    """The full name of the function that runs in `frame`; for the wrapper of a decorator, of the decorated function.
+
+    A module with such a decorator says in `__decorated__` which variable of the wrapper holds that function.
+    """
+    variable = frame.f_globals.get("__decorated__")
+    function = frame.f_locals.get(variable) if variable else None
+    if function is not None:
+        return f"{function.__module__}.{function.__qualname__}"
     return f"{frame.f_globals['__name__']}.{frame.f_code.co_qualname}"
 
 

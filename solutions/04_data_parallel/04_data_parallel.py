@@ -35,6 +35,9 @@
 #
 # To receive, a rank needs a tensor of the right shape and dtype. It is overwritten.
 #
+# `isend` and `irecv` only begin, and return a handle. Call its `wait()` before you read or change the tensor, and
+# before your function returns.
+#
 # **Tests look at the messages, too.** Every message begins or ends at rank 0, and carries what it should and nothing
 # more. A test reports how many bytes it has counted.
 #
@@ -153,7 +156,8 @@ assert report[0].trace.messages_sent == [3, 0, 0, 0]
 # tensor that belongs to the model and is not trained, such as the running mean of a batch normalization.
 #
 # `model.parameters()` yields the parameters, `model.buffers()` the buffers. They come in the same order
-# on every rank, because the models are built alike.
+# on every rank, because the models are built alike. (`state_dict()` is not enough: it leaves out buffers that were
+# registered with `persistent=False`.)
 #
 # With 2 ranks, and a model with one parameter and one buffer:
 #
@@ -222,18 +226,21 @@ assert report[1].trace.bytes_sent == [2 * (60 + 16 + 8), 0, 0]  # buffers: 4 flo
 print(report)
 
 # %% [markdown]
-# **Hidden test: 2 points.** More ranks, frozen parameters, and other dtypes.
+# **Hidden test: 2 points.** More ranks, frozen parameters, more buffers, and other dtypes.
 
 # %% test="replicate_hidden" points=2
 # The hidden tests of replicate stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, models with buffers and a frozen parameter, parameters of other dtypes.
+### What this tests: up to 6 ranks, buffers that are saved and that are not, a frozen parameter, other dtypes.
 from distlib.checks import check_replicate
 
 report = check_replicate(replicate, world_sizes=(2, 5, 6), buffers=True, frozen=True, seed=31)
 assert len(report) == 3
 assert report[1].trace.bytes_sent == [4 * 84, 0, 0, 0, 0]
 assert report[2].results[5]["trained"] == ["0.weight", "1.weight"]
+
+report = check_replicate(replicate, world_sizes=(1, 3), buffers=True, passing=True, seed=34)
+assert report[1].trace.bytes_sent == [2 * (84 + 8), 0, 0]
 
 report = check_replicate(replicate, world_sizes=(3,), buffers=True, dtype=torch.float64, seed=32)
 assert report[0].trace.bytes_sent == [2 * (120 + 32 + 8), 0, 0]

@@ -30,9 +30,9 @@
 # | `work = all_reduce(comm, tensor, async_op=True)` | the same, but it returns at once; later `work.wait()` |
 # | `broadcast(comm, tensor)` | afterwards every rank's `tensor` holds rank 0's values, in place |
 #
-# Between an asynchronous `all_reduce` and its `wait`, leave the tensor alone. Call `wait()` on every handle, also on those
-# of `comm.isend` and `comm.irecv` if you use them. Call both functions by these names; all ranks must call them in the
-# same order.
+# Between an asynchronous `all_reduce` and its `wait`, leave the tensor alone. Call `wait()` on every handle, also on
+# those of `comm.isend` and `comm.irecv` if you use them. Call both functions by these names; all ranks must call them
+# in the same order.
 #
 # **Tests look at values and messages.** They compare with training in a single process, count messages and bytes, and
 # in part 3 they look at the moment when each message leaves. They do that in virtual time, in which computing the
@@ -69,8 +69,8 @@ two = World(2)  # two ranks to try things on
 # | divided by 2 | `[2, 2, 2, 2, 2.5, 3]` | `[2, 2, 2, 2, 2.5, 3]` |
 #
 # Rank 1 has no gradient for the bias: its loss did not depend on it. **A missing gradient counts as zeros**, and
-# afterwards rank 1 has the average, too. A parameter that is frozen, `requires_grad=False`, is left out on all ranks, and
-# gets no gradient.
+# afterwards rank 1 has the average, too. A parameter that is frozen, `requires_grad=False`, is left out on all ranks,
+# and gets no gradient.
 #
 # `torch.cat` puts flat tensors together. `flat.split([4, 2])` takes them apart again.
 
@@ -287,7 +287,7 @@ assert sum(len(bucket) for bucket in report[29].results[0]) == 30
 # **Hooks.** `parameter.register_post_accumulate_grad_hook(function)` makes torch call `function(parameter)` during
 # backward, as soon as `parameter.grad` is complete. In it, note that the parameter is ready. When all parameters of a
 # bucket are ready, copy their gradients into a flat buffer and begin its all-reduce with `async_op=True`. Don't wait.
-# (A weight that two layers share is one parameter: it stands in `module.parameters()` once, and its hook is called once.)
+# (A weight that two layers share is one parameter: it stands in `module.parameters()` once; its hook is called once.)
 #
 # **The same order everywhere.** An all-reduce works only if all ranks begin the same one. So bucket 1 never begins
 # before bucket 0. If bucket 1 is complete first, it waits until bucket 0 has begun, and begins right after it.

@@ -19,7 +19,7 @@ from distlib.checks.rules.messages import Way, sends
 from distlib.checks.rules.values import holds, is_close, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count, dtype_name
+from distlib.checks.words import count, dtype_name, listed
 from distlib.partition import chunk_lengths
 
 # fmt: off
@@ -69,17 +69,23 @@ def _(seen: Seen) -> Remarks:
 
 @task("comm", "model", errors=ERRORS)
 def check_replicate(
-    draw: Draw, *, world_sizes: Sequence[int], buffers: bool = False, frozen: bool = False,
+    draw: Draw, *, world_sizes: Sequence[int], buffers: bool = False, passing: bool = False, frozen: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> Iterator[Case]:
-    """`function(comm, model)`: afterwards every parameter and buffer is that of rank 0."""
+    """`function(comm, model)`: afterwards every parameter and buffer is that of rank 0.
+
+    `passing`: one more buffer, which is not persistent.
+    """
     shapes = {"0.weight": (3, 2), "0.bias": (3,), "1.weight": (2, 3)}
-    notes = f"{', with buffers' * buffers}{', one parameter frozen' * frozen}"
+    notes = f"{', with buffers' * buffers}{', one not persistent' * passing}{', one parameter frozen' * frozen}"
     for ranks in world_sizes:
         yield Case(f"on {count(ranks, 'rank')}{notes}", copy_model, [
             {
                 "parameters": {name: draw.whole(shape, dtype) for name, shape in shapes.items()},
-                "buffers": {"1.mean": draw.whole((4,), dtype), "1.steps": draw.whole((), torch.int64)} if buffers else {},
+                "buffers": {
+                    **({"1.mean": draw.whole((4,), dtype), "1.steps": draw.whole((), torch.int64)} if buffers else {}),
+                    **({"1.passing": draw.whole((2,), dtype)} if passing else {}),
+                },
                 "frozen": ["0.bias"] if frozen else [],
             }
             for _ in range(ranks)
@@ -130,8 +136,12 @@ def _(seen: Seen) -> Remarks:
     right, found = torch.cat(parts), seen[0]["outputs"]
     yield holds("rank 0", found, right, lambda: {
         "this is only the output of rank 0 itself.": parts[0],
-        FORGOTTEN: torch.cat([*parts[1:], parts[0][:0]]),
+        "the output of rank 0 itself is missing at the beginning. Nobody sends it: rank 0 has it already.":
+            torch.cat([*parts[1:], parts[0][:0]]),
     }, is_wrong=" does not have all outputs.", otherwise=_cause_of_rows(found, right, parts[0]))
+    if seen[0]["has_history"]:
+        yield Remark("the values are right, but what rank 0 returns still has the history of its own output.", cause=
+                     "backward would run through rank 0's model twice. Put output.detach() into the result.")
     for rank in seen.ranks:
         if rank and seen[rank]["outputs"] is not None:
             yield Remark(f"rank {rank} returns something, and should return None.", cause="only rank 0 has all outputs.")
@@ -140,22 +150,17 @@ def _(seen: Seen) -> Remarks:
                      "outputs go to rank 0, and only there. The loss is computed on rank 0.")
 
 
-FORGOTTEN = "the output of rank 0 itself is missing at the beginning. Nobody sends it: rank 0 has it already."
-
-
 def _cause_of_rows(found: Any, right: torch.Tensor, own: torch.Tensor) -> str:
     if found is None:
         return NO_RETURN
-    if isinstance(found, list | tuple):
-        return "this is a list of parts. Put them together with torch.cat."
     if not isinstance(found, torch.Tensor):
-        return "return one tensor."
+        return ""
     if sorted(map(str, found.tolist())) == sorted(map(str, right.tolist())):
         return ("all rows are there, in the wrong order. Part r comes from rank r: name the source, and do not take what "
                 "comes first.")
     if found.ndim and torch.equal(found[: len(own)], own):
         return "the parts have different lengths where B does not divide. Is each received with its own length?"
-    return FORGOTTEN
+    return ""
 
 
 @task("comm", "model", errors=ERRORS)
@@ -279,6 +284,9 @@ def _(seen: Seen) -> Remarks:
             yield Remark(f"rank {rank} calls loss_function.", cause="only rank 0 has the labels, and computes the loss.")
         if seen[rank]["returned"] is not None:
             yield Remark(f"rank {rank} returns something, and should return None.", cause="only rank 0 knows the loss.")
+    if seen[0]["calls"] != [step.batch_size]:
+        yield Remark(f"rank 0 calls loss_function {count(len(seen[0]['calls']), 'time')}, with "
+                     f"{listed(seen[0]['calls'])} rows of outputs.", cause="call it once, with all outputs and all labels.")
     returned = seen[0]["returned"]
     yield holds("the gradients are right, but what rank 0 returns",
                 torch.tensor(returned, dtype=torch.float64) if isinstance(returned, float) else returned, loss,

@@ -14,3 +14,11 @@ and what is there (`distlib.judge.sandbox.contents`), and no expected value stan
 forged there, but only from what this rank knows: a check judges by values that need the other ranks' inputs, by gates,
 and by messages.
 """
+
+from importlib import import_module
+from types import ModuleType
+
+
+def file_of_plays(name: str) -> ModuleType:
+    """The module of this folder that is called `name`."""
+    return import_module(f"{__name__}.{name}")

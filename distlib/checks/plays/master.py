@@ -42,7 +42,7 @@ def copy_model(
         parameter = torch.nn.Parameter(tensor.clone(), requires_grad=name not in inputs["frozen"])
         _layer(model, name).register_parameter(name.partition(".")[2], parameter)
     for name, tensor in inputs["buffers"].items():
-        _layer(model, name).register_buffer(name.partition(".")[2], tensor.clone())
+        _layer(model, name).register_buffer(name.partition(".")[2], tensor.clone(), persistent="passing" not in name)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     function(comm, model)
     return {"tensors": tensors, "trained": [name for name, tensor in tensors.items() if tensor.requires_grad]}
@@ -63,12 +63,14 @@ def collect(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
         inputs: "output" of this rank, and "batch_size". A floating-point output has a history, as that of a model has.
 
     Returns:
-        "outputs": what was returned; "output": afterwards.
+        "outputs": what was returned; "has_history": whether that has one; "output": afterwards.
     """
     output = inputs["output"].clone()
     if output.is_floating_point():
         output = output.requires_grad_() * 1
-    return {"outputs": function(comm, output, inputs["batch_size"]), "output": output}
+    outputs = function(comm, output, inputs["batch_size"])
+    has_history = isinstance(outputs, torch.Tensor) and outputs.grad_fn is not None
+    return {"outputs": outputs, "has_history": has_history, "output": output}
 
 
 class Classifier(torch.nn.Module):

@@ -69,8 +69,10 @@ def explain_form(found: Any, right: Any) -> str:
     """What is wrong with type, dtype or shape; empty if nothing is, or if one of both is None."""
     if found is None or not isinstance(right, torch.Tensor):
         return ""
+    if isinstance(found, list | tuple):
+        return "this is a list. Put the parts together with torch.cat."
     if not isinstance(found, torch.Tensor):
-        return "return a tensor."
+        return "a tensor is expected here."
     if found.shape != right.shape:
         return f"the shape should be {list(right.shape)}, and is {list(found.shape)}."
     if found.dtype != right.dtype:

@@ -38,6 +38,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from distlib.checks.plays import file_of_plays
 from distlib.checks.plays.plain import plain
 from distlib.checks.student_communicator import Handles, StudentCommunicator
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
@@ -48,7 +49,8 @@ from distlib.judge.sandbox.absent import supplied_now
 from distlib.judge.sandbox.limits import CUT, statement_seconds
 from distlib.worlds import call_site
 
-SCENARIOS = "distlib.checks.plays"
+__starts_ranks__ = True  # see worlds.call_site
+
 _MOST_CHARACTERS = 20_000  # of an error's story
 _MOST_PRINTED = Limits().output_bytes  # in one job or cell; the judge keeps no more of it
 _MOST_COLLECTED = 1_000  # characters of print
@@ -113,7 +115,7 @@ def _obey(control: socket.socket, ranks: list[int]) -> bool:
 
 def _import_scenarios(file: str) -> None:
     """Import a file of scenarios, and what torch imports only when they run."""
-    for module in getattr(import_module(f"{SCENARIOS}.{file}"), "IMPORTED_LATE", ()):
+    for module in getattr(file_of_plays(file), "IMPORTED_LATE", ()):
         import_module(module)
 
 
@@ -296,7 +298,7 @@ class _Rank:
         with self._supplied(dict(supplied_helper(helper, self._wire) for helper in helpers)):
             handles = Handles()
             communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size), handles)
-            around = getattr(import_module(f"{SCENARIOS}.{file}"), play)
+            around = getattr(file_of_plays(file), play)
             result = plain(around(communicator, self._module.__dict__[name], inputs, self._pass_gate))
             return {"result": result, "slips": handles.slips()}
 

@@ -10,11 +10,11 @@ A helper that only computes gets plain values, and the answer comes back. A help
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import torch
 
+from distlib.checks.plays import file_of_plays
 from distlib.checks.student_communicator import noted, unwrapped
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
@@ -27,7 +27,7 @@ def supplied_helper(name: str, wire: Wire) -> tuple[str, Callable[..., Any]]:
         return name, _named(lambda *args, **kwargs: ask(wire, "compute", name=name, args=args, options=kwargs), name)
     file, _, function = name.rpartition(".")
     if file:
-        return function, getattr(import_module(f"distlib.checks.plays.{file}"), function)
+        return function, getattr(file_of_plays(file), function)
     return name, _OPTIONS.get(name, _in_place)(name)
 
 

@@ -17,7 +17,6 @@ HOME = "/student"  # a rank's own folder
 # The real modules that a rank may import, besides all of checks/plays. Solutions of an exercise, formulas that one
 # asks for, and checks are not among them; `inside` has what stands in their place.
 MODULES = (
-    "chrome_trace.py",
     "communicator.py",
     "checks/student_communicator.py",
     "judge/__init__.py",

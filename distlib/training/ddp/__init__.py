@@ -1,19 +1,21 @@
 """Distributed data parallel training: the same model on every rank, each with its own part of the batch.
 
+plain         read this first: gradients averaged after the backward pass, and in buckets while it still runs
+
 replicas      is it the same model everywhere? rank 0's weights to all
-averaging     gradients averaged after the backward pass: one all-reduce per parameter, one in all, or in buckets
-bucket        gradients that travel together
+bucket        gradients that travel together, also where some parameters were not used
 finite        which rank produced an infinite or NaN gradient?
-reducer       gradients averaged while the backward pass still runs
+active_ranks  which ranks still have a batch?
+reducer       gradients averaged at the end of every backward pass, or while it still runs
 module        DistributedDataParallel, which puts these together
 torch_hook    our all-reduces inside torch's own DistributedDataParallel
 step_times    when a rank computes, when it communicates, and how much of that at once
 checkpoint    saved by one rank, loaded by all
 """
 
-from distlib.training.ddp.averaging import average_buckets, average_flat, average_per_parameter
 from distlib.training.ddp.checkpoint import load_checkpoint, save_checkpoint
 from distlib.training.ddp.module import VERSIONS, DistributedDataParallel
+from distlib.training.ddp.plain import PlainDDP, average_per_parameter
 from distlib.training.ddp.replicas import check_same_model, copy_from_rank_0
 from distlib.training.ddp.step_times import Span, StepClock, StepTimes
 from distlib.training.ddp.torch_hook import all_reduce_hook
@@ -21,12 +23,11 @@ from distlib.training.ddp.torch_hook import all_reduce_hook
 __all__ = [
     "VERSIONS",
     "DistributedDataParallel",
+    "PlainDDP",
     "Span",
     "StepClock",
     "StepTimes",
     "all_reduce_hook",
-    "average_buckets",
-    "average_flat",
     "average_per_parameter",
     "check_same_model",
     "copy_from_rank_0",

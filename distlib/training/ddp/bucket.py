@@ -9,7 +9,7 @@ number for each parameter: how many ranks had a gradient for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import nn
@@ -18,37 +18,38 @@ from distlib.training.buckets import assign_buckets
 
 
 def make_buckets(
-    parameters: Sequence[nn.Parameter],
+    parameters: Mapping[str, nn.Parameter],
     bucket_bytes: int,
     first_bucket_bytes: int | None = None,
     count_users: bool = False,
 ) -> list[Bucket]:
     """The buckets of a model, in the order in which they are sent; see `assign_buckets` and `Bucket`."""
-    sizes, dtypes = [p.nbytes for p in parameters], [p.dtype for p in parameters]
+    named = list(parameters.items())
+    sizes, dtypes = [p.nbytes for p in parameters.values()], [p.dtype for p in parameters.values()]
     assigned = assign_buckets(sizes, bucket_bytes, first_bucket_bytes, kinds=dtypes)
-    return [Bucket([parameters[index] for index in indices], count_users) for indices in assigned]
+    return [Bucket(dict(named[index] for index in indices), count_users) for indices in assigned]
 
 
 class Bucket:
     """A flat buffer for the gradients of `parameters`, which have one dtype and lie on one device.
 
     Args:
-        parameters: at least one, in the order in which they stand in the buffer.
+        parameters: at least one, by name, in the order in which they stand in the buffer.
         count_users: whether to count how many ranks have a gradient for each parameter.
 
     Attributes:
-        parameters: as given.
+        parameters: as given; the names are for messages.
         flat: one-dimensional: the gradients one after the other, then the counts if there are any.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], count_users: bool = False) -> None:
-        self.parameters = list(parameters)
-        first = self.parameters[0]
-        lengths = [parameter.numel() for parameter in self.parameters]
+    def __init__(self, parameters: Mapping[str, nn.Parameter], count_users: bool = False) -> None:
+        self.parameters = dict(parameters)
+        first = next(iter(self.parameters.values()))
+        lengths = [parameter.numel() for parameter in self.parameters.values()]
         counts = len(lengths) if count_users else 0
         self.flat = torch.zeros(sum(lengths) + counts, dtype=first.dtype, device=first.device)
         *places, self._users = self.flat.split([*lengths, counts])
-        self._places = dict(zip(self.parameters, places, strict=True))
+        self._places = dict(zip(self.parameters.values(), places, strict=True))
         self._filled: set[nn.Parameter] = set()
 
     @torch.no_grad()
@@ -68,17 +69,17 @@ class Bucket:
         """Whether it counts how many ranks have a gradient for each parameter."""
         return len(self._users) > 0
 
-    def missing(self) -> list[nn.Parameter]:
-        """The parameters that have not filled in a gradient."""
-        return [parameter for parameter in self.parameters if parameter not in self._filled]
+    def missing(self) -> dict[str, nn.Parameter]:
+        """The parameters that have not filled in a gradient, by name."""
+        return {name: parameter for name, parameter in self.parameters.items() if parameter not in self._filled}
 
     @torch.no_grad()
     def get_ready(self) -> None:
         """Zero the slots whose gradient is missing. Call before sending."""
-        for parameter in self.missing():
+        for parameter in self.missing().values():
             self._places[parameter].zero_()
         if self.counts_users:
-            self._users.copy_(torch.tensor([parameter in self._filled for parameter in self.parameters]))
+            self._users.copy_(torch.tensor([parameter in self._filled for parameter in self.parameters.values()]))
 
     @torch.no_grad()
     def write_back(self, divide_by: int) -> None:
@@ -99,6 +100,7 @@ class Bucket:
 
     def used(self) -> list[nn.Parameter]:
         """The parameters for which some rank has a gradient, if that was counted; else all."""
+        parameters = list(self.parameters.values())
         if not self.counts_users:
-            return self.parameters
-        return [parameter for parameter, users in zip(self.parameters, self._users.tolist(), strict=True) if users]
+            return parameters
+        return [parameter for parameter, users in zip(parameters, self._users.tolist(), strict=True) if users]

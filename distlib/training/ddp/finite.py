@@ -6,17 +6,14 @@ came from, so the search comes before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
-from torch import nn
 
 from distlib.collectives import all_gather
 from distlib.communicator import Communicator
 from distlib.training.ddp.bucket import Bucket
 
 
-def check_finite(comm: Communicator, bucket: Bucket, names: Mapping[nn.Parameter, str]) -> None:
+def check_finite(comm: Communicator, bucket: Bucket) -> None:
     """Check a bucket that has been summed up, while each rank still has its own gradients.
 
     A sum that is not finite is so on every rank. So either all ranks go on, or all exchange what they have found.
@@ -26,13 +23,13 @@ def check_finite(comm: Communicator, bucket: Bucket, names: Mapping[nn.Parameter
     """
     if bool(bucket.flat.sum().isfinite()) or bool(bucket.flat.isfinite().all()):  # the first is quick, and usual
         return
-    bad = [p.grad is not None and not bool(p.grad.isfinite().all()) for p in bucket.parameters]
+    bad = [p.grad is not None and not bool(p.grad.isfinite().all()) for p in bucket.parameters.values()]
     everybody = torch.zeros(comm.world_size, len(bad), dtype=torch.uint8)
     everybody[comm.rank] = torch.tensor(bad)
     all_gather(comm, everybody)
     found = []
     for rank, row in enumerate(everybody.tolist()):
-        parameters = [names[parameter] for parameter, is_bad in zip(bucket.parameters, row, strict=True) if is_bad]
+        parameters = [name for name, is_bad in zip(bucket.parameters, row, strict=True) if is_bad]
         if parameters:
             found.append(f"rank {rank} ({', '.join(parameters)})")
     where = " and ".join(found) or "no rank: only their sum is too large"

@@ -1,6 +1,7 @@
 """`DistributedDataParallel`: a model whose gradients are averaged over all ranks at the end of each backward pass.
 
-Four versions, equal in what they compute and different in their messages:
+Read `plain` first: it has the idea in one short class. Here are four versions that compute the same and send different
+messages. `reducer` runs them all; they differ in how large the buckets are and in when they are sent:
 
     version            all-reduces                                  when
     "per_parameter"    one per parameter                            after the backward pass
@@ -14,15 +15,15 @@ batches together, provided that they are equally large.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from distlib.collectives import all_reduce
 from distlib.communicator import Communicator
+from distlib.training.ddp.active_ranks import ActiveRanks
 from distlib.training.ddp.bucket import make_buckets
 from distlib.training.ddp.reducer import AllReduce, GradientReducer, summing
 from distlib.training.ddp.replicas import check_same_model, copy_from_rank_0, copy_state, copy_tensors
@@ -78,41 +79,36 @@ class DistributedDataParallel(nn.Module):
         if version not in VERSIONS:
             raise ValueError(f"expected one of the versions {', '.join(VERSIONS)}, got {version!r}")
         self.module = module
-        self._comm = comm
-        self._buffer_source: int | None = 0 if broadcast_buffers else None
+        self._comm, self._broadcast_buffers = comm, broadcast_buffers
+        self._active = ActiveRanks(comm)
         check_same_model(comm, module)
         copy_from_rank_0(comm, module)
-        trained = {p: name for name, p in module.named_parameters() if p.requires_grad}
+        trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not trained:
             raise ValueError("expected a model with parameters to train, got one without, or with frozen ones only")
-        whole = sum(parameter.nbytes for parameter in trained)
+        whole = sum(parameter.nbytes for parameter in trained.values())
         limits = {"per_parameter": (1, 1), "flat": (whole, whole)}.get(version, (bucket_bytes, first_bucket_bytes))
         self._reducer = GradientReducer(
             comm,
-            trained,
-            make_buckets(list(trained), *limits, count_users=find_unused_parameters),
+            make_buckets(trained, *limits, count_users=find_unused_parameters),
             summing(algorithm),
             overlap=version == "overlapped",
             finite=check_finite,
+            active=self._active,
         )
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model on this rank's batch; returns its outputs."""
-        if self.training and torch.is_grad_enabled() and self._reducer.enabled:
+        if self.training and torch.is_grad_enabled() and not self._reducer.is_paused:
             self._copy_buffers()
         return self.module(*args, **kwargs)
 
-    @contextlib.contextmanager
-    def no_sync(self) -> Iterator[None]:
+    def no_sync(self) -> AbstractContextManager[None]:
         """Inside this block nothing is sent, and gradients add up on each rank.
 
         The first backward pass outside of it averages the sums: so several small batches make one large one.
         """
-        before, self._reducer.enabled = self._reducer.enabled, False
-        try:
-            yield
-        finally:
-            self._reducer.enabled = before
+        return self._reducer.paused()
 
     def join(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """Go through this rank's batches, of which other ranks may have more or fewer.
@@ -125,32 +121,18 @@ class DistributedDataParallel(nn.Module):
         https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html.) At the end all ranks have the model of
         those that went on longest. Each step costs one more small all-reduce. Cannot be combined with `no_sync`.
         """
-        last = 0
         for batch in batches:
-            last = self._meet_the_active(has_batch=True)[0]
+            self._active.meet(has_batch=True)
             yield batch
-        while active := self._meet_the_active(has_batch=False):
-            last = active[0]
+        while self._active.meet(has_batch=False):
             self._copy_buffers()
             self._reducer.take_part_with_zeros()
-        copy_state(self._comm, self.module, root=last)
-        self._reducer.contributors = self._comm.world_size
-        self._buffer_source = None if self._buffer_source is None else 0
-
-    def _meet_the_active(self, has_batch: bool) -> list[int]:
-        """The ranks that have a batch for this step; every rank gets the same answer."""
-        flags = torch.zeros(self._comm.world_size, dtype=torch.int64)
-        flags[self._comm.rank] = int(has_batch)
-        all_reduce(self._comm, flags)
-        active = flags.nonzero().flatten().tolist()
-        self._reducer.contributors = len(active)
-        if active and self._buffer_source is not None:
-            self._buffer_source = active[0]
-        return active
+        copy_state(self._comm, self.module, root=self._active.ranks[0])
+        self._active.everybody_again()
 
     def _copy_buffers(self) -> None:
-        if self._buffer_source is not None:
-            copy_tensors(self._comm, self.module.buffers(), root=self._buffer_source)
+        if self._broadcast_buffers:
+            copy_tensors(self._comm, self.module.buffers(), root=self._active.ranks[0])
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """The state of the wrapped model: names without a prefix, so that it loads into the model alone, too."""

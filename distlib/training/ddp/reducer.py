@@ -14,7 +14,8 @@ section 3.2.3 (https://arxiv.org/abs/2006.15704).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -23,6 +24,7 @@ from torch.autograd import Variable
 
 from distlib.collectives import all_reduce
 from distlib.communicator import Communicator, Work
+from distlib.training.ddp.active_ranks import ActiveRanks
 from distlib.training.ddp.bucket import Bucket
 from distlib.training.ddp.finite import check_finite
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, current_backward
@@ -40,40 +42,49 @@ class GradientReducer:
 
     Args:
         comm: of this rank.
-        names: of the parameters, for messages.
         buckets: the same on every rank, in the order in which they are to be sent.
         sum_up: the all-reduce.
         overlap: start a bucket as soon as it is full; otherwise all of them after the backward pass.
         finite: look for infinite or NaN gradients.
-
-    Attributes:
-        enabled: whether backward passes communicate.
-        contributors: the number that sums are divided by: the ranks that took part.
+        active: the ranks that the average is over.
     """
 
     def __init__(
         self,
         comm: Communicator,
-        names: dict[nn.Parameter, str],
         buckets: Sequence[Bucket],
         sum_up: AllReduce,
         *,
         overlap: bool,
         finite: bool,
+        active: ActiveRanks,
     ) -> None:
-        self.enabled = True
-        self.contributors = comm.world_size
-        self._comm, self._names, self._buckets, self._sum_up = comm, names, buckets, sum_up
-        self._overlap, self._check_finite = overlap, finite
-        self._bucket_of = {parameter: bucket for bucket in buckets for parameter in bucket.parameters}
+        self._comm, self._buckets, self._sum_up = comm, buckets, sum_up
+        self._overlap, self._check_finite, self._active = overlap, finite, active
+        self._is_paused = False
+        self._bucket_of = {parameter: bucket for bucket in buckets for parameter in bucket.parameters.values()}
         self._works: list[Work] = []  # of the buckets that have been started, in their order
         self._backward = OUTSIDE  # the backward pass that the gradients in the buckets come from
         for parameter in self._bucket_of:
             parameter.register_post_accumulate_grad_hook(self._on_gradient)
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether backward passes add up gradients on each rank and send nothing."""
+        return self._is_paused
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside this block nothing is sent."""
+        before, self._is_paused = self._is_paused, True
+        try:
+            yield
+        finally:
+            self._is_paused = before
+
     def _on_gradient(self, parameter: nn.Parameter) -> None:
         """A parameter's gradient is complete: called by torch in the middle of the backward pass."""
-        if not self.enabled:
+        if self._is_paused:
             return
         if self._backward != current_backward():
             self._begin()
@@ -89,7 +100,9 @@ class GradientReducer:
         for bucket in self._buckets:
             bucket.empty()
         self._backward = current_backward()
-        Variable._execution_engine.queue_callback(self._finish)  # torch calls it at the end of this backward pass
+        # A hook can't know that it is the last one. torch has no public way to be called at the end of a backward pass;
+        # this is the one that its own FSDP uses.
+        Variable._execution_engine.queue_callback(self._finish)
 
     def _finish(self) -> None:
         """The backward pass is over: send the rest, and wait for everything."""
@@ -102,8 +115,8 @@ class GradientReducer:
             work.wait()
         for bucket in self._buckets:
             if self._check_finite:
-                check_finite(self._comm, bucket, self._names)
-            bucket.write_back(divide_by=self.contributors)
+                check_finite(self._comm, bucket)
+            bucket.write_back(divide_by=len(self._active.ranks))
 
     def _sum_up_after(self, works: list[Work], bucket: Bucket) -> None:
         bucket.get_ready()
@@ -114,10 +127,10 @@ class GradientReducer:
 
     def _fill_what_was_there_before(self, bucket: Bucket) -> None:
         """Add the gradients of earlier passes without communication. Raises if one that must be there is missing."""
-        for parameter in bucket.missing():
+        for parameter in bucket.missing().values():
             if parameter.grad is not None:
                 bucket.fill(parameter)
-        missing = [self._names[parameter] for parameter in bucket.missing()]
+        missing = bucket.missing()
         if missing and not bucket.counts_users:
             raise RuntimeError(
                 f"on rank {self._comm.rank} the backward pass produced no gradient for {', '.join(missing)}. If the "

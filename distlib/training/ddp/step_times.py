@@ -166,7 +166,7 @@ class StepClock:
     def _begin_backward(self, name: str) -> None:
         """The backward pass has come to the output of a layer, so it is done with the layers after it."""
         if self._backward_of is None:
-            Variable._execution_engine.queue_callback(self._end_backward)
+            Variable._execution_engine.queue_callback(self._end_backward)  # see `reducer` for why it is a private name
         self._end_backward()
         start = self._comm.time()
         self._comm.sleep(2 * self._seconds.get(name, 0.0))

@@ -28,14 +28,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from distlib.network import Cluster
+from typing import Any
 
 from distlib.worlds.real import shared_memory
+from distlib.worlds.real.rank_place import RankPlace
 
 _ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
@@ -44,26 +41,6 @@ _ENVIRONMENT = {
 _LARGEST_REQUEST = 65536
 _START_TIMEOUT = 60.0  # seconds; importing torch from a cold disk can take long
 _REAP_EVERY = 0.5  # seconds between looks at which ranks have ended
-
-
-@dataclass(frozen=True)
-class RankPlace:
-    """Which rank of which world a process is going to be.
-
-    Attributes:
-        rank, world_size: as in `Communicator`.
-        directory: the world's private directory.
-        backend: "shared_memory", "gloo" or "nccl".
-        threads: how many threads torch may use in this rank.
-        network: what messages are paced by, or None.
-    """
-
-    rank: int
-    world_size: int
-    directory: str
-    backend: str
-    threads: int
-    network: Cluster | None = None
 
 
 # ── in the kernel ────────────────────────────────────────────────────────────────────────────────────────────────────

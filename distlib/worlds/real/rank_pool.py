@@ -28,6 +28,7 @@ from distlib.network import Cluster
 from distlib.worlds.real import forkserver, rank_process
 from distlib.worlds.real.mailbox import open_inbox
 from distlib.worlds.real.pacing import make_port_table
+from distlib.worlds.real.rank_place import RankPlace
 from distlib.worlds.real.shared_memory import NoSharedMemory
 from distlib.worlds.real.status_board import StatusBoard
 
@@ -83,7 +84,7 @@ class RankPool:
         self.commands.append(Connection(ours.detach()))
         self.outputs += [(rank, "stdout", out_read), (rank, "stderr", err_read)]
         try:
-            place = forkserver.RankPlace(rank, self.world_size, self.directory, self.backend, threads, self.network)
+            place = RankPlace(rank, self.world_size, self.directory, self.backend, threads, self.network)
             self.pids.append(self._server.spawn(place, [theirs.fileno(), out_write, err_write, inbox.fileno()]))
         finally:
             for end in (theirs, inbox):

@@ -31,11 +31,13 @@ from distlib.worlds import call_site, pickling
 from distlib.worlds.diagnosis import Failure
 from distlib.worlds.real import shared_memory
 from distlib.worlds.real.endpoint import Endpoint, Group, Stopped
-from distlib.worlds.real.forkserver import RankPlace
 from distlib.worlds.real.mailbox import Mailbox
 from distlib.worlds.real.process_group import ProcessGroupCommunicator
+from distlib.worlds.real.rank_place import RankPlace
 from distlib.worlds.real.status_board import StatusBoard
 from distlib.worlds.real.transport import GlooTransport, NcclTransport, Transport
+
+__starts_ranks__ = True  # see worlds.call_site
 
 STOP_SIGNAL = signal.SIGUSR1  # leave the run
 STACK_SIGNAL = signal.SIGUSR2  # write the stack to a file, also from inside a C++ call

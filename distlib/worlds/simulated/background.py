@@ -13,13 +13,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from distlib.communicator import Work
 from distlib.trace import CallSite
 
-if TYPE_CHECKING:
-    from distlib.worlds.simulated.engine import SimulatedRank
+__passes_on__ = True  # see worlds.call_site
+
+
+class Owner(Protocol):
+    """What a background needs of its rank.
+
+    Attributes:
+        now: the rank's clock, in virtual seconds.
+        site: the line that it speaks from, if that isn't the one that runs.
+    """
+
+    background: SimulatedBackground
+    now: float
+    site: CallSite | None
 
 
 class SimulatedCall(Work):
@@ -32,7 +44,7 @@ class SimulatedCall(Work):
         site: the line that has started it; its messages are sent from there.
     """
 
-    def __init__(self, call: Callable[[], object], owner: SimulatedRank, number: int, site: CallSite) -> None:
+    def __init__(self, call: Callable[[], object], owner: Owner, number: int, site: CallSite) -> None:
         self.started, self.end = owner.now, 0.0
         self.done = False
         self._call, self._owner, self._number, self._site = call, owner, number, site
@@ -73,7 +85,7 @@ class SimulatedBackground:
         failed: those that have raised something which nobody has seen yet.
     """
 
-    def __init__(self, rank: SimulatedRank) -> None:
+    def __init__(self, rank: Owner) -> None:
         self.calls: deque[SimulatedCall] = deque()
         self.failed: set[SimulatedCall] = set()
         self._rank = rank

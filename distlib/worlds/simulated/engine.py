@@ -27,6 +27,8 @@ from distlib.worlds.simulated.background import SimulatedBackground
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, Context, current_backward
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
 
+__passes_on__ = True  # see worlds.call_site
+
 _NOWHERE = "a line that was not recorded"
 ANYONE = -1  # the peer of a receive that takes from any rank
 _NO_TENSOR = torch.empty(0)

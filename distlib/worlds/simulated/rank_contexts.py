@@ -23,6 +23,8 @@ from typing import Protocol
 import greenlet
 import torch
 
+__passes_on__ = True  # see worlds.call_site
+
 
 class Context(Protocol):
     """A call that can be left in the middle and continued later."""

@@ -62,6 +62,9 @@ from distlib.worlds.simulated.engine import ANYONE, Engine, Operation, Simulated
 from distlib.worlds.simulated.rank_contexts import Ended, GreenletContext, ThreadContext
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
 
+__passes_on__ = True  # see worlds.call_site
+__starts_ranks__ = True  # see worlds.call_site
+
 _CONTEXTS: dict[str, type[GreenletContext] | type[ThreadContext]] = {
     "greenlets": GreenletContext,
     "threads": ThreadContext,

@@ -1,5 +1,5 @@
 # Wrong: every rank hands all that it has to the rank before it. Loses all marks.
-# Told: Expected: its output
+# Told: it should send nothing
 def gather_outputs(comm, output, batch_size):
     outputs = torch.empty(batch_size, *output.shape[1:], dtype=output.dtype)
     parts = outputs.tensor_split(comm.world_size)

@@ -1,5 +1,5 @@
 # Wrong: every rank adds its own and passes the sum on. Loses all marks.
-# Told: Expected: all its gradients
+# Told: it should send nothing
 def reduce_gradients(comm, model):
     for parameter in model.parameters():
         if parameter.grad is None:

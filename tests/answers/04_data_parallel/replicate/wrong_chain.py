@@ -1,5 +1,5 @@
 # Wrong: every rank passes the model on to the next one. Loses all marks.
-# Told: Expected: every parameter and buffer
+# Told: it should send nothing
 def replicate(comm, model):
     for tensor in [*model.parameters(), *model.buffers()]:
         if comm.rank > 0:

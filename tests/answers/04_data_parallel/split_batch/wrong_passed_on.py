@@ -1,5 +1,5 @@
 # Wrong: rank 0 sends everything to rank 1, which keeps its part and passes the rest on. Loses all marks.
-# Told: Expected: its rows
+# Told: it should send nothing
 def split_batch(comm, batch):
     parts = list(batch.clone().tensor_split(comm.world_size))
     for part in parts[max(comm.rank, 1) :]:

@@ -1,4 +1,5 @@
-# Right: goes through the state_dict, whose tensors are those of the model.
+# Wrong: goes through the state_dict, which leaves out buffers that are not persistent. Loses the hidden marks.
+# Told: besides model.parameters()
 def replicate(comm, model):
     tensors = model.state_dict().values()
     if comm.rank > 0:

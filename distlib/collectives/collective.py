@@ -1,0 +1,76 @@
+"""What all collectives on one tensor have in common, so that the file of each holds only its own algorithm.
+
+@collective("reduce_scatter", algorithm="ring")
+def ring_reduce_scatter(comm, tensor, op=ReduceOp.SUM):
+    …                                                      # who sends what to whom
+
+before     `root` and `op` are checked, the call is announced (see `arguments`), the tensor is flattened
+inside     `tensor` has one dimension, autograd records nothing, an average is a sum
+after      an average is divided; where flattening had to make a copy, it is written back into the caller's tensor
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import torch
+
+from distlib.collectives.arguments import announced, check_root
+from distlib.collectives.reduction import check_op
+from distlib.communicator import Communicator, ReduceOp
+from distlib.partition import chunks_of, flat_view, write_back
+
+__decorated__ = "function"  # so that a call site names the algorithm, and not the wrapper around it
+
+Function = TypeVar("Function", bound=Callable[..., None])
+ALGORITHMS: dict[str, dict[str, Callable[..., None]]] = {}  # ALGORITHMS["all_reduce"]["ring"] is ring_all_reduce
+_COLLECTING = ("reduce", "gather")  # the root gets the result; of others that have a root, all ranks but the root
+
+
+def collective(name: str, algorithm: str | None = None) -> Callable[[Function], Function]:
+    """Decorate the function of an algorithm: (comm, tensor), then `root` and `op` if it has them, then its own options.
+
+    Args:
+        name: of the collective, such as "all_reduce".
+        algorithm: what `all_reduce(…, algorithm=…)` knows it by; None where there is only one.
+    """
+
+    def decorate(function: Function) -> Function:
+        parameters = list(inspect.signature(function).parameters.values())[2:]
+        positional = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+        defaults = {each.name: each.default for each in parameters}
+        in_order = {"root": None, "op": None, "algorithm": algorithm}  # of the announced text
+
+        @functools.wraps(function)
+        def call(comm: Communicator, tensor: torch.Tensor, *args: Any, **options: Any) -> None:
+            given = defaults | dict(**dict(zip(positional, args, strict=False)), **options)
+            _check(comm, tensor, given)
+            comm = announced(comm, name, **in_order | given)
+            is_average = given.get("op") is ReduceOp.AVG
+            inside = given | {"op": ReduceOp.SUM} if is_average else given
+            with torch.no_grad():
+                flat = flat_view(tensor)
+                function(comm, flat, *args[len(positional) :], **inside)
+                if "root" not in given or (comm.rank == given["root"]) == (name in _COLLECTING):
+                    if is_average:
+                        _result(name, comm, flat).div_(comm.world_size)
+                    write_back(tensor, flat)
+
+        ALGORITHMS.setdefault(name, {})[algorithm or name] = call
+        return cast(Function, call)
+
+    return decorate
+
+
+def _check(comm: Communicator, tensor: torch.Tensor, given: dict[str, Any]) -> None:
+    if "root" in given:
+        check_root(comm, given["root"])
+    if "op" in given:
+        check_op(given["op"], tensor.dtype)
+
+
+def _result(name: str, comm: Communicator, flat: torch.Tensor) -> torch.Tensor:
+    return chunks_of(flat, comm.world_size)[comm.rank] if name == "reduce_scatter" else flat

@@ -1,0 +1,201 @@
+"""The engine behind every check: cases, places, handles, reports. On simulated ranks, but for the tests that say so."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from distlib.checks import CheckFailed
+from distlib.checks.case import Case
+from distlib.checks.places import simulated_only
+from distlib.checks.plays.calls import call
+from distlib.checks.plays.tensor import one_tensor
+from distlib.checks.remark import Remark
+from distlib.checks.rules.values import holds
+from distlib.checks.seen import Seen
+from distlib.checks.task import Draw, Remarks, task
+from distlib.communicator import Communicator
+
+
+@task("comm", "tensor")
+def check_swap(draw: Draw, *, sizes: tuple[int, ...] = (2,)) -> Iterator[Case]:
+    """`function(comm, tensor)`: ranks 0 and 1 exchange their tensors."""
+    for size in sizes:
+        inputs = [{"values": draw.whole((3,)), "layout": "contiguous", "options": {}} for _ in range(size)]
+        yield Case(f"on {size} ranks", one_tensor, inputs, facts=Facts(size))
+
+
+class Facts:
+    def __init__(self, world_size: int) -> None:
+        self.world_size = world_size
+
+
+@check_swap.judge
+def _(seen: Seen) -> Remarks:
+    given = seen.given("values")
+    for rank in (0, 1):
+        mistakes = {"nothing has arrived.": given[rank]}
+        yield holds(f"on rank {rank} the tensor", seen[rank]["values"], given[1 - rank], mistakes)
+
+
+def swap(comm: Communicator, tensor: torch.Tensor) -> None:
+    if comm.rank < 2:
+        mine = tensor.clone()
+        comm.exchange(mine, 1 - comm.rank, tensor, 1 - comm.rank)
+
+
+def remark_on(function: Callable[..., object], **options: object) -> str:
+    with simulated_only(), pytest.raises(CheckFailed) as caught:
+        check_swap(function, **options)
+    return " ".join(str(caught.value).split())
+
+
+def test_a_right_function_gets_a_report() -> None:
+    with simulated_only():
+        report = check_swap(swap, sizes=(2, 3))
+    assert [seen.size for seen in report] == [2, 3]
+    assert report.trace(world_size=3).messages_sent == [1, 1, 0]
+    assert str(report).splitlines()[0] == "swap: right in all 2 cases."
+    assert report.summary() == "2 cases, with 2 and 3 ranks"
+    with pytest.raises(KeyError, match="no case with world_size=7; there are: on 2 ranks; on 3 ranks"):
+        report.trace(world_size=7)
+
+
+def test_the_usual_mistake_is_named() -> None:
+    said = remark_on(lambda comm, tensor: None)
+    assert "on rank 0 the tensor is wrong" in said
+    assert "Usual cause: nothing has arrived." in said
+
+
+def test_errors_are_explained() -> None:
+    def waits(comm: Communicator, tensor: torch.Tensor) -> None:
+        comm.recv(tensor, 1 - comm.rank)
+
+    assert "ranks wait for each other" in remark_on(waits)
+
+
+def test_only_so_many_arguments() -> None:
+    said = remark_on(lambda comm: None)
+    assert "it can't be called with (comm, tensor)" in said
+
+
+# Handles
+
+
+def test_a_handle_that_nobody_waits_for_is_the_first_remark() -> None:
+    def never_waits(comm: Communicator, tensor: torch.Tensor) -> None:
+        comm.irecv(tensor, 1 - comm.rank)
+        comm.send(tensor.clone(), 1 - comm.rank)
+
+    assert re.search(
+        r"rank 0 never waits for the irecv that it begins at test_engine.py, line \d+", remark_on(never_waits)
+    )
+
+
+def test_a_tensor_that_changes_too_early() -> None:
+    def changes(comm: Communicator, tensor: torch.Tensor) -> None:
+        sending = comm.isend(tensor, 1 - comm.rank)
+        comm.recv(tensor, 1 - comm.rank)
+        sending.wait()
+
+    assert "changes the tensor of the isend" in remark_on(changes)
+
+
+def test_two_receives_into_one_buffer() -> None:
+    def shares(comm: Communicator, tensor: torch.Tensor) -> None:
+        buffer = torch.empty_like(tensor)
+        works = [comm.irecv(buffer, 1 - comm.rank), comm.irecv(buffer, 1 - comm.rank)]
+        works += [comm.isend(tensor.clone(), 1 - comm.rank), comm.isend(tensor.clone(), 1 - comm.rank)]
+        for work in works:
+            work.wait()
+        tensor.copy_(buffer)
+
+    assert "begins two receives into the same memory" in remark_on(shares)
+
+
+def test_handles_that_are_used_as_they_must_be() -> None:
+    def swaps(comm: Communicator, tensor: torch.Tensor) -> None:
+        incoming = torch.empty_like(tensor)
+        works = [comm.irecv(incoming, 1 - comm.rank), comm.isend(tensor, 1 - comm.rank)]
+        assert [work.wait() for work in works] == [1 - comm.rank] * 2
+        tensor.copy_(incoming)
+
+    with simulated_only():
+        assert len(check_swap(swaps)) == 1
+
+
+def test_neighbors_of_a_chunk_that_is_sent_may_change() -> None:
+    """Chunks share a tensor's version counter; only their own numbers count."""
+
+    def in_two(comm: Communicator, tensor: torch.Tensor) -> None:
+        mine = tensor.clone()
+        first = comm.isend(mine[:1], 1 - comm.rank)
+        mine[1:] += 0.0
+        comm.recv(tensor[:1], 1 - comm.rank)
+        first.wait()
+        comm.exchange(mine[1:], 1 - comm.rank, tensor[1:], 1 - comm.rank)
+
+    with simulated_only():
+        assert len(check_swap(in_two)) == 1
+
+
+# The library
+
+
+@task("number")
+def check_double(draw: Draw) -> Iterator[Case]:
+    """`function(number)` returns twice the number."""
+    yield Case("(2)", call, [{"args": [2], "kwargs": {}}])
+
+
+@check_double.judge
+def _(seen: Seen) -> Remarks:
+    yield None if seen[0] == 4 else Remark(f"it returned {seen[0]}.")
+
+
+def test_the_library_may_not_do_the_work() -> None:
+    from distlib.network import Cluster, all_reduce_seconds
+
+    def by_the_library(number: int) -> float:
+        return all_reduce_seconds("ring", Cluster(1, number), number, itemsize=1)
+
+    with simulated_only(), pytest.raises(CheckFailed, match="a function of the library"):
+        check_double(by_the_library)
+
+
+# Real ranks
+
+
+@pytest.mark.timeout(120)
+def test_real_ranks_have_the_last_word() -> None:
+    """A list that all simulated ranks share; each real rank has one of its own."""
+
+    def by_memory(comm: Communicator, tensor: torch.Tensor) -> None:
+        import math
+
+        kept = vars(math).setdefault("_shelf", {})
+        kept[comm.rank] = tensor.clone()
+        comm.barrier()
+        if 1 - comm.rank in kept:
+            tensor.copy_(kept[1 - comm.rank])
+        comm.barrier()
+
+    with pytest.raises(CheckFailed, match="nothing has arrived"):
+        check_swap(by_memory)
+
+
+@pytest.mark.timeout(120)
+def test_a_cell_with_a_check_loads_few_modules() -> None:
+    program = (
+        "import sys, distlib.checks; names = [name for name in sys.modules if name.startswith('distlib')]; "
+        "print(len(names), [name for name in names if 'judge' in name or 'classroom' in name])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    number, _, rest = done.stdout.strip().partition(" ")
+    assert int(number) <= 100
+    assert rest == "[]"
