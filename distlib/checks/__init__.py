@@ -6,6 +6,7 @@ plays/       what runs on each rank around the student's function
 task, places, case, seen, report      the engine: case ──► place ──► seen ──► remark, or on to the next
 """
 
+from distlib.checks.exercises.ddp import check_assign_buckets, check_average_gradients, check_sampler
 from distlib.checks.exercises.large_batches import (
     Pieces,
     Rounds,
@@ -14,7 +15,6 @@ from distlib.checks.exercises.large_batches import (
     check_warmup_learning_rate,
 )
 from distlib.checks.exercises.master import (
-    Gradients,
     Step,
     check_data_parallel_step,
     check_gather_outputs,
@@ -22,9 +22,12 @@ from distlib.checks.exercises.master import (
     check_replicate,
     check_split_batch,
 )
+from distlib.checks.exercises.overlapped_ddp import check_overlapped_ddp, hidden_share_of
+from distlib.checks.models import Gradients
 from distlib.checks.remark import CheckFailed
 from distlib.checks.report import Report
 from distlib.checks.student_communicator import StudentCommunicator
+from distlib.checks.training_cases import Training
 
 __all__ = [
     "CheckFailed",
@@ -34,12 +37,18 @@ __all__ = [
     "Rounds",
     "Step",
     "StudentCommunicator",
+    "Training",
     "check_accumulate_gradients",
+    "check_assign_buckets",
+    "check_average_gradients",
     "check_data_parallel_step",
     "check_gather_outputs",
     "check_local_sgd_round",
+    "check_overlapped_ddp",
     "check_reduce_gradients",
     "check_replicate",
+    "check_sampler",
     "check_split_batch",
     "check_warmup_learning_rate",
+    "hidden_share_of",
 ]

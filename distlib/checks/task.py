@@ -255,8 +255,7 @@ def _sample(cases: Sequence[Case]) -> set[int]:
 _SLIPS: Mapping[str, tuple[str, str]] = {
     "never waited": (
         "rank {rank} never waits for the {call} that it begins at {place}.",
-        "{call} only begins. Keep what it returns, and call wait() on it before you read or change the tensor, and "
-        "before the function returns.",
+        "{call} only begins. Keep what it returns, and call wait() on it before you read or change the tensor{late}.",
     ),
     "changed early": (
         "rank {rank} changes the tensor of the isend at {place} before it has waited for it.",
@@ -274,7 +273,11 @@ def explain_slips(seen: Seen) -> Remark | None:
     for rank, played in enumerate(seen.played):
         for slip, call, place in played.slips:
             sentence, cause = _SLIPS[slip]
-            return Remark(sentence.format(rank=rank, call=call, place=place), cause=cause.format(call=call))
+            if call == "all_reduce":  # a class may wait for it in another method
+                shown, late = "all_reduce with async_op=True", ""
+            else:
+                shown, late = call, ", and before the function returns"
+            return Remark(sentence.format(rank=rank, call=call, place=place), cause=cause.format(call=shown, late=late))
     return None
 
 

@@ -74,6 +74,8 @@ def _passes(seen: Seen, rank: int, number: int, noun: str, why: Sequence[str]) -
 
 ERRORS = (
     *SIGNS,
+    ("only for scalar", "loss_function returns a loss for each sample. Add them up, and divide by global_batch_size, before "
+     "backward()."),
     *((sign, "something here is None. The .grad of a parameter is, if it is frozen, or if this rank has no samples: a "
        "frozen one is left out, a missing one counts as zeros. And all_reduce returns None: it works in place.")
       for sign in ("'NoneType'", "expected Tensor as element")),
@@ -177,7 +179,7 @@ def weights(lengths: Sequence[Sequence[int]], rank: int) -> dict[str, list[Calla
     return {
         "it was divided twice: the losses by global_batch_size, and the sum by comm.world_size. Add the ranks' gradients "
         "up, and do not average them.": [lambda r, m: 1 / total / size],
-        "nothing was divided. Divide each loss by global_batch_size.": [lambda r, m: 1.0],
+        "this is a sum over samples. Divide each loss by global_batch_size.": [lambda r, m: 1.0],
         "this is a sum, divided by the number of ranks. Divide by global_batch_size instead.": [lambda r, m: 1 / size],
         "these are the rank's own samples only. Is the result of all_reduce written back into parameter.grad?":
             [lambda r, m: (r == rank) / total],
@@ -185,6 +187,8 @@ def weights(lengths: Sequence[Sequence[int]], rank: int) -> dict[str, list[Calla
         "before the first.": [lambda r, m: (m == len(lengths[r]) - 1) / total],
         "each rank's mean was taken, and the means were averaged. That is right only if all ranks have equally many "
         "samples. Add up the losses, and divide by global_batch_size.": [lambda r, m: 1 / own[r] / size],
+        "it is too large by the number of ranks. Is each loss divided by the samples of its own rank, not by "
+        "global_batch_size? Or was the sum added up twice?": [lambda r, m: size / total],
         "each rank divided by the number of its own samples. Divide by global_batch_size.": [lambda r, m: 1 / own[r]],
         "each microbatch's mean was taken, and means were combined. That is right only if all have equally many samples. "
         "Add up the losses, and divide by global_batch_size.": [
@@ -197,7 +201,8 @@ def weights(lengths: Sequence[Sequence[int]], rank: int) -> dict[str, list[Calla
         "their mean.": [lambda r, m: 1 / lengths[r][m] / total],
         "it was divided by the number of microbatches, too. global_batch_size has counted every sample already.":
             [lambda r, m: 1 / total / len(lengths[r])],
-        "it is too large by the number of ranks. Was it added up twice?": [lambda r, m: size / total],
+        "the sum over all ranks was added to the rank's own gradient. Put it in its place: parameter.grad.copy_(…).":
+            [lambda r, m: (1 + (r == rank)) / total],
         "the sums of earlier microbatches were added up over the ranks again with each later one. Talk once, after the "
         "last.": [lambda r, m: size ** (most - 1 - m) / total],
     }
@@ -352,6 +357,7 @@ def _errors(seen: Seen) -> Sequence[tuple[str, str]]:
                "Talk once, after it.")
     return (
         *SIGNS,
+        ("only for scalar", "loss_function returns a loss for each sample. Take their mean before backward()."),
         ("'NoneType'", "something here is None. The .grad of a parameter may be: average parameters and buffers, not "
          "gradients. And all_reduce returns None: it works in place."),
         ("Both need the same number of elements", "every rank averages once, after its last step, and the same tensors."),
@@ -393,8 +399,10 @@ def _(seen: Seen) -> Remarks:
                                  ROUNDED if is_rounded else _mistake(seen))
     every = {name: tensor for name, tensor in right[0][0].items() if tensor.is_floating_point()}
     frozen = [tensor for name, tensor in every.items() if not name.startswith("running") and name not in given["old"]]
+    counters = {_nbytes(right[0][0].values()): "counters are sent, too. Average the buffers that hold floating-point "
+                                               "numbers."}
     yield from one_all_reduce(seen, _nbytes(every.values()), "all parameters and buffers", right="the models",
-                              rounds=plan.rounds, also=[_nbytes(every.values()) - _nbytes(frozen)],
+                              rounds=plan.rounds, also=[_nbytes(every.values()) - _nbytes(frozen)], mistakes=counters,
                               otherwise="talk once, after the last step, and only about what is averaged.")
 
 

@@ -18,6 +18,9 @@ from distlib.checks.words import count
 SIGNS: Signs = (
     *((sign, "all_reduce is a function of the notebook: all_reduce(comm, tensor).")
       for sign in ("has no 'all_reduce'", "Default process group", "DistStoreError")),
+    *((sign, "first comm, then the tensor: all_reduce(comm, tensor), all_reduce(comm, tensor, op=ReduceOp.AVG).")
+      for sign in ("comm as the first argument", "'ReduceOp' object has")),
+    ("'list' object has no attribute 'dtype'", "all_reduce takes one tensor. torch.cat makes a flat one of many."),
     ("leaf Variable", "tensors that need a gradient are changed in place only under torch.no_grad()."),
 )
 NARROW = "are numbers sent in a narrower dtype, such as float32? Keep the dtype: torch.cat and zeros_like do."
