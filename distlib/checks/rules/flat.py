@@ -19,7 +19,7 @@ SIGNS: Signs = (
     *((sign, "all_reduce is a function of the notebook: all_reduce(comm, tensor).")
       for sign in ("has no 'all_reduce'", "Default process group", "DistStoreError")),
     *((sign, "first comm, then the tensor: all_reduce(comm, tensor), all_reduce(comm, tensor, op=ReduceOp.AVG).")
-      for sign in ("comm as the first argument", "'ReduceOp' object has")),
+      for sign in ("comm as the first argument", "'ReduceOp' object has", "is not a valid ReduceOp")),
     ("'list' object has no attribute 'dtype'", "all_reduce takes one tensor. torch.cat makes a flat one of many."),
     ("leaf Variable", "tensors that need a gradient are changed in place only under torch.no_grad()."),
 )
