@@ -6,6 +6,12 @@ plays/       what runs on each rank around the student's function
 task, places, case, seen, report      the engine: case ──► place ──► seen ──► remark, or on to the next
 """
 
+from distlib.checks.exercises.all_reduce import (
+    check_all_gather,
+    check_naive_all_reduce,
+    check_reduce_scatter,
+    check_ring_all_reduce,
+)
 from distlib.checks.exercises.ddp import check_assign_buckets, check_average_gradients, check_sampler
 from distlib.checks.exercises.large_batches import (
     Pieces,
@@ -39,14 +45,18 @@ __all__ = [
     "StudentCommunicator",
     "Training",
     "check_accumulate_gradients",
+    "check_all_gather",
     "check_assign_buckets",
     "check_average_gradients",
     "check_data_parallel_step",
     "check_gather_outputs",
     "check_local_sgd_round",
+    "check_naive_all_reduce",
     "check_overlapped_ddp",
     "check_reduce_gradients",
+    "check_reduce_scatter",
     "check_replicate",
+    "check_ring_all_reduce",
     "check_sampler",
     "check_split_batch",
     "check_warmup_learning_rate",

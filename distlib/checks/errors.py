@@ -82,11 +82,7 @@ _SIGNS = (
      "torch.tensor_split returns a tuple, whose entries can't be replaced; and `chunks[i] += x` also tries to put the "
      "sum back. Write chunks[i].add_(x), or chunk = chunks[i] and then chunk += x."),
     ("expected a torch.Tensor to receive, got int",
-     "the tensor comes first: comm.recv(buffer, src), comm.exchange(outgoing, dst, incoming, src). What arrives is "
-     "written into it; what recv returns is the sender's rank."),
-    ("expected a torch.Tensor to send, got int",
-     "the tensor comes first: comm.send(tensor, dst), comm.exchange(outgoing, dst, incoming, src)."),
-    ("rank tensor(", "the number of a rank is expected there: comm.exchange(outgoing, dst, incoming, src)."),
+     "recv and exchange write what arrives into a tensor that you hand over; what recv returns is the sender's rank."),
     ("a leaf Variable that requires grad is being used in an in-place operation",
      "torch records what is done to a parameter, and refuses this. parameter.data is the same memory without that "
      "record."),

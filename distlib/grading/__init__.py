@@ -7,7 +7,6 @@ from distlib.grading.all_reduce_checks import (
     check_halving_doubling_all_reduce,
     check_tree_all_reduce,
 )
-from distlib.grading.checks import check_all_gather, check_all_reduce, check_reduce_scatter
 from distlib.grading.pattern_checks import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
 from distlib.grading.prediction_checks import check_choose_algorithm, check_predict_time
 from distlib.grading.report import Report
@@ -20,8 +19,6 @@ __all__ = [
     "Report",
     "ScenarioReport",
     "StudentCommunicator",
-    "check_all_gather",
-    "check_all_reduce",
     "check_broadcast",
     "check_choose_algorithm",
     "check_gather",
@@ -29,7 +26,6 @@ __all__ = [
     "check_halving_doubling_all_reduce",
     "check_predict_time",
     "check_reduce",
-    "check_reduce_scatter",
     "check_returns",
     "check_scatter",
     "check_shift",

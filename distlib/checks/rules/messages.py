@@ -124,6 +124,23 @@ def right_but(t: Traffic, seen: str, why: Why, *details: str, **more: Any) -> Re
 # ── the rules ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def silence(t: Traffic, expected: int) -> Remark | None:
+    """There are messages, where `expected` should have been sent."""
+    if len(t.trace) or not expected or not t.case.length:
+        return None
+    return Remark(
+        f"the values are right, but no message was seen; {count(expected, 'message')} "
+        f"{'was' if expected == 1 else 'were'} expected.",
+        cause="the values came some other way, such as torch.distributed. Use comm.send, comm.recv and comm.exchange: "
+        "only those are counted.",
+    )
+
+
+def is_other_dtype(t: Traffic, m: Message, number: int = 0) -> bool:
+    """Whether a message has another dtype than the tensor."""
+    return m.dtype != dtype_name(t.case.dtype)
+
+
 def goes(t: Traffic, allowed: Callable[[int, int], bool], rule: Callable[[Message], str], why: Why) -> Remark | None:
     """Who may send to whom."""
     aside = next((m for m in t.full if not allowed(m.src, m.dst)), None)
@@ -144,9 +161,9 @@ def one_neighbor(t: Traffic, messages: Sequence[Message], why: Why, along: str =
     return None
 
 
-def one_circle(t: Traffic, why: Why) -> Remark | None:
+def one_circle(t: Traffic, why: Why, messages: Sequence[Message] | None = None) -> Remark | None:
     """The neighbors make one circle through all ranks."""
-    successor = {m.src: m.dst for m in t.full}
+    successor = {m.src: m.dst for m in (t.full if messages is None else messages)}
     rank, visited = 0, []
     while rank in successor and rank not in visited:
         visited.append(rank)
