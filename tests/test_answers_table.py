@@ -8,7 +8,7 @@ import pytest
 
 from distlib.authoring.notebook import notebook_from_text
 from tests.answers_table import main
-from tests.tiny_course import NAME, TEXT
+from tests.tools.tiny_course import NAME, TEXT
 
 ANSWERS = {
     "double/right_adds": """

@@ -114,7 +114,7 @@ class Task:
         return function
 
     def judge_times(self, function: Judge) -> Judge:
-        """The same, about what is true in virtual time only: moments of messages, gates passed before them."""
+        """Decorator: a second generator, about what is true in virtual time only: moments of messages and gates."""
         self._judge_times = function
         return function
 

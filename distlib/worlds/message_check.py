@@ -62,6 +62,8 @@ def different_calls(src: int, there: tuple[str | None, str], dst: int, here: tup
 
 def check_apart(outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
     """An exchange must not read and write the same memory. Seen for contiguous tensors; others are not checked."""
+    if not all(isinstance(tensor, torch.Tensor) for tensor in (outgoing, incoming)):
+        return  # what is wrong is said when it is sent or received
     first, second = outgoing.data_ptr(), incoming.data_ptr()
     if first + outgoing.nbytes <= second or second + incoming.nbytes <= first or outgoing.is_meta:
         return
