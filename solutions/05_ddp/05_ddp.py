@@ -467,7 +467,7 @@ print(report)
 # %% test="OverlappedDDP_hidden" points=6
 # The hidden tests of OverlappedDDP stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: other buckets, frozen layers, missing gradients, float32, more passes, layers in any order, 20 steps.
+### What this tests: other buckets, frozen layers, missing gradients, float32, more passes, other orders, 20 steps.
 import torch
 
 from distlib.checks import Training, check_overlapped_ddp, hidden_share_of
