@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -25,18 +24,9 @@ from distlib.grading.scenario_case import Part
 from distlib.grading.scenario_side import simulate_play
 from distlib.grading.specification import is_own
 from distlib.trace import CallSite, Message
-from tests.remote_functions import PLACES, in_a_notebook, on_remote_ranks
+from tests.remote_functions import in_a_notebook, on_remote_ranks
 
 pytestmark = pytest.mark.timeout(120)
-
-Place = Callable[[str, str], AbstractContextManager[Callable[..., Any]]]
-
-
-@pytest.fixture(params=PLACES, ids=lambda place: place.__name__)
-def place(request: pytest.FixtureRequest) -> Place:
-    """In a notebook, then on remote ranks."""
-    found: Place = request.param
-    return found
 
 
 def told(check: Callable[..., Any], function: Callable[..., Any], **options: Any) -> str:

@@ -452,7 +452,7 @@ from distlib.checks import Training, check_overlapped_ddp
 report = check_overlapped_ddp(
     OverlappedDDP,
     world_sizes=(1, 2, 3),
-    trainings=[Training([4, 5, 6, 3]), Training([4, 5, 6, 3], passes=2)],
+    trainings=[Training([4, 5, 6, 3], passes=n, bucket_bytes=200, first_bucket_bytes=40) for n in (1, 2)],
 )
 assert len(report) == 6
 assert report[0].trace.messages_sent == [0]
@@ -467,8 +467,7 @@ print(report)
 # %% test="OverlappedDDP_hidden" points=6
 # The hidden tests of OverlappedDDP stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: 20 steps on up to 4 ranks, other buckets, frozen layers, missing gradients, more passes, float32;
-### layers that are used in another order than they are registered, and a weight that two layers share.
+### What this tests: other buckets, frozen layers, missing gradients, float32, more passes, other orders, 20 steps.
 import torch
 
 from distlib.checks import Training, check_overlapped_ddp, hidden_share_of

@@ -92,7 +92,7 @@ class Layout:
                        for _, p in trained]
         self._sizes, self._elements = [p.nbytes for _, p in trained], [p.numel() for _, p in trained]
         self._with_frozen = [p.nbytes for p in model.parameters()]
-        self._by_layer = [p.nbytes for module in model.modules() for p in module.parameters(recurse=False)]
+        self._by_layer = [p.nbytes for part in model.modules() for p in part.parameters(recurse=False) if p.requires_grad]
         self.buckets = assign_buckets(self._sizes, *self._limits)
         self.nbytes = _together(self._sizes, self.buckets)
 

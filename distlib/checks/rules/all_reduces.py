@@ -62,7 +62,8 @@ def all_reduces(
     if found == list(expected):
         return None
     if found is not None:
-        cause = next((words for words, sizes in mistakes.items() if found in map(list, sizes)), otherwise)
+        causes = [words for words, sizes in mistakes.items() if found in map(list, sizes)] or [otherwise]
+        cause = " Or: ".join(causes[:2])  # sizes can't always tell one mistake from another
         return Remark(f"{before}{_shown(found, what)}; expected {_one_each(expected)}.", tuple(details), cause)
     due = 2 * (size - 1) * len(expected)
     rank = next((rank for rank, messages in enumerate(sent) if len(messages) != due), 0)
