@@ -65,6 +65,11 @@ class Draw(random.Random):
         numbers = [self.choice((-1, 1)) * self.randint(1, most) for _ in range(torch.Size(shape).numel())]
         return torch.tensor(numbers, dtype=dtype).reshape(tuple(shape))
 
+    def normal(self, shape: Sequence[int]) -> torch.Tensor:
+        """Normally distributed float64 numbers, for models that compute."""
+        numbers = [self.gauss() for _ in range(torch.Size(shape).numel())]
+        return torch.tensor(numbers, dtype=torch.float64).reshape(tuple(shape))
+
 
 def task(
     *arguments: str,

@@ -1,7 +1,7 @@
 """Cases in which every rank has one tensor: how many ranks, which tensor, and what each rank must hold at the end.
 
-All values are drawn from a seed. They are multiples of a small power of two, so that sums are exact in the dtype and
-the order of addition makes no difference: a check compares with `==`, whichever way round a ring goes.
+All values are drawn from a seed. They are small whole numbers, so that sums are exact in the dtype and the order of
+addition makes no difference: a check compares with `==`, whichever way round a ring goes.
 
     all_reduce        every rank starts with its own values      every rank ends with the sum, by any `algorithm`
     reduce_scatter    every rank starts with its own values      rank r ends with chunk r of the sum; the rest is free
@@ -19,6 +19,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate, product
 
 import torch
@@ -110,27 +111,27 @@ class TensorCase:
         return [slice(end - length, end) for end, length in zip(ends, self.chunk_lengths, strict=True)]
 
     def judged_chunks(self, rank: int) -> list[int]:
-        """The chunks whose values count on `rank`: all, but after a reduce-scatter only its own."""
+        """The chunks whose values count on `rank`: all; after a reduce-scatter its own; after a reduce, on the root."""
+        if self.collective == "reduce" and rank != (self.root or 0):
+            return []
         return [rank] if self.collective == "reduce_scatter" else list(range(len(self.chunk_lengths)))
 
 
 def rank_input(case: TensorCase, rank: int) -> torch.Tensor:
-    """What `rank` starts with: shape [length], the same for the same case and rank."""
-    draw = random.Random(f"{case.seed} {case.world_size} {case.length} {case.dtype} {rank}")
-    limit, unit = _value_range(case.dtype, case.world_size)
-    units = [draw.randint(-limit, limit) for _ in range(case.length)]
-    return torch.tensor([value * unit for value in units], dtype=case.dtype)
+    """What `rank` starts with: shape [length], the same for the same case and rank. See `_element`."""
+    return torch.tensor([_element(case, number)[rank] for number in range(case.length)], dtype=case.dtype)
 
 
-def expected_values(case: TensorCase) -> torch.Tensor:
-    """What the judged chunks must hold at the end: shape [length], the same for all ranks."""
+def expected_on(case: TensorCase, rank: int) -> torch.Tensor | None:
+    """What the tensor of `rank` must hold at the end: shape [length]; only the judged chunks count. None: anything."""
     inputs = [rank_input(case, rank) for rank in range(case.world_size)]
+    root = case.root or 0
     if case.collective == "all_gather":
         return torch.cat([inputs[rank][part] for rank, part in enumerate(case.chunk_slices)])
-    total = torch.zeros(case.length, dtype=case.dtype)
-    for values in inputs:
-        total += values
-    return total
+    if case.collective in ("all_reduce", "reduce_scatter", "reduce"):
+        total = torch.stack(inputs).sum(dim=0, dtype=case.dtype)
+        return None if case.collective == "reduce" and rank != root else total
+    return inputs[{"shift": rank - 1, "broadcast": root}.get(case.collective, rank)]
 
 
 def tensor_cases(
@@ -146,7 +147,7 @@ def tensor_cases(
     seed: int,
 ) -> Iterator[Case]:
     """Every combination as a case, in the order given. A root that a world does not have is left out, and so are
-    columns that do not divide its size.
+    columns that do not divide its size; a scalar has one element.
 
     Raises:
         ValueError: a layout that does not exist.
@@ -155,7 +156,11 @@ def tensor_cases(
         if layout not in LAYOUTS:
             raise ValueError(f"layouts: expected one of {', '.join(LAYOUTS)}, got {layout!r}")
     for size, length, dtype, layout, root, width in product(world_sizes, lengths, dtypes, layouts, roots, columns):
-        if (root is None or root < size) and (width is None or size % width == 0):
+        if (
+            (root is None or root < size)
+            and (width is None or size % width == 0)
+            and (layout != "scalar" or length == 1)
+        ):
             facts = TensorCase(collective, size, length, dtype, layout, seed, root, algorithm, width)
             inputs = [
                 {"values": rank_input(facts, rank), "layout": layout, "options": facts.options} for rank in range(size)
@@ -176,10 +181,40 @@ def row(seen: Seen) -> dict[str, str]:
     }
 
 
-def _value_range(dtype: torch.dtype, world_size: int) -> tuple[int, float | int]:
-    """Values are integers up to ± the first number, times the second. Sums over all ranks stay exact."""
-    if dtype.is_floating_point or dtype.is_complex:
-        exact = round(2 / torch.finfo(dtype).eps)  # integers up to this are exact in the dtype
-        return min(exact // (2 * world_size), 400), 0.25
-    largest = torch.iinfo(dtype).max // (2 * world_size)
-    return min(largest, 2**54), 1  # beyond 2**53 a detour through float64 would lose digits
+# ── the numbers ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_EXPONENTS = 6  # as many ranks can be told apart inside one element
+_WIDE = {torch.int64: 3**34, torch.int32: 3**16, torch.float64: 3**16}  # more than float64, or float32, holds exactly
+
+
+@cache
+def _element(case: TensorCase, number: int) -> list[int]:
+    """The whole numbers that the ranks have in one element, by rank: small ones, and exact in the dtype, sums too.
+
+    One of them is no multiple of 3, the next one is one of 3 but not of 9, then of 9 but not of 27, and so on, in a
+    shuffled order. So a sum in which every rank is counted 0 times, once or twice tells which: its digits to base 3 do.
+    The last element is larger than a narrower dtype can hold: a detour through that loses its last digits.
+    """
+    draw = random.Random(f"{case.seed} {case.world_size} {case.length} {case.dtype} {number}")
+    if case.dtype == torch.bool:
+        return [draw.randint(0, 1) for _ in range(case.world_size)]
+    limit, is_signed = _limit(case.dtype, case.world_size)
+    powers = [3**k for k in range(_EXPONENTS) if 3**k <= limit]
+    ranks = draw.sample(range(case.world_size), case.world_size)
+    values = [_multiple(draw, powers[place % len(powers)], limit) for place in ranks]
+    values = [value * (draw.choice((-1, 1)) if is_signed else 1) for value in values]
+    wide = _WIDE.get(case.dtype) if number == case.length - 1 else None
+    return [wide + 2 * value for value in values] if wide else values  # odd: the last digit is lost for certain
+
+
+def _multiple(draw: random.Random, power: int, limit: int) -> int:
+    """A multiple of a power of 3, but not of the next one, up to `limit`."""
+    return power * draw.choice([factor for factor in range(1, limit // power + 1) if factor % 3])
+
+
+def _limit(dtype: torch.dtype, world_size: int) -> tuple[int, bool]:
+    """The largest value, and whether there are negative ones. Twice the sum over all ranks is exact in the dtype."""
+    is_whole = not dtype.is_floating_point and not dtype.is_complex
+    exact = torch.iinfo(dtype).max if is_whole else round(2 / torch.finfo(dtype).eps)
+    wanted = max(40, 3 ** (min(world_size, _EXPONENTS) - 1))
+    return max(1, min(wanted, exact // (2 * world_size))), dtype.is_signed

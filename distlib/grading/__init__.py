@@ -2,45 +2,32 @@
 
 from distlib.checks.remark import CheckFailed
 from distlib.checks.student_communicator import StudentCommunicator
-from distlib.grading.accumulation_checks import Pieces, check_accumulate_gradients
 from distlib.grading.all_reduce_checks import (
     check_grid_all_reduce,
     check_halving_doubling_all_reduce,
     check_tree_all_reduce,
 )
-from distlib.grading.checks import check_all_gather, check_all_reduce, check_reduce_scatter
-from distlib.grading.local_sgd_checks import check_local_sgd_round
-from distlib.grading.local_sgd_reference import Rounds
 from distlib.grading.pattern_checks import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
 from distlib.grading.prediction_checks import check_choose_algorithm, check_predict_time
 from distlib.grading.report import Report
 from distlib.grading.return_checks import Example, check_returns
 from distlib.grading.scenario_report import ScenarioReport
-from distlib.grading.warmup_checks import check_warmup_learning_rate
 
 __all__ = [
     "CheckFailed",
     "Example",
-    "Pieces",
     "Report",
-    "Rounds",
     "ScenarioReport",
     "StudentCommunicator",
-    "check_accumulate_gradients",
-    "check_all_gather",
-    "check_all_reduce",
     "check_broadcast",
     "check_choose_algorithm",
     "check_gather",
     "check_grid_all_reduce",
     "check_halving_doubling_all_reduce",
-    "check_local_sgd_round",
     "check_predict_time",
     "check_reduce",
-    "check_reduce_scatter",
     "check_returns",
     "check_scatter",
     "check_shift",
     "check_tree_all_reduce",
-    "check_warmup_learning_rate",
 ]

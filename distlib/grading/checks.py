@@ -24,7 +24,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 import torch
 
@@ -36,12 +35,8 @@ from distlib.grading.all_reduce_specification import AllReduceSpecification
 from distlib.grading.case import LAYOUTS, Case, count
 from distlib.grading.errors import explain_error
 from distlib.grading.observe import Observation, observe, observe_simulated
-from distlib.grading.pattern_specification import PatternSpecification
 from distlib.grading.report import Report
-from distlib.grading.seen import Seen
-from distlib.grading.specification import Specification, expect_one_of
-from distlib.grading.traffic import explain_traffic
-from distlib.grading.values import explain_values
+from distlib.grading.specification import expect_one_of
 from distlib.judge.remote.stand_in import RemoteFunction
 from distlib.judge.sandbox.limits import CUT
 from distlib.worlds import pickling
@@ -52,102 +47,6 @@ CHECK_SECONDS = 10.0  # all cases of one check together
 SAMPLED_RANKS = 4
 MOST_REAL_RANKS = 20
 _PRINTED_SHOWN = 2_000  # characters
-
-SpecificationType = TypeVar("SpecificationType", Specification, PatternSpecification, AllReduceSpecification)
-
-
-def check_all_reduce(
-    function: Callable[..., object],
-    *,
-    world_sizes: Sequence[int],
-    lengths: Sequence[int],
-    messages: Callable[[int], int | Sequence[int]],
-    rounds: Callable[[int], int],
-    carries: str,
-    topology: str,
-    dtypes: Sequence[torch.dtype] = (torch.float32,),
-    layouts: Sequence[str] = ("contiguous",),
-    seed: int = 1,
-    helpers: Sequence[str] = (),
-) -> Report:
-    """Check `function(comm, tensor)`: afterwards every rank's tensor holds the sum over all ranks, in place.
-
-    Every combination of world size, length, dtype and layout is one case; they run in the order given.
-
-    Args:
-        world_sizes: numbers of ranks.
-        lengths: numbers of elements of the tensor; they need not divide, and may be smaller than the number of ranks.
-        messages: from the number of ranks to how many messages each rank sends (a number, or a list by rank).
-        rounds: from the number of ranks to the number of rounds.
-        carries: what each message carries, a "chunk" of the tensor or the whole "buffer".
-        topology: who talks to whom: "ring" (either way round), or "star" with rank 0 in the middle.
-        dtypes: of the tensor.
-        layouts: how the tensor lies in memory: "contiguous", "matrix", "transposed", "strided".
-        seed: of the values.
-        helpers: names in the student's notebook that lead to functions of ours while the check runs.
-
-    Returns:
-        The cases with their messages, if all have passed.
-
-    Raises:
-        CheckFailed: what is wrong in the first case that fails. No other exception of the function gets through.
-        ValueError: the test cell asks for something that does not exist.
-    """
-    specification = Specification(messages, rounds, carries, topology, tuple(helpers))
-    return run_check(
-        function, make_cases(function, "all_reduce", world_sizes, lengths, dtypes, layouts, seed), specification, _judge
-    )
-
-
-def check_reduce_scatter(
-    function: Callable[..., object],
-    *,
-    world_sizes: Sequence[int],
-    lengths: Sequence[int],
-    messages: Callable[[int], int | Sequence[int]],
-    rounds: Callable[[int], int],
-    carries: str = "chunk",
-    topology: str = "ring",
-    dtypes: Sequence[torch.dtype] = (torch.float32,),
-    layouts: Sequence[str] = ("contiguous",),
-    seed: int = 1,
-    helpers: Sequence[str] = (),
-) -> Report:
-    """Check `function(comm, tensor)`: afterwards chunk r of rank r's tensor holds the sum; the other chunks are free.
-
-    Arguments, result and exceptions as in `check_all_reduce`.
-    """
-    specification = Specification(messages, rounds, carries, topology, tuple(helpers))
-    return run_check(
-        function,
-        make_cases(function, "reduce_scatter", world_sizes, lengths, dtypes, layouts, seed),
-        specification,
-        _judge,
-    )
-
-
-def check_all_gather(
-    function: Callable[..., object],
-    *,
-    world_sizes: Sequence[int],
-    lengths: Sequence[int],
-    messages: Callable[[int], int | Sequence[int]],
-    rounds: Callable[[int], int],
-    carries: str = "chunk",
-    topology: str = "ring",
-    dtypes: Sequence[torch.dtype] = (torch.float32,),
-    layouts: Sequence[str] = ("contiguous",),
-    seed: int = 1,
-    helpers: Sequence[str] = (),
-) -> Report:
-    """Check `function(comm, tensor)`: rank r starts with only chunk r right; afterwards every rank has every chunk.
-
-    Arguments, result and exceptions as in `check_all_reduce`.
-    """
-    specification = Specification(messages, rounds, carries, topology, tuple(helpers))
-    return run_check(
-        function, make_cases(function, "all_gather", world_sizes, lengths, dtypes, layouts, seed), specification, _judge
-    )
 
 
 def make_cases(
@@ -175,8 +74,8 @@ def make_cases(
 def run_check(
     function: Callable[..., object],
     cases: Sequence[Case],
-    specification: SpecificationType,
-    judge: Callable[[Case, Observation, SpecificationType], Remark | None],
+    specification: AllReduceSpecification,
+    judge: Callable[[Case, Observation, AllReduceSpecification], Remark | None],
 ) -> Report:
     """Run the cases until one fails. `judge` looks at a run that came to its end."""
     if isinstance(function, RemoteFunction):
@@ -264,7 +163,7 @@ class _RemoteExamination(_Examination):
 def _examination(
     function: Callable[..., object],
     cases: Sequence[Case],
-    specification: SpecificationType,
+    specification: AllReduceSpecification,
     judge: Callable[[Case, Observation], Remark | None],
 ) -> _Examination:
     if isinstance(function, RemoteFunction):
@@ -290,12 +189,6 @@ def pack(function: Callable[..., object], title: str, helpers: Sequence[str]) ->
             return pickling.pack_call(function, (), {})
     except TypeError as error:
         raise CheckFailed(title, explain_error(None, error)) from None
-
-
-def _judge(case: Case, observation: Observation, specification: Specification) -> Remark | None:
-    in_chunks = specification.carries == "chunk"
-    seen = Seen(case, observation.outcomes, len(observation.trace), in_chunks)
-    return explain_values(seen) or explain_traffic(case, observation.trace, specification)
 
 
 def show_printed(text: str, title: str) -> None:

@@ -9,6 +9,10 @@ import torch
 from distlib.communicator import Communicator
 from distlib.worlds.diagnosis import MessageMismatch
 
+ORDER = (
+    "The arguments come in this order: send(tensor, dst), recv(tensor, src), exchange(outgoing, dst, incoming, src)."
+)
+
 
 def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: int | None, tag: int) -> None:
     """Check the arguments of a send or a receive.
@@ -18,17 +22,19 @@ def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: int
         peer: the rank at the other end; None for anyone.
 
     Raises:
-        TypeError: not a tensor.
+        TypeError: not a tensor, or a tensor as the rank.
         ValueError: a tag that is not an integer, or a tensor that is not dense or not on the rank's device.
         MessageMismatch: the other rank does not exist, or is this rank.
     """
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"expected a torch.Tensor to {verb}, got {type(tensor).__name__}: {tensor!r}")
+        raise TypeError(f"expected a torch.Tensor to {verb}, got {type(tensor).__name__}: {tensor!r}. {ORDER}")
+    if isinstance(peer, torch.Tensor):
+        raise TypeError(f"expected the number of a rank, got a tensor. {ORDER}")
     direction = "to" if verb == "send" else "from"
     if peer is not None and (type(peer) is not int or not 0 <= peer < comm.world_size):
         raise MessageMismatch(
             f"rank {comm.rank} wants to {verb} {direction} rank {peer!r}, but the ranks are 0 to "
-            f"{comm.world_size - 1}. In a ring: (comm.rank + 1) % comm.world_size."
+            f"{comm.world_size - 1}. Check how you compute the other rank."
         )
     if peer is None and comm.world_size == 1:
         raise MessageMismatch(f"rank {comm.rank} wants to receive from anyone, but there is no other rank here.")
@@ -61,9 +67,12 @@ def different_calls(src: int, there: tuple[str | None, str], dst: int, here: tup
 
 
 def check_apart(outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
-    """An exchange must not read and write the same memory. Seen for contiguous tensors; others are not checked."""
-    if not all(isinstance(tensor, torch.Tensor) for tensor in (outgoing, incoming)):
-        return  # what is wrong is said when it is sent or received
+    """An exchange takes two tensors that do not share memory. Seen for contiguous ones; others are not checked."""
+    if not isinstance(outgoing, torch.Tensor) or not isinstance(incoming, torch.Tensor):
+        raise TypeError(
+            f"exchange: expected tensors as outgoing and incoming, got {type(outgoing).__name__} and "
+            f"{type(incoming).__name__}. {ORDER}"
+        )
     first, second = outgoing.data_ptr(), incoming.data_ptr()
     if first + outgoing.nbytes <= second or second + incoming.nbytes <= first or outgoing.is_meta:
         return

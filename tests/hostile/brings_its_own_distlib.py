@@ -4,4 +4,4 @@ def hand_in(work):
     work.spoil("naive_all_reduce")
     (work.folder / "distlib").mkdir()
     (work.folder / "distlib" / "__init__.py").write_text("class World: pass\nCommunicator = World\n")
-    (work.folder / "distlib" / "grading.py").write_text("def check_all_reduce(*a, **k): return print\n")
+    (work.folder / "distlib" / "checks.py").write_text("def check_naive_all_reduce(*a, **k): return print\n")

@@ -38,7 +38,7 @@ def shift(comm, tensor):
 TEST = """
 import torch
 
-from distlib.grading import check_shift
+from distlib.checks import check_shift
 
 report = check_shift(shift, world_sizes=(2, 3), lengths=(4, 5), messages=lambda n: [1] * n, rounds=lambda n: 1, seed=7)
 print(report.summary())
@@ -143,7 +143,7 @@ def test_what_the_student_does_to_the_process_does_not_reach_the_test() -> None:
     own = [
         "import sys; sys.displayhook = lambda value: None\nclass Equal:\n    def __eq__(self, other): return True",
         "import builtins; builtins.AssertionError = Exception; check_shift = lambda *a, **k: Equal()",
-        "import distlib.grading; distlib.grading.check_shift = check_shift",
+        "import distlib.checks; distlib.checks.check_shift = check_shift",
     ]
     assert "expected" in told(run("def shift(comm, tensor): return Equal()", own=own))
 

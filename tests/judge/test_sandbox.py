@@ -466,7 +466,7 @@ IMPORTS = f"""
 from distlib import {", ".join(distlib.__all__)}
 from distlib.collectives import ring_all_reduce, broadcast
 from distlib.draw import chunk_steps, predict, timeline
-from distlib.grading import CheckFailed, Report, check_all_reduce
+from distlib.checks import CheckFailed, Report, check_ring_all_reduce
 from distlib.network import Cluster, Link, duration
 from distlib.partition import chunk_lengths
 """
@@ -486,14 +486,14 @@ def test_exercises_find_what_they_import(kind: str) -> None:
         assert told(rank, "told = chunk_lengths(10, 4)") == [3, 3, 2, 2]
         told(
             rank,
-            "chunk_steps(world, print); timeline(world.trace).show(); str(check_all_reduce(print))",
+            "chunk_steps(world, print); timeline(world.trace).show(); str(check_ring_all_reduce(print))",
         )
         for name in ("ring_all_reduce", "all_reduce", "calibrate"):
             kind_of_error, message = rank.run(f"{name}(None, None)")
             assert kind_of_error == "RuntimeError"
             assert message == f"the library's {name} is not there while your own function is graded"
         assert rank.run("import distlib.collectives.ring")[0] == "ModuleNotFoundError"
-        assert rank.run("import distlib.grading.checks")[0] == "ModuleNotFoundError"
+        assert rank.run("import distlib.checks.task")[0] == "ModuleNotFoundError"
         assert rank.run("from distlib import no_such_name")[0] == "ImportError"
     finally:
         ranks.close()

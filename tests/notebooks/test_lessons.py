@@ -39,6 +39,7 @@ def test_there_are_lessons() -> None:
 
 
 @each_lesson
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_lesson_runs_from_top_to_bottom(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)

@@ -17,6 +17,8 @@ from distlib.communicator import Communicator
 
 LAYOUTS = {
     "contiguous": "",
+    "scalar": ", a scalar (a tensor without dimensions)",
+    "block": ", in three dimensions",
     "matrix": ", as a matrix",
     "transposed": ", a transposed matrix (its memory is not contiguous)",
     "strided": ", every second element of a longer tensor (its memory is not contiguous)",
@@ -85,8 +87,15 @@ def _matrix(memory: torch.Tensor, length: int) -> torch.Tensor:
     return memory.view(rows, length // rows)
 
 
+def _block(memory: torch.Tensor, length: int) -> torch.Tensor:
+    matrix = _matrix(memory, length)
+    return matrix.view(len(matrix), *_matrix(matrix[0], matrix.shape[1]).shape)
+
+
 _VIEWS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "contiguous": lambda memory, length: memory,
+    "scalar": lambda memory, length: memory.view(()),
+    "block": _block,
     "matrix": _matrix,
     "transposed": lambda memory, length: _matrix(memory, length).t(),
     "strided": lambda memory, length: memory[1 : 2 * length + 1 : 2],

@@ -124,6 +124,23 @@ def right_but(t: Traffic, seen: str, why: Why, *details: str, **more: Any) -> Re
 # ── the rules ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def silence(t: Traffic, expected: int) -> Remark | None:
+    """There are messages, where `expected` should have been sent."""
+    if len(t.trace) or not expected or not t.case.length:
+        return None
+    return Remark(
+        f"the values are right, but no message was seen; {count(expected, 'message')} "
+        f"{'was' if expected == 1 else 'were'} expected.",
+        cause="the values came some other way, such as torch.distributed. Use comm.send, comm.recv and comm.exchange: "
+        "only those are counted.",
+    )
+
+
+def is_other_dtype(t: Traffic, m: Message, number: int = 0) -> bool:
+    """Whether a message has another dtype than the tensor."""
+    return m.dtype != dtype_name(t.case.dtype)
+
+
 def goes(t: Traffic, allowed: Callable[[int, int], bool], rule: Callable[[Message], str], why: Why) -> Remark | None:
     """Who may send to whom."""
     aside = next((m for m in t.full if not allowed(m.src, m.dst)), None)
@@ -144,9 +161,9 @@ def one_neighbor(t: Traffic, messages: Sequence[Message], why: Why, along: str =
     return None
 
 
-def one_circle(t: Traffic, why: Why) -> Remark | None:
+def one_circle(t: Traffic, why: Why, messages: Sequence[Message] | None = None) -> Remark | None:
     """The neighbors make one circle through all ranks."""
-    successor = {m.src: m.dst for m in t.full}
+    successor = {m.src: m.dst for m in (t.full if messages is None else messages)}
     rank, visited = 0, []
     while rank in successor and rank not in visited:
         visited.append(rank)
@@ -179,6 +196,25 @@ def carries(
             k = number[m.src] - 1
             return right_but(t, what(m, k, wanted), why, such_as(m), *details(m), m=m, number=k)
     return None
+
+
+def whole_tensors(t: Traffic) -> Remark | None:
+    """Each message carries the whole tensor."""
+
+    def seen(m: Message, number: int, wanted: object) -> str:
+        return f"a message carries {carried(m)}; each should carry the whole tensor of {t.case.size}."
+
+    return carries(t, lambda m, number: {t.case.length}, seen, _CUT)
+
+
+# fmt: off
+_CUT: Why = [
+    (is_other_dtype, "the tensor is sent in another dtype. Send it whole, as {dtype}."),
+    (lambda t, m, number: m.nbytes == t.case.dtype.itemsize, "the tensor is sent element by element, and each message "
+     "pays for its latency. Send it whole."),
+    (None, "the tensor is sent in parts. Send it whole."),
+]
+# fmt: on
 
 
 def total_bytes(

@@ -1,5 +1,5 @@
 # Wrong: treats only length // world_size * world_size elements. Loses all marks.
-# Told: The first 6 elements are right, the rest is left out
+# Told: nothing is cut
 def naive_all_reduce(comm, tensor):
     flat = tensor.reshape(-1)
     whole = flat[: flat.numel() // comm.world_size * comm.world_size]

@@ -1,14 +1,14 @@
 # Wrong: replaces the checks by one that says yes. Alone. Loses all marks.
-import distlib.grading
+import distlib.checks
 
 
 def say_yes(*args, **kwargs):
     return None
 
 
-check_all_reduce = say_yes
-distlib.grading.check_all_reduce = say_yes
-distlib.grading.checks.check_all_reduce = say_yes
+check_naive_all_reduce = say_yes
+distlib.checks.check_naive_all_reduce = say_yes
+distlib.checks.exercises.all_reduce.check_naive_all_reduce = say_yes
 
 
 def naive_all_reduce(comm, tensor):

@@ -1,5 +1,5 @@
 # Wrong: reads the answer from the reference package and runs its text. Loses all marks.
-# Told: 2 of 2 messages were sent by code that was made from a text
+# Told: it calls distlib.collectives.reduction.check_op, a function of the library
 # Told by the judge: name 'reference' is not defined
 import inspect
 

@@ -1,5 +1,5 @@
 # Wrong: the values go through an attribute of a module, which ranks of one process would share. Loses all marks.
-# Told: chunk 1 (elements 4 to 7) is wrong
+# Told: chunk 1 (elements 6 to 11) is wrong
 import string
 
 

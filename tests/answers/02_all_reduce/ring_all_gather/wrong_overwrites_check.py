@@ -1,14 +1,14 @@
 # Wrong: replaces the checks in the package by one that says yes. Alone. Loses all marks.
-import distlib.grading
-from distlib.grading import Report
+import distlib.checks
+from distlib.checks import Report
 
 
 def say_yes(function, **kwargs):
     return Report("ring_all_gather")
 
 
-distlib.grading.check_all_gather = say_yes
-distlib.grading.checks.check_all_gather = say_yes
+distlib.checks.check_all_gather = say_yes
+distlib.checks.exercises.all_reduce.check_all_gather = say_yes
 
 
 def ring_all_gather(comm, tensor):

@@ -1,5 +1,5 @@
 # Wrong: computes in float32 whatever the dtype is, and casts back. Loses the hidden marks.
-# Told: the values took a detour through another dtype. Keep int64 throughout
+# Told: the values took a detour through another dtype. Keep float64 throughout
 def ring_all_reduce(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1).to(torch.float32)

@@ -1,5 +1,5 @@
 # Wrong: reads memory that is not its own, if the length does not divide. Loses all marks.
-# Told: on 3 ranks, 8 float32: a rank's process ended in the middle
+# Told: on 3 ranks, 10 float32: a rank's process ended in the middle
 import ctypes
 
 

@@ -1,5 +1,5 @@
 # Wrong: replaces the checks by one that says yes. Alone. Loses all marks.
-import distlib.grading
+import distlib.checks
 
 
 class Yes:
@@ -13,7 +13,7 @@ class Yes:
         return 15
 
 
-distlib.grading.check_reduce_scatter = Yes()
+distlib.checks.check_reduce_scatter = Yes()
 
 
 def ring_reduce_scatter(comm, tensor):

@@ -1,0 +1,217 @@
+"""Rules about rings of chunks: the two halves, and the values that usual mistakes in the numbers of chunks leave.
+
+    step s of a half    rank r sends chunk r + first - turn·s to rank r + way
+                        and puts what comes in to chunk r + first - turn·(s + 1) + shift
+
+In a right half `turn` is `way`, and `shift` is 0. A mistake is another such half, played on the values of the case.
+What it leaves is compared with what the ranks hold, all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from distlib.checks.rules.messages import Traffic
+from distlib.checks.rules.sums import Cause, Held, cut
+from distlib.checks.tensor_cases import TensorCase
+from distlib.checks.words import count, listed
+from distlib.trace import Message
+
+Chunks = list[list[torch.Tensor]]  # by rank, by number
+
+
+# ── the messages of the halves ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def halves(t: Traffic, number: int) -> Iterator[list[Message]]:
+    """The messages that are not empty, half by half: a rank sends world_size - 1 of them in each.
+
+    Where chunks are empty, the first half of a rank ends where it first sends to another rank.
+    """
+    sent: Counter[int] = Counter()
+    found: list[list[Message]] = [[] for _ in range(number)]
+    for m in t.full:
+        turned = {other.dst for half in found for other in half if other.src == m.src} - {m.dst}
+        half = sent[m.src] // max(1, t.size - 1) if t.is_exact else int(bool(turned))
+        found[min(half, number - 1)].append(m)
+        sent[m.src] += 1
+    yield from found
+
+
+def bytes_of_torch_chunk(case: TensorCase) -> set[int]:
+    """The sizes of the chunks that torch.chunk cuts."""
+    return {length * case.dtype.itemsize for length in _lengths_of_torch_chunk(case)}
+
+
+def _lengths_of_torch_chunk(case: TensorCase) -> list[int]:
+    return [len(chunk) for chunk in torch.empty(case.length).chunk(case.world_size)] if case.length else []
+
+
+# ── usual causes: chunks of other lengths, and too few steps ─────────────────────────────────────────────────────────
+
+
+def other_chunks(held: Held) -> str | None:
+    """Right, if the tensor is cut in another way."""
+    size, whole = held.size, held.case.length
+    if not whole % size or whole < size:
+        return None
+    if _right_if_cut(held, [whole // size] * size):
+        return f"{cut(held, whole // size)} With chunks of {whole // size} the values would be right."
+    lengths = _lengths_of_torch_chunk(held.case)
+    if lengths == held.case.chunk_lengths or not _right_if_cut(held, lengths):
+        return None
+    return (
+        f"with chunks of {listed(lengths)} elements the values would be right: torch.chunk cuts these. "
+        f"torch.tensor_split cuts {listed(held.case.chunk_lengths)}."
+    )
+
+
+def _right_if_cut(held: Held, lengths: Sequence[int]) -> bool:
+    ends = list(itertools.accumulate(lengths))
+    parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+    if len(parts) < held.size:
+        return False
+    for rank, values in enumerate(held.values):
+        for k, part in enumerate(parts):
+            right = held.inputs[k] if held.case.collective == "all_gather" else held.targets[rank]
+            if k in held.judged(rank) and not torch.equal(values[part], right[part]):
+                return False
+    return True
+
+
+def stopped_early(number: int) -> Cause:
+    """Every rank has sent fewer messages than it has steps. `number`: of halves."""
+
+    def cause(held: Held) -> str | None:
+        sent, steps = set(held.seen.trace.messages_sent), number * (held.size - 1)
+        if len(sent) > 1 or not 0 < max(sent) < steps or held.case.length < held.size:
+            return None
+        return (
+            f"every rank has sent {count(max(sent), 'message')}, and the ring takes {count(steps, 'step')} here. Is "
+            "there a return inside the loop, or does the loop end early?"
+        )
+
+    return cause
+
+
+def full_sum_elsewhere(held: Held) -> str | None:
+    """Each rank has one full sum, all of them in a chunk that is off by the same number."""
+    size = held.size
+    for shift in range(1, size):
+        if all(held.is_right(rank, (rank + shift) % size) for rank in range(size)):
+            far = f"{count(shift, 'place')} lower" if shift <= size // 2 else f"{count(size - shift, 'place')} higher"
+            return (
+                f"each rank does hold one full sum, but in the wrong chunk: rank 0 in chunk {shift}, rank 1 in chunk "
+                f"{(1 + shift) % size}. Let each rank begin with a chunk {far}, so that the last chunk it receives is "
+                "its own."
+            )
+    return None
+
+
+# ── usual causes: wrong numbers of chunks ────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Half:
+    """A half of a ring, right or not. Attributes as above; `adds`: whether what comes in is added, or replaces."""
+
+    way: int
+    first: int
+    adds: bool
+    turn: int
+    shift: int = 0
+
+    def play(self, chunks: Chunks) -> Chunks:
+        """What the ranks hold after it."""
+        size = len(chunks)
+        now = [list(own) for own in chunks]
+        for step in range(size - 1):
+            sent = [now[rank][(rank + self.first - self.turn * step) % size] for rank in range(size)]
+            for rank in range(size):
+                k = (rank + self.first - self.turn * (step + 1) + self.shift) % size
+                came = sent[(rank - self.way) % size]
+                now[rank][k] = now[rank][k] + came if self.adds else came
+        return now
+
+    def ends_with(self, size: int) -> int:
+        """The number of the chunk that rank 0 receives last."""
+        return (self.first - self.way * (size - 1)) % size
+
+
+def mistaken_numbers(held: Held) -> str | None:
+    """The values are those of a ring with one mistake in the numbers of its chunks."""
+    size, collective, ways = held.size, held.case.collective, _ways(held)
+    if size < 2 or held.case.length % size or len(ways) < (2 if collective == "all_reduce" else 1):
+        return None
+    start: Chunks = [[values[part] for part in held.pieces] for values in held.inputs]
+    if collective == "all_gather":
+        return next(
+            (_begins_elsewhere(half) for half in _halves_of(size, False, ways[0]) if _holds(held, half.play(start))),
+            None,
+        )
+    for first in _halves_of(size, True, ways[0]):
+        summed = first.play(start)
+        if collective == "reduce_scatter":
+            if _holds(held, summed):
+                return _mistake(first)
+            continue
+        for second in _halves_of(size, False, ways[1]):
+            if not (_mistake(first) and _mistake(second)) and _holds(held, second.play(summed)):
+                return _mistake(first) or _begins_elsewhere(second, first.ends_with(size))
+    return None
+
+
+def _ways(held: Held) -> list[int]:
+    """In which direction rank 0 sends in each half: 1 for to the next rank, -1 for to the previous one."""
+    number = 2 if held.case.collective == "all_reduce" else 1
+    first = [next((m.dst for m in half if not m.src), 0) for half in halves(Traffic(held.seen), number)]
+    known = {1: 1, held.size - 1: 1 if held.size == 2 else -1}
+    return [known[dst] for dst in first if dst in known]
+
+
+def _halves_of(size: int, adds: bool, way: int) -> Iterator[Half]:
+    """All halves that go this way, with one mistake at most."""
+    for first in range(size):
+        yield from (Half(way, first, adds, way, shift) for shift in range(size))
+        yield Half(way, first, adds, -way)
+
+
+def _mistake(half: Half) -> str | None:
+    """The words for what is wrong in a half by itself."""
+    if half.turn == half.way and not half.shift:
+        return None
+    where = "added to" if half.adds else "written to"
+    if half.turn != half.way:
+        return (
+            "the numbers of the chunks go the other way round than the messages. A rank that sends to the next one "
+            "goes down by one in each step, as in (rank - step) % comm.world_size; one that sends to the previous one "
+            "goes up."
+        )
+    return (
+        f"what comes in is {where} a chunk with another number. It is the chunk that the neighbor sends in this step: "
+        "take the formula for what is sent, and put the neighbor's rank in it."
+    )
+
+
+def _begins_elsewhere(half: Half, complete: int | None = None) -> str | None:
+    """The words for what is wrong in a second half. `complete`: the chunk that is full on rank 0; None: its own."""
+    if _mistake(half) or half.first == (complete or 0):
+        return _mistake(half)
+    if complete is None:
+        return (
+            f"rank 0 sends chunk {half.first} first, but at the start only its own chunk is right there. In the first "
+            "step a rank sends its own chunk, later the one it has just received."
+        )
+    return (
+        f"the second half begins with the wrong chunk: rank 0 sends chunk {half.first} first, but chunk {complete} is "
+        "full there. In the first step of the all-gather a rank sends the chunk that it has just completed."
+    )
+
+
+def _holds(held: Held, chunks: Chunks) -> bool:
+    return all(torch.equal(torch.cat(own), values) for own, values in zip(chunks, held.values, strict=True))

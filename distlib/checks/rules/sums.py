@@ -1,0 +1,469 @@
+"""Rules about sums: whose values are inside a tensor, and what usually makes it hold others.
+
+Every rank starts with values of its own, so a wrong sum can be taken apart (see `tensor_cases`). With 3 ranks, a piece
+of rank 0 that holds x₀ + 2·x₂ has the contents (1, 0, 2): rank 1's values are missing, rank 2's are counted twice.
+
+    on rank 0, chunk 1 (elements 4 to 7) is wrong. It must be the sum over all ranks.
+      expected [-43, 24, 10, -30]
+      found    [-9, -4, 6, 5]
+      The ranks whose values are in each chunk; every chunk should say all:
+                chunk 0  chunk 1
+        rank 0  all      0
+        rank 1  1        all
+    Usual cause: the sum lacks the values of rank 1. …
+
+A judge lists its causes in the order in which it believes them; the first that knows something is shown:
+
+    held = Held(seen, in_chunks=True)
+    yield wrong_values(held, "It must be the sum over all ranks.", [*IN_ANOTHER_PLACE, average, counted_twice("…"), …])
+    yield strayed(held)
+
+What can't be seen: values that are right by accident.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import torch
+
+from distlib.checks.remark import Remark
+from distlib.checks.rules.values import SHOWN, first_numbers
+from distlib.checks.seen import Seen
+from distlib.checks.tensor_cases import TensorCase, expected_on, rank_input
+from distlib.checks.words import count, dtype_name
+from distlib.partition import chunk_lengths
+from distlib.worlds.diagnosis import name_ranks
+
+DECODED_RANKS = 6  # with more ranks, the 3**N combinations are too many to try
+PRINT = (
+    "no usual mistake fits. Print the tensor after each message, `print(comm.rank, tensor)`, and run this test again: "
+    "it shows what the ranks print in the case that fails."
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a run has left in the ranks' tensors, and questions about it. Values are flattened, and sums are exact.
+
+    Attributes:
+        seen: a run of a `TensorCase`, played by `plays.tensor.one_tensor`.
+        in_chunks: whether to speak of chunks; otherwise of the tensor as a whole.
+    """
+
+    seen: Seen
+    in_chunks: bool = False
+
+    @property
+    def case(self) -> TensorCase:
+        """What was run."""
+        facts: TensorCase = self.seen.facts
+        return facts
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self.case.world_size
+
+    @cached_property
+    def inputs(self) -> list[torch.Tensor]:
+        """What each rank started with."""
+        return [exact(rank_input(self.case, rank)) for rank in range(self.size)]
+
+    @cached_property
+    def values(self) -> list[torch.Tensor]:
+        """What each rank ended with."""
+        return [exact(result["values"]) for result in self.seen.results]
+
+    @cached_property
+    def targets(self) -> list[torch.Tensor]:
+        """What each rank should have ended with, in its judged pieces."""
+        wanted = [expected_on(self.case, rank) for rank in range(self.size)]
+        return [self.values[rank] if values is None else exact(values) for rank, values in enumerate(wanted)]
+
+    @cached_property
+    def pieces(self) -> list[slice]:
+        """The chunks, or the whole tensor as one piece."""
+        return self.case.chunk_slices if self.in_chunks else [slice(0, self.case.length)]
+
+    def judged(self, rank: int) -> list[int]:
+        """The pieces that count on `rank`."""
+        chunks = self.case.judged_chunks(rank)
+        return chunks if self.in_chunks else [0] * bool(chunks)
+
+    def is_right(self, rank: int, piece: int) -> bool:
+        """Whether `rank` holds in this piece what is expected there."""
+        part = self.pieces[piece]
+        return torch.equal(self.values[rank][part], self.targets[rank][part])
+
+    @cached_property
+    def wrong(self) -> list[tuple[int, int]]:
+        """The judged pieces that are wrong, as (rank, piece)."""
+        return [(rank, k) for rank in range(self.size) for k in self.judged(rank) if not self.is_right(rank, k)]
+
+    @property
+    def first(self) -> tuple[int, int]:
+        """The first of them: the one that the remark is about."""
+        return self.wrong[0]
+
+    @property
+    def wrong_ranks(self) -> list[int]:
+        """The ranks on which something is wrong."""
+        return sorted({rank for rank, _ in self.wrong})
+
+    @cached_property
+    def unchanged(self) -> list[int]:
+        """The ranks whose tensor is as it was at the start."""
+        return [rank for rank, values in enumerate(self.values) if torch.equal(values, self.inputs[rank])]
+
+    def inside(self, rank: int, piece: int) -> tuple[int, ...] | None:
+        """How often each rank's values are in a piece; None if it is no such sum, or it is empty."""
+        part = self.pieces[piece]
+        return contents(self.values[rank][part], [values[part] for values in self.inputs])
+
+    @cached_property
+    def inside_first(self) -> tuple[int, ...] | None:
+        """How often each rank's values are in the first wrong piece."""
+        return self.inside(*self.first)
+
+    def would_be_right(self, candidates: Sequence[torch.Tensor | None]) -> bool:
+        """Whether these, by rank, would be right in the place of what the ranks hold."""
+        judged = [(rank, values) for rank, values in enumerate(candidates) if self.judged(rank)]
+        return all(values is not None and self._fits(rank, values) for rank, values in judged)
+
+    def _fits(self, rank: int, values: torch.Tensor) -> bool:
+        if values.numel() != self.case.length:
+            return False
+        flat, parts = exact(values.flatten()), [self.pieces[k] for k in self.judged(rank)]
+        return all(torch.equal(flat[part], self.targets[rank][part]) for part in parts)
+
+    def all_wrong_are(self, candidates: Sequence[torch.Tensor]) -> bool:
+        """Whether every wrong piece has the values of the candidate of its rank, shape [length]."""
+        return all(
+            torch.equal(self.values[rank][self.pieces[k]], candidates[rank][self.pieces[k]]) for rank, k in self.wrong
+        )
+
+
+def exact(values: torch.Tensor) -> torch.Tensor:
+    """`values` in a dtype in which small multiples and sums of the values of all cases are exact."""
+    if values.dtype.is_complex:
+        return values.to(torch.complex128)
+    return values.to(torch.float64 if values.dtype.is_floating_point else torch.int64)
+
+
+def contents(found: torch.Tensor, inputs: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
+    """The weights 0, 1 or 2 with which `inputs` sum up to `found`; of several, those nearest to all ones.
+
+    None if there are none, if `found` is empty, or if there are more than `DECODED_RANKS` inputs.
+    """
+    if len(inputs) > DECODED_RANKS or found.numel() == 0:
+        return None
+    weights = sorted(itertools.product((0, 1, 2), repeat=len(inputs)), key=lambda row: sum(abs(w - 1) for w in row))
+    table = torch.tensor(weights, dtype=found.dtype)
+    sums = (table[:, :, None] * torch.stack(list(inputs))[None]).sum(dim=1)
+    hits = (sums == found).all(dim=1).nonzero()
+    return weights[int(hits[0])] if len(hits) else None
+
+
+# ── the remarks ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Cause = Callable[[Held], str | None]
+
+
+def wrong_values(
+    held: Held, rule: str, causes: Sequence[Cause], *, otherwise: str = PRINT, aim: str = "every chunk"
+) -> Remark | None:
+    """The remark about the first wrong piece; None if all values are right.
+
+    Args:
+        rule: what must be there, a sentence.
+        causes: asked in this order.
+        otherwise: the cause where none of them knows one.
+        aim: the chunks that should have the values of all ranks, for the table of contents; empty for no table.
+    """
+    if not held.wrong:
+        return None
+    cause = next(filter(None, (cause(held) for cause in causes)), otherwise)
+    return Remark(f"{_where(held)} {rule}", (*_expected_and_found(held), *_table_of_contents(held, aim)), cause)
+
+
+def strayed(held: Held) -> Remark | None:
+    """The remark about memory beside the tensor that was written."""
+    ranks = [rank for rank, result in enumerate(held.seen.results) if result["strayed"]]
+    if not ranks:
+        return None
+    return Remark(
+        f"the values are right, but {name_ranks(ranks)} also wrote into memory that is not part of the tensor.",
+        cause="the tensor is a view of a longer one. Write through the tensor you were given, not through its storage.",
+    )
+
+
+def _where(held: Held) -> str:
+    rank, piece = held.first
+    if not held.in_chunks:
+        return f"on rank {rank} the tensor is wrong."
+    part = held.pieces[piece]
+    last = part.stop - 1
+    elements = f"element {last}" if part.start == last else f"elements {part.start} to {last}"
+    return f"on rank {rank}, chunk {piece} ({elements}) is wrong."
+
+
+def _expected_and_found(held: Held) -> list[str]:
+    rank, piece = held.first
+    part = held.pieces[piece]
+    start = part.start
+    if part.stop - part.start > SHOWN:
+        differs = (held.values[rank][part] != held.targets[rank][part]).nonzero()
+        start += int(differs[0])
+    rest = slice(start, part.stop)
+    at = f"   from element {start} on" if start != part.start else ""
+    digits = 17 if held.case.dtype == torch.float64 else 6
+    return [
+        f"expected {first_numbers(held.targets[rank][rest], digits)}{at}",
+        f"found    {first_numbers(held.values[rank][rest], digits)}",
+    ]
+
+
+def _table_of_contents(held: Held, aim: str) -> list[str]:
+    """Whose values each chunk holds, one line per rank. Empty where that says nothing."""
+    if not (aim and held.in_chunks) or not 2 <= held.size <= DECODED_RANKS:
+        return []
+    pieces = range(len(held.pieces))
+    rows = [[_contents(held, rank, piece) for piece in pieces] for rank in range(held.size)]
+    if any(text == "?" for row in rows for text in row):
+        return []
+    lines = [["", *(f"chunk {k}" for k in pieces)], *([f"rank {rank}", *row] for rank, row in enumerate(rows))]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    aligned = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    return [
+        f"The ranks whose values are in each chunk; {aim} should say all:",
+        *("  " + line.rstrip() for line in aligned),
+    ]
+
+
+def _contents(held: Held, rank: int, piece: int) -> str:
+    if held.pieces[piece].start == held.pieces[piece].stop:
+        return "(empty)"
+    inside = held.inside(rank, piece)
+    if inside is None:
+        return "?"
+    if all(times == 1 for times in inside):
+        return "all"
+    return "+".join(str(source) for source, times in enumerate(inside) for _ in range(times)) or "zeros"
+
+
+# ── usual causes: the result is in another place ─────────────────────────────────────────────────────────────────────
+
+REBOUND = (
+    "`tensor = tensor + x` makes a new tensor; `tensor += x`, `tensor.add_(x)` and `tensor.copy_(x)` write into the "
+    "one you were given."
+)
+
+
+def new_tensor(held: Held) -> str | None:
+    """The result is returned."""
+    returned = [result["returned"] if result["is_other"] else None for result in held.seen.results]
+    if not held.would_be_right(returned):
+        return None
+    return (
+        "the result is right, but it is in a new tensor that your function returns. Write it into the tensor you were "
+        "given: tensor.copy_(result)."
+    )
+
+
+def moved_tensor(held: Held) -> str | None:
+    """The student's tensor object points to other memory."""
+    if not held.would_be_right([result["moved"] for result in held.seen.results]):
+        return None
+    return (
+        "the result is right, but in other memory: you have pointed the tensor there (tensor.data = … or set_). Other "
+        "code that holds the tensor does not see it. Copy instead: tensor.copy_(result)."
+    )
+
+
+def nothing_happened(held: Held) -> str | None:
+    """No message, and no tensor has changed."""
+    if len(held.unchanged) < held.size or len(held.seen.trace):
+        return None
+    return (
+        "no message was sent, and every rank's tensor is as it was. Does the function return before it talks to the "
+        "others, or does its loop run one time too few?"
+    )
+
+
+def worked_on_copy(held: Held) -> str | None:
+    """Messages, but the tensor is as it was."""
+    if held.case.layout in ("transposed", "strided") and set(held.wrong_ranks) <= set(held.unchanged):
+        return (
+            "your ranks did talk, but the tensor is as it was: reshape(-1), flatten() and contiguous() make a copy of "
+            "a tensor whose memory is not contiguous. Work on the copy, then write it back: "
+            "tensor.copy_(flat.view(tensor.shape))."
+        )
+    if len(held.unchanged) < held.size:
+        return None
+    return f"your ranks did talk, but every tensor is as it was: the result went into another one. {REBOUND}"
+
+
+IN_ANOTHER_PLACE: tuple[Cause, ...] = (new_tensor, moved_tensor, nothing_happened, worked_on_copy)
+
+
+# ── usual causes: another computation ────────────────────────────────────────────────────────────────────────────────
+
+
+def average(held: Held) -> str | None:
+    """The right values, divided by the number of ranks."""
+    if held.size == 1 or not held.case.dtype.is_floating_point:
+        return None
+    means = [exact((values / held.size).to(held.case.dtype)) for values in held.targets]
+    return (
+        "this is the average. The sum is asked for: do not divide by comm.world_size."
+        if held.all_wrong_are(means)
+        else None
+    )
+
+
+def other_reduction(held: Held) -> str | None:
+    """Maximum, minimum or product."""
+    if held.case.dtype == torch.bool or all(sum(held.inside(rank, k) or ()) == 1 for rank, k in held.wrong):
+        return None  # each piece has one rank's values; by chance these may be the largest
+    reductions = {"maximum": torch.maximum, "minimum": torch.minimum, "product": torch.mul}
+    for name, combine in reductions.items():
+        if (
+            held.size > 1
+            and not held.case.dtype.is_complex
+            and held.all_wrong_are([reduce(combine, held.inputs)] * held.size)
+        ):
+            return f"this is the {name} over the ranks. The sum is asked for."
+    return None
+
+
+def lost_digits(held: Held) -> str | None:
+    """Only the last digits differ."""
+    pairs = [(held.values[rank][held.pieces[k]], held.targets[rank][held.pieces[k]]) for rank, k in held.wrong]
+    relative = 1e-2 if held.case.dtype.is_floating_point and held.case.dtype.itemsize < 4 else 1e-6
+    if any(bool(((found - right).abs() > right.abs() * relative).any()) for found, right in pairs):
+        return None
+    return (
+        "only the last digits differ: the values took a detour through another dtype. Keep "
+        f"{dtype_name(held.case.dtype)} throughout, for example with torch.empty_like(chunk) as the buffer for what "
+        "comes in."
+    )
+
+
+def rank_added(held: Held) -> str | None:
+    """`tensor += comm.recv(…)`: what recv returns was added, the number of the rank that has sent."""
+    rank, _ = held.first
+    change = (held.values[rank] - held.inputs[rank]).tolist()
+    steps = [set(change[part]) for part in held.pieces if part.start < part.stop]
+    numbers = set().union(*steps)
+    if held.case.length < 2 or any(len(step) > 1 for step in steps) or not numbers <= set(range(held.size**2)):
+        return None
+    if numbers <= {0}:
+        return None
+    return (
+        f"only the number {int(max(numbers))} was added to every element of the rank's own values. comm.recv returns "
+        "the number of the rank that has sent, and `tensor += comm.recv(…)` adds that. Receive into a buffer, then add "
+        "the buffer."
+    )
+
+
+# ── usual causes: chunks cut, moved or added in another way ──────────────────────────────────────────────────────────
+
+
+def remainder(held: Held) -> str | None:
+    """Chunks of equal length that leave the last elements out."""
+    parts = len(held.case.chunk_lengths)
+    length = held.case.length // parts
+    covered = length * parts
+    if not 0 < covered < held.case.length:
+        return None
+    if not all(_is_right_up_to(held, rank, covered) for rank in range(held.size)):
+        return None
+    return f"{cut(held, length)} The first {covered} elements are right, the rest is left out."
+
+
+def _is_right_up_to(held: Held, rank: int, stop: int) -> bool:
+    parts = [held.pieces[k] for k in held.judged(rank)]
+    ends = [slice(part.start, min(part.stop, stop)) for part in parts if part.start < stop]
+    return all(torch.equal(held.values[rank][part], held.targets[rank][part]) for part in ends)
+
+
+def cut(held: Held, length: int) -> str:
+    """Chunks of this length, against those of `torch.tensor_split`, in words."""
+    whole, parts = held.case.length, len(held.case.chunk_lengths)
+    lengths = ", ".join(map(str, chunk_lengths(whole, parts)))
+    return (
+        f"{whole} does not divide by {parts}. Do you cut chunks of {whole} // {parts} = {length}? torch.tensor_split "
+        f"cuts {lengths}."
+    )
+
+
+def counted_twice(advice: str) -> Cause:
+    """A rank's values are in the first wrong piece more than once. `advice` goes on after that."""
+
+    def cause(held: Held) -> str | None:
+        twice = [rank for rank, times in enumerate(held.inside_first or ()) if times > 1]
+        return f"the sum counts {name_ranks(twice)} more than once. {advice}" if twice else None
+
+    return cause
+
+
+def lacking(advice: str) -> Cause:
+    """Some ranks' values are missing in the first wrong piece, which has those of two ranks or more."""
+
+    def cause(held: Held) -> str | None:
+        inside = held.inside_first
+        if inside is None or sum(inside) < 2 or 0 not in inside:
+            return None
+        missing = [rank for rank, times in enumerate(inside) if times == 0]
+        return f"the sum lacks the values of {name_ranks(missing)}. {advice}"
+
+    return cause
+
+
+def zeros(held: Held) -> str | None:
+    """The first wrong piece is zero."""
+    if held.inside_first is None or any(held.inside_first):
+        return None
+    return "it is zero: the buffer for what comes in was made, but nothing was received into it before it was used."
+
+
+def own_alone(advice: str) -> Cause:
+    """The first wrong piece has the rank's own values."""
+
+    def cause(held: Held) -> str | None:
+        return f"the rank still has its own values there. {advice}" if whose(held) == held.first[0] else None
+
+    return cause
+
+
+def replaced(held: Held) -> str | None:
+    """The first wrong piece has the values of another rank alone."""
+    source = whose(held)
+    if source is None or source == held.first[0]:
+        return None
+    return (
+        f"these are the values of rank {source} alone: what was received has replaced what was there. Receive into a "
+        "separate buffer, then add it."
+    )
+
+
+def whose(held: Held) -> int | None:
+    """The rank whose values alone are in the first wrong piece; None if there are others."""
+    inside = held.inside_first
+    return inside.index(1) if inside is not None and sum(inside) == 1 else None
+
+
+def one_full_chunk_each(held: Held, ranks: Sequence[int]) -> bool:
+    """Whether each of these ranks has exactly one chunk right, and all chunks are right somewhere: a reduce-scatter."""
+    lengths = held.case.chunk_lengths
+    right = [[k for k in range(len(lengths)) if lengths[k] and held.is_right(rank, k)] for rank in ranks]
+    return len(ranks) > 1 and all(len(chunks) == 1 for chunks in right)
+
+
+def places(number: int, size: int) -> str:
+    """A distance on a ring in words: "1 place lower", "1 place higher" for size - 1."""
+    return f"{count(number, 'place')} lower" if number <= size // 2 else f"{count(size - number, 'place')} higher"
