@@ -242,8 +242,8 @@ def _numbers(seen: Seen, epoch: Epoch) -> Remarks:
     for rank, part in enumerate(epoch.parts):
         for index in part:
             if type(index) is not int or not 0 <= index < length:
-                yield Remark(f"rank {rank} got {index!r}; expected numbers from 0 to {length - 1}.", cause="a tensor can't be "
-                             "an index here. tolist() makes numbers of it." if isinstance(index, torch.Tensor) else "")
+                yield Remark(f"rank {rank} got {index!r}; expected numbers from 0 to {length - 1}.", cause="indices are "
+                             "numbers, not tensors. tolist() makes numbers of a tensor." if isinstance(index, torch.Tensor) else "")
         if len(part) != each:
             yield Remark(
                 f"rank {rank} got {count(len(part), 'sample')}; expected {each}.", epoch.lines,

@@ -16,7 +16,7 @@ from distlib.checks.words import count, dtype_name, enumerated, listed
 from distlib.trace import Message
 
 MASTER = "everything goes through rank {hub}. In a ring all ranks send the same. all_reduce(comm, tensor) is one."
-ANOTHER_WAY = "call all_reduce(comm, tensor) once for each buffer, with its default algorithm. It is a ring."
+ANOTHER_WAY = "one all_reduce(comm, tensor) for each buffer is all it takes, with its default algorithm, a ring."
 Mistakes = Mapping[str, Sequence[Sequence[int]]]  # from the words for a mistake to bytes of the all-reduces it makes
 
 
