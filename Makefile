@@ -51,4 +51,4 @@ grade-demo: $(READY)  ## grade a made-up class of three and print the marks
 	$(BIN)/python -m distlib.classroom.demo
 
 bench: $(READY)  ## measure what the course promises to reach; some of it: make bench ARGS="check class"
-	$(BIN)/python -m tests.benchmarks $(ARGS)
+	$(BIN)/python -m tests.tools.benchmarks $(ARGS)

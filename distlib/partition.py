@@ -33,12 +33,12 @@ def chunk_start(length: int, parts: int, index: int) -> int:
 
 def flat_view(tensor: torch.Tensor) -> torch.Tensor:
     """A one-dimensional view of `tensor` if its memory allows one, else a flattened copy. See `write_back`."""
-    return tensor.reshape(-1)
+    return tensor if tensor.ndim == 1 else tensor.reshape(-1)
 
 
 def write_back(tensor: torch.Tensor, flat: torch.Tensor) -> None:
     """Write `flat` (from `flat_view`) back into `tensor`, in place. Costs nothing where `flat` was a view."""
-    if flat.data_ptr() != tensor.data_ptr():
+    if flat is not tensor and flat.data_ptr() != tensor.data_ptr():
         tensor.copy_(flat.view(tensor.shape))
 
 
@@ -53,6 +53,7 @@ class Chunks(Sequence[torch.Tensor]):
     def __init__(self, flat: torch.Tensor, parts: int) -> None:
         self._flat, self._parts = flat, parts
         self._short, self._longer = divmod(flat.numel(), parts)
+        self._latest: tuple[int, torch.Tensor] = (-1, flat)  # a ring sends the chunk it took last: one view for both
 
     def __len__(self) -> int:
         return self._parts
@@ -60,8 +61,7 @@ class Chunks(Sequence[torch.Tensor]):
     def __getitem__(self, index: int) -> torch.Tensor:  # type: ignore[override]
         if not 0 <= index < self._parts:
             raise IndexError(f"expected a chunk from 0 to {self._parts - 1}, got {index}")
-        if index < self._longer:
-            start = index * (self._short + 1)
-            return self._flat[start : start + self._short + 1]
-        start = index * self._short + self._longer
-        return self._flat[start : start + self._short]
+        if index != self._latest[0]:
+            start = index * self._short + min(index, self._longer)
+            self._latest = (index, self._flat[start : start + self._short + (index < self._longer)])
+        return self._latest[1]

@@ -57,7 +57,12 @@ def worlds() -> Iterator[Callable[[int], World]]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips a test whose marker names something that this machine lacks, with the reason."""
+    """Files with slow tests come first, so that no worker is left with one at the end.
+
+    A test whose marker names something that this machine lacks is skipped, with the reason.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)  # else in the order that they have
     for item in items:
         for name, missing in MISSING.items():
             for marker in item.iter_markers(name):

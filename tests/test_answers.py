@@ -1,7 +1,9 @@
-"""Every answer in tests/answers gets the marks it deserves: put into the notebook and graded for real.
+"""Answers in tests/answers get the marks they deserve: put into the notebook and graded for real.
 
-All of them by the judge of `distlib grade`; by plain nbgrader, which takes longer, in two assignments one of each
-function for each kind of loss. `make answers ARGS=--nbgrader` grades all of them with nbgrader.
+`test_answers_fast` judges every answer, on simulated ranks. Here are those that tell most about what lies around the
+checks, graded by the judge of `distlib grade`: of each function one for each kind of loss, those that only real ranks
+can judge, and those whose students read something else there. By plain nbgrader, which takes longer, the first of
+these in one assignment. `make answers` grades all of them with the judge, `make answers ARGS=--nbgrader` with nbgrader.
 """
 
 from __future__ import annotations
@@ -14,19 +16,14 @@ import pytest
 
 from distlib.classroom.class_folder import Classroom, open_classroom
 from tests.answer_files import ASSIGNMENTS, Answer, read_answers, sample, submissions
+from tests.answers_fast import SLOW
 from tests.answers_table import Verdict, grade_with_the_judge, hand_in_all, table, told_in, verdicts
 
 ANSWERS = {assignment: read_answers(assignment) for assignment in ASSIGNMENTS}
-ALL_ANSWERS = [answer for answers in ANSWERS.values() for answer in answers]
-# Plain nbgrader takes minutes for each assignment. These two have most kinds of checks: all-reduces and predictions,
-# scenarios with functions and classes. Of each, a wrong answer that values give away, and how what its student is told
-# begins and goes on.
+# Plain nbgrader takes minutes for each assignment. This one has most kinds of checks: scenarios with functions and
+# with classes, and a pure function. Here a wrong answer that values give away, and how what its student is told begins
+# and goes on.
 TOLD = {
-    "03_trees_and_grids": (
-        "tree_all_reduce/wrong_average",
-        "tree_all_reduce on 2 ranks, 6 float32: on rank 0 the tensor is wrong.",
-        "Usual cause: this is the average.",
-    ),
     "05_ddp": (
         "average_gradients/wrong_sum",
         "average_gradients on 2 ranks, 2 parameters: on rank 0, the gradient of parameter 0 is wrong.",
@@ -34,6 +31,15 @@ TOLD = {
     ),
 }
 SAMPLES = {assignment: sample(ANSWERS[assignment], told[:1]) for assignment, told in TOLD.items()}
+
+
+def for_the_judge(answers: Sequence[Answer]) -> list[Answer]:
+    """What the judge grades here."""
+    special = [str(answer) for answer in answers if str(answer) in SLOW or answer.told != answer.told_by_the_judge]
+    return sample(answers, special)
+
+
+JUDGED = {assignment: for_the_judge(answers) for assignment, answers in ANSWERS.items()}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
 
@@ -45,14 +51,14 @@ def student_of(answers: Sequence[Answer], name: str) -> str:
 
 @pytest.fixture(scope="module")
 def judged(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Classroom, list[Verdict]]]:
-    """The class of an assignment with all answers, graded by the judge when it is first asked for; what each got."""
+    """The class of an assignment with its answers, graded by the judge when it is first asked for; what each got."""
 
     @cache
     def graded(assignment: str) -> tuple[Classroom, list[Verdict]]:
         made = open_classroom(root, tmp_path_factory.mktemp("judged"), assignment)
-        hand_in_all(made, ANSWERS[assignment])
+        hand_in_all(made, JUDGED[assignment])
         grade_with_the_judge(made)
-        return made, verdicts(made, ANSWERS[assignment], by_the_judge=True)
+        return made, verdicts(made, JUDGED[assignment], by_the_judge=True)
 
     return graded
 
@@ -86,7 +92,7 @@ def classroom(assignment: str, classrooms: Callable[[str], Classroom]) -> Classr
 # ── by the judge ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("answer", ALL_ANSWERS, ids=str)
+@pytest.mark.parametrize("answer", [answer for answers in JUDGED.values() for answer in answers], ids=str)
 def test_an_answer_gets_the_marks_it_deserves_and_is_told_why(
     judged: Callable[[str], tuple[Classroom, list[Verdict]]], answer: Answer
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from distlib.authoring.notebook import notebook_from_text
 from tests.answer_files import ASSIGNMENTS, read_answers
 from tests.answers_fast import SLOW, differences, select, without_header
-from tests.tiny_course import NAME, TEXT
+from tests.tools.tiny_course import NAME, TEXT
 
 ROOT = Path(__file__).parents[1]
 ANSWERS = {

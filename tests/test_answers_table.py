@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from distlib.authoring.notebook import notebook_from_text
 from tests.answers_table import main
-from tests.tiny_course import NAME, TEXT
+from tests.tools.tiny_course import NAME, TEXT
 
 ANSWERS = {
     "double/right_adds": """
@@ -84,7 +85,8 @@ def test_an_instructors_own_answers(own: Path, capsys: pytest.CaptureFixture[str
 def test_when_all_is_as_it_should_be_the_status_is_0(own: Path) -> None:
     answers = own / "tests" / "answers" / NAME
     (answers / "double" / "wrong_but_not_so.py").unlink()
-    (answers / "negate" / "wrong_as_it_is.py").unlink()
+    (answers / "double" / "wrong_only_two.py").unlink()
+    shutil.rmtree(answers / "negate")
     assert main([NAME, "--folder", str(own), "--sandbox", "none"]) == 0
 
 

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +36,7 @@ from distlib.grading.scenario_case import Part
 from distlib.grading.scenario_side import simulate_play
 from distlib.grading.specification import is_own
 from distlib.trace import CallSite, Message
+from tests.answer_files import read_answers
 from tests.remote_functions import PLACES, in_a_notebook, on_remote_ranks
 
 pytestmark = pytest.mark.timeout(120)
@@ -356,19 +356,19 @@ def test_scenarios_only_import_what_the_sandbox_has() -> None:
     from distlib.judge.sandbox.contents import library_files
 
     files = library_files()
-    assert "distlib/grading/scenarios/calls.py" in files
-    assert inspect.getsourcefile(call) == str(files["distlib/grading/scenarios/calls.py"])
+    assert "distlib/checks/plays/calls.py" in files
+    assert inspect.getsourcefile(call) == str(files["distlib/checks/plays/calls.py"])
 
 
 # ── OverlappedDDP ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-DDP = Path(__file__).parent / "answers" / "05_ddp" / "OverlappedDDP"
+DDP = {answer.name: answer.text for answer in read_answers("05_ddp") if answer.function == "OverlappedDDP"}
 SHORT = [Training([3, 4, 4, 2], bucket_bytes=80, first_bucket_bytes=10)]
 
 
 def answer(name: str) -> str:
     """An answer of exercise 05, with what stands in its set-up cell."""
-    return f"import contextlib\nfrom distlib.training.buckets import assign_buckets\n{(DDP / f'{name}.py').read_text()}"
+    return f"import contextlib\nfrom distlib.training.buckets import assign_buckets\n{DDP[name]}"
 
 
 def test_a_right_ddp_hides_its_communication(place: Place) -> None:

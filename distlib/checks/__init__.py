@@ -21,6 +21,7 @@ from distlib.checks.exercises.master import (
     check_replicate,
     check_split_batch,
 )
+from distlib.checks.exercises.messages import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
 from distlib.checks.remark import CheckFailed
 from distlib.checks.report import Report
 from distlib.checks.student_communicator import StudentCommunicator
@@ -32,12 +33,17 @@ __all__ = [
     "Step",
     "StudentCommunicator",
     "check_all_gather",
+    "check_broadcast",
     "check_data_parallel_step",
+    "check_gather",
     "check_gather_outputs",
     "check_naive_all_reduce",
+    "check_reduce",
     "check_reduce_gradients",
     "check_reduce_scatter",
     "check_replicate",
     "check_ring_all_reduce",
+    "check_scatter",
+    "check_shift",
     "check_split_batch",
 ]

@@ -71,9 +71,21 @@ _SIGNS = (
     ("Default process group has not been initialized",
      "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm."),
     ("DistStoreError", "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm."),
+    ("Did you mean", "is the name spelled right? Python knows one that is nearly the same."),
     ("is not defined",
-     "this name is not known where your function runs. Is it spelled as where it is made? If another cell makes it, "
-     "run that cell first; if a module has it, import it."),
-    ("division by zero", "something is 0 here, such as world_size - 1 or a logarithm with one rank."),
+     "no cell that has run defines this name. Import or define it in the cell of your function: what you add to a "
+     "locked cell is lost when your work is graded."),
+    ("where it is not associated with a value",
+     "no line that gives it a value has run on this rank. Does it get one only inside an if, or only on other ranks?"),
+    ("'tuple' object does not support item assignment",
+     "torch.tensor_split returns a tuple, whose entries can't be replaced; and `chunks[i] += x` also tries to put the "
+     "sum back. Write chunks[i].add_(x), or chunk = chunks[i] and then chunk += x."),
+    ("expected a torch.Tensor to receive, got int",
+     "recv and exchange write what arrives into a tensor that you hand over; what recv returns is the sender's rank."),
+    ("a leaf Variable that requires grad is being used in an in-place operation",
+     "torch records what is done to a parameter, and refuses this. parameter.data is the same memory without that "
+     "record."),
+    ("raised AssertionError", "an assert of your own does not hold on this rank."),
+    ("division by zero", "something is 0 here. With one rank, world_size - 1 is."),
 )
 # fmt: on

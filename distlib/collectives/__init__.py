@@ -68,8 +68,8 @@ def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm
         tensor: any shape, the same number of elements and the same dtype on every rank. Overwritten, except at the
             root.
         root: the rank that has the data.
-        algorithm: "tree" (⌈log₂ N⌉ rounds), "flat" (the root sends to everybody) or "chain" (from rank to rank, in
-            blocks; for large tensors).
+        algorithm: "tree" (⌈log₂ N⌉ rounds), "flat" (the root sends to every other rank) or "chain" (from rank to rank,
+            in blocks; for large tensors).
 
     Raises:
         ValueError: an unknown algorithm, or no rank `root`.
@@ -92,8 +92,8 @@ def reduce(
             a partial result afterwards.
         root: the rank that gets the result.
         op: how two elements are combined.
-        algorithm: "tree" (⌈log₂ N⌉ steps), "flat" (everybody sends to the root) or "chain" (from rank to rank, in
-            blocks; for large tensors).
+        algorithm: "tree" (⌈log₂ N⌉ steps), "flat" (every other rank sends to the root) or "chain" (from rank to rank,
+            in blocks; for large tensors).
 
     Raises:
         ValueError: an unknown algorithm, no rank `root`, or an `op` that has no meaning for the dtype.
@@ -103,7 +103,7 @@ def reduce(
 
 
 def all_gather(comm: Communicator, tensor: torch.Tensor, algorithm: str = "ring") -> None:
-    """Hand the chunk of each rank on to all others, in place.
+    """Give every rank the chunks of all others, in place.
 
     Before, chunk `comm.rank` of the flattened tensor, as torch.tensor_split cuts it, holds this rank's part; afterwards
     every chunk is everywhere.
@@ -111,7 +111,7 @@ def all_gather(comm: Communicator, tensor: torch.Tensor, algorithm: str = "ring"
     Args:
         tensor: any shape, the same number of elements and the same dtype on every rank. Overwritten.
         algorithm: "ring" (N−1 rounds), "recursive_doubling" (log₂ N rounds; where N is not a power of two it is
-            "bruck") or "bruck" (⌈log₂ N⌉ rounds). All send the same number of bytes in all.
+            "bruck") or "bruck" (⌈log₂ N⌉ rounds). The total number of bytes is the same for all three.
 
     Raises:
         ValueError: an unknown algorithm.

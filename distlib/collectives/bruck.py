@@ -26,7 +26,7 @@ from distlib.partition import chunks_of
 
 @collective("all_gather", algorithm="bruck")
 def bruck_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
-    """Hand the chunk of each rank on to all others, in place. See `all_gather`.
+    """Give every rank the chunks of all others, in place. See `all_gather`.
 
     Before, chunk `comm.rank` of the flattened tensor holds this rank's part; afterwards every chunk is everywhere.
     """

@@ -1,13 +1,13 @@
 """Halving and doubling: pairs of ranks exchange, at distances that are powers of two. Parts of other collectives.
 
-    halving, 4 ranks, 4 blocks: each rank gives away the half that it is not to keep, and adds what it gets
+    halving, 4 ranks, 4 blocks: each rank gives away the half that it will not keep, and adds what it receives
 
         distance 2    0 ──blocks 2,3──► 2      1 ──blocks 2,3──► 3
                       0 ◄──blocks 0,1── 2      1 ◄──blocks 0,1── 3
         distance 1    0 ───block 1────► 1      2 ───block 3────► 3
                       0 ◄──block 0───── 1      2 ◄──block 2───── 3
 
-    doubling: the same pairs from the last to the first; each rank gives a copy of all that it has
+    doubling: the same pairs from the last to the first; each rank sends a copy of all that it has
 
         distance 1    0 ───block 0────► 1      2 ───block 2────► 3
                       0 ◄──block 1───── 1      2 ◄──block 3───── 3
@@ -17,7 +17,8 @@
 Cost of each for N ranks (a power of two) and S bytes: log₂ N rounds, (N−1)/N·S bytes per rank, so
 log₂ N·α + (N−1)/N·S/B.
 
-Where N is not a power of two, the ranks beyond one fold: they hand all they have to a neighbor, which stands for both.
+Where N is not a power of two, the ranks beyond one fold: they hand their data to a neighbor, which then
+stands for two ranks.
 
     6 ranks, 2 beyond 4     0 ──S──► 1     2 ──S──► 3     4     5         survivors: 1, 3, 4, 5
 

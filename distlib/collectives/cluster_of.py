@@ -10,7 +10,8 @@ def cluster_of(comm: Communicator) -> Cluster:
     """The cluster that the ranks of `comm` are on: `comm.network`, as in a `SimulatedWorld` or a paced `World`.
 
     A communicator that has none, such as that of a `World` that is not paced, counts as one node whose ranks have the
-    default link (`distlib.network.DEFAULT_LINK`). So does a part of a cluster, with the slowest link of the whole.
+    default link (`distlib.network.DEFAULT_LINK`). A part of a cluster counts as one node as well, with the slowest
+    link of the whole cluster.
     """
     cluster = comm.network
     if cluster is None:

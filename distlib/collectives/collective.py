@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, TypeVar, cast
 
 import torch
@@ -51,9 +52,9 @@ def collective(name: str, algorithm: str | None = None) -> Callable[[Function], 
             comm = announced(comm, name, **in_order | given)
             is_average = given.get("op") is ReduceOp.AVG
             inside = given | {"op": ReduceOp.SUM} if is_average else given
-            with torch.no_grad():
+            with torch.no_grad() if torch.is_grad_enabled() else nullcontext():  # off already inside another collective
                 flat = flat_view(tensor)
-                function(comm, flat, *args[len(positional) :], **inside)
+                function(comm, flat, *args[len(positional) :], **inside)  # Python complains if there are more
                 if "root" not in given or (comm.rank == given["root"]) == (name in _COLLECTING):
                     if is_average:
                         _result(name, comm, flat).div_(comm.world_size)

@@ -23,11 +23,11 @@ from distlib.network.powers import powers_of_two_below
 def barrier(comm: Communicator) -> None:
     """Return when every rank of `comm` has called `barrier`.
 
-    `Communicator.barrier` means the same; this one shows how it is done with messages.
+    `Communicator.barrier` does the same; this one shows how to do it with messages.
     """
     comm = announced(comm, "barrier")
     rank, size = comm.rank, comm.world_size
-    told, heard = torch.empty(0, device=comm.device), torch.empty(0, device=comm.device)
+    outgoing, incoming = torch.empty(0, device=comm.device), torch.empty(0, device=comm.device)
     for distance in powers_of_two_below(size):
         next_rank, previous_rank = (rank + distance) % size, (rank - distance) % size
-        comm.exchange(told, next_rank, heard, previous_rank)
+        comm.exchange(outgoing, next_rank, incoming, previous_rank)

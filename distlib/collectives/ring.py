@@ -49,7 +49,7 @@ def ring_reduce_scatter(comm: Communicator, tensor: torch.Tensor, op: ReduceOp =
 
 @collective("all_gather", algorithm="ring")
 def ring_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
-    """Hand the chunk of each rank on to all others, in place.
+    """Give every rank the chunks of all others, in place.
 
     Before, chunk `comm.rank` of the flattened tensor holds this rank's part; afterwards every chunk is everywhere.
     """

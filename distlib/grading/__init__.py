@@ -14,7 +14,6 @@ from distlib.grading.ddp_checks import check_overlapped_ddp
 from distlib.grading.gradient_checks import Gradients, check_average_gradients
 from distlib.grading.local_sgd_checks import check_local_sgd_round
 from distlib.grading.local_sgd_reference import Rounds
-from distlib.grading.pattern_checks import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
 from distlib.grading.prediction_checks import check_choose_algorithm, check_predict_time
 from distlib.grading.report import Report
 from distlib.grading.return_checks import Example, check_returns
@@ -35,19 +34,14 @@ __all__ = [
     "check_accumulate_gradients",
     "check_assign_buckets",
     "check_average_gradients",
-    "check_broadcast",
     "check_choose_algorithm",
-    "check_gather",
     "check_grid_all_reduce",
     "check_halving_doubling_all_reduce",
     "check_local_sgd_round",
     "check_overlapped_ddp",
     "check_predict_time",
-    "check_reduce",
     "check_returns",
     "check_sampler",
-    "check_scatter",
-    "check_shift",
     "check_tree_all_reduce",
     "check_warmup_learning_rate",
 ]

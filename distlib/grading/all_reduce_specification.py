@@ -5,7 +5,7 @@ halving_doubling   pairs of ranks exchange one half, a quarter, …, and back; r
 grid               chunks go round the rows, pieces of chunks round the columns
 
 A test cell says how many messages, and how many rounds or steps; `tree_traffic`, `halving_traffic` and `grid_traffic`
-compare. Steps are those of `pattern_specification`: a rank handles one message at a time.
+compare. Steps are those of `distlib.checks.rules.steps`: a rank handles one message at a time.
 """
 
 from __future__ import annotations

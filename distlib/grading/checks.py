@@ -24,7 +24,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 import torch
 
@@ -36,7 +35,6 @@ from distlib.grading.all_reduce_specification import AllReduceSpecification
 from distlib.grading.case import LAYOUTS, Case, count
 from distlib.grading.errors import explain_error
 from distlib.grading.observe import Observation, observe, observe_simulated
-from distlib.grading.pattern_specification import PatternSpecification
 from distlib.grading.report import Report
 from distlib.grading.specification import expect_one_of
 from distlib.judge.remote.stand_in import RemoteFunction
@@ -49,8 +47,6 @@ CHECK_SECONDS = 10.0  # all cases of one check together
 SAMPLED_RANKS = 4
 MOST_REAL_RANKS = 20
 _PRINTED_SHOWN = 2_000  # characters
-
-SpecificationType = TypeVar("SpecificationType", PatternSpecification, AllReduceSpecification)
 
 
 def make_cases(
@@ -78,8 +74,8 @@ def make_cases(
 def run_check(
     function: Callable[..., object],
     cases: Sequence[Case],
-    specification: SpecificationType,
-    judge: Callable[[Case, Observation, SpecificationType], Remark | None],
+    specification: AllReduceSpecification,
+    judge: Callable[[Case, Observation, AllReduceSpecification], Remark | None],
 ) -> Report:
     """Run the cases until one fails. `judge` looks at a run that came to its end."""
     if isinstance(function, RemoteFunction):
@@ -167,7 +163,7 @@ class _RemoteExamination(_Examination):
 def _examination(
     function: Callable[..., object],
     cases: Sequence[Case],
-    specification: SpecificationType,
+    specification: AllReduceSpecification,
     judge: Callable[[Case, Observation], Remark | None],
 ) -> _Examination:
     if isinstance(function, RemoteFunction):

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from distlib.checks.remark import Remark
+from distlib.checks.rules.steps import broadcast_steps, reduce_steps
 from distlib.grading.all_reduce_specification import AllReduceSpecification, Traffic, first_remark
 from distlib.grading.case import Case, count, dtype_name
-from distlib.grading.pattern_specification import broadcast_steps, reduce_steps
 from distlib.grading.traffic import describe
 from distlib.trace import Message, Trace
 

@@ -26,9 +26,9 @@ moves 2(N−1)/N·M through every rank (`distlib.collectives.ring`).
 
 What differs from torch: there, one process drives all devices with threads, tensors travel in buffers of up to 10 MiB
 (`broadcast_coalesced`, `reduce_add_coalesced` in torch/nn/parallel/comm.py), and a device for which the batch has no
-image is left out; here, that is an error. With batch normalization a rank normalizes
-with the mean and the variance of its own part, as in torch, so the step is not the one of a single process; and the
-running statistics that stay are those of the master's part.
+image is left out; here, that is an error. With batch normalization a rank normalizes with the mean and the variance of
+its own part, as in torch, so the step differs from that of a single process; the running statistics that remain are
+those of the master's part.
 
 Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.DataParallel.html and the code it links to
 (torch/nn/parallel: `scatter`, `replicate`, `gather`; their backward passes are `gather`, `reduce_add`, `scatter`).
@@ -59,8 +59,9 @@ def data_parallel_step(
 ) -> torch.Tensor | None:
     """The gradients of one batch, computed by all ranks together. They end up in the model of rank 0.
 
-    Afterwards `parameter.grad` on rank 0 is the gradient of the loss of the whole batch; what was there is gone. On the
-    other ranks it is a part of it. Only rank 0 should step: the others get its parameters with the next call.
+    Afterwards `parameter.grad` on rank 0 is the gradient of the loss of the whole batch; it replaces what was there. On
+    the other ranks it holds a part of that sum. Only rank 0 should step: the others get its parameters with
+    the next call.
 
     Args:
         model: of the same shape on every rank. The parameters and buffers of rank 0 count, those of the others are

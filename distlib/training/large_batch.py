@@ -46,13 +46,13 @@ def accumulate_gradients(
 ) -> None:
     """Leave the gradient of the whole batch's mean loss in every parameter's `.grad`, on every rank.
 
-    The old contents of `.grad` do not count. The optimizer's step is up to the caller.
+    This replaces what `.grad` held before. The optimizer's step is up to the caller.
 
     Args:
         comm: the ranks that share the batch.
         model: the same parameters on every rank.
         loss_function: one loss for each sample.
-        microbatches: this rank's part of the batch, in pieces of any size. There may be none: the rank then adds zeros.
+        microbatches: this rank's part of the batch, in pieces of any size. With none, the rank adds zeros.
         global_batch_size: samples of all microbatches of all ranks together.
 
     Raises:

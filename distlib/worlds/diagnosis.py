@@ -14,7 +14,10 @@ The ranks that are left over are deadlocked: not "for longer than a time limit",
 
 from __future__ import annotations
 
+import builtins
+import difflib
 import linecache
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -115,6 +118,23 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}" if self.message else self.kind
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says; of a name that is not there, with one that is nearly the same: "… Did you mean: 'x'?"."""
+    name = getattr(error, "name", None)
+    if not isinstance(error, NameError | AttributeError) or not isinstance(name, str):
+        return str(error)
+    near = difflib.get_close_matches(name, _names_around(error), n=1, cutoff=0.75)
+    return f"{error}. Did you mean: {near[0]!r}?" if near else str(error)
+
+
+def _names_around(error: NameError | AttributeError) -> list[str]:
+    """The names that could have been meant: attributes of the object, or variables where the error was raised."""
+    if isinstance(error, AttributeError):
+        return dir(error.obj)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return [*frames[-1].f_locals, *frames[-1].f_globals, *vars(builtins)] if frames else []
 
 
 def explain_failures(failures: Sequence[Failure]) -> RankError:

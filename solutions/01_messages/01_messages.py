@@ -30,19 +30,27 @@
 # |---|---|
 # | `comm.rank`, `comm.world_size` | which rank this is, and how many there are |
 # | `comm.send(tensor, dst)` | send a tensor to rank `dst`; returns when that rank has taken it |
-# | `comm.recv(tensor, src)` | wait for a message from rank `src` and write it into `tensor`; `src=None`: from anyone |
+# | `comm.recv(tensor, src)` | wait for a message from `src` (`None`: anyone), write it into `tensor`; returns `src` |
 # | `comm.exchange(outgoing, dst, incoming, src)` | send and receive at the same time |
 # | `comm.isend`, `comm.irecv`, `comm.barrier`, `comm.split` | allowed too, but you can do without |
 #
 # **Three of the functions work in place:** `shift`, `broadcast` and `reduce` write the result into `tensor` and return
 # nothing. `tensor += x` and `tensor.copy_(x)` write into the tensor. `tensor = x` only rebinds the name, and the caller
-# never sees it. `scatter` and `gather` return a result.
+# never sees it. `tensor.data = x` won't do either: it moves the tensor to other memory, and what else uses the old
+# memory never sees the result. `scatter` and `gather` return a result.
+#
+# **A tensor can have any shape:** one dimension, three, or none at all, like `torch.tensor(5.0)`.
+# `torch.empty_like(tensor)`, `tensor.copy_(x)` and `tensor.reshape(-1)` work with all of them, `tensor[:]` does not. A
+# tensor can also be empty. A message without elements may be sent or left out.
+#
+# **`isend` and `irecv` return a handle at once.** Call `wait()` on it before you read or change the tensor, and before
+# your function returns.
 #
 # **Tests look at the messages, too.** They count what each rank sends. Right values with the wrong messages get no
 # marks.
 #
 # **Run a test as often as you like.** When it fails, it stops at the smallest case that goes wrong and says what it
-# saw. The hidden tests run the same checks on other cases: other numbers of ranks and elements, other roots, other
+# saw. The hidden tests run the same checks on other cases: other numbers of ranks and elements, other roots, shapes and
 # dtypes, and tensors whose memory is not contiguous. Some cases run on real ranks, and most on simulated ones: that
 # takes less time, and there can be more ranks.
 
@@ -117,7 +125,7 @@ print(three.trace.summary())
 # many rounds they take.
 
 # %% test="shift_visible" points=2
-from distlib.grading import check_shift
+from distlib.checks import check_shift
 
 report = check_shift(
     shift,
@@ -130,7 +138,7 @@ assert report.trace(world_size=4, length=6).bytes_sent == [24] * 4  # 6 float32 
 print(report)
 
 # %% [markdown]
-# **Hidden test: 2 points.** Up to 9 ranks, tensors of 1 element and of 0, other dtypes, tensors that are not
+# **Hidden test: 2 points.** Up to 9 ranks, tensors of 1 element and of 0, other shapes and dtypes, tensors that are not
 # contiguous.
 
 # %% test="shift_hidden" points=2
@@ -139,7 +147,7 @@ print(report)
 ### What this tests: one message per rank and no more, more ranks, short and empty tensors, other dtypes and layouts.
 import torch
 
-from distlib.grading import check_shift
+from distlib.checks import check_shift
 
 once = dict(messages=lambda n: [1] * n if n > 1 else [0], rounds=lambda n: 1)
 report = check_shift(shift, world_sizes=(1, 2, 3, 5, 9), lengths=(9, 1, 0), seed=11, **once)
@@ -152,13 +160,16 @@ report = check_shift(
     shift,
     world_sizes=(3,),
     lengths=(12,),
-    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
-    layouts=("matrix", "transposed", "strided"),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16, torch.bool),
+    layouts=("matrix", "block", "transposed", "strided"),
     seed=12,
     **once,
 )
-assert len(report) == 12
+assert len(report) == 20
 assert report.trace(world_size=3, length=12, dtype=torch.int64).bytes_sent == [96] * 3
+
+scalar = dict(lengths=(1,), layouts=("scalar",), dtypes=(torch.float32, torch.bool))
+assert len(check_shift(shift, world_sizes=(3,), seed=13, **scalar, **once)) == 2
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -236,22 +247,22 @@ timeline(three.trace)
 # **Visible test: 2 points.** Here `messages` is given for root 0. With another root, that root sends them.
 
 # %% test="scatter_visible" points=2
-from distlib.grading import check_scatter
+from distlib.checks import check_scatter
 
 report = check_scatter(
     scatter,
     world_sizes=(1, 2, 3, 4),
-    lengths=(8, 10),
+    lengths=(12, 10),
     roots=(0, 1),
     messages=lambda n: [n - 1] + [0] * (n - 1),
     rounds=lambda n: 1,
 )
-assert report.trace(world_size=4, length=8).bytes_sent == [24, 0, 0, 0]  # three chunks of 2 float32: 3 * 8 bytes
+assert report.trace(world_size=4, length=12).bytes_sent == [36, 0, 0, 0]  # three chunks of 3 float32: 3 * 12 bytes
 print(report)
 
 # %% [markdown]
-# **Hidden test: 2 points.** Up to 9 ranks, fewer elements than ranks, other roots, other dtypes, tensors that are not
-# contiguous.
+# **Hidden test: 2 points.** Up to 9 ranks, fewer elements than ranks, other roots, shapes and dtypes, tensors that are
+# not contiguous.
 
 # %% test="scatter_hidden" points=2
 # The hidden tests of scatter stand here when your work is graded.
@@ -259,7 +270,7 @@ print(report)
 ### What this tests: other roots, chunks of unequal length, fewer elements than ranks, other dtypes and memory layouts.
 import torch
 
-from distlib.grading import check_scatter
+from distlib.checks import check_scatter
 
 star = dict(messages=lambda n: [n - 1] + [0] * (n - 1), rounds=lambda n: 1)
 report = check_scatter(scatter, world_sizes=(1, 3, 5, 9), lengths=(13, 3, 0), roots=(0, 2, 4), seed=21, **star)
@@ -273,13 +284,16 @@ report = check_scatter(
     world_sizes=(3,),
     lengths=(20,),
     roots=(1,),
-    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
-    layouts=("matrix", "transposed", "strided"),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16, torch.bool),
+    layouts=("matrix", "block", "transposed", "strided"),
     seed=22,
     **star,
 )
-assert len(report) == 12
+assert len(report) == 20
 assert report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent == [0, 104, 0]  # chunks of 7, 7 and 6
+
+scalar = dict(lengths=(1,), layouts=("scalar",), dtypes=(torch.float32, torch.bool))
+assert len(check_scatter(scatter, world_sizes=(3,), roots=(1,), seed=23, **scalar, **star)) == 2
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -312,7 +326,7 @@ def gather(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> list[torc
         root: the rank that collects.
 
     Returns:
-        On the root a list: entry r is the tensor of rank r. On every other rank None.
+        On the root a list: entry r is the tensor of rank r, with its shape and dtype. On every other rank None.
 
     Cost for N ranks and a tensor of S bytes:
         1 round; every rank but the root sends 1 message of S bytes. The root sends nothing.
@@ -348,7 +362,7 @@ timeline(three.trace)
 # **Visible test: 2 points.**
 
 # %% test="gather_visible" points=2
-from distlib.grading import check_gather
+from distlib.checks import check_gather
 
 report = check_gather(
     gather,
@@ -362,8 +376,8 @@ assert report.trace(world_size=4, length=6).bytes_sent == [0, 24, 24, 24]  # 6 f
 print(report)
 
 # %% [markdown]
-# **Hidden test: 2 points.** Up to 9 ranks, other roots, 1 element and none, other dtypes, tensors that are not
-# contiguous.
+# **Hidden test: 2 points.** Up to 9 ranks, other roots, 1 element and none, other shapes and dtypes, tensors that are
+# not contiguous.
 
 # %% test="gather_hidden" points=2
 # The hidden tests of gather stand here when your work is graded.
@@ -371,7 +385,7 @@ print(report)
 ### What this tests: other roots, more ranks, short and empty tensors, other dtypes and layouts.
 import torch
 
-from distlib.grading import check_gather
+from distlib.checks import check_gather
 
 star = dict(messages=lambda n: [0] + [1] * (n - 1), rounds=lambda n: 1)
 report = check_gather(gather, world_sizes=(1, 3, 5, 9), lengths=(7, 1, 0), roots=(0, 2, 4), seed=31, **star)
@@ -384,13 +398,16 @@ report = check_gather(
     world_sizes=(3,),
     lengths=(12,),
     roots=(1,),
-    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
-    layouts=("matrix", "transposed", "strided"),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16, torch.bool),
+    layouts=("matrix", "block", "transposed", "strided"),
     seed=32,
     **star,
 )
-assert len(report) == 12
+assert len(report) == 20
 assert report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent == [96, 0, 96]
+
+scalar = dict(lengths=(1,), layouts=("scalar",), dtypes=(torch.float32, torch.bool))
+assert len(check_gather(gather, world_sizes=(3,), roots=(1,), seed=33, **scalar, **star)) == 2
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -470,7 +487,7 @@ print(four.trace.table())
 # **Visible test: 3 points.** `steps` is the largest number of steps with `n` ranks.
 
 # %% test="broadcast_visible" points=3
-from distlib.grading import check_broadcast
+from distlib.checks import check_broadcast
 
 report = check_broadcast(
     broadcast,
@@ -484,8 +501,8 @@ assert max(report.trace(world_size=5, length=6).messages_sent) <= 3
 print(report)
 
 # %% [markdown]
-# **Hidden test: 3 points.** Up to 9 ranks, other roots, 1 element and none, other dtypes, tensors that are not
-# contiguous.
+# **Hidden test: 3 points.** Up to 9 ranks, other roots, 1 element and none, other shapes and dtypes, tensors that are
+# not contiguous.
 
 # %% test="broadcast_hidden" points=3
 # The hidden tests of broadcast stand here when your work is graded.
@@ -493,7 +510,7 @@ print(report)
 ### What this tests: the steps of a tree on any number of ranks, other roots, short tensors, other dtypes and layouts.
 import torch
 
-from distlib.grading import check_broadcast
+from distlib.checks import check_broadcast
 
 tree = dict(steps=lambda n: (n - 1).bit_length())
 report = check_broadcast(broadcast, world_sizes=(1, 4, 6, 8, 9), lengths=(7,), roots=(0, 3, 5), seed=41, **tree)
@@ -510,13 +527,16 @@ report = check_broadcast(
     world_sizes=(3,),
     lengths=(12,),
     roots=(1,),
-    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
-    layouts=("matrix", "transposed", "strided"),
+    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16, torch.bool),
+    layouts=("matrix", "block", "transposed", "strided"),
     seed=43,
     **tree,
 )
-assert len(report) == 12
+assert len(report) == 20
 assert sum(report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent) == 2 * 96
+
+scalar = dict(lengths=(1,), layouts=("scalar",), dtypes=(torch.float32, torch.bool))
+assert len(check_broadcast(broadcast, world_sizes=(3,), roots=(1,), seed=44, **scalar, **tree)) == 2
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -548,8 +568,8 @@ def reduce(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
 
     Args:
         comm: the communicator of this rank.
-        tensor: any shape and dtype, the same on every rank. The root's is overwritten; the others may end with
-            anything in theirs.
+        tensor: any shape, any dtype of numbers, the same on every rank. The root's is overwritten; the others may end
+            with anything in theirs.
         root: the rank that gets the sum.
 
     Cost for N ranks and a tensor of S bytes:
@@ -591,7 +611,7 @@ print(four.trace.table())
 # **Visible test: 3 points.** Here `messages` is given for root 0.
 
 # %% test="reduce_visible" points=3
-from distlib.grading import check_reduce
+from distlib.checks import check_reduce
 
 report = check_reduce(
     reduce,
@@ -605,8 +625,8 @@ assert max(report.trace(world_size=5, length=6).messages_received) <= 3
 print(report)
 
 # %% [markdown]
-# **Hidden test: 3 points.** Up to 9 ranks, other roots, 1 element and none, other dtypes, tensors that are not
-# contiguous.
+# **Hidden test: 3 points.** Up to 9 ranks, other roots, 1 element and none, other shapes and dtypes, tensors that are
+# not contiguous.
 
 # %% test="reduce_hidden" points=3
 # The hidden tests of reduce stand here when your work is graded.
@@ -614,7 +634,7 @@ print(report)
 ### What this tests: one message from each rank but the root, in the steps of a tree; other roots, dtypes and layouts.
 import torch
 
-from distlib.grading import check_reduce
+from distlib.checks import check_reduce
 
 tree = dict(messages=lambda n: [0] + [1] * (n - 1), steps=lambda n: (n - 1).bit_length())
 report = check_reduce(reduce, world_sizes=(1, 4, 6, 8, 9), lengths=(7,), roots=(0, 3, 5), seed=51, **tree)
@@ -632,12 +652,15 @@ report = check_reduce(
     lengths=(12,),
     roots=(1,),
     dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16),
-    layouts=("matrix", "transposed", "strided"),
+    layouts=("matrix", "block", "transposed", "strided"),
     seed=53,
     **tree,
 )
-assert len(report) == 12
+assert len(report) == 16
 assert report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent == [96, 0, 96]
+
+scalar = dict(lengths=(1,), layouts=("scalar",), dtypes=(torch.float64,))
+assert len(check_reduce(reduce, world_sizes=(3,), roots=(1,), seed=54, **scalar, **tree)) == 1
 ### END HIDDEN TESTS
 
 # %% [markdown]

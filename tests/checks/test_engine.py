@@ -199,3 +199,24 @@ def test_a_cell_with_a_check_loads_few_modules() -> None:
     number, _, rest = done.stdout.strip().partition(" ")
     assert int(number) <= 100
     assert rest == "[]"
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("chunkz[0] += 1", "Did you mean: 'chunks'? Usual cause: is the name spelled right?"),
+        ("functional.relu(tensor)", "no cell that has run defines this name"),
+        ("chunks[0] += 1", "torch.tensor_split returns a tuple"),
+        ("comm.recv(1 - comm.rank)", "recv and exchange write what arrives into a tensor"),
+        ("comm.exchange(tensor, tensor, 1, 1)", "exchange(outgoing, dst, incoming, src)"),
+        ("assert comm.rank == 9", "an assert of your own does not hold"),
+    ],
+)
+def test_an_error_has_a_cause(line: str, cause: str) -> None:
+    names: dict[str, Callable[..., object]] = {}
+    program = f"def swap(comm, tensor):\n    chunks = tensor.tensor_split(2)\n    {line}\n"
+    exec(compile(program, "swap.py", "exec"), names)  # type: ignore[arg-type]
+    assert cause in remark_on(names["swap"])

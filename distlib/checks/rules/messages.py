@@ -198,6 +198,25 @@ def carries(
     return None
 
 
+def whole_tensors(t: Traffic) -> Remark | None:
+    """Each message carries the whole tensor."""
+
+    def seen(m: Message, number: int, wanted: object) -> str:
+        return f"a message carries {carried(m)}; each should carry the whole tensor of {t.case.size}."
+
+    return carries(t, lambda m, number: {t.case.length}, seen, _CUT)
+
+
+# fmt: off
+_CUT: Why = [
+    (is_other_dtype, "the tensor is sent in another dtype. Send it whole, as {dtype}."),
+    (lambda t, m, number: m.nbytes == t.case.dtype.itemsize, "the tensor is sent element by element, and each message "
+     "pays for its latency. Send it whole."),
+    (None, "the tensor is sent in parts. Send it whole."),
+]
+# fmt: on
+
+
 def total_bytes(
     t: Traffic,
     expected: int,

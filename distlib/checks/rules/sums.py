@@ -131,7 +131,8 @@ class Held:
 
     def would_be_right(self, candidates: Sequence[torch.Tensor | None]) -> bool:
         """Whether these, by rank, would be right in the place of what the ranks hold."""
-        return all(values is not None and self._fits(rank, values) for rank, values in enumerate(candidates))
+        judged = [(rank, values) for rank, values in enumerate(candidates) if self.judged(rank)]
+        return all(values is not None and self._fits(rank, values) for rank, values in judged)
 
     def _fits(self, rank: int, values: torch.Tensor) -> bool:
         if values.numel() != self.case.length:

@@ -48,6 +48,7 @@ from distlib.judge.sandbox import Limits, fork_rank, take_users
 from distlib.judge.sandbox.absent import supplied_now
 from distlib.judge.sandbox.limits import CUT, statement_seconds
 from distlib.worlds import call_site
+from distlib.worlds.diagnosis import text_of
 
 __starts_ranks__ = True  # see worlds.call_site
 
@@ -417,7 +418,7 @@ def _story(error: BaseException) -> dict[str, Any]:
     stack = "".join(traceback.format_exception(error))
     return {
         "kind": type(error).__name__,
-        "text": str(error)[:_MOST_CHARACTERS],
+        "text": text_of(error)[:_MOST_CHARACTERS],
         "site": None if site is None else (site.place, site.function, site.line, site.via, site.file),
         "stack": stack[-_MOST_CHARACTERS:],
     }

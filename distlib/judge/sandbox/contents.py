@@ -39,6 +39,7 @@ MODULES = (
     "network/cluster.py",
     "partition.py",
     "trace.py",
+    "training/__init__.py",
     "training/datasets.py",
     "worlds/call_site.py",
     "worlds/diagnosis.py",

@@ -9,7 +9,7 @@ active_ranks  which ranks still have a batch?
 reducer       gradients averaged at the end of every backward pass, or while it still runs
 module        DistributedDataParallel, which puts these together
 torch_hook    our all-reduces inside torch's own DistributedDataParallel
-step_times    when a rank computes, when it communicates, and how much of that at once
+step_times    when a rank computes, when it communicates, and how much of the two overlaps
 checkpoint    saved by one rank, loaded by all
 """
 

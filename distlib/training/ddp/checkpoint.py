@@ -21,9 +21,9 @@ from distlib.training.ddp.replicas import bytes_from_rank_0
 def save_checkpoint(
     comm: Communicator, path: str | os.PathLike[str], module: nn.Module, optimizer: torch.optim.Optimizer, **more: Any
 ) -> None:
-    """Rank 0 writes the state of model and optimizer, and `more`, to `path`; all ranks go on when it is written.
+    """Rank 0 writes the state of model and optimizer, and `more`, to `path`; all ranks wait until it is written.
 
-    A checkpoint that was there before is replaced only when the new one is complete.
+    An older checkpoint at `path` is replaced only when the new one is complete.
 
     Args:
         more: numbers, text, tensors, and lists and dictionaries of them, such as the epoch.

@@ -1,7 +1,7 @@
 """Which rank produced an infinite or NaN gradient?
 
 One such number on one rank spoils the sum, and with it the weights of all ranks. Afterwards nobody can tell where it
-came from, so the search comes before.
+came from, so look while each rank still has its own gradients.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from distlib.training.ddp.bucket import Bucket
 def check_finite(comm: Communicator, bucket: Bucket) -> None:
     """Check a bucket that has been summed up, while each rank still has its own gradients.
 
-    A sum that is not finite is so on every rank. So either all ranks go on, or all exchange what they have found.
+    A sum that is not finite is not finite on any rank. So either all ranks go on, or all exchange what they found.
 
     Raises:
         FloatingPointError: on every rank, with the ranks and parameters that the bad numbers came from.

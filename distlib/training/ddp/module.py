@@ -111,7 +111,7 @@ class DistributedDataParallel(nn.Module):
         return self._reducer.paused()
 
     def join(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Go through this rank's batches, of which other ranks may have more or fewer.
+        """Yield this rank's batches; other ranks may have more or fewer of them.
 
             for images, labels in model.join(loader):
                 …                                      # one forward and one backward pass
@@ -119,7 +119,7 @@ class DistributedDataParallel(nn.Module):
         A rank that has no batch left adds zeros to the all-reduces of the others. The gradient of a step is the
         average over the ranks that had a batch. (torch's Join divides by the number of all ranks by default:
         https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html.) At the end all ranks have the model of
-        those that went on longest. Each step costs one more small all-reduce. Cannot be combined with `no_sync`.
+        the ranks that went on longest. Each step costs one more small all-reduce. Cannot be combined with `no_sync`.
         """
         for batch in batches:
             self._active.meet(has_batch=True)

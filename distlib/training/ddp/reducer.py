@@ -93,7 +93,7 @@ class GradientReducer:
             self._sum_up_after(self._works, self._buckets[len(self._works)])
 
     def _begin(self) -> None:
-        """A backward pass has produced its first gradient. Drop the leftovers of an earlier one, which failed."""
+        """A backward pass has produced its first gradient. Drop what is left of an earlier one that failed."""
         for work in self._works:
             work.wait()
         self._works = []
@@ -126,7 +126,7 @@ class GradientReducer:
             self._sum_up(self._comm, bucket.flat)
 
     def _fill_what_was_there_before(self, bucket: Bucket) -> None:
-        """Add the gradients of earlier passes without communication. Raises if one that must be there is missing."""
+        """Add the gradients that earlier passes left under `paused`. Raises if one that is needed is missing."""
         for parameter in bucket.missing().values():
             if parameter.grad is not None:
                 bucket.fill(parameter)

@@ -1,8 +1,8 @@
-"""When a rank computes and when it communicates, within one training step; and how much of it happens at once.
+"""When a rank computes and when it communicates, within one training step, and how much of the two overlaps.
 
 forward          ▒▒▒▒▒▒
 backward                ▒▒▒▒▒▒▒▒▒▒▒▒
-communication               ▒▒▒▒▒▒▒▒▒▒▒▒▒▒        the part below the backward pass is hidden, the rest is waited for
+communication               ▒▒▒▒▒▒▒▒▒▒▒▒▒▒        hidden below the backward pass; waited for after it
 """
 
 from __future__ import annotations
@@ -134,14 +134,14 @@ class StepClock:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Everything within the block is one step."""
+        """Count everything inside the block as one step."""
         self._spans = []
         start = self._comm.time()
         yield
         self.steps.append(StepTimes(start, self._comm.time(), self._spans))
 
     def noted(self, algorithm: str | AllReduce) -> AllReduce:
-        """An all-reduce whose time is noted. The first one of a step is called "bucket 0"."""
+        """An all-reduce that notes its own time. The first one of a step is called "bucket 0"."""
         sum_up = summing(algorithm)
 
         def sum_up_and_note(comm: Communicator, tensor: torch.Tensor) -> None:
@@ -164,7 +164,7 @@ class StepClock:
         return _BackwardBegins.apply(output, partial(self._begin_backward, name)) if output.requires_grad else output
 
     def _begin_backward(self, name: str) -> None:
-        """The backward pass has come to the output of a layer, so it is done with the layers after it."""
+        """The backward pass has reached the output of a layer, so the layers after it are done."""
         if self._backward_of is None:
             Variable._execution_engine.queue_callback(self._end_backward)  # see `reducer` for why it is a private name
         self._end_backward()
@@ -180,7 +180,7 @@ class StepClock:
 
 
 class _BackwardBegins(torch.autograd.Function):
-    """Hands its input on; in the backward pass it calls a function before it hands on the gradient."""
+    """Returns its input; in the backward pass it calls a function before it passes the gradient on."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, say: Callable[[], None]) -> torch.Tensor:

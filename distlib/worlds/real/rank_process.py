@@ -28,7 +28,7 @@ import torch
 
 from distlib.trace import CallSite
 from distlib.worlds import call_site, pickling
-from distlib.worlds.diagnosis import Failure
+from distlib.worlds.diagnosis import Failure, text_of
 from distlib.worlds.real import shared_memory
 from distlib.worlds.real.endpoint import Endpoint, Group, Stopped
 from distlib.worlds.real.mailbox import Mailbox
@@ -207,7 +207,7 @@ def _describe_failure(rank: int, error: BaseException) -> Failure:
     site = error.site if isinstance(error, _Unsendable) else call_site.site_of_traceback(error.__traceback__)
     stack = "".join(traceback.format_exception(error))
     kind = "ResultError" if isinstance(error, _Unsendable) else type(error).__name__
-    return Failure(rank, kind, str(error), site, stack)
+    return Failure(rank, kind, text_of(error), site, stack)
 
 
 def _briefly(value: Any) -> str:

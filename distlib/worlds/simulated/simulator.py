@@ -54,6 +54,7 @@ from distlib.worlds.diagnosis import (
     explain_failures,
     explain_unreceived,
     find_deadlocked,
+    text_of,
 )
 from distlib.worlds.message_check import check_apart, check_message, check_split, ranks_of_color
 from distlib.worlds.real.endpoint import Stopped
@@ -453,7 +454,7 @@ def _describe(rank: int, error: BaseException) -> Failure:
         return Failure(rank, error.kind, str(error), error.site, error.stack)
     site = call_site.site_of_traceback(error.__traceback__)
     stack = "".join(traceback.format_exception(error))
-    return Failure(rank, type(error).__name__, str(error), site, stack)
+    return Failure(rank, type(error).__name__, text_of(error), site, stack)
 
 
 def _left(send: Operation) -> Left:

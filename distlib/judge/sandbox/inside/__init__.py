@@ -3,10 +3,11 @@
 In a sandbox this file is distlib/__init__.py. What is loaded there besides it, `distlib.judge.sandbox.contents` says.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
 
-from distlib.judge.sandbox.absent import absent_function
+from distlib.judge.sandbox.absent import AbsentModules, Nothing, absent_function
 
 _HOMES = {
     "CallSite": "trace",
@@ -41,6 +42,14 @@ _ABSENT = (
     "reduce_scatter",
     "scatter",
 )
+
+_TRAINING = ("buckets", "data_parallel", "ddp", "large_batch", "model_stack", "sampler")
+
+if __name__ == "distlib":  # in the sandbox, where these modules have no files
+    sys.meta_path[:0] = [  # first: an installed distlib is found by a finder of its own
+        AbsentModules(["distlib.collectives", *(f"distlib.training.{name}" for name in _TRAINING)], absent_function),
+        AbsentModules(["distlib.draw"], Nothing().__getattr__),
+    ]
 
 __version__ = "0.1.0"
 __all__ = sorted((*_HOMES, *_ABSENT))

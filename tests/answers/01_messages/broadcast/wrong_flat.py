@@ -1,5 +1,5 @@
 # Wrong: the root sends to everybody. Loses all marks.
-# Told: Let those who have the tensor help
+# Told: Let every rank that has the tensor help
 def broadcast(comm, tensor, root=0):
     if comm.rank != root:
         comm.recv(tensor, root)

@@ -1,5 +1,5 @@
 # Wrong: a binary tree: too many steps with 8 ranks. Loses the hidden marks.
-# Told: a tree, but not everybody
+# Told: a tree, but some rank waits where it could send
 def reduce(comm, tensor, root=0):
     size = comm.world_size
     place = (comm.rank - root) % size

@@ -1,1 +1,0 @@
-"""In a sandbox: none of the library's training is there."""

@@ -1,7 +1,0 @@
-"""In a sandbox: what exercise 06 asks for. Each name can be imported, and raises when it is called."""
-
-from __future__ import annotations
-
-from distlib.judge.sandbox.absent import absent_function as __getattr__
-
-__all__ = ["__getattr__"]

@@ -1,0 +1,186 @@
+"""Pictures and predictions in a real JupyterLab: alt text, answers by key and by mouse, and without a kernel."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import nbformat
+import pytest
+
+from distlib.cli import lab
+from tests.draw.test_player_browser import end_kernels
+from tests.notebooks.test_browser import FLAGS, PATIENCE, open_notebook
+from tests.tools.lab_process import running_lab
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(300)]
+
+CELLS = (
+    "from distlib.draw import predict, timeline\n"
+    "from distlib.trace import CallSite, Message, Trace\n"
+    "site = CallSite('cell 1', 'f', 'f', 1)\n"
+    "trace = Trace(2, [Message(0, 1, 0, 8, 'float32', (2,), 0.0, 0.1, 0.3, 1, site, site)])",
+    "by_key = predict('How many bytes?', unit='B')",
+    "by_button = predict('How many rounds?', unit='rounds')",
+    "timeline(trace)",
+    "by_key.compare(trace.bytes_sent[0])",
+    "choice = predict('Which is fastest?', choices=['master', 'ring', 'tree'])",
+    "order = predict('Order them, fastest first.', order=['master', 'ring', 'tree'])",
+    "print(choice.compare('tree'), order.compare(['tree', 'master', 'ring']))",
+)
+TITLES = "Messages of 2 ranks. Timeline of 2 ranks over seconds: 1 message of 8 B in 1 round."
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder that `distlib lab` opens, with our cells instead of the first lesson."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    path = tmp_path / lab.FIRST_LESSON
+    path.parent.mkdir(parents=True)
+    nbformat.write(notebook, path)
+    return tmp_path
+
+
+@pytest.fixture
+def page(browser_path: str) -> Iterator[Page]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 1600})
+        page.set_default_timeout(PATIENCE)
+        yield page
+        browser.close()
+
+
+def test_a_student_predicts_and_looks(page: Page, folder: Path) -> None:
+    settings = folder / "settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": "JupyterLab Dark"}))
+    with running_lab(folder, JUPYTERLAB_SETTINGS_DIR=str(folder / "settings")) as (_, address):
+        open_notebook(page, address, str(lab.FIRST_LESSON))
+        run_all(page)
+        page.locator(".jp-OutputArea p", has_text="The run says 8 B. (No prediction was committed.)").wait_for()
+        _commit_by_key(page.locator(".jp-Cell").nth(1))
+        _commit_by_button(page.locator(".jp-Cell").nth(2))
+        _choose_by_key(page.locator(".jp-Cell").nth(5))
+        _order_by_key_and_mouse(page.locator(".jp-Cell").nth(6))
+        for number in (4, 7):
+            page.locator(".jp-Cell").nth(number).locator(".cm-content").click()
+            page.keyboard.press("Shift+Enter")
+        page.get_by_text("the run says tree, master, ring. Only ring and master are swapped.").wait_for()
+        picture = page.locator(".jp-OutputArea img >> visible=true")
+        picture.wait_for()
+        assert (picture.get_attribute("alt") or "").startswith(TITLES)
+        assert picture.get_attribute("class") == "distlib-dark", "the theme is dark"
+        box = picture.bounding_box()
+        assert box is not None and 600 < box["width"] <= 900
+        answer = "You said 2*4 B, which is 8 B, the run says 8 B. That is right."
+        page.locator(".jp-OutputArea p", has_text=answer).wait_for()
+        assert page.locator("body").get_attribute("data-jp-theme-light") == "false"
+
+
+def _commit_by_key(cell: Locator) -> None:
+    field = cell.get_by_label("Your prediction:")
+    field.fill("lots")
+    field.press("Enter")
+    cell.get_by_text("Not yet: expected a number of B").wait_for()
+    assert field.is_enabled()
+    field.fill("")
+    field.page.keyboard.type("2*4 B\n")  # as fast as it can be typed; Enter comes at once
+    cell.get_by_text("✓ Committed: 2*4 B, which is 8 B.").wait_for()
+    assert not field.is_enabled()
+
+
+def _commit_by_button(cell: Locator) -> None:
+    field, button = cell.get_by_label("Your prediction:"), cell.get_by_role("button", name="Commit")
+    box = button.bounding_box()
+    assert box is not None
+    field.focus()
+    field.page.keyboard.type("7*16")
+    field.page.mouse.click(box["x"] + 9, box["y"] + 9)  # at once: no wait as click() of a locator has
+    cell.get_by_text("✓ Committed: 7*16, which is 112 rounds.").wait_for()
+    assert not field.is_enabled()
+    assert not cell.get_by_role("button", name="Committed").is_enabled()
+
+
+def _choose_by_key(cell: Locator) -> None:
+    keyboard = cell.page.keyboard
+    cell.get_by_role("radio", name="master").focus()
+    keyboard.press("Enter")
+    cell.get_by_text("Not yet: expected one of master, ring, tree, got nothing.").wait_for()
+    keyboard.press(" ")
+    keyboard.press("ArrowDown")
+    keyboard.press("ArrowDown")
+    assert cell.get_by_role("radio", name="tree").is_checked()
+    keyboard.press("Enter")
+    cell.get_by_text("✓ Committed: tree.").wait_for()
+
+
+def _order_by_key_and_mouse(cell: Locator) -> None:
+    cell.get_by_role("button", name="tree, no place yet").focus()
+    cell.page.keyboard.press("Enter")
+    cell.get_by_role("button", name="master, no place yet").click()
+    cell.get_by_role("button", name="Commit").click()
+    cell.get_by_text("Not yet: expected each of master, ring, tree once, in an order, got tree, master.").wait_for()
+    cell.get_by_role("button", name="master, place 2").click()
+    cell.get_by_role("button", name="ring, no place yet").click()
+    cell.get_by_role("button", name="master, no place yet").focus()
+    cell.page.keyboard.press(" ")
+    cell.get_by_text("Your order so far: tree, ring, master.").wait_for()
+    cell.get_by_role("button", name="Commit").press("Enter")
+    cell.get_by_text("✓ Committed: tree, ring, master.").wait_for()
+
+
+def _restart(page: Page) -> None:
+    page.get_by_role("menuitem", name="Kernel", exact=True).click()
+    page.locator(".lm-Menu-item", has_text="Restart Kernel…").first.click()
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+
+
+def test_after_a_restart_and_on_the_next_day_the_form_says_what_to_do(page: Page, folder: Path) -> None:
+    with running_lab(folder) as (_, address):
+        open_notebook(page, address, str(lab.FIRST_LESSON))
+        run_all(page)
+        page.locator(".jp-OutputArea p", has_text="The run says 8 B. (No prediction was committed.)").wait_for()
+        _commit_by_button(page.locator(".jp-Cell").nth(2))
+        _restart(page)
+        cell = page.locator(".jp-Cell").nth(1)
+        cell.get_by_label("Your prediction:").fill("8")
+        cell.get_by_role("button", name="Commit").click()
+        cell.get_by_text("If it was restarted, run this cell again, then commit.").wait_for()
+        page.locator(".jp-Cell").nth(4).locator(".cm-content").click()
+        page.keyboard.press("Control+s")
+        page.locator(".jp-Cell").nth(4).locator(".cm-content").click()
+        saved_when(page, folder / lab.FIRST_LESSON, "You committed: 7*16, which is 112 rounds.")
+        end_kernels(address)
+        page.route(
+            "**/api/sessions*", lambda route: route.abort() if route.request.method == "POST" else route.continue_()
+        )
+        page.goto(address.replace("/lab/tree/", "/lab/workspaces/again/tree/"))
+        page.get_by_text("You committed: 7*16, which is 112 rounds. To predict (again), run this cell").wait_for()
+        page.get_by_text("(master, ring, tree) To predict (again), run this cell").first.wait_for()
+        for words in ("Loading widget", "Error displaying widget", "model not found"):
+            assert not page.get_by_text(words).locator("visible=true").count()
+
+
+def run_all(page: Page) -> None:
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.locator(".lm-Menu-item", has_text="Run All Cells").first.click()
+
+
+def saved_when(page: Page, path: Path, words: str) -> None:
+    """Saves the notebook until these words are in its file."""
+    deadline = time.monotonic() + PATIENCE / 1000
+    while words not in path.read_text():
+        assert time.monotonic() < deadline, f"not saved: {words}"
+        page.keyboard.press("Control+s")
+        time.sleep(1)

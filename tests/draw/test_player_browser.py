@@ -1,0 +1,224 @@
+"""Players in a real JupyterLab: played, stepped by keys, pointed at; in the dark; opened again without a kernel."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+import pytest
+from PIL import Image
+
+from distlib.cli import lab
+from tests.notebooks.test_browser import FLAGS, PATIENCE, open_notebook, saved_when_executed
+from tests.tools.lab_process import running_lab
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page, Request
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(300)]
+
+CELLS = (
+    "import torch\n"
+    "from distlib import SimulatedWorld\n"
+    "from distlib.draw import explore_race, play_chunks, play_timeline, watch_chunks\n"
+    "def counts_again(comm, tensor):\n"
+    "    size, rank = comm.world_size, comm.rank\n"
+    "    chunks = tensor.tensor_split(size)\n"
+    "    for step in range(2 * (size - 1)):\n"
+    "        incoming = torch.empty_like(chunks[0])\n"
+    "        comm.exchange(chunks[(rank - step) % size], (rank + 1) % size, incoming, (rank - 1) % size)\n"
+    "        chunks[(rank - step - 1) % size].add_(incoming)\n"
+    "world = SimulatedWorld(4)\n"
+    "_ = world.run(counts_again, torch.ones(40))",
+    "play_timeline(world.trace)",
+    "play_chunks(watch_chunks(world, counts_again))",
+    "explore_race()",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that `distlib lab` opens, with our cells instead of the first lesson, in the dark theme."""
+    folder = tmp_path_factory.mktemp("players")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    (folder / lab.FIRST_LESSON).parent.mkdir()
+    nbformat.write(notebook, folder / lab.FIRST_LESSON)
+    settings = folder / "settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": "JupyterLab Dark"}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    with running_lab(folder, JUPYTERLAB_SETTINGS_DIR=str(folder / "settings")) as (_, address):
+        yield address
+
+
+@pytest.fixture
+def page(browser_path: str) -> Iterator[Page]:
+    """A tab of a fresh browser that reaches nothing but this machine."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 1400})
+        page.set_default_timeout(PATIENCE)
+        elsewhere: list[str] = []
+
+        def note(request: Request) -> None:
+            if not re.match(r"data:|blob:|\w+://(localhost|127\.0\.0\.1)\b", request.url):
+                elsewhere.append(request.url)
+
+        page.on("request", note)
+        yield page
+        browser.close()
+        assert elsewhere == []
+
+
+def place(player: Locator, expected: str) -> None:
+    """Waits until the player says that it is at this step."""
+    player.locator(".distlib-place", has_text=re.compile(f"^{expected}$")).wait_for()
+
+
+def test_a_student_plays_steps_and_points(page: Page, address: str, folder: Path) -> None:
+    open_notebook(page, address, str(lab.FIRST_LESSON))
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.locator(".lm-Menu-item", has_text="Run All Cells").first.click()
+    messages, chunks, race = (page.locator(".distlib-player").nth(number) for number in range(3))
+    race.wait_for()
+    steps_by_keys(page, messages)
+    points_at_an_arrow(page, messages)
+    plays_to_the_end(chunks)
+    moves_a_slider(page, race)
+    stands_out_in_the_dark(messages)
+    has_ids_of_its_own(page)
+    is_scrolled_where_there_is_little_room(page, messages)
+    saved_when_executed(page, folder / lab.FIRST_LESSON)
+    assert not page.locator(".distlib-still >> visible=true").count(), "no image beside a widget"
+
+
+def steps_by_keys(page: Page, player: Locator) -> None:
+    player.focus()
+    cell = page.locator(".jp-Notebook .jp-Cell.jp-mod-active", has=player)
+    cell.wait_for()
+    for keys, expected in (
+        (["ArrowRight", "ArrowRight"], "round 2 of 6"),
+        (["ArrowLeft"], "round 1 of 6"),
+        (["End"], "round 6 of 6"),
+        (["Home"], "start"),
+    ):
+        for key in keys:
+            page.keyboard.press(key)
+        place(player, expected)
+    assert cell.is_visible(), "the keys moved no cell: they were not JupyterLab's"
+    page.keyboard.press(" ")
+    player.get_by_role("button", name="Pause (space)").wait_for()
+    page.keyboard.press(" ")
+    player.get_by_role("button", name="Play (space)").wait_for()
+    player.get_by_role("slider").fill("1")
+    place(player, "round 1 of 6")
+    assert "Round 1 of 6: 4 messages, 160 B." in (player.locator("svg").get_attribute("aria-label") or "")
+    assert player.locator("[aria-live]").inner_text().startswith("Round 1 of 6: 4 messages")
+
+
+def points_at_an_arrow(page: Page, player: Locator) -> None:
+    wide = player.locator(".distlib-wide:not(.distlib-gone)").first  # lies over the arrow itself
+    arrow = wide.evaluate("(wide) => wide.previousSibling.getBoundingClientRect().toJSON()")
+    page.mouse.move(arrow["x"] + arrow["width"] / 2, arrow["y"] + arrow["height"] / 2)
+    tip = player.get_by_role("tooltip")
+    tip.wait_for()
+    assert tip.inner_text() == "rank 0 → rank 1: 40 B (10 elements of float32), round 1, sent by cell 1, line 9"
+    box = tip.bounding_box()
+    assert box is not None and not overlap(arrow, box), "a tip does not cover what it explains"
+    page.mouse.move(1, 1)
+    tip.wait_for(state="hidden")
+
+
+def overlap(one: Any, other: Any) -> bool:
+    apart = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
+    return not apart and one["y"] < other["y"] + other["height"] and other["y"] < one["y"] + one["height"]
+
+
+def plays_to_the_end(player: Locator) -> None:
+    assert player.locator(".distlib-warning").inner_text() == ""
+    player.get_by_role("button", name="Play (space)").click()
+    place(player, "round 6 of 6")
+    player.get_by_role("button", name="Play (space)").wait_for()
+    assert "chunk 0 on rank 0 holds rank 0's contribution twice" in player.locator(".distlib-warning").inner_text()
+    assert player.locator("text:not(.distlib-gone)", has_text="×2").count() > 0
+
+
+def moves_a_slider(page: Page, race: Locator) -> None:
+    assert "on 128 ranks" in (race.get_attribute("aria-label") or "")
+    assert not race.locator(".distlib-controls").is_visible()
+    labels = page.locator(".widget-inline-hbox .widget-label").evaluate_all(
+        "labels => labels.map((one) => [one.textContent, one.scrollWidth <= one.clientWidth])"
+    )
+    assert dict(labels)["bandwidth between nodes"] and all(fits for _, fits in labels), labels
+    slider = page.locator(".widget-inline-hbox", has_text="nodes").get_by_role("slider").first
+    slider.focus()
+    slider.press("ArrowRight")
+    page.locator('.distlib-player[aria-label*="on 256 ranks"]').wait_for()
+
+
+def stands_out_in_the_dark(player: Locator) -> None:
+    """The paper is dark, and there is ink on it."""
+    pixels = Image.open(io.BytesIO(player.screenshot())).convert("L")
+    shades = pixels.histogram()
+    assert sum(shades[:64]) > 0.7 * sum(shades)
+    assert sum(shades[180:]) > 500
+
+
+def test_opened_again_without_a_kernel_the_images_are_seen(page: Page, address: str, folder: Path) -> None:
+    saved = nbformat.read(folder / lab.FIRST_LESSON, as_version=4)
+    assert "application/vnd.jupyter.widget-view+json" in saved.cells[1].outputs[0].data, "the test above has saved it"
+    end_kernels(address)
+    page.route("**/api/sessions*", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
+    page.goto(address.replace("/lab/tree/", "/lab/workspaces/again/tree/"))
+    images = page.locator(".distlib-still img >> visible=true")
+    for number in range(3):
+        images.nth(number).wait_for()
+    assert page.locator(".distlib-player").count() == 0
+    told = [images.nth(number).get_attribute("alt") or "" for number in range(3)]
+    starts = (
+        "Messages of 4 ranks. Timeline",
+        "Whose contributions are in which chunk. Grids",
+        "All-reduces on 128 ranks",
+    )
+    assert [alt.startswith(start) for alt, start in zip(told, starts, strict=True)] == [True] * 3
+    for words in ("Loading widget", "Error displaying widget"):
+        assert not page.get_by_text(words).locator("visible=true").count()
+
+
+def has_ids_of_its_own(page: Page) -> None:
+    """Else a hatching of one player would be looked for in another, which may be hidden."""
+    names = page.locator(".distlib-player pattern").evaluate_all("patterns => patterns.map((one) => one.id)")
+    assert len(names) >= 4 and len(set(names)) == len(names)
+
+
+def is_scrolled_where_there_is_little_room(page: Page, player: Locator) -> None:
+    page.set_viewport_size({"width": 800, "height": 1400})
+    box = player.locator("svg").bounding_box()
+    assert box is not None and box["width"] >= 740
+    assert player.locator(".distlib-picture").evaluate("(one) => one.scrollWidth > one.clientWidth")
+    page.set_viewport_size({"width": 1280, "height": 1400})
+
+
+def end_kernels(address: str) -> None:
+    root, _, token = address.partition("/lab/tree/")[0], *address.partition("token=")[1:]
+
+    def ask(method: str, path: str) -> Any:
+        request = urllib.request.Request(root + path, method=method, headers={"Authorization": f"token {token}"})
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return json.loads(reply.read() or "null")
+
+    for session in ask("GET", "/api/sessions"):
+        ask("DELETE", f"/api/sessions/{session['id']}")

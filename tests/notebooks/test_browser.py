@@ -1,0 +1,145 @@
+"""What a student does, in a real browser: open a lesson, run it, write the exercise, validate it."""
+
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import nbformat
+import psutil
+import pytest
+
+from tests.tools.lab_process import running_lab
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync"
+).split()
+# All lessons run in test_lessons.py; in a browser the first one. What is played: test_draw_player_browser.py.
+LESSONS = ("course/00_start_here.ipynb",)
+EXERCISE = "exercises/02_all_reduce/02_all_reduce.ipynb"
+PATIENCE = 240_000  # milliseconds that a page may need; on a busy machine a kernel starts slowly
+
+
+@pytest.fixture(scope="module")
+def course(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what a student sees."""
+    folder = tmp_path_factory.mktemp("student")
+    for name in ("course", "exercises"):
+        shutil.copytree(root / name, folder / name, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+    shutil.copy(root / "nbgrader_config.py", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(course: Path) -> Iterator[str]:
+    """JupyterLab on that copy; afterwards nothing that it started is alive."""
+    with running_lab(course) as (process, address):
+        yield address
+        below = psutil.Process(process.pid).children(recursive=True)
+    _, alive = psutil.wait_procs(below, timeout=20)
+    assert alive == []
+
+
+@pytest.fixture
+def page(browser_path: str) -> "Iterator[Page]":
+    """A tab of a fresh browser."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page.set_default_timeout(PATIENCE)
+        yield page
+        browser.close()
+
+
+def open_notebook(page: "Page", address: str, notebook: str) -> None:
+    """Opens a notebook in a workspace of its own, so that no other tab is in the way."""
+    workspace = re.sub(r"\W", "-", notebook)
+    page.goto(address.replace("/lab/tree/", f"/lab/workspaces/{workspace}/tree/").replace(LESSONS[0], notebook))
+    page.wait_for_selector(".jp-Notebook .jp-Cell >> visible=true")
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()  # what runs before the kernel is ready is dropped
+
+
+def saved_when_executed(page: "Page", path: Path) -> list[nbformat.NotebookNode]:
+    """Saves the notebook until its last code cell has been executed; returns its code cells."""
+    deadline = time.monotonic() + PATIENCE / 1000
+    while time.monotonic() < deadline:
+        page.keyboard.press("Control+s")
+        time.sleep(1)
+        cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+        if cells[-1].execution_count:
+            return cells
+    raise AssertionError(f"not executed: {[cell.source for cell in cells if not cell.execution_count][0]}")
+
+
+def complaints(cells: list[nbformat.NotebookNode]) -> list[str]:
+    """The errors and the stderr output of cells."""
+    outputs = [output for cell in cells for output in cell.outputs]
+    errors = [str(output.evalue) for output in outputs if output.output_type == "error"]
+    return errors + [str(output.text) for output in outputs if output.get("name") == "stderr"]
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_student_runs_a_lesson(page: "Page", address: str, course: Path, lesson: str) -> None:
+    open_notebook(page, address, lesson)
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.locator(".lm-Menu-item", has_text="Run All Cells").first.click()
+    cells = saved_when_executed(page, course / lesson)
+    assert [cell.source for cell in cells if not cell.execution_count] == []
+    assert complaints(cells) == []
+    assert page.locator(".jp-Notebook img").count() > 0  # the pictures of the run
+    assert page.get_by_text("Would you like to get notified").count() == 0
+
+
+def answers(root: Path) -> dict[str, str]:
+    """The text of each solution cell as a student would have written it."""
+    notebook = nbformat.read(root / "solutions" / "02_all_reduce" / "02_all_reduce.ipynb", as_version=4)
+    solutions = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
+    return {cell.id: re.sub(r" *### (BEGIN|END) SOLUTION\n?", "", cell.source) for cell in solutions}
+
+
+def write_answer(page: "Page", name: str, answer: str) -> None:
+    """Replaces what stands in the solution cell of a function, by keyboard."""
+    editor = page.locator(".jp-CodeCell .cm-content", has_text=f"def {name}(").first
+    editor.scroll_into_view_if_needed()
+    editor.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(answer)
+
+
+def validate(page: "Page") -> str:
+    """Presses nbgrader's Validate and returns what its dialog says. Once more if the kernel's port was just taken."""
+    text = _validate_once(page)
+    return _validate_once(page) if "Cannot validate" in text else text
+
+
+def _validate_once(page: "Page") -> str:
+    page.get_by_text("Validate", exact=True).first.click()  # it saves; saving at the same moment would be a conflict
+    dialog = page.locator(".jp-Dialog")
+    dialog.wait_for(timeout=300_000)  # it runs the whole notebook
+    text = dialog.inner_text()
+    dialog.get_by_role("button").last.click()
+    return text
+
+
+def test_a_student_writes_and_validates_the_exercise(page: "Page", address: str, root: Path, course: Path) -> None:
+    open_notebook(page, address, EXERCISE)
+    before = validate(page)
+    assert "Success" not in before
+    assert "failed" in before
+    for name, answer in answers(root).items():
+        write_answer(page, name, answer)
+    assert "Success! Your notebook passes all the tests." in validate(page)
+    handed_in = {cell.id: cell for cell in nbformat.read(course / EXERCISE, as_version=4).cells}
+    for name, answer in answers(root).items():
+        assert handed_in[name].source.strip() == answer.strip()
+        assert handed_in[name].metadata.nbgrader.grade_id == name

@@ -1,0 +1,232 @@
+"""The lessons: each runs from top to bottom in a fresh kernel, and has the form that a lesson has.
+
+Running one means: no cell fails, nothing is written to stderr, every `assert` in the text is reached, and no rank
+process outlives the kernel. The time it took is printed; nothing depends on it but a generous limit.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from nbclient import NotebookClient
+
+COURSE = Path(__file__).parents[2] / "course"
+LESSONS = sorted(COURSE.glob("[0-9]*.ipynb"))
+CELL_LIMIT = 90  # seconds; lessons take a fraction of it
+
+each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+
+
+def test_there_are_lessons() -> None:
+    assert [path.stem for path in LESSONS[:6]] == [
+        "00_start_here",
+        "01_messages",
+        "02_all_reduce",
+        "03_trees_and_grids",
+        "03b_networks",
+        "04_data_parallel",
+    ]
+
+
+# Running a lesson
+
+
+@each_lesson
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_lesson_runs_from_top_to_bottom(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    expected = mark_assertions(notebook)
+    started = time.perf_counter()
+    reached, family = execute(notebook, path.parent)
+    print(f"\n{path.stem}: {time.perf_counter() - started:.1f} s, {len(expected)} assertions")
+
+    assert [output for output in outputs_of(notebook) if is_complaint(output)] == []
+    assert expected, "a lesson holds its numbers with assertions; this one has none"
+    assert sorted(expected - reached) == [], "these assertions (cell, line) never ran in the kernel"
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+
+
+def mark_assertions(notebook: nbformat.NotebookNode) -> set[tuple[int, int]]:
+    """Make every assertion of the notebook report that it held. Returns them all, as (cell, line)."""
+    marked = set()
+    for number, cell in enumerate(notebook.cells):
+        if cell.cell_type == "code":
+            cell.source, lines = report_after_assertions(cell.source, number)
+            marked |= {(number, line) for line in lines}
+    return marked
+
+
+def report_after_assertions(source: str, cell_number: int) -> tuple[str, list[int]]:
+    """Write a report behind each assertion, on the same line, so that line numbers stay what they are."""
+    lines = source.encode().split(b"\n")
+    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert)]
+    for node in found:
+        assert node.end_lineno is not None
+        line, column = lines[node.end_lineno - 1], node.end_col_offset
+        report = f"; __reached__.add(({cell_number}, {node.lineno}))".encode()
+        lines[node.end_lineno - 1] = line[:column] + report + line[column:]
+    return b"\n".join(lines).decode(), [node.lineno for node in found]
+
+
+def execute(notebook: nbformat.NotebookNode, folder: Path) -> tuple[set[tuple[int, int]], list[psutil.Process]]:
+    """Run all cells in a fresh kernel. Returns the reached assertions and the kernel's last known child processes."""
+    before = nbformat.v4.new_code_cell("__reached__ = set()")
+    after = nbformat.v4.new_code_cell("__reached__")
+    client = NotebookClient(
+        nbformat.v4.new_notebook(cells=[before, *notebook.cells, after]),
+        timeout=CELL_LIMIT,
+        interrupt_on_timeout=True,  # so that a world says what each rank was doing
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+    )
+    family: set[psutil.Process] = set()
+    with client.setup_kernel():
+        kernel = psutil.Process(client.km.provisioner.pid)  # type: ignore[union-attr]
+        for index, cell in enumerate(client.nb.cells):
+            client.execute_cell(cell, index, execution_count=index or 1)
+            family |= set(kernel.children(recursive=True))
+    return ast.literal_eval(client.nb.cells[-1].outputs[0].data["text/plain"]), [kernel, *family]
+
+
+def outputs_of(notebook: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
+    for cell in notebook.cells:
+        yield from cell.get("outputs", [])
+
+
+def is_complaint(output: nbformat.NotebookNode) -> bool:
+    return output.output_type == "error" or output.get("name") == "stderr"
+
+
+def test_reports_are_written_behind_assertions() -> None:
+    source = "for x in [1]:\n    assert (\n        x\n    ), 'µ'  # why\nassert True"
+    marked, lines = report_after_assertions(source, 7)
+    reached: set[tuple[int, int]] = set()
+    exec(marked, {"__reached__": reached})
+    assert sorted(lines) == [2, 5]
+    assert reached == {(7, 2), (7, 5)}
+
+
+@pytest.mark.timeout(120)
+def test_a_failing_lesson_is_noticed(tmp_path: Path) -> None:
+    sources = ["import sys; print('oops', file=sys.stderr)", "if False:\n    assert 1 == 2", "assert 1 == 1"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    expected = mark_assertions(notebook)
+    reached, _ = execute(notebook, tmp_path)
+    assert [output.name for output in outputs_of(notebook) if is_complaint(output)] == ["stderr"]
+    assert expected - reached == {(1, 2)}
+
+
+# The form of a lesson
+
+
+@each_lesson
+def test_a_lesson_opens_with_a_title_and_a_promise(path: Path) -> None:
+    first = nbformat.read(path, as_version=4).cells[0].source
+    assert first.startswith("# ")
+    assert [line for line in prose(path).splitlines() if line.startswith("# ")] == [first.splitlines()[0]]
+    assert "you will be able to" in first
+    assert re.search(r"\*\*Time:\*\* about \d+ minutes", first)
+    assert "**You need:**" in first
+
+
+@each_lesson
+def test_a_lesson_has_its_parts(path: Path) -> None:
+    headings = [line.lstrip("# ") for line in prose(path).splitlines() if line.startswith("## ")]
+    assert "In real frameworks" in headings
+    assert headings[-1] == "Further reading"
+    assert "torch_distributed(comm)" in code(path)
+    sources = prose(path).split("## Further reading")[1]
+    assert len(re.findall(r"^- .*(?:\n  .*)*https://", sources, re.MULTILINE)) >= 3
+
+
+@each_lesson
+def test_predictions_are_made_before_the_run_that_answers_them(path: Path) -> None:
+    """`guess = predict(…)` stands alone in its cell, and the next code cell compares the guess with the run."""
+    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    asking = [number for number, source in enumerate(cells) if "predict(" in source]
+    assert asking
+    for number in asking:
+        assert re.fullmatch(r"guess = predict\(.*\)", cells[number], re.DOTALL), cells[number]
+        following = next(source for source in cells[number + 1 :] if "guess" in source)
+        assert "guess.compare(" in following
+
+
+@each_lesson
+def test_links_inside_the_course_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(((?!https?:)[^)#]+)", prose(path)):
+        assert (path.parent / target).exists(), f"{path.name} links to {target}, which does not exist"
+
+
+def test_the_first_lesson_links_every_other() -> None:
+    """Its map says of lessons without a link that they are not written yet."""
+    for path in LESSONS[1:]:
+        assert f"]({path.name})" in prose(LESSONS[0])
+
+
+def test_a_word_of_the_glossary_is_used_in_the_lesson_that_it_is_listed_under() -> None:
+    """The glossary of the first lesson groups its words by the lessons in which they are first used."""
+    glossary = prose(LESSONS[0]).split("## Glossary")[1].split("\n## ")[0]
+    places = re.findall(r"^In (.*):\n\n((?:- .*\n(?:  .*\n)*)+)", glossary, re.MULTILINE)
+    words = {
+        word: place for place, entries in places for word in re.findall(r"^- \*\*(.*?)\*\*", entries, re.MULTILINE)
+    }
+    assert {"rank", "round", "step", "chunk", "shard", "bucket", "part"} <= set(words)
+    for word, place in words.items():
+        linked = [COURSE / name for name in re.findall(r"\]\((.*?)\)", place)]
+        text = (
+            "".join(prose(path) + code(path) for path in linked)
+            if linked
+            else prose(LESSONS[0]).split("## Glossary")[0]
+        )
+        assert word in " ".join(text.lower().split()), f"{word} is not used in {place}"
+
+
+@each_lesson
+def test_an_exercise_that_exists_is_linked(path: Path) -> None:
+    exercise = f"../exercises/{path.stem}/{path.stem}.ipynb"
+    if (path.parent / exercise).exists():
+        assert f"]({exercise})" in prose(path)
+
+
+@each_lesson
+def test_the_prose_is_calm(path: Path) -> None:
+    text = re.sub(r"`[^`]*`|!\[", "", prose(path))
+    assert "!" not in text
+    assert re.findall("[\U0001f300-\U0001faff☀-➿]", text) == []
+
+
+@each_lesson
+def test_no_line_begins_with_a_year(path: Path) -> None:
+    """JupyterLab takes a line that begins with "2009. " for an entry of a numbered list."""
+    assert re.findall(r"^\s*\d{3,}[.)] .*", prose(path), re.MULTILINE) == []
+
+
+@each_lesson
+def test_code_is_written_to_be_read(path: Path) -> None:
+    """Signatures are annotated, lines fit on a screen, and there is no magic that plain Python does not know."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type != "code":
+            continue
+        assert max(map(len, cell.source.splitlines()), default=0) <= 120
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.FunctionDef):
+                arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                arguments = [argument for argument in arguments if argument.arg != "self"]
+                assert all(argument.annotation for argument in arguments) and node.returns, f"annotate {node.name}"
+
+
+def prose(path: Path) -> str:
+    return "\n\n".join(c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "markdown")
+
+
+def code(path: Path) -> str:
+    return "\n\n".join(c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code")

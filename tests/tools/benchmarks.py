@@ -1,0 +1,786 @@
+"""`make bench`: everything about the package that is measured in seconds or bytes, with the figure to reach.
+
+Times are medians of several repetitions, and comparisons are made within one run, pair by pair, since machines are
+noisy. Nothing here is a test: what must hold on every machine is in the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+import psutil
+import torch
+from jupyter_client.blocking import BlockingKernelClient
+from jupyter_client.manager import KernelManager, start_new_kernel
+from torch import nn
+
+from distlib import Cluster, Communicator, DeadlockError, Link, SimulatedWorld, World, all_reduce
+from distlib.classroom.class_folder import Classroom, open_classroom
+from distlib.cli.lab import FIRST_LESSON
+from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
+from distlib.judge.sandbox import KINDS, Limits
+from distlib.judge.sandbox.bubblewrap import Bubblewrap
+from distlib.network import all_reduce_seconds
+from distlib.training.ddp import DistributedDataParallel, StepClock, all_reduce_hook
+from distlib.worlds.real import forkserver
+from distlib.worlds.real.process_group import torch_distributed
+from tests.answer_files import read_answers
+from tests.conftest import BROWSERS
+from tests.notebooks.test_browser import FLAGS, open_notebook
+from tests.tools.lab_process import running_lab
+from tests.tools.sandboxed_ranks import Ranks
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+ROOT = Path(__file__).parents[2]
+_ROWS: list[tuple[str, str, str]] = []
+
+
+def main() -> None:
+    """Measure everything, or what is asked for, and print one table."""
+    measures = (
+        import_time,
+        first_run_in_a_notebook,
+        later_runs,
+        memory_of_a_rank,
+        many_ranks,
+        ring_against_bare_gloo,
+        shared_memory_against_gloo,
+        auto_against_the_best,
+        cost_of_recording,
+        cost_of_recording_simulated,
+        ddp_against_torch,
+        paced_all_reduces,
+        paced_ddp,
+        time_to_name_a_deadlock,
+        interrupt_a_cell,
+        kill_a_kernel,
+        simulate_messages,
+        simulate_rings,
+        simulate_halving_doubling,
+        simulate_a_deadlock,
+        players_in_a_browser,
+        ranks_in_a_sandbox,
+        check_a_finished_exercise,
+        grade_a_class,
+    )
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    names = [measure.__name__ for measure in measures]
+    parser.add_argument("names", nargs="*", help=f"only those with such a word in their name: {', '.join(names)}")
+    parser.add_argument("--students", type=int, default=30, help="in the class that is graded")
+    options = parser.parse_args()
+    chosen = [measure for measure in measures if _is_asked_for(measure.__name__, options.names)]
+    if not chosen:
+        parser.error(f"there is no {' or '.join(options.names)}; there are {', '.join(names)}")
+    for measure in chosen:
+        if measure is grade_a_class:
+            grade_a_class(options.students)
+        else:
+            measure()
+    widths = [max(len(row[column]) for row in _ROWS) for column in range(3)]
+    for row in _ROWS:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+
+
+def _is_asked_for(name: str, words: list[str]) -> bool:
+    return not words or any(word in name for word in words)
+
+
+def note(what: str, measured: str, target: str) -> None:
+    """Add a row to the table, and show it at once."""
+    _ROWS.append((what, measured, target))
+    print(f"… {what}: {measured}", flush=True)
+
+
+def seconds(action: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def median_ms(action: Callable[[], Any], times: int) -> float:
+    return 1000 * statistics.median(seconds(action) for _ in range(times))
+
+
+# ── starting ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def import_time() -> None:
+    program = "import time, torch; t = time.perf_counter(); import distlib; print(time.perf_counter() - t)"
+    values = [float(subprocess.check_output([sys.executable, "-c", program])) for _ in range(5)]
+    note("import distlib beyond import torch", f"{statistics.median(values):.2f} s", "≤ 0.3 s")
+
+
+@contextmanager
+def notebook() -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
+    """A real Jupyter kernel that has imported distlib."""
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        execute(client, "import time, distlib; from distlib import World")
+        yield manager, client
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def execute(client: BlockingKernelClient, code: str) -> str:
+    """Run a cell and return what it printed."""
+    printed: list[str] = []
+
+    def keep(message: dict[str, Any]) -> None:
+        if message["msg_type"] == "stream":
+            printed.append(message["content"]["text"])
+
+    reply = client.execute_interactive(code, output_hook=keep, timeout=60)
+    assert reply["content"]["status"] == "ok", reply["content"]
+    return "".join(printed)
+
+
+_FIRST_RUN = """
+start = time.perf_counter()
+world = World(4)
+assert world.run(lambda comm: comm.rank) == [0, 1, 2, 3]
+print(time.perf_counter() - start)
+"""
+
+
+def first_run_in_a_notebook() -> None:
+    values = []
+    for _ in range(5):
+        with notebook() as (_, client):
+            values.append(float(execute(client, _FIRST_RUN)))
+    measured = f"{statistics.median(values):.2f} s ({min(values):.2f} to {max(values):.2f})"
+    note("World(4) and its first run, right after the import", measured, "< 1.2 s")
+
+
+def later_runs() -> None:
+    with World(4) as world:
+        world.run(_nothing)
+        note(
+            "a later run of an empty function, 4 ranks",
+            f"{median_ms(lambda: world.run(_nothing), 100):.1f} ms",
+            "≤ 15 ms",
+        )
+
+
+def memory_of_a_rank() -> None:
+    def uss(world_size: int) -> int:
+        with World(world_size) as world:
+            pids = world.run(_ring_once, 1000)
+            return sum(psutil.Process(pid).memory_full_info().uss for pid in pids)
+
+    more = (uss(8) - uss(4)) / 4
+    note("private memory (USS) of one more rank", f"{more / 1e6:.1f} MB", "≤ 25 MB")
+
+
+def many_ranks() -> None:
+    with World(64) as world:
+        start = seconds(lambda: world.run(_nothing))
+        ring = seconds(lambda: world.run(_ring_once, 100_000))
+    note("World(64): first run", f"{start:.2f} s", "≤ 6 s")
+    note("World(64): a ring all-reduce of 400 kB, 8,064 messages", f"{ring:.2f} s", "runs")
+
+
+# ── sending ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ring_against_bare_gloo() -> None:
+    with World(4) as world:
+        for label, length, times, target in (("4 KB", 1024, 100, "≤ 2×"), ("16 MB", 4 * 2**20, 6, "≤ 1.2×")):
+            ours, bare = zip(*(world.run(_race, length, times)[0] for _ in range(5)), strict=True)
+            ratio = statistics.median(a / b for a, b in zip(ours, bare, strict=True))
+            measured = f"{ratio:.2f}× ({statistics.median(ours):.2f} against {statistics.median(bare):.2f} ms)"
+            note(f"our ring, recorded, against bare torch.distributed, 4 ranks, {label}", measured, target)
+
+
+_RACED = (("4 KB", 1 << 12, 50), ("1 MB", 1 << 20, 10), ("64 MB", 1 << 26, 2))  # label, bytes, times
+
+
+def shared_memory_against_gloo() -> None:
+    for label, nbytes, times in _RACED:
+        with World(4) as world, World(4, backend="gloo") as over_gloo:
+            pairs = [world.run(_race_of_all_reduces, nbytes, times, ("auto", "ring"))[0] for _ in range(5)]
+            old_rings = [over_gloo.run(_race_of_all_reduces, nbytes, times, ("ring",))[0]["ring"] for _ in range(5)]
+        for name in ("auto", "ring"):
+            ratio = statistics.median(times[name] / times["torch"] for times in pairs)
+            measured = f"{ratio:.2f}× ({statistics.median(times['torch'] for times in pairs):.2f} ms)"
+            note(f"all-reduce ({name}), shared memory, against torch's on gloo, 4 ranks, {label}", measured, "≤ 0.33×")
+        ratio = statistics.median(times["ring"] / old for times, old in zip(pairs, old_rings, strict=True))
+        note(f"our ring, shared memory, against our ring on gloo, 4 ranks, {label}", f"{ratio:.2f}×", "-")
+
+
+def auto_against_the_best() -> None:
+    algorithms = ("naive", "ring", "tree", "halving_doubling")
+    for world_size in (2, 4, 8):
+        with World(world_size) as world:
+            for label, nbytes, times in _RACED:
+                races = [
+                    world.run(_race_of_all_reduces, nbytes, times, ("auto", *algorithms), False)[0] for _ in range(5)
+                ]
+                medians = {name: statistics.median(race[name] for race in races) for name in ("auto", *algorithms)}
+                best = min(algorithms, key=medians.__getitem__)
+                measured = f"{medians['auto'] / medians[best]:.2f}× ({best}: {medians[best]:.2f} ms)"
+                note(f'algorithm="auto" against our best, {world_size} ranks, {label}', measured, "≤ 1.2×")
+
+
+def _race_of_all_reduces(
+    comm: Communicator, nbytes: int, times: int, algorithms: tuple[str, ...], with_torch: bool = True
+) -> dict[str, float]:
+    """Median milliseconds of one all-reduce by each algorithm and by torch.distributed on gloo, which take turns."""
+    tensor = torch.ones(nbytes // 4)
+    calls: dict[str, Callable[[], Any]] = {
+        name: partial(all_reduce, comm, tensor, algorithm=name) for name in algorithms
+    }
+    with torch_distributed(comm) if with_torch else nullcontext() as dist:
+        if with_torch:
+            calls["torch"] = partial(dist.all_reduce, tensor)
+        measured: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(times + 1):
+            for name, call in calls.items():
+                tensor.fill_(1)
+                comm.barrier()
+                measured[name].append(1000 * seconds(call))
+    return {name: statistics.median(values[1:]) for name, values in measured.items()}
+
+
+def cost_of_recording() -> None:
+    with World(4) as recorded, World(4, record=False) as silent:
+        pairs = [(world_time(recorded), world_time(silent)) for _ in range(7)]
+    ratio = statistics.median(a / b for a, b in pairs)
+    note("recording, 4 ranks, 200 rings of 4 KB (4,800 messages)", f"{ratio:.2f}×", "little")
+
+
+def cost_of_recording_simulated() -> None:
+    for world_size, repetitions in ((256, 5), (1024, 1)):
+        recorded, counted = (SimulatedWorld(world_size, record=record) for record in (True, False))
+        pairs = [(ring_seconds(recorded), ring_seconds(counted)) for _ in range(repetitions)]
+        ratio = statistics.median(on / off for on, off in pairs)
+        note(f"recording, simulated ring, {world_size:,} ranks (processor time)", f"{ratio:.2f}×", "≤ 1.3×")
+
+
+def ring_seconds(world: SimulatedWorld) -> float:
+    """Processor seconds of one all-reduce in a ring with four elements in each chunk."""
+    begin = time.process_time()
+    world.run(lambda comm: ring_all_reduce(comm, torch.ones(4 * comm.world_size)))
+    return time.process_time() - begin
+
+
+def ddp_against_torch() -> None:
+    with World(2) as world:
+        ours, with_our_ring, theirs = world.run(_race_of_ddps, 60)[0]
+    note("a step of our overlapped DDP, against torch's (2 ranks, gloo)", f"{ours / theirs:.2f} ×", "≤ 1.15 ×")
+    note("the same, torch's DDP with our ring as a hook", f"{with_our_ring / theirs:.2f} ×", "-")
+
+
+def _race_of_ddps(comm: Communicator, steps: int) -> list[float]:
+    """Median seconds of a step of each of three, which take turns."""
+    torch.manual_seed(comm.rank)
+    images, labels = torch.randn(128, 1, 8, 8), torch.randint(10, (128,))
+    seconds: list[list[float]] = [[], [], []]
+    with torch_distributed(comm):
+        with_our_ring = nn.parallel.DistributedDataParallel(_cnn())
+        with_our_ring.register_comm_hook(None, all_reduce_hook(comm))
+        models = (DistributedDataParallel(comm, _cnn()), with_our_ring, nn.parallel.DistributedDataParallel(_cnn()))
+        optimizers = [torch.optim.SGD(model.parameters(), lr=0.01) for model in models]
+        for _ in range(steps):
+            for model, optimizer, measured in zip(models, optimizers, seconds, strict=True):
+                comm.barrier()
+                start = time.perf_counter()
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(images), labels).backward()
+                optimizer.step()
+                measured.append(time.perf_counter() - start)
+    return [statistics.median(measured[5:]) for measured in seconds]
+
+
+def _cnn() -> nn.Module:
+    torch.manual_seed(0)
+    convolutions = [nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU()]
+    return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(4096, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def world_time(world: World) -> float:
+    return seconds(lambda: world.run(_rings, 1024, 200))
+
+
+def _race(comm: Communicator, length: int, times: int) -> tuple[float, float]:
+    """Milliseconds of one all-reduce: ours, and the same loop written with torch.distributed alone."""
+    tensor = torch.ones(length)
+    with torch_distributed(comm) as dist:
+        _bare_ring(dist, comm.rank, comm.world_size, tensor)
+        comm.barrier()
+        bare = seconds(lambda: [_bare_ring(dist, comm.rank, comm.world_size, tensor) for _ in range(times)])
+    ring_all_reduce(comm, tensor)
+    comm.barrier()
+    ours = seconds(lambda: [ring_all_reduce(comm, tensor) for _ in range(times)])
+    return 1000 * ours / times, 1000 * bare / times
+
+
+def _bare_ring(dist: Any, rank: int, size: int, tensor: torch.Tensor) -> None:
+    next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
+    chunks = list(torch.tensor_split(tensor, size))
+    incoming = torch.empty_like(chunks[0])
+    for step in range(size - 1):
+        target = chunks[(rank - 2 - step) % size]
+        receiving = dist.irecv(incoming[: len(target)], previous_rank)
+        dist.send(chunks[(rank - 1 - step) % size], next_rank)
+        receiving.wait()
+        target.add_(incoming[: len(target)])
+    for step in range(size - 1):
+        receiving = dist.irecv(chunks[(rank - 1 - step) % size], previous_rank)
+        dist.send(chunks[(rank - step) % size], next_rank)
+        receiving.wait()
+
+
+def _rings(comm: Communicator, length: int, times: int) -> None:
+    tensor = torch.zeros(length)
+    for _ in range(times):
+        ring_all_reduce(comm, tensor)
+
+
+def _ring_once(comm: Communicator, length: int) -> int:
+    _rings(comm, length, 1)
+    return os.getpid()
+
+
+def _nothing(comm: Communicator) -> None:
+    pass
+
+
+# ── a paced network ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def paced_all_reduces() -> None:
+    """From the moment the first rank begins to the end of the last, against the closed form.
+
+    On the wall clock, and on the clock of the network (`comm.time`): the difference is what the machine was late.
+    """
+    link = Link(latency=1e-3, bandwidth=50e6)
+    with World(4, network=link) as world:
+        for label, length in (("4 KB", 1024), ("1 MB", 2**18), ("8 MB", 2**21)):
+            for algorithm in ("ring", "tree", "naive"):
+                predicted = all_reduce_seconds(algorithm, Cluster.flat(4, link), length, 4)
+                by_rank = world.run(_timed_all_reduces, algorithm, length, 6)
+                wall, network = (_median_span([rank[clock] for rank in by_rank]) for clock in (0, 1))
+                note(
+                    f"paced (1 ms, 50 MB/s), 4 ranks, all-reduce of {label}, {algorithm}, against the formula",
+                    f"{wall / predicted - 1:+.1%} ({1000 * wall:.1f} against {1000 * predicted:.1f} ms); "
+                    f"by comm.time {network / predicted - 1:+.1%}",
+                    "within 15 %",
+                )
+
+
+def _timed_all_reduces(
+    comm: Communicator, algorithm: str, length: int, times: int
+) -> tuple[list[tuple[float, float]], ...]:
+    """(start, end) of each repetition, on the wall clock and on the clock of the network."""
+    tensor = torch.zeros(length)
+    wall, network = [], []
+    for _ in range(times):
+        comm.barrier()
+        start, network_start = time.perf_counter(), comm.time()
+        all_reduce(comm, tensor, algorithm=algorithm)
+        wall.append((start, time.perf_counter()))
+        network.append((network_start, comm.time()))
+    return wall, network
+
+
+def _median_span(by_rank: list[list[tuple[float, float]]]) -> float:
+    """From the first start to the last end of a repetition. The first one does not count."""
+    spans = [max(end for _, end in row) - min(start for start, _ in row) for row in zip(*by_rank, strict=True)]
+    return statistics.median(spans[1:])
+
+
+def paced_ddp() -> None:
+    """The model and the link of lesson 05; the layers sleep for their computing time, which takes no core.
+
+    And the same with ranks that compute, 1,024 images each, on a link that makes communication as long as backward.
+    """
+    nbytes = sum(parameter.nbytes for parameter in _deep_model().parameters())
+    link = Link(latency=3e-4, bandwidth=16e6)
+    with World(2, network=link) as world:
+        _note_gain(f"{link}, layers sleep", world.run(_ddp_steps, ("flat", "overlapped"), 16, 4e9)[0], "≥ 25 %")
+    with World(2) as world:
+        backward = statistics.median(world.run(_ddp_steps, ("flat",), 16, None)[0]["backward"])
+    link = Link(latency=3e-4, bandwidth=nbytes / backward)
+    with World(2, network=link) as world:
+        _note_gain(f"{link}, ranks compute", world.run(_ddp_steps, ("flat", "overlapped"), 16, None)[0], "-")
+
+
+def _note_gain(where: str, measured: dict[str, list[float]], goal: str) -> None:
+    flat, overlapped = measured["flat"][1:], measured["overlapped"][1:]
+    gain = statistics.median(1 - after / before for before, after in zip(flat, overlapped, strict=True))
+    note(
+        f"paced ({where}), 2 ranks: what overlapped DDP gains on flat, median over pairs",
+        f"{gain:.0%} of the step ({1000 * statistics.median(overlapped):.0f} against "
+        f"{1000 * statistics.median(flat):.0f} ms)",
+        goal,
+    )
+
+
+def _ddp_steps(
+    comm: Communicator, versions: tuple[str, ...], steps: int, speed: float | None
+) -> dict[str, list[float]]:
+    """Seconds of each step (forward and backward) of each version, which take turns; and of all backward passes.
+
+    speed: multiplications and additions per second for which the layers sleep; None: they compute.
+    """
+    batch = 1 if speed else 1024
+    images, labels = torch.randn(batch, 64), torch.zeros(batch, dtype=torch.int64)
+    models: dict[str, nn.Module] = {}
+    for version in versions:
+        model = _deep_model()
+        linear = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Linear)}
+        if speed:
+            StepClock(comm, model, {name: 2 * 256 * layer.weight.numel() / speed for name, layer in linear.items()})
+        models[version] = DistributedDataParallel(
+            comm, model, version=version, bucket_bytes=128 << 10, first_bucket_bytes=64 << 10
+        )
+    measured: dict[str, list[float]] = {name: [] for name in (*versions, "backward")}
+    for _ in range(steps):
+        for version, model in models.items():
+            comm.barrier()
+            start = time.perf_counter()
+            loss = nn.functional.cross_entropy(model(images), labels)
+            between = time.perf_counter()
+            loss.backward()
+            measured[version].append(time.perf_counter() - start)
+            measured["backward"].append(time.perf_counter() - between)
+    return measured
+
+
+def _deep_model() -> nn.Module:
+    torch.manual_seed(0)
+    widths = [64, *[128] * 24, 10]
+    layers: list[nn.Module] = []
+    for before, after in itertools.pairwise(widths):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+# ── going wrong ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def time_to_name_a_deadlock() -> None:
+    def name(function: Callable[[Communicator], None]) -> None:
+        try:
+            world.run(function)
+        except DeadlockError:
+            return
+        raise AssertionError("not recognised")
+
+    with World(4) as world:
+        world.run(_nothing)
+        note("deadlock → message, closed cycle of 4", f"{median_ms(lambda: name(_cycle), 10):.0f} ms", "≤ 0.5 s")
+        note("deadlock → message, a peer has returned", f"{median_ms(lambda: name(_alone), 10):.0f} ms", "≤ 2 s")
+
+
+def _cycle(comm: Communicator) -> None:
+    comm.recv(torch.empty(4), (comm.rank - 1) % comm.world_size)
+
+
+def _alone(comm: Communicator) -> None:
+    if comm.rank == 0:
+        comm.recv(torch.empty(4), 1)
+
+
+_STUCK = """
+import torch
+def stuck(comm):
+    if comm.rank == 0:
+        while True: pass
+    comm.recv(torch.empty(4), 0)
+world = World(4)
+world.run(lambda comm: None)
+print("ready")
+"""
+
+
+def interrupt_a_cell() -> None:
+    values = []
+    with notebook() as (manager, client):
+        execute(client, _STUCK)
+        for _ in range(5):
+            message = client.execute("world.run(stuck)")
+            time.sleep(0.5)
+            values.append(seconds(lambda m=message: (manager.interrupt_kernel(), _reply_to(client, m))))
+            assert execute(client, "print(world.run(lambda comm: comm.rank))") == "[0, 1, 2, 3]\n"
+    note(
+        "interrupt → cell returns, world usable",
+        f"{statistics.median(values):.2f} s (longest {max(values):.2f})",
+        "≤ 1 s",
+    )
+
+
+def _reply_to(client: BlockingKernelClient, message: str) -> dict[str, Any]:
+    while True:
+        reply = client.get_shell_msg(timeout=10)
+        if reply["parent_header"].get("msg_id") == message:
+            return reply
+
+
+_STUCK_IN_CPP = """
+import os
+from distlib.worlds.real.process_group import torch_distributed
+def stuck_in_cpp(comm):
+    with torch_distributed(comm) as dist:
+        if comm.rank > 0:
+            import torch; dist.recv(torch.empty(4), 0)
+        else:
+            while True: pass
+print(*world.run(lambda comm: os.getpid()), os.getppid())
+"""
+
+
+def kill_a_kernel() -> None:
+    for label, cell in (
+        ("while computing and receiving", "world.run(stuck)"),
+        ("stuck in C++", "world.run(stuck_in_cpp)"),
+    ):
+        with notebook() as (manager, client):
+            execute(client, _STUCK)
+            ranks = [int(pid) for pid in execute(client, _STUCK_IN_CPP).split()[:4]]
+            client.execute(cell)
+            time.sleep(1)
+            os.kill(manager.provisioner.pid, signal.SIGKILL)
+            gone = seconds(lambda pids=ranks: _wait_until_gone(pids))
+        note(f"kernel killed with -9 → no rank left, {label}", f"{gone:.2f} s", "≤ 3 s")
+
+
+def _wait_until_gone(pids: list[int]) -> None:
+    while any(psutil.pid_exists(pid) for pid in pids):
+        time.sleep(0.01)
+
+
+# ── virtual time ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def simulate_messages() -> None:
+    world = SimulatedWorld(1024, record=False)
+    rate = max(_exchanges(world, 500) for _ in range(3))
+    note("simulator alone, 1,024 ranks, 512,000 messages without contents", f"{rate / 1e6:.2f} M messages/s", "≥ 1")
+
+
+def _exchanges(world: SimulatedWorld, times: int) -> float:
+    took = seconds(lambda: world.run(_exchange_nothing, times))
+    return len(world.trace) / took
+
+
+def _exchange_nothing(comm: Communicator, times: int) -> None:
+    outgoing, incoming = torch.empty(8, device="meta"), torch.empty(8, device="meta")
+    next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
+    for _ in range(times):
+        comm.exchange(outgoing, next_rank, incoming, previous_rank)
+
+
+def simulate_rings() -> None:
+    for world_size, target in ((256, "≤ 1 s"), (1024, "≤ 13 s")):
+        world = SimulatedWorld(world_size, record=False)
+        took = seconds(lambda world=world, length=4 * world_size: world.run(_rings, length, 1))
+        note(
+            f"simulated ring, {world_size:,} ranks, {len(world.trace):,} messages with contents",
+            f"{took:.2f} s",
+            target,
+        )
+
+
+def simulate_halving_doubling() -> None:
+    world = SimulatedWorld(4096, record=False)
+    took = min(seconds(lambda: world.run(_halving_doubling, 4096)) for _ in range(3))
+    note("simulated halving-doubling, 4,096 ranks, 98,304 messages with contents", f"{took:.2f} s", "≤ 1.5 s")
+
+
+def _halving_doubling(comm: Communicator, length: int) -> None:
+    halving_doubling_all_reduce(comm, torch.ones(length))
+
+
+def simulate_a_deadlock() -> None:
+    world = SimulatedWorld(4096, record=False)
+
+    def name() -> None:
+        try:
+            world.run(_cycle)
+        except DeadlockError:
+            return
+        raise AssertionError("not recognised")
+
+    note("deadlock over 4,096 simulated ranks → message", f"{min(seconds(name) for _ in range(3)):.2f} s", "≤ 1 s")
+
+
+# ── in a browser ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_RUN = """
+import torch
+from distlib import SimulatedWorld
+from distlib.collectives import ring_all_reduce
+from distlib.draw import play_chunks, play_timeline, watch_chunks
+world = SimulatedWorld(8)
+history = watch_chunks(world, ring_all_reduce)
+assert len(world.trace) == 8 * 14
+"""
+_PLAYERS = {"timeline": "play_timeline(world.trace)", "chunks": "play_chunks(history)"}
+
+# Milliseconds until `count` players are there and the browser has drawn two frames since.
+_PAINTED = """count => { window.painted = new Promise(resolve => {
+    const start = performance.now();
+    const drawn = () => requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - start)));
+    const observer = new MutationObserver(() => {
+        if (document.querySelectorAll(".distlib-player svg").length < count) return;
+        observer.disconnect();
+        drawn();
+    });
+    observer.observe(document.body, { childList: true, subtree: true });
+}); }"""
+
+# Milliseconds of each of 12 steps: from the key until the frame that shows it has been drawn.
+_STEPS = """async player => {
+    const frame = () => new Promise(resolve => requestAnimationFrame(resolve));
+    const press = key => player.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    const times = [];
+    player.focus();
+    press("Home");
+    for (let step = 0; step < 12; step++) {
+        await frame();
+        const start = performance.now();
+        press("ArrowRight");
+        await frame();
+        player.getBoundingClientRect();
+        times.push(performance.now() - start);
+    }
+    return times;
+}"""
+
+
+def players_in_a_browser() -> None:
+    from playwright.sync_api import sync_playwright
+
+    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if executable is None:
+        return note("players in Chromium", "no Chromium here", "≤ 1 s")
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        folder = Path(name)
+        write_notebook(folder / FIRST_LESSON, [_RUN, *_PLAYERS.values()])
+        browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        with running_lab(folder) as (_, address):
+            page = browser.new_page(viewport={"width": 1280, "height": 1400})
+            open_notebook(page, address, str(FIRST_LESSON))
+            page.locator(".jp-CodeCell .cm-content").first.click()
+            page.keyboard.press("Shift+Enter")
+            page.locator(".jp-InputPrompt", has_text="[1]:").wait_for()
+            for number, player in enumerate(_PLAYERS):
+                time_player(page, number, player)
+            browser.close()
+
+
+def time_player(page: Page, number: int, name: str) -> None:
+    page.evaluate(_PAINTED, number + 1)
+    page.keyboard.press("Shift+Enter")
+    painted = page.evaluate("window.painted")
+    page.locator(".jp-InputPrompt", has_text=f"[{number + 2}]:").wait_for()  # the image is drawn, too
+    player = page.locator(".distlib-player").nth(number)
+    player.scroll_into_view_if_needed()
+    steps = player.evaluate(_STEPS)
+    assert player.locator(".distlib-place").inner_text() == "round 12 of 14"
+    what = f"{name} of 8 ranks × 14 rounds in JupyterLab"
+    note(f"{what}: cell run → painted", f"{painted / 1000:.2f} s", "≤ 1 s")
+    note(f"{what}: a step", f"{statistics.median(steps):.0f} ms (longest {max(steps):.0f})", "≤ 50 ms")
+    player.evaluate("player => player.blur()")
+    page.locator(".jp-CodeCell").nth(number + 2).locator(".cm-content").click()
+
+
+def write_notebook(path: Path, cells: list[str]) -> None:
+    document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    document.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    path.parent.mkdir()
+    nbformat.write(document, path)
+
+
+# ── grading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ranks_in_a_sandbox() -> None:
+    """What bubblewrap adds to a Python with torch, and what a rank costs there, isolated and ended."""
+    if Bubblewrap().problem() is not None:
+        return note("ranks in a sandbox", "not measured: no bubblewrap", "")
+    times: dict[str, list[float]] = {"bubblewrap": [], "none": []}
+    for _ in range(5):
+        for name, measured in times.items():
+            start = time.perf_counter()
+            ranks = Ranks(KINDS[name](), imports="import torch")
+            measured.append(time.perf_counter() - start)
+            if name == "bubblewrap":
+                one_rank = median_ms(lambda: _one_rank(ranks), 20)  # noqa: B023
+            ranks.close()
+    extra = statistics.median(one - other for one, other in zip(*times.values(), strict=True))
+    whole = statistics.median(times["bubblewrap"])
+    note("sandbox with Python and torch", f"{whole:.2f} s, bubblewrap's part {extra:.2f} s", "its part ≤ 0.2 s")
+    note("one isolated rank in a sandbox", f"{one_rank:.1f} ms", "≤ 30 ms")
+
+
+def check_a_finished_exercise() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        classroom = open_classroom(ROOT, Path(name), "02_all_reduce")
+        classroom.hand_in("student", classroom.solutions())
+        notebook = Path(name, "classroom/submitted/student/02_all_reduce/02_all_reduce.ipynb")
+        command = [sys.executable, "-m", "distlib.cli", "check", "02_all_reduce", "--notebook", str(notebook)]
+        values = [seconds(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(3)]
+    note("distlib check 02_all_reduce, everything right", f"{statistics.median(values):.1f} s", "≤ 8 s")
+
+
+def grade_a_class(size: int) -> None:
+    """A class of right submissions in many styles: against nbgrader, and with one hostile among them."""
+    students = [f"student-{number:02}" for number in range(size)]
+    with tempfile.TemporaryDirectory() as name:
+        ours, theirs = (_class(Path(name) / grader, students) for grader in ("ours", "theirs"))
+        took = seconds(lambda: ours.grade("--jobs", "2"))
+        nbgrader = seconds(lambda: theirs.nbgrader("autograde", ours.assignment))
+        marks = {student: ours.marks(student) for student in students}
+        assert marks == {student: theirs.marks(student) for student in students}
+        measured = f"{took:.0f} s, {took / nbgrader:.2f}×"
+        note(f"class of {size} by distlib grade, 2 jobs, against nbgrader", measured, "≤ 0.6×")
+        loops = students[size // 2]
+        ours.hand_in(loops, {function: _LOOPS.format(function) for function in ours.solutions()})
+        longer = seconds(lambda: ours.grade("--jobs", "2", "--again")) - took
+        marks[loops] = dict.fromkeys(marks[loops], 0.0)
+        assert marks == {student: ours.marks(student) for student in students}
+    target = f"≤ {Limits().submission_seconds / 2:.0f} s"
+    note("the same, one of them loops for ever: more time", f"{longer:.0f} s", target)
+
+
+_LOOPS = "def {}(comm, tensor):\n    while True:\n        pass\n"
+
+
+def _class(folder: Path, students: list[str]) -> Classroom:
+    classroom = open_classroom(ROOT, folder, "02_all_reduce")
+    right = [answer for answer in read_answers("02_all_reduce") if answer.is_right]
+    styles = {name: [answer.text for answer in right if answer.function == name] for name in classroom.solutions()}
+    for number, student in enumerate(students):
+        classroom.hand_in(student, {name: texts[number % len(texts)] for name, texts in styles.items()})
+    return classroom
+
+
+def _one_rank(ranks: Ranks) -> None:
+    rank = ranks.start(0)
+    assert rank.run("told = 1") == ("done", 1)
+    ranks.end(rank)
+
+
+if __name__ == "__main__":
+    forkserver.current()
+    main()

@@ -1,0 +1,184 @@
+"""A course with one small assignment, and a simple judge, for tests of what is around judging."""
+
+from __future__ import annotations
+
+import copy
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+
+from distlib.authoring.notebook import notebook_from_text
+from distlib.classroom.grader.examine import Judge
+
+ROOT = Path(__file__).parents[2]
+NAME = "01_tiny"
+CELLS = ("double_visible", "double_hidden", "negate_visible", "negate_hidden")
+TEXT = '''
+# %% [markdown]
+# # Tiny
+
+# %% readonly="setup"
+unit = 1
+
+
+# %% solution="double"
+def double(x):
+    """Twice x."""
+    ### BEGIN SOLUTION
+    return 2 * x
+    ### END SOLUTION
+
+
+# %%
+print(double(3))
+
+# %% test="double_visible" points=1
+assert double(2) == 4 * unit, "double(2) is wrong"
+
+# %% test="double_hidden" points=2
+# Hidden tests of double.
+### BEGIN HIDDEN TESTS
+### What this tests: a large number.
+secret_number = 123456
+assert double(secret_number) == 246912, "double is wrong for a large number"
+### END HIDDEN TESTS
+
+
+# %% solution="negate"
+def negate(x):
+    """The negative of x."""
+    ### BEGIN SOLUTION
+    return -x
+    ### END SOLUTION
+
+
+# %% test="negate_visible" points=1
+assert negate(2) == -2, "negate(2) is wrong"
+
+# %% test="negate_hidden" points=2
+### BEGIN HIDDEN TESTS
+assert negate(-7) == 7
+### END HIDDEN TESTS
+
+# %% [markdown] answer="why" points=2
+# Because.
+'''.lstrip()
+RIGHT = {"double": "def double(x):\n    return x + x", "negate": "def negate(x):\n    return 0 - x"}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What `simple_judge` returns."""
+
+    notebook: NotebookNode
+    remarks: list[str] = field(default_factory=list)
+
+
+def simple_judge(notebook: NotebookNode) -> Judged:
+    """Runs a notebook in this process, in one namespace. What a student writes may do harm to it: see the constants."""
+    done, namespace = copy.deepcopy(notebook), {"print": lambda *words: None}
+    for number, cell in enumerate((cell for cell in done.cells if cell.cell_type == "code"), 1):
+        cell.execution_count = number
+        obey(cell.source)
+        try:
+            exec(cell.source, namespace)
+        except Exception as error:
+            lines = f"{type(error).__name__}: {error}".splitlines()
+            cell.outputs = [new_output("error", ename=type(error).__name__, evalue=str(error), traceback=lines)]
+    return Judged(done, ["it was slow"] if "# slow" in notebook.cells[2].source else [])
+
+
+def simple_judges() -> AbstractContextManager[Judge]:
+    """The same judge for each submission."""
+    return nullcontext(simple_judge)
+
+
+DIES, HANGS, KILLS_THE_GRADER = "# dies", "# hangs", "# kills the grader unless "
+
+
+def obey(source: str) -> None:
+    """Do what a student's comment says."""
+    if DIES in source:
+        os._exit(3)
+    if HANGS in source:
+        time.sleep(60)
+    if KILLS_THE_GRADER in source:
+        marker = Path(source.split(KILLS_THE_GRADER)[1].splitlines()[0])
+        grader = multiprocessing.parent_process()
+        if not marker.exists() and grader is not None and grader.pid is not None:
+            marker.touch()
+            os.kill(grader.pid, signal.SIGKILL)
+            time.sleep(60)
+
+
+@dataclass(frozen=True)
+class TinyCourse:
+    """A course in a folder. Make one with `make_tiny_course`, and copies of it."""
+
+    root: Path
+
+    def copy_to(self, folder: Path) -> TinyCourse:
+        shutil.copytree(self.root, folder)
+        return TinyCourse(folder)
+
+    def released(self) -> dict[str, Any]:
+        notebook: dict[str, Any] = json.loads((self.root / "exercises" / NAME / f"{NAME}.ipynb").read_text())
+        return notebook
+
+    def folder(self, student: str, step: str = "submitted") -> Path:
+        return self.root / "classroom" / step / student / NAME
+
+    def hand_in(self, student: str, answers: Mapping[str, str], timestamp: str = "") -> Path:
+        """Hand in the released notebook with some answers. Returns the folder."""
+        notebook = self.released()
+        for cell in notebook["cells"]:
+            cell["source"] = answers.get(cell["id"], "".join(cell["source"]))
+        folder = self.folder(student)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{NAME}.ipynb").write_text(json.dumps(notebook))
+        if timestamp:
+            (folder / "timestamp.txt").write_text(timestamp)
+        return folder
+
+    def autograded(self, student: str) -> NotebookNode:
+        return nbformat.read(self.folder(student, "autograded") / f"{NAME}.ipynb", as_version=4)
+
+    def nbgrader(self, command: str, *options: str) -> str:
+        words = [sys.executable, "-m", "nbgrader", command, *options]
+        done = subprocess.run(words, cwd=self.root, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    @property
+    def gradebook(self) -> Path:
+        return self.root / "classroom" / "gradebook.db"
+
+    @property
+    def gradebook_url(self) -> str:
+        return f"sqlite:///{self.gradebook}"
+
+
+def make_tiny_course(folder: Path) -> TinyCourse:
+    """A course whose assignment is released; nobody has handed in."""
+    source = folder / "solutions" / NAME
+    source.mkdir(parents=True)
+    (source / f"{NAME}.ipynb").write_text(notebook_from_text(TEXT, "tiny.py", graded=True))
+    (source / "data.csv").write_text("1,2,3")
+    shutil.copy(ROOT / "nbgrader_config.py", folder)
+    course = TinyCourse(folder)
+    course.nbgrader("generate_assignment", NAME)
+    return course
