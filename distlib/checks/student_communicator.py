@@ -13,7 +13,7 @@ called, not before; and handles that were not used as they must be are noted, as
     isend ──► a copy to compare with ── wait: is the tensor as it was?    changed meanwhile: a slip
 
 What it can't do: Python hides nothing from code that goes looking. A function that digs out the communicator inside
-gains no marks by it, because its messages are not its own lines' (see `distlib.grading.traffic`), but it isn't stopped.
+gains no marks by it, because its messages are not its own lines' (see `distlib.checks.owners`), but it isn't stopped.
 """
 
 from __future__ import annotations
@@ -205,7 +205,18 @@ def noted(communicator: Any, work: Work | None, call: str) -> Work | None:
 
 
 def unwrapped(communicator: Any) -> Communicator:
-    """The communicator inside, for functions of the library that a check supplies."""
+    """The communicator inside, for functions of the library that a check supplies.
+
+    Raises:
+        TypeError: it is something else, such as the tensor, which comes second.
+    """
     inside = communicator._communicator if isinstance(communicator, StudentCommunicator) else communicator
-    assert isinstance(inside, Communicator)
+    if not isinstance(inside, Communicator):
+        raise TypeError(f"expected comm as the first argument and the tensor as the second, got {named(inside)} first")
     return inside
+
+
+def named(value: object) -> str:
+    """What a value is, in an error: "a Tensor", "an int"."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -65,6 +65,11 @@ class Draw(random.Random):
         numbers = [self.choice((-1, 1)) * self.randint(1, most) for _ in range(torch.Size(shape).numel())]
         return torch.tensor(numbers, dtype=dtype).reshape(tuple(shape))
 
+    def normal(self, shape: Sequence[int]) -> torch.Tensor:
+        """Normally distributed float64 numbers, for models that compute."""
+        numbers = [self.gauss() for _ in range(torch.Size(shape).numel())]
+        return torch.tensor(numbers, dtype=torch.float64).reshape(tuple(shape))
+
 
 def task(
     *arguments: str,
@@ -250,8 +255,7 @@ def _sample(cases: Sequence[Case]) -> set[int]:
 _SLIPS: Mapping[str, tuple[str, str]] = {
     "never waited": (
         "rank {rank} never waits for the {call} that it begins at {place}.",
-        "{call} only begins. Keep what it returns, and call wait() on it before you read or change the tensor, and "
-        "before the function returns.",
+        "{call} only begins. Keep what it returns, and call wait() on it before you read or change the tensor{late}.",
     ),
     "changed early": (
         "rank {rank} changes the tensor of the isend at {place} before it has waited for it.",
@@ -269,7 +273,11 @@ def explain_slips(seen: Seen) -> Remark | None:
     for rank, played in enumerate(seen.played):
         for slip, call, place in played.slips:
             sentence, cause = _SLIPS[slip]
-            return Remark(sentence.format(rank=rank, call=call, place=place), cause=cause.format(call=call))
+            if call == "all_reduce":  # a class may wait for it in another method
+                shown, late = "all_reduce with async_op=True", ""
+            else:
+                shown, late = call, ", and before the function returns"
+            return Remark(sentence.format(rank=rank, call=call, place=place), cause=cause.format(call=shown, late=late))
     return None
 
 

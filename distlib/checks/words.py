@@ -25,3 +25,9 @@ def dtype_name(dtype: torch.dtype) -> str:
 def listed(values: Iterable[int]) -> str:
     """ "96, 32, 1,200"."""
     return ", ".join(f"{value:,}" for value in values)
+
+
+def enumerated(values: Iterable[int]) -> str:
+    """ "96, 32 and 1,200"."""
+    *first, last = [f"{value:,}" for value in values]
+    return f"{', '.join(first)} and {last}" if first else last

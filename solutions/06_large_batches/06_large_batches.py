@@ -30,6 +30,11 @@
 # This one is the library's, and you may use it. (Your own from exercise 02 would work, too.) The tensor must have the
 # same shape and dtype on every rank.
 #
+# `isend`, `irecv` and `all_reduce(…, async_op=True)` only begin, and return a handle. Call `wait()` on it before you
+# read or change the tensor, and before your function returns.
+#
+# The model comes in training mode. Leave it there: `model.eval()` would switch dropout off.
+#
 # **Tests look at the messages, too.** They count messages and bytes. Reduce everything in *one* all-reduce, as one flat
 # tensor. Many small ones pay for many latencies. These help to make a flat tensor and to take it apart:
 
@@ -157,7 +162,7 @@ print(three.trace.summary())
 # messages are sent. The model has 31 parameters in float64.
 
 # %% test="accumulate_gradients_visible" points=4
-from distlib.grading import Pieces, check_accumulate_gradients
+from distlib.checks import Pieces, check_accumulate_gradients
 
 report = check_accumulate_gradients(
     accumulate_gradients,
@@ -180,7 +185,7 @@ print(report)
 # The hidden tests of accumulate_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, microbatches of very different lengths, ranks without any, a frozen parameter.
-from distlib.grading import Pieces, check_accumulate_gradients
+from distlib.checks import Pieces, check_accumulate_gradients
 
 report = check_accumulate_gradients(
     accumulate_gradients,
@@ -249,7 +254,7 @@ print([warmup_learning_rate(step, 0.1, 32, 160, 4) for step in range(6)])
 # **Visible test: 2 points.** The table, no warm-up, and a batch that is 2.5 times as large.
 
 # %% test="warmup_learning_rate_visible" points=2
-from distlib.grading import check_warmup_learning_rate
+from distlib.checks import check_warmup_learning_rate
 
 table = [(step, 0.1, 32, 160, 4) for step in (4, 0, 1, 2, 3, 5, 1000)]
 report = check_warmup_learning_rate(
@@ -265,7 +270,7 @@ print(report)
 # The hidden tests of warmup_learning_rate stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: many rates and batch sizes, batches smaller than the base, a warm-up of one step and a long one.
-from distlib.grading import check_warmup_learning_rate
+from distlib.checks import check_warmup_learning_rate
 
 questions = [
     (step, rate, base, batch, warmup)
@@ -298,7 +303,8 @@ assert len(report) == len(questions) > 80
 #
 # A model can also have **buffers**, `model.buffers()`: numbers that are not trained but change, such as the running
 # mean in a batch normalization. Those that hold floating-point numbers (`buffer.is_floating_point()`) are averaged like
-# the parameters. The others are counters, and stay as they are.
+# the parameters. The others are counters, and stay as they are. A frozen parameter is the same on every rank and does
+# not change: average it or leave it out, as you like.
 #
 # Change the parameters in place, under `torch.no_grad()`. The optimizer must find them again in the next round.
 
@@ -321,7 +327,7 @@ def local_sgd_round(
         optimizer: of this rank's parameters, with zero_grad() and step(). Its state stays with its rank.
 
     Cost for N ranks and S bytes of parameters and floating-point buffers: one all-reduce of S bytes after the last
-    local step, nothing before.
+    local step, nothing before. Frozen parameters may be in it or not.
     """
     ### BEGIN SOLUTION
     for inputs, targets in batches:
@@ -362,7 +368,7 @@ print("three ranks:", three.run(try_local, timeout=60))
 # buffers. The optimizer has momentum. No message may leave a rank before its last local step.
 
 # %% test="local_sgd_round_visible" points=4
-from distlib.grading import Rounds, check_local_sgd_round
+from distlib.checks import Rounds, check_local_sgd_round
 
 report = check_local_sgd_round(
     local_sgd_round,
@@ -380,13 +386,14 @@ assert sum(report[4].trace.bytes_sent) == 2 * 2 * 34 * 8  # two rounds; 3 number
 print(report)
 
 # %% [markdown]
-# **Hidden test: 4 points.** Up to 5 ranks, more rounds, ranks that take different numbers of steps.
+# **Hidden test: 4 points.** Up to 5 ranks, more rounds, ranks that take different numbers of steps, and a parameter
+# that is frozen.
 
 # %% test="local_sgd_round_hidden" points=4
 # The hidden tests of local_sgd_round stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 5 ranks, three rounds in a row, buffers, another loss, different numbers of local steps.
-from distlib.grading import Rounds, check_local_sgd_round
+### What this tests: up to 5 ranks, more rounds, buffers, another loss, different numbers of steps, a frozen parameter.
+from distlib.checks import Rounds, check_local_sgd_round
 
 report = check_local_sgd_round(
     local_sgd_round,
@@ -396,10 +403,11 @@ report = check_local_sgd_round(
         Rounds([2, 2, 2], rounds=3),
         Rounds([1, 3, 2], rounds=2, buffers=True),
         Rounds([2, 1, 4, 1, 3], buffers=True, loss="squared"),
+        Rounds([2, 2, 2], rounds=2, buffers=True, frozen=True),
     ],
     seed=63,
 )
-assert len(report) == 5
+assert len(report) == 6
 assert sum(report[1].trace.bytes_sent) == 2 * 31 * 8
 assert sum(report[2].trace.bytes_sent) == 3 * 4 * 31 * 8
 assert sum(report[4].trace.bytes_sent) == 8 * 34 * 8

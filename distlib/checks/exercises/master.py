@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.models import Gradients
 from distlib.checks.plays.gradients import after_backward
 from distlib.checks.plays.master import Classifier, collect, copy_model, loss_of, one_step, split
 from distlib.checks.remark import Remark
@@ -160,33 +161,6 @@ def _cause_of_rows(found: Any, right: torch.Tensor, own: torch.Tensor) -> str:
     if found.ndim and torch.equal(found[: len(own)], own):
         return "the parts have different lengths where B does not divide. Is each received with its own length?"
     return ""
-
-
-@dataclass(frozen=True)
-class Gradients:
-    """What the parameters of a model are like.
-
-    Attributes:
-        shapes: of the parameters.
-        missing: (rank, parameter) pairs: there the gradient is None.
-        frozen: parameters that need no gradient.
-        dtype: of all parameters.
-    """
-
-    shapes: Sequence[Sequence[int]]
-    missing: Sequence[tuple[int, int]] = ()
-    frozen: Sequence[int] = ()
-    dtype: torch.dtype = torch.float32
-
-    @property
-    def trained(self) -> list[int]:
-        """The parameters that need a gradient."""
-        return [number for number in range(len(self.shapes)) if number not in self.frozen]
-
-    @property
-    def nbytes(self) -> int:
-        """The size of all gradients of one rank."""
-        return sum(torch.Size(self.shapes[number]).numel() for number in self.trained) * self.dtype.itemsize
 
 
 @task("comm", "model", errors=ERRORS)

@@ -25,12 +25,15 @@ MOMENTUM = 0.5
 
 
 class Model(torch.nn.Module):
-    """The model of both scenarios.
+    """The model of both plays.
 
     Args:
         state: "layers": weight and bias of each; "mean", "count": the buffers, None without them; "frozen": whether the
             bias of layer 0 is not trained.
-        gate: of the scenario.
+        gate: of the case.
+
+    Attributes:
+        modes: for each forward pass, whether the model was in training mode.
     """
 
     def __init__(self, state: dict[str, Any], gate: PassGate) -> None:
@@ -38,14 +41,14 @@ class Model(torch.nn.Module):
         self.running = None if state["mean"] is None else Running(state["mean"], state["count"])
         self.layers = torch.nn.ModuleList(linear(weight, bias) for weight, bias in state["layers"])
         self.layers[0].bias.requires_grad_(not state["frozen"])
-        self._gate, self._passes = gate, 0
+        self._gate, self.modes = gate, list[bool]()
         self._gates = [Gate(gate, 0, SECONDS)]
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Outputs; shape [samples, classes]."""
-        self._gate(FORWARD + self._passes)
-        self._gates[0].k = self._passes
-        self._passes += 1
+        self._gates[0].k = len(self.modes)
+        self._gate(FORWARD + len(self.modes))
+        self.modes.append(self.training)
         if self.running is not None:
             values = self.running(values)
         hidden: torch.Tensor = self._gates[0](torch.tanh(self.layers[0](values)))
@@ -58,20 +61,24 @@ class Descent:
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter], rate: float) -> None:
         self.param_groups: list[dict[str, Any]] = [{"params": list(parameters), "lr": rate}]
-        self._speed: dict[int, torch.Tensor] = {}
+        self.state: dict[torch.nn.Parameter, dict[str, torch.Tensor]] = {}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients."""
         for parameter in self.param_groups[0]["params"]:
-            parameter.grad = None if set_to_none else torch.zeros_like(parameter)
+            parameter.grad = None if set_to_none or parameter.grad is None else torch.zeros_like(parameter)
 
     @torch.no_grad()
-    def step(self) -> None:
-        """Change the parameters, in place."""
-        for number, parameter in enumerate(self.param_groups[0]["params"]):
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters, in place. `closure` computes the gradients first; what it returns is returned."""
+        with torch.enable_grad():
+            loss = closure() if closure else None
+        for parameter in self.param_groups[0]["params"]:
             if parameter.grad is not None:
-                self._speed[number] = MOMENTUM * self._speed.get(number, 0.0) + parameter.grad
-                parameter -= self.param_groups[0]["lr"] * self._speed[number]
+                state = self.state.setdefault(parameter, {"momentum_buffer": torch.zeros_like(parameter)})
+                state["momentum_buffer"].mul_(MOMENTUM).add_(parameter.grad)
+                parameter.add_(state["momentum_buffer"], alpha=-self.param_groups[0]["lr"])
+        return loss
 
 
 def cross_entropies(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -94,17 +101,17 @@ def accumulate(
 
     Args:
         inputs: "state" of the model; "loss": a name in LOSSES; "microbatches": pairs of tensors; "total": samples of
-            all ranks; "old": a gradient for each trained parameter that stands there already.
+            all ranks; "old": the gradients that trained parameters have already, by name.
 
     Returns:
-        "gradients", "parameters": afterwards, by parameter.
+        "gradients", "parameters": afterwards, by name; "training": whether the model was in training mode, always.
     """
     model = Model(inputs["state"], gate)
     leave_gradients(model, inputs["old"])
-    microbatches = [(x, y) for x, y in inputs["microbatches"]]
-    function(comm, model, LOSSES[inputs["loss"]], microbatches, inputs["total"])
-    parameters = list(model.parameters())
-    return {"gradients": [p.grad for p in parameters], "parameters": parameters}
+    function(comm, model, LOSSES[inputs["loss"]], [(x, y) for x, y in inputs["microbatches"]], inputs["total"])
+    named = dict(model.named_parameters())
+    gradients = {name: parameter.grad for name, parameter in named.items()}
+    return {"gradients": gradients, "parameters": named, "training": all([*model.modes, model.training])}
 
 
 def local_rounds(
@@ -116,26 +123,20 @@ def local_rounds(
         inputs: as of `accumulate`, but "rounds": the batches of each round, and "rate".
 
     Returns:
-        "rounds": after each round, "parameters" and "buffers" by name.
+        "rounds": after each round, parameters and buffers by name; "training": as of `accumulate`.
     """
     model = Model(inputs["state"], gate)
     leave_gradients(model, inputs["old"])
     optimizer = Descent(model.parameters(), inputs["rate"])
-    told = []
+    rounds = []
     for batches in inputs["rounds"]:
         function(comm, model, LOSSES[inputs["loss"]], [(x, y) for x, y in batches], optimizer)
-        told.append(tensors_of(model))
-    return {"rounds": told}
+        named = [*model.named_parameters(), *model.named_buffers()]
+        rounds.append({name: tensor.detach().clone() for name, tensor in named})
+    return {"rounds": rounds, "training": all([*model.modes, model.training])}
 
 
-def leave_gradients(model: torch.nn.Module, old: list[torch.Tensor]) -> None:
-    """Give the trained parameters gradients, as a step before may have left them."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for parameter, gradient in zip(trained, old, strict=True):
-        parameter.grad = gradient.clone()
-
-
-def tensors_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Copies of parameters and buffers, by name."""
-    named = [*model.named_parameters(), *model.named_buffers()]
-    return {name: tensor.detach().clone() for name, tensor in named}
+def leave_gradients(model: torch.nn.Module, old: dict[str, torch.Tensor]) -> None:
+    """Give parameters gradients, by name, as a step before may have left them."""
+    for name, gradient in old.items():
+        model.get_parameter(name).grad = gradient.clone()

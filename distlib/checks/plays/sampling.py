@@ -20,27 +20,51 @@ def epochs(comm: Communicator, function: Callable[..., Any], inputs: dict[str, A
 
     Returns:
         "indices": for each sampler, for each epoch, what it gave; "unset": for each, what it gave before set_epoch was
-        called; "lengths": what len said; "kept_random_state": whether torch's random numbers outside were left alone.
+        called; "lengths": what len said; "kept_random_state": whether torch's random numbers outside were left alone;
+        "hashes_text": whether hash("a text") was called, which gives another number in each process.
     """
     before = torch.get_rng_state()
     indices, lengths, unset = [], [], []
-    with _without_torchs():
+    with _without_torchs(), _hashes_of_a_process(function, comm.rank) as hashed:
         for options in inputs["options"]:
             sampler = function(comm, range(inputs["length"]), **options)
-            unset.append(_listed(sampler))
+            unset.append(list(sampler))
             indices.append([_epoch(sampler, epoch) for epoch in inputs["epochs"]])
             lengths.append(len(sampler))
     kept = torch.equal(before, torch.get_rng_state())
-    return {"indices": indices, "unset": unset, "lengths": lengths, "kept_random_state": kept}
+    told = {"indices": indices, "unset": unset, "lengths": lengths}
+    return {**told, "kept_random_state": kept, "hashes_text": bool(hashed)}
 
 
 def _epoch(sampler: Any, epoch: int) -> list[Any]:
     sampler.set_epoch(epoch)
-    return _listed(sampler)
+    return list(sampler)
 
 
-def _listed(sampler: Any) -> list[Any]:
-    return [index.item() if isinstance(index, torch.Tensor) else index for index in sampler]
+@contextlib.contextmanager
+def _hashes_of_a_process(function: Callable[..., Any], rank: int) -> Iterator[list[Any]]:
+    """Let hash("a text") in the student's code differ from rank to rank, as it does between processes."""
+    scope = getattr(getattr(function, "__init__", None), "__globals__", {})
+    hashed: list[Any] = []
+
+    def differing_hash(value: Any) -> int:
+        if not _holds_text(value):
+            return hash(value)
+        hashed.append(value)
+        return hash((rank, value))
+
+    if "hash" in scope:
+        yield hashed
+        return
+    scope["hash"] = differing_hash
+    try:
+        yield hashed
+    finally:
+        scope.pop("hash", None)
+
+
+def _holds_text(value: object) -> bool:
+    return isinstance(value, str | bytes) or (isinstance(value, tuple) and any(map(_holds_text, value)))
 
 
 @contextlib.contextmanager

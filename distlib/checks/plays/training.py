@@ -3,13 +3,14 @@
     x ──► running ──► layer 0 ──► gate ──► … ──► layer L-1 ──► gate ──► (extra) ──► loss
 
 `running` has a buffer that every forward pass in training mode moves towards the mean of its input. `extra` is a
-parameter that the loss may depend on, or not. The gates of one backward pass are numbered from L-1 down to 0 in the
-order in which they are passed, after `first_gate` of this pass; so no two passes have a gate in common.
+parameter that the loss may depend on, or not. Each layer has a gate of its own, with its number; no two passes have a
+gate in common, because the gates of a pass are counted from its `first_gate`.
+
+A step is some passes in no_sync, one outside of it, finish, the optimizer, and an evaluation: a forward pass alone.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -60,21 +61,25 @@ class Scale(torch.nn.Module):
 
 
 class Model(torch.nn.Module):
-    """The model of the scenario.
+    """The model of the play.
 
     Args:
-        state: "layers": weight and bias of each; "extra"; "mean": the buffer; tensors.
-        frozen: layers that are not trained.
-        gate, seconds: of the scenario; the virtual time that each gate takes.
+        state: "layers": weight and bias of each; "extra"; "mean": the buffer: tensors. "frozen": layers that are not
+            trained; "order": the layers in the order in which values go through them; "tied": whether the last layer
+            has the weight of the first.
+        gate, seconds: of the play; the virtual time that each gate takes.
     """
 
-    def __init__(self, state: dict[str, Any], frozen: list[int], gate: PassGate, seconds: float) -> None:
+    def __init__(self, state: dict[str, Any], gate: PassGate, seconds: float) -> None:
         super().__init__()
         self.running = Watched(state["mean"])
         self.layers = torch.nn.ModuleList(linear(weight, bias) for weight, bias in state["layers"])
         self.gates = [Gate(gate, number, seconds) for number in range(len(self.layers))]
         self.scale = Scale(state["extra"])
-        for number in frozen:
+        self.order = state["order"]
+        if state["tied"]:
+            self.layers[-1].weight = self.layers[0].weight
+        for number in state["frozen"]:
             self.layers[number].requires_grad_(False)
 
     def number_gates(self, number: int) -> None:
@@ -82,43 +87,48 @@ class Model(torch.nn.Module):
         for k, gate in enumerate(self.gates):
             gate.k = first_gate(number) + k
 
-    def forward(self, values: torch.Tensor, uses_extra: bool = True) -> torch.Tensor:
+    def forward(self, values: torch.Tensor, uses_extra: bool) -> torch.Tensor:
         """Outputs; shape [samples, features]."""
         values = self.running(values)
-        for layer, gate in zip(self.layers, self.gates, strict=True):
-            values = gate(torch.tanh(layer(values)))
+        for k in self.order:
+            values = self.gates[k](torch.tanh(self.layers[k](values)))
         return self.scale(values) if uses_extra else values
 
 
 def train(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> dict[str, Any]:
-    """Make `function(comm, model, **options)` and take some steps with it.
+    """Make `function(comm, model, **options)` and take some steps with it. All ranks begin at the same moment.
 
     Args:
-        inputs: "state" and "frozen" of the model, "seconds" of a gate, "options" of the function, "rate" of learning;
-            "steps": for each the passes, all but the last in no_sync: "x", "y" and "uses_extra".
+        inputs: "state" of the model, "seconds" of a gate, "options" of the function, "rate" of learning; "steps": for
+            each the passes, "x", "y" and "uses_extra": the last is the evaluation, those before the last but one are in
+            no_sync.
 
     Returns:
         "constructed": parameters and buffer after construction; "gradients" and "parameters": after each step, by
         parameter; "seen": the buffer at the beginning of each forward pass.
     """
-    model = Model(inputs["state"], inputs["frozen"], gate, inputs["seconds"])
+    comm.barrier()
+    model = Model(inputs["state"], gate, inputs["seconds"])
     parallel = function(comm, model, **inputs["options"])
     constructed = [tensor.detach().clone() for tensor in [*model.parameters(), model.running.mean]]
     gate(first_gate(0) + END)
     told: dict[str, Any] = {"constructed": constructed, "gradients": [], "parameters": [], "seen": model.running.seen}
     number = 0
-    for passes in inputs["steps"]:
-        for position, batch in enumerate(passes):
+    for *alone, shared, evaluation in inputs["steps"]:
+        for batch in alone:
             number += 1
-            is_last = position == len(passes) - 1
-            with contextlib.nullcontext() if is_last else parallel.no_sync():
+            with parallel.no_sync():
                 one_pass(parallel, model, batch, number, gate)
-            if is_last:
-                parallel.finish()
             gate(first_gate(number) + END)
+        number += 1
+        one_pass(parallel, model, shared, number, gate)
+        parallel.finish()
+        gate(first_gate(number) + END)
         told["gradients"].append([None if p.grad is None else p.grad.clone() for p in model.parameters()])
         descend(model, inputs["rate"])
         told["parameters"].append([p.detach().clone() for p in model.parameters()])
+        number += 1
+        evaluate(parallel, evaluation, number, gate)
     return told
 
 
@@ -128,9 +138,22 @@ def one_pass(
     """Forward and backward for one batch."""
     model.number_gates(number)
     gate(first_gate(number) + BEGIN)
-    loss = torch.nn.functional.mse_loss(parallel(batch["x"], batch["uses_extra"]), batch["y"])
+    outputs = parallel(batch["x"], batch["uses_extra"])
+    if not isinstance(outputs, torch.Tensor):
+        raise TypeError(f"forward returned {type(outputs).__name__}, expected what the module returns")
+    loss = torch.nn.functional.mse_loss(outputs, batch["y"])
     gate(first_gate(number) + BACKWARD)
     loss.backward()
+
+
+def evaluate(parallel: torch.nn.Module, batch: dict[str, Any], number: int, gate: PassGate) -> None:
+    """A forward pass with parallel.eval()."""
+    parallel.eval()
+    gate(first_gate(number) + BEGIN)
+    with torch.no_grad():
+        parallel(batch["x"], batch["uses_extra"])
+    gate(first_gate(number) + END)
+    parallel.train()
 
 
 def descend(model: Model, rate: float) -> None:

@@ -11,6 +11,7 @@ found    [1, -2.5, 6], shape [3], float32
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,12 +40,13 @@ def holds(
         mistakes: the values that usual mistakes give, or a function that computes them (only if `found` is wrong).
         otherwise: the cause where none of them fits.
         is_wrong: goes on after `what`.
-        same: how values are compared; by default exactly (see `is_equal`).
+        same: how values are compared, those of mistakes, too; by default exactly (see `is_equal`), those of mistakes
+            closely.
     """
     if (same or is_equal)(found, right):
         return None
     table = (mistakes() if callable(mistakes) else mistakes) or {}
-    cause = known(found, table) or explain_form(found, right) or otherwise
+    cause = known(found, table, same) or explain_form(found, right) or otherwise
     return Remark(what + is_wrong, compared(right, found), cause)
 
 
@@ -53,11 +55,12 @@ def untouched(what: str, found: Any, before: Any, cause: str) -> Remark | None:
     return None if is_equal(found, before) else Remark(f"{what} has changed.", compared(before, found), cause)
 
 
-def known(found: Any, mistakes: Mistakes) -> str:
+def known(found: Any, mistakes: Mistakes, same: Callable[[Any, Any], bool] | None = None) -> str:
     """The words of the first mistake that gives this value; empty if none does."""
+    same = same or partial(is_close, absolute=1e-8, any_dtype=True)
     for words, value in mistakes.items():
         for each in value if isinstance(value, list) else [value]:
-            if each is not None and is_close(found, each, absolute=1e-8, any_dtype=True):
+            if each is not None and same(found, each):
                 return words
     return ""
 

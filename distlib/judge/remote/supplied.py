@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from distlib.checks.plays import file_of_plays
-from distlib.checks.student_communicator import unwrapped
+from distlib.checks.student_communicator import noted, unwrapped
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
 from distlib.judge.remote.wire import Wire
@@ -46,7 +46,8 @@ def _all_reduce(name: str) -> Callable[..., Work | None]:
         algorithm: str = "ring",
         async_op: bool = False,
     ) -> Work | None:
-        return _inside(comm).supplied(name, tensor, op=ReduceOp(op).name, algorithm=algorithm, async_op=bool(async_op))
+        options = {"op": ReduceOp(op).name, "algorithm": algorithm, "async_op": bool(async_op)}
+        return noted(comm, _inside(comm).supplied(name, tensor, **options), name)
 
     return _named(helper, name)
 

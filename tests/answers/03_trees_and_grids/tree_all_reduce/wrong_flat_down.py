@@ -1,5 +1,5 @@
 # Wrong: a tree up, but then rank 0 sends to everybody itself. Loses all marks.
-# Told: rank 0 sends to everybody itself, one after the other
+# Told: Every rank that has the sum can help
 def tree_all_reduce(comm, tensor):
     rank, size = comm.rank, comm.world_size
     incoming = torch.empty_like(tensor)

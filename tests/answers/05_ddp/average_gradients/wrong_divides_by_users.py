@@ -1,5 +1,5 @@
 # Wrong: divides by the number of ranks that have the gradient. Loses all marks.
-# Told: 88 bytes were sent
+# Told: all gradients go into one flat tensor, once, and nothing else does
 def average_gradients(comm: Communicator, module: torch.nn.Module) -> None:
     trained = [p for p in module.parameters() if p.requires_grad]
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in trained]

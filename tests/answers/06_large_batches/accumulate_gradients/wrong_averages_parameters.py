@@ -1,5 +1,5 @@
 # Wrong: averages the parameters instead of adding up gradients. Loses all marks.
-# Told: parameter 0 itself has changed
+# Told: layers.0.weight itself has changed
 def accumulate_gradients(comm, model, loss_function, microbatches, global_batch_size):
     model.zero_grad()
     for inputs, targets in microbatches:

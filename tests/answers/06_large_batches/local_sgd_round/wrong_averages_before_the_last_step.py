@@ -1,5 +1,5 @@
 # Wrong: averages before its last step, and not after it. Loses all marks.
-# Told: on rank 0, layers.0.weight is wrong
+# Told: Is the average taken after the last optimizer.step()
 @torch.no_grad()
 def average(comm, model):
     flat = torch.cat([parameter.reshape(-1) for parameter in model.parameters()])

@@ -1,5 +1,5 @@
 # Wrong: every rank keeps its own model. Loses all marks.
-# Told: this is still the rank's own
+# Told: no message was sent
 def local_sgd_round(comm, model, loss_function, batches, optimizer):
     for inputs, targets in batches:
         optimizer.zero_grad()

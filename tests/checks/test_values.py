@@ -1,4 +1,4 @@
-"""How checks compare and show tensors, and what they say about the messages of a flat all-reduce."""
+"""How checks compare and show tensors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from distlib.checks.rules.values import compared, is_close, is_equal, shown
-from distlib.grading.flat_all_reduce import judge_flat_all_reduce
-from distlib.trace import CallSite, Message, Trace
 
 ONES = torch.ones(3, dtype=torch.float64)
 
@@ -58,34 +56,3 @@ def test_nothing_is_like_nothing_only() -> None:
 def test_a_value_is_shown_in_a_line(value: Any, line: str) -> None:
     assert shown(value) == line
     assert compared(value, None) == (f"expected {line}", "found    None")
-
-
-def trace(*messages: tuple[int, int]) -> Trace:
-    """Messages of (src, bytes), on two ranks."""
-    site = CallSite("cell 1, line 2", "f", "cell", 2)
-    made = [Message(src, 1 - src, 0, n, "uint8", (n,), 0.0, 0.0, 1.0, 1, site, site) for src, n in messages]
-    return Trace(2, made)
-
-
-ONCE = [(0, 4), (1, 4)] * 2  # an all-reduce of 8 bytes, in halves
-
-
-@pytest.mark.parametrize(
-    ("messages", "rounds", "told"),
-    [
-        (ONCE, None, None),
-        (ONCE * 2, 2, None),
-        ([], None, None),
-        (ONCE * 2, None, "32 bytes were sent. One all-reduce of all gradients, 8 bytes, sends 16 in all."),
-        (ONCE * 3, 2, "One all-reduce of all gradients in each round, 8 bytes, sends 32 in all."),
-        ([(0, 2), (1, 2)] * 3, None, "rank 0 sent 3 messages. One all-reduce of all gradients together takes 2."),
-        ([(1, 2)] * 5, 2, "rank 1 sent 5 messages. One all-reduce of all gradients together takes 2 in each round."),
-    ],
-)
-def test_one_flat_all_reduce(messages: list[tuple[int, int]], rounds: int | None, told: str | None) -> None:
-    remark = judge_flat_all_reduce(trace(*messages), 8, right="the values", what="all gradients", rounds=rounds)
-    if told is None:
-        assert remark is None
-    else:
-        assert remark is not None and remark.seen.startswith("the values are right, but ")
-        assert remark.seen.endswith(told)

@@ -1,0 +1,89 @@
+"""The rule for functions that only compute: called with arguments, they return a value, which must be the right one.
+
+    yield called(0, 0.1, facts=0.05)                                   a case: function(0, 0.1)
+    yield returns(seen, seen.facts, {"that is the full rate.": 0.1})   in its judge: the right value, and usual mistakes
+
+Numbers are compared to nine digits, tensors to the rounding of their dtype, all else exactly. A tuple is as good as a
+list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from distlib.checks.case import Case
+from distlib.checks.plays.calls import call
+from distlib.checks.remark import Remark
+from distlib.checks.rules.values import Mistakes
+from distlib.checks.seen import Seen
+
+_LONGEST = 60  # characters of an argument in a title
+
+
+def called(*args: Any, facts: Any = None, title: str = "", **kwargs: Any) -> Case:
+    """A case: the student's function is called with these arguments, once, on one rank.
+
+    Args:
+        args, kwargs: plain values and tensors.
+        facts: whatever the judge wants to remember, such as the right value.
+        title: as of `Case`; by default the arguments as they are written in a call.
+    """
+    given = [shown(value) for value in args] + [f"{name}={shown(value)}" for name, value in kwargs.items()]
+    cut = [text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …" for text in given]
+    return Case(title or f"({', '.join(cut)})", call, [{"args": list(args), "kwargs": kwargs}], facts)
+
+
+def returns(
+    seen: Seen, right: Any, mistakes: Mistakes | Callable[[], Mistakes] | None = None, otherwise: str = ""
+) -> Remark | None:
+    """The function must have returned `right`.
+
+    Args:
+        mistakes: from the words for a usual mistake to the value that it gives; or a function that computes them.
+        otherwise: the cause where none of them fits.
+    """
+    found = seen[0]
+    if same(found, right):
+        return None
+    if found is None:
+        return Remark(f"it returned None; expected {shown(right)}.", cause="the last line must return it.")
+    table = (mistakes() if callable(mistakes) else mistakes) or {}
+    cause = next((words for words, value in table.items() if same(found, value)), otherwise)
+    return Remark("it returned a wrong value.", (f"expected {shown(right)}", f"found    {shown(found)}"), cause)
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Whether a value is the expected one."""
+    if isinstance(expected, torch.Tensor):
+        is_alike = isinstance(found, torch.Tensor) and found.shape == expected.shape and found.dtype == expected.dtype
+        return is_alike and torch.allclose(found, expected)
+    if isinstance(expected, list | tuple):
+        is_list = isinstance(found, list | tuple) and len(found) == len(expected)
+        return is_list and all(map(same, found, expected))
+    if isinstance(expected, dict):
+        is_dict = isinstance(found, dict) and found.keys() == expected.keys()
+        return is_dict and all(same(found[key], expected[key]) for key in expected)
+    if isinstance(expected, bool) or isinstance(found, bool):
+        return found is expected
+    if isinstance(expected, float) and isinstance(found, int | float):
+        return math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(found == expected)
+
+
+def shown(value: Any) -> str:
+    """A value as a student reads it, of limited length."""
+    if isinstance(value, dict) and list(value) == ["type"]:
+        return f"a value of type {value['type']}"
+    text = f"{value:.10g}" if isinstance(value, float) else repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= 4 * _LONGEST else f"{text[: 4 * _LONGEST]} …"
+
+
+def type_of(value: Any) -> str:
+    """The type of what a play returned, by name: "int", "tuple", "Tensor"."""
+    is_other = isinstance(value, dict) and list(value) == ["type"]
+    return str(value["type"]) if is_other else type(value).__name__

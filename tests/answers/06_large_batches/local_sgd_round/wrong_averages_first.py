@@ -1,0 +1,13 @@
+# Wrong: averages at the beginning of a round, and not at its end. Loses all marks.
+# Told: the ranks have talked before its last local step, and not after it
+def local_sgd_round(comm, model, loss_function, batches, optimizer):
+    with torch.no_grad():
+        tensors = [*model.parameters(), *(b for b in model.buffers() if b.is_floating_point())]
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        all_reduce(comm, flat, op=ReduceOp.AVG)
+        for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors])):
+            tensor.copy_(part.view(tensor.shape))
+    for inputs, targets in batches:
+        optimizer.zero_grad()
+        loss_function(model(inputs), targets).mean().backward()
+        optimizer.step()

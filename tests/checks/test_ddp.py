@@ -1,0 +1,231 @@
+"""Checks of exercise 05: what the answers don't show. In a notebook on simulated ranks, and by the judge."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from distlib.checks import (
+    CheckFailed,
+    Gradients,
+    Training,
+    check_average_gradients,
+    check_overlapped_ddp,
+    check_sampler,
+    hidden_share_of,
+)
+from distlib.checks.case import Case, Part
+from distlib.checks.exercises.overlapped_ddp import Layout
+from distlib.checks.places import simulated_only
+from distlib.checks.plays.gated import open_gate
+from distlib.checks.plays.training import Model, first_gate, train
+from distlib.checks.rules.all_reduces import all_reduces, reduced_bytes
+from distlib.checks.training_cases import train_alone, training_inputs
+from distlib.trace import CallSite, Message
+from tests.answer_files import read_answers
+from tests.remote_functions import in_a_notebook, on_remote_ranks
+
+pytestmark = pytest.mark.timeout(120)
+
+ANSWERS = {str(answer): answer.text for answer in read_answers("05_ddp")}
+SET_UP = "import contextlib\nfrom collections.abc import Sequence, Sized\nfrom distlib import Communicator\n"
+MODELS = (Gradients([(2, 3), (3,)]), Gradients([(2, 3), (3,), (4,)], missing=[(1, 1)], frozen=[2]))
+SHORT = [Training([3, 4, 4, 2], bucket_bytes=80, first_bucket_bytes=10)]
+
+
+@pytest.fixture(params=["simulated", "judged"])
+def place(request: pytest.FixtureRequest) -> Callable[[str, str], Any]:
+    """Where functions are: in a notebook, or on the judge's ranks."""
+    return here if request.param == "simulated" else on_remote_ranks
+
+
+@contextlib.contextmanager
+def here(text: str, name: str) -> Iterator[Callable[..., Any]]:
+    """In a notebook, checked on simulated ranks."""
+    with in_a_notebook(text, name) as function, simulated_only():
+        yield function
+
+
+def answer(name: str, *changes: tuple[str, str]) -> str:
+    """An answer with changes, and what stands in its notebook's set-up cell."""
+    text = ANSWERS[name]
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return SET_UP + text
+
+
+def remark(check: Callable[..., Any], function: Callable[..., Any], **options: Any) -> str:
+    """What a student reads, on one line; empty if everything is right."""
+    try:
+        check(function, **options)
+    except CheckFailed as error:
+        return " ".join(str(error).split())
+    return ""
+
+
+# ── average_gradients ────────────────────────────────────────────────────────────────────────────────────────────────
+
+FLAT = "average_gradients/right_concatenated"
+REDUCE = "all_reduce(comm, flat)"
+
+
+def test_right_averages_and_their_report(place: Any) -> None:
+    with place(answer(FLAT), "average_gradients") as function:
+        report = check_average_gradients(function, world_sizes=(1, 2, 3), models=MODELS)
+    assert len(report) == 6
+    assert report[1].trace.messages_sent == [2, 2]
+    assert sum(report[2].trace.bytes_sent) == 4 * 9 * 4  # twice (N - 1) times nine float32
+    assert str(report).splitlines()[2].endswith("2 ranks, 2 parameters: 4 messages, 72 bytes in all")
+
+
+@pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        ("all_reduce(comm, flat, async_op=True).wait()", ""),
+        ("import distlib; distlib.all_reduce(comm, flat)", ""),
+        ("all_reduce(comm, flat, async_op=True)", "rank 0 never waits for the all_reduce that it begins at"),
+        ("all_reduce(flat, comm)", "expected comm as the first argument and the tensor as the second, got a Tensor"),
+        ("broadcast(comm, flat); all_reduce(comm, flat)", "the gradient of parameter 0 is wrong"),
+        ("all_reduce(comm, flat); broadcast(comm, flat)", "rank 0 sent 3 messages of gradients; one all-reduce takes"),
+    ],
+)
+def test_ways_to_reduce(place: Any, new: str, words: str) -> None:
+    with place(answer(FLAT, (REDUCE, new)), "average_gradients") as function:
+        said = remark(check_average_gradients, function, world_sizes=(1, 2), models=MODELS)
+    assert words in said and bool(words) == bool(said)
+
+
+def test_another_algorithm_of_the_library_does_not_count() -> None:
+    tree = "import distlib.collectives as c; c.tree_all_reduce(comm, flat)"
+    with here(answer(FLAT, (REDUCE, tree)), "average_gradients") as function:
+        said = remark(check_average_gradients, function, world_sizes=(2,), models=MODELS[:1])
+    assert "2 of 2 messages were sent by distlib.collectives.tree.tree_all_reduce" in said
+
+
+def message(src: int, nbytes: int, dst: int = 0, dtype: str = "float32") -> Message:
+    site = CallSite("cell 1, line 2", "f", "cell", 2)
+    return Message(src, dst, 0, nbytes, dtype, (nbytes // 4,), 0.0, 0.0, 1.0, 1, site, site)
+
+
+RING = [[message(rank, 4)] * 4 for rank in range(3)]  # one all-reduce of 12 bytes on 3 ranks
+
+
+@pytest.mark.parametrize(
+    ("sent", "found", "words"),
+    [
+        (RING, [12], ""),
+        ([2 * each for each in RING], [12, 12], "there are 2 all-reduces of tensors, of 12 bytes each"),
+        ([[], [], []], [], "no tensors are sent; expected one of 12 bytes"),
+        ([[message(0, 8)] * 3, RING[1], RING[2]], None, "rank 0 sent 3 messages of tensors; one all-reduce takes 4"),
+        ([[message(0, 12, 1)], [message(1, 12, 2)], []], None, "everything goes through rank 1"),
+        ([[message(0, 4, dtype="int32")] * 4, *RING[1:]], [12], "rank 0 sends tensors as int32; they are float32"),
+    ],
+)  # fmt: skip
+def test_the_rule_about_all_reduces(sent: list[list[Message]], found: list[int] | None, words: str) -> None:
+    assert reduced_bytes(sent) == found
+    said = all_reduces(sent, [12], torch.float32, what="tensors", before="but ", mistakes={}, otherwise="?")
+    assert words in f"{said.seen} {said.cause}" if said else not words
+
+
+# ── DistributedSampler ───────────────────────────────────────────────────────────────────────────────────────────────
+
+CUT = "DistributedSampler/right_filled_and_cut"
+
+
+def test_a_right_sampler(place: Any) -> None:
+    with place(answer(CUT), "DistributedSampler") as function:
+        report = check_sampler(function, world_sizes=(1, 2, 3), lengths=(12, 10, 2, 0))
+    assert len(report) == 48
+    assert report[0][0]["lengths"] == [12, 12]
+
+
+def test_a_right_sampler_is_never_accused_by_chance() -> None:
+    """Two random halves of 8 samples are the same now and then."""
+    with here(answer(CUT), "DistributedSampler") as function:
+        for seed in range(60):
+            check_sampler(function, world_sizes=(2,), lengths=(8,), drop_last=(False,), shuffle=(True,), seed=seed)
+
+
+def test_the_hash_of_a_text_differs_from_rank_to_rank(place: Any) -> None:
+    changed = answer(CUT, ("manual_seed(self.seed + self.epoch)", "manual_seed(hash(f'{self.seed} {self.epoch}'))"))
+    with place(changed, "DistributedSampler") as function:
+        said = remark(check_sampler, function, world_sizes=(1, 2), lengths=(12,))
+    assert "hash of a text gives another number in each process" in said
+    numbers = answer(CUT, ("manual_seed(self.seed + self.epoch)", "manual_seed(hash((self.seed, self.epoch)))"))
+    with place(numbers, "DistributedSampler") as function:
+        assert remark(check_sampler, function, world_sizes=(1, 2), lengths=(12,)) == ""
+
+
+def test_torchs_own_sampler_does_not_count(place: Any) -> None:
+    text = """
+class DistributedSampler(torch.utils.data.DistributedSampler):
+    def __init__(self, comm, dataset, shuffle=True, seed=0, drop_last=False):
+        super().__init__(dataset, comm.world_size, comm.rank, shuffle, seed, drop_last)
+"""
+    with place(text, "DistributedSampler") as function:
+        assert "a library function does the work" in remark(check_sampler, function, world_sizes=(1,), lengths=(8,))
+
+
+# ── OverlappedDDP ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_right_ddp_hides_its_communication(place: Any) -> None:
+    with place(answer("OverlappedDDP/right_sets_of_missing"), "OverlappedDDP") as function:
+        report = check_overlapped_ddp(function, world_sizes=(1, 2), trainings=SHORT)
+    assert len(report) == 2
+    assert Layout(report[1].case.inputs[0]).buckets == [[6], [5, 4], [3, 2], [1, 0]]
+    assert report[1].trace.messages_sent[1] == 2 * 4 * 2  # steps, buckets, messages of an all-reduce on 2 ranks
+    assert hidden_share_of(report[0]) == 1.0
+    assert 0.5 < hidden_share_of(report[1]) < 1.0
+    (last_layer,), (first_layer,) = report[1].passed(0, first_gate(1) + 2), report[1].passed(0, first_gate(1))
+    assert first_layer - last_layer == pytest.approx(0.02)  # nobody waits inside backward
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("wrong_averages_once_at_the_end", "when the backward pass was over"),
+        ("wrong_blocks_in_the_hook", "waits inside the backward pass"),
+        ("wrong_one_flat_copy", "that is one all-reduce of everything"),
+        ("wrong_does_not_wait", "never waits for the all_reduce"),
+    ],
+)
+def test_moments_and_messages_are_judged_alike_everywhere(place: Any, name: str, words: str) -> None:
+    with place(answer(f"OverlappedDDP/{name}"), "OverlappedDDP") as function:
+        assert words in remark(check_overlapped_ddp, function, world_sizes=(2,), trainings=SHORT)
+
+
+class _NoGates(Part):
+    """A part whose gates multiply by 1."""
+
+    def factor(self, rank: int, k: int) -> float:
+        """Nothing is changed."""
+        return 1.0
+
+
+class _CaseWithoutGates(Case):
+    @property
+    def part(self) -> Part:
+        """Its gates multiply by 1."""
+        return _NoGates(self.play, self.inputs, self.seed)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_right_values_are_those_of_one_model_on_all_samples(tied: bool) -> None:
+    """Without gates, the average of the ranks' gradients is that of the mean over all their samples."""
+    training = replace(Training([4, 4, 4], steps=1), tied=tied)
+    inputs = [training_inputs(training, rank, 9, 0.0) for rank in range(3)]
+    right = train_alone(_CaseWithoutGates("", train, inputs, training))
+    model = Model(inputs[0]["state"], open_gate, 0.0)
+    batches = [rank["steps"][0][0] for rank in inputs]
+    outputs = model(torch.cat([batch["x"] for batch in batches]), True)
+    torch.nn.functional.mse_loss(outputs, torch.cat([batch["y"] for batch in batches])).backward()
+    for parameter, average in zip(model.parameters(), right.steps[0].averages, strict=True):
+        assert parameter.grad is not None and average is not None
+        assert torch.allclose(parameter.grad, average, rtol=1e-12, atol=1e-15)
