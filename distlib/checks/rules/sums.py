@@ -34,7 +34,7 @@ from distlib.checks.remark import Remark
 from distlib.checks.rules.values import SHOWN, first_numbers
 from distlib.checks.seen import Seen
 from distlib.checks.tensor_cases import TensorCase, expected_on, rank_input
-from distlib.checks.words import count, dtype_name
+from distlib.checks.words import dtype_name
 from distlib.partition import chunk_lengths
 from distlib.worlds.diagnosis import name_ranks
 
@@ -458,12 +458,7 @@ def whose(held: Held) -> int | None:
 
 
 def one_full_chunk_each(held: Held, ranks: Sequence[int]) -> bool:
-    """Whether each of these ranks has exactly one chunk right, and all chunks are right somewhere: a reduce-scatter."""
+    """Whether each of these ranks has exactly one chunk right, as after a reduce-scatter."""
     lengths = held.case.chunk_lengths
     right = [[k for k in range(len(lengths)) if lengths[k] and held.is_right(rank, k)] for rank in ranks]
     return len(ranks) > 1 and all(len(chunks) == 1 for chunks in right)
-
-
-def places(number: int, size: int) -> str:
-    """A distance on a ring in words: "1 place lower", "1 place higher" for size - 1."""
-    return f"{count(number, 'place')} lower" if number <= size // 2 else f"{count(size - number, 'place')} higher"
