@@ -29,13 +29,13 @@ from distlib.checks.exercises.master import (
     check_split_batch,
 )
 from distlib.checks.exercises.messages import check_broadcast, check_gather, check_reduce, check_scatter, check_shift
+from distlib.checks.exercises.overlapped_ddp import check_overlapped_ddp, hidden_share_of
 from distlib.checks.exercises.predictions import check_choose_algorithm, check_predict_time
 from distlib.checks.exercises.trees_and_grids import (
     check_grid_all_reduce,
     check_halving_doubling_all_reduce,
     check_tree_all_reduce,
 )
-from distlib.checks.exercises.overlapped_ddp import check_overlapped_ddp, hidden_share_of
 from distlib.checks.models import Gradients
 from distlib.checks.remark import CheckFailed
 from distlib.checks.report import Report
