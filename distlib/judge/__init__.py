@@ -3,5 +3,3 @@
 remote   the judge, which is the network between those processes
 sandbox  what they may see and do
 """
-
-import distlib.grading  # noqa: F401  the checks that are not yet in distlib.checks import the judge

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from nbgrader.apps import NbGraderApp
 
+from distlib.checks.task import _PRINTED_SHOWN, CHECK_SECONDS
 from distlib.classroom.demo import STUDENTS
 from distlib.cli import main
-from distlib.grading.checks import _PRINTED_SHOWN, CHECK_SECONDS
 from distlib.judge.remote.judge import MOST_SHOWN
 from distlib.judge.sandbox import KINDS, Limits
 from distlib.judge.sandbox.limits import statement_seconds

@@ -22,9 +22,9 @@ from distlib import (
     World,
     collectives,
 )
+from distlib.checks import StudentCommunicator
 from distlib.checks.library_calls import library_calls
 from distlib.collectives import all_reduce, broadcast, reduce, ring_all_reduce
-from distlib.grading import StudentCommunicator
 from tests.tools.collective_cases import COLLECTIVES, call, inputs
 
 pytestmark = pytest.mark.timeout(60)

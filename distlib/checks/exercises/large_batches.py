@@ -238,16 +238,16 @@ def _(seen: Seen) -> Remarks:
         "that is the rate of the next step. Step 0 has base_learning_rate.": base * (1 + (k - 1) * late),
         "that reaches the full rate one step too early: in step warmup_steps - 1.": base * (1 + (k - 1) * early),
         "that is the full rate, without a warm-up.": full,
+        "the quotient of the batch sizes need not be a whole number: /, not //.":
+            base * (1 + (large // small - 1) * ramped) if large > small else None,
         "that is the base rate. If the batch is smaller than base_batch_size, so is the rate.": base if k < 1 else None,
-        "that is the base rate. With warmup_steps = 0 there is no warm-up: every step has the full rate, also step 0.":
+        "that is the base rate. With warmup_steps = 0 every step, also step 0, has batch_size / base_batch_size times that.":
             None if steps or step else base,
         "that is the base rate. In step warmup_steps and later it is batch_size / base_batch_size times that.":
             base if step >= steps else None,
         "that is still the base rate. It grows in every step of the warm-up.": base,
         "that is scaled by the square root. k times the batch, k times the rate.": base * (1 + (k**0.5 - 1) * ramped),
         "that is scaled by base_batch_size / batch_size, the wrong way round.": base * (1 + (1 / k - 1) * ramped),
-        "the quotient of the batch sizes need not be a whole number: /, not //.":
-            base * (1 + (large // small - 1) * ramped),
         "that reaches the full rate one step too late: in step warmup_steps + 1.":
             base * (1 + (k - 1) * min(step / (steps + 1), 1.0)) if steps else None,
         "that grows by the same factor in each step. It should grow by the same amount.": base * k**ramped,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distlib.grading.case import count
+from distlib.checks.words import count
 
 PASSES = "passes"
 FAILS = "fails"

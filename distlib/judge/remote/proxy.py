@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
+from distlib.checks.owners import EXECUTED_TEXT
 from distlib.checks.supplied import helper_named, helper_origin
 from distlib.communicator import ReduceOp, Work
-from distlib.grading.specification import EXECUTED_TEXT
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout, dtype_named
 from distlib.trace import CallSite, Trace

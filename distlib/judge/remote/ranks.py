@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distlib.checks.patience import patience
-from distlib.checks.supplied import helper_named
 from distlib.judge.remote.cells import START, Cell, Part, Place, Printed, StudentCells
 from distlib.judge.remote.nursery import CanNotGrade, Room
 from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout
@@ -121,8 +120,8 @@ class RemoteRanks:
             self._room.end(self._processes.pop(number))
             del self._done[number]
 
-    def ask(self, number: int, request: Mapping[str, Any], deadline: float, helpers: Sequence[str] = ()) -> Any:
-        """Let a rank do a job that takes no messages, and return what it tells. It may call `helpers` of ours.
+    def ask(self, number: int, request: Mapping[str, Any], deadline: float) -> Any:
+        """Let a rank do a job that takes no messages, and return what it tells.
 
         Raises:
             WireClosed, WireTimeout, WireError: the process has ended, or does not answer. It is gone then.
@@ -130,7 +129,7 @@ class RemoteRanks:
         wire = self.wire(number)
         try:
             wire.send(dict(request), deadline)
-            return self._told(wire, deadline, helpers)
+            return self._told(wire, deadline)
         except (WireClosed, WireTimeout, WireError):
             self.end(number)
             raise
@@ -143,16 +142,14 @@ class RemoteRanks:
         """How the process of a rank ended that has closed its wire."""
         return self._room.how_it_ended(self._processes[number])
 
-    def _told(self, wire: Wire, deadline: float, helpers: Sequence[str]) -> dict[str, Any]:
+    def _told(self, wire: Wire, deadline: float) -> dict[str, Any]:
         """What a job tells at its end; meanwhile, what it prints."""
         while True:
             told = wire.receive(deadline)
             what = told.get("what") if isinstance(told, dict) else None
             if what in ("done", "raised"):
                 return told
-            if what == "helper" and told.get("name") in helpers:
-                wire.send(_help(told), deadline)
-            elif what == "print":
+            if what == "print":
                 self.printed.note(told.get("text"))
             else:
                 raise WireError(f"unexpected here: {what!r}")
@@ -304,11 +301,3 @@ class _RunOfCells:
 
     def _cell(self) -> int:
         return self._at()[0]
-
-
-def _help(told: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a rank that calls a helper of ours with plain values."""
-    try:
-        return {"value": helper_named(told["name"])(*told["args"])}
-    except Exception as error:
-        return {"error": "ValueError", "text": f"{type(error).__name__}: {error}"}

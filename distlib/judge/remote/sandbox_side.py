@@ -8,7 +8,6 @@ rank does nothing else. What a rank does at the judge's request:
 
     load    run the student's cells, one statement after the other, and say which one comes next, so that the judge
             knows what to leave out when that was the last; say which of the graded functions there are
-    check   call one of these functions with a communicator and a tensor; hand back the tensor's memory
     call    call one of these functions with plain values; hand back what it returned
     play    play a scenario (distlib.checks.plays) with one of these functions; hand back what that returned
 """
@@ -182,7 +181,7 @@ class _Rank:
         """Do what the judge asks for, until it closes the wire."""
         signal.signal(signal.SIGUSR1, self._say_where)
         jobs: dict[str, Callable[..., Any]] = {
-            "load": self._load, "check": self._check, "call": self._call, "play": self._play,
+            "load": self._load, "call": self._call, "play": self._play,
         }  # fmt: skip
         while True:
             request = self._wire.receive()
@@ -271,25 +270,6 @@ class _Rank:
     def _tell(self, what: str, **details: Any) -> None:
         self._wire.send({"what": what, **details})
 
-    def _check(
-        self, name: str, memory: torch.Tensor, view: tuple[list[int], list[int], int], options: dict[str, Any],
-        rank: int, world_size: int, helpers: list[str],
-    ) -> dict[str, Any]:  # fmt: skip
-        """Call a function with a communicator and a view of `memory`; returns what both are afterwards."""
-        tensor = memory.as_strided(*view)
-        ours = memory.as_strided(*view)
-        call_site.forget()
-        with self._supplied(dict(supplied_helper(helper, self._wire) for helper in helpers)):
-            communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size))
-            returned = self._module.__dict__[name](communicator, tensor, **options)
-        return {
-            "memory": memory,
-            "moved": tensor.detach() if _is_other(tensor, ours) else None,
-            "returned": _tensors(returned),
-            "returned_is_other": _is_other(returned, ours),
-            "returned_type": type(returned).__name__,
-        }
-
     def _play(
         self, name: str, scenario: tuple[str, str], inputs: Any, rank: int, world_size: int, helpers: list[str]
     ) -> Any:
@@ -307,18 +287,14 @@ class _Rank:
         factor: float = ask(self._wire, "gate", k=int(k), seconds=float(seconds))
         return factor
 
-    def _call(self, name: str, args: list[Any], kwargs: dict[str, Any], helpers: list[str]) -> dict[str, Any]:
-        with self._supplied({helper: self._plain_helper(helper) for helper in helpers}):
-            value = self._module.__dict__[name](*args, **kwargs)
+    def _call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+        value = self._module.__dict__[name](*args, **kwargs)
         told = {"value": _plain_number(value), "type": type(value).__name__, "travels": True}
         try:
             encode(told)
         except WireError:
             told.update(value=None, travels=False)
         return told
-
-    def _plain_helper(self, name: str) -> Callable[..., Any]:
-        return lambda *args: ask(self._wire, "helper", name=name, args=list(args))
 
     @contextlib.contextmanager
     def _supplied(self, helpers: dict[str, Callable[..., Any]]) -> Iterator[None]:
@@ -401,16 +377,6 @@ def _plain_number(value: object) -> object:
     if type(value) in (bool, int, float) or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
-
-
-def _tensors(returned: object) -> list[torch.Tensor] | None:
-    items = list(returned) if isinstance(returned, list | tuple) else [returned]
-    tensors = [item.detach() for item in items if isinstance(item, torch.Tensor)]
-    return tensors if len(tensors) == len(items) else None
-
-
-def _is_other(value: object, ours: torch.Tensor) -> bool:
-    return isinstance(value, torch.Tensor) and value.data_ptr() != ours.data_ptr()
 
 
 def _story(error: BaseException) -> dict[str, Any]:

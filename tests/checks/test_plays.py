@@ -1,0 +1,85 @@
+"""What runs on each rank around a student's function: gates, values that travel, helpers that are supplied."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+
+from distlib.checks import on_a_rank
+from distlib.checks.case import Part
+from distlib.checks.owners import is_own
+from distlib.checks.plays.calls import call
+from distlib.checks.plays.gated import Gate
+from distlib.checks.plays.plain import plain
+from distlib.checks.supplied import helper_named, helper_origins, scope_of, supplied
+from distlib.trace import CallSite, Message
+from distlib.worlds import pickling
+from tests.remote_functions import in_a_notebook
+
+INSIDE_BACKWARD = True
+
+
+def test_a_gate_lets_time_pass_and_multiplies_the_gradient() -> None:
+    part = Part(backward_through_gates, [None, None], seed=5)
+    played, _, error = on_a_rank.simulate(None, pickling.pack_call(print, (), {}), part, (), None, 10.0)
+    assert error is None
+    for rank, each in enumerate(played):
+        start = part.delay(rank)
+        assert each.gates == [(0, pytest.approx(start + 0.5)), (1, pytest.approx(start + 0.75))]
+        assert each.result == pytest.approx(3 * part.factor(rank, 0) * part.factor(rank, 1))
+        assert 0.5 <= part.factor(rank, 0) <= 1.5
+    assert part.factor(0, 0) != part.factor(1, 0) != part.factor(1, 1)
+
+
+def backward_through_gates(comm: Any, function: Any, inputs: Any, gate: Any) -> Any:
+    """A play: 3 x, with a gate on both sides."""
+    x = torch.ones((), requires_grad=True)
+    Gate(gate, 0, 0.5)(3 * Gate(gate, 1, 0.25)(x)).backward()
+    assert x.grad is not None
+    return x.grad.item()
+
+
+def test_what_travels() -> None:
+    import numpy
+
+    tensor = torch.ones(2, requires_grad=True)
+    given = {"a": [1, (2.5, None)], 3: numpy.float64(1.5), "t": tensor * 2, "odd": range(3), "n": numpy.int64(4)}
+    made = plain(given)
+    assert isinstance(made, dict)
+    assert made.pop("t").equal(torch.tensor([2.0, 2.0]))
+    assert made == {"a": [1, (2.5, None)], 3: 1.5, "odd": {"type": "range"}, "n": 4}
+    assert not tensor.grad_fn and type(made["n"]) is int
+
+
+def test_helpers_replace_the_names_of_a_class_and_put_them_back() -> None:
+    text = "class Mine:\n    @torch.no_grad()\n    def go(self, comm, tensor): return all_reduce(comm, tensor)"
+    with in_a_notebook(text, "Mine") as mine:
+        before = scope_of(mine)["all_reduce"]
+        with supplied(mine, ("all_reduce", "gated.Gate")):
+            assert scope_of(mine)["all_reduce"] is helper_named("all_reduce")
+            assert scope_of(mine)["Gate"] is Gate
+        assert scope_of(mine)["all_reduce"] is before
+        assert "Gate" not in scope_of(mine)
+
+
+def test_messages_of_helpers_are_the_students() -> None:
+    def message(via: str | None) -> Message:
+        site = CallSite("cell 1, line 1", "f", "cell.py", 1, via)
+        return Message(0, 1, 0, 4, "float32", (1,), 0.0, 0.0, 0.0, 1, site, site)
+
+    origins = helper_origins("all_reduce")
+    assert origins == ("distlib.checks.supplied.all_reduce", "distlib.collectives.all_reduce")
+    assert all(is_own(message(origin), ("all_reduce",)) for origin in (None, *origins))
+    assert not is_own(message("distlib.collectives.broadcast"), ("all_reduce",))
+    assert not is_own(message("distlib.collectives.all_reduce"))
+
+
+def test_plays_only_import_what_the_sandbox_has() -> None:
+    from distlib.judge.sandbox.contents import library_files
+
+    files = library_files()
+    assert "distlib/checks/plays/calls.py" in files
+    assert inspect.getsourcefile(call) == str(files["distlib/checks/plays/calls.py"])
