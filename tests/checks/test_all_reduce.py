@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from distlib import CallSite, Message, Trace
-from distlib.checks import Report, check_ring_all_reduce
-from distlib.checks.exercises.all_reduce import ring
+from distlib.checks import Report
+from distlib.checks.exercises.all_reduce import check_ring_all_reduce, ring
 from distlib.checks.places import simulated_only
 from distlib.checks.rules.messages import Traffic
 from distlib.checks.seen import Seen

@@ -7,9 +7,9 @@ from itertools import combinations
 import pytest
 import torch
 
-from distlib.checks import CheckFailed, Rounds, check_local_sgd_round
+from distlib.checks import CheckFailed
 from distlib.checks.case import Case
-from distlib.checks.exercises.large_batches import MISTAKES, play_rounds, weights
+from distlib.checks.exercises.large_batches import MISTAKES, Rounds, check_local_sgd_round, play_rounds, weights
 from distlib.checks.plays.gated import open_gate
 from distlib.checks.plays.large_batches import LOSSES, MOMENTUM, Descent, Model, local_rounds
 from distlib.checks.rules.flat import EVERYBODY, NARROW, TWICE, one_all_reduce

@@ -12,15 +12,22 @@ import pytest
 import torch
 
 from distlib import CallSite, Cluster, Link, Message, SimulatedWorld, Trace, all_reduce, collectives, network
-from distlib.checks import (
-    CheckFailed,
+from distlib.checks import CheckFailed
+from distlib.checks.exercises.predictions import (
+    PREDICTED,
+    Question,
     check_choose_algorithm,
+    check_predict_time,
+    latency_of,
+    readable,
+    steps_of,
+    travel_of,
+)
+from distlib.checks.exercises.trees_and_grids import (
     check_grid_all_reduce,
     check_halving_doubling_all_reduce,
-    check_predict_time,
     check_tree_all_reduce,
 )
-from distlib.checks.exercises.predictions import PREDICTED, Question, latency_of, readable, steps_of, travel_of
 from distlib.checks.places import simulated_only
 from distlib.checks.seen import Played, Seen
 from distlib.checks.supplied import predict_time

@@ -466,7 +466,8 @@ IMPORTS = f"""
 from distlib import {", ".join(distlib.__all__)}
 from distlib.collectives import ring_all_reduce, broadcast
 from distlib.draw import chunk_steps, predict, timeline
-from distlib.checks import CheckFailed, Report, check_ring_all_reduce
+from distlib.checks import CheckFailed, Report
+from distlib.checks.exercises.all_reduce import check_ring_all_reduce
 from distlib.network import Cluster, Link, duration
 from distlib.partition import chunk_lengths
 """

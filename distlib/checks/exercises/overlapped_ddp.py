@@ -20,7 +20,15 @@ from distlib.checks.rules.values import holds
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.training_cases import (
-    ALONE, EVALUATION, SHARED, Right, Training, same, tensors_of, train_alone, training_inputs,
+    ALONE,
+    EVALUATION,
+    SHARED,
+    Right,
+    Training,
+    same,
+    tensors_of,
+    train_alone,
+    training_inputs,
 )  # fmt: skip
 from distlib.checks.words import count
 from distlib.network import Cluster, Link

@@ -137,7 +137,7 @@ def silence(t: Traffic, expected: int) -> Remark | None:
 
 
 def is_other_dtype(t: Traffic, m: Message, number: int = 0) -> bool:
-    """Whether a message has another dtype than the tensor."""
+    """Whether the dtype of a message differs from that of the tensor."""
     return m.dtype != dtype_name(t.case.dtype)
 
 

@@ -191,7 +191,7 @@ def wrong_values(
 
 
 def strayed(held: Held) -> Remark | None:
-    """The remark about memory beside the tensor that was written."""
+    """The remark about memory next to the tensor that was written."""
     ranks = [rank for rank, result in enumerate(held.seen.results) if result["strayed"]]
     if not ranks:
         return None

@@ -1,5 +1,5 @@
 # Wrong: reads the answer from the reference package and runs its text. Loses all marks.
-# Told: it calls distlib.collectives.reduction.check_op, a function of the library
+# Told: a library function does the work
 # Told by the judge: name 'reference' is not defined
 import inspect
 
