@@ -72,14 +72,13 @@ class Simulated:
         """Play a case, at most `seconds`."""
         arguments = self._packed, case.part, self._allowed, case.cluster, seconds
         if _simulated_only.get():
-            caught = _catch(lambda: on_a_rank.simulate(None, *arguments))
+            caught = _catch(lambda: [on_a_rank.simulate(None, *arguments)])
         else:
             caught = _run_on_ranks(1, "", seconds + _PATIENCE, on_a_rank.simulate, *arguments)
-        if isinstance(caught.result, RankError):
-            run: Run = [], Trace(case.world_size, []), _of_a_simulated_rank(caught.result)
-        else:
-            run = caught.result if _simulated_only.get() else caught.result[0]
-        played, trace, error = run
+        if isinstance(caught.result, RankError):  # of the process that all of them share
+            lost: Run = [], Trace(case.world_size, []), _of_a_simulated_rank(caught.result)
+            caught.result = [lost]
+        played, trace, error = caught.result[0]
         return Seen(case, played, trace, True, error, caught.printed, caught.seconds)
 
 

@@ -1,13 +1,13 @@
-"""Scenarios: pieces of training that run on every rank around a student's function or class, and use it.
+"""Plays: pieces of training that run on every rank around a student's function or class, and use it.
 
     def one_backward(comm, function, inputs, gate):
         comm        what the student's code is handed
         function    the student's function or class
-        inputs      this rank's inputs: plain values and tensors. A scenario builds the module from them.
+        inputs      this rank's inputs: plain values and tensors. A play builds the module from them.
         gate        gate(k, seconds): lets virtual time pass, and returns a factor for the gradient (see `gated`)
         returns     plain values and tensors, which a check then looks at
 
-A file may name modules in IMPORTED_LATE that torch imports only when its scenarios run, and that take long.
+A file may name modules in IMPORTED_LATE that torch imports only when its plays run, and that take long.
 
 When a class is graded, this code runs in the process of the student's code, in the sandbox. So it imports only torch,
 and what is there (`distlib.judge.sandbox.contents`), and no expected value stands in it. What it returns could be

@@ -1,4 +1,4 @@
-"""The simplest scenario: a function that does not communicate, called once."""
+"""The simplest play: a function that does not communicate, called once."""
 
 from __future__ import annotations
 

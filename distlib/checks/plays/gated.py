@@ -17,7 +17,7 @@ import torch
 
 
 class PassGate(Protocol):
-    """`gate(k, seconds)` of a scenario: lets time pass, notes when gate k was passed, and returns a factor."""
+    """`gate(k, seconds)` of a play: lets time pass, notes when gate k was passed, and returns a factor."""
 
     def __call__(self, k: int, seconds: float = 0.0) -> float: ...
 
@@ -31,7 +31,7 @@ class Gate(torch.nn.Module):
     """A layer without parameters: forward hands its input on, backward passes gate k and multiplies by its factor.
 
     Args:
-        gate: what the scenario was handed.
+        gate: what the play was handed.
         k: the gate's number.
         seconds: the virtual time that passing it takes.
 

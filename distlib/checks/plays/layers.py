@@ -1,4 +1,4 @@
-"""Layers of the models of several scenarios, made from tensors that a check has drawn."""
+"""Layers of the models of several plays, made from tensors that a check has drawn."""
 
 from __future__ import annotations
 

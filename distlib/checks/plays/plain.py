@@ -1,4 +1,4 @@
-"""What a scenario returns, as values that travel between processes."""
+"""What a play returns, as values that travel between processes."""
 
 from __future__ import annotations
 

@@ -113,12 +113,12 @@ class Room:
             socket.send_fds(self._control, [f"+{rank}".encode().ljust(16)], [theirs.fileno()])
         return Wire(ours), int.from_bytes(self._hear(4), "big")
 
-    def prepare(self, scenarios: str) -> bool:
-        """Have a file of scenarios imported, for the ranks to come. False if it was before."""
-        is_new = scenarios not in self._prepared
+    def prepare(self, plays: str) -> bool:
+        """Have a file of plays imported, for the ranks to come. False if it was before."""
+        is_new = plays not in self._prepared
         if is_new:
-            self._prepared.add(scenarios)
-            self._tell("i", scenarios)
+            self._prepared.add(plays)
+            self._tell("i", plays)
         return is_new
 
     def end(self, process: int) -> None:

@@ -59,7 +59,7 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
     part = run.case.part
     comm.sleep(part.delay(comm.rank))
     request = {
-        "job": "play", "name": run.name, "scenario": (_file_of(run.case), part.play.__name__),
+        "job": "play", "name": run.name, "place": (_file_of(run.case), part.play.__name__),
         "inputs": part.inputs[comm.rank], "helpers": list(run.helpers),
         "rank": comm.rank, "world_size": comm.world_size,
     }  # fmt: skip

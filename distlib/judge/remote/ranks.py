@@ -107,9 +107,9 @@ class RemoteRanks:
         """From now on the cells before cell `number` are due."""
         self._due = number
 
-    def prepare(self, scenarios: str) -> None:
-        """Have a file of scenarios imported once for all ranks, not by each. Ranks that run are replaced."""
-        if self._room.prepare(scenarios):
+    def prepare(self, plays: str) -> None:
+        """Have a file of plays imported once for all ranks, not by each. Ranks that run are replaced."""
+        if self._room.prepare(plays):
             for number in list(self._wires):
                 self.end(number)
 

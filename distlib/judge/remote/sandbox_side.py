@@ -9,7 +9,7 @@ rank does nothing else. What a rank does at the judge's request:
     load    run the student's cells, one statement after the other, and say which one comes next, so that the judge
             knows what to leave out when that was the last; say which of the graded functions there are
     call    call one of these functions with plain values; hand back what it returned
-    play    play a scenario (distlib.checks.plays) with one of these functions; hand back what that returned
+    play    play a case (distlib.checks.plays) with one of these functions; hand back what that returned
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _live_as_room(number: int, control: socket.socket) -> NoReturn:
 
     It says when it is there. A command has 16 bytes: "+", a rank's number, and the rank's wire along with it (answer:
     its process), or "-" (end it), "?" (let it say where it is), "w" (answer: how it ended) and a process, or "i"
-    (import it, for the ranks to come) and a file of scenarios.
+    (import it, for the ranks to come) and a file of plays.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     take_users(number)
@@ -106,15 +106,15 @@ def _obey(control: socket.socket, ranks: list[int]) -> bool:
     elif command == b"w":
         control.sendall(_status_of(int(what)).to_bytes(4, "big", signed=True))
     elif command == b"i":
-        _import_scenarios(what)
+        _import_plays(what)
     elif command:
         with contextlib.suppress(OSError):
             os.kill(int(what), signal.SIGKILL if command == b"-" else signal.SIGUSR1)
     return bool(command)
 
 
-def _import_scenarios(file: str) -> None:
-    """Import a file of scenarios, and what torch imports only when they run."""
+def _import_plays(file: str) -> None:
+    """Import a file of plays, and what torch imports only when they run."""
     for module in getattr(file_of_plays(file), "IMPORTED_LATE", ()):
         import_module(module)
 
@@ -271,10 +271,10 @@ class _Rank:
         self._wire.send({"what": what, **details})
 
     def _play(
-        self, name: str, scenario: tuple[str, str], inputs: Any, rank: int, world_size: int, helpers: list[str]
+        self, name: str, place: tuple[str, str], inputs: Any, rank: int, world_size: int, helpers: list[str]
     ) -> Any:
-        """Play a scenario (file and function), and return what it returned, as plain values."""
-        file, play = scenario
+        """Play a case with a function, and return what the play returned, as plain values. `place`: its file and name."""
+        file, play = place
         call_site.forget()
         with self._supplied(dict(supplied_helper(helper, self._wire) for helper in helpers)):
             handles = Handles()

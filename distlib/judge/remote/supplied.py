@@ -4,7 +4,7 @@
     work.wait()                              ──"wait"────►  … until it is done;  the result  ──►  into tensor
 
 A helper that only computes gets plain values, and the answer comes back. A helper with a dot in its name
-("parts.replicate") is a function of a scenario's file, which is here.
+("parts.replicate") is a function of a play's file, which is here.
 """
 
 from __future__ import annotations
