@@ -20,7 +20,7 @@ from distlib.worlds.diagnosis import (
     UnreceivedMessage,
 )
 
-Signs = Sequence[tuple[str, str]]  # words of an error, and its usual cause
+Signs = Sequence[tuple[str, str]]  # words of an error (empty: of none), and its usual cause
 
 _LEADS: tuple[tuple[type[Exception], str], ...] = (
     (DeadlockError, "ranks wait for each other, and would wait forever."),
@@ -51,7 +51,7 @@ def explain_error(error: RankError | TypeError, signs: Signs = ()) -> Remark:
 
 def _cause(error: Exception, text: str, signs: Signs) -> str:
     for sign, cause in (*signs, *_SIGNS):
-        if sign in text:
+        if sign and sign in text:
             return cause
     return next((cause for kind, cause in _CAUSES if isinstance(error, kind)), "")
 

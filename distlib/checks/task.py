@@ -49,6 +49,7 @@ from distlib.checks.words import count
 SAMPLED_RANKS = 4
 MOST_REAL_RANKS = 20
 CASE_SECONDS = 5.0  # a case takes milliseconds; one that takes this long does not end
+SIMULATED_SECONDS = 2.0  # the same where real ranks have the last word
 CHECK_SECONDS = 20.0  # all cases of one check together
 CUT = "is left out here"  # part of what a judge puts in the place of prints that it has cut
 _PRINTED_SHOWN = 2_000  # characters
@@ -208,11 +209,11 @@ class _Run:
 
     def _examine(self, case: Case) -> tuple[Seen, Remark | None]:
         """What the case has shown, in virtual time if nothing is wrong there, and the remark about it."""
-        seen, remark = self._look(self._first, case)
+        seen, remark = self._look(self._first, case, SIMULATED_SECONDS if self._may_be_real(case) else CASE_SECONDS)
         is_doubtful = remark is not None or (seen.printed and not self._has_shown_prints)
         if self._may_be_real(case) and (is_doubtful or id(case) in self._sampled):
             assert self._real is not None
-            real, final = self._look(self._real, case)
+            real, final = self._look(self._real, case, CASE_SECONDS)
             self._show(real, case, final)
             return (seen if remark is None and final is None else real), _with_cause(final, remark)
         self._show(seen, case, remark)
@@ -221,8 +222,8 @@ class _Run:
     def _may_be_real(self, case: Case) -> bool:
         return self._real is not None and real_ranks_allowed() and 1 < case.world_size <= MOST_REAL_RANKS
 
-    def _look(self, place: Place, case: Case) -> tuple[Seen, Remark | None]:
-        seen = place.play(case, seconds_for(CASE_SECONDS, CHECK_SECONDS, self._spent))
+    def _look(self, place: Place, case: Case, limit: float) -> tuple[Seen, Remark | None]:
+        seen = place.play(case, seconds_for(limit, CHECK_SECONDS, self._spent))
         self._spent += seen.seconds
         return seen, self._task.remark(seen, self._helpers)
 

@@ -47,15 +47,15 @@ def errors(seen: Seen) -> Signs:
          "allow. Give the chunk a name first: `chunk = chunks[i]`, then `chunk += x`. Or write chunks[i].add_(x)."),
         ("'NoneType'", "what works in place returns None: comm.send, comm.exchange, and functions like yours. What has "
          "come in is in the buffer that was handed over."),
-        ("no other rank here" if size == 1 else "wants to" * (size == 1) or "\0", alone),
+        ("wants to" if size == 1 else "", alone),
         ("itself", "no rank sends to itself. Leave the rank's own number out of the loop over ranks."),
         ("wants to", "there are only the ranks 0 to comm.world_size - 1, however many there are. Compute the other rank "
          "from comm.rank and comm.world_size."),
         ("Make the dtypes the same", "torch.empty(n) and torch.zeros(n) make float32. A buffer for what comes in needs "
          f"the tensor's dtype, {dtype}: torch.empty_like(chunk)." if dtype != "float32" and "float32" in str(seen.error)
          else f"the tensor is {dtype}. Send it as it is, and receive it as such."),
-        ("the same number of elements" if whole % size else "\0", uneven),
-        ("must match the size of tensor" if whole % size else "\0", uneven),
+        ("the same number of elements" if whole % size else "", uneven),
+        ("must match the size of tensor" if whole % size else "", uneven),
         ("0-d tensor", "the tensor may have any shape. A tensor without dimensions is a single number: it has no len(), and "
          "can't be indexed. torch.empty_like(tensor) and tensor.reshape(-1) work for every shape."),
         ("two bool tensors", "the tensor may have any dtype. target.copy_(incoming) computes nothing, and works for all."),
@@ -65,7 +65,7 @@ def errors(seen: Seen) -> Signs:
          "of a chunk or of a rank % comm.world_size."),
         ("share memory", "in one step a chunk leaves and another one comes in. Receive into a separate buffer "
          "(torch.empty_like(chunk)), then add it or copy it."),
-        (one_way[0] if one_way and size > 2 else "\0", "a rank sends to one neighbor and receives from the same one. In "
+        (one_way[0] if one_way and size > 2 else "", "a rank sends to one neighbor and receives from the same one. In "
          "a ring it receives from the other one: comm.exchange(outgoing, next_rank, incoming, previous_rank)."),
     )
 

@@ -273,7 +273,7 @@ class _Rank:
     def _play(
         self, name: str, place: tuple[str, str], inputs: Any, rank: int, world_size: int, helpers: list[str]
     ) -> Any:
-        """Play a case with a function, and return what the play returned, as plain values. `place`: its file and name."""
+        """Play a case with a function; return what the play returned, as plain values. `place`: its file and name."""
         file, play = place
         call_site.forget()
         with self._supplied(dict(supplied_helper(helper, self._wire) for helper in helpers)):
