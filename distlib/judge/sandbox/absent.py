@@ -60,17 +60,20 @@ class AbsentModules(MetaPathFinder, Loader):
     """Lets modules be imported that have no file, for sys.meta_path.
 
     Args:
-        names: their full names.
+        names: their full names; one that ends with a dot is a package whose modules all can be imported.
         attribute: gives what stands for an attribute of them, by its name.
     """
 
     def __init__(self, names: Sequence[str], attribute: Callable[[str], object]) -> None:
         self._names, self._attribute = names, attribute
+        self._packages = tuple(name for name in names if name.endswith("."))
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return spec_from_loader(fullname, self) if fullname in self._names else None
+        is_package = f"{fullname}." in self._packages
+        is_known = is_package or fullname in self._names or fullname.startswith(self._packages)
+        return spec_from_loader(fullname, self, is_package=is_package) if is_known else None
 
     def exec_module(self, module: ModuleType) -> None:
         vars(module)["__getattr__"] = self._attribute

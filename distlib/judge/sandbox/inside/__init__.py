@@ -43,12 +43,19 @@ _ABSENT = (
     "scatter",
 )
 
+_WITHOUT_EFFECT = (
+    "distlib.checks.exercises.",
+    "distlib.checks.models",
+    "distlib.checks.training_cases",
+    "distlib.classroom",
+    "distlib.draw",
+)
 _TRAINING = ("buckets", "data_parallel", "ddp", "large_batch", "model_stack", "sampler")
 
 if __name__ == "distlib":  # in the sandbox, where these modules have no files
     sys.meta_path[:0] = [  # first: an installed distlib is found by a finder of its own
         AbsentModules(["distlib.collectives", *(f"distlib.training.{name}" for name in _TRAINING)], absent_function),
-        AbsentModules(["distlib.draw"], Nothing().__getattr__),
+        AbsentModules(_WITHOUT_EFFECT, Nothing().__getattr__),
     ]
 
 __version__ = "0.1.0"
