@@ -175,7 +175,7 @@ def test_each_step_shows_its_own_messages_and_their_lines(ring_history: ChunkHis
 def test_a_students_own_line_is_named_and_what_it_called() -> None:
     history = watch_chunks(SimulatedWorld(4), calls_the_library)
     line = calls_the_library.__code__.co_firstlineno + 1
-    said = f", sent by ring_all_reduce in test_draw_player.py, line {line}"
+    said = f", sent by ring_all_reduce in test_player.py, line {line}"
     assert arrows(seen(play_chunks(history).scene, 1))[0].tip.endswith(said)
 
 
