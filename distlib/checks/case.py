@@ -9,7 +9,7 @@ in the order of their arrival gets them in an order different from that of the r
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,10 +61,12 @@ class Case:
 
     Attributes:
         title: goes on after the function's name: "on 3 ranks, 10 float32", or "(0, 10)" for a plain call.
-        play: what runs on each rank around the student's function, out of `distlib.checks.plays`.
-        inputs: by rank; plain values and tensors. Their number is the number of ranks.
+        play: what runs on each rank around the student's function: a function in a file of `distlib.checks.plays`. One
+            that stands elsewhere can't be found by `distlib grade`.
+        inputs: a list by rank, of what the play looks for there; plain values and tensors. Their number is the number
+            of ranks.
         facts: whatever the judge wants to remember of this case; it stays with the check. `Report.trace` finds a case
-            by its attributes.
+            by its attributes. Rules on `Traffic` and `Held` ask for a `TensorCase`; `holds` and `sends` do not.
         cluster: the network of simulated ranks; None for one node with the default link.
         seed: of the order in which ranks begin, and of the factors of gates.
         function: the name of the student's function; a task fills it in.
@@ -77,6 +79,12 @@ class Case:
     cluster: Cluster | None = None
     seed: int = 1
     function: str = ""
+
+    def __post_init__(self) -> None:
+        if not callable(self.play):
+            raise TypeError(f"play: expected a function of distlib.checks.plays, got {self.play!r}")
+        if isinstance(self.inputs, Mapping) or not self.inputs:
+            raise TypeError(f"inputs: expected a list with an entry for each rank, got {self.inputs!r}")
 
     @property
     def full_title(self) -> str:

@@ -85,10 +85,17 @@ def task(
         arguments: of the student's function as a student reads them: "comm", "tensor", and "root=0" for one that is
             handed over by its name.
         helpers: names in the student's notebook that lead to functions of ours while the check runs.
-        errors: words of an error and their usual cause, in this exercise; or a function that knows them for a case.
+        errors: pairs, words of an error and their usual cause in this exercise; or a function that knows them for a
+            case. The first pair whose words occur in the error counts.
         allowed: modules and functions of the library that a function on one rank may call.
-        row: makes a passed case a row of the report's table.
+        row: makes a passed case a row of the report's table, such as `tensor_cases.row`; without it the report lists
+            titles.
+
+    Raises:
+        TypeError: `errors` is one pair, and not a list of pairs.
     """
+    if not callable(errors) and any(isinstance(pair, str) for pair in errors):
+        raise TypeError(f"errors: expected a list of pairs (words of an error, usual cause), got {errors!r}")
     return lambda cases: Task(cases, arguments, tuple(helpers), errors, tuple(allowed), row)
 
 
@@ -111,7 +118,7 @@ class Task:
         self.__name__, self.__doc__ = cases.__name__, cases.__doc__
         self.cases, self._arguments, self._row = cases, arguments, row
         self._helpers, self._errors, self._allowed = helpers, errors, allowed
-        self._judge: Judge = lambda seen: iter(())
+        self._judge: Judge = _no_judge
         self._judge_times: Judge = lambda seen: iter(())
 
     def judge(self, function: Judge) -> Judge:
@@ -140,12 +147,16 @@ class Task:
 
         Raises:
             CheckFailed: what is wrong in the first case that fails. No other exception of the function gets through.
-            ValueError, TypeError: the test cell asks for something that does not exist.
+            ValueError, TypeError: the test cell asks for something that does not exist, or the check is not complete.
         """
+        if self._judge is _no_judge:
+            raise TypeError(f"{self.__name__} has no @{self.__name__}.judge, and would let every answer pass")
         name = name_of(function, self._arguments)
         judged: Judged | None = getattr(function, "__place__", None)
         seed = judged.seed(seed) if judged else seed
         cases = [replace(case, function=name) for case in self.cases(Draw(seed), **options)]
+        if not cases:
+            raise ValueError(f"{self.__name__} has no case for {options}")
         run = _Run(self, name, self._helpers if helpers is None else tuple(helpers))
         return run.of(function, judged, cases)
 
@@ -234,9 +245,26 @@ class _Run:
             show_printed(seen.printed, case.full_title)
 
 
+def _no_judge(seen: Seen) -> Remarks:
+    return iter(())
+
+
 def first(remarks: Remarks) -> Remark | None:
-    """The first remark of a judge."""
-    return next(filter(None, remarks), None)
+    """The first remark of a judge.
+
+    Raises:
+        TypeError: it is no generator of remarks.
+    """
+    if not isinstance(remarks, Iterator):
+        raise TypeError(f"a judge yields its remarks: `yield holds(…)`. This one returns {type(remarks).__name__}")
+    for remark in remarks:
+        if isinstance(remark, Iterator):
+            raise TypeError("a rule with several remarks, such as sends, needs `yield from` in a judge")
+        if remark is not None and not isinstance(remark, Remark):
+            raise TypeError(f"a judge yields a Remark or None, got {type(remark).__name__}")
+        if remark is not None:
+            return remark
+    return None
 
 
 def _with_cause(real: Remark | None, simulated: Remark | None) -> Remark | None:

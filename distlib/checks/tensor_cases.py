@@ -117,6 +117,20 @@ class TensorCase:
         return [rank] if self.collective == "reduce_scatter" else list(range(len(self.chunk_lengths)))
 
 
+def tensor_facts(seen: Seen, who: str) -> TensorCase:
+    """The facts of a run.
+
+    Raises:
+        TypeError: there are none. `who` asks for them.
+    """
+    facts: TensorCase | None = seen.facts
+    if facts is None:
+        raise TypeError(
+            f"{who} asks for the facts of a TensorCase. Take the cases from tensor_cases, or give Case some"
+        )
+    return facts
+
+
 def rank_input(case: TensorCase, rank: int) -> torch.Tensor:
     """What `rank` starts with: shape [length], the same for the same case and rank. See `_element`."""
     return torch.tensor([_element(case, number)[rank] for number in range(case.length)], dtype=case.dtype)
@@ -131,6 +145,8 @@ def expected_on(case: TensorCase, rank: int) -> torch.Tensor | None:
     if case.collective in ("all_reduce", "reduce_scatter", "reduce"):
         total = torch.stack(inputs).sum(dim=0, dtype=case.dtype)
         return None if case.collective == "reduce" and rank != root else total
+    if case.collective not in ("shift", "broadcast", "scatter", "gather"):
+        raise ValueError(f"nobody has said here what {case.collective} leaves on a rank: judge the values with `holds`")
     return inputs[{"shift": rank - 1, "broadcast": root}.get(case.collective, rank)]
 
 
@@ -146,8 +162,14 @@ def tensor_cases(
     algorithm: str | None = None,
     seed: int,
 ) -> Iterator[Case]:
-    """Every combination as a case, in the order given. A root that a world does not have is left out, and so are
-    columns that do not divide its size; a scalar has one element.
+    """Every combination as a case, in the order given, played by `plays.tensor.one_tensor`: a rank's input is "values".
+
+    A root that a world does not have is left out, and so are columns that do not divide its size; a scalar has one
+    element.
+
+    Args:
+        collective: one of those above, or a name of your own. For that, `Held` does not know what is right: judge with
+            `rules.values.holds`.
 
     Raises:
         ValueError: a layout that does not exist.

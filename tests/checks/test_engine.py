@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -16,10 +17,14 @@ from distlib.checks.places import simulated_only
 from distlib.checks.plays.calls import call
 from distlib.checks.plays.tensor import one_tensor
 from distlib.checks.remark import Remark
+from distlib.checks.rules.messages import Traffic, sends
+from distlib.checks.rules.sums import Held
 from distlib.checks.rules.values import holds
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
+from distlib.checks.tensor_cases import TensorCase, expected_on
 from distlib.communicator import Communicator
+from distlib.trace import Trace
 
 
 @task("comm", "tensor")
@@ -166,6 +171,61 @@ def test_the_library_may_not_do_the_work() -> None:
 
     with simulated_only(), pytest.raises(CheckFailed, match="it calls distlib.network"):
         check_double(by_the_library)
+
+
+# A check that is not complete
+
+
+def some_cases(draw: Draw, *, sizes: Sequence[int] = (2,)) -> Iterator[Case]:
+    """Cases of `check_swap`."""
+    return check_swap.cases(draw, sizes=sizes)
+
+
+def error_of(judge: Callable[[Seen], Any] | None, **options: object) -> str:
+    """What the author of a check reads."""
+    check = task("comm", "tensor")(some_cases)
+    if judge:
+        check.judge(judge)
+    with simulated_only(), pytest.raises((TypeError, ValueError)) as caught:
+        check(swap, **options)
+    return str(caught.value)
+
+
+def test_a_check_without_a_judge_does_not_pass_everything() -> None:
+    assert error_of(None) == "some_cases has no @some_cases.judge, and would let every answer pass"
+
+
+def test_a_check_without_cases_does_not_pass_everything() -> None:
+    assert error_of(lambda seen: iter(()), sizes=()) == "some_cases has no case for {'sizes': ()}"
+
+
+def test_a_judge_yields_remarks() -> None:
+    assert "This one returns Remark" in error_of(lambda seen: Remark("wrong."))
+    assert "needs `yield from`" in error_of(lambda seen: iter([sends(seen, {}, "nobody needs it.")]))
+    assert "got str" in error_of(lambda seen: iter(["wrong."]))
+
+
+def test_rules_about_one_tensor_ask_for_its_facts() -> None:
+    seen = Seen(Case("on 1 rank", one_tensor, [{}]), [], Trace(1, []), True)
+    with pytest.raises(TypeError, match="Traffic asks for the facts of a TensorCase"):
+        _ = Traffic(seen).case
+    with pytest.raises(TypeError, match="Held asks for the facts of a TensorCase"):
+        _ = Held(seen).case
+    unknown = TensorCase("gossip", 2, 3, torch.float32, "contiguous", seed=1)
+    with pytest.raises(ValueError, match="what gossip leaves on a rank"):
+        expected_on(unknown, 0)
+
+
+def test_a_case_has_a_play_and_a_list_of_inputs() -> None:
+    with pytest.raises(TypeError, match="play: expected a function"):
+        Case("on 1 rank", "one_tensor", [{}])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="inputs: expected a list"):
+        Case("on 1 rank", one_tensor, {"tensor": 1})  # type: ignore[arg-type]
+
+
+def test_errors_are_pairs() -> None:
+    with pytest.raises(TypeError, match="errors: expected a list of pairs"):
+        task("comm", errors=("NoneType", "a parameter has no gradient."))  # type: ignore[arg-type]
 
 
 # Real ranks

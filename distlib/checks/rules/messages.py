@@ -19,7 +19,7 @@ from typing import Any
 
 from distlib.checks.remark import Remark
 from distlib.checks.seen import Seen
-from distlib.checks.tensor_cases import TensorCase
+from distlib.checks.tensor_cases import TensorCase, tensor_facts
 from distlib.checks.words import count, dtype_name, listed, were
 from distlib.trace import Message, Trace
 
@@ -30,15 +30,21 @@ DTYPE = "the message's dtype differs from the tensor's. Send it unchanged, as {d
 
 @dataclass
 class Traffic:
-    """The messages of one run, and questions about them that many exercises ask."""
+    """The messages of one run of a `TensorCase`, and questions about them that many exercises ask.
+
+    For a case with other facts: `sends`, which asks `seen` alone.
+    """
 
     seen: Seen
 
     @property
     def case(self) -> TensorCase:
-        """The facts of the case."""
-        facts: TensorCase = self.seen.facts
-        return facts
+        """The facts of the case.
+
+        Raises:
+            TypeError: there are none.
+        """
+        return tensor_facts(self.seen, "Traffic")
 
     @property
     def trace(self) -> Trace:
@@ -319,6 +325,8 @@ class Way:
 
 def sends(seen: Seen, ways: Mapping[tuple[int, int], Way], nothing_else: str) -> Iterator[Remark | None]:
     """Who sends whom how much, and nobody anything else: a message between other ranks comes first.
+
+    In a judge: `yield from sends(…)`. It does not look at rounds or times.
 
     Args:
         ways: from (source, destination) to what goes there.

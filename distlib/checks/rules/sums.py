@@ -33,7 +33,7 @@ import torch
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import SHOWN, first_numbers
 from distlib.checks.seen import Seen
-from distlib.checks.tensor_cases import TensorCase, expected_on, rank_input
+from distlib.checks.tensor_cases import TensorCase, expected_on, rank_input, tensor_facts
 from distlib.checks.words import dtype_name
 from distlib.partition import chunk_lengths
 from distlib.worlds.diagnosis import name_ranks
@@ -59,9 +59,12 @@ class Held:
 
     @property
     def case(self) -> TensorCase:
-        """What was run."""
-        facts: TensorCase = self.seen.facts
-        return facts
+        """What was run.
+
+        Raises:
+            TypeError: the case has no facts.
+        """
+        return tensor_facts(self.seen, "Held")
 
     @property
     def size(self) -> int:
