@@ -22,7 +22,7 @@ FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
     "--disable-background-networking --disable-component-update --disable-sync"
 ).split()
-# All lessons run in test_lessons.py; in a browser the first one. What is played: test_draw_player_browser.py.
+# All lessons run in test_lessons.py; in a browser the first one. What is played: tests/draw/test_player_browser.py.
 LESSONS = ("course/00_start_here.ipynb",)
 EXERCISE = "exercises/02_all_reduce/02_all_reduce.ipynb"
 PATIENCE = 240_000  # milliseconds that a page may need; on a busy machine a kernel starts slowly
