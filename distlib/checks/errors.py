@@ -49,6 +49,12 @@ def explain_error(error: RankError | TypeError, signs: Signs = ()) -> Remark:
     return Remark(lead, tuple(text.splitlines()), _cause(error, text, signs))
 
 
+def same_partner(text: str) -> str:
+    """The words of a deadlock that show a rank to send to another one and to receive from the same; empty: none."""
+    found = re.search(r"to rank (\d+) and waits to receive [^\n]* from rank \1\b", text)
+    return found[0] if found else ""
+
+
 def _cause(error: Exception, text: str, signs: Signs) -> str:
     for sign, cause in (*signs, *_SIGNS):
         if sign and sign in text:

@@ -10,6 +10,7 @@ It also makes visible what a quick run would forgive: what an `irecv` brings is 
 called, not before; and handles that were not used as they must be are noted, as slips.
 
     irecv ──► a buffer of its own ── wait ──► the student's tensor        never waited for: nothing arrives
+                                              zeros meanwhile are NaN     read before wait: NaN in the result
     isend ──► a copy to compare with ── wait: is the tensor as it was?    changed meanwhile: a slip
 
 What it can't do: Python hides nothing from code that goes looking. A function that digs out the communicator inside
@@ -18,6 +19,7 @@ gains no marks by it, because its messages are not its own lines' (see `distlib.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NoReturn
 
 import torch
@@ -78,6 +80,8 @@ class _Receiving(Handle):
     def __init__(self, work: Work, landing: torch.Tensor, tensor: torch.Tensor) -> None:
         super().__init__(work, "irecv")
         self._landing, self.tensor, self.is_shared = landing, tensor.detach(), False
+        if tensor.is_floating_point() and not tensor.any():
+            self.tensor.fill_(math.nan)
 
     def wait(self) -> int:
         peer = super().wait()

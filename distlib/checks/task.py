@@ -284,7 +284,8 @@ def _sample(cases: Sequence[Case]) -> set[int]:
 _SLIPS: Mapping[str, tuple[str, str]] = {
     "never waited": (
         "rank {rank} never waits for the {call} that it begins at {place}.",
-        "{call} only begins. Keep what it returns, and call wait() on it before you read or change the tensor{late}.",
+        "{call} only begins. Keep what it returns, and call wait() on it (with parentheses) before you read or "
+        "change the tensor{late}.",
     ),
     "changed early": (
         "rank {rank} changes the tensor of the isend at {place} before it has waited for it.",

@@ -7,14 +7,13 @@ whether the numbers of the chunks are those of a usual mistake (`rules.rings`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from distlib.checks.case import Case
-from distlib.checks.errors import Signs
+from distlib.checks.errors import Signs, same_partner
 from distlib.checks.remark import Remark
 from distlib.checks.rules import messages, rings, sums
 from distlib.checks.rules.messages import Traffic
@@ -40,8 +39,8 @@ def errors(seen: Seen) -> Signs:
     alone = ("with one rank there is nobody to talk to: its tensor is the result already. A loop over world_size - 1 "
              "steps does the right thing by itself.")
     uneven = (f"{whole} does not divide by {size}: the chunks have {listed(case.chunk_lengths)} elements. The buffer for "
-              "what comes in must be as long as the chunk that comes, not as the one that leaves.")
-    one_way = re.search(r"to rank (\d+) and waits to receive [^\n]* from rank \1\b", str(seen.error))
+              "what comes in must be as long as the chunk that comes, not as the one that leaves; and so must the chunk "
+              "that it is put to. Do both ranks mean the same chunk in this step?")
     return (
         ("item assignment", "`chunks[i] += x` adds in place, and then also assigns to chunks[i], which a tuple does not "
          "allow. Give the chunk a name first: `chunk = chunks[i]`, then `chunk += x`. Or write chunks[i].add_(x)."),
@@ -55,7 +54,9 @@ def errors(seen: Seen) -> Signs:
          f"the tensor's dtype, {dtype}: torch.empty_like(chunk)." if dtype != "float32" and "float32" in str(seen.error)
          else f"the tensor is {dtype}. Send it as it is, and receive it as such."),
         ("the same number of elements" if whole % size else "", uneven),
-        ("must match the size of tensor" if whole % size else "", uneven),
+        *((sign if whole % size else "", uneven) for sign in ("must match the size of tensor", "The expanded size")),
+        ("required positional argument: 'tensor'", "the functions of this exercise are called with comm first, and then "
+         "the tensor: ring_all_gather(comm, tensor)."),
         ("0-d tensor", "the tensor may have any shape. A tensor without dimensions is a single number: it has no len(), and "
          "can't be indexed. torch.empty_like(tensor) and tensor.reshape(-1) work for every shape."),
         ("two bool tensors", "the tensor may have any dtype. target.copy_(incoming) computes nothing, and works for all."),
@@ -65,7 +66,7 @@ def errors(seen: Seen) -> Signs:
          "of a chunk or of a rank % comm.world_size."),
         ("share memory", "in one step a chunk leaves and another one comes in. Receive into a separate buffer "
          "(torch.empty_like(chunk)), then add it or copy it."),
-        (one_way[0] if one_way and size > 2 else "", "a rank sends to one neighbor and receives from the same one. In "
+        (same_partner(str(seen.error)) if size > 2 else "", "a rank sends to one neighbor and receives from the same one. In "
          "a ring it receives from the other one: comm.exchange(outgoing, next_rank, incoming, previous_rank)."),
     )
 
@@ -88,8 +89,7 @@ def _(seen: Seen) -> Remarks:
     yield sums.wrong_values(held, THE_SUM, [
         *sums.IN_ANOTHER_PLACE, _master_left_out, sums.average, sums.lost_digits, _rest_left_out, sums.rank_added,
         sums.counted_twice("Which rank adds its values to a sum that already has them?"), sums.zeros, sums.replaced,
-        sums.own_alone("Nothing was added to them."), sums.lacking("Does the master's loop go over all other ranks?"),
-        sums.other_reduction])
+        sums.own_alone("Nothing was added to them."), sums.lacking(sums.way_of), sums.other_reduction])
     yield sums.strayed(held)
     yield messages.silence(t, 2 * last)
     yield messages.goes(
@@ -196,7 +196,8 @@ def ring(t: Traffic, halves: int) -> Remarks:
          "a loop runs one step too often. After world_size - 1 steps every chunk has been everywhere once, and need not "
          "go round again."),
         (lambda t, found, expected, alike: found > expected,
-         "something is sent twice. In each step a rank sends one chunk, in one message."),
+         "a half of a ring takes world_size - 1 steps, and in each of them a rank sends one chunk, in one message. Are "
+         "there more steps here, or more messages in a step?"),
         (lambda t, found, expected, alike: alike,
          "is the loop one step short? In a ring every rank sends one chunk in each step."),
         (None, "a rank that sends less leaves work to others. In a ring every rank sends one chunk in each step."),
@@ -238,7 +239,7 @@ def _(seen: Seen) -> Remarks:
     yield sums.wrong_values(held, "Chunk r of rank r must be the sum over all ranks.", [
         *sums.IN_ANOTHER_PLACE, sums.average, sums.lost_digits, rings.other_chunks, sums.rank_added,
         sums.counted_twice("Is that one step too many? The reduce-scatter takes world_size - 1 steps."),
-        rings.full_sum_elsewhere, sums.zeros, rings.mistaken_numbers, rings.stopped_early(1), *_ALONE, _LACKING,
+        rings.full_sum_elsewhere, sums.zeros, rings.stopped_early(1), rings.mistaken_numbers, *_ALONE, _LACKING,
         sums.other_reduction], aim="chunk r of rank r")
     yield sums.strayed(held)
     yield from ring(Traffic(seen), 1)
@@ -262,7 +263,7 @@ def _(seen: Seen) -> Remarks:
     held = Held(seen, in_chunks=True)
     yield sums.wrong_values(held, "Chunk k must be what rank k had in its chunk k at the start.", [
         *sums.IN_ANOTHER_PLACE, _divided, sums.lost_digits, rings.other_chunks, sums.rank_added,
-        rings.mistaken_numbers, rings.stopped_early(1), _gathered_wrong, sums.zeros], aim="")
+        rings.stopped_early(1), rings.mistaken_numbers, _gathered_wrong, sums.zeros], aim="")
     yield sums.strayed(held)
     yield from ring(Traffic(seen), 1)
 
@@ -307,12 +308,22 @@ def _(seen: Seen) -> Remarks:
     held = Held(seen, in_chunks=True)
     yield sums.wrong_values(held, THE_SUM, [
         *sums.IN_ANOTHER_PLACE, sums.average, sums.lost_digits, sums.remainder, sums.rank_added,
+        _gathered_first,
         sums.counted_twice("A chunk that is full must be copied, not added to: that is the all-gather. It begins after "
                            "step N - 1."),
-        _not_gathered, sums.zeros, rings.mistaken_numbers, rings.stopped_early(2), *_ALONE, _LACKING,
+        _not_gathered, sums.zeros, rings.stopped_early(2), rings.mistaken_numbers, *_ALONE, _LACKING,
         sums.other_reduction])
     yield sums.strayed(held)
     yield from ring(Traffic(seen), 2)
+
+
+def _gathered_first(held: Held) -> str | None:
+    own = [torch.equal(held.values[rank][part], held.size * held.inputs[rank][part])
+           for rank, part in enumerate(held.case.chunk_slices)]
+    if held.size < 2 or held.case.length < held.size or not all(own):
+        return None
+    return (f"chunk r of rank r is {held.size} times what it was at the start: every rank has added the same values to it. "
+            "Does the all-gather come first? It copies the chunks that the reduce-scatter has made full.")
 
 
 def _not_gathered(held: Held) -> str | None:

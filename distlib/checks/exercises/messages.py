@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
-from distlib.checks.errors import Signs
+from distlib.checks.errors import Signs, same_partner
 from distlib.checks.plays.tensor import lay_out
 from distlib.checks.remark import Remark
 from distlib.checks.rules import messages as rule
@@ -77,20 +78,43 @@ SHARED = ("the tensor that comes in would overwrite the one that still goes out.
           "torch.empty_like(tensor), and copy it afterwards.")
 A_NUMBER = ("the tensor comes first, then the rank. Or does the number come from comm.recv? It returns the rank that "
             "has sent; what has come is in the tensor that recv was given.")
+AGAIN = ("the rank that waits to send has sent before. In a reduce a rank hands in its sum once, and takes no part in the "
+         "steps after that: return, or leave the loop.")
+PREVIOUS = ("a rank sends to one neighbor and receives from the same one. In a shift it receives from the other one: "
+            "comm.exchange(outgoing, next_rank, incoming, previous_rank).")
+UNLIKE = "Both need the same number of elements"
 FEWER = "is there a chunk for each rank? torch.chunk may cut fewer than you ask for; torch.tensor_split never does."
 
 
 def _errors(peers: str) -> Callable[[Seen], Signs]:
     """`peers`: the cause where a message goes to a rank that does not exist, or to the sender itself."""
     def signs(seen: Seen) -> Signs:
-        wrong_peer = ALONE if seen.size == 1 else peers
+        case, text, wrong_peer = seen.facts, str(seen.error), ALONE if seen.size == 1 else peers
         is_odd = peers is PARTNER and seen.size & (seen.size - 1)
+        alone = re.search(r"rank (\d+) wants to \w+ \w+ itself", text)
+        if peers is OTHERS and alone and int(alone[1]) != case.center:
+            wrong_peer = (f"the root is rank {case.root} here, so rank {alone[1]} is one of the others. These talk to the "
+                          "rank that `root` names, whichever it is.")
+        sends_again = [f"rank {m.src} waits to send" for m in seen.trace if case.collective == "reduce"]
         return [("but the ranks are", wrong_peer), (" itself.", wrong_peer), ("no other rank here", ALONE),
+                *((words, AGAIN) for words in sends_again),
+                (same_partner(text) if peers is NEXT and seen.size > 2 else "", PREVIOUS),
+                (UNLIKE, _lengths(case)),
                 *([("float32", FLOAT32)] if dtype_name(seen.facts.dtype) != "float32" else []),
                 ("0-d", ANY_SHAPE), ("at least a 1-dimensional", ANY_SHAPE), ("share memory", SHARED),
                 ("expected a torch.Tensor to send, got int", A_NUMBER), ("index out of range", FEWER),
                 *([("deadlock", f"does it go well with 2 ranks, and with 4? Then {ODD}")] if is_odd else [])]
     return signs
+
+
+def _lengths(case: Pattern) -> str:
+    """What to know about lengths where a buffer does not fit."""
+    if case.collective != "scatter":
+        return (f"a message is the whole tensor here, {count(case.length, 'element')}. torch.empty_like(tensor) is a buffer "
+                "for it, whatever its shape and dtype.")
+    lengths = ", ".join(map(str, case.chunk_lengths))
+    return (f"torch.tensor_split cuts chunks of {lengths} elements here, and rank r gets chunk r. Does the root send that "
+            "one, and is the buffer as long?")
 
 
 # ── what is in the tensors ───────────────────────────────────────────────────────────────────────────────────────────
@@ -110,14 +134,14 @@ def _as_it_was(advice: str) -> sums.Cause:
     return cause
 
 
-def _plays_rank_0(held: Held) -> str | None:
-    root, is_sum = held.case.root, held.case.collective == "reduce"
-    right = torch.stack(held.inputs).sum(0) if is_sum else held.inputs[0]
-    ranks = held.values[:1] if is_sum else held.values
-    if not root or not all(torch.equal(values, right) for values in ranks):
-        return None
-    return (f"rank 0 plays the root, but the root is rank {root}. Count places from the root: place = (comm.rank - "
-            "root) % comm.world_size.")
+def _plays_another_root(held: Held) -> str | None:
+    root, total = held.case.root, torch.stack(held.inputs).sum(0)
+    for rank in range(held.size) if root else ():
+        right, ranks = (total, [rank]) if held.case.collective == "reduce" else (held.inputs[rank], range(held.size))
+        if rank != root and all(torch.equal(held.values[other], right) for other in ranks):
+            return (f"rank {rank} plays the root, but the root is rank {root}. Count places from the root: place = "
+                    "(comm.rank - root) % comm.world_size.")
+    return None
 
 
 def _root_has_changed(held: Held) -> str | None:
@@ -162,7 +186,7 @@ def _part_only(held: Held) -> str | None:
 # ── the messages ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MANY: Why = [
-    (lambda t, found, expected: found > expected and max(Counter((m.src, m.dst) for m in t.full).values()) > 1,
+    (lambda t, found, expected: found > expected and _sends_twice(t),
      "a rank sends more than once to the same rank. Once is enough, in one message."),
     (lambda t, found, expected: t.size > 2 and found == t.size * (t.size - 1), "every rank sends to every other one."),
     (lambda t, found, expected: found > expected, "some rank is sent what it does not need."),
@@ -174,6 +198,10 @@ PASSED_ON = (lambda t: t.trace.rounds > 1 and not _is_direct(t), "the tensors ar
              "each one travels once, straight between root and rank.")
 CHAIN = (lambda t, messages: t.trace.rounds == t.size - 1, "the tensor goes from rank to rank in a chain. In each "
          "step, every rank that can help should.")
+
+
+def _sends_twice(t: Traffic) -> bool:
+    return max(Counter((m.src, m.dst) for m in t.full).values()) > 1
 
 
 def _is_direct(t: Traffic, messages: Any = None) -> bool:
@@ -221,7 +249,7 @@ def _(seen: Seen) -> Remarks:
 
 RECV = ("comm.recv returns the number of the rank that has sent. What has come is in the tensor that recv was given: "
         "use that.")
-NOT_FILLED = "it is zero: was the buffer filled by recv before it was used?"
+NOT_FILLED = "nothing has come in: was the buffer filled by recv, or by wait() after an irecv, before it was used?"
 
 
 def _not_a(wanted: str, rank: int, found: Any, none: str) -> Remark:
@@ -276,6 +304,8 @@ def _(seen: Seen) -> Remarks:
         (rule.is_other_dtype, rule.DTYPE),
         (lambda t, m, number: m.nbytes == case.nbytes, "the whole tensor is sent. That is a broadcast. Cut it first, "
          "and send each rank only its chunk."),
+        (lambda t, m, number: _sends_twice(t), "the root sends more than once to the same rank. Rank r gets chunk r, and "
+         "nothing else."),
         (None, "are chunks padded to the same length? Receive into a buffer as long as the chunk that comes.")])
     yield from _numbers(t, total)
     yield rule.rounds(t, case.limit, WAITS, at_most=True) if t.full else None
@@ -298,7 +328,7 @@ def _mistakes_of_scatter(seen: Seen, rank: int) -> dict[str, Any]:
             found if found.numel() == case.length != right.numel() else None,
         f"the chunk has {count(found.numel(), 'element')} instead of {right.numel()}. {count(case.length, 'element')} "
         f"on {count(seen.size, 'rank')}: torch.tensor_split cuts {lengths}.": found if is_other_length else None,
-        NOT_FILLED: torch.zeros_like(right),
+        NOT_FILLED: [torch.zeros_like(right), torch.zeros_like(right) / 0],
     }
 
 
@@ -339,16 +369,17 @@ def _list_of_all(seen: Seen, root: int, found: Any) -> Remarks:
         yield Remark(f"rank {root} returned a list of {count(len(found), 'tensor')}; expected {seen.size}, one from "
                      "each rank.", cause="the list must contain the root's own tensor too, at index root."
                      if len(found) == seen.size - 1 else "")
-    is_one = len({str(entry) for k, entry in enumerate(found) if k != root}) == 1 < seen.size - 1
+    alike = {str(entry) for k, entry in enumerate(found) if k != root}
+    is_one = len(alike) == 1 and (seen.size > 2 or str(found[root]) in alike)
     for k, right in enumerate(tensors):
         if type(found[k]) is int:
             yield Remark(f"entry {k} of rank {root}'s list is the number {found[k]}; expected a tensor.", cause=RECV)
         yield holds(f"on rank {root}, entry {k} of the list", found[k], right, {
             "all received entries are the same: one buffer was used for all. Make a new one for each rank.":
-                found[k] if is_one and k != root else None,
+                found[k] if is_one and str(found[k]) in alike else None,
             **{f"these are the values of rank {source}. The list is in order of rank, not in order of arrival, and not "
                "with the root first.": values for source, values in enumerate(tensors) if source != k},
-            NOT_FILLED: torch.zeros_like(right),
+            NOT_FILLED: [torch.zeros_like(right), torch.zeros_like(right) / 0],
         }, is_wrong=" is wrong. The root must return a list with the tensor of every rank, in order of rank.",
             otherwise="each entry is one rank's tensor as it is: nothing is added, and nothing is left out.")
 
@@ -376,7 +407,7 @@ def check_broadcast(draw: Draw, *, steps: Limit, **options: Any) -> Iterator[Cas
 def _(seen: Seen) -> Remarks:
     held = Held(seen)
     yield sums.wrong_values(held, "Every rank must hold what the root had at the start.", [
-        *ELSEWHERE, _plays_rank_0, _root_has_changed, sums.rank_added, sums.zeros,
+        *ELSEWHERE, _plays_another_root, _root_has_changed, sums.rank_added, sums.zeros,
         _as_it_was("Which rank has to send to it, and when?"), _of_another_rank, sums.lost_digits, _added, _part_only])
     yield sums.strayed(held)
     yield from _tree(
@@ -395,10 +426,10 @@ def check_reduce(draw: Draw, *, messages: PerRank, steps: Limit, **options: Any)
 def _(seen: Seen) -> Remarks:
     held = Held(seen)
     yield sums.wrong_values(held, "The root must hold the sum over all ranks.", [
-        *ELSEWHERE, _plays_rank_0, sums.average, sums.other_reduction, sums.rank_added,
+        *ELSEWHERE, _plays_another_root, sums.average, sums.other_reduction, sums.rank_added,
         _as_it_was("Which ranks have to send to it?"),
         sums.counted_twice("A rank that has sent its sum must be left out from then on."), sums.replaced, sums.zeros,
-        sums.lacking("Is a rank sending before it has received from all below it?"), sums.lost_digits, _part_only])
+        sums.lacking(sums.way_of), sums.lost_digits, _part_only])
     yield sums.strayed(held)
     yield from _tree(
         seen, reduce_steps(seen.trace), "the root takes in every tensor itself, one after the other. Let others add up "

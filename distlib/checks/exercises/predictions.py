@@ -35,6 +35,8 @@ ERRORS = (
      "`latency` and `bandwidth`."),
 )  # fmt: skip
 
+NAME_FIRST = ("expected one of the algorithms", "the name comes first: predict_time(algorithm, nbytes, cluster).")
+
 Step = tuple[Link, float]  # the slowest link that a message of this step uses, and the bytes that each message has
 
 
@@ -116,11 +118,11 @@ def _(seen: Seen) -> Remarks:
     elif not math.isclose(found, right, rel_tol=1e-9, abs_tol=1e-15):
         yield Remark("the predicted time is wrong.", (
             f"expected {right:.10g} s, that is {readable(right)}: the time of a simulated run",
-            f"found    {found:.10g} s" + (f", {found / right:.4g} times that" if right else ""),
+            f"found    {found:.10g} s" + (f", {_ratio(found / right)} times that" if right else ""),
         ), cause_of_time(question, found) if right else "with one rank there is nothing to do: the time is 0.")
 
 
-@task("nbytes", "cluster", "algorithms", helpers=["predict_time"], errors=ERRORS, allowed=DESCRIPTIONS, row=_row)
+@task("nbytes", "cluster", "algorithms", helpers=["predict_time"], errors=(NAME_FIRST, *ERRORS), allowed=DESCRIPTIONS, row=_row)
 def check_choose_algorithm(
     draw: Draw, *, choices: Sequence[Sequence[str]], nbytes: Sequence[int], clusters: Sequence[Cluster]
 ) -> Iterator[Case]:
@@ -151,6 +153,11 @@ def _(seen: Seen) -> Remarks:
             _cause_of_choice(question, found, fastest))
 
 
+def _ratio(ratio: float) -> str:
+    """With as many digits as show that it is not 1."""
+    return f"{ratio:.{8 if f'{ratio:.4g}' == '1' else 4}g}"
+
+
 def _described(found: object) -> str:
     return "None" if found is None else f"a value of type {type_of(found)}"
 
@@ -161,24 +168,24 @@ def _least(seconds: Mapping[str, float]) -> list[str]:
 
 
 def _cause_of_choice(question: Question, found: str, fastest: str) -> str:
-    seconds, steps = question.seconds, question.steps
+    seconds, steps, (first, *_) = question.seconds, question.steps, question.algorithms
+    share, faster = question.nbytes / question.cluster.world_size, [n for n, s in seconds.items() if s < seconds[first]]
+    latencies = {name: latency_of(steps[name]) for name in steps}
     guesses = {
-        "Is it max where it should be min?": {name: -s for name, s in seconds.items()},
-        f"Do you look at {fastest!r}, too?": {name: s for name, s in seconds.items() if name not in _least(seconds)},
-        "Do the bytes count, too?": {name: latency_of(steps[name]) for name in steps},
-        "Do the latencies count, too?": {name: travel_of(steps[name]) for name in steps},
+        "Do all bytes count?": [latencies, {name: _seconds(name, share, question.cluster) for name in steps}],
+        "Do the latencies count, too?": [{name: travel_of(steps[name]) for name in steps}],
+        f"It is faster than {first!r}, but is it compared with the best so far?":
+            [{faster[-1]: 0.0}] if len(faster) > 1 else [],
+        "Is it max where it should be min?": [{name: -s for name, s in seconds.items()}],
+        f"Do you look at {fastest!r}, too?":
+            [{name: s for name, s in seconds.items() if name not in _least(seconds)}] if len(steps) > 2 else [],
     }
-    fitting = [words for words, values in guesses.items() if _is_least(values, found)] if len(steps) > 2 else []
+    fitting = [words for words, tables in guesses.items() if any(min(t, key=t.__getitem__) == found for t in tables)]
     parts = "; ".join(
         f"{name} has {len(steps[name])} steps, whose latencies take {readable(latency_of(steps[name]))}, and its bytes "
         f"take {readable(travel_of(steps[name]))}" for name in (found, fastest))
-    return (f"{parts}. {fitting[0] + ' ' if len(fitting) == 1 else ''}No fixed number of bytes is right on every "
+    return (f"{parts}. {' Or: '.join(fitting)}{' ' * bool(fitting)}No fixed number of bytes is right on every "
             "cluster: predict the time of each, and take the least.")
-
-
-def _is_least(values: Mapping[str, float], found: str) -> bool:
-    """Whether `found` is the only one with the least value."""
-    return found in values and all(values[found] < value for name, value in values.items() if name != found)
 
 
 # ── the steps, and what mistakes make of them ────────────────────────────────────────────────────────────────────────
@@ -227,6 +234,8 @@ def cause_of_time(question: Question, found: float) -> str:
         for words, values in table.items():
             if any(math.isclose(value, found, rel_tol=1e-6) for value in values):
                 return words
+    if math.isclose(found, sum(link.seconds(each) for link, each in steps), rel_tol=1e-4):
+        return "only the last digits differ. Is something rounded, or divided with //? Divide with /, and round nothing."
     return (f"no mistake known here. There are {len(steps)} steps. Their latencies add up to "
             f"{readable(latency_of(steps))}, their bytes to {readable(travel_of(steps))}. Which of the two is "
             "different?")
@@ -282,6 +291,9 @@ def _of_one_node(algorithm: str, nbytes: float, cluster: Cluster) -> Mistakes:
             "a ring of N ranks takes N - 1 steps each way, not N.": [2 * size * link.seconds(nbytes / size)],
             "2 S / B is the limit for very many ranks. With N ranks the bytes are 2 (N - 1) / N * S.":
                 [2 * (size - 1) * link.latency + 2 * nbytes / link.bandwidth],
+            "this is the time of halving and doubling on all ranks. With one node there is only the ring inside it. Are "
+            "`nodes` and `ranks_per_node` mixed up?":
+                [_seconds("halving_doubling", nbytes, cluster)] if algorithm == "hierarchical" else [],
         }
     if algorithm == "tree":
         steps = (math.log2(size), size.bit_length() - 1, size.bit_length())
@@ -294,12 +306,15 @@ def _of_one_node(algorithm: str, nbytes: float, cluster: Cluster) -> Mistakes:
                 [2 * (size - 1) * link.seconds(nbytes)],
         }
     inner = _seconds(algorithm, nbytes, Cluster.flat(core, link))
+    shorter = _seconds(algorithm, nbytes * core / size, Cluster.flat(core, link)) + 2 * link.seconds(nbytes)
     ringlike = 2 * (size - 1) / size * nbytes / link.bandwidth
     return {
         f"{size} is not a power of two. {core} ranks halve and double. Before that the whole tensor travels once from "
         "the others to them, and afterwards once back.":
             [inner, inner + link.seconds(nbytes),
              *(2 * number * link.latency + ringlike for number in (math.log2(size), size.bit_length()))],
+        f"at distance d a message has d * S / P bytes, with P = {core}. Is it d * S / N here, or the same for all distances?":
+            [shorter] if core < size else [],
     }
 
 
@@ -315,11 +330,23 @@ def _of_nodes(algorithm: str, nbytes: float, cluster: Cluster) -> Mistakes:
         "and `inter` for one in which some message leaves its node.": [sum(link.seconds(each) for _, each in steps)]
         for link, name in ((cluster.intra, "inside"), (cluster.inter, "between"))
     }
-    if algorithm != "ring":
+    if algorithm in ("tree", "halving_doubling"):
         table[f"a distance of {per_node}, the number of ranks on a node, leads to the next node: `inter`. Only smaller "
               "distances stay inside."] = [near]
+        mixed = zip(steps, [*powers_of_two_below(cluster.world_size)] * 2, strict=True)
+        table[f"distances are compared with {cluster.nodes}, the number of nodes. A step stays inside a node if its distance "
+              f"is less than {per_node}, the number of ranks on a node."] = [
+            sum((cluster.intra if d < cluster.nodes else cluster.inter).seconds(each) for (_, each), d in mixed)]
     if algorithm == "hierarchical":
-        table |= {
+        halving = steps_of("halving_doubling", chunk, nodes)
+        closer = zip(halving, [*powers_of_two_below(cluster.nodes)] * 2, strict=True)
+        table = {
+            "between the nodes every message takes `inter`, also one to the next node: distances count nodes there, not "
+            "ranks.": [inside + sum((cluster.intra if d < per_node else link).seconds(each) for (link, each), d in closer)],
+            **table,
+            "`nodes` and `ranks_per_node` are mixed up. The ring is inside a node, and the nodes halve and double.":
+                [_seconds("ring", nbytes, Cluster.flat(cluster.nodes, cluster.intra))
+                 + _seconds("halving_doubling", nbytes / cluster.nodes, Cluster.flat(per_node, cluster.inter))],
             "the part between the nodes is missing.": [inside],
             "the part inside the nodes is missing.": [between],
             "inside a node there are two parts: a reduce-scatter before, and an all-gather after.":

@@ -9,6 +9,7 @@ grid      chunks go round the rows, pieces of a chunk round the columns; each ha
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -52,12 +53,16 @@ LENGTHS = {
     "grid": "where the length does not divide, chunks differ by one element. The buffer for what comes in must be as "
     "long as the chunk that comes, not as the one that leaves.",
 }
+ANOTHER = ("this is not the message that the receiver waits for: it belongs to another step, or comes from another rank. Does "
+           "every recv name the rank that it receives from? And what do the two ranks cut in this step?")
 
 
 def errors(seen: Seen) -> Signs:
     """Words of an error and their usual cause."""
     case: TensorCase = seen.facts
     kind, dtype = case.algorithm or "", dtype_name(case.dtype)
+    sizes = [math.prod(map(int, shape.split("×"))) for shape in re.findall(r"(?:sends|into) ([\d×]+) ", str(seen.error))]
+    lengths = LENGTHS[kind] if kind == "tree" or max(sizes[:2], default=0) - min(sizes[:2], default=0) <= 1 else ANOTHER
     alone = "with one rank there is nobody to talk to: its tensor is the result already."
     return (
         *(((sign, alone) for sign in ("wants to", "no other rank here")) if case.world_size == 1 else ()),
@@ -68,12 +73,13 @@ def errors(seen: Seen) -> Signs:
         ("Make the dtypes the same", "torch.empty(n) and torch.zeros(n) make float32. A buffer for what comes in needs "
          f"the tensor's dtype, {dtype}: torch.empty_like(chunk)." if dtype != "float32" and "float32" in str(seen.error)
          else f"the tensor is {dtype}. Send it as it is, and receive it as such."),
-        ("the same number of elements", LENGTHS[kind]),
+        ("the same number of elements", lengths),
         ("must match the size of tensor", LENGTHS[kind]),
         ("is invalid for input of size", "view(n, -1) needs a length that divides by n. torch.tensor_split cuts any "
          "length."),
         ("index out of range", "the grid has `columns` columns and comm.world_size // columns rows: as many chunks in "
-         "a row, as many pieces in a column. Are the two mixed up?" if kind == "grid" else
+         "a row, as many pieces in a column. Are the two mixed up? A chunk has the number of the column, row.rank, and a piece "
+         "that of the row, column.rank." if kind == "grid" else
          "there are as many chunks as the algorithm has cut. Is the number of one computed from comm.world_size?"),
         ("share memory", "in one step a part leaves and another one comes in. Receive into a separate buffer "
          "(torch.empty_like(part)), then add it or copy it."),
@@ -91,12 +97,14 @@ def _divided(held: Held) -> str | None:
     return None
 
 
-def _wrong_sums(seen: Seen, causes: Sequence[sums.Cause], advice: str, in_chunks: bool = True) -> Remarks:
+def _wrong_sums(
+    seen: Seen, causes: Sequence[sums.Cause], missing: sums.Cause, in_chunks: bool = True, otherwise: str = sums.PRINT
+) -> Remarks:
     held = Held(seen, in_chunks)
     yield sums.wrong_values(held, "It must be the sum over all ranks.", [
         *sums.IN_ANOTHER_PLACE, sums.average, _divided, sums.remainder, sums.lost_digits, sums.rank_added, *causes,
         sums.zeros, sums.own_alone("Nothing was added to them, and nothing was copied over them."), sums.replaced,
-        sums.lacking(advice), sums.other_reduction])
+        missing, sums.other_reduction], otherwise=otherwise)
     yield sums.strayed(held)
 
 
@@ -118,8 +126,7 @@ def check_tree_all_reduce(draw: Draw, **cases: Any) -> Iterator[Case]:
 @check_tree_all_reduce.judge
 def _(seen: Seen) -> Remarks:
     t, total = Traffic(seen), 2 * (seen.size - 1) if seen.facts.length else 0
-    yield from _wrong_sums(
-        seen, [_way_down, TWICE], "Does a rank send up before it has received from all ranks below it?", False)
+    yield from _wrong_sums(seen, [_way_down, TWICE], sums.lacking(sums.way_of), in_chunks=False)
     yield messages.silence(t, total)
     yield messages.carries(
         t, lambda m, k: {t.case.length},
@@ -198,6 +205,11 @@ def _way_down(held: Held) -> str | None:
     start = f"rank 0 has the sum, but it never arrived at {name_ranks(wrong)}."
     if len(wrong) == held.size - 1:
         return f"{start} The way down is missing: rank 0 sends the sum, and every rank that has it passes it on."
+    place, handed_in = wrong[0], min((m.start for m in held.seen.trace if m.src == wrong[0]), default=math.inf)
+    parents = [m.src for m in held.seen.trace if m.dst == place and m.start > handed_in]
+    if parents and parents[-1] not in (0, *wrong):
+        return (f"{start} Rank {parents[-1]} sent to rank {place} before it had the sum itself. On the way up taken "
+                "backwards, the last rank that handed in is the first that gets the sum.")
     return f"{start} On the way down, does every rank that has the sum send it to all ranks that it had received from?"
 
 
@@ -216,8 +228,8 @@ def _(seen: Seen) -> Remarks:
     half = core.bit_length() - 1  # steps of halving, and of doubling
     expected = [2 * half + 1] * extra + [2 * half] * (core - extra) + [1] * extra
     yield from _wrong_sums(seen, [_ranks_outside, TWICE, _not_doubled, _wrong_half_sent, _doubled_in_another_order],
-                           "In every step of halving, what a rank receives is added to the half that it keeps, and the "
-                           "next step goes on with this half.")
+                           sums.lacking("In every step of halving, what a rank receives is added to the half that it keeps, "
+                                        "and the next step goes on with this half."))
     yield messages.silence(t, sum(expected))
     found = t.trace.messages_sent
     if t.is_exact and list(found) != expected and sorted(found) == sorted(expected):
@@ -268,8 +280,8 @@ def _sizes_of_halves(t: Traffic, core: int, half: int) -> Remark | None:
         (lambda t, m, number: m.src >= core,
          f"ranks {core} and up send their whole tensor, and take no part in halving."),
         (lambda t, m, number: m.nbytes == t.case.nbytes,
-         "whole tensors travel, as in a tree. Cut it: a rank sends the half that its partner is to keep, and adds to "
-         "the half that it keeps itself."),
+         f"whole tensors travel, as in a tree, or as from ranks that P leaves out. With N = {t.size} ranks P is {core}: ranks "
+         f"0 to {core - 1} cut it. Each sends the half that its partner is to keep, and adds to the half that it keeps."),
         (lambda t, m, number: elements(m) == sorted(elements(m)) and elements(m)[0] < elements(m)[-1],
          "the doubling comes first. Begin with halving: the first message is the largest, half of the tensor."),
         (lambda t, m, number: len(set(elements(m))) == 1 and core > 2,
@@ -301,8 +313,8 @@ def _ranks_outside(held: Held) -> str | None:
     extra, core = beyond_power_of_two(held.size)
     outside, inside = list(range(core, held.size)), held.inside_first
     if extra and set(held.wrong_ranks) <= set(outside):
-        return (f"the sum has not come to {name_ranks(held.wrong_ranks)}. At the end it must be sent to ranks {core} "
-                "and up.")
+        return (f"the sum has not come to {name_ranks(held.wrong_ranks)}, or not the whole of it. At the end, after the "
+                f"doubling, it must be sent to ranks {core} and up.")
     if extra and inside and all(times == (rank < core) for rank, times in enumerate(inside)):
         return (f"the sum lacks the values of {name_ranks(outside)}. Before the first step, ranks {core} and up send "
                 f"their tensor to rank - {core}, which adds it to its own.")
@@ -325,7 +337,8 @@ def _wrong_half_sent(held: Held) -> str | None:
     mine, theirs = held.inputs[0].tensor_split(2)[0], held.inputs[1].tensor_split(2)[1]
     if not torch.equal(held.values[0].tensor_split(2)[0], mine + theirs):
         return None
-    return "a rank has sent the half that it keeps. Its partner needs the other one."
+    return ("the second half of rank 1 was added to the first half of rank 0. The two ranks of a pair keep different halves, "
+            "and each sends the one that the other keeps.")
 
 
 def _doubled_in_another_order(held: Held) -> str | None:
@@ -361,23 +374,14 @@ def check_grid_all_reduce(draw: Draw, *, grids: Sequence[tuple[int, int]], **cas
 @check_grid_all_reduce.judge
 def _(seen: Seen) -> Remarks:
     t, columns, rows = Traffic(seen), seen.facts.columns, seen.facts.rows
-    yield from _wrong_sums(seen, [TWICE, _row_or_column_only, _not_gathered, _column_not_gathered],
-                           "Is a loop one step short, or does a chunk leave before this rank has added its own values?")
+    yield from _wrong_sums(
+        seen, [_other_messages, TWICE, _row_or_column_only, _not_gathered, _column_not_gathered],
+        sums.lacking("Is a loop one step short, or does a chunk leave before this rank has added its own values?"),
+        otherwise=RIGHT_MESSAGES)
     yield messages.silence(t, seen.size * 2 * (columns + rows - 2))
-    same = {"row": lambda a, b: a // columns == b // columns, "column": lambda a, b: a % columns == b % columns}
-    yield messages.goes(
-        t, lambda src, dst: same["row"](src, dst) or same["column"](src, dst),
-        lambda m: f"that is neither in its row nor in its column. Rank {m.src} is in row {m.src // columns}, column "
-        f"{m.src % columns} of the grid, and rank {m.dst} in row {m.dst // columns}, column {m.dst % columns}", [
-            (lambda t: len({(m.dst - m.src) % t.size for m in t.full}) == 1,
-             "that is one ring through all ranks. Here every row is a ring, and every column is one."),
-            (None, f"rank r is in row r // columns and in column r % columns; here columns is {columns}."),
-        ])
-    chunks = set(t.case.chunk_lengths)
-    pieces = {piece for chunk in chunks for piece in chunk_lengths(chunk, rows)}
-    along = {way: [m for m in t.full if same[way](m.src, m.dst)] for way in same}
-    yield from _along(t, "row", columns, chunks - {0}, along)
-    yield from _along(t, "column", rows, pieces - {0}, along)
+    yield _aside(t)
+    yield from _along(t, "row", columns)
+    yield from _along(t, "column", rows)
     yield messages.rounds(t, 2 * (columns + rows - 2), [
         (lambda t, found, expected: found > expected,
          "your sends wait for one another. Let every rank send and receive at the same time: comm.exchange(outgoing, "
@@ -386,19 +390,62 @@ def _(seen: Seen) -> Remarks:
     ])
 
 
-def _along(t: Traffic, way: str, ranks: int, lengths: set[int], along: dict[str, list[Message]]) -> Remarks:
-    """The messages along the rows, or along the columns. `ranks`: of one; `lengths`: those that a message may have."""
-    mine, rows, columns = along[way], t.case.rows, t.case.columns or 1
-    part, times = (columns, 2 * rows * (columns - 1)) if way == "row" else (t.size, 2 * (rows - 1))
+RIGHT_MESSAGES = (
+    "the messages go where they should, and are as long as they should be. So what is in them is wrong. After the "
+    "reduce-scatter along the row, the chunk that goes on along the column is the one that has just been added up, with "
+    "the number of the rank's column: row.rank. Print the chunks after each part, and run this test again.")
+
+
+def _lies(t: Traffic, m: Message, way: str) -> bool:
+    """Whether a message stays in a row, or in a column."""
+    columns = t.case.columns or 1
+    return m.src // columns == m.dst // columns if way == "row" else m.src % columns == m.dst % columns
+
+
+def _aside(t: Traffic) -> Remark | None:
+    """Who may send to whom."""
+    columns = t.case.columns or 1
+    return messages.goes(
+        t, lambda src, dst: src // columns == dst // columns or src % columns == dst % columns,
+        lambda m: f"that is neither in its row nor in its column. Rank {m.src} is in row {m.src // columns}, column "
+        f"{m.src % columns} of the grid, and rank {m.dst} in row {m.dst // columns}, column {m.dst % columns}", [
+            (lambda t: len({(m.dst - m.src) % t.size for m in t.full}) == 1,
+             "that is one ring through all ranks. Here every row is a ring, and every column is one."),
+            (None, f"rank r is in row r // columns and in column r % columns; here columns is {columns}. Each ring goes "
+             "through a row or a column, and none through all ranks of comm."),
+        ])
+
+
+def _sizes(t: Traffic, way: str) -> Remark | None:
+    """How much the messages along the rows, or along the columns, carry."""
+    chunks, along = set(t.case.chunk_lengths), {each: [m for m in t.full if _lies(t, m, each)] for each in ("row", "column")}
+    pieces = {piece for chunk in chunks for piece in chunk_lengths(chunk, t.case.rows)}
+    lengths, part = (chunks, t.case.columns) if way == "row" else (pieces, t.size)
+    return messages.carries(
+        t, lambda m, k: lengths - {0},
+        lambda m, k, wanted: f"along a {way} a message carries {messages.carried(m)}; "
+        f"{' or '.join(map(str, sorted(wanted)))} were expected, 1/{part} of the tensor.",
+        _why_size(t, way, along), along[way], lambda m: [f"bytes sent by each rank: {listed(t.trace.bytes_sent)}"])
+
+
+def _other_messages(held: Held) -> str | None:
+    """The values are wrong because other messages were sent."""
+    t = Traffic(held.seen)
+    remark = _aside(t) or _sizes(t, "row") or _sizes(t, "column")
+    if remark is None:
+        return None
+    return f"{remark.seen.removeprefix('the values are right, but ')} {remark.cause[:1].upper()}{remark.cause[1:]}"
+
+
+def _along(t: Traffic, way: str, ranks: int) -> Remarks:
+    """The messages along the rows, or along the columns. `ranks`: of one."""
+    mine, rows, columns = [m for m in t.full if _lies(t, m, way)], t.case.rows, t.case.columns or 1
+    times = 2 * rows * (columns - 1) if way == "row" else 2 * (rows - 1)
     for half in _halves(t, mine, ranks - 1):
         yield messages.one_neighbor(t, half, [
             (None, f"each {way} is a ring: what comes from one neighbor is added, or copied, and passed on to the "
              "other one.")], along=f"along its {way} ")
-    yield messages.carries(
-        t, lambda m, k: lengths,
-        lambda m, k, wanted: f"along a {way} a message carries {messages.carried(m)}; "
-        f"{' or '.join(map(str, sorted(wanted)))} were expected, 1/{part} of the tensor.",
-        _why_size(t, way, along), mine, lambda m: [f"bytes sent by each rank: {listed(t.trace.bytes_sent)}"])
+    yield _sizes(t, way)
     if len(mine) == t.size * 2 * (ranks - 1):
         yield messages.total_bytes(t, times * t.case.nbytes, [
             (None, "some chunk is sent more often than needed and another one less often, or chunks are padded.")],
@@ -407,7 +454,7 @@ def _along(t: Traffic, way: str, ranks: int, lengths: set[int], along: dict[str,
         (lambda t, found, expected, alike: not alike,
          f"some ranks of a {way} do more than others. In a ring all do the same, in every step."),
         (lambda t, found, expected, alike: found > expected,
-         f"a loop runs too often. A {way} has {count(ranks, 'rank')}: it takes {count(ranks - 1, 'step')} to add, and "
+         f"a loop runs too often, or there is one ring too many. A {way} has {count(ranks, 'rank')}: it takes {count(ranks - 1, 'step')} to add, and "
          "as many to copy."),
         (None, f"is the loop one step short? Along the {way}, every rank sends in every step."),
     ], along=f"along its {way} ", messages=mine)
@@ -417,6 +464,7 @@ def _why_size(t: Traffic, way: str, along: dict[str, list[Message]]) -> Why:
     """Why a message along a row or a column has another length."""
     columns, rows, length = t.case.columns or 1, t.case.rows, t.case.length
     columns_first = {piece for chunk in chunk_lengths(length, rows) for piece in chunk_lengths(chunk, columns)}
+    rows_for_columns = {piece for chunk in chunk_lengths(length, rows) for piece in chunk_lengths(chunk, rows)}
     torch_chunks = {len(chunk) for chunk in torch.empty(length).chunk(columns)}
     rows_done = max((m.round for m in along["row"]), default=0) < min((m.round for m in along["column"]), default=0)
     return [
@@ -430,8 +478,12 @@ def _why_size(t: Traffic, way: str, along: dict[str, list[Message]]) -> Why:
          "you begin with the columns. Here the rows come first: chunks along the row, pieces along the column."),
         (lambda t, m, number: m.nbytes == t.case.nbytes,
          f"the whole tensor travels along the {way}. Cut it with torch.tensor_split, and send one chunk per step."),
-        (lambda t, m, number: way == "column" and math.prod(m.shape) in t.case.chunk_lengths,
-         "the chunk travels along the column as a whole. Cut it once more, into one piece for each row."),
+        (lambda t, m, number: way == "column" and math.prod(m.shape) in {*t.case.chunk_lengths, *chunk_lengths(length, rows)},
+         "a chunk travels along the column as a whole, or the whole tensor in parts. What belongs there is one chunk, the one "
+         "that is the sum of the row: cut it once more, into one piece for each row."),
+        (lambda t, m, number: way == "column" and math.prod(m.shape) in rows_for_columns,
+         f"is the tensor cut into {rows} chunks, one for each row? It takes {columns}, one for each column: "
+         "torch.tensor_split(flat, columns)."),
         (None, "torch.tensor_split(flat, columns) cuts the tensor for the row. What travels along a column are the "
          "pieces that torch.tensor_split(chunk, rows) cuts one of these chunks into. Nothing is padded."),
     ]
@@ -458,6 +510,10 @@ def _row_or_column_only(held: Held) -> str | None:
         return None
     members = [rank for rank, times in enumerate(inside) if times]
     if columns > 1 and members == [rank for rank in range(held.size) if rank // columns == place // columns]:
+        own = place % columns
+        if own != held.first[1] and held.is_right(place, own):
+            return (f"this is the sum of its row only, but chunk {own} of this rank is complete. The all-gather along the row "
+                    "comes last, when the columns have been added up: it hands out these complete chunks.")
         return "this is the sum of its row only. The chunk must be summed up along the column as well."
     if held.case.rows > 1 and members == [rank for rank in range(held.size) if rank % columns == place % columns]:
         return "this is the sum of its column only: is the rank's row added up first?"

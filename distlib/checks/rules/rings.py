@@ -3,7 +3,8 @@
     step s of a half    rank r sends chunk r + first - turn·s to rank r + way
                         and puts what comes in to chunk r + first - turn·(s + 1) + shift
 
-In a right half `turn` is `way`, and `shift` is 0. A mistake is another such half, played on the values of the case.
+In a right half `turn` is `way`, and `shift` is 0. A mistake is another such half, played on the values of the case; so
+is one that sends the chunk of step 0 in every step.
 What it leaves is compared with what the ranks hold, all of them.
 """
 
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from distlib.checks.rules.messages import Traffic
-from distlib.checks.rules.sums import Cause, Held, cut
+from distlib.checks.rules.sums import DECODED_RANKS, Cause, Held, cut
 from distlib.checks.tensor_cases import TensorCase
 from distlib.checks.words import count, listed
 from distlib.trace import Message
@@ -118,23 +119,32 @@ def full_sum_elsewhere(held: Held) -> str | None:
 
 @dataclass(frozen=True)
 class Half:
-    """A half of a ring, right or not. Attributes as above; `adds`: whether what comes in is added, or replaces."""
+    """A half of a ring, right or not.
+
+    Attributes: as above.
+        adds: whether what comes in is added, or replaces.
+        stuck: whether each rank sends the same chunk in every step.
+    """
 
     way: int
     first: int
     adds: bool
     turn: int
     shift: int = 0
+    stuck: bool = False
 
     def play(self, chunks: Chunks) -> Chunks:
-        """What the ranks hold after it."""
+        """What the ranks hold after it; nothing if a chunk is put to one of another length."""
         size = len(chunks)
         now = [list(own) for own in chunks]
         for step in range(size - 1):
-            sent = [now[rank][(rank + self.first - self.turn * step) % size] for rank in range(size)]
+            gone = 0 if self.stuck else step
+            sent = [now[rank][(rank + self.first - self.turn * gone) % size] for rank in range(size)]
             for rank in range(size):
                 k = (rank + self.first - self.turn * (step + 1) + self.shift) % size
                 came = sent[(rank - self.way) % size]
+                if len(came) != len(now[rank][k]):
+                    return []
                 now[rank][k] = now[rank][k] + came if self.adds else came
         return now
 
@@ -146,7 +156,8 @@ class Half:
 def mistaken_numbers(held: Held) -> str | None:
     """The values are those of a ring with one mistake in the numbers of its chunks."""
     size, collective, ways = held.size, held.case.collective, _ways(held)
-    if size < 2 or held.case.length % size or len(ways) < (2 if collective == "all_reduce" else 1):
+    is_small = 2 <= size <= DECODED_RANKS and held.case.length >= size
+    if not is_small or len(ways) < (2 if collective == "all_reduce" else 1):
         return None
     start: Chunks = [[values[part] for part in held.pieces] for values in held.inputs]
     if collective == "all_gather":
@@ -160,7 +171,7 @@ def mistaken_numbers(held: Held) -> str | None:
             if _holds(held, summed):
                 return _mistake(first)
             continue
-        for second in _halves_of(size, False, ways[1]):
+        for second in _halves_of(size, False, ways[1]) if summed else ():
             if not (_mistake(first) and _mistake(second)) and _holds(held, second.play(summed)):
                 return _mistake(first) or _begins_elsewhere(second, first.ends_with(size))
     return None
@@ -179,10 +190,15 @@ def _halves_of(size: int, adds: bool, way: int) -> Iterator[Half]:
     for first in range(size):
         yield from (Half(way, first, adds, way, shift) for shift in range(size))
         yield Half(way, first, adds, -way)
+        yield Half(way, first, adds, way, stuck=True)
+        yield Half(way, first, adds, 0, -way, stuck=True)
 
 
 def _mistake(half: Half) -> str | None:
     """The words for what is wrong in a half by itself."""
+    if half.stuck:
+        added = ", with its own values added" if half.adds else ""
+        return f"a rank sends the same chunk in every step. After the first step it sends the one just received{added}."
     if half.turn == half.way and not half.shift:
         return None
     where = "added to" if half.adds else "written to"
@@ -214,4 +230,4 @@ def _begins_elsewhere(half: Half, complete: int | None = None) -> str | None:
 
 
 def _holds(held: Held, chunks: Chunks) -> bool:
-    return all(torch.equal(torch.cat(own), values) for own, values in zip(chunks, held.values, strict=True))
+    return bool(chunks) and all(map(torch.equal, map(torch.cat, chunks), held.values))

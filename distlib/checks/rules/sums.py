@@ -24,12 +24,13 @@ What can't be seen: values that are right by accident.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
 import torch
 
+from distlib.checks.plays.tensor import lay_out
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import SHOWN, first_numbers
 from distlib.checks.seen import Seen
@@ -38,7 +39,7 @@ from distlib.checks.words import dtype_name
 from distlib.partition import chunk_lengths
 from distlib.worlds.diagnosis import name_ranks
 
-DECODED_RANKS = 6  # with more ranks, the 3**N combinations are too many to try
+DECODED_RANKS = 6  # with more ranks, the 3**N combinations are too many to try: only those nearest to the sum are
 PRINT = (
     "no usual mistake fits. Print the tensor after each message, `print(comm.rank, tensor)`, and run this test again: "
     "it shows what the ranks print in the case that fails."
@@ -160,15 +161,24 @@ def exact(values: torch.Tensor) -> torch.Tensor:
 def contents(found: torch.Tensor, inputs: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
     """The weights 0, 1 or 2 with which `inputs` sum up to `found`; of several, those nearest to all ones.
 
-    None if there are none, if `found` is empty, or if there are more than `DECODED_RANKS` inputs.
+    None if there are none, or if `found` is empty. Of more than `DECODED_RANKS` inputs one or two may count 0 times or
+    twice, and `found` must have some elements: not every one of them tells these inputs apart.
     """
-    if len(inputs) > DECODED_RANKS or found.numel() == 0:
+    number, is_large = len(inputs), len(inputs) > DECODED_RANKS
+    if found.numel() < (5 if is_large else 1):
         return None
-    weights = sorted(itertools.product((0, 1, 2), repeat=len(inputs)), key=lambda row: sum(abs(w - 1) for w in row))
+    rows = _near_the_sum(number) if is_large else itertools.product((0, 1, 2), repeat=number)
+    weights = sorted(rows, key=lambda row: sum(abs(w - 1) for w in row))
     table = torch.tensor(weights, dtype=found.dtype)
     sums = (table[:, :, None] * torch.stack(list(inputs))[None]).sum(dim=1)
     hits = (sums == found).all(dim=1).nonzero()
     return weights[int(hits[0])] if len(hits) else None
+
+
+def _near_the_sum(number: int) -> Iterator[tuple[int, ...]]:
+    """Weights of which all are 1 but two at most."""
+    for (i, one), (k, other) in itertools.combinations(itertools.product(range(number), (0, 1, 2)), 2):
+        yield tuple({i: one, k: other}.get(rank, 1) for rank in range(number)) if i != k else (1,) * number
 
 
 # ── the remarks ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -298,19 +308,51 @@ def nothing_happened(held: Held) -> str | None:
 
 
 def worked_on_copy(held: Held) -> str | None:
-    """Messages, but the tensor is as it was."""
-    if held.case.layout in ("transposed", "strided") and set(held.wrong_ranks) <= set(held.unchanged):
+    """Messages, but the tensor is as it was; or in part, where flat views are copies."""
+    if held.case.layout in ("transposed", "strided"):
+        is_kept = set(held.wrong_ranks) <= set(held.unchanged)
+        seen = "the tensor is as it was" if is_kept else "not all that they computed is in the tensor"
         return (
-            "your ranks did talk, but the tensor is as it was: reshape(-1), flatten() and contiguous() make a copy of "
-            "a tensor whose memory is not contiguous. Work on the copy, then write it back: "
-            "tensor.copy_(flat.view(tensor.shape))."
+            f"your ranks did talk, but {seen}: reshape(-1), flatten() and contiguous() make a copy of a tensor whose "
+            "memory is not contiguous. Work on the copy, then write it back: tensor.copy_(flat.view(tensor.shape))."
         )
     if len(held.unchanged) < held.size:
         return None
     return f"your ranks did talk, but every tensor is as it was: the result went into another one. {REBOUND}"
 
 
-IN_ANOTHER_PLACE: tuple[Cause, ...] = (new_tensor, moved_tensor, nothing_happened, worked_on_copy)
+def first_dimension(held: Held) -> str | None:
+    """Nothing has changed from element len(tensor) on."""
+    shape = lay_out(rank_input(held.case, 0), held.case.layout)[1].shape
+    if len(shape) < 2 or len(held.unchanged) == held.size:
+        return None
+    pairs = zip(held.values, held.inputs, strict=True)
+    if not all(torch.equal(values[shape[0] :], before[shape[0] :]) for values, before in pairs):
+        return None
+    return (
+        f"on every rank only the first {shape[0]} elements have changed, and {shape[0]} is len(tensor): the length of "
+        f"its first dimension. It has {held.case.length} elements, tensor.numel()."
+    )
+
+
+def read_early(held: Held) -> str | None:
+    """NaN, which no input has: see `StudentCommunicator`, which puts it where something is still to come."""
+    if not any(bool((values != values).any()) for values in held.values):
+        return None
+    return (
+        "NaN (not a number) has come in: a buffer was read before anything was received into it. An irecv only begins; "
+        "call wait() on what it returns, and read the buffer after that."
+    )
+
+
+IN_ANOTHER_PLACE: tuple[Cause, ...] = (
+    new_tensor,
+    moved_tensor,
+    nothing_happened,
+    worked_on_copy,
+    first_dimension,
+    read_early,
+)
 
 
 # ── usual causes: another computation ────────────────────────────────────────────────────────────────────────────────
@@ -409,22 +451,64 @@ def counted_twice(advice: str) -> Cause:
 
     def cause(held: Held) -> str | None:
         twice = [rank for rank, times in enumerate(held.inside_first or ()) if times > 1]
-        return f"the sum counts {name_ranks(twice)} more than once. {advice}" if twice else None
+        words = f"the sum counts {name_ranks(twice)} more than once. {advice}" if twice else None
+        return _doubled(held) or words
 
     return cause
 
 
-def lacking(advice: str) -> Cause:
-    """Some ranks' values are missing in the first wrong piece, which has those of two ranks or more."""
+def _doubled(held: Held) -> str | None:
+    """The first wrong piece has 2, 4, … times the values of another rank."""
+    (rank, k), inside = held.first, held.inside_first
+    own, part = held.values[rank][held.pieces[k]], held.pieces[k]
+    pairs = ((source, 2**n) for n in range(1, held.size) for source in range(held.size) if source != rank)
+    found = next((pair for pair in pairs if torch.equal(own, pair[1] * held.inputs[pair[0]][part])), None)
+    if found is None or not own.any() or (inside and max(inside) < 2):
+        return None
+    return (
+        f"these are {found[1]} times the values of rank {found[0]}, and rank {rank}'s own are missing: what came in "
+        "has replaced what was there, and was then added to itself. Receive into a separate buffer, then add that."
+    )
+
+
+def lacking(advice: str | Callable[[Held, int], str]) -> Cause:
+    """Some ranks' values are missing in the first wrong piece, which has those of two ranks or more.
+
+    Args:
+        advice: goes on after that; or a function of one of these ranks, such as `way_of`.
+    """
 
     def cause(held: Held) -> str | None:
         inside = held.inside_first
         if inside is None or sum(inside) < 2 or 0 not in inside:
             return None
         missing = [rank for rank, times in enumerate(inside) if times == 0]
-        return f"the sum lacks the values of {name_ranks(missing)}. {advice}"
+        more = advice if isinstance(advice, str) else advice(held, missing[0])
+        return f"the sum lacks the values of {name_ranks(missing)}. {more}"
 
     return cause
+
+
+def way_of(held: Held, source: int) -> str:
+    """What became of the values of `source` on their way to the first wrong rank, where whole tensors travel."""
+    rank, sent = held.first[0], sorted((m for m in held.seen.trace if m.nbytes), key=lambda m: m.start)
+    first = next((m for m in sent if m.src == source), None)
+    if source == rank:
+        return "They were its own: receive into a separate buffer, then add that."
+    if first is None:
+        return f"Rank {source} has sent no message."
+    via = first.dst
+    if via == rank:
+        return f"Rank {source} did send to rank {rank}: was what came added?"
+    on = [m for m in sent if m.src == via and m.dst == rank] or [m for m in sent if m.src == via]
+    if not on:
+        return f"Rank {source} sent to rank {via}, which has sent no message."
+    if on[-1].start < first.end:
+        return f"Rank {via} sent to rank {on[-1].dst} before it had received from rank {source}."
+    return (
+        f"Rank {via} received from rank {source} before it sent to rank {on[-1].dst}: does it send the sum, or what it "
+        "had at the start?"
+    )
 
 
 def zeros(held: Held) -> str | None:

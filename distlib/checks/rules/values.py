@@ -100,7 +100,7 @@ def is_close(
         return found is None and expected is None
     if found.shape != expected.shape or (found.dtype != expected.dtype and not any_dtype):
         return False
-    return torch.allclose(found.double(), expected.double(), rtol=relative, atol=absolute)
+    return torch.allclose(found.double(), expected.double(), rtol=relative, atol=absolute, equal_nan=True)
 
 
 def first_numbers(values: torch.Tensor, digits: int = 6) -> str:
@@ -118,5 +118,17 @@ def shown(value: Any) -> str:
 
 
 def compared(expected: Any, found: Any) -> tuple[str, str]:
-    """The two lines of a remark that show both."""
-    return f"expected {shown(expected)}", f"found    {shown(found)}"
+    """The two lines of a remark that show both; of tensors that begin alike, the elements from where they differ."""
+    start = _same_up_to(expected, found)
+    if start < SHOWN:
+        return f"expected {shown(expected)}", f"found    {shown(found)}"
+    late = [first_numbers(value.flatten()[start:], digits=5) for value in (expected, found)]
+    return f"expected {late[0]}   from element {start} on", f"found    {late[1]}"
+
+
+def _same_up_to(expected: Any, found: Any) -> int:
+    """The first element that differs; 0 if that says nothing."""
+    if not (isinstance(expected, torch.Tensor) and isinstance(found, torch.Tensor) and expected.shape == found.shape):
+        return 0
+    differs = (expected != found).flatten().nonzero()
+    return int(differs[0]) if len(differs) and expected.dtype == found.dtype else 0

@@ -1,5 +1,5 @@
 # Wrong: sends before it has received. Loses all marks.
-# Told: Is a rank sending before it has received
+# Told: Rank 2 sent to rank 0 before it had received from rank 3
 def reduce(comm, tensor, root=0):
     size = comm.world_size
     place = (comm.rank - root) % size

@@ -1,5 +1,5 @@
 # Wrong: row 0 collects along the columns, and sends back. Loses all marks.
-# Told: the chunk travels along the column as a whole
+# Told: cut it once more, into one piece for each row
 def grid_all_reduce(comm, tensor, columns):
     row, column = divmod(comm.rank, columns)
     my_row, my_column = comm.split(row), comm.split(column)
