@@ -178,7 +178,7 @@ def _cause_of_choice(question: Question, found: str, fastest: str) -> str:
             [{faster[-1]: 0.0}] if len(faster) > 1 else [],
         "Is it max where it should be min?": [{name: -s for name, s in seconds.items()}],
         f"Do you look at {fastest!r}, too?":
-            [{name: s for name, s in seconds.items() if name not in _least(seconds)}] if len(steps) > 2 else [],
+            [{name: s for name, s in seconds.items() if name not in _least(seconds)}],
     }
     fitting = [words for words, tables in guesses.items() if any(min(t, key=t.__getitem__) == found for t in tables)]
     parts = "; ".join(

@@ -494,7 +494,7 @@ def way_of(held: Held, source: int) -> str:
     rank, sent = held.first[0], sorted((m for m in held.seen.trace if m.nbytes), key=lambda m: m.start)
     first = next((m for m in sent if m.src == source), None)
     if source == rank:
-        return "They were its own: receive into a separate buffer, then add that."
+        return "They are its own: were they overwritten, or left out?"
     if first is None:
         return f"Rank {source} has sent no message."
     via = first.dst
