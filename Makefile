@@ -11,7 +11,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help env lab test notebooks exercises check answers grade-demo bench
+.PHONY: help env lab update test notebooks exercises check answers grade-demo bench
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -e 's/:.*##/	/' | expand -t 14
@@ -28,6 +28,9 @@ $(READY): pyproject.toml constraints.txt
 
 lab: $(READY)  ## open JupyterLab on the course; without a screen: make lab BROWSER=no PORT=8899
 	@$(BIN)/distlib lab $(if $(filter no,$(BROWSER)),--no-browser) $(if $(PORT),--port=$(PORT)) $(ARGS)
+
+update: $(READY)  ## get a newer version of the course; what you have written stays
+	@$(BIN)/distlib update
 
 test: $(READY)  ## run all tests; some of them: make test ARGS="-k ring"
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -13,13 +13,16 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     doctor = "check this machine: Python, torch, ranks, GPUs, Jupyter, nbgrader; say what to do about a problem"
     commands.add_parser("doctor", help=doctor, description=doctor[0].upper() + doctor[1:] + ".")
-    lab = "open JupyterLab on the first lesson; options that follow go to `jupyter lab`"
-    commands.add_parser(
+    lab = "open JupyterLab on your copies of the lessons and exercises; other options go to `jupyter lab`"
+    lab_parser = commands.add_parser(
         "lab",
         help=lab,
         description=lab[0].upper() + lab[1:] + ".",
         epilog="Without a screen: distlib lab --no-browser --port=8899",
     )
+    lab_parser.add_argument("--instructor", action="store_true", help="the whole course, with nbgrader's formgrader")
+    update = "get a newer version of the course; what you have written stays"
+    commands.add_parser("update", help=update, description=update[0].upper() + update[1:] + ".")
     check = "show which functions of an exercise pass their tests, and what to do next; it gives no marks"
     _add_check_arguments(commands.add_parser("check", help=check, description=check[0].upper() + check[1:] + "."))
     grade = "grade what students have handed in: their code in a sandbox, its marks into nbgrader's gradebook"
@@ -29,9 +32,13 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "lab":
         from distlib.cli.lab import open_lab
 
-        return open_lab(rest)
+        return open_lab(rest, instructor=options.instructor)
     if rest:
         parser.error(f"unknown option {rest[0]}")
+    if options.command == "update":
+        from distlib.cli.update import update as update_course
+
+        return update_course()
     if options.command == "check":
         from distlib.cli.check import check as check_notebook
 
@@ -46,8 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce")
-    parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in exercises/")
+    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce; its number will do")
+    parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in work/exercises/")
 
 
 def _add_grade_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
 """The exercise that a student works on: their notebook, and the instructor's where it lies next to it.
 
-    exercises/02_all_reduce/02_all_reduce.ipynb     the student's: answers, visible tests
-    solutions/02_all_reduce/02_all_reduce.ipynb     the instructor's: hidden tests, too; students may not have it
+    work/exercises/02_all_reduce/02_all_reduce.ipynb    the student's: answers, visible tests
+    solutions/02_all_reduce/02_all_reduce.ipynb         the instructor's: hidden tests, too; students may not have it
 
 With both, the notebook that runs is the instructor's with the student's answers, as when a class is graded. With the
 student's alone, it is that, without the demonstrations between the graded cells.
@@ -49,15 +49,16 @@ def find_exercise(name: str, path: Path | None = None, start: Path | None = None
     """Look for an exercise.
 
     Args:
-        name: such as "02_all_reduce".
-        path: the student's notebook. Without it: NAME.ipynb, NAME/NAME.ipynb or exercises/NAME/NAME.ipynb in `start`
-            or a folder above.
+        name: such as "02_all_reduce", or how it begins: "02".
+        path: the student's notebook. Without it: NAME.ipynb, NAME/NAME.ipynb, work/exercises/NAME/NAME.ipynb or
+            exercises/NAME/NAME.ipynb in `start` or a folder above.
         start: a folder, by default the current one.
 
     Raises:
         ExerciseError: there is no such notebook, it can't be read, or it holds no exercise.
     """
     start = (start or Path.cwd()).resolve()
+    name = full_name(name, start)
     path = (path or _find(name, start)).resolve()
     handed = _read(path)
     source = _find_source(name, [*path.parents, start, *start.parents])
@@ -71,15 +72,32 @@ def find_exercise(name: str, path: Path | None = None, start: Path | None = None
     return Exercise(name, path, notebook, tests)
 
 
+def full_name(name: str, start: Path) -> str:
+    """The name of the one exercise here that begins so: of "02" or "2", "02_all_reduce". Else the name as it is.
+
+    Args:
+        name: as a student has written it.
+        start: a folder. The exercises in it and in the folders above count.
+    """
+    begin = name.zfill(2) if name.isdecimal() else name
+    found = [known for known in _known(start) if known.startswith(begin)]
+    return found[0] if len(found) == 1 else name
+
+
+def _known(start: Path) -> list[str]:
+    """The names of the exercises that are here or in a folder above."""
+    paths = [path for folder in (start, *start.parents) for path in folder.glob("exercises/*/*.ipynb")]
+    return sorted({path.stem for path in paths if path.stem == path.parent.name})
+
+
 def _find(name: str, start: Path) -> Path:
-    folders = [start, *start.parents]
-    for folder in folders:
-        for place in (folder, folder / name, folder / "exercises" / name):
+    for folder in [start, *start.parents]:
+        for place in (folder, folder / name, folder / "work" / "exercises" / name, folder / "exercises" / name):
             if (place / f"{name}.ipynb").is_file():
                 return place / f"{name}.ipynb"
-    known = sorted({path.stem for folder in folders for path in folder.glob("exercises/*/*.ipynb")})
+    known = _known(start)
     there = f"There are {', '.join(known)}." if known else "Go to the course's folder, or name it: --notebook PATH"
-    raise ExerciseError(f"there is no notebook {name}.ipynb here or in exercises/{name}/. {there}")
+    raise ExerciseError(f"there is no notebook {name}.ipynb here or in work/exercises/{name}/. {there}")
 
 
 def _read(path: Path) -> list[HandedCell]:
