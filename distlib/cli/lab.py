@@ -91,10 +91,8 @@ def lab_command(folder: Path, first: Path, extra: list[str]) -> list[str]:
     # A login shell, which terminals run by default, would forget the PATH on which `distlib` is found.
     shell = os.environ.get("SHELL") or shutil.which("bash") or "sh"
     command.append(f"--ServerApp.terminado_settings={ {'shell_command': [shell]} }")
-    command += [
-        "--LabApp.custom_css=True",
-        f"--ServerApp.static_custom_path={[str(SETTINGS / 'everybody' / 'custom')]}",
-    ]
+    style = {"static_custom_path": [str(SETTINGS / "everybody" / "custom")]}
+    command += ["--LabApp.custom_css=True", f"--ServerApp.tornado_settings={style}"]
     if zmq.has("curve"):
         command.append("--KernelManager.transport_encryption=auto")  # other users of the machine can't listen
     if hasattr(os, "geteuid") and os.geteuid() == 0:
