@@ -29,11 +29,12 @@ def update() -> int:
     done = pull(course)
     if done:
         print(f"git could not get a newer version:\n{done}")
-    if not bring_copies(course):
+    if not bring_copies(course) or done:
         return 1
+    print("You have the newest version of the course.")
     if _packages(course) != packages:
-        print("The course needs other packages now. Stop JupyterLab, and start it with: make lab")
-    return 1 if done else 0
+        print("It needs other packages. Stop JupyterLab, and start it with: make lab")
+    return 0
 
 
 def pull(course: Path) -> str:
