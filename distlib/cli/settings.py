@@ -12,8 +12,8 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-from jupyter_core.application import JupyterApp
 from jupyter_core.paths import jupyter_config_path
+from traitlets.config import Application
 
 SETTINGS = Path(__file__).parent / "jupyter"
 EXCHANGE = "/usr/local/share/nbgrader/exchange"  # nbgrader's default
@@ -37,10 +37,10 @@ def settings_for_jupyter(environment: Mapping[str, str], course: Path, *, instru
 
 def has_exchange(course: Path) -> bool:
     """Whether nbgrader, as it is configured here, has an exchange through which students hand in."""
-    nbgrader = JupyterApp(config_file_name="nbgrader_config", config_file_paths=[*jupyter_config_path(), str(course)])
-    nbgrader.load_config_file()
-    root = nbgrader.config.Exchange.get("root", EXCHANGE)
-    return "ExchangeFactory" in nbgrader.config or os.access(root, os.W_OK | os.X_OK)
+    reader = Application()
+    reader.load_config_file("nbgrader_config", path=[str(course), *jupyter_config_path()])
+    root = reader.config.Exchange.get("root", EXCHANGE)
+    return "ExchangeFactory" in reader.config or os.access(root, os.W_OK | os.X_OK)
 
 
 def _before(folders: list[Path], others: str) -> str:
