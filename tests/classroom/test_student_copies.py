@@ -208,6 +208,13 @@ def test_a_notebook_that_came_through_the_exchange_becomes_the_copy(course: Path
     assert "](../../lessons/lesson_02_all_reduce.ipynb)" in texts(mine)[0]
 
 
+def test_a_fetched_notebook_without_work_is_not_announced_as_newer(course: Path) -> None:
+    bring(course)
+    shutil.copy(course / ORIGINAL, course / EXERCISE)
+    assert bring(course) == []
+    assert "](../../lessons/lesson_02_all_reduce.ipynb)" in texts(read_notebook(course / EXERCISE))[0]
+
+
 def test_answers_that_were_written_into_the_course_itself_are_taken_along(course: Path) -> None:
     clean = (course / ORIGINAL).read_bytes()
     dirty = read_notebook(course / ORIGINAL)

@@ -79,17 +79,18 @@ def _bring(course: Path, copy: Path, original: Path) -> Iterator[Brought]:
     if mine is None:
         yield Brought(copy, "unreadable")
     elif version_of(mine) != version:
-        yield _update(course, copy, mine, new)
+        yield from _update(course, copy, mine, new)
 
 
-def _update(course: Path, copy: Path, mine: Notebook, new: Notebook) -> Brought:
+def _update(course: Path, copy: Path, mine: Notebook, new: Notebook) -> Iterator[Brought]:
     old = _readable(_original(course, version_of(mine)))
     if old is None:  # such as one fetched from nbgrader's exchange, with the links of the course
         mine = as_copy(mine, _folder(course, copy))
     untouched = is_untouched(old or new, mine)
     backup = None if untouched else back_up(course, copy)
     write_notebook(copy, merge(old, mine, new))
-    return Brought(copy, "replaced" if untouched else "merged", backup)
+    if not untouched or old is not None:
+        yield Brought(copy, "replaced" if untouched else "merged", backup)
 
 
 def _folder(course: Path, copy: Path) -> str:
