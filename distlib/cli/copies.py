@@ -24,7 +24,7 @@ def bring_copies(course: Path) -> bool:
     """
     try:
         brought = bring(course)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         print(f"The copies that you work in, {course / FOLDER}, can't be made: {error}")
         print("Copy the course's folder to a place of your own, and start there.")
         return False
@@ -35,9 +35,9 @@ def bring_copies(course: Path) -> bool:
 
 def report(course: Path, brought: list[Brought]) -> list[str]:
     """What a student should know about what was brought, as lines."""
-    by = {
-        what: [done for done in brought if done.what == what] for what in ("made", "replaced", "merged", "unreadable")
-    }
+    by: dict[str, list[Brought]] = {what: [] for what in ("made", "replaced", "merged", "unreadable", "broken")}
+    for done in brought:
+        by[done.what].append(done)
     lines = []
     if len(by["made"]) == len(copies(course)):
         lines.append(f"Your own copies of all lessons and exercises are in {course / FOLDER}.")
@@ -49,7 +49,14 @@ def report(course: Path, brought: list[Brought]) -> list[str]:
         lines.append("Newer versions, with everything that you have written in them, of:")
         lines += [f"    {done.copy.stem} (as it was: {_shown(course, done.backup)})" for done in by["merged"]]
     if by["replaced"] or by["merged"]:
-        lines.append("If one of them is open in JupyterLab: menu File, Reload Notebook from Disk.")
+        lines.append(
+            "A tab of JupyterLab still shows the old version: menu File, Reload Notebook from Disk. With changes"
+        )
+        lines.append(
+            "that are not saved: save, choose Overwrite, and run `distlib update` once more. It takes them over."
+        )
+    if by["broken"]:
+        lines.append(f"The course's own notebooks of {_names(by['broken'])} are broken. Get them again: distlib update")
     for done in by["unreadable"]:
         lines.append(f"{_shown(course, done.copy)} is not a notebook any more, and was left alone. Rename it and start")
         lines.append("again: then you get a fresh copy.")

@@ -233,6 +233,17 @@ def test_what_is_not_a_notebook_is_left_alone_and_named(course: Path) -> None:
     assert (course / EXERCISE).read_text() == '{"cells": ['
 
 
+def test_a_broken_notebook_of_the_course_does_not_stop_the_others(course: Path) -> None:
+    bring(course)
+    (course / ORIGINAL).write_text("<<<<<<< HEAD")
+    publish(course / "course" / "00_start_here.ipynb")
+    assert {done.what: done.copy.stem for done in bring(course)} == {
+        "broken": "02_all_reduce",
+        "replaced": "lesson_00_start_here",
+    }
+    assert read_notebook(course / EXERCISE)
+
+
 # Merging
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+from traitlets.config import Application, Config
 
 from distlib.cli.settings import SETTINGS, has_exchange, settings_for_jupyter
 
@@ -34,6 +36,19 @@ def test_the_list_of_assignments_is_there_if_there_is_an_exchange(
     assert has_exchange(tmp_path) is found
     assert folders(tmp_path, instructor=False) == ([] if found else ["no_exchange"]) + ["student", "everybody"]
     assert folders(tmp_path, instructor=True) == ["everybody"]
+
+
+def test_the_exchange_fetches_to_the_students_copies_and_submits_them(root: Path, tmp_path: Path) -> None:
+    shutil.copy(root / "nbgrader_config.py", tmp_path)
+    assert "assignment_dir" not in read_configuration(tmp_path).Exchange
+    (tmp_path / "work" / "exercises").mkdir(parents=True)
+    assert read_configuration(tmp_path).Exchange.assignment_dir == str(tmp_path / "work" / "exercises")
+
+
+def read_configuration(folder: Path) -> Config:
+    reader = Application()
+    reader.load_config_file("nbgrader_config", path=[str(folder)])
+    return reader.config
 
 
 def test_what_the_user_has_set_is_kept(tmp_path: Path) -> None:

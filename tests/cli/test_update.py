@@ -101,6 +101,10 @@ def test_work_in_the_courses_own_notebooks_is_no_obstacle(
     assert f"{EXERCISE} was changed. It is kept as work/backups/{NAME}_" in printed
     assert "my answer" in text(clone / COPY) and "Something new." in text(clone / COPY)
     assert any("my note" in text(path) for path in (clone / "work" / "backups").iterdir())
+    (clone / LESSON).write_text("<<<<<<< HEAD")
+    assert main(["update"]) == 0
+    assert "notebooks of lesson_00_start_here are broken" in capsys.readouterr().out
+    assert "Something new." in text(clone / LESSON)
     assert git(clone, "status", "--porcelain") == ""
 
 

@@ -40,12 +40,12 @@ class Brought:
     Attributes:
         copy: its path.
         what: "made": it was missing. "replaced": nobody had written in it. "merged": with what was written in it.
-            "unreadable": left alone, because it is no notebook.
+            "unreadable": left alone, because it is no notebook. "broken": left alone, because the course's is none.
         backup: of a merged one, the copy as it was before.
     """
 
     copy: Path
-    what: Literal["made", "replaced", "merged", "unreadable"]
+    what: Literal["made", "replaced", "merged", "unreadable", "broken"]
     backup: Path | None = None
 
 
@@ -57,13 +57,15 @@ def bring(course: Path) -> list[Brought]:
 
     Raises:
         OSError: the folder can't be written.
-        ValueError: a notebook of the course is broken.
     """
     return [done for copy, original in copies(course).items() for done in _bring(course, copy, original)]
 
 
 def _bring(course: Path, copy: Path, original: Path) -> Iterator[Brought]:
-    notebook = read_notebook(original)
+    notebook = _readable(original)
+    if notebook is None:
+        yield Brought(copy, "broken")
+        return
     new = as_copy(notebook, _folder(course, copy))
     version = fingerprint(new)
     new["metadata"] = {**new["metadata"], "distlib": {"version": version}}
