@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy as copying
 import json
+import random
 import re
 import shutil
 from pathlib import Path
@@ -276,6 +277,55 @@ def test_what_becomes_of_a_cell(mine: Notebook, new: Notebook, expected: list[st
     given = json.dumps([OLD, mine, new])
     assert texts(merge(OLD, mine, new)) == expected
     assert json.dumps([OLD, mine, new]) == given
+
+
+def test_an_answer_whose_function_is_gone_does_not_take_the_place_of_another_one() -> None:
+    f, g = code(STUB, "f", solution=True), code(STUB, "g", solution=True)
+    mine = changed(notebook(f, g), (0, "f, mine"), (1, "g, mine"))
+    assert sorted(texts(merge(notebook(f, g), mine, notebook(code("new"), g)))) == ["f, mine", "g, mine", "new"]
+
+
+def edited(cells: list[Cell], who: str, draw: random.Random) -> list[Cell]:
+    """Cells with some changed, deleted, moved, copied and added, as a student ("mine") or the course ("new") may."""
+    cells = copying.deepcopy(cells)
+    for number in range(draw.randint(0, 4)):
+        what, at = draw.choice(["change", "delete", "move", "copy", "add"]), draw.randrange(max(1, len(cells)))
+        is_open = bool(cells) and (is_answer(cells[at]) or not mark_of(cells[at]))
+        if what == "delete" and cells:
+            del cells[at]
+        elif what == "move" and cells:
+            cells.insert(draw.randint(0, len(cells) - 1), cells.pop(at))
+        elif what == "change" and is_open:
+            stub = f" {STUB}" if who == "new" and is_answer(cells[at]) else ""
+            cells[at]["source"] = f"{who} {number}{stub}"
+        elif what == "copy" and is_open and who == "mine":
+            again = {**copying.deepcopy(cells[at]), "id": f"copy {number}", "source": f"mine {number}"}
+            cells.insert(draw.randint(0, len(cells)), again)
+        elif what == "add":
+            cells.insert(draw.randint(0, len(cells)), {**code(f"{who} {number}"), "id": f"{who} {number}"})
+    return cells
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_whatever_was_edited_nothing_is_lost(known: bool) -> None:
+    for seed in range(1000):
+        draw = random.Random(seed)
+        kinds = [draw.choice(["answer", "test", "open"]) for _ in range(draw.randint(0, 6))]
+        old = []
+        for number, kind in enumerate(kinds):
+            text = {"answer": STUB, "test": "test", "open": draw.choice("abb")}[kind]
+            name = "" if kind == "open" else f"{kind}_{number}"
+            old.append({**code(text, name, solution=kind == "answer"), "id": name or f"cell-{number}"})
+        mine, new = edited(old, "mine", draw), edited(old, "new", draw)
+        for number, cell in enumerate(new):
+            cell["id"] = name_of(cell) or f"cell-{number}"
+        merged = merge(notebook(*old) if known else None, notebook(*mine), notebook(*new))["cells"]
+        said = [text_of(cell) for cell in merged]
+        assert [text for text in map(text_of, mine) if text.startswith("mine") and said.count(text) != 1] == [], seed
+        told = [text_of(cell) for cell in new if text_of(cell).startswith("new") and not is_answer(cell)]
+        assert [text for text in told if text not in said] == [], seed
+        assert [name_of(c) for c in merged if name_of(c)] == [name_of(c) for c in new if name_of(c)], seed
+        assert len({cell["id"] for cell in merged}) == len(merged), seed
 
 
 def test_of_two_cells_with_one_name_the_second_becomes_an_own_cell() -> None:

@@ -92,13 +92,18 @@ def _partners(begin: list[Cell], mine: list[Cell], *, by_id: bool) -> dict[int, 
 
 
 def _places(begin: list[Cell], new: list[Cell]) -> dict[int, tuple[int, bool]]:
-    """For cells of the original, by number: where they are in the new version, and whether they say the same there."""
+    """For cells of the original, by number: where they are in the new version, and whether they are the same there.
+
+    A cell with a name is never the same: it is not by its place that a student's answer gets into the new version.
+    """
     names = {name_of(cell): number for number, cell in enumerate(new) if name_of(cell)}
     found: dict[int, tuple[int, bool]] = {}
-    matcher = SequenceMatcher(None, [*map(content_of, begin)], [*map(content_of, new)], autojunk=False)
+    before, after = ([(name_of(cell), content_of(cell)) for cell in cells] for cells in (begin, new))
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
     for kind, from_, to, new_from, new_to in matcher.get_opcodes():
         for number in range(from_, to):
-            found[number] = (min(new_from + number - from_, new_to - 1), kind == "equal")
+            same = kind == "equal" and not name_of(begin[number])
+            found[number] = (min(new_from + number - from_, new_to - 1), same)
     for number, cell in enumerate(begin):
         if name_of(cell) in names:
             found[number] = (names[name_of(cell)], False)
