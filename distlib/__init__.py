@@ -30,4 +30,6 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__getattr__("__all__")})
+    import distlib.names as names
+
+    return sorted({*globals(), *names.__all__})
