@@ -22,6 +22,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     check = "show which functions of an exercise pass their tests, and what to do next; it gives no marks"
     _add_check_arguments(commands.add_parser("check", help=check, description=check[0].upper() + check[1:] + "."))
+    hand_in = "hand in an exercise: look at the saved notebook, make the file to upload or submit it, print a receipt"
+    _add_hand_in_arguments(
+        commands.add_parser("hand-in", help=hand_in, description=hand_in[0].upper() + hand_in[1:] + ".")
+    )
     grade = "grade what students have handed in: their code in a sandbox, its marks into nbgrader's gradebook"
     _add_grade_arguments(commands.add_parser("grade", help=grade, description=grade[0].upper() + grade[1:] + "."))
     options, rest = parser.parse_known_args(arguments)
@@ -36,6 +40,10 @@ def main(arguments: list[str] | None = None) -> int:
         from distlib.cli.check import check as check_notebook
 
         return check_notebook(options.assignment, options.notebook)
+    if options.command == "hand-in":
+        from distlib.cli.hand_in import hand_in_from_terminal
+
+        return hand_in_from_terminal(options)
     if options.command == "grade":
         from distlib.cli.grade import grade_submissions
 
@@ -48,6 +56,13 @@ def main(arguments: list[str] | None = None) -> int:
 def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce")
     parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in exercises/")
+
+
+def _add_hand_in_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, or 02")
+    parser.add_argument("--name", default="", help="your name or student number; else you are asked, once")
+    parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in exercises/")
+    parser.add_argument("--yes", action="store_true", help="hand in also if nothing is answered")
 
 
 def _add_grade_arguments(parser: argparse.ArgumentParser) -> None:
