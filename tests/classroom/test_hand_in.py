@@ -118,6 +118,27 @@ def test_nobody_there_to_answer(course: Path) -> None:
         hand_in_notebook(NAME, start=course, ask=nobody, sure=True, ran=())
 
 
+def test_where_there_is_an_exchange_it_is_submitted(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(course / "jupyter"))
+    inbound, outbound = (course / "exchange" / "dt101" / name for name in ("inbound", "outbound"))
+    inbound.mkdir(parents=True)
+    shutil.copytree(exercise(course).parent, outbound / NAME)
+    settings = f'c.CourseDirectory.course_id = "dt101"\nc.Exchange.root = "{course / "exchange"}"\n'
+    (course / "nbgrader_config.py").write_text(f"c = get_config()\n{settings}")
+    write(exercise(course), {"ring_all_gather": ANSWER})
+    (exercise(course).parent / "secret.txt").write_text("only the notebook is handed in")
+    receipt = hand_in_notebook(NAME, start=course, ask=never, ran=())
+    assert receipt.file is None and "is handed in, to the exchange of the course dt101" in str(receipt)
+    (folder,) = inbound.iterdir()
+    assert {path.name for path in folder.iterdir()} == {f"{NAME}.ipynb", "timestamp.txt", "submission_secret.txt"}
+    assert sha256((folder / f"{NAME}.ipynb").read_bytes()).hexdigest() == receipt.sha256
+    inbound.rename(inbound.with_name("gone"))
+    with pytest.raises(HandInError, match="exchange did not take it: .*Inbound directory doesn't exist"):
+        hand_in_notebook(NAME, start=course, ask=never, ran=())
+    shutil.rmtree(outbound / NAME)
+    assert hand_in_notebook(NAME, start=course, student="ada", ask=never, ran=()).file, "not released there: a file"
+
+
 # ── what is not ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

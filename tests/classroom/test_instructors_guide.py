@@ -70,7 +70,7 @@ def test_an_option_that_does_not_exist_is_noticed() -> None:
     assert command_of_nbgrader(["collect_zip"])[1] == ["collect_zip"]
     app, _ = command_of_nbgrader(["generate_assignment"])
     assert has_option(app, "force") and not has_option(app, "farce")
-    assert has_option(app, "ClearSolutions.code_stub") and not has_option(app, "ClearSolutions.x")
+    assert has_option(app, "CourseDirectory.course_id") and not has_option(app, "CourseDirectory.x")
 
 
 @pytest.mark.parametrize("words", words_of("distlib"), ids=" ".join)
@@ -110,7 +110,7 @@ def test_its_links_within_the_page() -> None:
 
 # What it says is so: all its commands, in their order, in a course with a small exercise
 
-MOODLE, CANVAS = "Grace Hopper_1207_assignsubmission_file", "lovelaceada_LATE_1204_77_work.zip"
+MOODLE, CANVAS = "Grace Hopper_1207_assignsubmission_file", "turingalan_LATE_1204_77_work.zip"
 
 
 @pytest.fixture(scope="module")
@@ -209,14 +209,14 @@ def test_from_release_to_regrading(walked: TinyCourse) -> None:
     assert f"course/exercises/{NAME}/{NAME}.ipynb" in released and "course/Makefile" in released
     assert [name for name in released if name.startswith(("course/solutions", "course/tests"))] == []
 
-    folders = ["ada", "grace-hopper", "lovelaceada", "zoe"]
+    folders = ["ada", "grace-hopper", "turingalan", "zoe"]
     assert sorted(path.name for path in (classroom / "submitted").iterdir()) == folders
     for student in folders[1:]:
         assert (classroom / "submitted" / student / NAME / "timestamp.txt").exists()
 
     marks = table(classroom / "graded" / NAME / "marks.csv")
     assert {student: marks[student]["score"] for student in folders} == {
-        "ada": "6", "grace-hopper": "0", "lovelaceada": "6", "zoe": "0",
+        "ada": "6", "grace-hopper": "0", "turingalan": "6", "zoe": "0",
     }  # fmt: skip
     for student in folders:
         assert (classroom / "feedback" / student / NAME / f"{NAME}.html").exists()
@@ -228,7 +228,7 @@ def test_from_release_to_regrading(walked: TinyCourse) -> None:
 def test_the_penalties(walked: TinyCourse) -> None:
     plugin = GUIDE.split("in the course's folder:\n", 1)[1].split("with this line")[0]
     (walked.root / "late.py").write_text("\n".join(line[4:] for line in plugin.splitlines()))
-    for student, day in {"ada": 5, "lovelaceada": 4}.items():  # ada has three days more
+    for student, day in {"ada": 5, "turingalan": 4}.items():  # ada has three days more
         (walked.root / "classroom" / "submitted" / student / NAME / "timestamp.txt").write_text(
             f"2030-11-0{day} 10:00 UTC"
         )
@@ -236,5 +236,5 @@ def test_the_penalties(walked: TinyCourse) -> None:
     run(walked, f"distlib grade {ASSIGNMENT}")
     run(walked, "nbgrader export")
     ours, theirs = (table(walked.root / "classroom" / name) for name in (f"graded/{NAME}/marks.csv", "grades.csv"))
-    assert (ours["ada"]["score"], ours["lovelaceada"]["score"]) == ("6", "4.8")
-    assert float(theirs["lovelaceada"]["score"]) == pytest.approx(4.8)
+    assert (ours["ada"]["score"], ours["turingalan"]["score"]) == ("6", "4.8")
+    assert float(theirs["turingalan"]["score"]) == pytest.approx(4.8)

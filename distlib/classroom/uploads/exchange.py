@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ _PATIENCE = 120  # seconds for `nbgrader submit`
 
 
 class ExchangeFails(Exception):
-    """`nbgrader submit` failed. The message is its own last line."""
+    """`nbgrader submit` failed. The message is its own."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,9 @@ class Exchange:
         Raises:
             ExchangeFails: it was not submitted.
         """
-        options = [f"--course={self.course}", f"--Exchange.assignment_dir={place}"]
+        where = [f"--Exchange.assignment_dir={place}", "--Exchange.path_includes_course=False"]
         done = subprocess.run(
-            [sys.executable, "-m", "nbgrader", "submit", assignment, *options],
+            [sys.executable, "-m", "nbgrader", "submit", assignment, f"--course={self.course}", *where],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -42,7 +43,14 @@ class Exchange:
             timeout=_PATIENCE,
         )
         if done.returncode:
-            raise ExchangeFails((done.stdout.strip().splitlines() or ["no message"])[-1])
+            raise ExchangeFails(_message(done.stdout))
+
+
+def _message(printed: str) -> str:
+    """What nbgrader gives as the reason: its first line about an error, else its last line."""
+    lines = [line for line in printed.splitlines() if line.strip()] or ["no message"]
+    found = (re.fullmatch(r"\[\w+ \| (?:CRITICAL|ERROR)\] (.*)", line) for line in lines)
+    return next((match[1] for match in found if match), lines[-1])
 
 
 def find_exchange(folder: Path, assignment: str) -> Exchange | None:

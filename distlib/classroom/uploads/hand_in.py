@@ -170,7 +170,7 @@ def _ask_if_empty(name: str, answers: Sequence[Answer], ask: Ask) -> None:
         return
     fact = f"No function of {name} is answered: {', '.join(answer.function for answer in answers)}."
     otherwise = f"{fact} If you mean it: --yes, or in a notebook sure=True."
-    if _asked(f"{fact} Hand it in all the same? [y/N] ", ask, otherwise).lower() not in ("y", "yes"):
+    if _asked(f"{fact}\nHand it in all the same? [y/N] ", ask, otherwise).lower() not in ("y", "yes"):
         raise HandInError(f"no function of {name} is answered.")
 
 
