@@ -77,7 +77,7 @@ def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_hand_in_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, or 02")
     parser.add_argument("--name", default="", help="your name or student number; else you are asked, once")
-    parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in exercises/")
+    parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is somewhere else")
     parser.add_argument("--yes", action="store_true", help="hand in also if nothing is answered")
 
 

@@ -100,6 +100,15 @@ def test_the_name_is_asked_for_once_and_an_earlier_file_is_kept(course: Path) ->
     assert len(list(kept.parent.iterdir())) == 1, "the same bytes need no second copy"
 
 
+def test_a_copy_of_the_exercise_below_the_course(course: Path) -> None:
+    copy = course / "work" / "exercises" / NAME / f"{NAME}.ipynb"
+    shutil.copytree(exercise(course).parent, copy.parent)
+    write(copy, {"ring_all_gather": ANSWER})
+    receipt = hand_in_notebook("2", start=course, notebook=copy, student="ada", ask=never, ran=())
+    assert receipt.file == course / "work" / "handed_in" / f"{NAME}--ada.ipynb"
+    assert hand_in_notebook(NAME, start=copy.parent, ask=never, ran=()).notebook == copy
+
+
 def test_a_notebook_without_an_answer_is_a_question(course: Path) -> None:
     with pytest.raises(HandInError, match="no function of 02_all_reduce is answered"):
         hand_in_notebook(NAME, start=course, student="ada", ask=answering("n"), ran=())
@@ -284,7 +293,7 @@ def test_the_collector_reads_the_name_of_an_upload() -> None:
 
 def test_a_short_name_of_an_exercise() -> None:
     names = ["01_messages", "02_all_reduce", "03_trees_and_grids", "03b_networks"]
-    assert [full_name(name, names) for name in ("02", "02_all", "02_all_reduce")] == ["02_all_reduce"] * 3
+    assert [full_name(name, names) for name in ("2", "02", "02_all", "02_all_reduce")] == ["02_all_reduce"] * 4
     assert [full_name(name, names) for name in ("03", "9", "", "03_")] == ["03", "9", "", "03_trees_and_grids"]
 
 

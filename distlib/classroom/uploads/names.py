@@ -64,7 +64,7 @@ def without_copy(stem: str) -> tuple[str, int]:
 
 
 def full_name(name: str, known: Iterable[str]) -> str:
-    """The exercise that "02" or "02_all" stands for, among those that are known; the name itself if that is unclear."""
-    names = sorted(known)
-    found = [other for other in names if other.startswith(name)]
-    return found[0] if name and name not in names and len(found) == 1 else name
+    """The exercise that "2", "02" or "02_all" stands for among those that are known; the name itself if unclear."""
+    names, begin = set(known), name.zfill(2) if name.isdecimal() else name
+    found = [other for other in names if begin and other.startswith(begin)]
+    return found[0] if name not in names and len(found) == 1 else name
