@@ -71,15 +71,6 @@ def find_exercise(name: str, path: Path | None = None, start: Path | None = None
     return Exercise(name, path, notebook, tests)
 
 
-def saved_notebook(name: str, start: Path) -> Path:
-    """The student's notebook of an exercise, in `start` or a folder above; `find_exercise` says where.
-
-    Raises:
-        ExerciseError: there is none.
-    """
-    return _find(name, start)
-
-
 def _find(name: str, start: Path) -> Path:
     folders = [start, *start.parents]
     for folder in folders:
@@ -96,6 +87,15 @@ def _read(path: Path) -> list[HandedCell]:
         return read_submission(path).cells
     except CannotGrade as error:
         raise ExerciseError(f"in {path.parent}: {error}") from None
+
+
+def saved_notebook(name: str, start: Path) -> Path:
+    """The student's notebook of an exercise, in `start` or a folder above; `find_exercise` says where.
+
+    Raises:
+        ExerciseError: there is none.
+    """
+    return _find(name, start)
 
 
 def _find_source(name: str, folders: list[Path]) -> Source | None:
