@@ -50,10 +50,6 @@ c.GenerateFeedback.preprocessors = [
     "distlib.classroom.grader.feedback.SafeFeedback",
 ]
 
-# `nbgrader zip_collect`: what a learning management system gives goes into classroom/downloaded/ASSIGNMENT/archive/.
-c.ZipCollectApp.downloaded_directory = str(classroom / "downloaded")
-c.ZipCollectApp.extractor_plugin = "distlib.classroom.grader.unpack.SafeExtractor"
-
 # `nbgrader export` writes the marks here. What could not be graded has no score, and the reason beside it.
 c.ExportApp.plugin_class = "distlib.classroom.grader.export.MarksExport"
 c.ExportPlugin.to = str(classroom / "grades.csv")

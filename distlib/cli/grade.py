@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from distlib.classroom.grader.class_report import text_table, write_report
 from distlib.classroom.grader.class_run import ClassRun, Record, grade_class
-from distlib.classroom.grader.course import Course, CourseError, open_course
+from distlib.classroom.grader.course import Course, CourseError, course_above, open_course
 from distlib.classroom.grader.examine import OpenJudge
 from distlib.classroom.grader.submission import printable
 from distlib.cli.saying import say
@@ -32,7 +32,7 @@ def grade_submissions(
         open_judges: takes the kind of sandbox, and returns a factory of judges, one for each submission.
     """
     try:
-        course = open_course(options.course or _course_above(Path.cwd()))
+        course = open_course(options.course or course_above(Path.cwd()))
         with (open_judges or sandboxed_judges)(options.sandbox) as open_judge:
             run = _grade_with_bar(course, options, open_judge)
     except CourseError as error:
@@ -99,8 +99,3 @@ def _write(course: Course, run: ClassRun) -> tuple[str, str]:
         return "", f"{course.name(folder)}/report.html can't be written: {error.strerror}"
     table = f"as a table:                    {course.name(folder)}/marks.csv"
     return f"report, to open in a browser:  {page.as_uri()}\n{table}", ""
-
-
-def _course_above(start: Path) -> Path:
-    """The nearest folder with an nbgrader_config.py."""
-    return next((folder for folder in [start, *start.parents] if (folder / "nbgrader_config.py").exists()), start)

@@ -1,6 +1,5 @@
 """Grading a class: from nbgrader's submitted/ folder to its autograded/ folder and gradebook, and a report.
 
-    unpack         what a learning management system gives, for nbgrader's zip_collect
     submission     what a student has handed in, read without believing, following or running any of it
     source         the instructor's notebook, as it is graded and as it was released
     transplant     the notebook that runs: the instructor's, with the student's answers in it

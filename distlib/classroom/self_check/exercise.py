@@ -107,6 +107,15 @@ def _read(path: Path) -> list[HandedCell]:
         raise ExerciseError(f"in {path.parent}: {error}") from None
 
 
+def saved_notebook(name: str, start: Path) -> Path:
+    """The student's notebook of an exercise, in `start` or a folder above; `find_exercise` says where.
+
+    Raises:
+        ExerciseError: there is none.
+    """
+    return _find(name, start)
+
+
 def _find_source(name: str, folders: list[Path]) -> Source | None:
     """The instructor's notebook; None if there is none."""
     places = (folder / "solutions" / name / f"{name}.ipynb" for folder in folders)
