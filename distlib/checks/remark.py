@@ -11,7 +11,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 
-_WIDTH = 100
+WIDTH = 100  # of a message's lines
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ def _compose(title: str, remark: Remark, passed: str) -> str:
 
 
 def _wrap(text: str) -> str:
-    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _wrap_detail(line: str) -> str:
     """Details are indented and keep their columns; only a line that is too long is broken."""
-    if len(line) <= _WIDTH - 2:
+    if len(line) <= WIDTH - 2:
         return f"  {line}"
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.fill(line.strip(), _WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.fill(line.strip(), WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)

@@ -94,13 +94,23 @@ class RunInterrupted(KeyboardInterrupt):
 
 def source_excerpt(site: CallSite, around: int = 2) -> list[str]:
     """The line of `site` and its neighbors, with an arrow; empty if the source is not at hand."""
-    lines = linecache.getlines(site.file)
-    if not 1 <= site.line <= len(lines):
+    return numbered_lines(linecache.getlines(site.file), site.line, around)
+
+
+def numbered_lines(lines: Sequence[str], line: int, around: int = 2) -> list[str]:
+    """A line and its neighbors with their numbers, and an arrow at the line; empty if there is no such line.
+
+    Args:
+        lines: all of them.
+        line: the number of the one that is meant, from 1.
+        around: how many before and after it.
+    """
+    if not 1 <= line <= len(lines):
         return []
-    first, last = max(1, site.line - around), min(len(lines), site.line + around)
-    arrows = ("---->" if number == site.line else "     " for number in range(first, last + 1))
+    first, last = max(1, line - around), min(len(lines), line + around)
+    arrows = ("---->" if number == line else "     " for number in range(first, last + 1))
     numbered = zip(arrows, range(first, last + 1), lines[first - 1 : last], strict=True)
-    return [f"{arrow} {number:3} {line.rstrip()}" for arrow, number, line in numbered]
+    return [f"{arrow} {number:3} {text.rstrip()}" for arrow, number, text in numbered]
 
 
 # ── an exception on some ranks ───────────────────────────────────────────────────────────────────────────────────────

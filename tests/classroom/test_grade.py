@@ -22,9 +22,10 @@ from nbgrader.api import Gradebook
 from distlib.classroom.grader import class_run
 from distlib.classroom.grader.autograded import Autograded
 from distlib.classroom.grader.class_report import csv_text, html_page, mistakes, text_table
-from distlib.classroom.grader.class_run import ClassRun, Record, Told, grade_class, split_message
+from distlib.classroom.grader.class_run import ClassRun, Record, grade_class
 from distlib.classroom.grader.course import CourseError, open_course
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
+from distlib.classroom.grader.messages import Told, split_message
 from distlib.cli import main
 from distlib.cli.grade import grade_submissions
 from tests.classroom.test_transplant import PNG
@@ -459,12 +460,18 @@ def test_feedback_hides_tests_and_is_harmless(course: TinyCourse) -> None:
     evil = "<script>alert('evil')</script><img src=x onerror=alert(1)>"
     course.hand_in("a", {**WRONG, "why": f"So. {evil}"})
     course.hand_in("b", {**RIGHT, "why": "Because."})
+    folder = course.hand_in("[ab]", {**RIGHT, "why": "![](attachment:evil.svg) [x](javascript:evil)"})
+    (folder / "evil.html").write_text(evil)
     run(course)
     source = course.autograded("a").cells
     assert any("secret_number" in cell.source for cell in source)  # formgrader shows it
     course.nbgrader("generate_feedback", NAME)
-    for student in "ab":
+    for student in ("a", "b", "[ab]"):
         page = (course.folder(student, "feedback") / f"{NAME}.html").read_text()
+        assert list(course.folder(student, "feedback").rglob("*.html")) == [
+            course.folder(student, "feedback") / f"{NAME}.html"
+        ]
+        assert f">{student} · {NAME}</p>" in page and 'href="java' not in page
         assert "secret_number" not in page and "246912" not in page and "negate(-" not in page
         assert "What this tests: a large number." in page.replace("</span>", "")
         assert "Hidden tests ran here; their text is not shown." in page

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distlib.checks.words import count
-from distlib.classroom.grader.class_run import ClassRun, Record, Told
+from distlib.classroom.grader.class_run import ClassRun, Record
 from distlib.classroom.grader.gradebook import Mark
+from distlib.classroom.grader.messages import Told, function_of
 from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.grader.submission import printable
 
@@ -64,11 +65,6 @@ def mistakes(records: Iterable[Record]) -> list[Mistake]:
             who[function, told].append(record.student)
     found = [Mistake(function, told, students) for (function, told), students in who.items()]
     return sorted(found, key=lambda mistake: (-len(mistake.students), mistake.function, mistake.told.seen))
-
-
-def function_of(cell: str) -> str:
-    """The function that a test cell tests: "shift" for "shift_hidden"."""
-    return cell.removesuffix("_visible").removesuffix("_hidden")
 
 
 def text_table(run: ClassRun) -> str:

@@ -32,16 +32,9 @@ from distlib.classroom.grader.autograded import Autograded
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.examine import PATIENCE, Examined, OpenJudge, Task, examine_all
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
+from distlib.classroom.grader.messages import Told, split_message
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a failed test cell says: what it saw, and what usually causes it ("" if it can't say)."""
-
-    seen: str
-    cause: str = ""
 
 
 @dataclass(frozen=True)
@@ -318,19 +311,6 @@ def _told(notebook: NotebookNode) -> dict[str, Told]:
             if errors:
                 told[cell.metadata.nbgrader.grade_id] = split_message("\n".join(errors[0].traceback))
     return told
-
-
-def split_message(message: str) -> Told:
-    """The first sentence of a check's message, and the usual cause that it names."""
-    parts: dict[str, list[str]] = {"seen": [], "cause": [], "rest": []}
-    part = "seen"
-    for line in message.splitlines():
-        if line.startswith("Usual cause: "):
-            part = "cause"
-        elif line.startswith((" ", "Passed before this: ")) or not line:
-            part = "rest" if part == "seen" or line.startswith("Passed") else part
-        parts[part].append(line.removeprefix("Usual cause: ").strip())
-    return Told(" ".join(parts["seen"]), " ".join(parts["cause"]))
 
 
 def _graded_cells(source: Source) -> list[str]:
