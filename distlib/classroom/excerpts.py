@@ -1,22 +1,21 @@
 """The lines of a student's notebook that a message names: "cell 7, line 8".
 
-cell 7, line 8
-       7      incoming = torch.zeros(len(mine))
----->  8      comm.exchange(mine, next_rank, incoming, previous_rank)
-       9      mine += incoming
+        7 incoming = torch.zeros(len(mine))
+---->   8 comm.exchange(mine, next_rank, incoming, previous_rank)
+        9 mine += incoming
+
+For notebooks that have been judged. In one that is running, `checks.remark` does it.
 """
 
 from __future__ import annotations
 
-import re
 import textwrap
 from dataclasses import dataclass
 
 from nbformat import NotebookNode
 
-from distlib.worlds.diagnosis import numbered_lines
+from distlib.worlds.diagnosis import numbered_lines, places_in
 
-_PLACE = re.compile(r"\bcell\s+(\d{1,6}),\s+line\s+(\d{1,6})\b")
 _MOST = 2
 _NUMBER = len("----> 123 ")
 
@@ -51,9 +50,19 @@ def excerpts(message: str, notebook: NotebookNode) -> list[Excerpt]:
         notebook: with execution counts, which are the numbers of its cells. Test cells are not the student's.
     """
     cells = {cell.execution_count: cell for cell in notebook.cells if cell.cell_type == "code" and not _is_test(cell)}
-    named = dict.fromkeys((int(cell), int(line)) for cell, line in _PLACE.findall(message))
+    named = places_in(message)
     found = (Excerpt(cell, line, _around(cells[cell].source, line)) for cell, line in named if cell in cells)
     return [excerpt for excerpt in found if excerpt.lines][:_MOST]
+
+
+def with_excerpt(message: str, notebook: NotebookNode) -> str:
+    """A message with the first line that it names below what was seen, as in a running notebook (`checks.remark`)."""
+    lines = message.splitlines()
+    ends = (number for number, line in enumerate(lines) if not line or line.startswith(("Usual cause: ", "Passed ")))
+    end = next(ends, len(lines))
+    for excerpt in excerpts(message, notebook)[:1]:
+        lines[end:end] = [f"  In code cell {excerpt.cell} from the top:", *(f"  {line}" for line in excerpt.lines)]
+    return "\n".join(lines)
 
 
 def _around(source: str, line: int) -> list[str]:
