@@ -25,7 +25,6 @@ h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
 a { color: var(--link); } code, pre { font-family: ui-monospace, Menlo, Consolas, monospace; font-size: .875em; }
 pre { margin: .5rem 0; } .dim { color: var(--dim); }
 table { border-collapse: collapse; }
-caption { text-align: left; padding-bottom: .5rem; }
 th, td { border-bottom: 1px solid var(--line); padding: .35rem .8rem; text-align: left; vertical-align: top; }
 thead th { background: var(--soft); }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
