@@ -9,17 +9,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import nbformat
 import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from distlib.checks.remark import CheckFailed, Remark
 from distlib.classroom.excerpts import excerpts
-from distlib.classroom.grader.feedback import SafeFeedback, harmless_text
+from distlib.classroom.grader.feedback import SafeFeedback, harmless_outputs, harmless_text
 from distlib.classroom.grader.feedback_page import feedback_page, mend, parts_of_notebook
 from distlib.classroom.grader.messages import parts_of
 from distlib.classroom.grader.notebook_page import notebook_html, text_html
 from tests.classroom.test_transplant import PNG
+from tests.notebooks.test_browser import FLAGS
 
 SHIFT = "def shift(comm, tensor):\n    if comm.rank:\n        buffer = torch.zeros(3)\n        comm.recv(buffer, 0)"
 MISTAKE = CheckFailed(
@@ -206,6 +208,17 @@ def test_outputs_are_shown_as_text_and_pictures() -> None:
     assert 'id="cell-1-line-1"' in shown
 
 
+def test_half_a_character_is_no_reason_to_fail() -> None:
+    outputs = [
+        new_output("stream", name="stdout", text="a\udcffb"),
+        new_output("error", ename="E", evalue="\ud800", traceback=["E: \ud800"]),
+        new_output("display_data", data={"text/plain": "\udfff"}),
+    ]
+    harmless = harmless_outputs(outputs)
+    assert (harmless[0].text, harmless[1].traceback, harmless[2].data) == ("a?b", ["E: ?"], {"text/plain": "?"})
+    assert nbformat.writes(new_notebook(cells=[new_code_cell("1", outputs=harmless)])).encode()
+
+
 def test_instructors_may_format_their_texts() -> None:
     shown = text_html("<details><summary>Hint</summary>a<br>b</details>\n\n| a |\n|---|\n| `b<c` |")
     assert "<details><summary>Hint</summary>a<br>b</details>" in shown and "<td><code>b&lt;c</code></td>" in shown
@@ -256,3 +269,34 @@ def test_names_that_nbgrader_takes_for_patterns(tmp_path: Path, caplog: pytest.L
     assert r"rename the folder a\nb" in caplog.text
     logger.error("Writing %s", "a\x1b[2J")
     assert "\x1b" not in caplog.text and r"Writing a\x1b[2J" in caplog.text
+
+
+@pytest.mark.browser
+def test_in_a_browser_nothing_runs_and_a_phone_needs_no_scrolling_sideways(browser_path: str, tmp_path: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    long = "\n".join(text for text in EVIL if len(text) < 1_000) + "\n\n" + "`" + "x" * 500 + "`"
+    notebook = graded(words=long)
+    notebook.cells[1].source += f"\nprint({'long' * 100!r}, '<script>alert(1)</script>')"
+    page = re.sub("<meta http-equiv[^>]*>", "", page_of(notebook))  # it must not be needed
+    (tmp_path / "page.html").write_text(
+        page.replace('<details id="notebook">', '<details id="notebook" open>'), "utf-8"
+    )
+    happened: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
+        tab = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme="dark")
+        tab.on("dialog", lambda dialog: (happened.append(dialog.message), dialog.dismiss()))
+        tab.on("request", lambda request: happened.append(request.url))
+        tab.goto((tmp_path / "page.html").as_uri())
+        assert tab.title() == "Exercise 09: things: feedback"
+        assert tab.evaluate("document.documentElement.scrollWidth") == 390
+        dark = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        tab.emulate_media(color_scheme="light")
+        assert tab.evaluate("getComputedStyle(document.body).backgroundColor") != dark
+        tab.get_by_role("link", name="Your cell 1, line 4").click()
+        assert tab.evaluate("location.hash") == "#cell-1"
+        links = tab.evaluate("[...document.querySelectorAll('a')].map(a => a.protocol)")
+        browser.close()
+    assert happened == [(tmp_path / "page.html").as_uri()]
+    assert set(links) <= {"file:", ":"}

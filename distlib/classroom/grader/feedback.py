@@ -66,14 +66,26 @@ class SafeFeedback(Preprocessor):
 
 
 def harmless_outputs(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Outputs without HTML, JavaScript and whatever else a browser would run: text and pictures."""
+    """Outputs without HTML, JavaScript and whatever else a browser would run: text and pictures. All text is text.
+
+    What a student prints may hold half of a surrogate pair, which no file takes; "?" stands for it.
+    """
     kept = []
     for output in outputs:
         if "data" in output:
             output.data = {kind: data for kind, data in output.data.items() if kind in _HARMLESS}
         if output.output_type in ("stream", "error") or output.get("data"):
-            kept.append(output)
+            kept.append(_encodable(output))
     return kept
+
+
+def _encodable(value: Any) -> Any:
+    """A part of a notebook, with texts that can be encoded."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return NotebookNode({key: _encodable(each) for key, each in value.items()})
+    return [_encodable(each) for each in value] if isinstance(value, list) else value
 
 
 def harmless_text(markdown: str, pictures: Collection[str] = ()) -> str:
