@@ -28,10 +28,12 @@ class Progress:
         self._is_terminal = stream.isatty()
 
     def __enter__(self) -> Progress:
+        if self._is_terminal:
+            self._write("Grading …")
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_terminal and self._done:
+        if self._is_terminal:
             self._write("")
 
     def tell(self, record: Record, total: int) -> None:

@@ -204,8 +204,12 @@ def test_progress_is_one_line_on_a_terminal() -> None:
     with Progress(stream, lambda: next(times)) as progress:
         for student in ("ada", "bob"):
             progress.tell(Record(student), 30)
-    first, second, after = stream.getvalue().split("\r\x1b[K")[1:]
-    assert first.endswith(" 1 of 30, about 29 min left   ada: graded") and "\n" not in first + second
+    before, first, second, after = stream.getvalue().split("\r\x1b[K")[1:]
+    assert (
+        before == "Grading …"
+        and first.endswith(" 1 of 30, about 29 min left   ada: graded")
+        and "\n" not in first + second
+    )
     assert second.endswith(" 2 of 30, about 28 min left   bob: graded") and after == ""
 
 
