@@ -2,6 +2,7 @@
 
 grader          `distlib grade`: every submission of a class, judged and entered into the gradebook
 self_check      `distlib check` and check_exercise: what passes, and what to do next
+excerpts        the lines of a notebook that a message names
 student_copies  the notebooks that a student works in, and newer versions of them
 uploads         `distlib hand-in`, `distlib collect`, `distlib release`: between students and instructor
 class_folder    a class in a folder, with nbgrader's own commands
