@@ -107,8 +107,8 @@ def test_the_notebook_that_is_handed_over_stays_as_it_is() -> None:
         ("shift = 5", "there is no function of this name"),
         ("def shfit(comm, tensor): pass", "there is no function of this name"),
         ("def shift(comm, tensor) pass", "there is no function of this name"),
-        ("def shift(comm, tensor): comm._communicator._wire.send([1, 2])", "did not keep to the protocol"),
-        ("def shift(comm, tensor): comm._communicator._wire.send({'what': 'done', 'value': {}})", "did not keep"),
+        ("def shift(comm, tensor): comm._communicator._ask('shout')", "did not keep to the protocol"),
+        ("def shift(comm, tensor): comm._communicator._ask('exchange', dst=[])", "TypeError"),
         (
             "def shift(comm, tensor): comm._communicator._ask('helper', name='shift', tensor=tensor, options={})",
             "is not supplied",

@@ -24,14 +24,17 @@ import torch
 from distlib.checks.owners import EXECUTED_TEXT
 from distlib.checks.supplied import helper_named, helper_origin
 from distlib.communicator import ReduceOp, Work
+from distlib.judge.remote.question import Question, whole
 from distlib.judge.remote.ranks import RemoteRanks
-from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout, dtype_named
+from distlib.judge.remote.wire import MOST_PAYLOAD, WireClosed, WireError, WireTimeout, dtype_named
 from distlib.trace import CallSite, Trace
 from distlib.worlds.diagnosis import MessageMismatch, PeerLost, RankError, RunTimeout
 from distlib.worlds.simulated.simulator import RaisedElsewhere, RunEnded, SimulatedCommunicator, SimulatedWorld
 
 _PATIENCE = 0.3  # seconds in which a rank that is out of time may say where it is
-_LONGEST_NAME = 200
+_LONGEST_NAME, _LONGEST_TEXT = 200, 20_000  # characters
+_MOST_LINES = 10_000_000
+_MOST_STARTED, _MOST_KEPT = 1_000, 256 << 20  # messages of a rank that are under way, and their bytes
 _runs: dict[int, RemoteRun] = {}
 _numbers = itertools.count()
 Speak = Callable[["RemoteRun", SimulatedCommunicator], Any]
@@ -84,14 +87,24 @@ def _speak_for_a_rank(comm: SimulatedCommunicator, number: int, speak: Speak) ->
     return speak(_runs[number], comm)
 
 
+@dataclass(frozen=True)
+class _Started:
+    """A message that is under way: its handle, where it lands (None if it was sent), and the bytes that it takes."""
+
+    work: Work
+    landing: torch.Tensor | None
+    nbytes: int
+
+
 class Proxy:
     """The conversation with one remote rank, during one call of its function."""
 
     def __init__(self, run: RemoteRun, comm: SimulatedCommunicator) -> None:
         self._run, self._comm, self._number = run, comm, comm.rank
-        self._wire: Wire = run.ranks.wire(comm.rank)
+        self._question: Question
         self._groups: list[SimulatedCommunicator] = [comm]
-        self._works: list[tuple[Work, torch.Tensor | None]] = []
+        self._works: dict[int, _Started] = {}
+        self._count = itertools.count()
         self._answers: dict[str, Callable[..., Any]] = {
             "send": self._send, "recv": self._recv, "isend": self._isend, "irecv": self._irecv,
             "exchange": self._exchange, "wait": self._wait, "is_completed": self._is_completed,
@@ -108,9 +121,9 @@ class Proxy:
         """
         try:
             self._run.busy.add(self._number)
-            self._wire.send(request, self._run.deadline)
+            self._question = self._run.ranks.question(self._number, request, self._run.deadline)
             while True:
-                told = self._wire.receive(self._run.deadline)
+                told = self._question.hear(self._run.deadline)
                 what = told.pop("what")
                 if what in ("done", "raised"):
                     self._run.busy.discard(self._number)
@@ -121,12 +134,12 @@ class Proxy:
                 if what == "print":
                     self._run.ranks.printed.note(told["text"])
                 elif what != "at":
-                    self._wire.send(self._answer(what, told), self._run.deadline)
+                    self._question.answer(self._answer(what, told), self._run.deadline)
         except WireClosed:
             raise RunEnded(self._lost()) from None
         except WireTimeout:
             raise RunEnded(self._out_of_time()) from None
-        except (WireError, KeyError, AttributeError, TypeError) as error:
+        except (WireError, LookupError, ArithmeticError, AttributeError, TypeError, ValueError) as error:
             raise made_no_sense(self._number, error) from None
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -157,28 +170,36 @@ class Proxy:
         return landing, source
 
     def _isend(self, group: int, tensor: torch.Tensor, dst: int, tag: int) -> int:
-        return self._keep(self._group(group).isend(tensor, dst, tag), None)
+        self._make_room(tensor.nbytes)
+        return self._keep(_Started(self._group(group).isend(tensor, dst, tag), None, tensor.nbytes))
 
     def _irecv(self, group: int, like: Any, src: int | None, tag: int) -> int:
         landing = _landing(like)
-        return self._keep(self._group(group).irecv(landing, src, tag), landing)
+        self._make_room(landing.nbytes)
+        return self._keep(_Started(self._group(group).irecv(landing, src, tag), landing, landing.nbytes))
 
     def _exchange(self, group: int, tensor: torch.Tensor, dst: int, like: Any, src: int, tag: int) -> torch.Tensor:
         landing = _landing(like)
         self._group(group).exchange(tensor, dst, landing, src, tag)
         return landing
 
-    def _keep(self, work: Work, landing: torch.Tensor | None) -> int:
-        self._works.append((work, landing))
-        return len(self._works) - 1
+    def _make_room(self, nbytes: int) -> None:
+        """Refuse a message where this rank has too many that were started and not waited for."""
+        if len(self._works) >= _MOST_STARTED or nbytes + sum(each.nbytes for each in self._works.values()) > _MOST_KEPT:
+            most = f"{_MOST_STARTED:,} messages and {_MOST_KEPT >> 20} MiB"
+            raise ValueError(f"expected at most {most} that were started and not waited for, got more")
+
+    def _keep(self, started: _Started) -> int:
+        number = next(self._count)
+        self._works[number] = started
+        return number
 
     def _wait(self, work: int) -> tuple[torch.Tensor | None, int]:
-        handle, landing = self._works[work]
-        peer = handle.wait()
-        return landing, peer
+        peer = self._works[work].work.wait()
+        return self._works.pop(work).landing, peer
 
     def _is_completed(self, work: int) -> bool:
-        return self._works[work][0].is_completed()
+        return self._works[work].work.is_completed()
 
     def _barrier(self, group: int) -> None:
         self._group(group).barrier()
@@ -196,8 +217,9 @@ class Proxy:
             raise ValueError(f"{name!r} is not supplied here")
         if "op" in options:
             options["op"] = ReduceOp[options["op"]]
+        self._make_room(tensor.nbytes)
         started = helper_named(name)(self._group(group), tensor, **options)
-        return tensor if started is None else self._keep(started, tensor)
+        return tensor if started is None else self._keep(_Started(started, tensor, tensor.nbytes))
 
     def _compute(self, name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
         if name not in self._run.helpers:
@@ -221,7 +243,8 @@ class Proxy:
     # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────
 
     def _raised(self, kind: str, text: str, site: Any, stack: str) -> RaisedElsewhere:
-        return RaisedElsewhere(short(kind), str(text), None if site is None else site_from(site), str(stack))
+        where = None if site is None else site_from(site)
+        return RaisedElsewhere(short(kind), str(text)[:_LONGEST_TEXT], where, str(stack)[-_LONGEST_TEXT:])
 
     def _lost(self) -> PeerLost:
         how = self._run.ranks.how_it_ended(self._number)
@@ -238,29 +261,34 @@ class Proxy:
         self._run.ranks.interrupt(self._number)
         deadline = time.monotonic() + _PATIENCE
         try:
-            while (told := self._wire.receive(deadline))["what"] == "print":
+            while (told := self._question.hear(deadline))["what"] == "print":
                 self._run.ranks.printed.note(told["text"])
             return short(told["place"]) if told["what"] == "at" else ""
-        except (WireClosed, WireTimeout, WireError, KeyError, TypeError):
+        except (WireClosed, WireTimeout, WireError, KeyError):
             return ""
 
 
 def made_no_sense(rank: int, error: Exception) -> RunEnded:
     """The end of a run in which a rank has sent what nobody asked for."""
-    return RunEnded(RankError(f"rank {rank} did not keep to the protocol of its communicator: {error}", [rank]))
+    return RunEnded(RankError(f"rank {rank} did not keep to the protocol of its communicator: {short(error)}", [rank]))
 
 
 def _landing(like: Any) -> torch.Tensor:
     """Memory to receive into, of a shape and dtype that a rank has named."""
     shape, name = like
-    return torch.empty(shape, dtype=dtype_named(name))
+    dtype = dtype_named(name)
+    if math.prod(whole(size, 0, MOST_PAYLOAD) for size in shape) * dtype.itemsize > MOST_PAYLOAD:
+        raise ValueError(f"expected a message of at most {MOST_PAYLOAD >> 20} MiB")
+    return torch.empty(shape, dtype=dtype)
 
 
 def site_from(told: Any) -> CallSite:
     """The line that a rank says it is at. Only shown; the file is dropped, so that nothing is read in its name."""
     place, function, line, via, file = told
     kept = EXECUTED_TEXT if file == EXECUTED_TEXT else ""
-    return CallSite(short(place), short(function), kept, int(line), None if via is None else short(via))
+    return CallSite(
+        short(place), short(function), kept, whole(line, 0, _MOST_LINES), None if via is None else short(via)
+    )
 
 
 def short(text: object) -> str:

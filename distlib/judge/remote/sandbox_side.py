@@ -29,7 +29,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from numbers import Integral, Real
 from types import FrameType, ModuleType
@@ -53,6 +53,7 @@ __starts_ranks__ = True  # see worlds.call_site
 
 _MOST_CHARACTERS = 20_000  # of an error's story
 _MOST_PRINTED = Limits().output_bytes  # in one job or cell; the judge keeps no more of it
+_MOST_PIECES = 1_000  # of a cell; the judge is told of each
 _MOST_COLLECTED = 1_000  # characters of print
 _SOON, _LATER = 0.1, 0.01  # seconds
 
@@ -127,13 +128,18 @@ def _fork_a_rank(number: int, descriptor: int, control: socket.socket) -> int:
     except OSError as error:
         if os.getpid() == room:
             raise
-        Wire(socket.socket(fileno=descriptor)).send({"what": "raised", **_story(error)})
-        os._exit(1)
+        _tell_why(Wire(socket.socket(fileno=descriptor)), error)
     if child == 0:
         control.detach()  # it is closed already
         _live(descriptor)
     os.close(descriptor)
     return child
+
+
+def _tell_why(wire: Wire, error: OSError) -> NoReturn:
+    """Answer the first question with the reason why there is no rank."""
+    wire.send({"what": "raised", **_story(error), "question": wire.receive()["question"]})
+    os._exit(1)
 
 
 def _end_all(ranks: list[int]) -> NoReturn:
@@ -185,10 +191,11 @@ class _Rank:
         }  # fmt: skip
         while True:
             request = self._wire.receive()
+            self._wire.question = request.pop("question")
             self._printed.make_room(_MOST_PRINTED)
             with contextlib.redirect_stdout(self._printed), contextlib.redirect_stderr(self._printed):
                 told = self._attempt(jobs[request.pop("job")], request)
-            self._wire.send(told)
+            self._tell(**told)
 
     def _attempt(self, job: Callable[..., Any], request: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -215,13 +222,13 @@ class _Rank:
         """
         for number, source, left_out in cells:
             self._printed.make_room(_MOST_PRINTED if known is not None and number >= known[0] else -1)
-            statements = [] if -1 in left_out else self._parsed(number, source)
-            for position, statement in enumerate(statements):
+            pieces = [] if -1 in left_out else _pieces(self._parsed(number, source))
+            for position, statements in enumerate(pieces):
                 if position not in left_out:
-                    self._tell("statement", cell=number, number=position, line=statement.lineno)
+                    self._tell("statement", cell=number, number=position, line=statements[0].lineno)
                     is_new = known is not None and (number, position) >= known
                     start = time.monotonic()
-                    self._run(statement, f"<cell {number}>", statement_seconds(seconds) if is_new else 0.0)
+                    self._run(statements, f"<cell {number}>", statement_seconds(seconds) if is_new else 0.0)
                     seconds -= time.monotonic() - start if is_new else 0.0
         return {name: _parameters(self._module.__dict__[name]) for name in names if name in self._module.__dict__}
 
@@ -237,14 +244,20 @@ class _Rank:
             self._tell("error", kind=type(error).__name__, text=str(error)[:_MOST_CHARACTERS])
             return []
 
-    def _run(self, statement: ast.stmt, file: str, seconds: float) -> None:
-        """Run one statement, at most `seconds` if these are above 0; tell if it raises. The next one runs anyway."""
+    def _run(self, statements: Sequence[ast.stmt], file: str, seconds: float) -> None:
+        """Run statements, all of them at most `seconds` if these are above 0. When one raises, the next runs anyway."""
         try:
             with self._limited(seconds):
-                exec(compile(ast.Module([statement], []), file, "exec"), self._module.__dict__)
+                for statement in statements:
+                    self._run_one(statement, file)
         except _TooSlow:
             self._tell("stopped")
-        except WireClosed:
+
+    def _run_one(self, statement: ast.stmt, file: str) -> None:
+        """Run one statement; tell if it raises."""
+        try:
+            exec(compile(ast.Module([statement], []), file, "exec"), self._module.__dict__)
+        except (_TooSlow, WireClosed):
             raise
         except BaseException as error:
             self._tell("error", kind=type(error).__name__, text=str(error)[:_MOST_CHARACTERS])
@@ -268,7 +281,7 @@ class _Rank:
             raise _TooSlow
 
     def _tell(self, what: str, **details: Any) -> None:
-        self._wire.send({"what": what, **details})
+        self._wire.send({"what": what, **details, "question": self._wire.question})
 
     def _play(
         self, name: str, place: tuple[str, str], inputs: Any, rank: int, world_size: int, helpers: list[str]
@@ -361,6 +374,12 @@ class _ToldStream(io.TextIOBase):
             told, self._room = str(text)[: self._room], self._room - len(text)
             self._wire.print(told + (CUT if self._room < 0 else ""))
         return len(text)
+
+
+def _pieces(statements: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
+    """A cell in the pieces of which one can be left out: single statements, but in very long cells."""
+    size = 1 + len(statements) // _MOST_PIECES
+    return (statements[start : start + size] for start in range(0, len(statements), size))
 
 
 def _parameters(function: Any) -> list[tuple[str, str, bool]] | None:
