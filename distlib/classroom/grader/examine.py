@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -28,6 +30,7 @@ from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, read_submission
 from distlib.classroom.grader.transplant import transplant
 
+MEMORY = 3 << 30  # bytes for one submission in the grader's process; its ranks have limits of their own
 PATIENCE = 900.0  # seconds for one submission, on a free machine; the judge's own limits end it long before
 
 
@@ -90,6 +93,8 @@ def examine(task: Task, judge: Judge) -> Examined:
         examined = Examined(nbformat.writes(done), remarks=remarks)
     except CannotGrade as error:
         examined = Examined(problem=str(error))
+    except MemoryError:
+        examined = Examined(problem=f"it would take more than {MEMORY >> 30} GiB of memory to read and grade it")
     except Exception as error:
         examined = _failed(error)
     return replace(examined, seconds=time.monotonic() - start)
@@ -177,11 +182,21 @@ def _processes(judge: Judge) -> multiprocessing.context.ForkServerContext:
 def _examine_for(task: Task, judge: Judge, connection: Connection) -> None:
     """What the forked process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the grader's business
+    _limit_memory()
     grader = multiprocessing.parent_process()
     assert grader is not None
     threading.Thread(target=_end_with, args=(grader.sentinel,), daemon=True).start()
     connection.send(examine(task, judge))
     connection.close()
+
+
+def _limit_memory() -> None:
+    """Let this process take so much more memory and no more; files that are mapped don't count."""
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text().split()[5])
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        most = pages * resource.getpagesize() + MEMORY
+        resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def _end_with(sentinel: int) -> None:

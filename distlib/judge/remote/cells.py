@@ -22,6 +22,7 @@ Place = tuple[int, int]  # a cell's number, and a statement in it from 0; -1 is 
 Part = list[tuple[int, str, list[int]]]  # cells as they are sent: number, source, statements that are left out
 START: Place = (0, 0)
 _MOST_BYTES = 1 << 21  # of cells in one frame, as JSON
+_MOST_BYTES_OF_A_CELL = 1 << 19  # likewise; Python may take a gigabyte to read four times as much
 _LONGEST_ERROR = 2_000
 _MOST_LINES = 10_000_000  # more than there are anywhere
 
@@ -134,10 +135,10 @@ class StudentCells:
             yield number, self.printed[number].take(), self.errors[number]
 
     def _source_of(self, cell: Cell) -> str:
-        if _size(cell.source) <= _MOST_BYTES:
+        if _size(cell.source) <= _MOST_BYTES_OF_A_CELL:
             return cell.source
         if -1 not in self._left_out[cell.number]:
-            self.leave_out((cell.number, -1), 1, f"has more than {_MOST_BYTES >> 20} MiB")
+            self.leave_out((cell.number, -1), 1, f"has more than {_MOST_BYTES_OF_A_CELL >> 10} KiB")
         return ""
 
 

@@ -18,13 +18,14 @@ from typing import Any
 
 from distlib.checks.patience import patience
 from distlib.judge.remote.cells import START, Cell, Part, Place, Printed, StudentCells
-from distlib.judge.remote.nursery import CanNotGrade, Room
+from distlib.judge.remote.nursery import CanNotGrade, Room, too_much_memory
 from distlib.judge.remote.question import Question, text
 from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout
 from distlib.judge.sandbox.limits import statement_seconds
 
 _SLOW = 1.0  # seconds
 _LONGEST_ERROR = 2_000
+_MEMORY = "took too much memory"
 _MOST_PARAMETERS = 100
 _GRACE = 2.0  # seconds for a rank to stop a statement itself, before it is ended
 _START_SECONDS = 20.0  # for a process to start, and to run cells that took rank 0 no time
@@ -200,17 +201,27 @@ class RemoteRanks:
                 for run, part in going:
                     run.follow(part)
         except _Lost as lost:
+            how = self._how(lost)
             for number in numbers:
                 self.end(number)
-            self._leave_out(lost)
+            self._leave_out(lost, how)
             return
         self._done.update(dict.fromkeys(numbers, self._due))
         self._known = max(self._known, (self._due, -2))
 
-    def _leave_out(self, lost: _Lost) -> None:
+    def _how(self, lost: _Lost) -> str:
+        """What the statement did at which a rank was lost."""
+        if isinstance(lost.error, WireError):
+            return "told the judge what makes no sense"
+        if isinstance(lost.error, WireTimeout):
+            return "did not come to an end"
+        how = self._room.how_it_ended(self._processes[lost.run.number])
+        return f"{_MEMORY} ({how})" if how == too_much_memory(self.limits) else "ended its process"
+
+    def _leave_out(self, lost: _Lost, how: str) -> None:
         if lost.run.place is not None:
-            self.cells.leave_out(lost.run.place, lost.run.line, lost.how())
-        elif lost.run.is_fresh and not lost.run.is_over():
+            self.cells.leave_out(lost.run.place, lost.run.line, how)
+        elif lost.run.is_fresh and not lost.run.is_over() and not how.startswith(_MEMORY):
             raise CanNotGrade(f"no rank could be started: {lost.error}")
         # Else something that an earlier cell has started ended the process. The next one runs all cells again.
 
@@ -220,12 +231,6 @@ class _Lost(Exception):
 
     def __init__(self, run: _RunOfCells, error: Exception) -> None:
         self.run, self.error = run, error
-
-    def how(self) -> str:
-        """What the statement did that it had reached."""
-        if isinstance(self.error, WireError):
-            return "told the judge what makes no sense"
-        return "did not come to an end" if isinstance(self.error, WireTimeout) else "ended its process"
 
 
 class _RunOfCells:
@@ -240,12 +245,13 @@ class _RunOfCells:
         company: how many run cells at the same time.
 
     Attributes:
+        number: this one.
         is_fresh: whether no line of the student's has run in its process before.
         place, line: the statement it has reached; None before the first.
     """
 
     def __init__(self, ranks: RemoteRanks, number: int, company: int) -> None:
-        self._ranks, self._number = ranks, number
+        self._ranks, self.number = ranks, number
         self.is_fresh = ranks._done[number] == 0
         self.place: Place | None = None
         self.line = 1
@@ -255,10 +261,10 @@ class _RunOfCells:
 
     def begin(self, part: Part) -> None:
         """Have the rank run some cells."""
-        known = self._ranks._known if self._number == 0 else None
+        known = self._ranks._known if self.number == 0 else None
         request = {"job": "load", "cells": part, "names": self._ranks._names, "known": known, "seconds": self._left()}
         try:
-            self._question = self._ranks._question(self._number, request, self._deadline())
+            self._question = self._ranks._question(self.number, request, self._deadline())
         except (WireClosed, WireTimeout, WireError) as error:
             raise _Lost(self, error) from None
 
@@ -269,7 +275,7 @@ class _RunOfCells:
                 self._note(told, part)
             self._move_on()
             self._expect_the_end_of(part)
-            if self._number == 0:
+            if self.number == 0:
                 self._ranks.functions = functions_told(told["value"], self._ranks._names)
         except (WireClosed, WireTimeout, WireError) as error:
             self._move_on()
@@ -321,7 +327,7 @@ class _RunOfCells:
         return patience() * self._ranks.limits.cells_seconds - self._ranks._slowness
 
     def _is_first_time(self) -> bool:
-        return self._number == 0 and self.place is not None and self.place >= self._ranks._known
+        return self.number == 0 and self.place is not None and self.place >= self._ranks._known
 
     def _at(self) -> Place:
         assert self.place is not None

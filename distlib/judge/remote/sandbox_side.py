@@ -23,6 +23,7 @@ import io
 import itertools
 import linecache
 import os
+import select
 import signal
 import socket
 import sys
@@ -40,11 +41,14 @@ import torch
 from distlib.checks.plays import file_of_plays
 from distlib.checks.plays.plain import plain
 from distlib.checks.student_communicator import Handles, StudentCommunicator
+from distlib.judge.remote.memory_watch import SECONDS as MEMORY_SECONDS
+from distlib.judge.remote.memory_watch import MemoryWatch
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
 from distlib.judge.remote.supplied import supplied_helper
-from distlib.judge.remote.wire import NO_STATUS, Wire, WireClosed, WireError, encode
+from distlib.judge.remote.wire import NO_STATUS, TOO_MUCH_MEMORY, Wire, WireClosed, WireError, encode
 from distlib.judge.sandbox import Limits, fork_rank, take_users
 from distlib.judge.sandbox.absent import supplied_now
+from distlib.judge.sandbox.isolation import Place as SandboxPlace
 from distlib.judge.sandbox.limits import CUT, statement_seconds
 from distlib.worlds import call_site
 from distlib.worlds.diagnosis import text_of
@@ -90,14 +94,22 @@ def _live_as_room(number: int, control: socket.socket) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     take_users(number)
     ranks: list[int] = []
+    watch = MemoryWatch(SandboxPlace.here().limits.together_bytes)
     with contextlib.suppress(OSError):  # the judge has ended
         control.sendall(b"r")
-        while _obey(control, ranks):
+        while _watched_until_asked(control, ranks, watch) and _obey(control, ranks, watch):
             pass
     _end_all(ranks)
 
 
-def _obey(control: socket.socket, ranks: list[int]) -> bool:
+def _watched_until_asked(control: socket.socket, ranks: list[int], watch: MemoryWatch) -> bool:
+    """Wait for a command, and watch the ranks meanwhile. True."""
+    while not select.select([control], [], [], MEMORY_SECONDS if ranks else None)[0]:
+        watch.look(ranks)
+    return True
+
+
+def _obey(control: socket.socket, ranks: list[int], watch: MemoryWatch) -> bool:
     """Do what the next command says. False if there is none."""
     message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
     command, what = message[:1], message[1:].decode().strip()
@@ -105,7 +117,9 @@ def _obey(control: socket.socket, ranks: list[int]) -> bool:
         ranks.append(_fork_a_rank(int(what), descriptors[0], control))
         control.sendall(ranks[-1].to_bytes(4, "big"))
     elif command == b"w":
-        control.sendall(_status_of(int(what)).to_bytes(4, "big", signed=True))
+        status = _status_of(int(what), ranks)
+        status = TOO_MUCH_MEMORY if int(what) in watch.ended else status
+        control.sendall(status.to_bytes(4, "big", signed=True))
     elif command == b"i":
         _import_plays(what)
     elif command:
@@ -152,12 +166,13 @@ def _end_all(ranks: list[int]) -> NoReturn:
     os._exit(0)  # nothing here needs an orderly end
 
 
-def _status_of(process: int) -> int:
-    """The exit code of a process that is about to end, or minus its signal."""
+def _status_of(process: int, ranks: list[int]) -> int:
+    """The exit code of a process that is about to end, or minus its signal. If it has, it is no rank any more."""
     for _ in range(100):
         with contextlib.suppress(ChildProcessError):
             ended, status = os.waitpid(process, os.WNOHANG)
             if ended:
+                ranks.remove(process)
                 return os.waitstatus_to_exitcode(status)
         time.sleep(0.005)
     return NO_STATUS

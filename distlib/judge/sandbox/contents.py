@@ -21,6 +21,7 @@ MODULES = (
     "checks/student_communicator.py",
     "judge/__init__.py",
     "judge/remote/__init__.py",
+    "judge/remote/memory_watch.py",
     "judge/remote/rank_communicator.py",
     "judge/remote/sandbox_side.py",
     "judge/remote/supplied.py",

@@ -18,6 +18,7 @@ class Limits:
         cells_seconds: for running the student's cells once; likewise. This and the next are not time of the checks.
         reruns_seconds: for all that the student's cells run on all ranks together; likewise.
         memory_bytes: of one rank, beyond what Python and torch take.
+        together_bytes: of all ranks together, likewise; where it is more, one is ended.
         threads: of one rank, which is one process.
         open_files: of one rank.
         file_bytes: of all files of one rank together.
@@ -33,6 +34,7 @@ class Limits:
     cells_seconds: float = 60.0
     reruns_seconds: float = 300.0
     memory_bytes: int = 2048 * MEBIBYTE
+    together_bytes: int = 4096 * MEBIBYTE
     threads: int = 64
     open_files: int = 256
     file_bytes: int = 64 * MEBIBYTE
