@@ -239,13 +239,15 @@ def test_files_are_copied_links_are_not(course: TinyCourse, tmp_path: Path) -> N
 
 
 def test_strange_names_of_students(course: TinyCourse) -> None:
-    names = ["a b", "ü", "x+y", "[z]", "line\nbreak"]
-    for name in names:
+    names = ["a b", "ü", "x+y", "[z]"]
+    for name in [*names, "line\nbreak", "report.html"]:
         course.hand_in(name, RIGHT)
     os.makedirs(os.fsencode(course.root / "classroom" / "submitted") + b"/\xff/" + NAME.encode())
     graded = run(course)
     assert all(scores(graded, name) == ALL for name in names)
-    assert graded.records["\udcff"].state == "could not be graded"
+    for name in ("\udcff", "line\nbreak", "report.html"):
+        assert "rename it" in graded.records[name].problem
+    assert "better rename it" in graded.records["[z]"].remarks[0]
     assert "\x1b" not in text_table(graded) and "line\\nbreak" in text_table(graded)
     assert html_page(graded).encode()
 

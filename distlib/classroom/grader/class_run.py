@@ -28,12 +28,16 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
+from distlib.checks.printable import printable
 from distlib.classroom.grader.autograded import Autograded
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.examine import PATIENCE, Examined, OpenJudge, Task, examine_all
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp
+
+RESERVED = ("report.html", "marks.csv")  # next to the folders of the records
+_PATTERN = "nbgrader generate_feedback takes the *, ? or [ in the folder's name for a pattern; better rename it"
 
 
 @dataclass(frozen=True)
@@ -146,9 +150,11 @@ class _Grader:
         records, marks = self._records(), self._marks()
         unchanged = [] if again else [s for s in who if self._is_done(s, versions[s], records.get(s), marks.get(s, {}))]
         with contextlib.suppress(GradebookError):  # locked for a moment? Each student has another chance below.
-            self._book.enroll([student for student in who if _is_text(student)])
+            self._book.enroll([student for student in who if not problem_of_name(student)])
             self._book.refresh_penalties(unchanged)
-        tasks = {student: self._task(student) for student in who if student not in unchanged}
+        unusable = {student: why for student in who if (why := problem_of_name(student))}
+        records.update({student: Record(student, why) for student, why in unusable.items()})
+        tasks = {student: self._task(student) for student in who if student not in {*unchanged, *unusable}}
         postponed: dict[str, Examined] = {}
         with contextlib.closing(examine_all(tasks, self._open_judge, jobs, patience)) as finished:
             for student, examined in finished:
@@ -185,6 +191,7 @@ class _Grader:
         """
         folder = self._course.folder("submitted", student, self._assignment)
         timestamp, remarks = read_timestamp(folder)
+        remarks += [_PATTERN] if any(sign in student for sign in "*?[") else []
         place = Autograded(self._course, self._assignment, student)
         record = Record(student, examined.problem, [*examined.remarks, *remarks], seconds=examined.seconds)
         try:
@@ -195,7 +202,7 @@ class _Grader:
             raise
         except Exception as error:  # whatever is wrong with one student, the others are graded
             record = replace(record, problem=_why(error))
-        if record.problem and _is_text(student):
+        if record.problem:
             self._book.record_failure(student, timestamp)
         if record.problem:
             place.discard()
@@ -284,9 +291,13 @@ def _alone(course: Course, assignment: str) -> Iterator[None]:
         yield
 
 
-def _is_text(name: str) -> bool:
-    """Whether a folder's name can stand in a gradebook; the bytes of a few can't."""
-    return name == name.encode("utf-8", "replace").decode()
+def problem_of_name(student: str) -> str:
+    """Why a folder's name can't be a student's, in gradebook, files and feedback; "" if it can."""
+    if student != printable(student):
+        return "its folder has a name that is no text, or with signs that can't be printed; rename it"
+    if student in RESERVED:
+        return "its folder has a name that is one of the report's files; rename it"
+    return ""
 
 
 def _why(error: Exception) -> str:
@@ -294,8 +305,6 @@ def _why(error: Exception) -> str:
         return f"the gradebook: {error}"
     if isinstance(error, OSError):
         return f"its files can't be written: {error.strerror or error}"
-    if isinstance(error, UnicodeEncodeError):
-        return "its folder has a name that is no text; rename it"
     return f"{type(error).__name__}: {error}"
 
 

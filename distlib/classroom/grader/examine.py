@@ -25,6 +25,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from distlib.checks.patience import patience as busy
+from distlib.checks.printable import printable
 from distlib.classroom.grader.feedback import harmless_outputs, harmless_text
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, read_submission
@@ -32,6 +33,8 @@ from distlib.classroom.grader.transplant import transplant
 
 MEMORY = 3 << 30  # bytes for one submission in the grader's process; its ranks have limits of their own
 PATIENCE = 900.0  # seconds for one submission, on a free machine; the judge's own limits end it long before
+
+_LONGEST_REMARK = 500  # characters
 
 
 class Judged(Protocol):
@@ -97,7 +100,8 @@ def examine(task: Task, judge: Judge) -> Examined:
         examined = Examined(problem=f"it would take more than {MEMORY >> 30} GiB of memory to read and grade it")
     except Exception as error:
         examined = _failed(error)
-    return replace(examined, seconds=time.monotonic() - start)
+    problem, remarks = printable(examined.problem), [printable(remark)[:_LONGEST_REMARK] for remark in examined.remarks]
+    return replace(examined, problem=problem, remarks=remarks, seconds=time.monotonic() - start)
 
 
 def _failed(error: Exception) -> Examined:

@@ -18,6 +18,7 @@ from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbgrader.preprocessors import ClearHiddenTests
 
+from distlib.checks.printable import printable_lines
 from distlib.classroom.grader.pictures import set_pictures
 
 _HARMLESS = ("text/plain", "image/png", "image/jpeg")
@@ -66,14 +67,21 @@ class SafeFeedback(Preprocessor):
 
 
 def harmless_outputs(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Outputs without HTML, JavaScript and whatever else a browser would run: text and pictures."""
+    """Outputs without HTML, JavaScript and whatever else a browser would run or a terminal obey: text and pictures."""
     kept = []
     for output in outputs:
         if "data" in output:
-            output.data = {kind: data for kind, data in output.data.items() if kind in _HARMLESS}
+            output.data = {kind: _lines(data) for kind, data in output.data.items() if kind in _HARMLESS}
+        for name in ("text", "ename", "evalue", "traceback"):
+            if name in output:
+                output[name] = _lines(output[name])
         if output.output_type in ("stream", "error") or output.get("data"):
             kept.append(output)
     return kept
+
+
+def _lines(text: Any) -> Any:
+    return [printable_lines(line) for line in text] if isinstance(text, list) else printable_lines(text)
 
 
 def harmless_text(markdown: str) -> str:

@@ -21,6 +21,8 @@ from typing import Any
 
 from nbgrader.utils import parse_utc
 
+from distlib.checks.printable import printable
+
 MOST_BYTES = 2 << 30  # of a notebook file
 MOST_BYTES_OF_CELLS = 32 << 20  # of what is left of it without outputs
 MOST_CELLS = 1_000
@@ -136,11 +138,6 @@ def fingerprint(path: Path) -> str:
     """
     with _opened(path) as data:
         return hashlib.sha256(data).hexdigest()
-
-
-def printable(text: str) -> str:
-    """A text on one line, without what can't be printed or would control a terminal: "a\\x1b[2J"."""
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 # ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────────
