@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from distlib.classroom.grader.class_report import csv_text, html_page, mistakes,
 from distlib.classroom.grader.class_run import ClassRun, Record, Told, grade_class, split_message
 from distlib.classroom.grader.course import CourseError, open_course
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
-from distlib.cli import main
+from distlib.cli import _times, main
 from distlib.cli.grade import grade_submissions
 from tests.classroom.test_transplant import PNG
 from tests.tools.tiny_course import (
@@ -240,16 +240,38 @@ def test_files_are_copied_links_are_not(course: TinyCourse, tmp_path: Path) -> N
 
 def test_strange_names_of_students(course: TinyCourse) -> None:
     names = ["a b", "ü", "x+y", "[z]"]
-    for name in [*names, "line\nbreak", "report.html"]:
+    for name in [*names, "line\nbreak"]:
         course.hand_in(name, RIGHT)
     os.makedirs(os.fsencode(course.root / "classroom" / "submitted") + b"/\xff/" + NAME.encode())
     graded = run(course)
     assert all(scores(graded, name) == ALL for name in names)
-    for name in ("\udcff", "line\nbreak", "report.html"):
+    for name in ("\udcff", "line\nbreak"):
         assert "rename it" in graded.records[name].problem
     assert "better rename it" in graded.records["[z]"].remarks[0]
     assert "\x1b" not in text_table(graded) and "line\\nbreak" in text_table(graded)
     assert html_page(graded).encode()
+
+
+def test_more_time_is_granted_to_some_and_kept(course: TinyCourse) -> None:
+    for student in ("ada", "bob"):
+        course.hand_in(student, RIGHT)
+    assert run(course).records["ada"].times == 1
+    granted = run(course, times={"ada": 3.0})
+    assert (granted.unchanged, granted.records["ada"].times) == (["bob"], 3)
+    assert granted.records["ada"].remarks == ["3 times as much time"]
+    again = run(course)
+    assert (again.unchanged, again.records["ada"].times) == (["ada", "bob"], 3)
+    assert run(course, again=True).records["ada"].remarks == ["3 times as much time"]
+    with pytest.raises(CourseError, match="eve is to have more time, and is not among those to be graded"):
+        run(course, times={"eve": 3.0})
+
+
+@pytest.mark.parametrize(("text", "times"), [("ada=3", ("ada", 3.0)), ("a=b=1.5", ("a=b", 1.5))])
+def test_who_has_more_time_is_a_name_and_a_number(text: str, times: tuple[str, float]) -> None:
+    assert _times(text) == times
+    for wrong in ("ada", "=3", "ada=", "ada=0.5", "ada=1e9", "ada=nan", "ada=x"):
+        with pytest.raises(ArgumentTypeError, match="expected NAME=TIMES"):
+            _times(wrong)
 
 
 # Stopping and going on
@@ -621,6 +643,7 @@ def test_a_message_is_split_where_it_was_wrapped() -> None:
 
 def options(course: TinyCourse, **changed: Any) -> Namespace:
     values = {"assignment": NAME, "student": [], "jobs": 2, "sandbox": "none", "course": course.root, "again": False}
+    values["time_for"] = []
     return Namespace(**{**values, **changed})
 
 

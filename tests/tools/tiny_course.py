@@ -88,7 +88,7 @@ class Judged:
     remarks: list[str] = field(default_factory=list)
 
 
-def simple_judge(notebook: NotebookNode) -> Judged:
+def simple_judge(notebook: NotebookNode, times: float = 1) -> Judged:
     """Runs a notebook in this process, in one namespace. What a student writes may do harm to it: see the constants."""
     done, namespace = copy.deepcopy(notebook), {"print": lambda *words: None}
     for number, cell in enumerate((cell for cell in done.cells if cell.cell_type == "code"), 1):
@@ -99,7 +99,8 @@ def simple_judge(notebook: NotebookNode) -> Judged:
         except Exception as error:
             lines = f"{type(error).__name__}: {error}".splitlines()
             cell.outputs = [new_output("error", ename=type(error).__name__, evalue=str(error), traceback=lines)]
-    return Judged(done, ["it was slow"] if "# slow" in notebook.cells[2].source else [])
+    slow = ["it was slow"] if "# slow" in notebook.cells[2].source else []
+    return Judged(done, slow + ([f"{times:g} times as much time"] if times > 1 else []))
 
 
 def simple_judges() -> AbstractContextManager[Judge]:

@@ -36,7 +36,6 @@ from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp
 
-RESERVED = ("report.html", "marks.csv")  # next to the folders of the records
 _PATTERN = "nbgrader generate_feedback takes the *, ? or [ in the folder's name for a pattern; better rename it"
 
 
@@ -60,6 +59,7 @@ class Record:
         told: what the failed ones say, by test cell.
         seconds: how long it took.
         version: of submission, instructor's notebook and grader.
+        times: how many times as much time as others it may take; that is kept for the next run.
     """
 
     student: str
@@ -69,6 +69,7 @@ class Record:
     told: dict[str, Told] = field(default_factory=dict)
     seconds: float = 0.0
     version: str = ""
+    times: float = 1.0
 
     @property
     def state(self) -> str:
@@ -108,6 +109,7 @@ def grade_class(
     jobs: int = 1,
     again: bool = False,
     patience: float = PATIENCE,
+    times: Mapping[str, float] | None = None,
     tell: Callable[[Record, int], None] = lambda record, total: None,
 ) -> ClassRun:
     """Grade the submissions of an assignment.
@@ -120,25 +122,29 @@ def grade_class(
         jobs: how many submissions at a time.
         again: also grade what has not changed.
         patience: seconds for one submission, in case that its judge hangs.
+        times: by student, how many times as much time as others they may take.
         tell: called after each student with what came of it, and how many there are to grade.
 
     Raises:
         CourseError: nothing can be graded.
     """
     with _alone(course, assignment):
-        grader = _Grader(course, assignment, open_judge)
+        grader = _Grader(course, assignment, open_judge, times or {})
         there = course.students(assignment)
         who = list(dict.fromkeys(students)) or there
         if not who:
             raise CourseError(f"nobody has handed in {assignment}; it should be in {grader.expected('STUDENT')}")
         for student in [student for student in who if student not in there]:
             raise CourseError(f"{student} has not handed in {assignment}; it should be in {grader.expected(student)}")
+        for student in set(times or {}) - set(who):
+            raise CourseError(f"{student} is to have more time, and is not among those to be graded")
         return grader.run(who, jobs, again, patience, tell)
 
 
 class _Grader:
-    def __init__(self, course: Course, assignment: str, open_judge: OpenJudge) -> None:
+    def __init__(self, course: Course, assignment: str, open_judge: OpenJudge, times: Mapping[str, float]) -> None:
         self._course, self._assignment, self._open_judge = course, assignment, open_judge
+        self._times = dict(times)
         self._source = course.source(assignment)
         self._book = MarksBook(course, assignment, self._source)
         self._version = _version(self._source)
@@ -148,6 +154,7 @@ class _Grader:
     ) -> ClassRun:
         versions = {student: self._version_of(student) for student in who}
         records, marks = self._records(), self._marks()
+        self._times = {**{student: record.times for student, record in records.items()}, **self._times}
         unchanged = [] if again else [s for s in who if self._is_done(s, versions[s], records.get(s), marks.get(s, {}))]
         with contextlib.suppress(GradebookError):  # locked for a moment? Each student has another chance below.
             self._book.enroll([student for student in who if not problem_of_name(student)])
@@ -179,7 +186,7 @@ class _Grader:
 
     def _task(self, student: str) -> Task:
         folder = self._course.folder("submitted", student, self._assignment)
-        return Task(folder, self._assignment, self._source)
+        return Task(folder, self._assignment, self._source, self._times.get(student, 1.0))
 
     # ── one student ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -235,6 +242,7 @@ class _Grader:
 
     def _noted(self, record: Record) -> Record:
         """Write a record down, in one move."""
+        record = replace(record, times=self._times.get(record.student, 1.0))
         path = self._course.records(self._assignment) / record.student / "record.json"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -248,6 +256,8 @@ class _Grader:
     def _is_done(self, student: str, version: str, record: Record | None, marks: Mapping[str, Mark]) -> bool:
         """Whether the record is of this submission, and the gradebook and autograded/ have what it says."""
         if record is None or record.problem or not version or record.version != version:
+            return False
+        if record.times != self._times.get(student, 1.0):
             return False
         in_book = {cell: mark.auto for cell, mark in marks.items()}
         return in_book == record.marks and Autograded(self._course, self._assignment, student).exists()
@@ -293,11 +303,9 @@ def _alone(course: Course, assignment: str) -> Iterator[None]:
 
 def problem_of_name(student: str) -> str:
     """Why a folder's name can't be a student's, in gradebook, files and feedback; "" if it can."""
-    if student != printable(student):
-        return "its folder has a name that is no text, or with signs that can't be printed; rename it"
-    if student in RESERVED:
-        return "its folder has a name that is one of the report's files; rename it"
-    return ""
+    if student == printable(student):
+        return ""
+    return "its folder has a name that is no text, or with signs that can't be printed; rename it"
 
 
 def _why(error: Exception) -> str:

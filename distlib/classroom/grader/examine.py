@@ -47,7 +47,7 @@ class Judged(Protocol):
     def remarks(self) -> list[str]: ...
 
 
-Judge = Callable[[NotebookNode], Judged]
+Judge = Callable[..., Judged]  # of a notebook; `times`: how many times as much time it may take
 OpenJudge = Callable[[], AbstractContextManager[Judge]]
 
 
@@ -59,11 +59,13 @@ class Task:
         folder: what the student has handed in.
         assignment: its name.
         source: the instructor's notebook.
+        times: how many times as much time as others it may take.
     """
 
     folder: Path
     assignment: str
     source: Source
+    times: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def examine(task: Task, judge: Judge) -> Examined:
         path, remarks = find_notebook(task.folder, task.assignment)
         submission = read_submission(path)
         transplanted = transplant(task.source, submission.cells)
-        judged = judge(transplanted.notebook)
+        judged = judge(transplanted.notebook) if task.times == 1 else judge(transplanted.notebook, times=task.times)
         done = _checked(judged.notebook, transplanted.notebook)
         remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judged.remarks]
         examined = Examined(nbformat.writes(done), remarks=remarks)
@@ -147,7 +149,7 @@ class _Running:
     """A submission that is being examined in another process."""
 
     def __init__(self, student: str, task: Task, open_judge: OpenJudge, patience: float) -> None:
-        self.student, self._patience = student, busy() * patience
+        self.student, self._patience = student, busy() * max(1.0, task.times) * patience
         self.deadline = time.monotonic() + self._patience
         self.connection, theirs = multiprocessing.Pipe(duplex=False)
         with theirs, open_judge() as judge:

@@ -99,8 +99,6 @@ class Wire:
         Raises:
             WireError, WireClosed, WireTimeout.
         """
-        if deadline is not None and time.monotonic() >= deadline:
-            raise WireTimeout
         header_length, payload_length = _LENGTHS.unpack(self._take(_LENGTHS.size, deadline))
         if header_length > MOST_HEADER or payload_length > MOST_PAYLOAD:
             raise WireError(f"expected at most {MOST_PAYLOAD:,} bytes, got {header_length + payload_length:,}")
@@ -115,6 +113,8 @@ class Wire:
         self._connection.close()
 
     def _take(self, length: int, deadline: float | None) -> bytes:
+        if deadline is not None and time.monotonic() >= deadline:
+            raise WireTimeout
         while len(self._arrived) < length:
             try:
                 self._limit(deadline)
@@ -131,8 +131,12 @@ class Wire:
         return taken
 
     def _limit(self, deadline: float | None) -> None:
+        """Let the next call on the socket take until the deadline. Also between single bytes that keep coming."""
         if deadline is not None:
-            self._connection.settimeout(max(0.001, deadline - time.monotonic()))
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._connection.settimeout(left)
 
 
 def dtype_named(name: str) -> torch.dtype:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MEBIBYTE = 2**20
 CUT = "\n… more was printed, and is left out here. That costs no marks.\n"
@@ -39,6 +39,11 @@ class Limits:
     open_files: int = 256
     file_bytes: int = 64 * MEBIBYTE
     output_bytes: int = 20_000
+
+    def times(self, factor: float) -> Limits:
+        """Limits with that many times as much time."""
+        names = ("check_seconds", "submission_seconds", "cells_seconds", "reruns_seconds")
+        return replace(self, **{name: factor * getattr(self, name) for name in names})
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
