@@ -1,4 +1,4 @@
 # Deserves: cannot be graded
-# A thousand copies of a cell.
+# A thousand and one cells.
 def hand_in(work):
-    work.notebook.cells += [work.cell("naive_all_reduce")] * 1_000
+    work.text = b'{"cells": [' + b'{"cell_type": "code", "source": "x = 1"},' * 1_000 + b'{"source": ""}]}'
