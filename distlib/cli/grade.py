@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from distlib.checks.printable import printable
 from distlib.classroom.grader.class_report import text_table, write_report
 from distlib.classroom.grader.class_run import ClassRun, Record, grade_class
 from distlib.classroom.grader.course import Course, CourseError, open_course
 from distlib.classroom.grader.examine import OpenJudge
 from distlib.cli.saying import say
+from distlib.printable import printable
 
 if TYPE_CHECKING:
     from distlib.judge.remote.judge import Judges

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TextIO
 
-from distlib.checks.printable import printable_lines
+from distlib.printable import printable_lines
 
 
 def say(text: str, stream: TextIO | None = None) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_output
 
-from distlib.checks.printable import printable, printable_lines
 from distlib.classroom.grader.class_run import problem_of_name
 from distlib.classroom.grader.examine import Task, examine
 from distlib.classroom.grader.feedback import harmless_outputs
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.cli.saying import say
+from distlib.printable import printable, printable_lines
 
 NASTY = "a\x1b[2J\x1b]0;title\x07\x9b2J\udcff\u202egpj.exe\x00"
 SHOWN = "a\\x1b[2J\\x1b]0;title\\x07\\x9b2J\\udcff\\u202egpj.exe\\x00"

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from distlib.checks.printable import printable
 from distlib.checks.words import count
 from distlib.classroom.grader.class_run import ClassRun, Record, Told
 from distlib.classroom.grader.gradebook import Mark
 from distlib.classroom.grader.spreadsheet import spreadsheet
+from distlib.printable import printable
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #c8ccd0; --soft: #f3f5f7; --warn: #9a3b00; --text: #1b1f24; --page: #ffffff; }

@@ -28,13 +28,13 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from distlib.checks.printable import printable
 from distlib.classroom.grader.autograded import Autograded
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.examine import PATIENCE, Examined, OpenJudge, Task, examine_all
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp
+from distlib.printable import printable
 
 _PATTERN = "nbgrader generate_feedback takes the *, ? or [ in the folder's name for a pattern; better rename it"
 

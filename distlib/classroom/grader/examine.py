@@ -25,11 +25,11 @@ import nbformat
 from nbformat import NotebookNode
 
 from distlib.checks.patience import patience as busy
-from distlib.checks.printable import printable
 from distlib.classroom.grader.feedback import harmless_outputs, harmless_text
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, read_submission
 from distlib.classroom.grader.transplant import transplant
+from distlib.printable import printable
 
 MEMORY = 3 << 30  # bytes for one submission in the grader's process; its ranks have limits of their own
 PATIENCE = 900.0  # seconds for one submission, on a free machine; the judge's own limits end it long before

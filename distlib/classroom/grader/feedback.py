@@ -18,8 +18,8 @@ from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbgrader.preprocessors import ClearHiddenTests
 
-from distlib.checks.printable import printable_lines
 from distlib.classroom.grader.pictures import set_pictures
+from distlib.printable import printable_lines
 
 _HARMLESS = ("text/plain", "image/png", "image/jpeg")
 _SENTENCE = re.compile(r"^\s*### (What this tests: .*)$", re.MULTILINE)

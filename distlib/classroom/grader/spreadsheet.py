@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-from distlib.checks.printable import printable
+from distlib.printable import printable
 
 _FORMULA = re.compile(r"((?:^|[;|])[\s\"']*)([=+@-])")
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from nbgrader.utils import parse_utc
 
-from distlib.checks.printable import printable
+from distlib.printable import printable
 
 MOST_BYTES = 2 << 30  # of a notebook file
 MOST_BYTES_OF_CELLS = 32 << 20  # of what is left of it without outputs

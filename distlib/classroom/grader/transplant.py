@@ -26,10 +26,10 @@ from typing import Any
 
 from nbformat import NotebookNode, from_dict
 
-from distlib.checks.printable import printable
 from distlib.classroom.grader.pictures import KINDS, MOST_BYTES, set_pictures
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import HandedCell
+from distlib.printable import printable
 
 FROM_STUDENT = {"from": "student"}
 _MARKS = ("grade", "solution", "locked", "points", "task", "schema_version")

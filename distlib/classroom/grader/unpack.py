@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nbgrader.plugins.zipcollect import ExtractorPlugin
 
-from distlib.checks.printable import printable
+from distlib.printable import printable
 
 MOST_BYTES = 2 << 30  # of what a student's zip file holds
 _DAMAGES = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError)
