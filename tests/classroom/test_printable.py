@@ -82,13 +82,13 @@ def test_no_cell_of_a_table_is_a_formula(cell: str, written: str) -> None:
     assert list(csv.reader(io.StringIO(spreadsheet([["student", cell]])))) == [["student", written]]
 
 
-@pytest.mark.parametrize("name", ["new\nline", "\udce9", "esc\x1b[2J"])
+@pytest.mark.parametrize("name", ["\udce9", "a\ud800"])
 def test_a_name_that_would_harm_others_is_refused(name: str) -> None:
     assert problem_of_name(name).endswith("; rename it")
 
 
 @pytest.mark.parametrize(
-    "name", ["ada", "Ada Lovelace", "o'brien", "josé", "李", "=1+1", "-rf", "a.b@c.org", "...", "[ab]"]
+    "name", ["ada", "Ada Lovelace", "o'brien", "josé", "李", "=1+1", "-rf", "a.b@c.org", "...", "[ab]", "new\nline"]
 )
 def test_other_names_are_names(name: str) -> None:
     assert problem_of_name(name) == ""
