@@ -7,6 +7,18 @@ class_folder    a class in a folder, with nbgrader's own commands
 demo            `make grade-demo`: a class of three
 """
 
-from distlib.classroom.self_check.running import check_exercise
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from distlib.classroom.self_check.table import Table
 
 __all__ = ["check_exercise"]
+
+
+def check_exercise(name: str) -> Table:
+    """Run the tests of an exercise on the functions of this notebook; see `self_check.running`."""
+    from distlib.classroom.self_check import running  # takes torch along, which `distlib lab` does without
+
+    return running.check_exercise(name)
