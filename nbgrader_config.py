@@ -43,16 +43,12 @@ c.Execute.interrupt_on_timeout = True
 # A student who deleted a test cell gets it back before grading.
 c.OverwriteCells.add_missing_cells = True
 
-# Feedback shows neither hidden tests nor what a browser would run.
+# Feedback shows neither hidden tests nor what a browser would run, and the marks come first.
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.GetGrades",
-    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
     "distlib.classroom.grader.feedback.SafeFeedback",
 ]
-
-# `nbgrader zip_collect`: what a learning management system gives goes into classroom/downloaded/ASSIGNMENT/archive/.
-c.ZipCollectApp.downloaded_directory = str(classroom / "downloaded")
-c.ZipCollectApp.extractor_plugin = "distlib.classroom.grader.unpack.SafeExtractor"
+c.GenerateFeedback.exporter_class = "distlib.classroom.grader.feedback_page.FeedbackPage"
 
 # `nbgrader export` writes the marks here. What could not be graded has no score, and the reason beside it.
 c.ExportApp.plugin_class = "distlib.classroom.grader.export.MarksExport"

@@ -24,6 +24,7 @@ from distlib.classroom.grader.source import Source, read_source
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, read_submission
 from distlib.classroom.grader.transplant import FROM_STUDENT, transplant
 from distlib.classroom.self_check.results import ExerciseError
+from distlib.classroom.uploads.names import full_name
 
 _RELEASED = re.compile(r"cell-\d+")  # ids of cells that the author has not named
 
@@ -58,7 +59,7 @@ def find_exercise(name: str, path: Path | None = None, start: Path | None = None
         ExerciseError: there is no such notebook, it can't be read, or it holds no exercise.
     """
     start = (start or Path.cwd()).resolve()
-    name = full_name(name, start)
+    name = full_name(name, _known(start))
     path = (path or _find(name, start)).resolve()
     handed = _read(path)
     source = _find_source(name, [*path.parents, start, *start.parents])
@@ -70,18 +71,6 @@ def find_exercise(name: str, path: Path | None = None, start: Path | None = None
             "notebook lose their names: get a fresh copy and put your functions there."
         )
     return Exercise(name, path, notebook, tests)
-
-
-def full_name(name: str, start: Path) -> str:
-    """The name of the one exercise here that begins so: of "02" or "2", "02_all_reduce". Else the name as it is.
-
-    Args:
-        name: as a student has written it.
-        start: a folder. The exercises in it and in the folders above count.
-    """
-    begin = name.zfill(2) if name.isdecimal() else name
-    found = [known for known in _known(start) if known.startswith(begin)]
-    return found[0] if len(found) == 1 else name
 
 
 def _known(start: Path) -> list[str]:
@@ -105,6 +94,15 @@ def _read(path: Path) -> list[HandedCell]:
         return read_submission(path).cells
     except CannotGrade as error:
         raise ExerciseError(f"in {path.parent}: {error}") from None
+
+
+def saved_notebook(name: str, start: Path) -> Path:
+    """The student's notebook of an exercise, in `start` or a folder above; `find_exercise` says where.
+
+    Raises:
+        ExerciseError: there is none.
+    """
+    return _find(name, start)
 
 
 def _find_source(name: str, folders: list[Path]) -> Source | None:
