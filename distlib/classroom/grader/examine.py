@@ -41,7 +41,7 @@ class Judged(Protocol):
     def remarks(self) -> list[str]: ...
 
 
-Judge = Callable[[NotebookNode], Judged]
+Judge = Callable[[NotebookNode, str], Judged]  # a notebook, and a seed
 OpenJudge = Callable[[], AbstractContextManager[Judge]]
 
 
@@ -53,11 +53,13 @@ class Task:
         folder: what the student has handed in.
         assignment: its name.
         source: the instructor's notebook.
+        seed: of the inputs of its tests.
     """
 
     folder: Path
     assignment: str
     source: Source
+    seed: str
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def examine(task: Task, judge: Judge) -> Examined:
         path, remarks = find_notebook(task.folder, task.assignment)
         submission = read_submission(path)
         transplanted = transplant(task.source, submission.cells)
-        judged = judge(transplanted.notebook)
+        judged = judge(transplanted.notebook, task.seed)
         done = _checked(judged.notebook, transplanted.notebook)
         remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judged.remarks]
         examined = Examined(nbformat.writes(done), remarks=remarks)

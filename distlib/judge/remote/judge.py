@@ -83,7 +83,7 @@ class Judges:
             self._nursery.close()
 
     @contextlib.contextmanager
-    def __call__(self) -> Iterator[Callable[[NotebookNode], Judged]]:
+    def __call__(self) -> Iterator[Callable[..., Judged]]:
         """A judge for one submission. Within the block it can be sent to a process that `multiprocessing` starts.
 
         Raises:
@@ -104,18 +104,21 @@ class Judges:
         return self._nursery
 
 
-def judge(notebook: NotebookNode, *, sandbox: Sandbox, limits: Limits) -> Judged:
+def judge(notebook: NotebookNode, seed: str = "", *, sandbox: Sandbox, limits: Limits) -> Judged:
     """Run a notebook (as `transplant` makes it) and return a copy with outputs. The notebook is left as it is.
+
+    Args:
+        seed: of the inputs of all cases; "" to make one of the text of the tests.
 
     Raises:
         CanNotGrade: the sandbox does not work. That says nothing about the notebook.
     """
     with Nursery(sandbox, limits) as nursery, nursery.room() as room:
-        return judge_in(room, notebook)
+        return judge_in(room, notebook, seed)
 
 
-def judge_in(room: Room, notebook: NotebookNode) -> Judged:
-    """Judge a notebook in an existing room."""
+def judge_in(room: Room, notebook: NotebookNode, seed: str = "") -> Judged:
+    """Judge a notebook in an existing room. `seed`: as of `judge`."""
     start = time.perf_counter()
     done = copy.deepcopy(notebook)
     code = [cell for cell in done.cells if cell.cell_type == "code"]
@@ -123,7 +126,7 @@ def judge_in(room: Room, notebook: NotebookNode) -> Judged:
         cell.outputs, cell.execution_count = [], number
     names = [_mark(cell)["grade_id"] for cell in code if _is_solution(cell)]
     on_ranks = [Cell(number, _plain(cell.source)) for number, cell in enumerate(code, 1) if _is_for_ranks(cell)]
-    secret = "".join(cell.source for cell in code if _is_test(cell))
+    secret = seed or "".join(cell.source for cell in code if _is_test(cell))
     with RemoteRanks(on_ranks, names, room, secret) as ranks:
         _run_here(code, names, ranks)
         for number, printed, errors in ranks.cells.outputs():
