@@ -5,7 +5,7 @@
     make answers ARGS="--fast -v shift/wrong_backwards"         with what their students read
     make answers ARGS="--fast --save before.json"               keep what every test cell says to every answer
     make answers ARGS="--fast --compare before.json"            what any of them says differently now
-    make answers ARGS="--fast --seed 3"                         with inputs drawn from another seed, as `distlib grade` does
+    make answers ARGS="--fast --seed 3"                         with inputs drawn from another seed
 
 An answer's cells run in the order of the notebook: what is set up, the solutions of what comes before, the answer, the
 test cells of its function. They run in a process of their own, forked from this one, which has imported everything: so

@@ -241,8 +241,7 @@ class Step:
     earlier: bool = False
 
 
-@task("comm", "model", "images", "labels", "loss_function", helpers=[f"master_parts.{part}" for part in PARTS],
-      errors=STEP_ERRORS)
+@task("comm", "model", "images", "labels", "loss_function", helpers=PARTS, errors=STEP_ERRORS)
 def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: Sequence[Step]) -> Iterator[Case]:
     """`function(comm, model, images, labels, loss_function)`: gradients and loss on rank 0, and every message."""
     seed = draw.getrandbits(60)

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from distlib.checks.master_parts import ON_TENSORS
 from distlib.checks.owners import EXECUTED_TEXT
 from distlib.checks.supplied import helper_named, helper_origin
 from distlib.communicator import ReduceOp, Work
@@ -191,9 +192,11 @@ class Proxy:
         self._groups.append(made)
         return len(self._groups) - 1, made.rank, made.world_size
 
-    def _helper(self, group: int, name: str, tensor: torch.Tensor, options: dict[str, Any]) -> torch.Tensor | int:
+    def _helper(self, group: int, name: str, tensor: Any, options: dict[str, Any]) -> Any:
         if name not in self._run.helpers:
             raise ValueError(f"{name!r} is not supplied here")
+        if name in ON_TENSORS:
+            return ON_TENSORS[name](self._group(group), tensor, **options)
         if "op" in options:
             options["op"] = ReduceOp[options["op"]]
         started = helper_named(name)(self._group(group), tensor, **options)

@@ -6,6 +6,7 @@ along says which line of the student's code is calling; it is only used to tell 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -97,6 +98,15 @@ class RankCommunicator(Communicator):
         _fill(tensor, answer)
         return None
 
+    def supplied_all(self, name: str, tensors: Sequence[torch.Tensor]) -> None:
+        """The same for a helper that works on several tensors, in place."""
+        for tensor, arrived in zip(tensors, self.compute(name, tensors), strict=True):
+            _fill(tensor.detach(), arrived)
+
+    def compute(self, name: str, given: torch.Tensor | Sequence[torch.Tensor], **options: Any) -> Any:
+        """What one of the judge's helpers makes of tensors."""
+        return self._ask("helper", name=name, tensor=_detached(given), options=options)
+
     def _ask(self, what: str, **details: Any) -> Any:
         return ask(self._wire, what, group=self._group, **details)
 
@@ -118,6 +128,10 @@ class _RemoteWork(Work):
         if self._peer is None and ask(self._wire, "is_completed", work=self._number):
             self.wait()
         return self._peer is not None
+
+
+def _detached(given: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor | list[torch.Tensor]:
+    return given.detach() if isinstance(given, torch.Tensor) else [tensor.detach() for tensor in given]
 
 
 def _form(tensor: torch.Tensor) -> tuple[list[int], str]:
