@@ -404,7 +404,7 @@ def test_torchs_sampler_is_not_there() -> None:
         "from torch.utils.data.distributed import DistributedSampler",
     ):
         assert rank.run(TORCHS_SAMPLER + text)[0] in ("RuntimeError", "ModuleNotFoundError")
-    assert told(rank, "told = len(open(torch.utils.__path__[0] + '/data/distributed.py').read())") == 0
+    assert rank.run("open(torch.utils.__path__[0] + '/data/distributed.py')")[0] == DENIED
     ranks.close()
 
 

@@ -154,7 +154,7 @@ def _gradients(seen: Seen) -> dict[tuple[int, int], Tensors]:
     found: dict[tuple[int, int], Tensors] = {}
     for rank, given in enumerate(seen.case.inputs):
         for m, (inputs, targets) in enumerate(given["microbatches"]):
-            model = Model(given["state"], lambda k, seconds=0.0, rank=rank, m=m: seen.case.part.factor(rank, m))
+            model = Model(given["state"], lambda k, values=None, rank=rank, m=m: seen.case.part.factor(rank, m))
             LOSSES[given["loss"]](model(inputs), targets).sum().backward()
             found[rank, m] = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return found

@@ -101,7 +101,7 @@ def _drawn(draw: Draw, number: int) -> Iterator[tuple[Cluster, int]]:
         far = Link(latency=near.latency * draw.uniform(2, 50), bandwidth=near.bandwidth / draw.uniform(2, 50))
         nodes, ranks = 2 ** draw.randint(1, 4), 2 ** draw.randint(1, 3)
         cluster = Cluster(nodes, ranks, intra=near, inter=far) if k % 2 else Cluster.flat(draw.randint(2, 40), near)
-        yield cluster, cluster.world_size * 2 ** draw.randint(4, 20)
+        yield cluster, cluster.world_size * 2 ** draw.randint(6, 20)
 
 
 # fmt: off

@@ -65,7 +65,8 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
     }  # fmt: skip
     back = Proxy(run, comm).converse(request)
     try:
-        return Played(back["result"], tuple(run.gates.get(comm.rank, ())), _slips(back["slips"]))
+        gates, shown = run.gates.get(comm.rank, ()), run.shown.get(comm.rank, ())
+        return Played(back["result"], tuple(gates), tuple(shown), _slips(back["slips"]))
     except (WireError, KeyError, TypeError, ValueError) as error:
         raise made_no_sense(comm.rank, error) from None
 

@@ -13,7 +13,6 @@ that makes no sense ends the run.
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from distlib.worlds.simulated.simulator import RaisedElsewhere, RunEnded, Simula
 
 _PATIENCE = 0.3  # seconds in which a rank that is out of time may say where it is
 _LONGEST_NAME = 200
+_MOST_GATES, _MOST_SHOWN = 4096, 1 << 14  # of one rank in one run; bytes
 _runs: dict[int, RemoteRun] = {}
 _numbers = itertools.count()
 Speak = Callable[["RemoteRun", SimulatedCommunicator], Any]
@@ -49,6 +49,7 @@ class RemoteRun:
         helpers: names that lead to helpers of ours.
         seconds: the time limit.
         gates: by rank, the gates that were passed: number and moment.
+        shown: by rank, with what: number, and a tensor or None.
         busy: the ranks that are in the middle of something.
     """
 
@@ -58,6 +59,7 @@ class RemoteRun:
     helpers: tuple[str, ...]
     seconds: float
     gates: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    shown: dict[int, list[tuple[int, torch.Tensor | None]]] = field(default_factory=dict)
     busy: set[int] = field(default_factory=set)
     deadline: float = 0.0
 
@@ -96,8 +98,8 @@ class Proxy:
         self._answers: dict[str, Callable[..., Any]] = {
             "send": self._send, "recv": self._recv, "isend": self._isend, "irecv": self._irecv,
             "exchange": self._exchange, "wait": self._wait, "is_completed": self._is_completed,
-            "barrier": self._barrier, "split": self._split, "helper": self._helper, "time": self._time,
-            "sleep": self._sleep, "gate": self._gate, "compute": self._compute,
+            "barrier": self._barrier, "split": self._split, "helper": self._helper, "gate": self._gate,
+            "compute": self._compute,
         }  # fmt: skip
 
     def converse(self, request: dict[str, Any]) -> Any:
@@ -207,19 +209,19 @@ class Proxy:
             raise ValueError(f"{name!r} is not supplied here")
         return helper_named(name)(*args, **options)
 
-    def _gate(self, k: int, seconds: float) -> float:
-        if type(k) is not int or not 0 <= seconds < math.inf:
-            raise ValueError(f"expected a gate and its seconds, got {k!r} and {seconds!r}")
-        self._comm.sleep(seconds)
+    def _gate(self, k: int, values: torch.Tensor | None) -> float:
+        """Pass a gate: the case, not the rank, says how long that takes, and what the factor is."""
+        if type(k) is not int or not (values is None or isinstance(values, torch.Tensor)):
+            raise ValueError(f"expected the number of a gate, and a tensor or None, got {k!r} and {values!r}")
+        shown = self._run.shown.setdefault(self._number, [])
+        if len(shown) >= _MOST_GATES or (values is not None and values.nbytes > _MOST_SHOWN):
+            raise ValueError(f"expected at most {_MOST_GATES} gates, and {_MOST_SHOWN} bytes for each")
+        part = self._run.case.part
+        self._comm.sleep(part.seconds(self._number, k))
         self._run.gates.setdefault(self._number, []).append((k, self._comm.time()))
-        factor: float = self._run.case.part.factor(self._number, k)
+        shown.append((k, values))
+        factor: float = part.factor(self._number, k)
         return factor
-
-    def _time(self, group: int) -> float:
-        return self._group(group).time()
-
-    def _sleep(self, group: int, seconds: float) -> None:
-        self._group(group).sleep(seconds)
 
     # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────
 

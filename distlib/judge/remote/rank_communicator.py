@@ -39,6 +39,9 @@ def ask(wire: Wire, what: str, **details: Any) -> Any:
     return answer["value"]
 
 
+_NO_CLOCK = "a graded function has no clock: with one, it could tell others something without a message"
+
+
 class RankCommunicator(Communicator):
     """A `Communicator` over a wire to the judge.
 
@@ -85,10 +88,10 @@ class RankCommunicator(Communicator):
         return None if made is None else RankCommunicator(self._wire, *made)
 
     def sleep(self, seconds: float) -> None:
-        self._ask("sleep", seconds=seconds)
+        raise RuntimeError(_NO_CLOCK)
 
     def time(self) -> float:
-        return self._ask("time")
+        raise RuntimeError(_NO_CLOCK)
 
     def supplied(self, name: str, tensor: torch.Tensor, **options: Any) -> Work | None:
         """Let the judge run one of its helpers on this rank's `tensor`, in place. With async_op=True: its handle."""
