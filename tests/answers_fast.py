@@ -25,6 +25,7 @@ import json
 import linecache
 import multiprocessing
 import os
+import pkgutil
 import random
 import re
 import sys
@@ -33,6 +34,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -41,8 +43,9 @@ import torch
 
 import distlib
 import distlib.checks.task as engine
-from distlib.checks import CheckFailed
+from distlib.checks import CheckFailed, plays
 from distlib.checks.places import simulated_only
+from distlib.checks.plays import file_of_plays
 from distlib.checks.task import Draw
 from tests.answer_files import ANSWERS, Answer, read_answers
 from tests.answer_verdicts import KINDS, Verdict, table
@@ -196,6 +199,9 @@ def judge_all(
         tell: called with each as soon as it is judged.
     """
     cells = {name: cells_of(name, folder) for name in {answer.assignment for answer in answers}}
+    for file in pkgutil.iter_modules(plays.__path__):  # once, and not in each process
+        for module in getattr(file_of_plays(file.name), "IMPORTED_LATE", ()):
+            import_module(module)
     todo, running, found = list(reversed(answers)), {}, {}
     while todo or running:
         while todo and len(running) < jobs:

@@ -22,6 +22,7 @@ import torch
 
 from distlib.checks.master_parts import ON_TENSORS
 from distlib.checks.owners import EXECUTED_TEXT
+from distlib.checks.student_communicator import Handles
 from distlib.checks.supplied import helper_named, helper_origin
 from distlib.communicator import ReduceOp, Work
 from distlib.judge.remote.ranks import RemoteRanks
@@ -48,6 +49,7 @@ class RemoteRun:
         case: what is run.
         helpers: names that lead to helpers of ours.
         seconds: the time limit.
+        is_empty: whether every message arrives with zeros in it.
         gates: by rank, the gates that were passed: number and moment.
         shown: by rank, with what: number, and a tensor or None.
         busy: the ranks that are in the middle of something.
@@ -58,6 +60,7 @@ class RemoteRun:
     case: Any
     helpers: tuple[str, ...]
     seconds: float
+    is_empty: bool = False
     gates: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     shown: dict[int, list[tuple[int, torch.Tensor | None]]] = field(default_factory=dict)
     busy: set[int] = field(default_factory=set)
@@ -94,6 +97,7 @@ class Proxy:
         self._run, self._comm, self._number = run, comm, comm.rank
         self._wire: Wire = run.ranks.wire(comm.rank)
         self._groups: list[SimulatedCommunicator] = [comm]
+        self._handles = Handles()  # counts here, too: what a rank says of itself does not count
         self._works: list[tuple[Work, torch.Tensor | None]] = []
         self._answers: dict[str, Callable[..., Any]] = {
             "send": self._send, "recv": self._recv, "isend": self._isend, "irecv": self._irecv,
@@ -157,7 +161,7 @@ class Proxy:
     def _recv(self, group: int, like: Any, src: int | None, tag: int) -> tuple[torch.Tensor, int]:
         landing = _landing(like)
         source = self._group(group).recv(landing, src, tag)
-        return landing, source
+        return self._arrived(landing), source
 
     def _isend(self, group: int, tensor: torch.Tensor, dst: int, tag: int) -> int:
         return self._keep(self._group(group).isend(tensor, dst, tag), None)
@@ -169,7 +173,11 @@ class Proxy:
     def _exchange(self, group: int, tensor: torch.Tensor, dst: int, like: Any, src: int, tag: int) -> torch.Tensor:
         landing = _landing(like)
         self._group(group).exchange(tensor, dst, landing, src, tag)
-        return landing
+        return self._arrived(landing)
+
+    def _arrived(self, landing: torch.Tensor) -> torch.Tensor:
+        """What has arrived, or zeros."""
+        return landing.zero_() if self._run.is_empty else landing
 
     def _keep(self, work: Work, landing: torch.Tensor | None) -> int:
         self._works.append((work, landing))
@@ -178,7 +186,7 @@ class Proxy:
     def _wait(self, work: int) -> tuple[torch.Tensor | None, int]:
         handle, landing = self._works[work]
         peer = handle.wait()
-        return landing, peer
+        return None if landing is None else self._arrived(landing), peer
 
     def _is_completed(self, work: int) -> bool:
         return self._works[work][0].is_completed()
@@ -187,6 +195,7 @@ class Proxy:
         self._group(group).barrier()
 
     def _split(self, group: int, color: int | None, key: int | None) -> tuple[int, int, int] | None:
+        self._handles.count_split()
         made = self._group(group).split(color, key)
         if made is None:
             return None
@@ -198,11 +207,14 @@ class Proxy:
         if name not in self._run.helpers:
             raise ValueError(f"{name!r} is not supplied here")
         if name in ON_TENSORS:
-            return ON_TENSORS[name](self._group(group), tensor, **options)
+            made = ON_TENSORS[name](self._group(group), tensor, **options)
+            return (
+                made if made is None else [*map(self._arrived, made)] if isinstance(made, list) else self._arrived(made)
+            )
         if "op" in options:
             options["op"] = ReduceOp[options["op"]]
         started = helper_named(name)(self._group(group), tensor, **options)
-        return tensor if started is None else self._keep(started, tensor)
+        return self._arrived(tensor) if started is None else self._keep(started, tensor)
 
     def _compute(self, name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
         if name not in self._run.helpers:
