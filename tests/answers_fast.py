@@ -43,9 +43,8 @@ import torch
 
 import distlib
 import distlib.checks.task as engine
-from distlib.checks import CheckFailed, plays
+from distlib.checks import CheckFailed, exercises, plays
 from distlib.checks.places import simulated_only
-from distlib.checks.plays import file_of_plays
 from distlib.checks.task import Draw
 from tests.answer_files import ANSWERS, Answer, read_answers
 from tests.answer_verdicts import KINDS, Verdict, table
@@ -198,10 +197,8 @@ def judge_all(
         seed: for other inputs than those of the test cells' own seeds.
         tell: called with each as soon as it is judged.
     """
+    _import_all_checks()
     cells = {name: cells_of(name, folder) for name in {answer.assignment for answer in answers}}
-    for file in pkgutil.iter_modules(plays.__path__):  # once, and not in each process
-        for module in getattr(file_of_plays(file.name), "IMPORTED_LATE", ()):
-            import_module(module)
     todo, running, found = list(reversed(answers)), {}, {}
     while todo or running:
         while todo and len(running) < jobs:
@@ -214,6 +211,14 @@ def judge_all(
             found[str(judged.answer), judged.answer.assignment] = judged
             tell(judged)
     return [found[str(answer), answer.assignment] for answer in answers]
+
+
+def _import_all_checks() -> None:
+    """What test cells import, and torch behind it: once, for all children."""
+    for module in pkgutil.iter_modules(exercises.__path__, f"{exercises.__name__}."):
+        import_module(module.name)
+    for module in pkgutil.iter_modules(plays.__path__):
+        plays.import_plays(module.name)
 
 
 class _Child:

@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -128,8 +129,8 @@ def test_inputs_are_drawn_anew_in_each_run_and_stay_with_the_notebook(course: Ti
 def test_a_submission_that_hangs_is_ended(course: TinyCourse) -> None:
     course.hand_in("a", {"double": HANGS})
     course.hand_in("b", RIGHT)
-    graded = run(course, patience=8.0)
-    assert graded.records["a"].problem == "the grader did not come to an end within 8 s"
+    graded = run(course, patience=8.0)  # more on a busy machine
+    assert re.fullmatch(r"the grader did not come to an end within \d+ s", graded.records["a"].problem)
     assert scores(graded, "b") == ALL
 
 
