@@ -52,11 +52,11 @@ CASE_SECONDS = 5.0  # a case takes milliseconds; one that takes this long does n
 SIMULATED_SECONDS = 2.0  # the same where real ranks have the last word
 CHECK_SECONDS = 20.0  # all cases of one check together
 CUT = "is left out here"  # part of what a judge puts in the place of prints that it has cut
-ENOUGH_BYTES = 64  # so many bytes of messages are not all zeros by chance
+ENOUGH_BYTES = 64  # of messages, so that they are not all zeros by chance
 _PRINTED_SHOWN = 2_000  # characters
 _ANOTHER_WAY = Remark(
     "the result is also right when every message arrives with nothing but zeros in it.",
-    cause="the values have come in another way than by messages. Only what ranks send with comm counts.",
+    cause="the values did not come by messages. Only what ranks send with comm counts.",
 )
 
 Remarks = Iterator[Remark | None]

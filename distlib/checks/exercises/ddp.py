@@ -112,7 +112,7 @@ Question = tuple[Sequence[int], int, int]  # sizes, bucket_bytes, first_bucket_b
 def check_assign_buckets(draw: Draw, *, questions: Sequence[Question], drawn: int = 0) -> Iterator[Case]:
     """`function(nbytes, bucket_bytes, first_bucket_bytes)`: buckets of indices, from the last parameter on.
 
-    `drawn`: so many more questions, at the end; a table of answers has not got them.
+    `drawn`: how many more questions come at the end, which no table of answers has.
     """
     more = [([draw.randint(0, 60) for _ in range(draw.randint(1, 12))], draw.randint(1, 120), draw.randint(1, 60))
             for _ in range(drawn)]

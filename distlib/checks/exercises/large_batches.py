@@ -218,7 +218,7 @@ Question = tuple[int, float, int, int, int]  # step, base_learning_rate, base_ba
 def check_warmup_learning_rate(draw: Draw, *, questions: Sequence[Question], drawn: int = 0) -> Iterator[Case]:
     """`function(step, base_learning_rate, base_batch_size, batch_size, warmup_steps)` returns the rate of the step.
 
-    `drawn`: so many more questions, at the end; a table of answers has not got them.
+    `drawn`: how many more questions come at the end, which no table of answers has.
     """
     more = [(draw.randint(0, 300), draw.uniform(0.01, 1.0), draw.randint(1, 512), draw.randint(1, 4096), draw.randint(0, 200))
             for _ in range(drawn)]

@@ -111,7 +111,7 @@ def check_predict_time(
 ) -> Iterator[Case]:
     """`function(algorithm, nbytes, cluster)`: the seconds that an all-reduce takes, to nine digits.
 
-    `drawn`: so many more clusters, each with a tensor, at the end; a table of answers has not got them.
+    `drawn`: how many more clusters come at the end, each with a tensor; no table of answers has them.
     """
     more = [(cluster, name, size) for cluster, size in _drawn(draw, drawn) for name in algorithms]
     for cluster, algorithm, size in (*product(clusters, algorithms, nbytes), *more):
