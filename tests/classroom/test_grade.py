@@ -114,6 +114,21 @@ def test_each_student_ends_in_a_state_that_is_said(course: TinyCourse) -> None:
         assert not course.folder(student, "autograded").exists()
 
 
+def test_inputs_are_drawn_anew_in_each_run_and_stay_with_the_notebook(course: TinyCourse) -> None:
+    asks = RIGHT["double"] + "  # seed"
+    for student in ("a", "b"):
+        course.hand_in(student, {**RIGHT, "double": asks})
+    first = run(course).records
+    assert first["a"].seed and first["a"].seed == first["b"].seed  # equally hard for both
+    assert first["a"].remarks == [f"seed {first['a'].seed}"]  # the judge has it
+
+    course.hand_in("b", {**RIGHT, "double": asks + "\n# changed after the feedback"})
+    course.hand_in("c", {**RIGHT, "double": asks})  # a's notebook, by another student
+    second = run(course, again=True).records
+    assert second["a"].remarks == first["a"].remarks  # a regrade repeats it
+    assert second["b"].seed == second["c"].seed != first["a"].seed
+
+
 def test_a_submission_that_hangs_is_ended(course: TinyCourse) -> None:
     course.hand_in("a", {"double": HANGS})
     course.hand_in("b", RIGHT)

@@ -163,10 +163,13 @@ def test_no_text_of_a_test_reaches_the_ranks(monkeypatch: pytest.MonkeyPatch) ->
         assert word not in together
 
 
-def test_the_inputs_depend_on_the_hidden_tests() -> None:
+def test_the_inputs_depend_on_the_seed_or_else_on_the_hidden_tests() -> None:
     answer = "def shift(comm, tensor):\n    raise ValueError(str(tensor.tolist()))"
     one, same, other = run(answer), run(answer), run(answer, test=TEST + "\n# changed")
     assert told(one) == told(same) != told(other)
+    with shared_nursery(QUICK).room() as room:
+        first, again, second = (told(judge_in(room, notebook(answer), seed)) for seed in ("1", "1", "2"))
+    assert first == again != second
 
 
 def test_the_own_cells_of_a_student_run_first_and_their_errors_stay_theirs() -> None:

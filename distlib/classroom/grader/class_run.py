@@ -8,6 +8,10 @@ What came of a submission is noted in a record (classroom/graded/ASSIGNMENT/stud
 marks are in the gradebook. A submission is graded again only if it, the instructor's notebook or this package has
 changed, or the gradebook does not have the marks of the record. So a run that was interrupted, however that came about,
 goes on where it was; what was half done is done again.
+
+The inputs of the tests are drawn anew in each run, the same for everybody who is graded in it. So what a student has
+learned about them from the feedback is of no use for handing in again. A notebook that was graded before gets the same
+inputs as before: its marks change only if the tests have.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -55,6 +60,8 @@ class Record:
         seconds: how long it took.
         version: of submission, instructor's notebook and grader.
         times: how many times as much time as others it may take; that is kept for the next run.
+        work: a hash of the notebook that was handed in.
+        seed: of the inputs with which it was graded.
     """
 
     student: str
@@ -65,6 +72,8 @@ class Record:
     seconds: float = 0.0
     version: str = ""
     times: float = 1.0
+    work: str = ""
+    seed: str = ""
 
     @property
     def state(self) -> str:
@@ -87,6 +96,15 @@ class Change:
     cell: str
     before: float | None
     after: float | None
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """What the marks of a student come from: see `Record`."""
+
+    version: str
+    work: str
+    seed: str
 
 
 @dataclass(frozen=True)
@@ -164,31 +182,32 @@ class _Grader:
         self._version = _version(self._source)
         self._before: dict[str, dict[str, Mark]] = {}
         self._changes: list[Change] = []
+        self._seed = secrets.token_hex(16)
 
     def run(
         self, who: Sequence[str], jobs: int, again: bool, patience: float, tell: Callable[[Record, int], None]
     ) -> ClassRun:
-        versions = {student: self._version_of(student) for student in who}
         records, marks = self._records(), self._marks()
         self._times = {**{student: record.times for student, record in records.items()}, **self._times}
         self._before = marks
-        unchanged = [] if again else [s for s in who if self._is_done(s, versions[s], records.get(s), marks.get(s, {}))]
+        bases = {student: self._basis(student, records.get(student)) for student in who}
+        unchanged = [] if again else [s for s in who if self._is_done(s, bases[s], records.get(s), marks.get(s, {}))]
         with contextlib.suppress(GradebookError):  # locked for a moment? Each student has another chance below.
             self._book.enroll([student for student in who if not problem_of_name(student)])
             self._book.refresh_penalties(unchanged)
         unusable = {student: why for student in who if (why := problem_of_name(student))}
         records.update({student: Record(student, why) for student, why in unusable.items()})
-        tasks = {student: self._task(student) for student in who if student not in {*unchanged, *unusable}}
+        tasks = {s: self._task(s, bases[s]) for s in who if s not in {*unchanged, *unusable}}
         postponed: dict[str, Examined] = {}
         with contextlib.closing(examine_all(tasks, self._open_judge, jobs, patience)) as finished:
             for student, examined in finished:
                 try:
-                    records[student] = self._settle(student, examined, versions[student])
+                    records[student] = self._settle(student, examined, bases[student])
                     tell(records[student], len(tasks))
                 except GradebookError:
                     postponed[student] = examined
         for student, examined in postponed.items():  # perhaps it is free by now
-            records[student] = self._settle_or_say_why_not(student, examined, versions[student])
+            records[student] = self._settle_or_say_why_not(student, examined, bases[student])
             tell(records[student], len(tasks))
         there = {*who, *self._course.students(self._assignment)}
         records = {student: record for student, record in sorted(records.items()) if student in there}
@@ -208,13 +227,13 @@ class _Grader:
         folder = self._course.folder("submitted", student, self._assignment)
         return self._course.name(folder / f"{self._assignment}.ipynb")
 
-    def _task(self, student: str) -> Task:
+    def _task(self, student: str, basis: _Basis) -> Task:
         folder = self._course.folder("submitted", student, self._assignment)
-        return Task(folder, self._assignment, self._source, self._times.get(student, 1.0))
+        return Task(folder, self._assignment, self._source, basis.seed, self._times.get(student, 1.0))
 
     # ── one student ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _settle(self, student: str, examined: Examined, version: str) -> Record:
+    def _settle(self, student: str, examined: Examined, basis: _Basis) -> Record:
         """Bring one student to an end: files, gradebook, record, in this order.
 
         Raises:
@@ -224,10 +243,11 @@ class _Grader:
         timestamp, remarks = read_timestamp(folder)
         remarks += [_PATTERN] if any(sign in student for sign in "*?[\n") else []
         place = Autograded(self._course, self._assignment, student)
-        record = Record(student, examined.problem, [*examined.remarks, *remarks], seconds=examined.seconds)
+        remarks = [*examined.remarks, *remarks]
+        record = Record(student, examined.problem, remarks, seconds=examined.seconds, work=basis.work, seed=basis.seed)
         try:
             if not record.problem:
-                record = self._publish(record, place, examined.notebook, timestamp, version)
+                record = self._publish(record, place, examined.notebook, timestamp, basis.version)
         except GradebookError:
             place.withdraw()
             raise
@@ -250,9 +270,9 @@ class _Grader:
         marks = {cell: mark.auto for cell, mark in self._book.marks()[record.student].items()}
         return replace(record, remarks=[*record.remarks, *remarks], marks=marks, told=_told(notebook), version=version)
 
-    def _settle_or_say_why_not(self, student: str, examined: Examined, version: str) -> Record:
+    def _settle_or_say_why_not(self, student: str, examined: Examined, basis: _Basis) -> Record:
         try:
-            return self._settle(student, examined, version)
+            return self._settle(student, examined, basis)
         except Exception as error:
             why = "; ".join(filter(None, [examined.problem, f"nothing was changed: {_why(error)}"]))
             return self._noted(Record(student, why, examined.remarks, seconds=examined.seconds))
@@ -305,23 +325,26 @@ class _Grader:
             record.remarks.append(f"this is not noted down, and will be graded again: {error.strerror}")
         return record
 
-    def _is_done(self, student: str, version: str, record: Record | None, marks: Mapping[str, Mark]) -> bool:
+    def _is_done(self, student: str, basis: _Basis, record: Record | None, marks: Mapping[str, Mark]) -> bool:
         """Whether the record is of this submission, and the gradebook and autograded/ have what it says."""
-        if record is None or record.problem or not version or record.version != version:
+        if record is None or record.problem or not basis.version or record.version != basis.version:
             return False
         if record.times != self._times.get(student, 1.0):
             return False
         in_book = {cell: mark.auto for cell, mark in marks.items()}
         return in_book == record.marks and Autograded(self._course, self._assignment, student).exists()
 
-    def _version_of(self, student: str) -> str:
-        """A hash of everything that a student's marks depend on; "" if there is nothing to grade."""
+    def _basis(self, student: str, before: Record | None) -> _Basis:
+        """`before`: what came of an earlier run. With nothing to grade, both hashes are ""."""
         folder = self._course.folder("submitted", student, self._assignment)
         try:
             path, _ = find_notebook(folder, self._assignment)
-            return _hash([self._version, path.name, fingerprint(path), str(read_timestamp(folder)[0])])
+            work = _hash([path.name, fingerprint(path)])
+            version = _hash([self._version, work, str(read_timestamp(folder)[0])])
         except CannotGrade:
-            return ""
+            work = version = ""
+        known = before.seed if before and work and before.work == work else ""
+        return _Basis(version, work, known or self._seed)
 
     def _enrolled(self) -> list[str]:
         try:

@@ -47,7 +47,7 @@ class Judged(Protocol):
     def remarks(self) -> list[str]: ...
 
 
-Judge = Callable[..., Judged]  # of a notebook; `times`: how many times as much time it may take
+Judge = Callable[..., Judged]  # of a notebook and a seed; `times`: how many times as much time it may take
 OpenJudge = Callable[[], AbstractContextManager[Judge]]
 
 
@@ -59,12 +59,14 @@ class Task:
         folder: what the student has handed in.
         assignment: its name.
         source: the instructor's notebook.
+        seed: of the inputs of its tests.
         times: how many times as much time as others it may take.
     """
 
     folder: Path
     assignment: str
     source: Source
+    seed: str
     times: float = 1.0
 
 
@@ -92,7 +94,7 @@ def examine(task: Task, judge: Judge) -> Examined:
         path, remarks = find_notebook(task.folder, task.assignment)
         submission = read_submission(path)
         transplanted = transplant(task.source, submission.cells)
-        judged = judge(transplanted.notebook) if task.times == 1 else judge(transplanted.notebook, times=task.times)
+        judged = judge(transplanted.notebook, task.seed, times=task.times)
         done = _checked(judged.notebook, transplanted.notebook)
         remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judged.remarks]
         examined = Examined(nbformat.writes(done), remarks=remarks)

@@ -84,7 +84,7 @@ class Judges:
             self._nursery.close()
 
     @contextlib.contextmanager
-    def __call__(self) -> Iterator[Callable[[NotebookNode], Judged]]:
+    def __call__(self) -> Iterator[Callable[..., Judged]]:
         """A judge for one submission. Within the block it can be sent to a process that `multiprocessing` starts.
 
         Raises:
@@ -105,21 +105,22 @@ class Judges:
         return self._nursery
 
 
-def judge(notebook: NotebookNode, *, sandbox: Sandbox, limits: Limits, times: float = 1.0) -> Judged:
+def judge(notebook: NotebookNode, seed: str = "", *, sandbox: Sandbox, limits: Limits, times: float = 1.0) -> Judged:
     """Run a notebook (as `transplant` makes it) and return a copy with outputs. The notebook is left as it is.
 
     Args:
+        seed: of the inputs of all cases; "" to make one of the text of the tests.
         times: how many times as much time as in `limits` it may take.
 
     Raises:
         CanNotGrade: the sandbox does not work. That says nothing about the notebook.
     """
     with Nursery(sandbox, limits) as nursery, nursery.room() as room:
-        return judge_in(room, notebook, times)
+        return judge_in(room, notebook, seed, times=times)
 
 
-def judge_in(room: Room, notebook: NotebookNode, times: float = 1.0) -> Judged:
-    """Judge a notebook in an existing room, with that many times as much time as the room's limits say."""
+def judge_in(room: Room, notebook: NotebookNode, seed: str = "", *, times: float = 1.0) -> Judged:
+    """Judge a notebook in an existing room. `seed`, `times`: as of `judge`."""
     room.limits = room.limits.times(times)
     start = time.perf_counter()
     done = copy.deepcopy(notebook)
@@ -128,7 +129,7 @@ def judge_in(room: Room, notebook: NotebookNode, times: float = 1.0) -> Judged:
         cell.outputs, cell.execution_count = [], number
     names = [_mark(cell)["grade_id"] for cell in code if _is_solution(cell)]
     on_ranks = [Cell(number, _plain(cell.source)) for number, cell in enumerate(code, 1) if _is_for_ranks(cell)]
-    secret = "".join(cell.source for cell in code if _is_test(cell))
+    secret = seed or "".join(cell.source for cell in code if _is_test(cell))
     with RemoteRanks(on_ranks, names, room, secret) as ranks:
         _run_here(code, names, ranks)
         for number, printed, errors in ranks.cells.outputs():

@@ -21,7 +21,9 @@ from typing import Any
 
 import torch
 
+from distlib.checks.master_parts import ON_TENSORS
 from distlib.checks.owners import EXECUTED_TEXT
+from distlib.checks.student_communicator import Handles
 from distlib.checks.supplied import helper_named, helper_origin
 from distlib.communicator import ReduceOp, Work
 from distlib.judge.remote.question import Question, whole
@@ -35,6 +37,7 @@ _PATIENCE = 0.3  # seconds in which a rank that is out of time may say where it 
 _LONGEST_NAME, _LONGEST_TEXT = 200, 20_000  # characters
 _MOST_LINES = 10_000_000
 _MOST_STARTED, _MOST_KEPT = 1_000, 256 << 20  # messages of a rank that are under way, and their bytes
+_MOST_GATES, _MOST_SHOWN = 4096, 1 << 14  # of one rank in one run; bytes
 _runs: dict[int, RemoteRun] = {}
 _numbers = itertools.count()
 Speak = Callable[["RemoteRun", SimulatedCommunicator], Any]
@@ -50,7 +53,9 @@ class RemoteRun:
         case: what is run.
         helpers: names that lead to helpers of ours.
         seconds: the time limit.
+        is_empty: whether every message arrives with zeros in it.
         gates: by rank, the gates that were passed: number and moment.
+        shown: by rank, with what: number, and a tensor or None.
         busy: the ranks that are in the middle of something.
     """
 
@@ -59,7 +64,9 @@ class RemoteRun:
     case: Any
     helpers: tuple[str, ...]
     seconds: float
+    is_empty: bool = False
     gates: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    shown: dict[int, list[tuple[int, torch.Tensor | None]]] = field(default_factory=dict)
     busy: set[int] = field(default_factory=set)
     deadline: float = 0.0
 
@@ -103,13 +110,14 @@ class Proxy:
         self._run, self._comm, self._number = run, comm, comm.rank
         self._question: Question
         self._groups: list[SimulatedCommunicator] = [comm]
+        self._handles = Handles()  # counts here, too: what a rank says of itself does not count
         self._works: dict[int, _Started] = {}
         self._count = itertools.count()
         self._answers: dict[str, Callable[..., Any]] = {
             "send": self._send, "recv": self._recv, "isend": self._isend, "irecv": self._irecv,
             "exchange": self._exchange, "wait": self._wait, "is_completed": self._is_completed,
-            "barrier": self._barrier, "split": self._split, "helper": self._helper, "time": self._time,
-            "sleep": self._sleep, "gate": self._gate, "compute": self._compute,
+            "barrier": self._barrier, "split": self._split, "helper": self._helper, "gate": self._gate,
+            "compute": self._compute,
         }  # fmt: skip
 
     def converse(self, request: dict[str, Any]) -> Any:
@@ -167,7 +175,7 @@ class Proxy:
     def _recv(self, group: int, like: Any, src: int | None, tag: int) -> tuple[torch.Tensor, int]:
         landing = _landing(like)
         source = self._group(group).recv(landing, src, tag)
-        return landing, source
+        return self._arrived(landing), source
 
     def _isend(self, group: int, tensor: torch.Tensor, dst: int, tag: int) -> int:
         self._make_room(tensor.nbytes)
@@ -181,7 +189,11 @@ class Proxy:
     def _exchange(self, group: int, tensor: torch.Tensor, dst: int, like: Any, src: int, tag: int) -> torch.Tensor:
         landing = _landing(like)
         self._group(group).exchange(tensor, dst, landing, src, tag)
-        return landing
+        return self._arrived(landing)
+
+    def _arrived(self, landing: torch.Tensor) -> torch.Tensor:
+        """What has arrived, or zeros."""
+        return landing.zero_() if self._run.is_empty else landing
 
     def _make_room(self, nbytes: int) -> None:
         """Refuse a message where this rank has too many that were started and not waited for."""
@@ -196,7 +208,8 @@ class Proxy:
 
     def _wait(self, work: int) -> tuple[torch.Tensor | None, int]:
         peer = self._works[work].work.wait()
-        return self._works.pop(work).landing, peer
+        landing = self._works.pop(work).landing
+        return None if landing is None else self._arrived(landing), peer
 
     def _is_completed(self, work: int) -> bool:
         return self._works[work].work.is_completed()
@@ -205,6 +218,7 @@ class Proxy:
         self._group(group).barrier()
 
     def _split(self, group: int, color: int | None, key: int | None) -> tuple[int, int, int] | None:
+        self._handles.count_split()
         made = self._group(group).split(color, key)
         if made is None:
             return None
@@ -212,33 +226,38 @@ class Proxy:
         self._groups.append(made)
         return len(self._groups) - 1, made.rank, made.world_size
 
-    def _helper(self, group: int, name: str, tensor: torch.Tensor, options: dict[str, Any]) -> torch.Tensor | int:
+    def _helper(self, group: int, name: str, tensor: Any, options: dict[str, Any]) -> Any:
         if name not in self._run.helpers:
             raise ValueError(f"{name!r} is not supplied here")
+        if name in ON_TENSORS:
+            made = ON_TENSORS[name](self._group(group), tensor, **options)
+            return (
+                made if made is None else [*map(self._arrived, made)] if isinstance(made, list) else self._arrived(made)
+            )
         if "op" in options:
             options["op"] = ReduceOp[options["op"]]
         self._make_room(tensor.nbytes)
         started = helper_named(name)(self._group(group), tensor, **options)
-        return tensor if started is None else self._keep(_Started(started, tensor, tensor.nbytes))
+        return self._arrived(tensor) if started is None else self._keep(_Started(started, tensor, tensor.nbytes))
 
     def _compute(self, name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
         if name not in self._run.helpers:
             raise ValueError(f"{name!r} is not supplied here")
         return helper_named(name)(*args, **options)
 
-    def _gate(self, k: int, seconds: float) -> float:
-        if type(k) is not int or not 0 <= seconds < math.inf:
-            raise ValueError(f"expected a gate and its seconds, got {k!r} and {seconds!r}")
-        self._comm.sleep(seconds)
+    def _gate(self, k: int, values: torch.Tensor | None) -> float:
+        """Pass a gate: the case, not the rank, says how long that takes, and what the factor is."""
+        if type(k) is not int or not (values is None or isinstance(values, torch.Tensor)):
+            raise ValueError(f"expected the number of a gate, and a tensor or None, got {k!r} and {values!r}")
+        shown = self._run.shown.setdefault(self._number, [])
+        if len(shown) >= _MOST_GATES or (values is not None and values.nbytes > _MOST_SHOWN):
+            raise ValueError(f"expected at most {_MOST_GATES} gates, and {_MOST_SHOWN} bytes for each")
+        part = self._run.case.part
+        self._comm.sleep(part.seconds(self._number, k))
         self._run.gates.setdefault(self._number, []).append((k, self._comm.time()))
-        factor: float = self._run.case.part.factor(self._number, k)
+        shown.append((k, values))
+        factor: float = part.factor(self._number, k)
         return factor
-
-    def _time(self, group: int) -> float:
-        return self._group(group).time()
-
-    def _sleep(self, group: int, seconds: float) -> None:
-        self._group(group).sleep(seconds)
 
     # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────
 

@@ -42,8 +42,8 @@ class RemoteRanks:
         cells: what every rank runs; see `advance`.
         names: the functions that may be called.
         room: it forks the processes. Its limits hold for all together.
-        secret: a text that the student does not know, such as the hidden tests: the inputs of all cases depend on it,
-            so that a rank can't work out what the others start with.
+        secret: a text that the student does not know: the inputs of all cases depend on it, so that a rank can't work
+            out what the others start with.
 
     Attributes:
         functions: by name, the parameters of the named functions that exist (name, kind, has a default), or None for a

@@ -304,8 +304,8 @@ class _Rank:
             result = plain(around(communicator, self._module.__dict__[name], inputs, self._pass_gate))
             return {"result": result, "slips": handles.slips()}
 
-    def _pass_gate(self, k: int, seconds: float = 0.0) -> float:
-        factor: float = ask(self._wire, "gate", k=int(k), seconds=float(seconds))
+    def _pass_gate(self, k: int, values: torch.Tensor | None = None) -> float:
+        factor: float = ask(self._wire, "gate", k=int(k), values=None if values is None else values.detach())
         return factor
 
     def _call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
