@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -113,8 +114,8 @@ def test_each_student_ends_in_a_state_that_is_said(course: TinyCourse) -> None:
 def test_a_submission_that_hangs_is_ended(course: TinyCourse) -> None:
     course.hand_in("a", {"double": HANGS})
     course.hand_in("b", RIGHT)
-    graded = run(course, patience=8.0)
-    assert graded.records["a"].problem == "the grader did not come to an end within 8 s"
+    graded = run(course, patience=8.0)  # more on a busy machine
+    assert re.fullmatch(r"the grader did not come to an end within \d+ s", graded.records["a"].problem)
     assert scores(graded, "b") == ALL
 
 
