@@ -307,6 +307,9 @@ def _begins_in_time(training: Training, step: int, layout: Layout, each: Pass, p
         begun, done = start, max(message.end for message in (*each.later[part], *received[part]))
 
 
+OWN_PARAMETER = "Does each hook note its own parameter? (A lambda in a loop uses the loop's last value.)"
+
+
 def _cause_of_delay(training: Training, step: int, bucket: int, had_to_wait: bool) -> str:
     if had_to_wait:
         return (f"bucket {bucket} was complete before bucket {bucket - 1} had begun. So the hook that begins bucket "
@@ -317,10 +320,9 @@ def _cause_of_delay(training: Training, step: int, bucket: int, had_to_wait: boo
         return ("do the hooks count gradients in no_sync, too? There they do nothing; the pass after it counts from the "
                 "beginning.")
     if bucket:
-        return (f"bucket {bucket - 1} began in time. Does each hook note its own parameter? (A lambda in a loop uses the loop's "
-                "last value.) And does it begin whichever bucket is complete?")
+        return f"bucket {bucket - 1} began in time. Does a hook begin whichever bucket is complete? {OWN_PARAMETER}"
     return ("begin it in the hook of the parameter that makes the bucket complete, while backward goes on: "
-            "parameter.register_post_accumulate_grad_hook, and all_reduce(comm, bucket, async_op=True).")
+            f"parameter.register_post_accumulate_grad_hook, and all_reduce(comm, bucket, async_op=True). {OWN_PARAMETER}")
 
 
 def hidden_share_of(seen: Seen) -> float:
