@@ -79,8 +79,9 @@ two = World(2)  # two ranks to try things on
 def average_gradients(comm: Communicator, module: torch.nn.Module) -> None:
     """Make the gradient of every parameter the average over all ranks, with one all-reduce of one flat buffer.
 
-    A parameter whose gradient is None counts as zeros on this rank; afterwards it has the average, too. Parameters that
-    need no gradient (requires_grad is False) are left out. The parameters themselves do not change.
+    A parameter whose gradient is None counts as zeros on this rank; afterwards it has the average, too: zeros, if no
+    rank has a gradient. Parameters that need no gradient (requires_grad is False) are left out. The parameters
+    themselves do not change.
 
     Args:
         comm: the communicator of this rank.
@@ -531,6 +532,9 @@ for seen in report:
 # For the shuffle, `torch.randperm(n, generator=generator)` gives the numbers from 0 to n − 1 in a random order. Make a
 # generator of your own, `torch.Generator().manual_seed(…)`. The random numbers of the rest of the program, which
 # dropout and new layers use, stay as they are.
+#
+# torch has a `DistributedSampler` of its own. Write yours without it: where yours is tested, torch's raises an error,
+# also as a base class.
 
 
 # %% solution="DistributedSampler"
@@ -598,7 +602,7 @@ for drop_last in (False, True):
     print(f"drop_last={drop_last}: {four.run(try_sampler, drop_last)}")
 
 # %% [markdown]
-# **Visible test: 2 points.** It looks at three epochs and two seeds of each case.
+# **Visible test: 2 points.** It looks at four epochs and two seeds of each case.
 
 # %% test="DistributedSampler_visible" points=2
 from distlib.checks.exercises.ddp import check_sampler

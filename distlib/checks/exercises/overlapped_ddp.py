@@ -16,7 +16,7 @@ from distlib.checks.plays.training import Model, train
 from distlib.checks.remark import Remark
 from distlib.checks.rules.all_reduces import all_reduces
 from distlib.checks.rules.moments import EPSILON, Pass, computes_only, hidden_share, in_order, ms, outside, pass_of
-from distlib.checks.rules.values import holds
+from distlib.checks.rules.values import explain_average, holds
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.training_cases import (
@@ -42,13 +42,15 @@ SUPPLIED_ERRORS: Signs = (
     ("has no 'all_reduce'", "it is a function, and comm its first argument: all_reduce(comm, tensor)."),
     ("has no 'broadcast'", "it is a function, and comm its first argument: broadcast(comm, tensor)."),
     ("comm as the first argument", "first comm, then the tensor: all_reduce(comm, tensor), broadcast(comm, tensor)."),
+    ("grad_dtype", "a gradient has the dtype of its parameter. So has the flat tensor: torch.cat and zeros_like keep it."),
     *((sign, "torch.distributed is not set up on these ranks. The set-up cell has imported what to use: "
        "all_reduce(comm, tensor).") for sign in ("Default process group has not been initialized", "DistStoreError")),
 )
 IN_A_LIST = ("is a parameter looked up in a list, as in `p in bucket`? That compares numbers. A set or a dict finds the "
              "parameter itself.")
-ORDERS = ("ranks began their all-reduces in different orders, or some rank left one out. On every rank all buckets begin, in "
-          "the same order: one that is complete early waits for those before it, and finish begins the rest.")
+ORDERS = ("ranks began their all-reduces in different orders, or some rank left one out. Every rank calls broadcast, not rank 0 "
+          "alone. On every rank all buckets begin, in the same order: one that is complete early waits for those before it, and "
+          "finish begins the rest.")
 ERRORS: Signs = (
     ("'NoneType' object has no attribute 'wait'", "all_reduce only returns a handle with async_op=True. Without it, it "
      "waits at once, in the middle of the backward pass."),
@@ -57,6 +59,7 @@ ERRORS: Signs = (
     ("doesn't require gradient", "leave out the parameters that need no gradient: they get no hook, and are in no bucket."),
     ("a leaf Variable that requires grad", "write to tensor.detach(), not to the parameter itself."),
     ("has no attribute 'no_sync'", "the class needs a method no_sync, for `with parallel.no_sync():`."),
+    ("object is not an iterator", "no_sync needs a yield, where the lines inside `with parallel.no_sync():` run."),
     ("context manager", "no_sync is used as `with parallel.no_sync():`. Put @contextlib.contextmanager above it."),
     ("has no 'start'", "for all_reduce with async_op=True, use the name all_reduce as the set-up cell has imported it. A "
      "class of the library does not count."),
@@ -66,9 +69,11 @@ ERRORS: Signs = (
 
 
 def _errors(seen: Seen) -> Signs:
+    if seen.facts.unused:
+        none = "a parameter may have no gradient: its .grad is None. It counts as zeros."
+        return (*ERRORS, ("NoneType", none), ("expected a non-empty list", none))
     return (*ERRORS, (
-        "NoneType", "a parameter may have no gradient: its .grad is None. It counts as zeros." if seen.facts.unused else
-        "something is None here. A gradient, because its bucket begins before its hook was called in this step? What "
+        "NoneType", "something is None here. A gradient, because its bucket begins before its hook was called in this step? What "
         "all_reduce returns without async_op=True?"))
 
 
@@ -166,7 +171,7 @@ def _(seen: Seen) -> Remarks:
 BUFFERS = {
     ALONE: (" is not its own any more.", "in no_sync nothing is sent: forward copies no buffers."),
     EVALUATION: (" is not its own any more.", "forward copies the buffers in training mode only, where self.training is "
-                 "True. In evaluation nothing is sent."),
+                 "True, and before it calls the module, not after. In evaluation nothing is sent."),
     SHARED: (" is not rank 0's.", "every rank has moved its buffers by its own batch. Before each forward pass in training "
              "mode, but not in no_sync, broadcast rank 0's."),
 }
@@ -180,7 +185,8 @@ def _buffers(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
                          cause="forward calls the module that was handed over, not a copy of it.")
         is_wrong, cause = BUFFERS[kind]
         what = f"in step {step + 1}, {kind}{', ' * bool(kind)}the buffer running.mean with which rank {rank} computes"
-        yield holds(what, found[number], right.seen[rank][number], is_wrong=is_wrong, same=same, otherwise=cause)
+        yield holds(what, found[number], right.seen[rank][number], is_wrong=is_wrong, same=same, otherwise=
+                    cause + " Does no_sync end with its `with` block?" * (kind == SHARED and seen.facts.passes > 1))
 
 
 def _averages(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
@@ -191,10 +197,11 @@ def _averages(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
             continue
         yield holds(f"in step {step + 1}, after finish, the gradient of {names[number]} on rank {rank}", found, average,
                     partial(_mistakes, seen, right, step, rank, number), same=same, otherwise=
-                    STALE if found is not None and step else
+                    explain_average(found, average) or
+                    (STALE if found is not None and step else
                     "is each gradient put back into the parameter that it came from, in the same order?" if found is not None
                     else "this rank has no gradient for it, others have. Afterwards every rank has the average."
-                    if own[rank] is None else "it has no gradient any more. Or does the class work on a copy of the module?")
+                    if own[rank] is None else "it has no gradient any more. Or does the class work on a copy of the module?"))
 
 
 def _mistakes(seen: Seen, right: Right, step: int, rank: int, number: int) -> dict[str, Any]:
@@ -215,8 +222,9 @@ def _mistakes(seen: Seen, right: Right, step: int, rank: int, number: int) -> di
             average - earlier[-1] if earlier else None,
         "this is still the rank's own gradient. finish must wait for the all-reduces, divide, and write the averages into "
         "parameter.grad.": mine,
-        "these are zeros. Was parameter.grad there when the hook was called? A hook of parameter.register_hook is called "
-        "before, one of register_post_accumulate_grad_hook after it.": torch.zeros_like(average),
+        "these are zeros. Was parameter.grad there when it was copied? A hook of parameter.register_hook is called before, one "
+        "of register_post_accumulate_grad_hook after it; and a bucket is copied when its last gradient is there.":
+            torch.zeros_like(average),
         "this is the sum over the ranks. Divide it by comm.world_size.": average * seen.size,
         "it was divided by the number of ranks twice.": average / seen.size,
         "the rank's own gradient was divided, but the others' are not in it. Is what the all-reduce has made of the flat "
@@ -229,7 +237,7 @@ def _mistakes(seen: Seen, right: Right, step: int, rank: int, number: int) -> di
 
 
 STALE = ("the first step was right. Does finish make everything ready for the next one: which gradients are there, what has "
-         "begun, flat buffers, handles?")
+         "begun, flat buffers, handles? And each parameter keeps the one hook that __init__ has registered.")
 
 
 def _parameters(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
@@ -262,7 +270,7 @@ def _(seen: Seen) -> Remarks:
             if kind != SHARED:
                 yield _silence(each, kind)
             elif (step, each.rank) not in training.unused:
-                yield from _begins_in_time(training, layout, each, passes)
+                yield from _begins_in_time(training, step, layout, each, passes)
     for rank in seen.ranks:
         yield outside(seen, len(numbered), rank)
 
@@ -285,7 +293,7 @@ def _forward(passes: Sequence[Pass], expected: int) -> Remark | None:
                   "equal.") if found > expected else None
 
 
-def _begins_in_time(training: Training, layout: Layout, each: Pass, passes: Sequence[Pass]) -> Remarks:
+def _begins_in_time(training: Training, step: int, layout: Layout, each: Pass, passes: Sequence[Pass]) -> Remarks:
     """Whether each all-reduce begins as soon as the bucket is complete and the all-reduce before it is done."""
     ring, layers = 2 * (len(passes) - 1), each.layers
     received = sorted((m for other in passes for m in other.later if m.dst == each.rank), key=lambda m: m.end)
@@ -301,19 +309,26 @@ def _begins_in_time(training: Training, layout: Layout, each: Pass, passes: Sequ
                 *[f"{ms(begun - each.backward)} after it, the all-reduce of bucket {bucket - 1} began;"] * (bucket > 0),
                 f"{ms(start - each.backward)} after it, the all-reduce of bucket {bucket} began;",
                 f"{ms(each.over - each.backward)} after it, the last gradient was there.",
-            ), _cause_of_delay(training, bucket, complete < begun - EPSILON))
+            ), _cause_of_delay(training, step, bucket, complete < begun - EPSILON))
         begun, done = start, max(message.end for message in (*each.later[part], *received[part]))
 
 
-def _cause_of_delay(training: Training, bucket: int, had_to_wait: bool) -> str:
+OWN_PARAMETER = "Does each hook note its own parameter? (A lambda in a loop uses the loop's last value.)"
+
+
+def _cause_of_delay(training: Training, step: int, bucket: int, had_to_wait: bool) -> str:
     if had_to_wait:
         return (f"bucket {bucket} was complete before bucket {bucket - 1} had begun. So the hook that begins bucket "
                 f"{bucket - 1} must look further, and begin bucket {bucket}, too.")
+    if step:
+        return STALE
     if training.passes > 1:
         return ("do the hooks count gradients in no_sync, too? There they do nothing; the pass after it counts from the "
                 "beginning.")
+    if bucket:
+        return f"bucket {bucket - 1} began in time. Does a hook begin whichever bucket is complete? {OWN_PARAMETER}"
     return ("begin it in the hook of the parameter that makes the bucket complete, while backward goes on: "
-            "parameter.register_post_accumulate_grad_hook, and all_reduce(comm, bucket, async_op=True).")
+            f"parameter.register_post_accumulate_grad_hook, and all_reduce(comm, bucket, async_op=True). {OWN_PARAMETER}")
 
 
 def hidden_share_of(seen: Seen) -> float:

@@ -21,18 +21,21 @@ def epochs(comm: Communicator, function: Callable[..., Any], inputs: dict[str, A
 
     Returns:
         "indices": for each sampler, for each epoch, what it gave; "unset": for each, what it gave before set_epoch was
-        called; "lengths": what len said; "random_state": that of torch's generator, which had the seed "random_seed";
-        "hashes_text": whether hash("a text") was called, which gives another number in each process.
+        called; "again": for each, what it gave when the last epoch came once more; "lengths": what len said;
+        "random_state": that of torch's generator, which had the seed "random_seed"; "hashes_text": whether
+        hash("a text") was called, which gives another number in each process.
     """
     torch.manual_seed(inputs["random_seed"])
-    indices, lengths, unset = [], [], []
+    indices, lengths, unset, again = [], [], [], []
+    samples = [f"sample {k}" for k in range(inputs["length"])]  # none of them is an index
     with _without_torchs(), _hashes_of_a_process(function, comm.rank) as hashed:
         for options in inputs["options"]:
-            sampler = function(comm, range(inputs["length"]), **options)
+            sampler = function(comm, samples, **options)
             unset.append(list(sampler))
             indices.append([_epoch(sampler, epoch) for epoch in inputs["epochs"]])
+            again.append(list(sampler))
             lengths.append(len(sampler))
-    told = {"indices": indices, "unset": unset, "lengths": lengths}
+    told = {"indices": indices, "unset": unset, "again": again, "lengths": lengths}
     return {**told, "random_state": torch.get_rng_state(), "hashes_text": bool(hashed)}
 
 

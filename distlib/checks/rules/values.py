@@ -80,6 +80,22 @@ def explain_form(found: Any, right: Any) -> str:
     return ""
 
 
+def explain_average(found: object, right: torch.Tensor) -> str:
+    """What is wrong with the numbers of an average: rounded, or divided by another number; empty if neither is."""
+    if not isinstance(found, torch.Tensor) or (found.shape, found.dtype) != (right.shape, right.dtype):
+        return ""
+    if not right.any() or not found.any():
+        return ""
+    if torch.equal(found, found.round()):
+        return "these are whole numbers. Divide with /, and let nothing round: averages are fractions."
+    if (found - right).abs().max() < 0.01 * right.abs().max():
+        return "this is nearly the average. Is something rounded on the way, in another dtype?"
+    factor = float((found * right).sum() / right.square().sum())
+    if right.numel() > 1 and torch.allclose(found, factor * right, rtol=1e-4):
+        return f"this is {factor:.3g} times the average. Divide the sum by comm.world_size, and only once."
+    return ""
+
+
 def is_equal(found: object, expected: object) -> bool:
     """Whether both are tensors of one shape and dtype with the same numbers, or both are None."""
     if not isinstance(found, torch.Tensor) or not isinstance(expected, torch.Tensor):
