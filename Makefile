@@ -1,9 +1,10 @@
-# What students, instructors and contributors call. `make` alone lists it.
+# The course's commands. `make` alone lists them.
 # Works with GNU make 3.81 (macOS) and later.
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+EXTRAS :=
 
 # The first of these that is new enough makes the environment; `make env PYTHON=/path/to/python` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -11,7 +12,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help env lab test notebooks exercises check answers grade-demo bench
+.PHONY: help env lab update
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -e 's/:.*##/	/' | expand -t 14
@@ -22,12 +23,21 @@ $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed. If it has another name: make env PYTHON=/path/to/python"; exit 1; }
 	@echo "Making the environment in $(VENV). The first time this takes some minutes."
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".$(EXTRAS)"
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # pip compiles on one core; some files are for other Pythons
 	@touch $(READY)
 
 lab: $(READY)  ## open JupyterLab on the course; without a screen: make lab BROWSER=no PORT=8899
 	@$(BIN)/distlib lab $(if $(filter no,$(BROWSER)),--no-browser) $(if $(PORT),--port=$(PORT)) $(ARGS)
+
+update: $(READY)  ## get a newer version of the course; what you have written stays
+	@$(BIN)/distlib update
+
+# >>> not for students: `distlib release` leaves out what follows
+
+EXTRAS := [dev]
+
+.PHONY: test notebooks exercises check answers grade-demo bench
 
 test: $(READY)  ## run all tests; some of them: make test ARGS="-k ring"
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -52,3 +62,5 @@ grade-demo: $(READY)  ## grade a made-up class of three and print the marks
 
 bench: $(READY)  ## measure what the course promises to reach; some of it: make bench ARGS="check class"
 	$(BIN)/python -m tests.tools.benchmarks $(ARGS)
+
+# <<< not for students

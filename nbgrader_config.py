@@ -1,4 +1,4 @@
-"""nbgrader's configuration for the course. Run nbgrader from this folder.
+"""nbgrader's configuration for the course. Run nbgrader from this folder. (Students may from work/, too.)
 
 solutions/    what instructors write: solutions and hidden tests (nbgrader's source)
 exercises/    what students get (nbgrader's release)
@@ -15,9 +15,10 @@ c = get_config()  # noqa: F821  (nbgrader defines it)
 # nbgrader starts the command `alembic`, which lies beside this Python.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
+course = Path(__file__).absolute().parent
 classroom = Path("classroom")
 with contextlib.suppress(OSError):
-    classroom.mkdir(exist_ok=True)
+    (course / classroom).mkdir(exist_ok=True)
 
 c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "exercises"
@@ -26,10 +27,14 @@ c.CourseDirectory.autograded_directory = str(classroom / "autograded")
 c.CourseDirectory.feedback_directory = str(classroom / "feedback")
 c.CourseDirectory.solution_directory = str(classroom / "solution")
 c.CourseDirectory.source_with_tests_directory = str(classroom / "source_with_tests")
-c.CourseDirectory.db_url = "sqlite:///" + str((classroom / "gradebook.db").absolute())
+c.CourseDirectory.db_url = "sqlite:///" + str(course / classroom / "gradebook.db")
 
 # The text source of a notebook holds the solutions: it must not be copied beside the released notebook.
 c.CourseDirectory.ignore = ["*.py", "*.pyc", "__pycache__", ".ipynb_checkpoints", ".DS_Store"]
+
+# What a student fetches from the exchange is put where `distlib lab` puts their copies, and submitted from there.
+if (course / "work" / "exercises").is_dir():
+    c.Exchange.assignment_dir = str(course / "work" / "exercises")
 
 # Seconds for one cell. After them the cell is interrupted and loses its marks; the next cell goes on.
 c.Execute.timeout = 120
@@ -38,16 +43,12 @@ c.Execute.interrupt_on_timeout = True
 # A student who deleted a test cell gets it back before grading.
 c.OverwriteCells.add_missing_cells = True
 
-# Feedback shows neither hidden tests nor what a browser would run.
+# Feedback shows neither hidden tests nor what a browser would run, and the marks come first.
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.GetGrades",
-    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
     "distlib.classroom.grader.feedback.SafeFeedback",
 ]
-
-# `nbgrader zip_collect`: what a learning management system gives goes into classroom/downloaded/ASSIGNMENT/archive/.
-c.ZipCollectApp.downloaded_directory = str(classroom / "downloaded")
-c.ZipCollectApp.extractor_plugin = "distlib.classroom.grader.unpack.SafeExtractor"
+c.GenerateFeedback.exporter_class = "distlib.classroom.grader.feedback_page.FeedbackPage"
 
 # `nbgrader export` writes the marks here. What could not be graded has no score, and the reason beside it.
 c.ExportApp.plugin_class = "distlib.classroom.grader.export.MarksExport"

@@ -754,15 +754,16 @@ print("torch.distributed and our communicator agree on every rank.")
 # Selected Cell" in the menu Run.
 #
 # If cells fail in stranger ways, the course has a doctor. It checks Python, torch, whether ranks start, your GPUs and
-# this notebook's kernel, and says what to do about each problem. Open a terminal (menu File, New, Terminal), and paste
-# the line that this cell prints.
+# this notebook's kernel, and says what to do about each problem. Open a terminal (menu File, New, Terminal), and type
+# `distlib doctor`. If the terminal does not find `distlib`, paste the line that this cell prints.
 
 # %%
 print(f'"{sys.executable}" -m distlib.cli doctor')
 
 # %% [markdown]
-# Where the text of the course says `distlib doctor` or `distlib check`, it means the same program. If your terminal
-# does not find `distlib`, put what stands before `doctor` in its place.
+# The notebooks that you work in are your own copies, in the course's folder `work`. So you can change whatever you
+# like. `distlib update` brings a newer version of the course: its text is new, and what you have written stays. To
+# begin a notebook again, rename yours and start the course once more.
 #
 # A world ends with its notebook. You can end it earlier, and get the memory of its ranks back.
 

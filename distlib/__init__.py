@@ -6,71 +6,30 @@ world = World(4)
 world.run(lambda comm: comm.rank)        # [0, 1, 2, 3]
 """
 
-import sys as _sys
+import sys
+from typing import TYPE_CHECKING
 
-if "ipykernel" in _sys.modules:  # in a notebook, the process that ranks are forked from loads torch in the background
+if TYPE_CHECKING:
+    from distlib.names import *  # noqa: F403
+
+__version__ = "0.1.0"
+
+if "ipykernel" in sys.modules:  # in a notebook, the process that ranks are forked from loads torch in the background
     from distlib.worlds.real import forkserver as _forkserver
 
     _forkserver.current()
 
-from distlib.collectives import (
-    all_gather,
-    all_reduce,
-    all_to_all,
-    barrier,
-    broadcast,
-    gather,
-    reduce,
-    reduce_scatter,
-    scatter,
-)
-from distlib.communicator import Communicator, ReduceOp, Work
-from distlib.network import Cluster, Link, choose_all_reduce
-from distlib.trace import CallSite, Message, Trace
-from distlib.worlds.calibration import calibrate
-from distlib.worlds.diagnosis import (
-    DeadlockError,
-    MessageMismatch,
-    PeerLost,
-    RankError,
-    ResultError,
-    RunTimeout,
-    TooMuchOutput,
-    UnreceivedMessage,
-)
-from distlib.worlds.real.world import World
-from distlib.worlds.simulated.simulator import SimulatedWorld
 
-__version__ = "0.1.0"
+def __getattr__(name: str) -> object:
+    """A name of `distlib.names`. They take torch along, which commands such as `distlib lab` need not wait for."""
+    import distlib.names as names
 
-__all__ = [
-    "CallSite",
-    "Cluster",
-    "Communicator",
-    "DeadlockError",
-    "Link",
-    "Message",
-    "MessageMismatch",
-    "PeerLost",
-    "RankError",
-    "ReduceOp",
-    "ResultError",
-    "RunTimeout",
-    "SimulatedWorld",
-    "TooMuchOutput",
-    "Trace",
-    "UnreceivedMessage",
-    "Work",
-    "World",
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "barrier",
-    "broadcast",
-    "calibrate",
-    "choose_all_reduce",
-    "gather",
-    "reduce",
-    "reduce_scatter",
-    "scatter",
-]
+    if name != "__all__" and name not in names.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=names)
+    return getattr(names, name)
+
+
+def __dir__() -> list[str]:
+    import distlib.names as names
+
+    return sorted({*globals(), *names.__all__})

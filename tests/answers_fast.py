@@ -24,6 +24,7 @@ import json
 import linecache
 import multiprocessing
 import os
+import pkgutil
 import random
 import re
 import sys
@@ -32,6 +33,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,7 @@ from typing import Any
 import torch
 
 import distlib
-from distlib.checks import CheckFailed
+from distlib.checks import CheckFailed, exercises, plays
 from distlib.checks.places import simulated_only
 from tests.answer_files import ANSWERS, Answer, read_answers
 from tests.answer_verdicts import KINDS, Verdict, table
@@ -190,6 +192,7 @@ def judge_all(
         seconds: after which an answer is given up, both test cells together. Most take a tenth of a second.
         tell: called with each as soon as it is judged.
     """
+    _import_all_checks()
     cells = {name: cells_of(name, folder) for name in {answer.assignment for answer in answers}}
     todo, running, found = list(reversed(answers)), {}, {}
     while todo or running:
@@ -203,6 +206,14 @@ def judge_all(
             found[str(judged.answer), judged.answer.assignment] = judged
             tell(judged)
     return [found[str(answer), answer.assignment] for answer in answers]
+
+
+def _import_all_checks() -> None:
+    """What test cells import, and torch behind it: once, for all children."""
+    for module in pkgutil.iter_modules(exercises.__path__, f"{exercises.__name__}."):
+        import_module(module.name)
+    for module in pkgutil.iter_modules(plays.__path__):
+        plays.import_plays(module.name)
 
 
 class _Child:

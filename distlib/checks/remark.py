@@ -3,6 +3,8 @@
 ring_all_reduce on 3 ranks, 10 float32: rank 0 holds a wrong sum in chunk 1 (elements 4 to 6).   what was seen
   expected  [1.0, 2.0, 3.0]
   found     [0.5, 1.0, 1.5]
+  In the cell with [7] at its left:                                                              where a line is named
+  ---->   8     chunk += incoming
 Usual cause: these are averages. The exercise asks for the sum.                                  what to try
 """
 
@@ -11,7 +13,9 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 
-_WIDTH = 100
+from distlib.worlds.diagnosis import lines_of_cell, numbered_lines, places_in
+
+WIDTH = 100  # of a message's lines
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class CheckFailed(AssertionError):
 
 def _compose(title: str, remark: Remark, passed: str) -> str:
     parts = [_wrap(f"{title}: {remark.seen}"), *map(_wrap_detail, remark.details)]
+    parts += _excerpt("\n".join([remark.seen, *remark.details]))
     if remark.cause:
         parts.append(_wrap(f"Usual cause: {remark.cause}"))
     if passed:
@@ -54,13 +59,21 @@ def _compose(title: str, remark: Remark, passed: str) -> str:
     return "\n".join(parts)
 
 
+def _excerpt(text: str) -> list[str]:
+    """The first line of the notebook that a text names, with its neighbors; nothing outside of notebooks."""
+    for cell, line in places_in(text):
+        if numbered := numbered_lines(lines_of_cell(cell), line):
+            return [f"  In the cell with [{cell}] at its left:", *(f"  {shown}"[:WIDTH] for shown in numbered)]
+    return []
+
+
 def _wrap(text: str) -> str:
-    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _wrap_detail(line: str) -> str:
     """Details are indented and keep their columns; only a line that is too long is broken."""
-    if len(line) <= _WIDTH - 2:
+    if len(line) <= WIDTH - 2:
         return f"  {line}"
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.fill(line.strip(), _WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.fill(line.strip(), WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)

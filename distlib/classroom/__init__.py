@@ -1,11 +1,43 @@
 """What instructors and students call: marks for a class, and a look at one's own exercise.
 
-grader        `distlib grade`: every submission of a class, judged and entered into the gradebook
-self_check    `distlib check` and check_exercise: what passes, and what to do next
-class_folder  a class in a folder, with nbgrader's own commands
-demo          `make grade-demo`: a class of three
+grader          `distlib grade`: every submission of a class, judged and entered into the gradebook
+self_check      `distlib check` and check_exercise: what passes, and what to do next
+excerpts        the lines of a notebook that a message names
+student_copies  the notebooks that a student works in, and newer versions of them
+uploads         `distlib hand-in`, `distlib collect`, `distlib release`: between students and instructor
+class_folder    a class in a folder, with nbgrader's own commands
+demo            `make grade-demo`: a class of three
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from distlib.classroom.self_check.running import check_exercise
 
-__all__ = ["check_exercise"]
+if TYPE_CHECKING:
+    from distlib.classroom.uploads.receipt import Receipt
+
+__all__ = ["check_exercise", "hand_in"]
+
+
+def hand_in(name: str, student: str = "", *, sure: bool = False) -> Receipt:
+    """Hand in this notebook, as it is saved. Save it first. In a terminal: `distlib hand-in 02_all_reduce`.
+
+    It looks at the text only and runs nothing. Where there is an exchange of nbgrader's, the notebook is submitted.
+    Elsewhere a file is made, which you upload where your course collects it.
+
+    Args:
+        name: the exercise, such as "02_all_reduce".
+        student: your name or student number; without it you are asked once.
+        sure: hand in also if nothing is answered.
+
+    Returns:
+        A receipt: time, checksum, what is answered. It is also kept as a file.
+
+    Raises:
+        HandInError: nothing was handed in; the message says why.
+    """
+    from distlib.classroom.uploads.hand_in import hand_in_notebook  # takes nbgrader along, which test cells do without
+
+    return hand_in_notebook(name, student=student, sure=sure)

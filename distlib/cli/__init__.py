@@ -13,29 +13,60 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     doctor = "check this machine: Python, torch, ranks, GPUs, Jupyter, nbgrader; say what to do about a problem"
     commands.add_parser("doctor", help=doctor, description=doctor[0].upper() + doctor[1:] + ".")
-    lab = "open JupyterLab on the first lesson; options that follow go to `jupyter lab`"
-    commands.add_parser(
+    lab = "open JupyterLab on your copies of the lessons and exercises; other options go to `jupyter lab`"
+    lab_parser = commands.add_parser(
         "lab",
         help=lab,
         description=lab[0].upper() + lab[1:] + ".",
         epilog="Without a screen: distlib lab --no-browser --port=8899",
     )
+    lab_parser.add_argument("--instructor", action="store_true", help="the whole course, with nbgrader's formgrader")
+    update = "get a newer version of the course; what you have written stays"
+    commands.add_parser("update", help=update, description=update[0].upper() + update[1:] + ".")
     check = "show which functions of an exercise pass their tests, and what to do next; it gives no marks"
     _add_check_arguments(commands.add_parser("check", help=check, description=check[0].upper() + check[1:] + "."))
+    hand_in = "hand in an exercise: look at the saved notebook, make the file to upload or submit it, print a receipt"
+    _add_hand_in_arguments(
+        commands.add_parser("hand-in", help=hand_in, description=hand_in[0].upper() + hand_in[1:] + ".")
+    )
+    collect = "collect what students have uploaded: a folder, or the zip file of a learning platform"
+    _add_collect_arguments(
+        commands.add_parser("collect", help=collect, description=collect[0].upper() + collect[1:] + ".")
+    )
     grade = "grade what students have handed in: their code in a sandbox, its marks into nbgrader's gradebook"
     _add_grade_arguments(commands.add_parser("grade", help=grade, description=grade[0].upper() + grade[1:] + "."))
+    release = "write the course for students, a zip file or a folder: lessons, exercises, the package, no solutions"
+    _add_release_arguments(
+        commands.add_parser("release", help=release, description=release[0].upper() + release[1:] + ".")
+    )
     options, rest = parser.parse_known_args(arguments)
     # The commands are imported only when they are called: doctor must run where Jupyter or torch is broken.
     if options.command == "lab":
         from distlib.cli.lab import open_lab
 
-        return open_lab(rest)
+        return open_lab(rest, instructor=options.instructor)
     if rest:
         parser.error(f"unknown option {rest[0]}")
+    if options.command == "update":
+        from distlib.cli.update import update as update_course
+
+        return update_course()
     if options.command == "check":
         from distlib.cli.check import check as check_notebook
 
         return check_notebook(options.assignment, options.notebook)
+    if options.command == "hand-in":
+        from distlib.cli.hand_in import hand_in_from_terminal
+
+        return hand_in_from_terminal(options)
+    if options.command == "collect":
+        from distlib.cli.collect import collect_uploads
+
+        return collect_uploads(options)
+    if options.command == "release":
+        from distlib.cli.release import release_course
+
+        return release_course(options)
     if options.command == "grade":
         from distlib.cli.grade import grade_submissions
 
@@ -46,8 +77,28 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce")
-    parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in exercises/")
+    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce; its number will do")
+    parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in work/exercises/")
+
+
+def _add_hand_in_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, or 02")
+    parser.add_argument("--name", default="", help="your name or student number; else you are asked, once")
+    parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is somewhere else")
+    parser.add_argument("--yes", action="store_true", help="hand in also if nothing is answered")
+
+
+def _add_collect_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, or 02")
+    parser.add_argument("uploads", metavar="FOLDER_OR_ZIP", type=Path, nargs="+", help="what students have uploaded")
+    times = "the times of the files are those of handing in, in this time zone, such as Europe/Berlin"
+    parser.add_argument("--times-in", metavar="ZONE", default="", help=times)
+    parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
+
+
+def _add_release_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="FILE.zip|FOLDER", type=Path, help="a folder must be new or empty")
+    parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
 
 
 def _add_grade_arguments(parser: argparse.ArgumentParser) -> None:

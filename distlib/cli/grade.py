@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
+from distlib.classroom.grader.alike import alike, answers_in, known_texts
 from distlib.classroom.grader.class_report import text_table, write_report
-from distlib.classroom.grader.class_run import ClassRun, Record, grade_class
-from distlib.classroom.grader.course import Course, CourseError, open_course
+from distlib.classroom.grader.class_run import ClassRun, grade_class
+from distlib.classroom.grader.course import Course, CourseError, course_above, open_course
 from distlib.classroom.grader.examine import OpenJudge
-from distlib.classroom.grader.submission import printable
+from distlib.classroom.grader.mistakes import graded
+from distlib.cli.progress import Progress
 from distlib.cli.saying import say
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def grade_submissions(
         open_judges: takes the kind of sandbox, and returns a factory of judges, one for each submission.
     """
     try:
-        course = open_course(options.course or _course_above(Path.cwd()))
+        course = open_course(options.course or course_above(Path.cwd()))
         with (open_judges or sandboxed_judges)(options.sandbox) as open_judge:
             run = _grade_with_bar(course, options, open_judge)
     except CourseError as error:
@@ -67,13 +67,7 @@ def sandboxed_judges(kind: str) -> Judges:
 
 
 def _grade_with_bar(course: Course, options: argparse.Namespace, open_judge: OpenJudge) -> ClassRun:
-    with tqdm(unit="student", disable=None, leave=False) as bar:
-
-        def tell(record: Record, total: int) -> None:
-            bar.total = total
-            bar.update()
-            bar.set_postfix_str(f"{printable(record.student)}: {record.state}")
-
+    with Progress(sys.stderr) as progress:
         return grade_class(
             course,
             options.assignment,
@@ -81,7 +75,7 @@ def _grade_with_bar(course: Course, options: argparse.Namespace, open_judge: Ope
             students=options.student,
             jobs=options.jobs,
             again=options.again,
-            tell=tell,
+            tell=progress.tell,
         )
 
 
@@ -94,13 +88,9 @@ def _write(course: Course, run: ClassRun) -> tuple[str, str]:
     """Write the report. Returns how to open it, and why it could not be written; one of them is empty."""
     folder = course.records(run.assignment)
     try:
-        page = write_report(run, folder)
+        texts = answers_in(course, run.assignment, graded(run))
+        page = write_report(run, folder, alike(texts, known_texts(course, run.assignment)))
     except OSError as error:
         return "", f"{course.name(folder)}/report.html can't be written: {error.strerror}"
     table = f"as a table:                    {course.name(folder)}/marks.csv"
     return f"report, to open in a browser:  {page.as_uri()}\n{table}", ""
-
-
-def _course_above(start: Path) -> Path:
-    """The nearest folder with an nbgrader_config.py."""
-    return next((folder for folder in [start, *start.parents] if (folder / "nbgrader_config.py").exists()), start)

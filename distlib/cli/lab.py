@@ -1,8 +1,9 @@
-"""`distlib lab`: JupyterLab, opened on the first lesson."""
+"""`distlib lab`: JupyterLab, opened on the first lesson: the student's copy, or with --instructor the course's own."""
 
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,30 +18,37 @@ from types import FrameType
 import zmq
 from jupyter_core.paths import jupyter_runtime_dir
 
-FIRST_LESSON = Path("course") / "00_start_here.ipynb"
-SETTINGS = Path(__file__).parent / "jupyter"  # what JupyterLab shall do by default: not ask about news and updates
+from distlib.classroom.student_copies.places import FIRST_LESSON as FIRST_COPY
+from distlib.classroom.student_copies.places import FOLDER
+from distlib.cli.copies import FIRST_LESSON, NO_COURSE, bring_copies, find_course
+from distlib.cli.settings import SETTINGS, settings_for_jupyter
+
 STARTS_WITHIN = 120.0  # seconds; on a laptop JupyterLab needs two or three
 ENDS_WITHIN = 10  # seconds, likewise
 
 
-def open_lab(extra: list[str]) -> int:
+def open_lab(extra: list[str], *, instructor: bool = False) -> int:
     """Starts JupyterLab on the first lesson, prints its address, and waits until it ends.
 
-    extra: options for `jupyter lab`; they win over ours. Returns JupyterLab's exit status: 0 if it was asked to end,
-    128 plus the signal's number if it was killed; 1 without a course.
+    extra: options for `jupyter lab`; they win over ours. instructor: show the whole course with nbgrader's panels,
+    instead of the student's copies. Returns JupyterLab's exit status: 0 if it was asked to end, 128 plus the signal's
+    number if it was killed; 1 without a course, or if the student's copies can't be made.
     """
     root = find_course(Path.cwd())
     if root is None:
-        print(f"There is no {FIRST_LESSON} here or in a folder above. Go to the course's folder first.")
+        print(NO_COURSE)
         return 1
+    if not instructor and not bring_copies(root):
+        return 1
+    folder, first = (root, FIRST_LESSON) if instructor else (root / FOLDER, Path(FIRST_COPY).relative_to(FOLDER))
     with tempfile.TemporaryDirectory(prefix="distlib-lab-") as spare:
         os.environ.update(folders_for_jupyter(os.environ, Path.home(), Path(spare)))
-        os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join([str(SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH", "")])
+        os.environ.update(settings_for_jupyter(os.environ, root, instructor=instructor))
         os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(24))  # else JupyterLab prints addresses of its own
         # In a session of its own, so that Ctrl-C reaches it once, through us, as an orderly end.
-        server = subprocess.Popen(lab_command(root, extra), cwd=root, start_new_session=True)
+        server = subprocess.Popen(lab_command(folder, first, extra), cwd=root, start_new_session=True)
         asked = end_when_asked(server)
-        address = wait_for_address(server, Path(jupyter_runtime_dir()))
+        address = wait_for_address(server, Path(jupyter_runtime_dir()), first)
         if address:
             print(f"\nJupyterLab is at\n\n    {address}\n\nStop it with Ctrl-C.", flush=True)
         status = server.wait()
@@ -71,20 +79,20 @@ def end_when_asked(server: subprocess.Popen[bytes], seconds: int = ENDS_WITHIN) 
     return asked
 
 
-def find_course(start: Path) -> Path | None:
-    """The folder that holds the course: start, a folder above it, or where distlib itself was installed from."""
-    for folder in [start, *start.parents, Path(__file__).parents[2]]:
-        if (folder / FIRST_LESSON).exists():
-            return folder
-    return None
+def lab_command(folder: Path, first: Path, extra: list[str]) -> list[str]:
+    """The command that starts JupyterLab, quiet, and with encrypted kernels where that works.
 
-
-def lab_command(root: Path, extra: list[str]) -> list[str]:
-    """The command that starts JupyterLab on the first lesson, quiet, and with encrypted kernels where that works."""
-    command = [sys.executable, "-m", "jupyterlab", str(FIRST_LESSON)]
-    command.append(f"--ServerApp.root_dir={root}")
+    folder: what the file browser shows. first: the notebook to open, from there. extra: more options.
+    """
+    command = [sys.executable, "-m", "jupyterlab", str(folder / first)]
+    command.append(f"--ServerApp.root_dir={folder}")
     command.append("--ServerApp.answer_yes=True")
     command += ["--ServerApp.log_level=ERROR", "--LabApp.log_level=ERROR"]
+    # A login shell, which terminals run by default, would forget the PATH on which `distlib` is found.
+    shell = os.environ.get("SHELL") or shutil.which("bash") or "sh"
+    command.append(f"--ServerApp.terminado_settings={ {'shell_command': [shell]} }")
+    style = {"static_custom_path": [str(SETTINGS / "everybody" / "custom")]}
+    command += ["--LabApp.custom_css=True", f"--ServerApp.tornado_settings={style}"]
     if zmq.has("curve"):
         command.append("--KernelManager.transport_encryption=auto")  # other users of the machine can't listen
     if hasattr(os, "geteuid") and os.geteuid() == 0:
@@ -103,8 +111,8 @@ def folders_for_jupyter(environment: Mapping[str, str], home: Path, spare: Path)
     return {name: str(spare / name.lower()) for name in names if name not in environment}
 
 
-def wait_for_address(server: subprocess.Popen[bytes], runtime_folder: Path) -> str | None:
-    """Waits until the server listens, and returns its address; None when it ended instead.
+def wait_for_address(server: subprocess.Popen[bytes], runtime_folder: Path, first: Path) -> str | None:
+    """Waits until the server listens, and returns the address of the notebook `first`; None when it ended instead.
 
     The server writes jpserver-<pid>.json itself, so port, token and prefix are those it really uses. It writes it a
     moment before it listens.
@@ -116,13 +124,13 @@ def wait_for_address(server: subprocess.Popen[bytes], runtime_folder: Path) -> s
             server_info = json.loads(information.read_text())
             if not server_info.get("sock"):  # else it listens on a Unix socket, of which there is no address to open
                 socket.create_connection((server_info["hostname"], server_info["port"]), timeout=1).close()
-            return address_of(server_info)
+            return address_of(server_info, first)
         except (OSError, ValueError):
             time.sleep(0.1)
     return None
 
 
-def address_of(information: Mapping[str, str]) -> str:
-    """The address of the first lesson on a server. information: what is in its jpserver-<pid>.json."""
-    address = f"{information['url']}lab/tree/{FIRST_LESSON.as_posix()}"
+def address_of(information: Mapping[str, str], first: Path) -> str:
+    """The address of a notebook on a server. information: what is in its jpserver-<pid>.json."""
+    address = f"{information['url']}lab/tree/{first.as_posix()}"
     return f"{address}?token={information['token']}" if information.get("token") else address

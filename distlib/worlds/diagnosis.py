@@ -17,14 +17,18 @@ from __future__ import annotations
 import builtins
 import difflib
 import linecache
+import re
+import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from distlib.trace import CallSite
+from distlib.worlds import call_site
 
 _CYCLE_SHOWN = 6  # ranks of a long cycle that are written out
+_PLACE = re.compile(r"\bcell\s+(\d{1,6}),\s+line\s+(\d{1,6})\b")
 _SAME_CALLS = "Hint: every rank has to make the same collective calls, in the same order and with the same arguments."
 
 
@@ -48,9 +52,14 @@ class RankError(Exception):
         shown = [f"{type(self).__name__}: {self}"]
         if self.site is not None:
             shown += ["", *source_excerpt(self.site)]
-        if self.stack:
-            shown += ["", "The whole stack of each rank: print(NAME.last_error.stack), with the name of your world"]
+        if self.stack and (world := self._world()):
+            shown += ["", f"The whole stack of each rank: print({world}.last_error.stack)"]
         return shown
+
+    def _world(self) -> str:
+        """The name under which the notebook has the world of this error; "" if it has none."""
+        names = vars(sys.modules["__main__"]).items()
+        return next((name for name, value in names if getattr(value, "__dict__", {}).get("last_error") is self), "")
 
 
 class DeadlockError(RankError):
@@ -94,13 +103,34 @@ class RunInterrupted(KeyboardInterrupt):
 
 def source_excerpt(site: CallSite, around: int = 2) -> list[str]:
     """The line of `site` and its neighbors, with an arrow; empty if the source is not at hand."""
-    lines = linecache.getlines(site.file)
-    if not 1 <= site.line <= len(lines):
+    return numbered_lines(linecache.getlines(site.file), site.line, around)
+
+
+def places_in(text: str) -> list[tuple[int, int]]:
+    """The cells and lines that a message names, as in "cell 7, line 12", each once."""
+    return list(dict.fromkeys((int(cell), int(line)) for cell, line in _PLACE.findall(text)))
+
+
+def lines_of_cell(cell: int) -> list[str]:
+    """The text of a cell that has run in this notebook; empty outside of notebooks."""
+    files = [file for file, number in call_site.learn_cells().items() if number == cell]
+    return linecache.getlines(files[-1]) if files else []
+
+
+def numbered_lines(lines: Sequence[str], line: int, around: int = 2) -> list[str]:
+    """A line and its neighbors with their numbers, and an arrow at the line; empty if there is no such line.
+
+    Args:
+        lines: all of them.
+        line: the number of the one that is meant, from 1.
+        around: how many before and after it.
+    """
+    if not 1 <= line <= len(lines):
         return []
-    first, last = max(1, site.line - around), min(len(lines), site.line + around)
-    arrows = ("---->" if number == site.line else "     " for number in range(first, last + 1))
+    first, last = max(1, line - around), min(len(lines), line + around)
+    arrows = ("---->" if number == line else "     " for number in range(first, last + 1))
     numbered = zip(arrows, range(first, last + 1), lines[first - 1 : last], strict=True)
-    return [f"{arrow} {number:3} {line.rstrip()}" for arrow, number, line in numbered]
+    return [f"{arrow} {number:3} {text.rstrip()}" for arrow, number, text in numbered]
 
 
 # ── an exception on some ranks ───────────────────────────────────────────────────────────────────────────────────────

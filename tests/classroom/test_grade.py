@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -21,10 +22,13 @@ from nbgrader.api import Gradebook
 
 from distlib.classroom.grader import class_run
 from distlib.classroom.grader.autograded import Autograded
-from distlib.classroom.grader.class_report import csv_text, html_page, mistakes, text_table
-from distlib.classroom.grader.class_run import ClassRun, Record, Told, grade_class, split_message
+from distlib.classroom.grader.class_page import html_page
+from distlib.classroom.grader.class_report import csv_text, text_table, write_report
+from distlib.classroom.grader.class_run import Change, ClassRun, Record, grade_class
 from distlib.classroom.grader.course import CourseError, open_course
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
+from distlib.classroom.grader.messages import Told, split_message
+from distlib.classroom.grader.mistakes import mistakes
 from distlib.cli import main
 from distlib.cli.grade import grade_submissions
 from tests.classroom.test_transplant import PNG
@@ -113,8 +117,8 @@ def test_each_student_ends_in_a_state_that_is_said(course: TinyCourse) -> None:
 def test_a_submission_that_hangs_is_ended(course: TinyCourse) -> None:
     course.hand_in("a", {"double": HANGS})
     course.hand_in("b", RIGHT)
-    graded = run(course, patience=8.0)
-    assert graded.records["a"].problem == "the grader did not come to an end within 8 s"
+    graded = run(course, patience=8.0)  # more on a busy machine
+    assert re.fullmatch(r"the grader did not come to an end within \d+ s", graded.records["a"].problem)
     assert scores(graded, "b") == ALL
 
 
@@ -239,7 +243,7 @@ def test_files_are_copied_links_are_not(course: TinyCourse, tmp_path: Path) -> N
 
 
 def test_strange_names_of_students(course: TinyCourse) -> None:
-    names = ["a b", "ü", "x+y", "[z]", "line\nbreak"]
+    names = ["a b", "ü", "x+y", "[z]", "line\nbreak", "report.html", "marks.csv", "*"]
     for name in names:
         course.hand_in(name, RIGHT)
     os.makedirs(os.fsencode(course.root / "classroom" / "submitted") + b"/\xff/" + NAME.encode())
@@ -247,7 +251,38 @@ def test_strange_names_of_students(course: TinyCourse) -> None:
     assert all(scores(graded, name) == ALL for name in names)
     assert graded.records["\udcff"].state == "could not be graded"
     assert "\x1b" not in text_table(graded) and "line\\nbreak" in text_table(graded)
-    assert html_page(graded).encode()
+    page = write_report(graded, open_course(course.root).records(NAME))
+    assert page.name == "report.html" and "\\udcff" in page.read_text()
+    assert run(course).unchanged == sorted(names)
+
+
+def test_a_mended_test_changes_only_what_it_must(course: TinyCourse) -> None:
+    course.hand_in("a", WRONG)
+    course.hand_in("b", RIGHT)
+    course.hand_in("c", {"double": WRONG["double"]})
+    assert run(course).changes == []
+    with Gradebook(course.gradebook_url) as gradebook:
+        gradebook.find_grade("double_hidden", NAME, NAME, "c").manual_score = 1.5
+        gradebook.find_comment("why", NAME, NAME, "c").manual_comment = "Nice."
+        gradebook.add_student("zoe")
+        gradebook.db.commit()
+    source = course.root / "solutions" / NAME / f"{NAME}.ipynb"
+    source.write_text(source.read_text().replace("assert double(secret_number) == 246912", "assert double(2) == 4"))
+    course.nbgrader("generate_assignment", NAME, "--force")
+    graded = run(course)
+    assert graded.changes == [Change("a", "double_hidden", 0, 2)] and graded.unchanged == []
+    assert graded.missing == ["zoe"]
+    assert (scores(graded, "a"), scores(graded, "b"), scores(graded, "c")) == ([1, 2, 0, 0], ALL, [1, 1.5, 0, 0])
+    with Gradebook(course.gradebook_url) as gradebook:
+        assert gradebook.find_comment("why", NAME, NAME, "c").comment == "Nice."
+    (course.folder("a") / f"{NAME}.ipynb").write_text("{")
+    lost = run(course).changes
+    assert [(each.cell, each.before) for each in lost[:2]] == [("double_visible", 1), ("double_hidden", 2)]
+    assert {(each.student, each.after) for each in lost} == {("a", None)}
+    kept = (open_course(course.root).records(NAME) / "changes.csv").read_text().splitlines()
+    assert [row.split(",", 1)[1] for row in kept][:3] == [
+        "student,cell,before,after", "a,double_hidden,0,2", "a,double_visible,1,",
+    ]  # fmt: skip
 
 
 # Stopping and going on
@@ -459,12 +494,18 @@ def test_feedback_hides_tests_and_is_harmless(course: TinyCourse) -> None:
     evil = "<script>alert('evil')</script><img src=x onerror=alert(1)>"
     course.hand_in("a", {**WRONG, "why": f"So. {evil}"})
     course.hand_in("b", {**RIGHT, "why": "Because."})
+    folder = course.hand_in("[ab]", {**RIGHT, "why": "![](attachment:evil.svg) [x](javascript:evil)"})
+    (folder / "evil.html").write_text(evil)
     run(course)
     source = course.autograded("a").cells
     assert any("secret_number" in cell.source for cell in source)  # formgrader shows it
     course.nbgrader("generate_feedback", NAME)
-    for student in "ab":
+    for student in ("a", "b", "[ab]"):
         page = (course.folder(student, "feedback") / f"{NAME}.html").read_text()
+        assert list(course.folder(student, "feedback").rglob("*.html")) == [
+            course.folder(student, "feedback") / f"{NAME}.html"
+        ]
+        assert f">{student} · {NAME}</p>" in page and 'href="java' not in page
         assert "secret_number" not in page and "246912" not in page and "negate(-" not in page
         assert "What this tests: a large number." in page.replace("</span>", "")
         assert "Hidden tests ran here; their text is not shown." in page
@@ -539,8 +580,8 @@ def test_the_most_frequent_mistakes() -> None:
 def test_the_page_is_self_contained_and_escaped() -> None:
     page = html_page(made_up_run())
     assert "<b>x" not in page and "&lt;b&gt;x" in page
-    assert "<script" not in page and "http" not in page and "src=" not in page
-    assert page.count("<table>") == page.count("</table>") == 4
+    assert "<script" not in page and "://" not in page and "src=" not in page
+    assert page.count("<table>") == page.count("</table>") == 5
     assert "Mean: 2.2 of 4 points." in page  # 1 and 3.5, the penalty taken off
 
 
@@ -659,7 +700,9 @@ def test_nothing_is_lost_when_nobody_reads(course: TinyCourse, somebody_fails: b
         [sys.executable, "-c", program], cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, timeout=120
     )
     os.close(writing)
-    assert (done.returncode, done.stderr) == (int(somebody_fails), b"")
+    students = ["a: graded", "b: could not be graded"][: 1 + somebody_fails]
+    assert done.returncode == int(somebody_fails)
+    assert sorted(line.split(": ", 1)[1].split(" in ")[0] for line in done.stderr.decode().splitlines()) == students
     written = course.root / "classroom" / "graded" / NAME
     assert "\na,graded," in (written / "marks.csv").read_text() and (written / "report.html").exists()
     assert run(course).unchanged == ["a"]

@@ -168,6 +168,18 @@ def test_the_command_fails_where_something_does_not_pass(
     assert "0 of 4 functions pass." in output
 
 
+def test_the_number_is_enough_and_the_students_copy_comes_first(course: Path) -> None:
+    released = course / "exercises" / NAME / f"{NAME}.ipynb"
+    assert find_exercise("02", start=course).path == released.resolve()
+    own = course / "work" / "exercises" / NAME / released.name
+    (course / "work" / "lessons").mkdir(parents=True)
+    shutil.copytree(released.parent, own.parent)
+    for start in (course, course / "work", course / "work" / "lessons", own.parent):
+        exercise = find_exercise("2", start=start)
+        assert (exercise.name, exercise.path) == (NAME, own.resolve())
+        assert "hidden" in exercise.tests["ring_all_reduce"]
+
+
 # ── what is no exercise ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -175,9 +187,9 @@ def test_a_name_that_is_no_exercise(
     course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.chdir(course)
-    assert main(["check", "02"]) == 1
+    assert main(["check", "03"]) == 1
     assert capsys.readouterr().err == (
-        "there is no notebook 02.ipynb here or in exercises/02/. There are 02_all_reduce.\n"
+        "there is no notebook 03.ipynb here or in work/exercises/03/. There are 02_all_reduce.\n"
     )
 
 

@@ -1,6 +1,8 @@
 """`distlib lab` as `make lab BROWSER=no` starts it: the address it prints works, and everything ends with it."""
 
+import asyncio
 import json
+import re
 import shutil
 import signal
 import socket
@@ -9,9 +11,11 @@ import sys
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from tornado.websocket import websocket_connect
 
 from distlib.cli import lab
 from tests.tools.lab_process import running_lab
@@ -34,7 +38,7 @@ def test_prints_an_address_that_works_on_the_next_free_port(course: Path) -> Non
         port = taken.getsockname()[1]
         with running_lab(course, port) as (process, address):
             assert f":{port}/" not in address
-            assert "/lab/tree/course/00_start_here.ipynb?token=" in address
+            assert "/lab/tree/lessons/lesson_00_start_here.ipynb?token=" in address
             with urllib.request.urlopen(address, timeout=30) as page:
                 assert page.status == 200
                 assert b"JupyterLab" in page.read()
@@ -46,11 +50,11 @@ def test_the_address_is_there_once_the_server_listens(tmp_path: Path) -> None:
         where = {"url": "http://localhost:1/", "hostname": "127.0.0.1", "port": door.getsockname()[1]}
         (tmp_path / f"jpserver-{server.pid}.json").write_text(json.dumps(where))
         with ThreadPoolExecutor() as pool:
-            address = pool.submit(lab.wait_for_address, server, tmp_path)
+            address = pool.submit(lab.wait_for_address, server, tmp_path, Path("first.ipynb"))
             with pytest.raises(TimeoutError):
                 address.result(timeout=0.5)
             door.listen()
-            assert address.result(timeout=30) == "http://localhost:1/lab/tree/course/00_start_here.ipynb"
+            assert address.result(timeout=30) == "http://localhost:1/lab/tree/first.ipynb"
         server.communicate(b"\n")
 
 
@@ -108,13 +112,16 @@ def test_without_a_course_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 def test_options_of_the_caller_come_last(tmp_path: Path) -> None:
-    assert lab.lab_command(tmp_path, ["--port=8899", "--no-browser"])[-2:] == ["--port=8899", "--no-browser"]
+    assert lab.lab_command(tmp_path, Path("first.ipynb"), ["--port=8899", "--no-browser"])[-2:] == [
+        "--port=8899",
+        "--no-browser",
+    ]
 
 
 def test_address_with_and_without_a_token() -> None:
-    page = "http://localhost:8899/lab/tree/course/00_start_here.ipynb"
-    assert lab.address_of({"url": "http://localhost:8899/", "token": "abc"}) == f"{page}?token=abc"
-    assert lab.address_of({"url": "http://localhost:8899/", "token": ""}) == page
+    first, page = Path("lessons/first.ipynb"), "http://localhost:8899/lab/tree/lessons/first.ipynb"
+    assert lab.address_of({"url": "http://localhost:8899/", "token": "abc"}, first) == f"{page}?token=abc"
+    assert lab.address_of({"url": "http://localhost:8899/", "token": ""}, first) == page
 
 
 def test_folders_that_the_user_chose_are_kept(tmp_path: Path) -> None:
@@ -124,11 +131,60 @@ def test_folders_that_the_user_chose_are_kept(tmp_path: Path) -> None:
     assert moved["JUPYTER_RUNTIME_DIR"] == str(tmp_path / "spare" / "jupyter_runtime_dir")
 
 
-def test_it_does_not_ask_about_news(course: Path) -> None:
-    setting = "lab/api/settings/@jupyterlab/apputils-extension:notification"
-    with running_lab(course) as (_, address):
-        server, token = address.split("lab/tree")[0], address.split("token=")[1]
-        with urllib.request.urlopen(f"{server}{setting}?token={token}", timeout=30) as answer:
-            properties = json.load(answer)["schema"]["properties"]
-    assert properties["fetchNews"]["default"] == "false"
-    assert properties["checkForUpdates"]["default"] is False
+def test_a_student_gets_lessons_and_exercises_and_nothing_else(course: Path) -> None:
+    with running_lab(course, PATH="/usr/bin:/bin") as (_, address):
+        assert names(address, "") == ["lessons"]  # this course has no exercises
+        assert names(address, "lessons") == ["lesson_00_start_here.ipynb"]
+        page = ask(address, "lab").decode()
+        for panel in ("formgrader", "create-assignment", "course-list", "assignment-list", "menu"):
+            assert f'"@jupyter/nbgrader:{panel}"' in page  # among the disabled ones
+        assert '"@jupyter/nbgrader:validate-assignment"' not in page
+        assert default_of(address, "apputils-extension:notification", "fetchNews") == "false"
+        assert default_of(address, "apputils-extension:notification", "checkForUpdates") is False
+        assert default_of(address, "notebook-extension:tracker", "codeCellConfig")["lineNumbers"] is True
+        assert b"word-break: normal" in ask(address, "custom/custom.css")
+        assert asyncio.run(said_in_a_terminal(address, "command -v distlib")).endswith("/distlib")
+
+
+def test_an_instructor_sees_the_whole_course(course: Path) -> None:
+    with running_lab(course, options=["--instructor"]) as (_, address):
+        assert "/lab/tree/course/00_start_here.ipynb?token=" in address
+        assert names(address, "") == ["course"]
+        assert "@jupyter/nbgrader:" not in ask(address, "lab").decode()
+    assert not (course / "work").exists()
+
+
+def ask(address: str, path: str) -> bytes:
+    """What JupyterLab answers to a request. address: that of a page on it."""
+    server, token = address.split("lab/tree")[0], address.split("token=")[1]
+    with urllib.request.urlopen(f"{server}{path}?token={token}", timeout=30) as answer:
+        return bytes(answer.read())
+
+
+def names(address: str, folder: str) -> list[str]:
+    """What the file browser shows in a folder."""
+    return sorted(entry["name"] for entry in json.loads(ask(address, f"api/contents/{folder}"))["content"])
+
+
+def default_of(address: str, plugin: str, setting: str) -> Any:
+    """The default of one of JupyterLab's settings."""
+    return json.loads(ask(address, f"lab/api/settings/@jupyterlab/{plugin}"))["schema"]["properties"][setting][
+        "default"
+    ]
+
+
+async def said_in_a_terminal(address: str, command: str) -> str:
+    """What a command prints in a terminal of JupyterLab, up to the end of its last line."""
+    server, token = address.split("lab/tree")[0], address.split("token=")[1]
+    post = urllib.request.Request(f"{server}api/terminals?token={token}", method="POST")
+    with urllib.request.urlopen(post, timeout=30) as answer:
+        name = json.load(answer)["name"]
+    url = f"{server.replace('http', 'ws', 1)}terminals/websocket/{name}?token={token}"
+    connection = await websocket_connect(url)
+    await connection.write_message(json.dumps(["stdin", f"printf 'BE''GIN%sEND\\n' \"$({command})\"\n"]))
+    seen = ""
+    while not (found := re.search("BEGIN(.*)END", seen, re.DOTALL)):
+        message = await asyncio.wait_for(connection.read_message(), 60)
+        assert message is not None, seen
+        seen += str(json.loads(message)[1]) if json.loads(message)[0] == "stdout" else ""
+    return found[1]

@@ -23,14 +23,14 @@ FLAGS = (
     "--disable-background-networking --disable-component-update --disable-sync"
 ).split()
 # All lessons run in test_lessons.py; in a browser the first one. What is played: tests/draw/test_player_browser.py.
-LESSONS = ("course/00_start_here.ipynb",)
+LESSONS = ("lessons/lesson_00_start_here.ipynb",)
 EXERCISE = "exercises/02_all_reduce/02_all_reduce.ipynb"
 PATIENCE = 240_000  # milliseconds that a page may need; on a busy machine a kernel starts slowly
 
 
 @pytest.fixture(scope="module")
 def course(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what a student sees."""
+    """A copy of the course, as students have it."""
     folder = tmp_path_factory.mktemp("student")
     for name in ("course", "exercises"):
         shutil.copytree(root / name, folder / name, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
@@ -93,7 +93,7 @@ def test_a_student_runs_a_lesson(page: "Page", address: str, course: Path, lesso
     open_notebook(page, address, lesson)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.locator(".lm-Menu-item", has_text="Run All Cells").first.click()
-    cells = saved_when_executed(page, course / lesson)
+    cells = saved_when_executed(page, course / "work" / lesson)
     assert [cell.source for cell in cells if not cell.execution_count] == []
     assert complaints(cells) == []
     assert page.locator(".jp-Notebook img").count() > 0  # the pictures of the run
@@ -139,7 +139,7 @@ def test_a_student_writes_and_validates_the_exercise(page: "Page", address: str,
     for name, answer in answers(root).items():
         write_answer(page, name, answer)
     assert "Success! Your notebook passes all the tests." in validate(page)
-    handed_in = {cell.id: cell for cell in nbformat.read(course / EXERCISE, as_version=4).cells}
+    handed_in = {cell.id: cell for cell in nbformat.read(course / "work" / EXERCISE, as_version=4).cells}
     for name, answer in answers(root).items():
         assert handed_in[name].source.strip() == answer.strip()
         assert handed_in[name].metadata.nbgrader.grade_id == name

@@ -31,7 +31,8 @@ from torch import nn
 
 from distlib import Cluster, Communicator, DeadlockError, Link, SimulatedWorld, World, all_reduce
 from distlib.classroom.class_folder import Classroom, open_classroom
-from distlib.cli.lab import FIRST_LESSON
+from distlib.classroom.student_copies.places import FIRST_LESSON as FIRST_COPY
+from distlib.cli.copies import FIRST_LESSON
 from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
 from distlib.judge.sandbox import KINDS, Limits
 from distlib.judge.sandbox.bubblewrap import Bubblewrap
@@ -679,7 +680,7 @@ def players_in_a_browser() -> None:
         browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
         with running_lab(folder) as (_, address):
             page = browser.new_page(viewport={"width": 1280, "height": 1400})
-            open_notebook(page, address, str(FIRST_LESSON))
+            open_notebook(page, address, FIRST_COPY.removeprefix("work/"))
             page.locator(".jp-CodeCell .cm-content").first.click()
             page.keyboard.press("Shift+Enter")
             page.locator(".jp-InputPrompt", has_text="[1]:").wait_for()

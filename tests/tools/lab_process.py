@@ -5,7 +5,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,13 +13,15 @@ Process = subprocess.Popen[str]
 
 
 @contextmanager
-def running_lab(folder: Path, port: int = 0, **variables: str) -> Iterator[tuple[Process, str]]:
+def running_lab(
+    folder: Path, port: int = 0, options: Sequence[str] = (), **variables: str
+) -> Iterator[tuple[Process, str]]:
     """`distlib lab` without a browser, in a folder; yields its process and the address it printed.
 
-    port: where to start looking for a free one, 0 for any. variables: added to the environment. JupyterLab's own files
-    go to a fresh folder beside the course's, so that no tab of an earlier session is restored.
+    port: where to start looking for a free one, 0 for any. options: more of them. variables: added to the environment.
+    JupyterLab's own files go to a fresh folder beside the course's, so that no tab of an earlier session is restored.
     """
-    command = [sys.executable, "-m", "distlib.cli", "lab", "--no-browser", f"--port={port}"]
+    command = [sys.executable, "-m", "distlib.cli", "lab", "--no-browser", f"--port={port}", *options]
     environment = {**os.environ, "JUPYTER_CONFIG_DIR": str(folder / ".jupyter"), **variables}
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     try:

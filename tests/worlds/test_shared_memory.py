@@ -109,7 +109,7 @@ def lend(comm: Communicator) -> float:
 
 
 def test_a_sender_may_be_busy_meanwhile(worlds) -> None:
-    assert worlds(2).run(lend, timeout=20) == [0.0, 0.0]
+    assert worlds(2).run(lend, timeout=60) == [0.0, 0.0]
 
 
 def test_many_ranks_need_no_memory_of_their_own() -> None:
@@ -195,20 +195,20 @@ def test_a_rank_that_is_killed_in_the_middle_is_a_lost_peer(world: World, tmp_pa
     when_written(tmp_path / "marker", lambda pid: os.kill(pid, signal.SIGKILL))
     with pytest.raises(PeerLost, match="killed by signal 9"):
         world.run(send_huge, str(tmp_path / "marker"), 10**6, timeout=60)
-    assert world.run(lend, timeout=20) == [0.0, 0.0]
+    assert world.run(lend, timeout=60) == [0.0, 0.0]
 
 
 def test_stopping_in_the_middle_leaves_the_world_usable(world: World, tmp_path: Path) -> None:
     with pytest.raises(RankError, match="not done after 1 s"):
         world.run(send_huge, str(tmp_path / "marker"), 10**6, timeout=1)
-    assert world.run(lend, timeout=20) == [0.0, 0.0]
+    assert world.run(lend, timeout=60) == [0.0, 0.0]
 
 
 def test_an_interrupt_in_the_middle_leaves_the_world_usable(world: World, tmp_path: Path) -> None:
     when_written(tmp_path / "marker", lambda pid: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         world.run(send_huge, str(tmp_path / "marker"), 10**6, timeout=60)
-    assert world.run(lend, timeout=20) == [0.0, 0.0]
+    assert world.run(lend, timeout=60) == [0.0, 0.0]
 
 
 def test_nothing_is_left_of_a_world_whose_rank_was_killed(world: World, tmp_path: Path) -> None:

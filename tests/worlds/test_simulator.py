@@ -373,12 +373,14 @@ def test_a_deadlock_of_many_ranks() -> None:
         simulate(500, lambda comm: comm.recv(torch.empty(1), (comm.rank + 1) % 500))
 
 
-def test_a_mismatch_in_the_words_of_a_real_world(worlds) -> None:
+@pytest.mark.parametrize("src", [0, None], ids=["from rank 0", "from anyone"])
+@pytest.mark.parametrize("sent", [torch.ones(4), torch.ones(9, dtype=torch.float64)], ids=["length", "dtype"])
+def test_a_mismatch_in_the_words_of_a_real_world(worlds, sent: torch.Tensor, src: int | None) -> None:
     def mismatch(comm: Communicator) -> None:
         if comm.rank == 0:
-            comm.send(torch.ones(4), 1)
+            comm.send(sent, 1)
         else:
-            comm.recv(torch.ones(9), 0)
+            comm.recv(torch.ones(9), src)
 
     texts = []
     for world in (worlds(2), SimulatedWorld(2)):
@@ -388,12 +390,13 @@ def test_a_mismatch_in_the_words_of_a_real_world(worlds) -> None:
     assert texts[0] == texts[1]
 
 
-def test_a_caught_mismatch_leaves_both_ranks_able_to_go_on() -> None:
+@pytest.mark.parametrize("src", [0, None], ids=["from rank 0", "from anyone"])
+def test_a_caught_mismatch_leaves_both_ranks_able_to_go_on(src: int | None) -> None:
     def try_again(comm: Communicator) -> float:
         buffer = torch.zeros(2)
         for length in (3, 2):
             try:
-                comm.send(torch.ones(length), 1) if comm.rank == 0 else comm.recv(buffer, 0)
+                comm.send(torch.ones(length), 1) if comm.rank == 0 else comm.recv(buffer, src)
             except MessageMismatch:
                 assert buffer.tolist() == [0, 0]
         return buffer.sum().item()

@@ -22,3 +22,9 @@ from types import ModuleType
 def file_of_plays(name: str) -> ModuleType:
     """The module of this folder that is called `name`."""
     return import_module(f"{__name__}.{name}")
+
+
+def import_plays(name: str) -> None:
+    """Import a file of plays, and what torch imports only when they run, so that they need not wait for it then."""
+    for module in getattr(file_of_plays(name), "IMPORTED_LATE", ()):
+        import_module(module)

@@ -1,6 +1,5 @@
 """Grading a class: from nbgrader's submitted/ folder to its autograded/ folder and gradebook, and a report.
 
-    unpack         what a learning management system gives, for nbgrader's zip_collect
     submission     what a student has handed in, read without believing, following or running any of it
     source         the instructor's notebook, as it is graded and as it was released
     transplant     the notebook that runs: the instructor's, with the student's answers in it
@@ -9,8 +8,14 @@
     course         nbgrader's configuration of a course, and its folders
     gradebook      marks into nbgrader's gradebook, one transaction a student
     autograded     files into nbgrader's autograded/ folder
+    messages       a check's message in parts
     feedback       what students may see of a graded notebook
-    class_report   the page for the instructor
+    feedback_page  the page for a student: marks, mistakes and their lines; below it the notebook (notebook_page)
+    marks          sums of marks, by function
+    mistakes       what went wrong in a class, by cause; who is left behind
+    alike          answers that resemble each other
+    class_report   for the instructor: a table, marks for a spreadsheet, a page (class_page)
+    page           what all pages have: they load nothing and run nothing
 
 The notebook runs in `distlib.judge.remote`.
 """

@@ -4,10 +4,10 @@
     graded, with remarks   the same, and something for the instructor to know
     could not be graded    and why; the gradebook has no mark of the tests, nor one of an earlier submission
 
-What came of a submission is noted in a record (classroom/graded/ASSIGNMENT/STUDENT/record.json), after its marks are
-in the gradebook. A submission is graded again only if it, the instructor's notebook or this package has changed, or the
-gradebook does not have the marks of the record. So a run that was interrupted, however that came about, goes on where
-it was; what was half done is done again.
+What came of a submission is noted in a record (classroom/graded/ASSIGNMENT/students/STUDENT/record.json), after its
+marks are in the gradebook. A submission is graded again only if it, the instructor's notebook or this package has
+changed, or the gradebook does not have the marks of the record. So a run that was interrupted, however that came about,
+goes on where it was; what was half done is done again.
 """
 
 from __future__ import annotations
@@ -32,16 +32,12 @@ from distlib.classroom.grader.autograded import Autograded
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.examine import PATIENCE, Examined, OpenJudge, Task, examine_all
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
+from distlib.classroom.grader.messages import Told, split_message
 from distlib.classroom.grader.source import Source
+from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp
 
-
-@dataclass(frozen=True)
-class Told:
-    """What a failed test cell says: what it saw, and what usually causes it ("" if it can't say)."""
-
-    seen: str
-    cause: str = ""
+STUDENTS = "students"
 
 
 @dataclass(frozen=True)
@@ -75,6 +71,21 @@ class Record:
 
 
 @dataclass(frozen=True)
+class Change:
+    """A mark of a student that was graded before.
+
+    Attributes:
+        student, cell: whose, and of which test cell.
+        before, after: points; None if the submission could not be graded.
+    """
+
+    student: str
+    cell: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True)
 class ClassRun:
     """A class after a run.
 
@@ -85,6 +96,8 @@ class ClassRun:
         marks: as the gradebook has them now, by student and test cell.
         penalties: for handing in late, by student.
         unchanged: students whose record is of an earlier run.
+        missing: students of the gradebook that have not handed in; only if everybody was graded.
+        changes: marks that are not what they were before this run.
     """
 
     assignment: str
@@ -93,6 +106,8 @@ class ClassRun:
     marks: dict[str, dict[str, Mark]]
     penalties: dict[str, float]
     unchanged: list[str]
+    missing: list[str] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
 
 
 def grade_class(
@@ -138,12 +153,15 @@ class _Grader:
         self._source = course.source(assignment)
         self._book = MarksBook(course, assignment, self._source)
         self._version = _version(self._source)
+        self._before: dict[str, dict[str, Mark]] = {}
+        self._changes: list[Change] = []
 
     def run(
         self, who: Sequence[str], jobs: int, again: bool, patience: float, tell: Callable[[Record, int], None]
     ) -> ClassRun:
         versions = {student: self._version_of(student) for student in who}
         records, marks = self._records(), self._marks()
+        self._before = marks
         unchanged = [] if again else [s for s in who if self._is_done(s, versions[s], records.get(s), marks.get(s, {}))]
         with contextlib.suppress(GradebookError):  # locked for a moment? Each student has another chance below.
             self._book.enroll([student for student in who if _is_text(student)])
@@ -163,7 +181,14 @@ class _Grader:
         there = {*who, *self._course.students(self._assignment)}
         records = {student: record for student, record in sorted(records.items()) if student in there}
         return ClassRun(
-            self._assignment, _graded_cells(self._source), records, self._marks(), self._penalties(), unchanged
+            self._assignment,
+            _graded_cells(self._source),
+            records,
+            self._marks(),
+            self._penalties(),
+            unchanged,
+            [student for student in self._enrolled() if student not in there],
+            self._changes,
         )
 
     def expected(self, student: str) -> str:
@@ -199,6 +224,7 @@ class _Grader:
             self._book.record_failure(student, timestamp)
         if record.problem:
             place.discard()
+        self._note_changes(record)
         return self._noted(record)
 
     def _publish(
@@ -218,17 +244,44 @@ class _Grader:
             why = "; ".join(filter(None, [examined.problem, f"nothing was changed: {_why(error)}"]))
             return self._noted(Record(student, why, examined.remarks, seconds=examined.seconds))
 
+    def _note_changes(self, record: Record) -> None:
+        """Keep which marks of the tests are not what they were, also in a file: this run may be stopped."""
+        marks = self._before.get(record.student, {})
+        if all(mark.auto is None for mark in marks.values()):  # not graded before
+            return
+        before = {cell: mark.auto for cell, mark in marks.items()}
+        by_hand = [cell for cell, mark in marks.items() if mark.by_hand]  # that mark counts, now as before
+        changed = [
+            Change(record.student, cell, before.get(cell), record.marks.get(cell))
+            for cell in dict.fromkeys([*before, *record.marks])
+            if before.get(cell) != record.marks.get(cell) and cell not in by_hand
+        ]
+        self._changes += changed
+        if changed:
+            now = datetime.now().astimezone().isoformat(timespec="seconds")
+            rows = [[now, each.student, each.cell, _shown(each.before), _shown(each.after)] for each in changed]
+            with contextlib.suppress(OSError), self._changes_file().open("a", encoding="utf-8", newline="") as file:
+                file.write(spreadsheet(rows))
+
+    def _changes_file(self) -> Path:
+        """The table of all changes, with the names of its columns."""
+        path = self._course.records(self._assignment) / "changes.csv"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(spreadsheet([["when", "student", "cell", "before", "after"]]), encoding="utf-8", newline="")
+        return path
+
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _records(self) -> dict[str, Record]:
         """Those of earlier runs."""
-        folder = self._course.records(self._assignment)
+        folder = self._course.records(self._assignment) / STUDENTS
         read = (read_record(path) for path in folder.glob("*/record.json"))
         return {record.student: record for record in read if record}
 
     def _noted(self, record: Record) -> Record:
         """Write a record down, in one move."""
-        path = self._course.records(self._assignment) / record.student / "record.json"
+        path = record_path(self._course, self._assignment, record.student)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             new = path.with_suffix(".new")
@@ -253,6 +306,12 @@ class _Grader:
             return _hash([self._version, path.name, fingerprint(path), str(read_timestamp(folder)[0])])
         except CannotGrade:
             return ""
+
+    def _enrolled(self) -> list[str]:
+        try:
+            return self._book.students()
+        except GradebookError:
+            return []
 
     def _marks(self) -> dict[str, dict[str, Mark]]:
         try:
@@ -299,6 +358,11 @@ def _why(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def record_path(course: Course, assignment: str, student: str) -> Path:
+    """Where the record of a student is: in a folder of its own, so that nobody's name is that of another file."""
+    return course.records(assignment) / STUDENTS / student / "record.json"
+
+
 def read_record(path: Path) -> Record | None:
     """A record; None if it can't be read, for then it is made again."""
     try:
@@ -320,19 +384,6 @@ def _told(notebook: NotebookNode) -> dict[str, Told]:
     return told
 
 
-def split_message(message: str) -> Told:
-    """The first sentence of a check's message, and the usual cause that it names."""
-    parts: dict[str, list[str]] = {"seen": [], "cause": [], "rest": []}
-    part = "seen"
-    for line in message.splitlines():
-        if line.startswith("Usual cause: "):
-            part = "cause"
-        elif line.startswith((" ", "Passed before this: ")) or not line:
-            part = "rest" if part == "seen" or line.startswith("Passed") else part
-        parts[part].append(line.removeprefix("Usual cause: ").strip())
-    return Told(" ".join(parts["seen"]), " ".join(parts["cause"]))
-
-
 def _graded_cells(source: Source) -> list[str]:
     marks = [cell.metadata.get("nbgrader", {}) for cell in source.notebook.cells]
     return [mark["grade_id"] for mark in marks if mark.get("grade")]
@@ -347,6 +398,10 @@ def _version(source: Source) -> str:
 def _code() -> str:
     package = Path(__file__).parents[2]
     return _hash([path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.py"))])
+
+
+def _shown(score: float | None) -> str:
+    return "" if score is None else f"{score:g}"
 
 
 def _hash(parts: Sequence[str]) -> str:

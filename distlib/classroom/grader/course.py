@@ -77,6 +77,11 @@ class Course:
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
 
+def course_above(start: Path) -> Path:
+    """The nearest folder with an nbgrader_config.py, from `start` upwards; `start` if there is none."""
+    return next((folder for folder in [start, *start.parents] if (folder / "nbgrader_config.py").exists()), start)
+
+
 def open_course(folder: Path) -> Course:
     """The course in a folder.
 

@@ -201,7 +201,7 @@ def _checked(done: NotebookNode, transplanted: NotebookNode) -> NotebookNode:
                 raise RuntimeError(f"the judge did not run {mark['grade_id']}")
             cell.outputs = harmless_outputs(cell.outputs)
         elif mark.get("solution"):
-            cell.source = harmless_text(cell.source)
+            cell.source = harmless_text(cell.source, cell.get("attachments", ()))
     return done
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.plugins.export import ExportPlugin
 
-from distlib.classroom.grader.class_run import read_record
+from distlib.classroom.grader.class_run import read_record, record_path
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.spreadsheet import spreadsheet
 
@@ -86,5 +86,5 @@ def _is_test(grade: Any) -> bool:
 def _why_not(course: Course, assignment: str, student: str, has_handed_in: bool) -> str:
     if not has_handed_in:
         return "has not handed in"
-    record = read_record(course.records(assignment) / student / "record.json")
+    record = read_record(record_path(course, assignment, student))
     return f"could not be graded: {record.problem}" if record and record.problem else "not graded yet"

@@ -1,7 +1,8 @@
 """What others may see of a notebook that has run: no hidden tests, and nothing of a student's that a browser would run.
 
-`SafeFeedback` is one of nbgrader's steps from autograded/ to feedback/ (nbgrader_config.py names it). What students are
-told instead of a hidden test is the instructor's choice, a line between its markers:
+The page itself is made by `feedback_page`. `SafeFeedback` is the step before it, from autograded/ to feedback/
+(nbgrader_config.py names both). What students are told instead of a hidden test is the instructor's choice, a line
+between its markers:
 
     ### BEGIN HIDDEN TESTS
     ### What this tests: other dtypes, and tensors whose memory is not contiguous.
@@ -12,6 +13,7 @@ told instead of a hidden test is the instructor's choice, a line between its mar
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from nbconvert.preprocessors import Preprocessor
@@ -22,12 +24,10 @@ from distlib.classroom.grader.pictures import set_pictures
 
 _HARMLESS = ("text/plain", "image/png", "image/jpeg")
 _SENTENCE = re.compile(r"^\s*### (What this tests: .*)$", re.MULTILINE)
-_STYLE = """
-#notebook td, #notebook th { padding: .2em .8em .2em 0; }
-#notebook table { margin-bottom: 1em; }
-#notebook .input_area pre { white-space: pre-wrap; word-break: normal; }
-#toc a:not([href^="#comment"])::after { content: " " attr(href); }
-"""
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_DESTINATION = re.compile(r"\]([(:])(?=\s*(?:<|&lt;)?\s*([^\s)>]*))")  # of a link: [text](…), [name]: …
+_LINKS = ("http://", "https://", "mailto:", "#")
+_UNLINKED = "\u2060"  # nothing to be seen; but what stands on both sides of it is no link
 _NO_SENTENCE = "Hidden tests ran here; their text is not shown."
 
 
@@ -41,15 +41,15 @@ class SafeFeedback(Preprocessor):
         self._hidden = re.compile(rf"^[^\n]*{begin}.*?(?:{end}[^\n]*|\Z)", re.MULTILINE | re.DOTALL)
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
-        """Change the notebook in place, and give nbgrader's page room in tables, and names in its list of cells."""
-        resources.setdefault("inlining", {}).setdefault("css", []).append(_STYLE)
+        """Change the notebook in place."""
         for cell in nb.cells:
             if cell.cell_type == "code":
                 cell.outputs = harmless_outputs(cell.outputs)
                 self._hide(cell)
             else:
-                cell.source = harmless_text(cell.source)
                 set_pictures(cell, cell.get("attachments"))
+                if cell.metadata.get("nbgrader", {}).get("solution"):
+                    cell.source = harmless_text(cell.source, cell.get("attachments", ()))
         return nb, resources
 
     def _hide(self, cell: NotebookNode) -> None:
@@ -66,19 +66,42 @@ class SafeFeedback(Preprocessor):
 
 
 def harmless_outputs(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Outputs without HTML, JavaScript and whatever else a browser would run: text and pictures."""
+    """Outputs without HTML, JavaScript and whatever else a browser would run: text and pictures. All text is text.
+
+    What a student prints may hold half of a surrogate pair, which no file takes; "?" stands for it.
+    """
     kept = []
     for output in outputs:
         if "data" in output:
             output.data = {kind: data for kind, data in output.data.items() if kind in _HARMLESS}
         if output.output_type in ("stream", "error") or output.get("data"):
-            kept.append(output)
+            kept.append(_encodable(output))
     return kept
 
 
-def harmless_text(markdown: str) -> str:
-    """Markdown whose HTML shows as text."""
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", markdown)
+def _encodable(value: Any) -> Any:
+    """A part of a notebook, with texts that can be encoded."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return NotebookNode({key: _encodable(each) for key, each in value.items()})
+    return [_encodable(each) for each in value] if isinstance(value, list) else value
+
+
+def harmless_text(markdown: str, pictures: Collection[str] = ()) -> str:
+    """Markdown whose HTML shows as text, and whose links lead to web pages, or to pictures in the cell.
+
+    Args:
+        markdown: anybody's.
+        pictures: names of those that are pasted into the cell. nbgrader stops at a link to one that is missing.
+    """
+
+    def link(found: re.Match[str]) -> str:
+        target = found[2].removeprefix("attachment:")
+        is_picture = target != found[2] and target in pictures
+        return found[0] if is_picture or found[2].startswith(_LINKS) else f"]{_UNLINKED}{found[1]}"
+
+    return _DESTINATION.sub(link, _TAG.sub("&lt;", markdown))
 
 
 def _sentence(region: str) -> str:

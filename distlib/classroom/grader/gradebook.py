@@ -136,6 +136,15 @@ class MarksBook:
                 for notebook in gradebook.notebook_submissions(self._assignment, self._assignment)
             }
 
+    def students(self) -> list[str]:
+        """Everybody whom the gradebook knows.
+
+        Raises:
+            GradebookError: it can't be read.
+        """
+        with self._transaction() as gradebook:
+            return [str(student.id) for student in gradebook.students]
+
     def penalties(self) -> dict[str, float]:
         """What each student loses for being late."""
         with self._transaction() as gradebook:

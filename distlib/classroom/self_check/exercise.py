@@ -1,7 +1,7 @@
 """The exercise that a student works on: their notebook, and the instructor's where it lies next to it.
 
-    exercises/02_all_reduce/02_all_reduce.ipynb     the student's: answers, visible tests
-    solutions/02_all_reduce/02_all_reduce.ipynb     the instructor's: hidden tests, too; students may not have it
+    work/exercises/02_all_reduce/02_all_reduce.ipynb    the student's: answers, visible tests
+    solutions/02_all_reduce/02_all_reduce.ipynb         the instructor's: hidden tests, too; students may not have it
 
 With both, the notebook that runs is the instructor's with the student's answers, as when a class is graded. With the
 student's alone, it is that, without the demonstrations between the graded cells.
@@ -24,6 +24,7 @@ from distlib.classroom.grader.source import Source, read_source
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, read_submission
 from distlib.classroom.grader.transplant import FROM_STUDENT, transplant
 from distlib.classroom.self_check.results import ExerciseError
+from distlib.classroom.uploads.names import full_name
 
 _RELEASED = re.compile(r"cell-\d+")  # ids of cells that the author has not named
 
@@ -49,15 +50,16 @@ def find_exercise(name: str, path: Path | None = None, start: Path | None = None
     """Look for an exercise.
 
     Args:
-        name: such as "02_all_reduce".
-        path: the student's notebook. Without it: NAME.ipynb, NAME/NAME.ipynb or exercises/NAME/NAME.ipynb in `start`
-            or a folder above.
+        name: such as "02_all_reduce", or how it begins: "02".
+        path: the student's notebook. Without it: NAME.ipynb, NAME/NAME.ipynb, work/exercises/NAME/NAME.ipynb or
+            exercises/NAME/NAME.ipynb in `start` or a folder above.
         start: a folder, by default the current one.
 
     Raises:
         ExerciseError: there is no such notebook, it can't be read, or it holds no exercise.
     """
     start = (start or Path.cwd()).resolve()
+    name = full_name(name, _known(start))
     path = (path or _find(name, start)).resolve()
     handed = _read(path)
     source = _find_source(name, [*path.parents, start, *start.parents])
@@ -71,15 +73,20 @@ def find_exercise(name: str, path: Path | None = None, start: Path | None = None
     return Exercise(name, path, notebook, tests)
 
 
+def _known(start: Path) -> list[str]:
+    """The names of the exercises that are here or in a folder above."""
+    paths = [path for folder in (start, *start.parents) for path in folder.glob("exercises/*/*.ipynb")]
+    return sorted({path.stem for path in paths if path.stem == path.parent.name})
+
+
 def _find(name: str, start: Path) -> Path:
-    folders = [start, *start.parents]
-    for folder in folders:
-        for place in (folder, folder / name, folder / "exercises" / name):
+    for folder in [start, *start.parents]:
+        for place in (folder, folder / name, folder / "work" / "exercises" / name, folder / "exercises" / name):
             if (place / f"{name}.ipynb").is_file():
                 return place / f"{name}.ipynb"
-    known = sorted({path.stem for folder in folders for path in folder.glob("exercises/*/*.ipynb")})
+    known = _known(start)
     there = f"There are {', '.join(known)}." if known else "Go to the course's folder, or name it: --notebook PATH"
-    raise ExerciseError(f"there is no notebook {name}.ipynb here or in exercises/{name}/. {there}")
+    raise ExerciseError(f"there is no notebook {name}.ipynb here or in work/exercises/{name}/. {there}")
 
 
 def _read(path: Path) -> list[HandedCell]:
@@ -87,6 +94,15 @@ def _read(path: Path) -> list[HandedCell]:
         return read_submission(path).cells
     except CannotGrade as error:
         raise ExerciseError(f"in {path.parent}: {error}") from None
+
+
+def saved_notebook(name: str, start: Path) -> Path:
+    """The student's notebook of an exercise, in `start` or a folder above; `find_exercise` says where.
+
+    Raises:
+        ExerciseError: there is none.
+    """
+    return _find(name, start)
 
 
 def _find_source(name: str, folders: list[Path]) -> Source | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
+from distlib.classroom.excerpts import with_excerpt
 from distlib.classroom.self_check.results import FAILS, ExerciseError, Result, Results, Row, result_of, row_of
 from distlib.judge.remote.judge import judge_in
 from distlib.judge.remote.nursery import CanNotGrade, Nursery
@@ -33,7 +34,7 @@ def check_saved(name: str, notebook: Path | None = None, start: Path | None = No
     except (CanNotGrade, OSError) as error:
         raise ExerciseError(f"the tests can't run on this machine: {error}. `distlib doctor` may know more") from None
     cells = {_name(cell): cell for cell in judged.notebook.cells}
-    rows = [_row(function, tests, cells) for function, tests in exercise.tests.items()]
+    rows = [_row(function, tests, cells, judged.notebook) for function, tests in exercise.tests.items()]
     return Results(exercise.name, _looked_at(exercise.path), rows, judged.remarks)
 
 
@@ -44,17 +45,18 @@ def _looked_at(path: Path) -> str:
     return f"Looked at {shown} as it was saved at {saved}."
 
 
-def _row(function: str, tests: dict[str, NotebookNode], cells: dict[str, NotebookNode]) -> Row:
-    results = {kind: _result(cells[_name(test)]) for kind, test in tests.items()}
+def _row(function: str, tests: dict[str, NotebookNode], cells: dict[str, NotebookNode], notebook: NotebookNode) -> Row:
+    results = {kind: _result(cells[_name(test)], notebook) for kind, test in tests.items()}
     stopped = _error(cells[function])
     if results["visible"].state == FAILS and stopped:  # then that is the cause
         results["visible"] = Result(FAILS, f"the cell of {function} stops: {stopped}\n{results['visible'].message}")
     return row_of(function, results["visible"], results.get("hidden"))
 
 
-def _result(cell: NotebookNode) -> Result:
+def _result(cell: NotebookNode, notebook: NotebookNode) -> Result:
     printed = "".join(output.text for output in cell.outputs if output.output_type == "stream")
-    return result_of(_error(cell), printed)
+    error = _error(cell)
+    return result_of(error and with_excerpt(error, notebook), printed)
 
 
 def _error(cell: NotebookNode) -> str | None:

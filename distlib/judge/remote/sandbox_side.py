@@ -30,14 +30,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from numbers import Integral, Real
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 import torch
 
-from distlib.checks.plays import file_of_plays
+from distlib.checks.plays import file_of_plays, import_plays
 from distlib.checks.plays.plain import plain
 from distlib.checks.student_communicator import Handles, StudentCommunicator
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
@@ -106,17 +105,11 @@ def _obey(control: socket.socket, ranks: list[int]) -> bool:
     elif command == b"w":
         control.sendall(_status_of(int(what)).to_bytes(4, "big", signed=True))
     elif command == b"i":
-        _import_plays(what)
+        import_plays(what)
     elif command:
         with contextlib.suppress(OSError):
             os.kill(int(what), signal.SIGKILL if command == b"-" else signal.SIGUSR1)
     return bool(command)
-
-
-def _import_plays(file: str) -> None:
-    """Import a file of plays, and what torch imports only when they run."""
-    for module in getattr(file_of_plays(file), "IMPORTED_LATE", ()):
-        import_module(module)
 
 
 def _fork_a_rank(number: int, descriptor: int, control: socket.socket) -> int:

@@ -196,7 +196,8 @@ class Engine:
         self._ready.extend(polled)
         pair = self._earliest()
         if pair is not None:
-            self._complete(*pair)
+            finish = self._fail if _differ(*pair) else self._complete
+            finish(*pair)
         return pair is not None or bool(polled)
 
     def _earliest(self) -> tuple[Operation, Operation] | None:
@@ -385,11 +386,7 @@ class Engine:
         send.tensor = send.tensor.detach().clone()
 
     def _meet(self, send: Operation, receive: Operation) -> None:
-        if (
-            send.nbytes != receive.nbytes
-            or send.tensor.dtype is not receive.tensor.dtype
-            or (send.site is not receive.site and _different_calls(send, receive))
-        ):
+        if _differ(send, receive):
             self._fail(send, receive)
         elif (
             receive.blocking
@@ -515,6 +512,15 @@ def _wait(operation: Operation, place: str) -> Wait:
     others = tuple(m for m in members if m != operation.rank.number)
     peers = others if operation.peer == ANYONE else (operation.peer,)
     return Wait(kind, peers, operation.peer == ANYONE, _describe(operation.tensor), place, operation.site.call)
+
+
+def _differ(send: Operation, receive: Operation) -> bool:
+    """Whether the two ends of a message don't fit."""
+    return (
+        send.nbytes != receive.nbytes
+        or send.tensor.dtype is not receive.tensor.dtype
+        or (send.site is not receive.site and _different_calls(send, receive) is not None)
+    )
 
 
 def _different_calls(send: Operation, receive: Operation) -> str | None:

@@ -1,0 +1,67 @@
+"""What went wrong in a class: first messages by cause, and who is left behind.
+
+Messages are the same if they differ in numbers only: on 2 ranks or 3, in chunk 0 or 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from distlib.classroom.grader.class_run import ClassRun, Record
+from distlib.classroom.grader.marks import functions, of, sums
+from distlib.classroom.grader.messages import Told, function_of
+
+_NUMBER = r"-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?"
+_NUMBERS = re.compile(rf"{_NUMBER}(?:(?:, | and ){_NUMBER})*")
+_PLACE = re.compile(r"^[^:]{0,120}: ")  # "shift on 2 ranks, 8 float32: "
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A message that students were given.
+
+    Attributes:
+        function: the function that it is about.
+        told: the message, as the first of them read it.
+        students: who got it.
+    """
+
+    function: str
+    told: Told
+    students: list[str]
+
+
+def mistakes(records: Iterable[Record]) -> list[Mistake]:
+    """What went wrong, the most frequent first. A student's first message counts, once for each function."""
+    found: dict[tuple[str, str], Mistake] = {}
+    for record in records:
+        first = {function_of(cell): told for cell, told in reversed(record.told.items())}
+        for function, told in first.items():
+            mistake = found.setdefault((function, cause_of(told)), Mistake(function, told, []))
+            mistake.students.append(record.student)
+    return sorted(found.values(), key=lambda mistake: (-len(mistake.students), mistake.function, mistake.told.seen))
+
+
+def cause_of(told: Told) -> str:
+    """What two messages have in common that report the same mistake: the cause, else what was seen, without numbers."""
+    return _NUMBERS.sub("N", told.cause or _PLACE.sub("", told.seen))
+
+
+def left_behind(run: ClassRun) -> dict[str, list[str]]:
+    """Who has no marks in a function that most of the others have: the functions, by student."""
+    marks = {student: run.marks[student] for student in graded(run)}
+    got = {s: {f: sums(of(marks[s], f))[0] for f in functions(run)} for s in marks}
+    usual = [f for f in functions(run) if 2 * sum(each[f] > 0 for each in got.values()) > len(got)]
+    found: dict[str, list[str]] = defaultdict(list)
+    for student, points in got.items():
+        for function in (function for function in usual if not points[function]):
+            found[student].append(function)
+    return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
+
+
+def graded(run: ClassRun) -> list[str]:
+    """Who has marks from the tests."""
+    return [student for student, record in run.records.items() if not record.problem and student in run.marks]

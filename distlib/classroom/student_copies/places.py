@@ -1,0 +1,51 @@
+"""Which file is a copy of which, and the links between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from distlib.classroom.student_copies.notebook import Cell, Notebook, text_of, without_outputs
+
+FOLDER = "work"
+LESSONS = f"{FOLDER}/lessons"
+EXERCISES = f"{FOLDER}/exercises"
+BACKUPS = f"{FOLDER}/backups"
+ORIGINALS = f"{FOLDER}/.originals"
+FIRST_LESSON = f"{LESSONS}/lesson_00_start_here.ipynb"
+
+_LESSON_LINK = re.compile(r"\]\((?:\.\./\.\./course/)?(\d\w*\.ipynb)")
+_FILE_LINK = re.compile(r"\]\(([^)#\s:]+)\)")
+
+
+def copies(course: Path) -> dict[Path, Path]:
+    """By the path of each copy: the notebook of the course that it is made from. course: the course's folder."""
+    lessons = {course / LESSONS / f"lesson_{path.name}": path for path in course.glob("course/[0-9]*.ipynb")}
+    released = [path for path in course.glob("exercises/*/*.ipynb") if path.parent.name == path.stem]
+    exercises = {course / EXERCISES / path.stem / path.name: path for path in released}
+    return dict(sorted((lessons | exercises).items()))
+
+
+def as_copy(original: Notebook, folder: str) -> Notebook:
+    """A notebook of the course as its fresh copy shall be: it has not run, and its links lead to copies.
+
+    Args:
+        original: a notebook. It is not changed.
+        folder: LESSONS or EXERCISES.
+    """
+    lesson = r"](lesson_\1" if folder == LESSONS else r"](../../lessons/lesson_\1"
+    cells = [{**without_outputs(cell), "source": _linked(cell, lesson)} for cell in original["cells"]]
+    return {**original, "cells": cells}
+
+
+def _linked(cell: Cell, lesson: str) -> str:
+    return _LESSON_LINK.sub(lesson, text_of(cell)) if cell.get("cell_type") == "markdown" else text_of(cell)
+
+
+def linked_files(original: Path, notebook: Notebook) -> Iterator[str]:
+    """The files other than notebooks, such as pictures, that the text of a notebook of the course links to."""
+    for cell in notebook["cells"]:
+        for link in _FILE_LINK.findall(text_of(cell)) if cell.get("cell_type") == "markdown" else ():
+            if not link.endswith(".ipynb") and (original.parent / link).is_file():
+                yield link

@@ -1,0 +1,19 @@
+"""From a student's notebook to the folder that is graded, and the course on its way to students.
+
+A student, `distlib hand-in` or the last cell of an exercise:
+
+    hand_in      checks the saved notebook, makes the file to upload (or submits it to nbgrader's exchange)
+    answers      which functions are answered, by their text
+    saved        whether the file is what the student sees
+    receipt      what the student keeps; upload_folder, where
+    exchange     nbgrader's exchange, where there is one
+
+An instructor, `distlib collect` and `distlib release`:
+
+    files        the files in folders and zip files
+    owners       whose file it is: our own names, and those of learning platforms
+    collect      from uploads to classroom/submitted/
+    release      the course for students
+
+Both: `names` of students and files, `recognize` a notebook of the course. No line of a student's code runs here.
+"""

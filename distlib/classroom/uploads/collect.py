@@ -1,0 +1,245 @@
+"""Collecting: from uploads to classroom/submitted/NAME/ASSIGNMENT/, where `distlib grade` looks.
+
+Each file is either collected, or there is a reason why it is not. A student has one submission, the latest. What it
+replaces is kept in classroom/replaced/, and never comes back by collecting the same uploads again.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from distlib.classroom.grader.course import Course
+from distlib.classroom.grader.submission import CannotGrade, fingerprint, read_submission, read_timestamp
+from distlib.classroom.uploads.files import Upload, find_uploads
+from distlib.classroom.uploads.names import student_name, without_copy
+from distlib.classroom.uploads.owners import Owner, Roster, owners, read_roster
+from distlib.classroom.uploads.recognize import Known, known_notebooks, recognize
+
+COLLECTED, UNCHANGED, LEFT_OUT, PROBLEM = "collected", "unchanged", "left out", "not collected"
+_SAFE_TIME = "%Y-%m-%d %H.%M.%S"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one file.
+
+    Attributes:
+        file: its name in the uploads.
+        student: the name of the student's folder; "" if it is not known.
+        state: COLLECTED, UNCHANGED, LEFT_OUT (nothing is wrong), or PROBLEM.
+        why: more about it.
+    """
+
+    file: str
+    student: str
+    state: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    upload: Upload
+    owner: Owner
+    student: str
+    problem: str = ""
+
+    @property
+    def order(self) -> tuple[datetime, int, int, str]:
+        """What is greater for a later upload."""
+        copy = without_copy(self.upload.stem)[1]
+        return self.upload.time or datetime.min, self.owner.upload, copy, self.upload.name
+
+
+def collect(
+    course: Course, assignment: str, sources: Sequence[Path], *, time_zone: ZoneInfo | None = None
+) -> list[Outcome]:
+    """Collect the submissions of an assignment. Calling it again with the same uploads changes nothing.
+
+    Args:
+        course: the course.
+        assignment: such as "02_all_reduce".
+        sources: folders, zip files and notebooks.
+        time_zone: of the times in the uploads, if those are the times of handing in; None if they are not.
+
+    Returns:
+        What became of each file.
+
+    Raises:
+        ValueError, OSError: a source can't be read, or nothing can be written.
+    """
+    submitted = course.folder("submitted", "x", assignment).parents[1]
+    submitted.mkdir(parents=True, exist_ok=True)
+    here = [folder.name for folder in submitted.iterdir() if folder.is_dir()]
+    roster = read_roster(submitted.parent / "students.csv", here)
+    known = known_notebooks(course.root)
+    with tempfile.TemporaryDirectory(prefix=".collecting-", dir=submitted.parent) as place:
+        found = _owned(sources, Path(place), assignment)
+        outcomes = [_without_notebook(upload, owner, roster) for upload, owner in found if not upload.copy]
+        named = [(upload, owner) for upload, owner in found if upload.copy and owner]
+        nameless = [upload for upload, owner in found if upload.copy and not owner]
+        outcomes += [Outcome(upload.name, "", PROBLEM, _NAMELESS) for upload in nameless]
+        by_student = defaultdict(list)
+        for candidate in _candidates(named, roster):
+            by_student[candidate.student].append(_examined(candidate, assignment, known))
+        for candidates in by_student.values():
+            outcomes += _decide(candidates, course, assignment, time_zone)
+    return _worth_saying(outcomes)
+
+
+_OTHER_FILE = "it is not a notebook"
+_NAMELESS = "its name does not say whose it is: put it into a folder with the student's name"
+
+
+# ── whose, and what ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _owned(sources: Sequence[Path], place: Path, assignment: str) -> list[tuple[Upload, Owner | None]]:
+    """The files of all sources with their owners. Notebooks that are named one by one are like one folder."""
+    found: list[tuple[Upload, Owner | None]] = []
+    single: list[Upload] = []
+    for number, source in enumerate(sources):
+        (place / str(number)).mkdir()
+        try:
+            uploads = find_uploads(source, place / str(number))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{source}: {error}") from None
+        if source.is_dir() or source.suffix.lower() == ".zip":
+            found += zip(uploads, owners(uploads, assignment), strict=True)
+        else:
+            single += uploads
+    return found + list(zip(single, owners(single, assignment), strict=True))
+
+
+def _candidates(named: Iterable[tuple[Upload, Owner]], roster: Roster) -> list[_Candidate]:
+    """Each notebook with the folder of its student. Students of one name get the platform's number added."""
+    found = [_Candidate(upload, owner, roster.folder(owner.name)) for upload, owner in named]
+    numbers = defaultdict(set)
+    for candidate in found:
+        numbers[candidate.student].add(candidate.owner.number)
+    return [
+        replace(candidate, student=student_name(f"{candidate.student} {candidate.owner.number}"))
+        if len(numbers[candidate.student] - {""}) > 1
+        else candidate
+        for candidate in found
+    ]
+
+
+def _examined(candidate: _Candidate, assignment: str, known: Sequence[Known]) -> _Candidate:
+    """The candidate with what is wrong with its notebook."""
+    assert candidate.upload.copy is not None
+    try:
+        found = recognize(read_submission(candidate.upload.copy).cells, known)
+    except CannotGrade as error:
+        why = re.sub(rf"^{candidate.upload.copy.name} ", "it ", str(error))
+        return replace(candidate, problem=why)
+    if found is None:
+        return replace(candidate, problem="it is a notebook, but nothing of this course")
+    if found.name != assignment or not found.is_exercise:
+        return replace(candidate, problem=f"it is {found}")
+    return candidate
+
+
+def _without_notebook(upload: Upload, owner: Owner | None, roster: Roster) -> Outcome:
+    student = roster.folder(owner.name) if owner else ""
+    if upload.problem:
+        return Outcome(upload.name, student, PROBLEM, upload.problem)
+    return Outcome(upload.name, student, PROBLEM, _OTHER_FILE)
+
+
+def _worth_saying(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """All but the other files of students whose notebook is there, such as pictures and receipts."""
+    have = {outcome.student for outcome in outcomes if outcome.state != PROBLEM}
+    return [
+        replace(outcome, state=LEFT_OUT) if outcome.why == _OTHER_FILE and outcome.student in have else outcome
+        for outcome in outcomes
+    ]
+
+
+# ── one student ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _decide(
+    candidates: Sequence[_Candidate], course: Course, assignment: str, time_zone: ZoneInfo | None
+) -> list[Outcome]:
+    """Take the latest notebook of a student that can be taken."""
+    outcomes = [
+        Outcome(candidate.upload.name, candidate.student, PROBLEM, candidate.problem)
+        for candidate in candidates
+        if candidate.problem
+    ]
+    good = sorted(
+        (candidate for candidate in candidates if not candidate.problem), key=lambda candidate: candidate.order
+    )
+    if not good:
+        return outcomes
+    *earlier, last = good
+    why = f"a later one of this student was taken: {last.upload.name}"
+    outcomes += [Outcome(candidate.upload.name, candidate.student, LEFT_OUT, why) for candidate in earlier]
+    return [*outcomes, _place(last, course, assignment, time_zone)]
+
+
+def _place(candidate: _Candidate, course: Course, assignment: str, time_zone: ZoneInfo | None) -> Outcome:
+    """Put a notebook into its place, unless it is there or was there before."""
+    assert candidate.upload.copy is not None
+    folder = course.folder("submitted", candidate.student, assignment)
+    replaced = folder.parents[2] / "replaced" / candidate.student / assignment
+    digest, time = fingerprint(candidate.upload.copy), _time(candidate.upload, time_zone)
+    notebook, there = folder / f"{assignment}.ipynb", read_timestamp(folder)[0]
+    as_said = Outcome(candidate.upload.name, candidate.student, COLLECTED)
+    if _has(notebook, digest):
+        if time and time != there:
+            _write_time(folder, time)
+            return replace(as_said, state=UNCHANGED, why=f"time of handing in noted: {time:%Y-%m-%d %H:%M:%S} UTC")
+        return replace(as_said, state=UNCHANGED)
+    if any(_has(path, digest) for path in replaced.glob(f"*/{assignment}.ipynb")):
+        return replace(as_said, state=LEFT_OUT, why="it was collected before, and a later one has replaced it")
+    if time and there and time < there:
+        return replace(as_said, state=LEFT_OUT, why=f"one of {there:%Y-%m-%d %H:%M:%S} UTC, which is later, is there")
+    kept = _keep_earlier(folder, replaced)
+    new = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    shutil.move(candidate.upload.copy, new / notebook.name)
+    if time:
+        _write_time(new, time)
+    new.rename(folder)
+    return replace(as_said, why=f"the earlier one is kept in {course.name(kept)}" if kept else "")
+
+
+def _keep_earlier(folder: Path, replaced: Path) -> Path | None:
+    """Move what is in a student's folder away. Returns where it is now; None if there was nothing."""
+    if not folder.exists():
+        return None
+    now = datetime.now(UTC).strftime(_SAFE_TIME)
+    places = (replaced / (f"{now} ({number})" if number else now) for number in range(1_000))
+    kept = next(place for place in places if not place.exists())
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(folder, kept)
+    return kept
+
+
+def _has(path: Path, digest: str) -> bool:
+    """Whether this is a file with these bytes."""
+    try:
+        return fingerprint(path) == digest
+    except CannotGrade:
+        return False
+
+
+def _time(upload: Upload, time_zone: ZoneInfo | None) -> datetime | None:
+    """When it was handed in, in UTC and without a time zone, as nbgrader has it; None if that is not known."""
+    if time_zone is None or upload.time is None:
+        return None
+    return upload.time.replace(tzinfo=time_zone).astimezone(UTC).replace(tzinfo=None)
+
+
+def _write_time(folder: Path, time: datetime) -> None:
+    (folder / "timestamp.txt").write_text(f"{time:%Y-%m-%d %H:%M:%S} UTC\n")

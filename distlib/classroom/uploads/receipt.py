@@ -1,0 +1,103 @@
+"""What a student keeps of handing in: when, which bytes, and what was answered in them. It proves nothing alone; with
+the file whose SHA-256 it names it shows what was handed in.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from distlib.classroom.uploads.answers import ANSWERED, Answer
+
+_WIDTH = 10  # of the first column
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Shows itself as text, and in a notebook with a link to the file.
+
+    Attributes:
+        assignment: such as "02_all_reduce".
+        time: of handing in, with a time zone.
+        notebook: the student's notebook.
+        saved: when that was saved, with a time zone.
+        sha256: of its bytes.
+        answers: which functions are answered.
+        file: what is to be uploaded; None if it was submitted to an exchange.
+        course: of the exchange.
+        remarks: sentences.
+    """
+
+    assignment: str
+    time: datetime
+    notebook: Path
+    saved: datetime
+    sha256: str
+    answers: Sequence[Answer]
+    file: Path | None
+    course: str = ""
+    remarks: Sequence[str] = ()
+
+    @property
+    def headline(self) -> str:
+        """What has happened, and what is still to be done."""
+        if self.file is None:
+            return f"{self.assignment} is handed in, to the exchange of the course {self.course}."
+        return f"{self.assignment} is ready. Upload this file where your course collects it; only then it is handed in:"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What it says, by a word for each line."""
+        moment = f"{self.time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC, here {self.time.astimezone():%H:%M:%S %Z}"
+        answered = [answer.function for answer in self.answers if answer.state == ANSWERED]
+        others = [(answer.function, answer.state) for answer in self.answers if answer.state != ANSWERED]
+        return [
+            ("time", moment),
+            ("notebook", f"{_shown(self.notebook)}, saved {ago(self.saved, self.time)}"),
+            ("SHA-256", self.sha256),
+            ("answered", f"{', '.join(answered) or 'none'} ({len(answered)} of {len(self.answers)})"),
+            *(("look at", f"{function}: {state}") for function, state in others),
+            *(("remark", remark) for remark in self.remarks),
+        ]
+
+    def __str__(self) -> str:
+        file = [f"\n    {_shown(self.file)}\n"] if self.file else [""]
+        return "\n".join([self.headline, *file, *(f"{word:<{_WIDTH}}{text}" for word, text in self.rows())])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        style = "text-align: left; vertical-align: top; padding: .1em 1em .1em 0; color: inherit; font-weight: normal"
+        rows = "".join(
+            f'<tr><th scope="row" style="{style}">{word}</th><td style="{style}">{html.escape(text)}</td></tr>'
+            for word, text in self.rows()
+        )
+        return (
+            f"<p><strong>{html.escape(self.headline)}</strong></p>{self._link()}"
+            f'<table style="border-collapse: collapse; color: inherit">{rows}</table>'
+        )
+
+    def _link(self) -> str:
+        if self.file is None:
+            return ""
+        address = html.escape(Path(os.path.relpath(self.file)).as_posix())
+        return f'<p><a href="{address}" download>{html.escape(self.file.name)}</a> (a click downloads it)</p>'
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """How long before now something was, and when: "3 minutes before, at 21:47:02"."""
+    seconds = max(0, int((now - moment).total_seconds()))
+    amounts = [(seconds // size, word) for size, word in ((86_400, "day"), (3_600, "hour"), (60, "minute"))]
+    number, word = next(((number, word) for number, word in amounts if number), (seconds, "second"))
+    day = "" if now.astimezone().date() == moment.astimezone().date() else f"on {moment.astimezone():%Y-%m-%d} "
+    return f"{number} {word}{'' if number == 1 else 's'} before, {day}at {moment.astimezone():%H:%M:%S}"
+
+
+def _shown(path: Path) -> str:
+    """A path from the current folder, where it is inside."""
+    folder = Path.cwd()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

@@ -1,0 +1,72 @@
+"""The folder with what a student has handed in.
+
+work/handed_in/02_all_reduce--ada-lovelace.ipynb         the file to upload: the notebook, byte for byte
+               02_all_reduce--ada-lovelace.receipts.txt  a receipt for each time
+               earlier/                                  files that a later one has replaced
+               name.txt                                  the student's name
+"""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+from distlib.classroom.grader.submission import printable
+from distlib.classroom.uploads.names import upload_name
+from distlib.classroom.uploads.receipt import Receipt
+
+
+def course_folder(start: Path) -> Path | None:
+    """The course's folder: the nearest one, from `start` upwards, that holds exercises/ and the package."""
+    for folder in [start, *start.parents]:
+        if (folder / "exercises").is_dir() and (folder / "distlib" / "__init__.py").is_file():
+            return folder
+    return None
+
+
+class UploadFolder:
+    """Where files to upload and receipts are kept: in the course's folder, else next to the notebook.
+
+    Args:
+        notebook: the student's notebook.
+
+    Raises:
+        OSError: here and below, it can't be written.
+    """
+
+    def __init__(self, notebook: Path) -> None:
+        root = course_folder(notebook.parent)
+        self.path = root / "work" / "handed_in" if root else notebook.parent / "handed_in"
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._name = self.path / "name.txt"
+
+    def student(self) -> str:
+        """The student's name, as it was kept; "" if none was."""
+        return self._name.read_text(encoding="utf-8").strip() if self._name.is_file() else ""
+
+    def keep_student(self, name: str) -> None:
+        """Keep the student's name for the next time."""
+        self._name.write_text(f"{printable(name)}\n", encoding="utf-8")
+
+    def write(self, notebook: Path, student: str) -> Path:
+        """Put a copy of a notebook here, named for the collector. A different one of that name goes to earlier/.
+
+        Args:
+            notebook: named as the exercise.
+            student: the student's name.
+        """
+        file = self.path / upload_name(notebook.stem, student)
+        if file.exists() and file.read_bytes() != notebook.read_bytes():
+            written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+            earlier = self.path / "earlier" / f"{file.stem} {written:%Y-%m-%d %H.%M.%S.%f}.ipynb"
+            earlier.parent.mkdir(exist_ok=True)
+            file.rename(earlier)
+        shutil.copyfile(notebook, file)
+        return file
+
+    def keep_receipt(self, receipt: Receipt) -> None:
+        """Add a receipt to those of the same exercise."""
+        stem = receipt.file.stem if receipt.file else receipt.assignment
+        with (self.path / f"{stem}.receipts.txt").open("a", encoding="utf-8") as kept:
+            kept.write(f"{receipt}\n\n")

@@ -1,0 +1,66 @@
+"""`distlib collect`: what students have uploaded, into the folder that is graded."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from distlib.checks.words import count
+from distlib.classroom.grader.course import CourseError, course_above, open_course
+from distlib.classroom.grader.submission import printable
+from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, Outcome, collect
+from distlib.classroom.uploads.names import full_name
+from distlib.cli.saying import say
+
+
+def collect_uploads(options: argparse.Namespace) -> int:
+    """Collect, and print what became of each file. Returns 0; 1 if a file should be looked at.
+
+    options: assignment, uploads, times_in, course; see `distlib collect --help`.
+    """
+    try:
+        course = open_course(options.course or course_above(Path.cwd()))
+        there = [folder.name for folder in course.source_folder(".").glob("*") if folder.is_dir()]
+        assignment = full_name(options.assignment, there)
+        course.source(assignment)  # an assignment that does not exist is named
+        outcomes = collect(course, assignment, options.uploads, time_zone=_zone(options.times_in))
+    except (CourseError, ValueError, OSError) as error:
+        say(printable(str(error)), sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        say("\nStopped. The same command goes on from here.", sys.stderr)
+        return 130
+    say(f"{_table(outcomes)}\n\n{_summary(outcomes)}")
+    if any(outcome.state in (COLLECTED, UNCHANGED) for outcome in outcomes):
+        say(f"Next: distlib grade {assignment}")
+    return 1 if any(outcome.state == PROBLEM for outcome in outcomes) else 0
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ValueError(f"there is no time zone {name!r}; one is Europe/Berlin") from None
+
+
+def _table(outcomes: Sequence[Outcome]) -> str:
+    """A line for each file, those to look at last."""
+    ordered = sorted(outcomes, key=lambda outcome: (outcome.state == PROBLEM, outcome.student, outcome.file))
+    width = max((len(printable(outcome.student)) for outcome in outcomes), default=0)
+    return "\n".join(
+        f"{printable(outcome.student) or '?':<{width}}  {outcome.state:<13}  {printable(outcome.file)}"
+        + (f"\n{'':<{width}}    {printable(outcome.why)}" if outcome.why else "")
+        for outcome in ordered
+    )
+
+
+def _summary(outcomes: Sequence[Outcome]) -> str:
+    if not outcomes:
+        return "There is no file."
+    found = Counter(outcome.state for outcome in outcomes)
+    states = (state for state in (COLLECTED, UNCHANGED, LEFT_OUT, PROBLEM) if found[state])
+    return f"{count(len(outcomes), 'file')}: {', '.join(f'{found[state]} {state}' for state in states)}."

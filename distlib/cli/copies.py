@@ -1,0 +1,71 @@
+"""Where the course is, and what `distlib lab` and `distlib update` say about the student's copies of it."""
+
+from pathlib import Path
+
+from distlib.classroom.student_copies.bring import Brought, bring
+from distlib.classroom.student_copies.places import FOLDER, copies
+
+FIRST_LESSON = Path("course") / "00_start_here.ipynb"
+NO_COURSE = f"There is no {FIRST_LESSON} here or in a folder above. Go to the course's folder first."
+
+
+def find_course(start: Path) -> Path | None:
+    """The folder that holds the course: start, a folder above it, or where distlib itself was installed from."""
+    for folder in [start, *start.parents, Path(__file__).parents[2]]:
+        if (folder / FIRST_LESSON).exists():
+            return folder
+    return None
+
+
+def bring_copies(course: Path) -> bool:
+    """Makes the copies that are missing, brings new versions to the others, and prints what has changed.
+
+    course: the course's folder. Returns False, and prints why, if that is not possible.
+    """
+    try:
+        brought = bring(course)
+    except OSError as error:
+        print(f"The copies that you work in, {course / FOLDER}, can't be made: {error}")
+        print("Copy the course's folder to a place of your own, and start there.")
+        return False
+    for line in report(course, brought):
+        print(line)
+    return True
+
+
+def report(course: Path, brought: list[Brought]) -> list[str]:
+    """What a student should know about what was brought, as lines."""
+    by: dict[str, list[Brought]] = {what: [] for what in ("made", "replaced", "merged", "unreadable", "broken")}
+    for done in brought:
+        by[done.what].append(done)
+    lines = []
+    if len(by["made"]) == len(copies(course)):
+        lines.append(f"Your own copies of all lessons and exercises are in {course / FOLDER}.")
+    elif by["made"]:
+        lines.append(f"New: {_names(by['made'])}.")
+    if by["replaced"]:
+        lines.append(f"Newer versions of: {_names(by['replaced'])}.")
+    if by["merged"]:
+        lines.append("Newer versions, with everything that you have written in them, of:")
+        lines += [f"    {done.copy.stem} (as it was: {_shown(course, done.backup)})" for done in by["merged"]]
+    if by["replaced"] or by["merged"]:
+        lines.append(
+            "A tab of JupyterLab still shows the old version: menu File, Reload Notebook from Disk. With changes"
+        )
+        lines.append(
+            "that are not saved: save, choose Overwrite, and run `distlib update` once more. It takes them over."
+        )
+    if by["broken"]:
+        lines.append(f"The course's own notebooks of {_names(by['broken'])} are broken. Get them again: distlib update")
+    for done in by["unreadable"]:
+        lines.append(f"{_shown(course, done.copy)} is not a notebook any more, and was left alone. Rename it and start")
+        lines.append("again: then you get a fresh copy.")
+    return lines
+
+
+def _names(brought: list[Brought]) -> str:
+    return ", ".join(done.copy.stem for done in brought)
+
+
+def _shown(course: Path, path: Path | None) -> str:
+    return path.relative_to(course).as_posix() if path else ""

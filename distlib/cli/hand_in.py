@@ -1,0 +1,28 @@
+"""`distlib hand-in`: the saved notebook of an exercise, checked, on its way to the instructor."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from distlib.classroom.uploads.hand_in import HandInError, hand_in_notebook
+from distlib.cli.saying import say
+
+
+def hand_in_from_terminal(options: argparse.Namespace) -> int:
+    """Hand in, and print the receipt. Returns 0, or 1 if nothing was handed in.
+
+    options: assignment, name, notebook, yes; see `distlib hand-in --help`.
+    """
+    try:
+        receipt = hand_in_notebook(
+            options.assignment, student=options.name, notebook=options.notebook, sure=options.yes, ran=()
+        )
+    except HandInError as error:
+        say(f"Not handed in: {error}", sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        say("\nStopped. Nothing was handed in.", sys.stderr)
+        return 130
+    say(str(receipt))
+    return 0

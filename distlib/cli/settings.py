@@ -1,0 +1,47 @@
+"""What JupyterLab shall do by default, for everybody, for students, and where nbgrader has no exchange.
+
+    jupyter/everybody/     line numbers; messages wrap between words; no questions about news and updates
+    jupyter/student/       no Formgrader, no Create Assignment, no text sources
+    jupyter/no_exchange/   no list of assignments: without an exchange it only shows errors
+
+Each is a folder of Jupyter configuration; a user's own configuration is left as it is.
+"""
+
+import os
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+from jupyter_core.paths import jupyter_config_path
+from traitlets.config import Application
+
+SETTINGS = Path(__file__).parent / "jupyter"
+EXCHANGE = "/usr/local/share/nbgrader/exchange"  # nbgrader's default
+
+
+def settings_for_jupyter(environment: Mapping[str, str], course: Path, *, instructor: bool) -> dict[str, str]:
+    """Variables with which JupyterLab, its terminals and its kernels find our settings and the command `distlib`.
+
+    environment: the variables as they are. course: the course's folder, whose nbgrader_config.py counts everywhere.
+    """
+    folders = [SETTINGS / "everybody", course]
+    if not instructor:
+        folders.insert(0, SETTINGS / "student")
+        if not has_exchange(course):
+            folders.insert(0, SETTINGS / "no_exchange")
+    return {
+        "JUPYTER_CONFIG_PATH": _before(folders, environment.get("JUPYTER_CONFIG_PATH", "")),
+        "PATH": _before([Path(sysconfig.get_path("scripts"))], environment.get("PATH", os.defpath)),
+    }
+
+
+def has_exchange(course: Path) -> bool:
+    """Whether nbgrader, as it is configured here, has an exchange through which students hand in."""
+    reader = Application()
+    reader.load_config_file("nbgrader_config", path=[str(course), *jupyter_config_path()])
+    root = reader.config.Exchange.get("root", EXCHANGE)
+    return "ExchangeFactory" in reader.config or os.access(root, os.W_OK | os.X_OK)
+
+
+def _before(folders: list[Path], others: str) -> str:
+    return os.pathsep.join([*map(str, folders), others])

@@ -1,0 +1,61 @@
+"""The names of `from distlib import …`, and where each of them comes from."""
+
+from distlib.collectives import (
+    all_gather,
+    all_reduce,
+    all_to_all,
+    barrier,
+    broadcast,
+    gather,
+    reduce,
+    reduce_scatter,
+    scatter,
+)
+from distlib.communicator import Communicator, ReduceOp, Work
+from distlib.network import Cluster, Link, choose_all_reduce
+from distlib.trace import CallSite, Message, Trace
+from distlib.worlds.calibration import calibrate
+from distlib.worlds.diagnosis import (
+    DeadlockError,
+    MessageMismatch,
+    PeerLost,
+    RankError,
+    ResultError,
+    RunTimeout,
+    TooMuchOutput,
+    UnreceivedMessage,
+)
+from distlib.worlds.real.world import World
+from distlib.worlds.simulated.simulator import SimulatedWorld
+
+__all__ = [
+    "CallSite",
+    "Cluster",
+    "Communicator",
+    "DeadlockError",
+    "Link",
+    "Message",
+    "MessageMismatch",
+    "PeerLost",
+    "RankError",
+    "ReduceOp",
+    "ResultError",
+    "RunTimeout",
+    "SimulatedWorld",
+    "TooMuchOutput",
+    "Trace",
+    "UnreceivedMessage",
+    "Work",
+    "World",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "calibrate",
+    "choose_all_reduce",
+    "gather",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+]

@@ -1,0 +1,324 @@
+"""`distlib hand-in`: which notebooks it takes, what it asks, and what a student keeps of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from distlib.classroom.grader.submission import HandedCell, read_submission
+from distlib.classroom.uploads.answers import ANSWERED, MISSING, STUB, read_answers
+from distlib.classroom.uploads.hand_in import HandInError, hand_in_notebook
+from distlib.classroom.uploads.names import full_name, read_upload_name, student_name, upload_name
+from distlib.classroom.uploads.receipt import ago
+from distlib.classroom.uploads.recognize import known_notebooks, recognize
+from distlib.cli import main
+from tests.tools.tiny_course import ROOT
+
+NAME = "02_all_reduce"
+FUNCTIONS = ["naive_all_reduce", "ring_reduce_scatter", "ring_all_gather", "ring_all_reduce"]
+ANSWER = "def ring_all_gather(comm, tensor):\n    pass"
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> Path:
+    """A course as a student has it, as far as handing in looks at it."""
+    for file in (f"exercises/{NAME}/{NAME}.ipynb", "exercises/05_ddp/05_ddp.ipynb", f"course/{NAME}.ipynb"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    (tmp_path / "distlib").mkdir()
+    (tmp_path / "distlib" / "__init__.py").touch()
+    return tmp_path
+
+
+def exercise(course: Path) -> Path:
+    return course / "exercises" / NAME / f"{NAME}.ipynb"
+
+
+def write(path: Path, answers: Mapping[str, str], **metadata: object) -> None:
+    """Replace the text of some cells; metadata: what else is written into the metadata of all cells."""
+    notebook = json.loads(path.read_text())
+    for cell in notebook["cells"]:
+        cell["source"] = answers.get(cell["metadata"].get("nbgrader", {}).get("grade_id"), cell["source"])
+        cell["metadata"].update(metadata)
+    path.write_text(json.dumps(notebook))
+
+
+def never(question: str) -> str:
+    pytest.fail(f"was asked: {question}")
+
+
+def answering(*texts: str) -> Callable[[str], str]:
+    left = list(texts)
+    return lambda question: left.pop(0)
+
+
+# ── what is handed in ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_file_to_upload_and_a_receipt(course: Path) -> None:
+    path = exercise(course)
+    half = 'def ring_all_reduce(comm, tensor):\n    """Sums."""\n    if comm.rank:\n        raise NotImplementedError()'
+    write(path, {"ring_all_gather": ANSWER, "ring_all_reduce": half})
+    receipt = hand_in_notebook("02", start=course, student="Ada Lovelace", ask=never, ran=())
+    folder = course / "work" / "handed_in"
+    assert receipt.file == folder / f"{NAME}--ada-lovelace.ipynb"
+    assert receipt.file.read_bytes() == path.read_bytes()
+    assert receipt.sha256 == sha256(path.read_bytes()).hexdigest()
+    assert [(answer.function, answer.state) for answer in receipt.answers] == [
+        ("naive_all_reduce", STUB),
+        ("ring_reduce_scatter", STUB),
+        ("ring_all_gather", ANSWERED),
+        ("ring_all_reduce", "unfinished: raise NotImplementedError() is still in line 4 of its cell"),
+    ]
+    text = str(receipt)
+    assert "only then it is handed in" in text and receipt.sha256 in text and "ring_all_gather (1 of 4)" in text
+    assert (folder / f"{NAME}--ada-lovelace.receipts.txt").read_text() == f"{text}\n\n"
+    assert abs((receipt.time - datetime.now(UTC)).total_seconds()) < 60
+
+
+def test_the_name_is_asked_for_once_and_an_earlier_file_is_kept(course: Path) -> None:
+    path = exercise(course)
+    write(path, {"ring_all_gather": ANSWER})
+    first = hand_in_notebook(NAME, start=course, ask=answering("s1234567"), ran=())
+    before = path.read_bytes()
+    write(path, {"ring_all_gather": f"{ANSWER}  # again"})
+    again = hand_in_notebook(NAME, start=path.parent, ask=never, ran=())
+    assert again.file == first.file and again.file and again.file.name == f"{NAME}--s1234567.ipynb"
+    assert again.file.read_bytes() == path.read_bytes()
+    (kept,) = (course / "work" / "handed_in" / "earlier").iterdir()
+    assert kept.read_bytes() == before
+    hand_in_notebook(NAME, start=path.parent, ask=never, ran=())
+    assert len(list(kept.parent.iterdir())) == 1, "the same bytes need no second copy"
+
+
+def test_a_copy_of_the_exercise_below_the_course(course: Path) -> None:
+    copy = course / "work" / "exercises" / NAME / f"{NAME}.ipynb"
+    shutil.copytree(exercise(course).parent, copy.parent)
+    write(copy, {"ring_all_gather": ANSWER})
+    receipt = hand_in_notebook("2", start=course, notebook=copy, student="ada", ask=never, ran=())
+    assert receipt.file == course / "work" / "handed_in" / f"{NAME}--ada.ipynb"
+    assert hand_in_notebook(NAME, start=copy.parent, ask=never, ran=()).notebook == copy
+
+
+def test_a_notebook_without_an_answer_is_a_question(course: Path) -> None:
+    with pytest.raises(HandInError, match="no function of 02_all_reduce is answered"):
+        hand_in_notebook(NAME, start=course, student="ada", ask=answering("n"), ran=())
+    assert not (course / "work").exists()
+    assert hand_in_notebook(NAME, start=course, student="ada", ask=answering("y"), ran=()).file
+    assert hand_in_notebook(NAME, start=course, student="ada", ask=never, sure=True, ran=()).file
+
+
+def test_nobody_there_to_answer(course: Path) -> None:
+    def nobody(question: str) -> str:
+        raise EOFError
+
+    with pytest.raises(HandInError, match="If you mean it: --yes"):
+        hand_in_notebook(NAME, start=course, ask=nobody, ran=())
+    with pytest.raises(HandInError, match="--name"):
+        hand_in_notebook(NAME, start=course, ask=nobody, sure=True, ran=())
+
+
+def test_where_there_is_an_exchange_it_is_submitted(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(course / "jupyter"))
+    inbound, outbound = (course / "exchange" / "dt101" / name for name in ("inbound", "outbound"))
+    inbound.mkdir(parents=True)
+    shutil.copytree(exercise(course).parent, outbound / NAME)
+    settings = f'c.CourseDirectory.course_id = "dt101"\nc.Exchange.root = "{course / "exchange"}"\n'
+    (course / "nbgrader_config.py").write_text(f"c = get_config()\n{settings}")
+    write(exercise(course), {"ring_all_gather": ANSWER})
+    (exercise(course).parent / "secret.txt").write_text("only the notebook is handed in")
+    receipt = hand_in_notebook(NAME, start=course, ask=never, ran=())
+    assert receipt.file is None and "is handed in, to the exchange of the course dt101" in str(receipt)
+    (folder,) = inbound.iterdir()
+    assert {path.name for path in folder.iterdir()} == {f"{NAME}.ipynb", "timestamp.txt", "submission_secret.txt"}
+    assert sha256((folder / f"{NAME}.ipynb").read_bytes()).hexdigest() == receipt.sha256
+    inbound.rename(inbound.with_name("gone"))
+    with pytest.raises(HandInError, match="exchange did not take it: .*Inbound directory doesn't exist"):
+        hand_in_notebook(NAME, start=course, ask=never, ran=())
+    shutil.rmtree(outbound / NAME)
+    assert hand_in_notebook(NAME, start=course, student="ada", ask=never, ran=()).file, "not released there: a file"
+
+
+# ── what is not ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_lesson_and_other_exercises_are_named(course: Path) -> None:
+    for place, words in (
+        (f"course/{NAME}.ipynb", "is the lesson 02_all_reduce. What you hand in is the exercise"),
+        ("exercises/05_ddp/05_ddp.ipynb", "is exercise 05_ddp, not 02_all_reduce. To hand that in: distlib hand-in 05"),
+    ):
+        with pytest.raises(HandInError, match=words):
+            hand_in_notebook(NAME, start=course, notebook=course / place, ask=never, ran=())
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "is empty"),
+        ("hello", "is not a notebook"),
+        ('{"cells": [', "can't be parsed"),
+        ('{"cells": [{"cell_type": "code", "source": "x = 1", "metadata": {}}]}', "has nothing of exercise"),
+    ],
+)
+def test_what_is_not_the_exercise_is_refused(course: Path, content: str, words: str) -> None:
+    exercise(course).write_text(content)
+    with pytest.raises(HandInError, match=words):
+        hand_in_notebook(NAME, start=course, ask=never, ran=())
+    assert not (course / "work").exists()
+
+
+def test_a_notebook_that_is_not_there(course: Path) -> None:
+    with pytest.raises(HandInError, match="there is no notebook 07_x.ipynb"):
+        hand_in_notebook("07_x", start=course, ask=never, ran=())
+    with pytest.raises(HandInError, match="none.ipynb: No such file"):
+        hand_in_notebook(NAME, start=course, notebook=course / "none.ipynb", ask=never, ran=())
+
+
+# ── whether it is saved ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_was_run_and_not_saved_is_noticed(course: Path) -> None:
+    write(exercise(course), {"ring_all_gather": ANSWER})
+    newer = f"{ANSWER} # better"
+    with pytest.raises(HandInError, match=r"not what you have run: ring_all_gather. Save the notebook"):
+        hand_in_notebook(NAME, start=course, student="ada", ask=never, ran=[ANSWER, newer])
+    for ran in ([newer, ANSWER], [f"\n{ANSWER}  \n"], ["def other(): pass"]):
+        assert hand_in_notebook(NAME, start=course, student="ada", ask=never, ran=ran).file
+
+
+def test_a_newer_checkpoint_is_a_remark(course: Path) -> None:
+    path = exercise(course)
+    write(path, {"ring_all_gather": ANSWER})
+    checkpoint = path.parent / ".ipynb_checkpoints" / f"{NAME}-checkpoint.ipynb"
+    checkpoint.parent.mkdir()
+    shutil.copy(path, checkpoint)
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    assert hand_in_notebook(NAME, start=course, student="ada", ask=never, ran=()).remarks == []
+    checkpoint.write_text("{}")
+    (remark,) = hand_in_notebook(NAME, start=course, student="ada", ask=never, ran=()).remarks
+    assert "Jupyter saved a different version later" in remark
+
+
+def test_when_it_was_saved() -> None:
+    now = datetime(2030, 11, 2, 12, 0, 0, tzinfo=UTC)
+    for minute, second, words in ((59, 59, "1 second before, at "), (56, 30, "3 minutes before, at ")):
+        assert ago(datetime(2030, 11, 2, 11, minute, second, tzinfo=UTC), now).startswith(words)
+    assert ago(datetime(2030, 10, 30, 11, 0, 0, tzinfo=UTC), now).startswith("3 days before, on 2030-10-30 at ")
+    assert ago(datetime(2030, 11, 2, 13, 0, 0, tzinfo=UTC), now).startswith("0 seconds before")
+
+
+# ── its parts ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_exercise_as_released_and_as_solved() -> None:
+    for folder, empty in (("exercises", True), ("solutions", False)):
+        known = known_notebooks(ROOT)
+        for path in sorted(ROOT.glob(f"{folder}/*/*.ipynb")):
+            cells = read_submission(path).cells
+            found = recognize(cells, known)
+            assert found and found.is_exercise and found.name == path.stem
+            states = {answer.state for answer in read_answers(cells, found.functions)}
+            assert states == ({STUB} if empty else {ANSWERED}), path
+            unmarked = [HandedCell(cell.kind, cell.source) for cell in cells]
+            assert recognize(unmarked, known) == found
+            assert {answer.state != ANSWERED for answer in read_answers(unmarked, found.functions)} == {empty}, path
+
+
+def test_every_lesson_is_recognized() -> None:
+    known = known_notebooks(ROOT)
+    for path in sorted(ROOT.glob("course/*.ipynb")):
+        found = recognize(read_submission(path).cells, known)
+        assert found and not found.is_exercise and found.name == path.stem
+
+
+def test_some_answers() -> None:
+    def state(source: str, **mark: object) -> str:
+        cell = HandedCell("code", source, metadata={"nbgrader": {"grade_id": "f", "solution": True, **mark}})
+        return read_answers([cell], ["f"])[0].state
+
+    assert state("def f():\n    '''Text.'''\n\n    raise NotImplementedError") == STUB
+    assert state("") == STUB
+    assert state("def f():\n    return 1") == ANSWERED
+    assert state("def f(:\n    return 1") == "not Python: line 1 of its cell, invalid syntax"
+    assert state("%%time\ndef f():\n    return 1") == ANSWERED
+    assert state("def f(): pass", checksum=3, locked="?", grade=None) == ANSWERED
+    assert read_answers([], ["f"])[0].state == MISSING
+    text = HandedCell("markdown", "Because.", metadata={"nbgrader": {"grade_id": "f", "solution": True}})
+    assert read_answers([text], ["f"])[0].state == ANSWERED
+
+
+def test_a_student_s_name_is_safe_and_two_names_stay_two() -> None:
+    assert student_name("Ada Lovelace") == student_name(" ada  LOVELACE. ") == "ada-lovelace"
+    assert student_name("Łukasz Żółć") == student_name("Łukasz Żo\u0301łć") == "łukasz-żółć"
+    assert student_name("हिन्दी") == "हिन्दी" and student_name("ada@example.org") == "ada@example-org"
+    odd = [
+        "",
+        "..",
+        "../..",
+        "report.html",
+        "a\nb",
+        "a\x1b[2J",
+        "a*b",
+        "a?b",
+        "a[b",
+        "\udcff",
+        "\udcfe",
+        "😀",
+        "x" * 999,
+    ]
+    names = [student_name(text) for text in odd]
+    assert len(set(names)) == len(odd)
+    for name in names:
+        assert name.isprintable() and len(name.encode()) <= 120 and not set(name) & set("./*?[]\\ ~+{}")
+        assert student_name(name) == name, "a name that is safe stays"
+
+
+def test_the_collector_reads_the_name_of_an_upload() -> None:
+    for student in ("Ada Lovelace", "ada--b", "a.b@c.org", "../x", "李 明", "\udcff"):
+        name = upload_name(NAME, student)
+        stem = name.removesuffix(".ipynb")
+        assert read_upload_name(stem) == read_upload_name(f"{stem} (2)") == (NAME, student_name(student))
+        assert len(name.encode()) < 255
+    assert read_upload_name(NAME) is None
+
+
+def test_a_short_name_of_an_exercise() -> None:
+    names = ["01_messages", "02_all_reduce", "03_trees_and_grids", "03b_networks"]
+    assert [full_name(name, names) for name in ("2", "02", "02_all", "02_all_reduce")] == ["02_all_reduce"] * 4
+    assert [full_name(name, names) for name in ("03", "9", "", "03_")] == ["03", "9", "", "03_trees_and_grids"]
+
+
+def test_the_command(course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(course)
+    write(exercise(course), {"ring_all_gather": ANSWER})
+    assert main(["hand-in", "02", "--name", "Ada"]) == 0
+    output = capsys.readouterr()
+    assert f"work/handed_in/{NAME}--ada.ipynb" in output.out and output.err == ""
+    assert main(["hand-in", "03"]) == 1
+    assert capsys.readouterr().err.startswith("Not handed in: there is no notebook 03.ipynb")
+
+
+def test_the_receipt_in_a_notebook_is_text(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(exercise(course).parent)
+    write(exercise(course), {"ring_all_gather": f"{ANSWER} <b>"})
+    page = hand_in_notebook(NAME, student="<b>Ada</b>", ask=never, ran=())._repr_html_()
+    assert "<b>" not in page and "ring_all_gather: not Python: line 2" in page
+    assert f'href="../../work/handed_in/{NAME}--b-ada-' in page and "download>" in page
+
+
+def test_a_check_cell_does_not_load_it() -> None:
+    program = (
+        "import sys; from distlib.classroom import check_exercise, hand_in; "
+        "print([name for name in sys.modules if name.startswith(('distlib.classroom.uploads', 'nbgrader'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
