@@ -502,8 +502,8 @@ def data_parallel_step(
         loss_function: (outputs, labels) to a single number: the loss of the whole batch. Call it once, on rank 0.
 
     Returns:
-        The loss on rank 0, a tensor; None on the other ranks. `parameter.grad` on rank 0 is then the gradient of the loss of the
-        whole batch; on the other ranks it does not matter. The parameters of rank 0 are not changed.
+        The loss on rank 0, a tensor; None on the other ranks. `parameter.grad` on rank 0 is then the gradient of the
+        loss of the whole batch; on the other ranks it does not matter. The parameters of rank 0 are not changed.
 
     Cost for N ranks, for each other rank:
         from rank 0: its images, the model, and the gradient of its outputs. To rank 0: its outputs, and its gradients.
