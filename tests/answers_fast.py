@@ -5,6 +5,7 @@
     make answers ARGS="--fast -v shift/wrong_backwards"         with what their students read
     make answers ARGS="--fast --save before.json"               keep what every test cell says to every answer
     make answers ARGS="--fast --compare before.json"            what any of them says differently now
+    make answers ARGS="--fast --seed 3"                         with inputs drawn from another seed
 
 An answer's cells run in the order of the notebook: what is set up, the solutions of what comes before, the answer, the
 test cells of its function. They run in a process of their own, forked from this one, which has imported everything: so
@@ -41,8 +42,10 @@ from typing import Any
 import torch
 
 import distlib
+import distlib.checks.task as engine
 from distlib.checks import CheckFailed, exercises, plays
 from distlib.checks.places import simulated_only
+from distlib.checks.task import Draw
 from tests.answer_files import ANSWERS, Answer, read_answers
 from tests.answer_verdicts import KINDS, Verdict, table
 
@@ -183,6 +186,7 @@ def judge_all(
     folder: Path = ROOT,
     jobs: int = 2,
     seconds: float = 60,
+    seed: int | None = None,
     tell: Callable[[Judged], None] = lambda judged: None,
 ) -> list[Judged]:
     """Judge every answer in a process of its own, `jobs` at a time; the list is in the order of `answers`.
@@ -190,6 +194,7 @@ def judge_all(
     Args:
         folder: where solutions/ is.
         seconds: after which an answer is given up, both test cells together. Most take a tenth of a second.
+        seed: for other inputs than those of the test cells' own seeds.
         tell: called with each as soon as it is judged.
     """
     _import_all_checks()
@@ -197,7 +202,7 @@ def judge_all(
     todo, running, found = list(reversed(answers)), {}, {}
     while todo or running:
         while todo and len(running) < jobs:
-            child = _Child(answer := todo.pop(), cells[answer.assignment], seconds)
+            child = _Child(answer := todo.pop(), cells[answer.assignment], seconds, seed)
             running[child.connection] = child
         ready = wait(list(running), timeout=0.5)
         late = [connection for connection, child in running.items() if child.is_late()]
@@ -219,14 +224,14 @@ def _import_all_checks() -> None:
 class _Child:
     """A process that judges one answer, and the connection on which it reports."""
 
-    def __init__(self, answer: Answer, cells: Sequence[Cell], seconds: float) -> None:
+    def __init__(self, answer: Answer, cells: Sequence[Cell], seconds: float, seed: int | None) -> None:
         context = multiprocessing.get_context("fork")
         self.answer = answer
         named = {cell.name: cell.points or 0 for cell in cells}
         self.full = {kind: named[f"{answer.function}_{kind}"] for kind in KINDS}
         self.start, self.seconds = time.monotonic(), seconds
         self.connection, theirs = context.Pipe(duplex=False)
-        self.process = context.Process(target=_in_a_child, args=(answer, cells, theirs), daemon=True)
+        self.process = context.Process(target=_in_a_child, args=(answer, cells, theirs, seed), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -249,7 +254,9 @@ class _Child:
         return Judged(self.answer, said, time.monotonic() - self.start, self.full)
 
 
-def _in_a_child(answer: Answer, cells: Sequence[Cell], connection: Connection) -> None:
+def _in_a_child(answer: Answer, cells: Sequence[Cell], connection: Connection, seed: int | None) -> None:
+    if seed is not None:
+        engine.Draw = lambda own: Draw(f"{own} {seed}")  # type: ignore[misc, assignment]
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (1, 2):  # what goes round Python's streams
         os.dup2(nowhere, stream)
@@ -317,7 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"no answer, function or exercise is called {' '.join(options.names)}", file=sys.stderr)
         return 1
     fast = [answer for answer in chosen if str(answer) not in SLOW]
-    found = judge_all(fast, options.folder, options.jobs, options.seconds, _progress(len(fast)))
+    found = judge_all(fast, options.folder, options.jobs, options.seconds, options.seed, _progress(len(fast)))
     _print_tables(found, verbose=options.verbose)
     for name in (str(answer) for answer in chosen if answer not in fast):
         print(f"Left to `make answers` without --fast: {name} ({SLOW[name]}).")
@@ -351,6 +358,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("-v", "--verbose", action="store_true", help="print everything that students read")
     parser.add_argument("--save", type=Path, help="write everything that students read to this file")
     parser.add_argument("--compare", type=Path, help="show what has changed since this file was saved")
+    parser.add_argument("--seed", type=int, help="draw the inputs from this seed, besides the test cells' own")
     parser.add_argument("--jobs", type=int, default=2, help="how many answers at a time")
     parser.add_argument("--seconds", type=float, default=60, help="after which an answer is given up")
     return parser.parse_args(arguments)

@@ -35,10 +35,10 @@ def shared_nursery(limits: Limits = _LIMITS) -> Nursery:
 
 
 @contextmanager
-def on_remote_ranks(text: str, name: str) -> Iterator[Callable[..., Any]]:
-    """The same on ranks of their own, as when a class is graded."""
+def on_remote_ranks(text: str, name: str, secret: str = "a secret") -> Iterator[Callable[..., Any]]:
+    """The same on ranks of their own, as when a class is graded with the seed `secret`."""
     cells = [Cell(1, SET_UP), Cell(2, text)]
-    with shared_nursery().room() as room, RemoteRanks(cells, [name], room, "a secret") as ranks:
+    with shared_nursery().room() as room, RemoteRanks(cells, [name], room, secret) as ranks:
         ranks.advance(3)
         yield RemoteFunction(name, ranks)
 

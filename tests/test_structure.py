@@ -31,6 +31,7 @@ FLOORS = {
     "communicator": 0,
     "network": 0,
     "partition": 0,
+    "printable": 0,
     "trace": 0,
     "collectives": 1,
     "names": 2,

@@ -9,6 +9,7 @@ in the order of their arrival gets them in an order different from that of the r
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,9 +51,14 @@ class Part:
         """What gate k multiplies the gradient on a rank by: 0.5 … 1.5."""
         return random.Random(f"{self.seed} {rank} {k}").uniform(0.5, 1.5)
 
+    def seconds(self, rank: int, k: int) -> float:
+        """The virtual time that passing gate k takes on a rank, as the file of the play says (`seconds_of`)."""
+        seconds_of = getattr(sys.modules[self.play.__module__], "seconds_of", None)
+        return float(seconds_of(self.inputs[rank], k)) if seconds_of else 0.0
+
     def gate(self, rank: int) -> Callable[..., float]:
-        """The gate of a rank, gate(k, seconds), as the check itself passes it: it takes no time."""
-        return lambda k, seconds=0.0: self.factor(rank, k)
+        """The gate of a rank, gate(k, values), as the check itself passes it: it takes no time."""
+        return lambda k, values=None: self.factor(rank, k)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,8 @@ def library_calls(allowed: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _is_the_librarys(frame: FrameType) -> bool:
-    return _module(frame).partition(".")[0] == "distlib" and frame.f_code.co_name != "<module>"
+    is_import = frame.f_code.co_name in ("<module>", "__getattr__")  # of a module, or of a name in it
+    return _module(frame).partition(".")[0] == "distlib" and not is_import
 
 
 def _caller(frame: FrameType) -> FrameType | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import torch
+
 from distlib.checks.case import Part
 from distlib.checks.library_calls import library_calls
 from distlib.checks.plays.plain import plain
@@ -33,21 +35,24 @@ def play(comm: Communicator, packed: bytes, part: Part, allowed: tuple[str, ...]
     """
     function, _, _ = pickling.loads(packed)
     gates: list[tuple[int, float]] = []
+    shown: list[tuple[int, torch.Tensor | None]] = []
     handles = Handles()
 
-    def gate(k: int, seconds: float = 0.0) -> float:
-        if time_passes:
+    def gate(k: int, values: torch.Tensor | None = None) -> float:
+        seconds = part.seconds(comm.rank, k) if time_passes else 0.0
+        if seconds:  # a rank that lets no time pass is not interrupted
             comm.sleep(seconds)
         gates.append((k, comm.time()))
+        shown.append((k, None if values is None else values.detach().clone()))
         return part.factor(comm.rank, k)
 
     comm.sleep(part.delay(comm.rank))
     arguments = StudentCommunicator(comm, handles), function, part.inputs[comm.rank], gate
     if part.world_size > 1:
-        return Played(plain(part.play(*arguments)), gates, handles.slips())
+        return Played(plain(part.play(*arguments)), gates, shown, handles.slips())
     with library_calls(allowed) as noted:
         result = plain(part.play(*arguments))
-    return Played(result, gates, handles.slips(), noted[0] if noted else None)
+    return Played(result, gates, shown, handles.slips(), noted[0] if noted else None)
 
 
 def simulate(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from distlib.checks import plays
 from distlib.checks.remark import Remark
-from distlib.checks.supplied import helper_origins, local_name
+from distlib.checks.supplied import helper_origins
 from distlib.checks.words import count
 from distlib.trace import Message, Trace
 
@@ -27,7 +27,7 @@ def explain_foreign(name: str, trace: Trace, helpers: Sequence[str]) -> Remark |
     foreign = [message for message in trace if not is_own(message, helpers)]
     if not foreign:
         return None
-    helpers_too = "".join(f", or call {local_name(helper)}" for helper in helpers)
+    helpers_too = "".join(f", or call {helper}" for helper in helpers)
     return Remark(
         f"{len(foreign)} of {count(len(trace), 'message')} were sent by {_sender(name, foreign[0])}.",
         cause=f"write {name} as lines of this notebook: send and receive with comm{helpers_too}.",

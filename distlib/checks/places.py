@@ -55,6 +55,9 @@ class Judged(Place, Protocol):
     def prepare(self, cases: Sequence[Case], helpers: Sequence[str]) -> None:
         """Have ready what these cases need."""
 
+    def play(self, case: Case, seconds: float, is_empty: bool = False) -> Seen:
+        """Play a case, at most `seconds`. `is_empty`: every message arrives with zeros in it."""
+
 
 class Simulated:
     """Simulated ranks, in virtual time.

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from distlib.checks.case import Case
 from distlib.trace import Trace
 from distlib.worlds.diagnosis import RankError
@@ -18,12 +20,14 @@ class Played:
     Attributes:
         result: what it returned, as plain values and tensors.
         gates: the gates that were passed: number, and the moment on the rank's clock.
+        shown: what they were passed with: number, and a tensor or None, in the same order.
         slips: what was done wrong with handles: what (of `SLIPS`), of which call, at which line.
         library: the first function of the library that was called and must not, where that was watched; else None.
     """
 
     result: Any
     gates: Sequence[tuple[int, float]] = ()
+    shown: Sequence[tuple[int, torch.Tensor | None]] = ()
     slips: Sequence[tuple[str, str, str]] = ()
     library: str | None = None
 
@@ -80,3 +84,7 @@ class Seen:
     def passed(self, rank: int, k: int) -> list[float]:
         """The moments at which a rank passed gate k, in their order."""
         return [moment for number, moment in self.played[rank].gates if number == k]
+
+    def shown(self, rank: int, k: int) -> list[torch.Tensor]:
+        """The tensors with which a rank passed gate k, in their order."""
+        return [values for number, values in self.played[rank].shown if number == k and values is not None]

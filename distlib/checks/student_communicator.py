@@ -27,6 +27,11 @@ from distlib.worlds import call_site
 
 __passes_on__ = True  # see worlds.call_site
 
+MOST_SPLITS = 8  # halves of halves of 256 ranks
+TOO_MANY_SPLITS = (
+    f"comm.split was called more than {MOST_SPLITS} times on this rank. Who is in a group with whom tells something, "
+    "too, and is not counted. Make the groups once and use them again; what ranks tell each other goes in messages."
+)
 ALLOWED = ("rank", "world_size", "size", "device", "send", "recv", "isend", "irecv", "exchange", "barrier", "split")
 
 
@@ -90,10 +95,21 @@ class _Receiving(Handle):
 
 
 class Handles:
-    """All handles that a student's function was given in one run."""
+    """All handles that a student's function was given in one run, and how often it has made groups."""
 
     def __init__(self) -> None:
         self._handles: list[Handle] = []
+        self._splits = 0
+
+    def count_split(self) -> None:
+        """Note that groups are made.
+
+        Raises:
+            RuntimeError: too often.
+        """
+        self._splits += 1
+        if self._splits > MOST_SPLITS:
+            raise RuntimeError(TOO_MANY_SPLITS)
 
     def keep(self, handle: Handle) -> Handle:
         """Note a handle that was just made."""
@@ -184,7 +200,12 @@ class StudentCommunicator:
         self._communicator.barrier()
 
     def split(self, color: int | None, key: int | None = None) -> StudentCommunicator | None:
-        """Make smaller communicators, one for each color. None for a rank that gives the color None."""
+        """Make smaller communicators, one for each color. None for a rank that gives the color None.
+
+        Raises:
+            RuntimeError: the 9th time in one run.
+        """
+        self._handles.count_split()
         group = self._communicator.split(color, key)
         return None if group is None else StudentCommunicator(group, self._handles)
 

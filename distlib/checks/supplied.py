@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from distlib import collectives
-from distlib.checks.plays import file_of_plays
+from distlib.checks.master_parts import gather_outputs, reduce_gradients, replicate, split_batch
 from distlib.checks.student_communicator import noted, unwrapped
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.network import Cluster, all_reduce_seconds
@@ -55,9 +55,10 @@ def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm
     collectives.broadcast(unwrapped(comm), tensor, root, algorithm)
 
 
-_HELPERS: dict[str, Callable[..., object]] = {
-    function.__name__: function
-    for function in (ring_reduce_scatter, ring_all_gather, predict_time, all_reduce, broadcast, assign_buckets)
+_COLLECTIVES = (ring_reduce_scatter, ring_all_gather, all_reduce, broadcast)
+_PARTS = (split_batch, replicate, gather_outputs, reduce_gradients)
+_HELPERS: dict[str, Callable[..., Any]] = {
+    function.__name__: function for function in (*_COLLECTIVES, *_PARTS, predict_time, assign_buckets)
 }
 
 
@@ -78,23 +79,14 @@ def helper_origins(name: str) -> tuple[str, ...]:
 
 
 def helper_named(name: str) -> Callable[..., Any]:
-    """The helper of this name: one of this module, or "file.function" in distlib.checks.plays.
+    """The helper of this name.
 
     Raises:
         ValueError: there is no such helper.
     """
-    file, _, function = name.rpartition(".")
-    if file:
-        found: Callable[..., Any] = getattr(file_of_plays(file), function)
-        return found
     if name not in _HELPERS:
-        raise ValueError(f"helpers: expected one of {', '.join(_HELPERS)}, or file.function, got {name!r}")
+        raise ValueError(f"helpers: expected one of {', '.join(_HELPERS)}, got {name!r}")
     return _HELPERS[name]
-
-
-def local_name(name: str) -> str:
-    """What a helper is called in the student's notebook: "replicate" for "parts.replicate"."""
-    return name.rpartition(".")[2]
 
 
 @contextmanager
@@ -105,7 +97,7 @@ def supplied(function: Callable[..., object], names: Sequence[str]) -> Iterator[
     imported from a file, because the ranks import that file themselves.
     """
     scope = scope_of(function)
-    new = {local_name(name): helper_named(name) for name in names}
+    new = {name: helper_named(name) for name in names}
     before = {name: scope.get(name, _MISSING) for name in new}
     scope.update(new)
     try:

@@ -130,7 +130,7 @@ def train_alone(case: Case) -> Right:
     """Take the steps of all ranks in this process: each rank's gradients, one after the other, and their average."""
     training: Training = case.facts
     gates, batches = [case.part.gate(rank) for rank in range(case.world_size)], [each["steps"] for each in case.inputs]
-    models = [Model(case.inputs[0]["state"], gate, 0.0) for gate in gates]
+    models = [Model(case.inputs[0]["state"], gate) for gate in gates]
     parameters, numbers = list(models[0].parameters()), itertools.count(1)
     right = Right(tensors_of(models[0]))
     for step in range(training.steps):

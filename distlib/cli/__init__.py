@@ -109,6 +109,21 @@ def _add_grade_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sandbox", choices=sandboxes, default="auto", help="where the students' code runs")
     parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
     parser.add_argument("--again", action="store_true", help="also grade what has not changed since the last time")
+    more = "that many times as much time as others, such as ada=3; kept for the next time"
+    parser.add_argument(
+        "--time-for", metavar="NAME=TIMES", type=_times, nargs="+", action="extend", default=[], help=more
+    )
+
+
+def _times(text: str) -> tuple[str, float]:
+    """("ada", 3.0) for "ada=3"."""
+    name, _, times = text.rpartition("=")
+    try:
+        if name and 1 <= float(times) <= 100:
+            return name, float(times)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected NAME=TIMES with 1 to 100 times as much, such as ada=3, got {text!r}")
 
 
 def _positive(text: str) -> int:

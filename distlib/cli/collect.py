@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from distlib.checks.words import count
 from distlib.classroom.grader.course import CourseError, course_above, open_course
-from distlib.classroom.grader.submission import printable
 from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, Outcome, collect
 from distlib.classroom.uploads.names import full_name
 from distlib.cli.saying import say
+from distlib.printable import printable
 
 
 def collect_uploads(options: argparse.Namespace) -> int:

@@ -75,6 +75,7 @@ def _grade_with_bar(course: Course, options: argparse.Namespace, open_judge: Ope
             students=options.student,
             jobs=options.jobs,
             again=options.again,
+            times=dict(options.time_for),
             tell=progress.tell,
         )
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TextIO
 
 from distlib.classroom.grader.class_run import Record
-from distlib.classroom.grader.submission import printable
 from distlib.cli.saying import say
+from distlib.printable import printable
 
 _WIDTH = 24  # of the bar
 

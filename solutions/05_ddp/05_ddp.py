@@ -262,8 +262,8 @@ questions = [
     for _ in range(25)
 ]
 questions += [([], 10, 10), ([3, 4], 5, 50), ([9, 1, 1, 1, 9], 2, 100), ([0, 0, 4], 4, 4), ([10] * 30, 25, 5)]
-report = check_assign_buckets(assign_buckets, questions=questions)
-assert len(report) == 30
+report = check_assign_buckets(assign_buckets, questions=questions, drawn=10, seed=52)
+assert len(report) == 40
 assert list(map(list, report[27].results[0])) == [[4, 3, 2, 1, 0]]
 assert sum(len(bucket) for bucket in report[29].results[0]) == 30
 ### END HIDDEN TESTS

@@ -280,8 +280,8 @@ questions = [
     for warmup in (0, 1, 5, 250)
     for step in sorted({0, 1, warmup // 2, max(warmup - 1, 0), warmup, warmup + 1, 10_000})
 ]
-report = check_warmup_learning_rate(warmup_learning_rate, questions=questions)
-assert len(report) == len(questions) > 80
+report = check_warmup_learning_rate(warmup_learning_rate, questions=questions, drawn=20, seed=62)
+assert len(report) == len(questions) + 20 > 100
 ### END HIDDEN TESTS
 
 # %% [markdown]

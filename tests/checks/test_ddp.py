@@ -216,7 +216,7 @@ def test_the_right_values_are_those_of_one_model_on_all_samples(tied: bool) -> N
     training = replace(Training([4, 4, 4], steps=1), tied=tied)
     inputs = [training_inputs(training, rank, 9, 0.0) for rank in range(3)]
     right = train_alone(_CaseWithoutGates("", train, inputs, training))
-    model = Model(inputs[0]["state"], open_gate, 0.0)
+    model = Model(inputs[0]["state"], open_gate)
     batches = [rank["steps"][0][0] for rank in inputs]
     outputs = model(torch.cat([batch["x"] for batch in batches]), True)
     torch.nn.functional.mse_loss(outputs, torch.cat([batch["y"] for batch in batches])).backward()

@@ -40,7 +40,7 @@ def test_factors_differ_between_ranks_and_matter() -> None:
     seen = a_run(3, Step(7))
     factors = [seen.case.part.factor(rank, 0) for rank in range(3)]
     assert len(set(factors)) == 3
-    single = Classifier(seen.case.inputs[0]["state"], lambda k, seconds=0.0: factors[0])
+    single = Classifier(seen.case.inputs[0]["state"], lambda k, values=None: factors[0])
     loss_of("mean", single(seen.case.inputs[0]["images"]), seen.case.inputs[0]["labels"]).backward()
     gradient = single.first.weight.grad
     assert gradient is not None

@@ -37,9 +37,14 @@ def test_a_gate_lets_time_pass_and_multiplies_the_gradient() -> None:
 def backward_through_gates(comm: Any, function: Any, inputs: Any, gate: Any) -> Any:
     """A play: 3 x, with a gate on both sides."""
     x = torch.ones((), requires_grad=True)
-    Gate(gate, 0, 0.5)(3 * Gate(gate, 1, 0.25)(x)).backward()
+    Gate(gate, 0)(3 * Gate(gate, 1)(x)).backward()
     assert x.grad is not None
     return x.grad.item()
+
+
+def seconds_of(inputs: Any, k: int) -> float:
+    """Of the play's gates."""
+    return (0.5, 0.25)[k]
 
 
 def test_what_travels() -> None:
@@ -58,11 +63,11 @@ def test_helpers_replace_the_names_of_a_class_and_put_them_back() -> None:
     text = "class Mine:\n    @torch.no_grad()\n    def go(self, comm, tensor): return all_reduce(comm, tensor)"
     with in_a_notebook(text, "Mine") as mine:
         before = scope_of(mine)["all_reduce"]
-        with supplied(mine, ("all_reduce", "gated.Gate")):
+        with supplied(mine, ("all_reduce", "replicate")):
             assert scope_of(mine)["all_reduce"] is helper_named("all_reduce")
-            assert scope_of(mine)["Gate"] is Gate
+            assert scope_of(mine)["replicate"] is helper_named("replicate")
         assert scope_of(mine)["all_reduce"] is before
-        assert "Gate" not in scope_of(mine)
+        assert "replicate" not in scope_of(mine)
 
 
 def test_messages_of_helpers_are_the_students() -> None:

@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from distlib.classroom.grader.course import CourseError, open_course
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
 from distlib.classroom.grader.messages import Told, split_message
 from distlib.classroom.grader.mistakes import mistakes
-from distlib.cli import main
+from distlib.cli import _times, main
 from distlib.cli.grade import grade_submissions
 from tests.classroom.test_transplant import PNG
 from tests.tools.tiny_course import (
@@ -112,6 +112,21 @@ def test_each_student_ends_in_a_state_that_is_said(course: TinyCourse) -> None:
     for student in ("dies", "broken", "nothing"):
         assert autos(graded, student) == [None] * 4
         assert not course.folder(student, "autograded").exists()
+
+
+def test_inputs_are_drawn_anew_in_each_run_and_stay_with_the_notebook(course: TinyCourse) -> None:
+    asks = RIGHT["double"] + "  # seed"
+    for student in ("a", "b"):
+        course.hand_in(student, {**RIGHT, "double": asks})
+    first = run(course).records
+    assert first["a"].seed and first["a"].seed == first["b"].seed  # equally hard for both
+    assert first["a"].remarks == [f"seed {first['a'].seed}"]  # the judge has it
+
+    course.hand_in("b", {**RIGHT, "double": asks + "\n# changed after the feedback"})
+    course.hand_in("c", {**RIGHT, "double": asks})  # a's notebook, by another student
+    second = run(course, again=True).records
+    assert second["a"].remarks == first["a"].remarks  # a regrade repeats it
+    assert second["b"].seed == second["c"].seed != first["a"].seed
 
 
 def test_a_submission_that_hangs_is_ended(course: TinyCourse) -> None:
@@ -249,7 +264,8 @@ def test_strange_names_of_students(course: TinyCourse) -> None:
     os.makedirs(os.fsencode(course.root / "classroom" / "submitted") + b"/\xff/" + NAME.encode())
     graded = run(course)
     assert all(scores(graded, name) == ALL for name in names)
-    assert graded.records["\udcff"].state == "could not be graded"
+    assert "rename it" in graded.records["\udcff"].problem
+    assert "better rename it" in graded.records["[z]"].remarks[0]
     assert "\x1b" not in text_table(graded) and "line\\nbreak" in text_table(graded)
     page = write_report(graded, open_course(course.root).records(NAME))
     assert page.name == "report.html" and "\\udcff" in page.read_text()
@@ -283,6 +299,28 @@ def test_a_mended_test_changes_only_what_it_must(course: TinyCourse) -> None:
     assert [row.split(",", 1)[1] for row in kept][:3] == [
         "student,cell,before,after", "a,double_hidden,0,2", "a,double_visible,1,",
     ]  # fmt: skip
+
+
+def test_more_time_is_granted_to_some_and_kept(course: TinyCourse) -> None:
+    for student in ("ada", "bob"):
+        course.hand_in(student, RIGHT)
+    assert run(course).records["ada"].times == 1
+    granted = run(course, times={"ada": 3.0})
+    assert (granted.unchanged, granted.records["ada"].times) == (["bob"], 3)
+    assert granted.records["ada"].remarks == ["3 times as much time"]
+    again = run(course)
+    assert (again.unchanged, again.records["ada"].times) == (["ada", "bob"], 3)
+    assert run(course, again=True).records["ada"].remarks == ["3 times as much time"]
+    with pytest.raises(CourseError, match="eve is to have more time, and is not among those to be graded"):
+        run(course, times={"eve": 3.0})
+
+
+@pytest.mark.parametrize(("text", "times"), [("ada=3", ("ada", 3.0)), ("a=b=1.5", ("a=b", 1.5))])
+def test_who_has_more_time_is_a_name_and_a_number(text: str, times: tuple[str, float]) -> None:
+    assert _times(text) == times
+    for wrong in ("ada", "=3", "ada=", "ada=0.5", "ada=1e9", "ada=nan", "ada=x"):
+        with pytest.raises(ArgumentTypeError, match="expected NAME=TIMES"):
+            _times(wrong)
 
 
 # Stopping and going on
@@ -660,6 +698,7 @@ def test_a_message_is_split_where_it_was_wrapped() -> None:
 
 def options(course: TinyCourse, **changed: Any) -> Namespace:
     values = {"assignment": NAME, "student": [], "jobs": 2, "sandbox": "none", "course": course.root, "again": False}
+    values["time_for"] = []
     return Namespace(**{**values, **changed})
 
 

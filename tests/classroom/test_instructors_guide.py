@@ -18,8 +18,12 @@ from nbgrader.apps import NbGraderApp
 
 from distlib.checks.task import _PRINTED_SHOWN, CHECK_SECONDS
 from distlib.classroom.demo import STUDENTS
+from distlib.classroom.grader.examine import MEMORY
+from distlib.classroom.grader.submission import MOST_BYTES_OF_CELLS, MOST_CELLS
 from distlib.cli import main
+from distlib.judge.remote.cells import _MOST_BYTES_OF_A_CELL
 from distlib.judge.remote.judge import MOST_SHOWN
+from distlib.judge.remote.wire import MOST_PAYLOAD
 from distlib.judge.sandbox import KINDS, Limits
 from distlib.judge.sandbox.limits import statement_seconds
 from tests.tools.tiny_course import NAME, RIGHT, ROOT, TEXT, TinyCourse, make_tiny_course
@@ -90,7 +94,11 @@ def test_every_kind_of_sandbox_has_a_column() -> None:
 def test_the_numbers() -> None:
     limits, text = Limits(), " ".join(GUIDE.split())
     assert f"{limits.memory_bytes >> 30} GiB of memory per rank" in text
+    assert f"{limits.together_bytes >> 30} GiB for all ranks of a submission together" in text
     assert f"{limits.threads} threads, {limits.file_bytes >> 20} MiB of files" in text
+    assert f"may take {MEMORY >> 30} GiB itself, and a message {MOST_PAYLOAD >> 20} MiB" in text
+    assert f"at most {MOST_CELLS:,} cells and {MOST_BYTES_OF_CELLS >> 20} MiB without its outputs" in text
+    assert f"more than {_MOST_BYTES_OF_A_CELL >> 10} KiB" in text
     assert f"The first {limits.output_bytes:,} printed characters per run or per cell are kept" in text
     assert f"the first {MOST_SHOWN:,} characters are shown" in text and MOST_SHOWN == _PRINTED_SHOWN
     assert f"{limits.check_seconds:g} s per check, {limits.submission_seconds:g} s for all checks" in text

@@ -13,11 +13,12 @@ from distlib.classroom.grader.class_run import ClassRun, grade_class
 from distlib.classroom.grader.course import open_course
 from distlib.judge.remote.judge import Judges
 from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
+from distlib.judge.sandbox.limits import MEBIBYTE
 from tests.tools.hostile_submissions import ASSIGNMENT, HostileSubmission, read_hostile, released_notebook
 
 HOSTILE = read_hostile()
 NEIGHBORS = ("aaa-first", "zzz-last")
-QUICK = Limits(check_seconds=6, submission_seconds=60, cells_seconds=12)
+QUICK = Limits(check_seconds=6, submission_seconds=60, cells_seconds=12, together_bytes=512 * MEBIBYTE)
 
 pytestmark = [
     pytest.mark.slow,

@@ -107,8 +107,8 @@ def test_the_notebook_that_is_handed_over_stays_as_it_is() -> None:
         ("shift = 5", "there is no function of this name"),
         ("def shfit(comm, tensor): pass", "there is no function of this name"),
         ("def shift(comm, tensor) pass", "there is no function of this name"),
-        ("def shift(comm, tensor): comm._communicator._wire.send([1, 2])", "did not keep to the protocol"),
-        ("def shift(comm, tensor): comm._communicator._wire.send({'what': 'done', 'value': {}})", "did not keep"),
+        ("def shift(comm, tensor): comm._communicator._ask('shout')", "did not keep to the protocol"),
+        ("def shift(comm, tensor): comm._communicator._ask('exchange', dst=[])", "TypeError"),
         (
             "def shift(comm, tensor): comm._communicator._ask('helper', name='shift', tensor=tensor, options={})",
             "is not supplied",
@@ -163,10 +163,13 @@ def test_no_text_of_a_test_reaches_the_ranks(monkeypatch: pytest.MonkeyPatch) ->
         assert word not in together
 
 
-def test_the_inputs_depend_on_the_hidden_tests() -> None:
+def test_the_inputs_depend_on_the_seed_or_else_on_the_hidden_tests() -> None:
     answer = "def shift(comm, tensor):\n    raise ValueError(str(tensor.tolist()))"
     one, same, other = run(answer), run(answer), run(answer, test=TEST + "\n# changed")
     assert told(one) == told(same) != told(other)
+    with shared_nursery(QUICK).room() as room:
+        first, again, second = (told(judge_in(room, notebook(answer), seed)) for seed in ("1", "1", "2"))
+    assert first == again != second
 
 
 def test_the_own_cells_of_a_student_run_first_and_their_errors_stay_theirs() -> None:

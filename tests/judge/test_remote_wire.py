@@ -151,6 +151,26 @@ def test_tensors_do_not_take_more_memory_than_was_sent() -> None:
         decode(b"[" + b",".join([header[1:-1]] * 2) + b"]", payload)
 
 
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        (
+            b"[" + b",".join([b'{"$": "tensor", "dtype": "int8", "shape": [0], "start": 0}'] * 10_001) + b"]",
+            "10,001 ten",
+        ),
+        (b'{"$": "tensor", "dtype": "int8", "shape": [' + b"1," * 99 + b'1], "start": 0}', "100 dimensions"),
+        (
+            b'{"$": "tensor", "dtype": "int8", "shape": [9223372036854775807, 9223372036854775807, 0], "start": 0}',
+            "overflow",
+        ),
+    ],
+    ids=["many tensors", "many dimensions", "large and empty"],
+)
+def test_a_small_frame_does_not_become_much(header: bytes, words: str) -> None:
+    with pytest.raises(WireError, match=words):
+        decode(header, b"four")
+
+
 def test_a_rank_that_does_not_read_holds_nobody_up(wires: tuple[Wire, Wire, socket.socket]) -> None:
     here, _, _ = wires
     with pytest.raises(WireTimeout):

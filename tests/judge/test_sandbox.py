@@ -340,7 +340,7 @@ def test_it_has_no_socket(two: Two, family: str) -> None:
 
 
 def test_no_network_device_is_up(two: Two) -> None:
-    lines = told(two.hostile, "told = open('/proc/net/dev').read()").splitlines()[2:]
+    lines = told(two.hostile, "told = open('/proc/self/net/dev').read()").splitlines()[2:]
     assert [line.split(":")[0].strip() for line in lines] in ([], ["lo"])
 
 
@@ -362,6 +362,57 @@ def test_no_network_device_is_up(two: Two) -> None:
 )
 def test_ranks_share_nothing_to_talk_through(two: Two, text: str) -> None:
     assert two.hostile.run(text)[0] == DENIED
+
+
+def test_it_sees_no_counters_of_the_machine(two: Two) -> None:
+    names = ("stat", "loadavg", "meminfo", "vmstat", "interrupts", "uptime")
+    assert told(two.hostile, f"told = [name for name in {names!r} if os.path.exists('/proc/' + name)]") == []
+    assert told(two.hostile, "told = os.path.exists('/proc/self/status')")
+    assert two.hostile.run("os.getloadavg()")[0] == "OSError"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "call('sysinfo', ctypes.create_string_buffer(256))",
+        "call('mincore', ctypes.c_void_p(0x1000), 4096, ctypes.create_string_buffer(16))",
+        "os.posix_fadvise(os.open(os.__file__, os.O_RDONLY), 0, 0, os.POSIX_FADV_DONTNEED)",
+        "os.preadv(os.open(os.__file__, os.O_RDONLY), [bytearray(9)], 0, os.RWF_NOWAIT)",
+    ],
+)
+def test_it_can_not_ask_what_is_in_memory(two: Two, text: str) -> None:
+    assert two.hostile.run(text)[0] == DENIED
+
+
+TORCHS_SAMPLER = """
+import importlib, sys, torch.utils.data
+from torch.utils.data import DistributedSampler
+kept = DistributedSampler.__init__
+"""
+
+
+@needs_bubblewrap
+def test_torchs_sampler_is_not_there() -> None:
+    ranks = Ranks(Bubblewrap())
+    rank = ranks.start(0)
+    for text in (
+        "DistributedSampler(range(9), 3, 0)",
+        "importlib.reload(torch.utils.data.distributed).DistributedSampler(range(9), 3, 0)",
+        "kept(object.__new__(DistributedSampler), range(9), 3, 0)",
+        "sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != 'AbsentModules']\n"
+        "del sys.modules['torch.utils.data.distributed']\n"
+        "from torch.utils.data.distributed import DistributedSampler",
+    ):
+        assert rank.run(TORCHS_SAMPLER + text)[0] in ("RuntimeError", "ModuleNotFoundError")
+    assert rank.run("open(torch.utils.__path__[0] + '/data/distributed.py')")[0] == DENIED
+    ranks.close()
+
+
+def test_the_parts_that_a_check_supplies_are_not_there(two: Two) -> None:
+    for name in ("distlib.checks.plays.master_parts", "distlib.checks.master_parts"):
+        assert two.hostile.run(f"import {name}")[0] == "ModuleNotFoundError"
+    files = "[os.path.join(folder, name) for folder, _, names in os.walk('/library') for name in names]"
+    assert told(two.hostile, f"told = [file for file in {files} if 'def gather_outputs' in open(file).read()]") == []
 
 
 def test_a_rank_does_not_see_the_files_of_another(two: Two) -> None:
@@ -600,7 +651,11 @@ def test_numbers_of_calls_are_the_kernels(column: int, header: str) -> None:
         for line in words
         if line[2:] and line[2].isdigit()
     }
+    kernels.pop("syscalls", None)  # their number
+    newest = max(map(int, kernels.values()))
     for name, row in system_filter.NUMBERS.items():
+        if (row[column] or 0) > newest:
+            continue  # of a later kernel
         if row[column] is not None:
             assert kernels[name] == str(row[column]), name
         else:

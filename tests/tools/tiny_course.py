@@ -88,8 +88,11 @@ class Judged:
     remarks: list[str] = field(default_factory=list)
 
 
-def simple_judge(notebook: NotebookNode) -> Judged:
-    """Runs a notebook in this process, in one namespace. What a student writes may do harm to it: see the constants."""
+def simple_judge(notebook: NotebookNode, seed: str, times: float = 1) -> Judged:
+    """Runs a notebook in this process, in one namespace. What a student writes may do harm to it: see the constants.
+
+    The seed is a remark where a student's comment asks for it.
+    """
     done, namespace = copy.deepcopy(notebook), {"print": lambda *words: None}
     for number, cell in enumerate((cell for cell in done.cells if cell.cell_type == "code"), 1):
         cell.execution_count = number
@@ -99,7 +102,9 @@ def simple_judge(notebook: NotebookNode) -> Judged:
         except Exception as error:
             lines = f"{type(error).__name__}: {error}".splitlines()
             cell.outputs = [new_output("error", ename=type(error).__name__, evalue=str(error), traceback=lines)]
-    return Judged(done, ["it was slow"] if "# slow" in notebook.cells[2].source else [])
+    remarks = {"# slow": "it was slow", "# seed": f"seed {seed}"}
+    found = [remark for sign, remark in remarks.items() if sign in notebook.cells[2].source]
+    return Judged(done, found + ([f"{times:g} times as much time"] if times > 1 else []))
 
 
 def simple_judges() -> AbstractContextManager[Judge]:

@@ -19,7 +19,7 @@ from distlib.checks.plays.sampling import epochs
 from distlib.checks.remark import Remark
 from distlib.checks.rules.all_reduces import all_reduces, by_sender
 from distlib.checks.rules.returns import called, returns
-from distlib.checks.rules.values import holds, untouched
+from distlib.checks.rules.values import holds, is_equal, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count
@@ -109,9 +109,14 @@ Question = tuple[Sequence[int], int, int]  # sizes, bucket_bytes, first_bucket_b
 
 
 @task("nbytes", "bucket_bytes", "first_bucket_bytes")
-def check_assign_buckets(draw: Draw, *, questions: Sequence[Question]) -> Iterator[Case]:
-    """`function(nbytes, bucket_bytes, first_bucket_bytes)`: buckets of indices, from the last parameter on."""
-    for nbytes, limit, first in questions:
+def check_assign_buckets(draw: Draw, *, questions: Sequence[Question], drawn: int = 0) -> Iterator[Case]:
+    """`function(nbytes, bucket_bytes, first_bucket_bytes)`: buckets of indices, from the last parameter on.
+
+    `drawn`: how many more questions come at the end, which no table of answers has.
+    """
+    more = [([draw.randint(0, 60) for _ in range(draw.randint(1, 12))], draw.randint(1, 120), draw.randint(1, 60))
+            for _ in range(drawn)]
+    for nbytes, limit, first in (*questions, *more):
         yield called(list(nbytes), limit, first, facts=(nbytes, limit, first))
 
 
@@ -208,7 +213,7 @@ def check_sampler(
         facts, seed = Sampling(length, drops, shuffles), draw.randrange(1_000_000)
         options = [{"shuffle": facts.shuffle, "seed": seed + k, "drop_last": facts.drop_last} for k in (0, 1)]
         notes = ", drop_last=True" * facts.drop_last + ", shuffle=False" * (not facts.shuffle)
-        inputs = {"length": facts.length, "options": options, "epochs": list(EPOCHS)}
+        inputs = {"length": facts.length, "options": options, "epochs": list(EPOCHS), "random_seed": draw.getrandbits(60)}
         yield Case(f"on {count(ranks, 'rank')}, {count(facts.length, 'sample')}{notes}", epochs, [inputs] * ranks, facts)
 
 
@@ -224,7 +229,8 @@ def _(seen: Seen) -> Remarks:
         if played["unset"] != [indices[0] for indices in played["indices"]]:
             yield Remark(f"on rank {rank}, the order before set_epoch was called is not that of epoch 0.",
                          cause="the constructor sets the epoch to 0.")
-        if not played["kept_random_state"]:
+        random_state = torch.Generator().manual_seed(seen.case.inputs[rank]["random_seed"]).get_state()
+        if not is_equal(played["random_state"], random_state):
             yield Remark("it changes the random numbers of the rest of the program.",
                          cause="torch.manual_seed sets the generator that dropout and new layers use, too: all ranks would "
                          "drop the same. Make one of your own: torch.Generator().manual_seed(…), and torch.randperm(n, "

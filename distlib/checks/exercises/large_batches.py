@@ -162,7 +162,7 @@ def _gradients(seen: Seen) -> dict[tuple[int, int], Tensors]:
     found: dict[tuple[int, int], Tensors] = {}
     for rank, given in enumerate(seen.case.inputs):
         for m, (inputs, targets) in enumerate(given["microbatches"]):
-            model = Model(given["state"], lambda k, seconds=0.0, rank=rank, m=m: seen.case.part.factor(rank, m))
+            model = Model(given["state"], lambda k, values=None, rank=rank, m=m: seen.case.part.factor(rank, m))
             LOSSES[given["loss"]](model(inputs), targets).sum().backward()
             found[rank, m] = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return found
@@ -229,9 +229,14 @@ Question = tuple[int, float, int, int, int]  # step, base_learning_rate, base_ba
 
 @task("step", "base_learning_rate", "base_batch_size", "batch_size", "warmup_steps", errors=[
     ("division by zero", "warmup_steps may be 0: every step has the full rate then. Ask for that before you divide.")])
-def check_warmup_learning_rate(draw: Draw, *, questions: Sequence[Question]) -> Iterator[Case]:
-    """`function(step, base_learning_rate, base_batch_size, batch_size, warmup_steps)` returns the rate of the step."""
-    yield from (called(*question, facts=question) for question in questions)
+def check_warmup_learning_rate(draw: Draw, *, questions: Sequence[Question], drawn: int = 0) -> Iterator[Case]:
+    """`function(step, base_learning_rate, base_batch_size, batch_size, warmup_steps)` returns the rate of the step.
+
+    `drawn`: how many more questions come at the end, which no table of answers has.
+    """
+    more = [(draw.randint(0, 300), draw.uniform(0.01, 1.0), draw.randint(1, 512), draw.randint(1, 4096), draw.randint(0, 200))
+            for _ in range(drawn)]
+    yield from (called(*question, facts=question) for question in (*questions, *more))
 
 
 @check_warmup_learning_rate.judge

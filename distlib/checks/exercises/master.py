@@ -12,8 +12,19 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.models import Gradients
+from distlib.checks.plays.gated import PassGate
 from distlib.checks.plays.gradients import after_backward
-from distlib.checks.plays.master import Classifier, collect, copy_model, loss_of, one_step, split
+from distlib.checks.plays.master import (
+    BACKWARD,
+    FORWARD,
+    LOSS,
+    Classifier,
+    collect,
+    copy_model,
+    loss_of,
+    one_step,
+    split,
+)  # fmt: skip
 from distlib.checks.remark import Remark
 from distlib.checks.rules.messages import Way, sends
 from distlib.checks.rules.values import holds, is_close, untouched
@@ -225,8 +236,9 @@ def _(seen: Seen) -> Remarks:
 
 
 # ── the whole step ───────────────────────────────────────────────────────────────────────────────────────────────────
-# The model multiplies by a factor that differs from rank to rank (`plays.master.Classifier`). So rank 0 can't compute
-# the whole batch alone, and an output that comes from the wrong rank shows.
+# The model multiplies by factors that differ from rank to rank (`plays.master.Classifier`). So rank 0 can't compute
+# the whole batch alone, and an output that comes from the wrong rank shows. A rank could hand its factors over instead of
+# computing. But then it has not shown, at its gates, what only the computation of its own part gives.
 
 PARTS = ("split_batch", "replicate", "gather_outputs", "reduce_gradients")
 STEP_ERRORS = (
@@ -270,8 +282,7 @@ class Step:
     earlier: bool = False
 
 
-@task("comm", "model", "images", "labels", "loss_function", helpers=[f"master_parts.{part}" for part in PARTS],
-      errors=STEP_ERRORS)
+@task("comm", "model", "images", "labels", "loss_function", helpers=PARTS, errors=STEP_ERRORS)
 def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: Sequence[Step]) -> Iterator[Case]:
     """`function(comm, model, images, labels, loss_function)`: gradients and loss on rank 0, and every message."""
     seed = draw.getrandbits(60)
@@ -310,20 +321,35 @@ def _(seen: Seen) -> Remarks:
                     "comes before it." if found is None else
                     "does output.backward(…) begin with this rank's rows of outputs.grad, on every rank?")
     for rank in seen.ranks[1:]:
-        if seen[rank]["calls"]:
+        if seen.passed(rank, LOSS):
             yield Remark(f"rank {rank} calls loss_function.", cause="only rank 0 has the labels, and computes the loss.")
         if seen[rank]["returned"] is not None:
             yield Remark(f"rank {rank} returns something, and should return None.", cause="only rank 0 knows the loss.")
-    if seen[0]["calls"] != [step.batch_size]:
-        yield Remark(f"rank 0 calls loss_function {count(len(seen[0]['calls']), 'time')}"
-                     f"{', with ' * bool(seen[0]['calls'])}{listed(seen[0]['calls'])}{' rows' * bool(seen[0]['calls'])}.", cause="call it once, with all outputs and all labels.")
+    calls = [outputs.shape[0] for outputs in seen.shown(0, LOSS)]
+    if calls != [step.batch_size]:
+        rows = f", with {listed(calls)} rows" if calls else ""
+        yield Remark(f"rank 0 calls loss_function {count(len(calls), 'time')}{rows}.",
+                     cause="call it once, with all outputs and all labels.")
     returned = seen[0]["returned"]
     yield holds("the gradients are right, but what rank 0 returns", returned, loss, is_wrong=" is not the loss.", same=_close,
                 otherwise="the function ends with the loss of the whole batch on rank 0, and None elsewhere.")
     for name, before in seen.case.inputs[0]["state"].items():
         yield untouched(f"on rank 0, {name} itself", seen[0]["state"][name], before,
                         "leave the step to the caller: rank 0 calls its optimizer after this function.")
+    yield from _computed_by_each_rank(seen)
     yield from sends(seen, _ways(seen), NOBODY_ELSE)
+
+
+def _computed_by_each_rank(seen: Seen) -> Remarks:
+    """Whether every rank has shown at its gates what forward and backward of its own part give."""
+    right: list[list[tuple[int, Any]]] = [[] for _ in seen.ranks]
+    _work(seen, shown=right)
+    ways = {FORWARD: "computed outputs of its own images", BACKWARD: "gone backward from its own outputs"}
+    for rank in seen.ranks:
+        for k, values in right[rank]:
+            if not any(_close(found, values) for found in seen.shown(rank, k)):
+                yield Remark(f"the gradients are right, but rank {rank} has not {ways[k]}.", cause="the work is shared: "
+                             "every rank calls its model once, with its own part, and output.backward once.")
 
 
 def _ways(seen: Seen) -> dict[tuple[int, int], Way]:
@@ -371,16 +397,18 @@ def _mistakes(seen: Seen, name: str, parts: Sequence[Mapping[str, Any]]) -> dict
 
 
 def _work(
-    seen: Seen, *, own_weights: bool = False, own_images: bool = False, own_loss: bool = False
+    seen: Seen, *, own_weights: bool = False, own_images: bool = False, own_loss: bool = False,
+    shown: Sequence[list[tuple[int, Any]]] = (),
 ) -> tuple[torch.Tensor, list[dict[str, torch.Tensor | None]]]:
     """The loss of the batch, and the gradients that each rank adds to the sum; or with a mistake.
 
     Args:
         own_weights, own_images: with the weights, the images that a rank has itself instead of those of rank 0.
         own_loss: each rank computes the loss of its own part.
+        shown: by rank; what it passes its gates with is added here.
     """
-    inputs, part = seen.case.inputs, seen.case.part
-    models = [Classifier(inputs[rank if own_weights else 0]["state"], part.gate(rank), inputs[0]["frozen"])
+    inputs = seen.case.inputs
+    models = [Classifier(inputs[rank if own_weights else 0]["state"], _gate(seen, rank, shown), inputs[0]["frozen"])
               for rank in seen.ranks]
     images = [inputs[rank if own_images else 0]["images"].tensor_split(seen.size)[rank] for rank in seen.ranks]
     outputs = [model(rows) for model, rows in zip(models, images, strict=True)]
@@ -389,6 +417,15 @@ def _work(
     loss = loss_of(kind, torch.cat(outputs), labels)
     (torch.stack(losses).sum() if own_loss else loss).backward()
     return loss.detach(), [{name: p.grad for name, p in model.named_parameters()} for model in models]
+
+
+def _gate(seen: Seen, rank: int, shown: Sequence[list[tuple[int, Any]]]) -> PassGate:
+    def gate(k: int, values: torch.Tensor | None = None) -> float:
+        if shown and values is not None:
+            shown[rank].append((k, values.detach().clone()))
+        return seen.case.part.factor(rank, k)
+
+    return gate
 
 
 def _total(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

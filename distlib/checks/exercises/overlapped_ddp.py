@@ -15,7 +15,7 @@ from distlib.checks.plays.gated import open_gate
 from distlib.checks.plays.training import Model, train
 from distlib.checks.remark import Remark
 from distlib.checks.rules.all_reduces import all_reduces
-from distlib.checks.rules.moments import EPSILON, Pass, computes_only, hidden_share, ms, pass_of
+from distlib.checks.rules.moments import EPSILON, Pass, computes_only, hidden_share, in_order, ms, outside, pass_of
 from distlib.checks.rules.values import holds
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
@@ -92,7 +92,7 @@ class Layout:
     """The buckets of a case: `buckets` holds positions among the parameters that are trained. `inputs`: of a rank."""
 
     def __init__(self, inputs: Mapping[str, Any]) -> None:
-        model = Model(inputs["state"], open_gate, 0.0)
+        model = Model(inputs["state"], open_gate)
         self._limits: tuple[int, int] = inputs["options"]["bucket_bytes"], inputs["options"]["first_bucket_bytes"]
         trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         self.names = [name for name, _ in trained]
@@ -147,7 +147,7 @@ def _together(sizes: Sequence[int], buckets: Sequence[Sequence[int]]) -> list[in
 @check_overlapped_ddp.judge
 def _(seen: Seen) -> Remarks:
     right = train_alone(seen.case)
-    brought = [tensors_of(Model(state, open_gate, 0.0)) for state in seen.given("state")]
+    brought = [tensors_of(Model(state, open_gate)) for state in seen.given("state")]
     for rank in seen.ranks:
         for (name, first), found in zip(right.constructed.items(), seen[rank]["constructed"], strict=True):
             everyone = torch.stack([tensors[name] for tensors in brought])
@@ -245,7 +245,11 @@ def _parameters(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
 @check_overlapped_ddp.judge_times
 def _(seen: Seen) -> Remarks:
     training, layout = seen.facts, Layout(seen.case.inputs[0])
-    for number, (step, kind) in enumerate(itertools.product(range(training.steps), training.kinds), 1):
+    order = training.order or range(len(training.widths) - 1)
+    numbered = list(enumerate(itertools.product(range(training.steps), training.kinds), 1))
+    for number, (step, kind) in numbered:
+        for rank in seen.ranks:
+            yield in_order(seen, number, f"in step {step + 1}", rank, () if kind == EVALUATION else order)
         passes = [pass_of(seen, number, f"in step {step + 1}", rank) for rank in seen.ranks if seen.size > 1]
         if kind == SHARED and passes:
             yield _forward(passes, (seen.size - 1) * seen.given("state")[0]["mean"].nbytes)
@@ -259,6 +263,8 @@ def _(seen: Seen) -> Remarks:
                 yield _silence(each, kind)
             elif (step, each.rank) not in training.unused:
                 yield from _begins_in_time(training, layout, each, passes)
+    for rank in seen.ranks:
+        yield outside(seen, len(numbered), rank)
 
 
 WAITING = ("a hook must not wait for its all-reduce: all_reduce(comm, bucket, async_op=True) returns at once with a handle. "

@@ -94,13 +94,27 @@ def readable(seconds: float) -> str:
     return f"{seconds * factor:.6g} {unit}"
 
 
+def _drawn(draw: Draw, number: int) -> Iterator[tuple[Cluster, int]]:
+    """Clusters that a `Question` may be about, every other one with several nodes, and a number of bytes for each."""
+    for k in range(number):
+        near = Link(latency=draw.uniform(1e-6, 1e-3), bandwidth=draw.uniform(1e9, 1e11))
+        far = Link(latency=near.latency * draw.uniform(2, 50), bandwidth=near.bandwidth / draw.uniform(2, 50))
+        nodes, ranks = 2 ** draw.randint(1, 4), 2 ** draw.randint(1, 3)
+        cluster = Cluster(nodes, ranks, intra=near, inter=far) if k % 2 else Cluster.flat(draw.randint(2, 40), near)
+        yield cluster, cluster.world_size * 2 ** draw.randint(6, 20)
+
+
 # fmt: off
 @task("algorithm", "nbytes", "cluster", errors=ERRORS, allowed=DESCRIPTIONS, row=_row)
 def check_predict_time(
-    draw: Draw, *, algorithms: Sequence[str], nbytes: Sequence[int], clusters: Sequence[Cluster]
+    draw: Draw, *, algorithms: Sequence[str], nbytes: Sequence[int], clusters: Sequence[Cluster], drawn: int = 0
 ) -> Iterator[Case]:
-    """`function(algorithm, nbytes, cluster)`: the seconds that an all-reduce takes, to nine digits."""
-    for cluster, algorithm, size in product(clusters, algorithms, nbytes):
+    """`function(algorithm, nbytes, cluster)`: the seconds that an all-reduce takes, to nine digits.
+
+    `drawn`: how many more clusters come at the end, each with a tensor; no table of answers has them.
+    """
+    more = [(cluster, name, size) for cluster, size in _drawn(draw, drawn) for name in algorithms]
+    for cluster, algorithm, size in (*product(clusters, algorithms, nbytes), *more):
         question = Question(size, cluster, (algorithm,))
         yield called(algorithm, size, cluster, facts=question, title=question.title)
 
@@ -122,10 +136,14 @@ def _(seen: Seen) -> Remarks:
 
 @task("nbytes", "cluster", "algorithms", helpers=["predict_time"], errors=ERRORS, allowed=DESCRIPTIONS, row=_row)
 def check_choose_algorithm(
-    draw: Draw, *, choices: Sequence[Sequence[str]], nbytes: Sequence[int], clusters: Sequence[Cluster]
+    draw: Draw, *, choices: Sequence[Sequence[str]], nbytes: Sequence[int], clusters: Sequence[Cluster], drawn: int = 0
 ) -> Iterator[Case]:
-    """`function(nbytes, cluster, algorithms)`: the name of one that takes as long as the fastest, to six digits."""
-    for cluster, names, size in product(clusters, choices, nbytes):
+    """`function(nbytes, cluster, algorithms)`: the name of one that takes as long as the fastest, to six digits.
+
+    `drawn`: as of `check_predict_time`.
+    """
+    more = [(cluster, names, size) for cluster, size in _drawn(draw, drawn) for names in choices]
+    for cluster, names, size in (*product(clusters, choices, nbytes), *more):
         question = Question(size, cluster, tuple(names))
         yield called(size, cluster, question.algorithms, facts=question, title=question.title)
 

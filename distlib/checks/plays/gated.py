@@ -6,7 +6,7 @@
                   └ 3. the gradients of layer 0 can't exist earlier
 
 Gates are counted as backward meets them: gate 0 stands behind the last layer. Passing a gate takes the virtual time
-that computing the gradients of the layer before it takes.
+that computing the gradients of the layer before it takes: `seconds_of` in the file of the play says how much.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import torch
 
 
 class PassGate(Protocol):
-    """`gate(k, seconds)` of a play: lets time pass, notes when gate k was passed, and returns a factor."""
+    """`gate(k, values)` of a play: lets time pass, notes when gate k was passed and with what, returns a factor."""
 
-    def __call__(self, k: int, seconds: float = 0.0) -> float: ...
+    def __call__(self, k: int, values: torch.Tensor | None = None) -> float: ...
 
 
-def open_gate(k: int, seconds: float = 0.0) -> float:
+def open_gate(k: int, values: torch.Tensor | None = None) -> float:
     """A gate that lets everything pass as it is: no time, and the factor 1."""
     return 1.0
 
@@ -33,19 +33,18 @@ class Gate(torch.nn.Module):
     Args:
         gate: what the play was handed.
         k: the gate's number.
-        seconds: the virtual time that passing it takes.
 
     Attributes:
         k: the number that the next forward pass takes along.
     """
 
-    def __init__(self, gate: PassGate, k: int, seconds: float = 0.0) -> None:
+    def __init__(self, gate: PassGate, k: int) -> None:
         super().__init__()
-        self._pass, self.k, self._seconds = gate, k, seconds
+        self._pass, self.k = gate, k
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """`values`, behind this gate."""
-        passed: torch.Tensor = _Passing.apply(values, self._pass, self.k, self._seconds)
+        passed: torch.Tensor = _Passing.apply(values, self._pass, self.k)
         return passed
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Gate:
@@ -57,10 +56,10 @@ class Gate(torch.nn.Module):
 
 class _Passing(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: torch.Tensor, gate: PassGate, k: int, seconds: float) -> torch.Tensor:
-        ctx.pass_gate = lambda: gate(k, seconds)
+    def forward(ctx: Any, values: torch.Tensor, gate: PassGate, k: int) -> torch.Tensor:
+        ctx.pass_gate = lambda: gate(k)
         return values.view_as(values)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
-        return gradients[0] * ctx.pass_gate(), None, None, None
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        return gradients[0] * ctx.pass_gate(), None, None

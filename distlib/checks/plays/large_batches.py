@@ -24,6 +24,11 @@ SECONDS = 0.01  # virtual time of a backward pass
 MOMENTUM = 0.5
 
 
+def seconds_of(inputs: dict[str, Any], k: int) -> float:
+    """The virtual time of gate k."""
+    return SECONDS if k < FORWARD else 0.0
+
+
 class Model(torch.nn.Module):
     """The model of both plays.
 
@@ -42,7 +47,7 @@ class Model(torch.nn.Module):
         self.layers = torch.nn.ModuleList(linear(weight, bias) for weight, bias in state["layers"])
         self.layers[0].bias.requires_grad_(not state["frozen"])
         self._gate, self.modes = gate, list[bool]()
-        self._gates = [Gate(gate, 0, SECONDS)]
+        self._gates = [Gate(gate, 0)]
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Outputs; shape [samples, classes]."""

@@ -78,13 +78,21 @@ def collect(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
     return {**told, "output": output, "keeps_history": output.grad_fn is not None}
 
 
+FORWARD, BACKWARD, LOSS = range(3)  # gates
+
+
 class Classifier(torch.nn.Module):
-    """Two linear layers, and between them a factor that belongs to the rank: nobody else can do its work.
+    """Two linear layers, and between them a gate that belongs to the rank: nobody else can do its work.
+
+    forward     first ──► tanh ──► gate FORWARD, with these values ──► last
+    backward    first ◄── tanh ◄── gate BACKWARD, with the gradient ◄── last
+
+    Either gate multiplies by a factor of its own, and the judge has what it was passed with.
 
     Args:
         state: "first.weight" [hidden, pixels], "first.bias", "last.weight" [classes, hidden], "last.bias", and the
             buffer "offset" [hidden].
-        gate: says the factor, whenever outputs are computed.
+        gate: of the play.
         frozen: names of parameters that need no gradient.
     """
 
@@ -103,8 +111,19 @@ class Classifier(torch.nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Outputs [rows, classes] of images [rows, …]."""
         hidden = torch.tanh(self.first(images.flatten(1)) + self.offset)
-        outputs: torch.Tensor = self.last(hidden * self._gate(0))
+        outputs: torch.Tensor = self.last(_Through.apply(hidden, self._gate))
         return outputs
+
+
+class _Through(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, gate: PassGate) -> torch.Tensor:
+        ctx.gate, ctx.factor = gate, gate(FORWARD, values)
+        return values * ctx.factor
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradients[0] * ctx.factor * ctx.gate(BACKWARD, gradients[0]), None
 
 
 def loss_of(kind: str, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -125,12 +144,11 @@ def one_step(
             the parameters have a gradient from before.
 
     Returns:
-        "returned"; "gradients" and "state" by name, afterwards; "calls": the number of rows of each call of the loss.
+        "returned"; "gradients" and "state" by name, afterwards. Each call of the loss passes gate LOSS.
     """
-    calls: list[int] = []
 
     def loss_function(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        calls.append(len(outputs))
+        gate(LOSS, outputs)
         return loss_of(inputs["loss"], outputs, labels)
 
     model = Classifier(inputs["state"], gate, inputs["frozen"])
@@ -139,4 +157,4 @@ def one_step(
             parameter.grad = torch.ones_like(parameter) if parameter.requires_grad else None
     returned = function(comm, model, inputs["images"].clone(), inputs["labels"].clone(), loss_function)
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-    return {"returned": returned, "gradients": gradients, "state": dict(model.state_dict()), "calls": calls}
+    return {"returned": returned, "gradients": gradients, "state": dict(model.state_dict())}

@@ -31,6 +31,11 @@ def first_gate(number: int) -> int:
     return number * GATES
 
 
+def seconds_of(inputs: dict[str, Any], k: int) -> float:
+    """The virtual time of gate k: a layer's takes "seconds", a mark none."""
+    return float(inputs["seconds"]) if k % GATES < BEGIN else 0.0
+
+
 class Watched(Running):
     """A `Running` whose buffer moves in training mode only, and which keeps what it was.
 
@@ -67,14 +72,14 @@ class Model(torch.nn.Module):
         state: "layers": weight and bias of each; "extra"; "mean": the buffer: tensors. "frozen": layers that are not
             trained; "order": the layers in the order in which values go through them; "tied": whether the last layer
             has the weight of the first.
-        gate, seconds: of the play; the virtual time that each gate takes.
+        gate: of the play.
     """
 
-    def __init__(self, state: dict[str, Any], gate: PassGate, seconds: float) -> None:
+    def __init__(self, state: dict[str, Any], gate: PassGate) -> None:
         super().__init__()
         self.running = Watched(state["mean"])
         self.layers = torch.nn.ModuleList(linear(weight, bias) for weight, bias in state["layers"])
-        self.gates = [Gate(gate, number, seconds) for number in range(len(self.layers))]
+        self.gates = [Gate(gate, number) for number in range(len(self.layers))]
         self.scale = Scale(state["extra"])
         self.order = state["order"]
         if state["tied"]:
@@ -108,7 +113,7 @@ def train(comm: Communicator, function: Callable[..., Any], inputs: dict[str, An
         parameter; "seen": the buffer at the beginning of each forward pass.
     """
     comm.barrier()
-    model = Model(inputs["state"], gate, inputs["seconds"])
+    model = Model(inputs["state"], gate)
     parallel = function(comm, model, **inputs["options"])
     constructed = [tensor.detach().clone() for tensor in [*model.parameters(), model.running.mean]]
     gate(first_gate(0) + END)

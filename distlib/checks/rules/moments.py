@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from distlib.checks.plays.training import BACKWARD, BEGIN, END, GATES
 from distlib.checks.remark import Remark
 from distlib.checks.seen import Seen
+from distlib.checks.words import count
 from distlib.trace import Message
 
 EPSILON = 1e-7  # seconds
@@ -27,7 +28,8 @@ class Pass:
 
     Attributes:
         when, rank: "in step 2", and whose.
-        gates: the moments of its marks and of its layers' gates, in their order.
+        gates: the moments of its marks and of its layers' gates, in their order. Of a gate that was passed twice, the
+            first counts.
         messages: what the rank sent, finish included.
     """
 
@@ -59,9 +61,42 @@ class Pass:
 
 def pass_of(seen: Seen, number: int, when: str, rank: int) -> Pass:
     """Pass `number` of a rank; they are counted from 1."""
-    gates = {k - number * GATES: moment for k, moment in seen.played[rank].gates if k // GATES == number}
+    gates: dict[int, float] = {}
+    for k, moment in seen.played[rank].gates:
+        if k // GATES == number:
+            gates.setdefault(k % GATES, moment)
     messages = [m for m in seen.trace if m.src == rank and gates[BEGIN] <= m.start < gates[END]]
     return Pass(when, rank, gates, messages)
+
+
+def in_order(seen: Seen, number: int, when: str, rank: int, layers: Sequence[int]) -> Remark | None:
+    """The gates of pass `number` must be passed once, in their order. `layers`: as forward uses them; empty if nothing
+    goes backward.
+
+    A layer's gate may be left out: nothing below it is trained.
+    """
+    found = [k % GATES for k, _ in seen.played[rank].gates if k // GATES == number]
+    expected = [BEGIN, *([BACKWARD, *reversed(layers)] if layers else []), END]
+    rest = iter(expected)
+    if all(k in rest for k in found) and {BEGIN, END} <= set(found):
+        return None
+    twice = next((k for k in layers if found.count(k) > 1), None)
+    what = "the gradients did not pass the layers one after the other, between the beginning and the end of backward"
+    if twice is not None:
+        what = f"the gradient passed layer {twice} {found.count(twice)} times"
+    cause = "forward calls the module once, and the caller calls backward once. The class does neither for itself."
+    return Remark(f"{when}, on rank {rank}, {what}.", cause=cause)
+
+
+def outside(seen: Seen, passes: int, rank: int) -> Remark | None:
+    """After the construction a rank sends nothing but in its passes. `passes`: how many."""
+    of_each = [pass_of(seen, number, "", rank).gates for number in range(1, passes + 1)]
+    built = min((moment for k, moment in seen.played[rank].gates if k == END), default=0.0)
+    sent = [message.start for message in seen.trace if message.src == rank and message.start >= built]
+    late = [start for start in sent if not any(gates[BEGIN] <= start < gates[END] for gates in of_each)]
+    seen_late = f"rank {rank} sent {count(len(late), 'message')} between the steps, or after the last one."
+    cause = "everything is sent in the constructor, in forward, in backward, or in finish, which waits for it."
+    return Remark(seen_late, cause=cause) if late else None
 
 
 def computes_only(each: Pass, seconds: float, cause: str) -> Remark | None:

@@ -14,7 +14,7 @@ from distlib.classroom.grader.class_page import html_page
 from distlib.classroom.grader.class_run import Change, ClassRun
 from distlib.classroom.grader.marks import fraction, functions, late, lost, of, sums
 from distlib.classroom.grader.spreadsheet import spreadsheet
-from distlib.classroom.grader.submission import printable
+from distlib.printable import printable
 
 _MOST_CHANGES = 20
 

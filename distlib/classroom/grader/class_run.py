@@ -8,6 +8,10 @@ What came of a submission is noted in a record (classroom/graded/ASSIGNMENT/stud
 marks are in the gradebook. A submission is graded again only if it, the instructor's notebook or this package has
 changed, or the gradebook does not have the marks of the record. So a run that was interrupted, however that came about,
 goes on where it was; what was half done is done again.
+
+The inputs of the tests are drawn anew in each run, the same for everybody who is graded in it. So what a student has
+learned about them from the feedback is of no use for handing in again. A notebook that was graded before gets the same
+inputs as before: its marks change only if the tests have.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -37,6 +42,8 @@ from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp
 
+_PATTERN = "nbgrader generate_feedback does not take the folder's name (line break, *, ? or [); better rename it"
+
 STUDENTS = "students"
 
 
@@ -52,6 +59,9 @@ class Record:
         told: what the failed ones say, by test cell.
         seconds: how long it took.
         version: of submission, instructor's notebook and grader.
+        times: how many times as much time as others it may take; that is kept for the next run.
+        work: a hash of the notebook that was handed in.
+        seed: of the inputs with which it was graded.
     """
 
     student: str
@@ -61,6 +71,9 @@ class Record:
     told: dict[str, Told] = field(default_factory=dict)
     seconds: float = 0.0
     version: str = ""
+    times: float = 1.0
+    work: str = ""
+    seed: str = ""
 
     @property
     def state(self) -> str:
@@ -83,6 +96,15 @@ class Change:
     cell: str
     before: float | None
     after: float | None
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """What the marks of a student come from: see `Record`."""
+
+    version: str
+    work: str
+    seed: str
 
 
 @dataclass(frozen=True)
@@ -119,6 +141,7 @@ def grade_class(
     jobs: int = 1,
     again: bool = False,
     patience: float = PATIENCE,
+    times: Mapping[str, float] | None = None,
     tell: Callable[[Record, int], None] = lambda record, total: None,
 ) -> ClassRun:
     """Grade the submissions of an assignment.
@@ -131,52 +154,60 @@ def grade_class(
         jobs: how many submissions at a time.
         again: also grade what has not changed.
         patience: seconds for one submission, in case that its judge hangs.
+        times: by student, how many times as much time as others they may take.
         tell: called after each student with what came of it, and how many there are to grade.
 
     Raises:
         CourseError: nothing can be graded.
     """
     with _alone(course, assignment):
-        grader = _Grader(course, assignment, open_judge)
+        grader = _Grader(course, assignment, open_judge, times or {})
         there = course.students(assignment)
         who = list(dict.fromkeys(students)) or there
         if not who:
             raise CourseError(f"nobody has handed in {assignment}; it should be in {grader.expected('STUDENT')}")
         for student in [student for student in who if student not in there]:
             raise CourseError(f"{student} has not handed in {assignment}; it should be in {grader.expected(student)}")
+        for student in set(times or {}) - set(who):
+            raise CourseError(f"{student} is to have more time, and is not among those to be graded")
         return grader.run(who, jobs, again, patience, tell)
 
 
 class _Grader:
-    def __init__(self, course: Course, assignment: str, open_judge: OpenJudge) -> None:
+    def __init__(self, course: Course, assignment: str, open_judge: OpenJudge, times: Mapping[str, float]) -> None:
         self._course, self._assignment, self._open_judge = course, assignment, open_judge
+        self._times = dict(times)
         self._source = course.source(assignment)
         self._book = MarksBook(course, assignment, self._source)
         self._version = _version(self._source)
         self._before: dict[str, dict[str, Mark]] = {}
         self._changes: list[Change] = []
+        self._seed = secrets.token_hex(16)
 
     def run(
         self, who: Sequence[str], jobs: int, again: bool, patience: float, tell: Callable[[Record, int], None]
     ) -> ClassRun:
-        versions = {student: self._version_of(student) for student in who}
         records, marks = self._records(), self._marks()
+        self._times = {**{student: record.times for student, record in records.items()}, **self._times}
         self._before = marks
-        unchanged = [] if again else [s for s in who if self._is_done(s, versions[s], records.get(s), marks.get(s, {}))]
+        bases = {student: self._basis(student, records.get(student)) for student in who}
+        unchanged = [] if again else [s for s in who if self._is_done(s, bases[s], records.get(s), marks.get(s, {}))]
         with contextlib.suppress(GradebookError):  # locked for a moment? Each student has another chance below.
-            self._book.enroll([student for student in who if _is_text(student)])
+            self._book.enroll([student for student in who if not problem_of_name(student)])
             self._book.refresh_penalties(unchanged)
-        tasks = {student: self._task(student) for student in who if student not in unchanged}
+        unusable = {student: why for student in who if (why := problem_of_name(student))}
+        records.update({student: Record(student, why) for student, why in unusable.items()})
+        tasks = {s: self._task(s, bases[s]) for s in who if s not in {*unchanged, *unusable}}
         postponed: dict[str, Examined] = {}
         with contextlib.closing(examine_all(tasks, self._open_judge, jobs, patience)) as finished:
             for student, examined in finished:
                 try:
-                    records[student] = self._settle(student, examined, versions[student])
+                    records[student] = self._settle(student, examined, bases[student])
                     tell(records[student], len(tasks))
                 except GradebookError:
                     postponed[student] = examined
         for student, examined in postponed.items():  # perhaps it is free by now
-            records[student] = self._settle_or_say_why_not(student, examined, versions[student])
+            records[student] = self._settle_or_say_why_not(student, examined, bases[student])
             tell(records[student], len(tasks))
         there = {*who, *self._course.students(self._assignment)}
         records = {student: record for student, record in sorted(records.items()) if student in there}
@@ -196,13 +227,13 @@ class _Grader:
         folder = self._course.folder("submitted", student, self._assignment)
         return self._course.name(folder / f"{self._assignment}.ipynb")
 
-    def _task(self, student: str) -> Task:
+    def _task(self, student: str, basis: _Basis) -> Task:
         folder = self._course.folder("submitted", student, self._assignment)
-        return Task(folder, self._assignment, self._source)
+        return Task(folder, self._assignment, self._source, basis.seed, self._times.get(student, 1.0))
 
     # ── one student ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _settle(self, student: str, examined: Examined, version: str) -> Record:
+    def _settle(self, student: str, examined: Examined, basis: _Basis) -> Record:
         """Bring one student to an end: files, gradebook, record, in this order.
 
         Raises:
@@ -210,17 +241,19 @@ class _Grader:
         """
         folder = self._course.folder("submitted", student, self._assignment)
         timestamp, remarks = read_timestamp(folder)
+        remarks += [_PATTERN] if any(sign in student for sign in "*?[\n") else []
         place = Autograded(self._course, self._assignment, student)
-        record = Record(student, examined.problem, [*examined.remarks, *remarks], seconds=examined.seconds)
+        remarks = [*examined.remarks, *remarks]
+        record = Record(student, examined.problem, remarks, seconds=examined.seconds, work=basis.work, seed=basis.seed)
         try:
             if not record.problem:
-                record = self._publish(record, place, examined.notebook, timestamp, version)
+                record = self._publish(record, place, examined.notebook, timestamp, basis.version)
         except GradebookError:
             place.withdraw()
             raise
         except Exception as error:  # whatever is wrong with one student, the others are graded
             record = replace(record, problem=_why(error))
-        if record.problem and _is_text(student):
+        if record.problem:
             self._book.record_failure(student, timestamp)
         if record.problem:
             place.discard()
@@ -237,9 +270,9 @@ class _Grader:
         marks = {cell: mark.auto for cell, mark in self._book.marks()[record.student].items()}
         return replace(record, remarks=[*record.remarks, *remarks], marks=marks, told=_told(notebook), version=version)
 
-    def _settle_or_say_why_not(self, student: str, examined: Examined, version: str) -> Record:
+    def _settle_or_say_why_not(self, student: str, examined: Examined, basis: _Basis) -> Record:
         try:
-            return self._settle(student, examined, version)
+            return self._settle(student, examined, basis)
         except Exception as error:
             why = "; ".join(filter(None, [examined.problem, f"nothing was changed: {_why(error)}"]))
             return self._noted(Record(student, why, examined.remarks, seconds=examined.seconds))
@@ -281,6 +314,7 @@ class _Grader:
 
     def _noted(self, record: Record) -> Record:
         """Write a record down, in one move."""
+        record = replace(record, times=self._times.get(record.student, 1.0))
         path = record_path(self._course, self._assignment, record.student)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -291,21 +325,26 @@ class _Grader:
             record.remarks.append(f"this is not noted down, and will be graded again: {error.strerror}")
         return record
 
-    def _is_done(self, student: str, version: str, record: Record | None, marks: Mapping[str, Mark]) -> bool:
+    def _is_done(self, student: str, basis: _Basis, record: Record | None, marks: Mapping[str, Mark]) -> bool:
         """Whether the record is of this submission, and the gradebook and autograded/ have what it says."""
-        if record is None or record.problem or not version or record.version != version:
+        if record is None or record.problem or not basis.version or record.version != basis.version:
+            return False
+        if record.times != self._times.get(student, 1.0):
             return False
         in_book = {cell: mark.auto for cell, mark in marks.items()}
         return in_book == record.marks and Autograded(self._course, self._assignment, student).exists()
 
-    def _version_of(self, student: str) -> str:
-        """A hash of everything that a student's marks depend on; "" if there is nothing to grade."""
+    def _basis(self, student: str, before: Record | None) -> _Basis:
+        """`before`: what came of an earlier run. With nothing to grade, both hashes are ""."""
         folder = self._course.folder("submitted", student, self._assignment)
         try:
             path, _ = find_notebook(folder, self._assignment)
-            return _hash([self._version, path.name, fingerprint(path), str(read_timestamp(folder)[0])])
+            work = _hash([path.name, fingerprint(path)])
+            version = _hash([self._version, work, str(read_timestamp(folder)[0])])
         except CannotGrade:
-            return ""
+            work = version = ""
+        known = before.seed if before and work and before.work == work else ""
+        return _Basis(version, work, known or self._seed)
 
     def _enrolled(self) -> list[str]:
         try:
@@ -343,9 +382,11 @@ def _alone(course: Course, assignment: str) -> Iterator[None]:
         yield
 
 
-def _is_text(name: str) -> bool:
-    """Whether a folder's name can stand in a gradebook; the bytes of a few can't."""
-    return name == name.encode("utf-8", "replace").decode()
+def problem_of_name(student: str) -> str:
+    """Why a folder's name can't be a student's, in gradebook, files and feedback; "" if it can."""
+    if student == student.encode("utf-8", "replace").decode():
+        return ""
+    return "its folder has a name that is no text; rename it"
 
 
 def _why(error: Exception) -> str:
@@ -353,8 +394,6 @@ def _why(error: Exception) -> str:
         return f"the gradebook: {error}"
     if isinstance(error, OSError):
         return f"its files can't be written: {error.strerror or error}"
-    if isinstance(error, UnicodeEncodeError):
-        return "its folder has a name that is no text; rename it"
     return f"{type(error).__name__}: {error}"
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -27,8 +29,12 @@ from distlib.classroom.grader.feedback import harmless_outputs, harmless_text
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, read_submission
 from distlib.classroom.grader.transplant import transplant
+from distlib.printable import printable
 
+MEMORY = 3 << 30  # bytes for one submission in the grader's process; its ranks have limits of their own
 PATIENCE = 900.0  # seconds for one submission, on a free machine; the judge's own limits end it long before
+
+_LONGEST_REMARK = 500  # characters
 
 
 class Judged(Protocol):
@@ -41,7 +47,7 @@ class Judged(Protocol):
     def remarks(self) -> list[str]: ...
 
 
-Judge = Callable[[NotebookNode], Judged]
+Judge = Callable[..., Judged]  # of a notebook and a seed; `times`: how many times as much time it may take
 OpenJudge = Callable[[], AbstractContextManager[Judge]]
 
 
@@ -53,11 +59,15 @@ class Task:
         folder: what the student has handed in.
         assignment: its name.
         source: the instructor's notebook.
+        seed: of the inputs of its tests.
+        times: how many times as much time as others it may take.
     """
 
     folder: Path
     assignment: str
     source: Source
+    seed: str
+    times: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -84,15 +94,18 @@ def examine(task: Task, judge: Judge) -> Examined:
         path, remarks = find_notebook(task.folder, task.assignment)
         submission = read_submission(path)
         transplanted = transplant(task.source, submission.cells)
-        judged = judge(transplanted.notebook)
+        judged = judge(transplanted.notebook, task.seed, times=task.times)
         done = _checked(judged.notebook, transplanted.notebook)
         remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judged.remarks]
         examined = Examined(nbformat.writes(done), remarks=remarks)
     except CannotGrade as error:
         examined = Examined(problem=str(error))
+    except MemoryError:
+        examined = Examined(problem=f"it would take more than {MEMORY >> 30} GiB of memory to read and grade it")
     except Exception as error:
         examined = _failed(error)
-    return replace(examined, seconds=time.monotonic() - start)
+    problem, remarks = printable(examined.problem), [printable(remark)[:_LONGEST_REMARK] for remark in examined.remarks]
+    return replace(examined, problem=problem, remarks=remarks, seconds=time.monotonic() - start)
 
 
 def _failed(error: Exception) -> Examined:
@@ -138,7 +151,7 @@ class _Running:
     """A submission that is being examined in another process."""
 
     def __init__(self, student: str, task: Task, open_judge: OpenJudge, patience: float) -> None:
-        self.student, self._patience = student, busy() * patience
+        self.student, self._patience = student, busy() * max(1.0, task.times) * patience
         self.deadline = time.monotonic() + self._patience
         self.connection, theirs = multiprocessing.Pipe(duplex=False)
         with theirs, open_judge() as judge:
@@ -177,11 +190,21 @@ def _processes(judge: Judge) -> multiprocessing.context.ForkServerContext:
 def _examine_for(task: Task, judge: Judge, connection: Connection) -> None:
     """What the forked process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the grader's business
+    _limit_memory()
     grader = multiprocessing.parent_process()
     assert grader is not None
     threading.Thread(target=_end_with, args=(grader.sentinel,), daemon=True).start()
     connection.send(examine(task, judge))
     connection.close()
+
+
+def _limit_memory() -> None:
+    """Let this process take so much more memory and no more; files that are mapped don't count."""
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text().split()[5])
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        most = pages * resource.getpagesize() + MEMORY
+        resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def _end_with(sentinel: int) -> None:

@@ -21,6 +21,7 @@ from nbformat import NotebookNode
 from nbgrader.preprocessors import ClearHiddenTests
 
 from distlib.classroom.grader.pictures import set_pictures
+from distlib.printable import printable_lines
 
 _HARMLESS = ("text/plain", "image/png", "image/jpeg")
 _SENTENCE = re.compile(r"^\s*### (What this tests: .*)$", re.MULTILINE)
@@ -66,26 +67,21 @@ class SafeFeedback(Preprocessor):
 
 
 def harmless_outputs(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Outputs without HTML, JavaScript and whatever else a browser would run: text and pictures. All text is text.
-
-    What a student prints may hold half of a surrogate pair, which no file takes; "?" stands for it.
-    """
+    """Outputs without HTML, JavaScript and whatever else a browser would run or a terminal obey: text and pictures."""
     kept = []
     for output in outputs:
         if "data" in output:
-            output.data = {kind: data for kind, data in output.data.items() if kind in _HARMLESS}
+            output.data = {kind: _lines(data) for kind, data in output.data.items() if kind in _HARMLESS}
+        for name in ("text", "ename", "evalue", "traceback"):
+            if name in output:
+                output[name] = _lines(output[name])
         if output.output_type in ("stream", "error") or output.get("data"):
-            kept.append(_encodable(output))
+            kept.append(output)
     return kept
 
 
-def _encodable(value: Any) -> Any:
-    """A part of a notebook, with texts that can be encoded."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return NotebookNode({key: _encodable(each) for key, each in value.items()})
-    return [_encodable(each) for each in value] if isinstance(value, list) else value
+def _lines(text: Any) -> Any:
+    return [printable_lines(line) for line in text] if isinstance(text, list) else printable_lines(text)
 
 
 def harmless_text(markdown: str, pictures: Collection[str] = ()) -> str:

@@ -32,7 +32,7 @@ from distlib.classroom.grader.messages import Message, function_of, parts_of
 from distlib.classroom.grader.notebook_page import STYLE as NOTEBOOK_STYLE
 from distlib.classroom.grader.notebook_page import code_html, notebook_html, text_html
 from distlib.classroom.grader.page import lines_of, page_of, plain
-from distlib.classroom.grader.submission import printable
+from distlib.printable import printable
 
 _NOT_WRITTEN = "it is not written yet"
 _STYLE = """
@@ -180,16 +180,19 @@ def mend(converter: Any) -> None:
         else:
             pattern = f"{converter.coursedir.notebook_id}.ipynb"
             converter.assignments[folder] = sorted(glob(str(Path(escape(folder), pattern))))
-    converter.init_assignment = partial(_copy_timestamp, converter)
+    converter.init_assignment = partial(_copy_what_nbgrader_needs, converter)
 
 
-def _copy_timestamp(converter: Any, assignment: str, student: str) -> None:
-    """In the place of nbgrader's `init_assignment`. By the time stamp it sees whether the feedback is up to date."""
-    timestamp = Path(converter._format_source(assignment, student)) / "timestamp.txt"
-    if timestamp.is_file():
-        folder = Path(converter._format_dest(assignment, student))
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(timestamp, folder / timestamp.name)
+def _copy_what_nbgrader_needs(converter: Any, assignment: str, student: str) -> None:
+    """In the place of nbgrader's `init_assignment`.
+
+    By the time stamp it sees whether the feedback is up to date, by the secret `release_feedback` knows whose it is.
+    """
+    source, folder = (Path(make(assignment, student)) for make in (converter._format_source, converter._format_dest))
+    for name in ("timestamp.txt", "submission_secret.txt"):
+        if (source / name).is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / name, folder / name)
 
 
 def feedback_page(notebook: NotebookNode, about: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 
-from distlib.classroom.grader.submission import printable
+from distlib.printable import printable
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"
 _STYLE = """

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 
-from distlib.classroom.grader.submission import printable
+from distlib.printable import printable
+
+_FORMULA = re.compile(r"((?:^|[;|])[\s\"']*)([=+@-])")
 
 
 def spreadsheet(rows: Iterable[Sequence[str]]) -> str:
@@ -17,7 +20,8 @@ def spreadsheet(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _no_formula(cell: str) -> str:
-    return f"'{cell}" if cell.startswith(("=", "+", "-", "@")) and not _is_number(cell) else cell
+    """A cell with ' before what would begin a formula: also where a spreadsheet takes a ; or | for the next cell."""
+    return cell if _is_number(cell) else _FORMULA.sub(r"\1'\2", cell)
 
 
 def _is_number(text: str) -> bool:

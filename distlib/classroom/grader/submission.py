@@ -21,9 +21,11 @@ from typing import Any
 
 from nbgrader.utils import parse_utc
 
+from distlib.printable import printable
+
 MOST_BYTES = 2 << 30  # of a notebook file
 MOST_BYTES_OF_CELLS = 32 << 20  # of what is left of it without outputs
-MOST_CELLS = 5_000
+MOST_CELLS = 1_000
 _MOST_ENTRIES = 10_000  # files and folders that are looked at in one submission
 
 _OUTPUTS = re.compile(rb'"outputs"\s*:\s*\[')
@@ -138,11 +140,6 @@ def fingerprint(path: Path) -> str:
         return hashlib.sha256(data).hexdigest()
 
 
-def printable(text: str) -> str:
-    """A text on one line, without what can't be printed or would control a terminal: "a\\x1b[2J"."""
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
-
-
 # ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -218,14 +215,17 @@ def _as_ascii_superset(data: Any) -> Any:
 
 def _skip_outputs(data: Any) -> bytes:
     """The JSON text with every list of outputs empty."""
-    kept, position = [], 0
-    while found := _OUTPUTS.search(data, position):
-        kept.append(data[position : found.end()])
-        position = _end_of_list(data, found.end())
-    kept.append(data[position:])
-    if sum(map(len, kept)) > MOST_BYTES_OF_CELLS:
-        raise CannotGrade(f"the notebook has more than {MOST_BYTES_OF_CELLS >> 20} MiB without its outputs")
-    return b"".join(kept)
+    kept, position, room = [], 0, MOST_BYTES_OF_CELLS
+    while True:
+        found = _OUTPUTS.search(data, position)
+        end = found.end() if found else len(data)
+        room -= end - position
+        if room < 0:
+            raise CannotGrade(f"the notebook has more than {MOST_BYTES_OF_CELLS >> 20} MiB without its outputs")
+        kept.append(data[position:end])
+        if not found:
+            return b"".join(kept)
+        position = _end_of_list(data, end)
 
 
 def _end_of_list(data: Any, position: int) -> int:

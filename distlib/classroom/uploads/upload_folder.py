@@ -12,9 +12,9 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
-from distlib.classroom.grader.submission import printable
 from distlib.classroom.uploads.names import upload_name
 from distlib.classroom.uploads.receipt import Receipt
+from distlib.printable import printable
 
 
 def course_folder(start: Path) -> Path | None:

@@ -15,13 +15,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from distlib.judge.remote.question import text, whole
 from distlib.judge.sandbox.limits import CUT
 
 Place = tuple[int, int]  # a cell's number, and a statement in it from 0; -1 is the cell as a whole
 Part = list[tuple[int, str, list[int]]]  # cells as they are sent: number, source, statements that are left out
 START: Place = (0, 0)
 _MOST_BYTES = 1 << 21  # of cells in one frame, as JSON
+_MOST_BYTES_OF_A_CELL = 1 << 19  # likewise; Python may take a gigabyte to read four times as much
 _LONGEST_ERROR = 2_000
+_MOST_LINES = 10_000_000  # more than there are anywhere
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,10 @@ class Printed:
         self._pieces: list[str] = []
         self._room = most
 
-    def note(self, text: object) -> None:
-        """Keep a piece, if there is room for it."""
-        if self._room < 0:
+    def note(self, piece: object) -> None:
+        """Keep a piece, if there is room for it. What is no text is dropped."""
+        if self._room < 0 or not isinstance(piece, str):
             return
-        piece = str(text)
         self._pieces += [piece[: self._room]] if piece and self._room else []
         self._room -= len(piece)
         if self._room < 0:
@@ -106,16 +108,18 @@ class StudentCells:
         Raises:
             ValueError: it makes no sense.
         """
-        place, line = (int(told["cell"]), int(told["number"])), int(told["line"])
-        lengths = {number: len(source) for number, source, _ in part}
-        if place[0] not in lengths or not -1 <= place[1] <= lengths[place[0]] or (before and place <= before):
+        sources = {number: source for number, source, left_out in part if -1 not in left_out}
+        source = sources.get(whole(told["cell"], 0, _MOST_LINES), "")
+        place = told["cell"], whole(told["number"], -1, len(source))
+        is_later = (before is None or place > before) and place[1] not in self._left_out[place[0]]
+        if place[0] not in sources or not is_later:
             raise ValueError(f"expected a statement after {before}, got {place}")
-        return place, line
+        return place, whole(told["line"], 1, _MOST_LINES)
 
-    def note_error(self, number: int, kind: object, text: object) -> None:
-        """Keep the first error of a cell."""
+    def note_error(self, number: int, kind: object, words: object) -> None:
+        """Keep the first error of a cell. Raises ValueError for what is no text."""
         if not self.errors[number]:
-            self.errors[number].append((str(kind)[:100], str(text)[:_LONGEST_ERROR]))
+            self.errors[number].append((text(kind, 100), text(words, _LONGEST_ERROR)))
 
     def leave_out(self, place: Place, line: int, how: str) -> None:
         """From now on, leave out a statement. `how`: what it did, as in "ended its process"."""
@@ -131,10 +135,10 @@ class StudentCells:
             yield number, self.printed[number].take(), self.errors[number]
 
     def _source_of(self, cell: Cell) -> str:
-        if _size(cell.source) <= _MOST_BYTES:
+        if _size(cell.source) <= _MOST_BYTES_OF_A_CELL:
             return cell.source
         if -1 not in self._left_out[cell.number]:
-            self.leave_out((cell.number, -1), 1, f"has more than {_MOST_BYTES >> 20} MiB")
+            self.leave_out((cell.number, -1), 1, f"has more than {_MOST_BYTES_OF_A_CELL >> 10} KiB")
         return ""
 
 

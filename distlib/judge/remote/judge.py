@@ -44,6 +44,7 @@ _MOST_REMARKS = 5  # about cells
 _MAGIC_OF_A_CELL = re.compile(r"\A\s*%%(?:time|timeit|capture|prun)\b.*\n")
 _MAGIC_LINE = re.compile(r"^([ \t]*)((?:[!%?]|\w+[ \t]*=[ \t]*[!%]).*)$", re.MULTILINE)
 _MOST_CHARACTERS_READ = 500_000
+_MORE_TIME = "--time-for STUDENT=3 grants three times as much"
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Judges:
             self._nursery.close()
 
     @contextlib.contextmanager
-    def __call__(self) -> Iterator[Callable[[NotebookNode], Judged]]:
+    def __call__(self) -> Iterator[Callable[..., Judged]]:
         """A judge for one submission. Within the block it can be sent to a process that `multiprocessing` starts.
 
         Raises:
@@ -104,18 +105,23 @@ class Judges:
         return self._nursery
 
 
-def judge(notebook: NotebookNode, *, sandbox: Sandbox, limits: Limits) -> Judged:
+def judge(notebook: NotebookNode, seed: str = "", *, sandbox: Sandbox, limits: Limits, times: float = 1.0) -> Judged:
     """Run a notebook (as `transplant` makes it) and return a copy with outputs. The notebook is left as it is.
+
+    Args:
+        seed: of the inputs of all cases; "" to make one of the text of the tests.
+        times: how many times as much time as in `limits` it may take.
 
     Raises:
         CanNotGrade: the sandbox does not work. That says nothing about the notebook.
     """
     with Nursery(sandbox, limits) as nursery, nursery.room() as room:
-        return judge_in(room, notebook)
+        return judge_in(room, notebook, seed, times=times)
 
 
-def judge_in(room: Room, notebook: NotebookNode) -> Judged:
-    """Judge a notebook in an existing room."""
+def judge_in(room: Room, notebook: NotebookNode, seed: str = "", *, times: float = 1.0) -> Judged:
+    """Judge a notebook in an existing room. `seed`, `times`: as of `judge`."""
+    room.limits = room.limits.times(times)
     start = time.perf_counter()
     done = copy.deepcopy(notebook)
     code = [cell for cell in done.cells if cell.cell_type == "code"]
@@ -123,7 +129,7 @@ def judge_in(room: Room, notebook: NotebookNode) -> Judged:
         cell.outputs, cell.execution_count = [], number
     names = [_mark(cell)["grade_id"] for cell in code if _is_solution(cell)]
     on_ranks = [Cell(number, _plain(cell.source)) for number, cell in enumerate(code, 1) if _is_for_ranks(cell)]
-    secret = "".join(cell.source for cell in code if _is_test(cell))
+    secret = seed or "".join(cell.source for cell in code if _is_test(cell))
     with RemoteRanks(on_ranks, names, room, secret) as ranks:
         _run_here(code, names, ranks)
         for number, printed, errors in ranks.cells.outputs():
@@ -153,7 +159,7 @@ def _run_test(cell: NotebookNode, names: list[str], ranks: RemoteRanks, namespac
             namespace.update({function: RemoteFunction(function, ranks) for function in names})
             exec(compile(_plain(cell.source), f"<{name}>", "exec"), namespace)
         except OutOfTime:
-            ranks.remarks.append(f"{name}: the time for this submission was over")
+            ranks.remarks.append(f"{name}: the time for this submission was over; {_MORE_TIME}")
             error = _error_output("Timeout", _whole_time(ranks.limits))
         except CanNotGrade:
             raise
@@ -194,7 +200,8 @@ def _error_output(kind: str, text: str) -> NotebookNode:
 def _whole_time(limits: Limits) -> str:
     return (
         f"the time for the whole notebook is over: {limits.submission_seconds:g} s for its tests, "
-        f"{limits.reruns_seconds:g} s for all that its other cells run on all ranks."
+        f"{limits.reruns_seconds:g} s for all that its other cells run on all ranks. If they take long for a reason, "
+        f"ask for more."
     )
 
 

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 
-from distlib.judge.remote.wire import NO_STATUS, Wire
+from distlib.judge.remote.wire import NO_STATUS, TOO_MUCH_MEMORY, Wire
 from distlib.judge.sandbox import Limits, Sandbox
 from distlib.worlds.diagnosis import how_it_ended
 
@@ -133,6 +133,8 @@ class Room:
         """How a rank's process ended that has closed its wire."""
         self._tell("w", process)
         status = int.from_bytes(self._hear(4), "big", signed=True)
+        if status == TOO_MUCH_MEMORY:
+            return too_much_memory(self.limits)
         return how_it_ended(None if status == NO_STATUS else status)
 
     def _tell(self, kind: str, what: int | str) -> None:
@@ -148,3 +150,8 @@ class Room:
         if len(data) < length:
             raise CanNotGrade("the sandbox has ended before its work was done.")
         return data
+
+
+def too_much_memory(limits: Limits) -> str:
+    """How a rank ended that took too much."""
+    return f"it was ended, since all ranks together took more than {limits.together_bytes / 2**30:.2g} GiB of memory"

@@ -43,13 +43,16 @@ class RemotePlace:
         self._helpers = tuple(helpers)
         self._ranks.expect(max(case.world_size for case in cases))
 
-    def play(self, case: Case, seconds: float) -> Seen:
-        """Play a case, at most `seconds`. Starting the ranks and running the student's cells is not part of it."""
+    def play(self, case: Case, seconds: float, is_empty: bool = False) -> Seen:
+        """Play a case, at most `seconds`. Starting the ranks and running the student's cells is not part of it.
+
+        `is_empty`: every message arrives with zeros in it.
+        """
         self._ranks.prepare(_file_of(case))
         self._ranks.gather(case.world_size)
         start = time.perf_counter()
         seconds = min(seconds, self._ranks.seconds_for_a_check())
-        run = RemoteRun(self._ranks, self._name, case, self._helpers, seconds)
+        run = RemoteRun(self._ranks, self._name, case, self._helpers, seconds, is_empty)
         played, trace, error = run.on(SimulatedWorld(case.world_size, case.cluster, record=True), _speak)
         return Seen(case, played, trace, True, error, self._ranks.printed.take(), time.perf_counter() - start)
 
@@ -65,7 +68,8 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
     }  # fmt: skip
     back = Proxy(run, comm).converse(request)
     try:
-        return Played(back["result"], tuple(run.gates.get(comm.rank, ())), _slips(back["slips"]))
+        gates, shown = run.gates.get(comm.rank, ()), run.shown.get(comm.rank, ())
+        return Played(back["result"], tuple(gates), tuple(shown), _slips(back["slips"]))
     except (WireError, KeyError, TypeError, ValueError) as error:
         raise made_no_sense(comm.rank, error) from None
 

@@ -21,17 +21,23 @@ from typing import Any
 
 import torch
 
+from distlib.checks.master_parts import ON_TENSORS
 from distlib.checks.owners import EXECUTED_TEXT
+from distlib.checks.student_communicator import Handles
 from distlib.checks.supplied import helper_named, helper_origin
 from distlib.communicator import ReduceOp, Work
+from distlib.judge.remote.question import Question, whole
 from distlib.judge.remote.ranks import RemoteRanks
-from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout, dtype_named
+from distlib.judge.remote.wire import MOST_PAYLOAD, WireClosed, WireError, WireTimeout, dtype_named
 from distlib.trace import CallSite, Trace
 from distlib.worlds.diagnosis import MessageMismatch, PeerLost, RankError, RunTimeout
 from distlib.worlds.simulated.simulator import RaisedElsewhere, RunEnded, SimulatedCommunicator, SimulatedWorld
 
 _PATIENCE = 0.3  # seconds in which a rank that is out of time may say where it is
-_LONGEST_NAME = 200
+_LONGEST_NAME, _LONGEST_TEXT = 200, 20_000  # characters
+_MOST_LINES = 10_000_000
+_MOST_STARTED, _MOST_KEPT = 1_000, 256 << 20  # messages of a rank that are under way, and their bytes
+_MOST_GATES, _MOST_SHOWN = 4096, 1 << 14  # of one rank in one run; bytes
 _runs: dict[int, RemoteRun] = {}
 _numbers = itertools.count()
 Speak = Callable[["RemoteRun", SimulatedCommunicator], Any]
@@ -47,7 +53,9 @@ class RemoteRun:
         case: what is run.
         helpers: names that lead to helpers of ours.
         seconds: the time limit.
+        is_empty: whether every message arrives with zeros in it.
         gates: by rank, the gates that were passed: number and moment.
+        shown: by rank, with what: number, and a tensor or None.
         busy: the ranks that are in the middle of something.
     """
 
@@ -56,7 +64,9 @@ class RemoteRun:
     case: Any
     helpers: tuple[str, ...]
     seconds: float
+    is_empty: bool = False
     gates: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    shown: dict[int, list[tuple[int, torch.Tensor | None]]] = field(default_factory=dict)
     busy: set[int] = field(default_factory=set)
     deadline: float = 0.0
 
@@ -84,19 +94,30 @@ def _speak_for_a_rank(comm: SimulatedCommunicator, number: int, speak: Speak) ->
     return speak(_runs[number], comm)
 
 
+@dataclass(frozen=True)
+class _Started:
+    """A message that is under way: its handle, where it lands (None if it was sent), and the bytes that it takes."""
+
+    work: Work
+    landing: torch.Tensor | None
+    nbytes: int
+
+
 class Proxy:
     """The conversation with one remote rank, during one call of its function."""
 
     def __init__(self, run: RemoteRun, comm: SimulatedCommunicator) -> None:
         self._run, self._comm, self._number = run, comm, comm.rank
-        self._wire: Wire = run.ranks.wire(comm.rank)
+        self._question: Question
         self._groups: list[SimulatedCommunicator] = [comm]
-        self._works: list[tuple[Work, torch.Tensor | None]] = []
+        self._handles = Handles()  # counts here, too: what a rank says of itself does not count
+        self._works: dict[int, _Started] = {}
+        self._count = itertools.count()
         self._answers: dict[str, Callable[..., Any]] = {
             "send": self._send, "recv": self._recv, "isend": self._isend, "irecv": self._irecv,
             "exchange": self._exchange, "wait": self._wait, "is_completed": self._is_completed,
-            "barrier": self._barrier, "split": self._split, "helper": self._helper, "time": self._time,
-            "sleep": self._sleep, "gate": self._gate, "compute": self._compute,
+            "barrier": self._barrier, "split": self._split, "helper": self._helper, "gate": self._gate,
+            "compute": self._compute,
         }  # fmt: skip
 
     def converse(self, request: dict[str, Any]) -> Any:
@@ -108,9 +129,9 @@ class Proxy:
         """
         try:
             self._run.busy.add(self._number)
-            self._wire.send(request, self._run.deadline)
+            self._question = self._run.ranks.question(self._number, request, self._run.deadline)
             while True:
-                told = self._wire.receive(self._run.deadline)
+                told = self._question.hear(self._run.deadline)
                 what = told.pop("what")
                 if what in ("done", "raised"):
                     self._run.busy.discard(self._number)
@@ -121,12 +142,12 @@ class Proxy:
                 if what == "print":
                     self._run.ranks.printed.note(told["text"])
                 elif what != "at":
-                    self._wire.send(self._answer(what, told), self._run.deadline)
+                    self._question.answer(self._answer(what, told), self._run.deadline)
         except WireClosed:
             raise RunEnded(self._lost()) from None
         except WireTimeout:
             raise RunEnded(self._out_of_time()) from None
-        except (WireError, KeyError, AttributeError, TypeError) as error:
+        except (WireError, LookupError, ArithmeticError, AttributeError, TypeError, ValueError) as error:
             raise made_no_sense(self._number, error) from None
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -154,36 +175,50 @@ class Proxy:
     def _recv(self, group: int, like: Any, src: int | None, tag: int) -> tuple[torch.Tensor, int]:
         landing = _landing(like)
         source = self._group(group).recv(landing, src, tag)
-        return landing, source
+        return self._arrived(landing), source
 
     def _isend(self, group: int, tensor: torch.Tensor, dst: int, tag: int) -> int:
-        return self._keep(self._group(group).isend(tensor, dst, tag), None)
+        self._make_room(tensor.nbytes)
+        return self._keep(_Started(self._group(group).isend(tensor, dst, tag), None, tensor.nbytes))
 
     def _irecv(self, group: int, like: Any, src: int | None, tag: int) -> int:
         landing = _landing(like)
-        return self._keep(self._group(group).irecv(landing, src, tag), landing)
+        self._make_room(landing.nbytes)
+        return self._keep(_Started(self._group(group).irecv(landing, src, tag), landing, landing.nbytes))
 
     def _exchange(self, group: int, tensor: torch.Tensor, dst: int, like: Any, src: int, tag: int) -> torch.Tensor:
         landing = _landing(like)
         self._group(group).exchange(tensor, dst, landing, src, tag)
-        return landing
+        return self._arrived(landing)
 
-    def _keep(self, work: Work, landing: torch.Tensor | None) -> int:
-        self._works.append((work, landing))
-        return len(self._works) - 1
+    def _arrived(self, landing: torch.Tensor) -> torch.Tensor:
+        """What has arrived, or zeros."""
+        return landing.zero_() if self._run.is_empty else landing
+
+    def _make_room(self, nbytes: int) -> None:
+        """Refuse a message where this rank has too many that were started and not waited for."""
+        if len(self._works) >= _MOST_STARTED or nbytes + sum(each.nbytes for each in self._works.values()) > _MOST_KEPT:
+            most = f"{_MOST_STARTED:,} messages and {_MOST_KEPT >> 20} MiB"
+            raise ValueError(f"expected at most {most} that were started and not waited for, got more")
+
+    def _keep(self, started: _Started) -> int:
+        number = next(self._count)
+        self._works[number] = started
+        return number
 
     def _wait(self, work: int) -> tuple[torch.Tensor | None, int]:
-        handle, landing = self._works[work]
-        peer = handle.wait()
-        return landing, peer
+        peer = self._works[work].work.wait()
+        landing = self._works.pop(work).landing
+        return None if landing is None else self._arrived(landing), peer
 
     def _is_completed(self, work: int) -> bool:
-        return self._works[work][0].is_completed()
+        return self._works[work].work.is_completed()
 
     def _barrier(self, group: int) -> None:
         self._group(group).barrier()
 
     def _split(self, group: int, color: int | None, key: int | None) -> tuple[int, int, int] | None:
+        self._handles.count_split()
         made = self._group(group).split(color, key)
         if made is None:
             return None
@@ -191,37 +226,44 @@ class Proxy:
         self._groups.append(made)
         return len(self._groups) - 1, made.rank, made.world_size
 
-    def _helper(self, group: int, name: str, tensor: torch.Tensor, options: dict[str, Any]) -> torch.Tensor | int:
+    def _helper(self, group: int, name: str, tensor: Any, options: dict[str, Any]) -> Any:
         if name not in self._run.helpers:
             raise ValueError(f"{name!r} is not supplied here")
+        if name in ON_TENSORS:
+            made = ON_TENSORS[name](self._group(group), tensor, **options)
+            return (
+                made if made is None else [*map(self._arrived, made)] if isinstance(made, list) else self._arrived(made)
+            )
         if "op" in options:
             options["op"] = ReduceOp[options["op"]]
+        self._make_room(tensor.nbytes)
         started = helper_named(name)(self._group(group), tensor, **options)
-        return tensor if started is None else self._keep(started, tensor)
+        return self._arrived(tensor) if started is None else self._keep(_Started(started, tensor, tensor.nbytes))
 
     def _compute(self, name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
         if name not in self._run.helpers:
             raise ValueError(f"{name!r} is not supplied here")
         return helper_named(name)(*args, **options)
 
-    def _gate(self, k: int, seconds: float) -> float:
-        if type(k) is not int or not 0 <= seconds < math.inf:
-            raise ValueError(f"expected a gate and its seconds, got {k!r} and {seconds!r}")
-        self._comm.sleep(seconds)
+    def _gate(self, k: int, values: torch.Tensor | None) -> float:
+        """Pass a gate: the case, not the rank, says how long that takes, and what the factor is."""
+        if type(k) is not int or not (values is None or isinstance(values, torch.Tensor)):
+            raise ValueError(f"expected the number of a gate, and a tensor or None, got {k!r} and {values!r}")
+        shown = self._run.shown.setdefault(self._number, [])
+        if len(shown) >= _MOST_GATES or (values is not None and values.nbytes > _MOST_SHOWN):
+            raise ValueError(f"expected at most {_MOST_GATES} gates, and {_MOST_SHOWN} bytes for each")
+        part = self._run.case.part
+        self._comm.sleep(part.seconds(self._number, k))
         self._run.gates.setdefault(self._number, []).append((k, self._comm.time()))
-        factor: float = self._run.case.part.factor(self._number, k)
+        shown.append((k, values))
+        factor: float = part.factor(self._number, k)
         return factor
-
-    def _time(self, group: int) -> float:
-        return self._group(group).time()
-
-    def _sleep(self, group: int, seconds: float) -> None:
-        self._group(group).sleep(seconds)
 
     # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────
 
     def _raised(self, kind: str, text: str, site: Any, stack: str) -> RaisedElsewhere:
-        return RaisedElsewhere(short(kind), str(text), None if site is None else site_from(site), str(stack))
+        where = None if site is None else site_from(site)
+        return RaisedElsewhere(short(kind), str(text)[:_LONGEST_TEXT], where, str(stack)[-_LONGEST_TEXT:])
 
     def _lost(self) -> PeerLost:
         how = self._run.ranks.how_it_ended(self._number)
@@ -238,29 +280,34 @@ class Proxy:
         self._run.ranks.interrupt(self._number)
         deadline = time.monotonic() + _PATIENCE
         try:
-            while (told := self._wire.receive(deadline))["what"] == "print":
+            while (told := self._question.hear(deadline))["what"] == "print":
                 self._run.ranks.printed.note(told["text"])
             return short(told["place"]) if told["what"] == "at" else ""
-        except (WireClosed, WireTimeout, WireError, KeyError, TypeError):
+        except (WireClosed, WireTimeout, WireError, KeyError):
             return ""
 
 
 def made_no_sense(rank: int, error: Exception) -> RunEnded:
     """The end of a run in which a rank has sent what nobody asked for."""
-    return RunEnded(RankError(f"rank {rank} did not keep to the protocol of its communicator: {error}", [rank]))
+    return RunEnded(RankError(f"rank {rank} did not keep to the protocol of its communicator: {short(error)}", [rank]))
 
 
 def _landing(like: Any) -> torch.Tensor:
     """Memory to receive into, of a shape and dtype that a rank has named."""
     shape, name = like
-    return torch.empty(shape, dtype=dtype_named(name))
+    dtype = dtype_named(name)
+    if math.prod(whole(size, 0, MOST_PAYLOAD) for size in shape) * dtype.itemsize > MOST_PAYLOAD:
+        raise ValueError(f"expected a message of at most {MOST_PAYLOAD >> 20} MiB")
+    return torch.empty(shape, dtype=dtype)
 
 
 def site_from(told: Any) -> CallSite:
     """The line that a rank says it is at. Only shown; the file is dropped, so that nothing is read in its name."""
     place, function, line, via, file = told
     kept = EXECUTED_TEXT if file == EXECUTED_TEXT else ""
-    return CallSite(short(place), short(function), kept, int(line), None if via is None else short(via))
+    return CallSite(
+        short(place), short(function), kept, whole(line, 0, _MOST_LINES), None if via is None else short(via)
+    )
 
 
 def short(text: object) -> str:

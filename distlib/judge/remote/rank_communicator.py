@@ -6,6 +6,7 @@ along says which line of the student's code is calling; it is only used to tell 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -31,11 +32,15 @@ def ask(wire: Wire, what: str, **details: Any) -> Any:
         MessageMismatch, ValueError, TypeError, RuntimeError: what the judge answers instead.
     """
     site = find_call_site()
-    wire.send({"what": what, "site": (site.place, site.function, site.line, site.via, site.file), **details})
+    told = {"what": what, "site": (site.place, site.function, site.line, site.via, site.file), **details}
+    wire.send({**told, "question": wire.question})
     answer = wire.receive()
     if "error" in answer:
         raise _ERRORS[answer["error"]](answer["text"])
     return answer["value"]
+
+
+_NO_CLOCK = "a graded function has no clock: with one, it could tell others something without a message"
 
 
 class RankCommunicator(Communicator):
@@ -84,10 +89,10 @@ class RankCommunicator(Communicator):
         return None if made is None else RankCommunicator(self._wire, *made)
 
     def sleep(self, seconds: float) -> None:
-        self._ask("sleep", seconds=seconds)
+        raise RuntimeError(_NO_CLOCK)
 
     def time(self) -> float:
-        return self._ask("time")
+        raise RuntimeError(_NO_CLOCK)
 
     def supplied(self, name: str, tensor: torch.Tensor, **options: Any) -> Work | None:
         """Let the judge run one of its helpers on this rank's `tensor`, in place. With async_op=True: its handle."""
@@ -96,6 +101,15 @@ class RankCommunicator(Communicator):
             return _RemoteWork(self._wire, answer, tensor)
         _fill(tensor, answer)
         return None
+
+    def supplied_all(self, name: str, tensors: Sequence[torch.Tensor]) -> None:
+        """The same for a helper that works on several tensors, in place."""
+        for tensor, arrived in zip(tensors, self.compute(name, tensors), strict=True):
+            _fill(tensor.detach(), arrived)
+
+    def compute(self, name: str, given: torch.Tensor | Sequence[torch.Tensor], **options: Any) -> Any:
+        """What one of the judge's helpers makes of tensors."""
+        return self._ask("helper", name=name, tensor=_detached(given), options=options)
 
     def _ask(self, what: str, **details: Any) -> Any:
         return ask(self._wire, what, group=self._group, **details)
@@ -118,6 +132,10 @@ class _RemoteWork(Work):
         if self._peer is None and ask(self._wire, "is_completed", work=self._number):
             self.wait()
         return self._peer is not None
+
+
+def _detached(given: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor | list[torch.Tensor]:
+    return given.detach() if isinstance(given, torch.Tensor) else [tensor.detach() for tensor in given]
 
 
 def _form(tensor: torch.Tensor) -> tuple[list[int], str]:

@@ -13,15 +13,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from inspect import _ParameterKind as ParameterKind
 from typing import Any
 
 from distlib.checks.patience import patience
 from distlib.judge.remote.cells import START, Cell, Part, Place, Printed, StudentCells
-from distlib.judge.remote.nursery import CanNotGrade, Room
+from distlib.judge.remote.nursery import CanNotGrade, Room, too_much_memory
+from distlib.judge.remote.question import Question, text
 from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout
 from distlib.judge.sandbox.limits import statement_seconds
 
 _SLOW = 1.0  # seconds
+_LONGEST_ERROR = 2_000
+_MEMORY = "took too much memory"
+_MOST_PARAMETERS = 100
 _GRACE = 2.0  # seconds for a rank to stop a statement itself, before it is ended
 _START_SECONDS = 20.0  # for a process to start, and to run cells that took rank 0 no time
 
@@ -37,8 +42,8 @@ class RemoteRanks:
         cells: what every rank runs; see `advance`.
         names: the functions that may be called.
         room: it forks the processes. Its limits hold for all together.
-        secret: a text that the student does not know, such as the hidden tests: the inputs of all cases depend on it,
-            so that a rank can't work out what the others start with.
+        secret: a text that the student does not know: the inputs of all cases depend on it, so that a rank can't work
+            out what the others start with.
 
     Attributes:
         functions: by name, the parameters of the named functions that exist (name, kind, has a default), or None for a
@@ -64,6 +69,7 @@ class RemoteRanks:
         self._expected = 0
         self._known = START  # rank 0 has run what is before
         self._slowness = 0.0  # seconds that this took
+        self._has_dropped = False
         self._ends = time.monotonic() + patience() * self.limits.submission_seconds
         self._left_for_cells = patience() * self.limits.reruns_seconds
 
@@ -81,12 +87,6 @@ class RemoteRanks:
     def seconds_for_a_check(self) -> float:
         """How long a check may take now."""
         return max(0.1, min(patience() * self.limits.check_seconds, self.seconds_left()))
-
-    def wire(self, number: int) -> Wire:
-        """The wire of rank `number`, whose process has run the cells that are due."""
-        if self._done.get(number, -1) < self._due:
-            self.gather(number + 1)
-        return self._wires[number]
 
     def gather(self, world_size: int) -> None:
         """Have this many ranks run the cells that are due: rank 0 first, then all others at the same time.
@@ -120,16 +120,24 @@ class RemoteRanks:
             self._room.end(self._processes.pop(number))
             del self._done[number]
 
+    def question(self, number: int, request: Mapping[str, Any], deadline: float) -> Question:
+        """Ask a rank, whose process has run the cells that are due.
+
+        Raises:
+            WireClosed, WireTimeout, WireError.
+        """
+        if self._done.get(number, -1) < self._due:
+            self.gather(number + 1)
+        return self._question(number, request, deadline)
+
     def ask(self, number: int, request: Mapping[str, Any], deadline: float) -> Any:
         """Let a rank do a job that takes no messages, and return what it tells.
 
         Raises:
             WireClosed, WireTimeout, WireError: the process has ended, or does not answer. It is gone then.
         """
-        wire = self.wire(number)
         try:
-            wire.send(dict(request), deadline)
-            return self._told(wire, deadline)
+            return self._told(self.question(number, request, deadline), deadline)
         except (WireClosed, WireTimeout, WireError):
             self.end(number)
             raise
@@ -142,17 +150,23 @@ class RemoteRanks:
         """How the process of a rank ended that has closed its wire."""
         return self._room.how_it_ended(self._processes[number])
 
-    def _told(self, wire: Wire, deadline: float) -> dict[str, Any]:
+    def _question(self, number: int, request: Mapping[str, Any], deadline: float) -> Question:
+        return Question(self._wires[number], request, deadline, self._drop)
+
+    def _told(self, question: Question, deadline: float) -> dict[str, Any]:
         """What a job tells at its end; meanwhile, what it prints."""
-        while True:
-            told = wire.receive(deadline)
-            what = told.get("what") if isinstance(told, dict) else None
-            if what in ("done", "raised"):
-                return told
-            if what == "print":
+        while (told := question.hear(deadline))["what"] not in ("done", "raised"):
+            if told["what"] == "print":
                 self.printed.note(told.get("text"))
-            else:
-                raise WireError(f"unexpected here: {what!r}")
+            elif told["what"] != "at":
+                raise WireError(f"unexpected here: {told['what'][:40]!r}")
+        return told
+
+    def _drop(self) -> None:
+        """Note that a rank has told something that nobody has asked for."""
+        if not self._has_dropped:
+            self.remarks.append("a rank told what nobody had asked for; it was dropped, and all else was graded")
+        self._has_dropped = True
 
     # ── running the cells ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -187,18 +201,27 @@ class RemoteRanks:
                 for run, part in going:
                     run.follow(part)
         except _Lost as lost:
+            how = self._how(lost)
             for number in numbers:
                 self.end(number)
-            self._leave_out(lost)
+            self._leave_out(lost, how)
             return
         self._done.update(dict.fromkeys(numbers, self._due))
         self._known = max(self._known, (self._due, -2))
 
-    def _leave_out(self, lost: _Lost) -> None:
+    def _how(self, lost: _Lost) -> str:
+        """What the statement did at which a rank was lost."""
+        if isinstance(lost.error, WireError):
+            return "told the judge what makes no sense"
+        if isinstance(lost.error, WireTimeout):
+            return "did not come to an end"
+        how = self._room.how_it_ended(self._processes[lost.run.number])
+        return f"{_MEMORY} ({how})" if how == too_much_memory(self.limits) else "ended its process"
+
+    def _leave_out(self, lost: _Lost, how: str) -> None:
         if lost.run.place is not None:
-            how = "did not come to an end" if isinstance(lost.error, WireTimeout) else "ended its process"
             self.cells.leave_out(lost.run.place, lost.run.line, how)
-        elif lost.run.is_fresh:
+        elif lost.run.is_fresh and not lost.run.is_over() and not how.startswith(_MEMORY):
             raise CanNotGrade(f"no rank could be started: {lost.error}")
         # Else something that an earlier cell has started ended the process. The next one runs all cells again.
 
@@ -222,13 +245,13 @@ class _RunOfCells:
         company: how many run cells at the same time.
 
     Attributes:
+        number: this one.
         is_fresh: whether no line of the student's has run in its process before.
         place, line: the statement it has reached; None before the first.
     """
 
     def __init__(self, ranks: RemoteRanks, number: int, company: int) -> None:
-        self._ranks, self._number = ranks, number
-        self._wire = ranks._wires[number]
+        self._ranks, self.number = ranks, number
         self.is_fresh = ranks._done[number] == 0
         self.place: Place | None = None
         self.line = 1
@@ -238,25 +261,36 @@ class _RunOfCells:
 
     def begin(self, part: Part) -> None:
         """Have the rank run some cells."""
-        known = self._ranks._known if self._number == 0 else None
+        known = self._ranks._known if self.number == 0 else None
         request = {"job": "load", "cells": part, "names": self._ranks._names, "known": known, "seconds": self._left()}
         try:
-            self._wire.send(request, self._deadline())
+            self._question = self._ranks._question(self.number, request, self._deadline())
         except (WireClosed, WireTimeout, WireError) as error:
             raise _Lost(self, error) from None
 
     def follow(self, part: Part) -> None:
         """Note what it tells, until it has run them."""
         try:
-            while (told := self._wire.receive(self._deadline()))["what"] != "done":
+            while (told := self._question.hear(self._deadline()))["what"] != "done":
                 self._note(told, part)
             self._move_on()
-            self._ranks.functions = dict(told["value"])
+            self._expect_the_end_of(part)
+            if self.number == 0:
+                self._ranks.functions = functions_told(told["value"], self._ranks._names)
         except (WireClosed, WireTimeout, WireError) as error:
             self._move_on()
             raise _Lost(self, error) from None
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError) as error:
             raise _Lost(self, WireError(f"what came makes no sense: {error}")) from None
+
+    def _expect_the_end_of(self, part: Part) -> None:
+        last = max((number for number, _, left_out in part if -1 not in left_out), default=0)
+        if last > 0 and (self.place is None or self.place[0] < last):
+            raise ValueError(f"done before cell {last}")
+
+    def is_over(self) -> bool:
+        """Whether there is no time left for cells at all."""
+        return time.monotonic() >= self._last
 
     def _note(self, told: dict[str, Any], part: Part) -> None:
         cells = self._ranks.cells
@@ -264,7 +298,7 @@ class _RunOfCells:
             self._move_on()
             self.place, self.line = cells.next_place(told, self.place, part)
         elif told["what"] == "raised":  # outside of the cells
-            raise WireError(f"the cells were not run: {told['text']}")
+            raise WireError(f"the cells were not run: {text(told['text'], _LONGEST_ERROR)}")
         elif not self._is_first_time():
             return
         elif told["what"] == "error":
@@ -293,7 +327,7 @@ class _RunOfCells:
         return patience() * self._ranks.limits.cells_seconds - self._ranks._slowness
 
     def _is_first_time(self) -> bool:
-        return self._number == 0 and self.place is not None and self.place >= self._ranks._known
+        return self.number == 0 and self.place is not None and self.place >= self._ranks._known
 
     def _at(self) -> Place:
         assert self.place is not None
@@ -301,3 +335,20 @@ class _RunOfCells:
 
     def _cell(self) -> int:
         return self._at()[0]
+
+
+def functions_told(value: Any, names: Sequence[str]) -> dict[str, list[tuple[str, str, bool]] | None]:
+    """Of the functions with these names the parameters, as a rank tells them; None for what can't be called.
+
+    Raises:
+        LookupError, TypeError, ValueError: it makes no sense.
+    """
+    return {name: None if value[name] is None else _parameters_told(value[name]) for name in names if name in value}
+
+
+def _parameters_told(value: Any) -> list[tuple[str, str, bool]]:
+    if len(value) > _MOST_PARAMETERS:
+        raise ValueError(f"expected at most {_MOST_PARAMETERS} parameters")
+    return [
+        (text(name, 100), ParameterKind[text(kind, 100)].name, bool(has_default)) for name, kind, has_default in value
+    ]

@@ -23,13 +23,14 @@ import io
 import itertools
 import linecache
 import os
+import select
 import signal
 import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral, Real
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
@@ -39,11 +40,14 @@ import torch
 from distlib.checks.plays import file_of_plays, import_plays
 from distlib.checks.plays.plain import plain
 from distlib.checks.student_communicator import Handles, StudentCommunicator
+from distlib.judge.remote.memory_watch import SECONDS as MEMORY_SECONDS
+from distlib.judge.remote.memory_watch import MemoryWatch
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
 from distlib.judge.remote.supplied import supplied_helper
-from distlib.judge.remote.wire import NO_STATUS, Wire, WireClosed, WireError, encode
+from distlib.judge.remote.wire import NO_STATUS, TOO_MUCH_MEMORY, Wire, WireClosed, WireError, encode
 from distlib.judge.sandbox import Limits, fork_rank, take_users
 from distlib.judge.sandbox.absent import supplied_now
+from distlib.judge.sandbox.isolation import Place as SandboxPlace
 from distlib.judge.sandbox.limits import CUT, statement_seconds
 from distlib.worlds import call_site
 from distlib.worlds.diagnosis import text_of
@@ -52,6 +56,7 @@ __starts_ranks__ = True  # see worlds.call_site
 
 _MOST_CHARACTERS = 20_000  # of an error's story
 _MOST_PRINTED = Limits().output_bytes  # in one job or cell; the judge keeps no more of it
+_MOST_PIECES = 1_000  # of a cell; the judge is told of each
 _MOST_COLLECTED = 1_000  # characters of print
 _SOON, _LATER = 0.1, 0.01  # seconds
 
@@ -88,14 +93,22 @@ def _live_as_room(number: int, control: socket.socket) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     take_users(number)
     ranks: list[int] = []
+    watch = MemoryWatch(SandboxPlace.here().limits.together_bytes)
     with contextlib.suppress(OSError):  # the judge has ended
         control.sendall(b"r")
-        while _obey(control, ranks):
+        while _watched_until_asked(control, ranks, watch) and _obey(control, ranks, watch):
             pass
     _end_all(ranks)
 
 
-def _obey(control: socket.socket, ranks: list[int]) -> bool:
+def _watched_until_asked(control: socket.socket, ranks: list[int], watch: MemoryWatch) -> bool:
+    """Wait for a command, and watch the ranks meanwhile. True."""
+    while not select.select([control], [], [], MEMORY_SECONDS if ranks else None)[0]:
+        watch.look(ranks)
+    return True
+
+
+def _obey(control: socket.socket, ranks: list[int], watch: MemoryWatch) -> bool:
     """Do what the next command says. False if there is none."""
     message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
     command, what = message[:1], message[1:].decode().strip()
@@ -103,7 +116,9 @@ def _obey(control: socket.socket, ranks: list[int]) -> bool:
         ranks.append(_fork_a_rank(int(what), descriptors[0], control))
         control.sendall(ranks[-1].to_bytes(4, "big"))
     elif command == b"w":
-        control.sendall(_status_of(int(what)).to_bytes(4, "big", signed=True))
+        status = _status_of(int(what), ranks)
+        status = TOO_MUCH_MEMORY if int(what) in watch.ended else status
+        control.sendall(status.to_bytes(4, "big", signed=True))
     elif command == b"i":
         import_plays(what)
     elif command:
@@ -120,13 +135,18 @@ def _fork_a_rank(number: int, descriptor: int, control: socket.socket) -> int:
     except OSError as error:
         if os.getpid() == room:
             raise
-        Wire(socket.socket(fileno=descriptor)).send({"what": "raised", **_story(error)})
-        os._exit(1)
+        _tell_why(Wire(socket.socket(fileno=descriptor)), error)
     if child == 0:
         control.detach()  # it is closed already
         _live(descriptor)
     os.close(descriptor)
     return child
+
+
+def _tell_why(wire: Wire, error: OSError) -> NoReturn:
+    """Answer the first question with the reason why there is no rank."""
+    wire.send({"what": "raised", **_story(error), "question": wire.receive()["question"]})
+    os._exit(1)
 
 
 def _end_all(ranks: list[int]) -> NoReturn:
@@ -139,12 +159,13 @@ def _end_all(ranks: list[int]) -> NoReturn:
     os._exit(0)  # nothing here needs an orderly end
 
 
-def _status_of(process: int) -> int:
-    """The exit code of a process that is about to end, or minus its signal."""
+def _status_of(process: int, ranks: list[int]) -> int:
+    """The exit code of a process that is about to end, or minus its signal. If it has, it is no rank any more."""
     for _ in range(100):
         with contextlib.suppress(ChildProcessError):
             ended, status = os.waitpid(process, os.WNOHANG)
             if ended:
+                ranks.remove(process)
                 return os.waitstatus_to_exitcode(status)
         time.sleep(0.005)
     return NO_STATUS
@@ -178,10 +199,11 @@ class _Rank:
         }  # fmt: skip
         while True:
             request = self._wire.receive()
+            self._wire.question = request.pop("question")
             self._printed.make_room(_MOST_PRINTED)
             with contextlib.redirect_stdout(self._printed), contextlib.redirect_stderr(self._printed):
                 told = self._attempt(jobs[request.pop("job")], request)
-            self._wire.send(told)
+            self._tell(**told)
 
     def _attempt(self, job: Callable[..., Any], request: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -208,13 +230,13 @@ class _Rank:
         """
         for number, source, left_out in cells:
             self._printed.make_room(_MOST_PRINTED if known is not None and number >= known[0] else -1)
-            statements = [] if -1 in left_out else self._parsed(number, source)
-            for position, statement in enumerate(statements):
+            pieces = [] if -1 in left_out else _pieces(self._parsed(number, source))
+            for position, statements in enumerate(pieces):
                 if position not in left_out:
-                    self._tell("statement", cell=number, number=position, line=statement.lineno)
+                    self._tell("statement", cell=number, number=position, line=statements[0].lineno)
                     is_new = known is not None and (number, position) >= known
                     start = time.monotonic()
-                    self._run(statement, f"<cell {number}>", statement_seconds(seconds) if is_new else 0.0)
+                    self._run(statements, f"<cell {number}>", statement_seconds(seconds) if is_new else 0.0)
                     seconds -= time.monotonic() - start if is_new else 0.0
         return {name: _parameters(self._module.__dict__[name]) for name in names if name in self._module.__dict__}
 
@@ -230,14 +252,20 @@ class _Rank:
             self._tell("error", kind=type(error).__name__, text=str(error)[:_MOST_CHARACTERS])
             return []
 
-    def _run(self, statement: ast.stmt, file: str, seconds: float) -> None:
-        """Run one statement, at most `seconds` if these are above 0; tell if it raises. The next one runs anyway."""
+    def _run(self, statements: Sequence[ast.stmt], file: str, seconds: float) -> None:
+        """Run statements, all of them at most `seconds` if these are above 0. When one raises, the next runs anyway."""
         try:
             with self._limited(seconds):
-                exec(compile(ast.Module([statement], []), file, "exec"), self._module.__dict__)
+                for statement in statements:
+                    self._run_one(statement, file)
         except _TooSlow:
             self._tell("stopped")
-        except WireClosed:
+
+    def _run_one(self, statement: ast.stmt, file: str) -> None:
+        """Run one statement; tell if it raises."""
+        try:
+            exec(compile(ast.Module([statement], []), file, "exec"), self._module.__dict__)
+        except (_TooSlow, WireClosed):
             raise
         except BaseException as error:
             self._tell("error", kind=type(error).__name__, text=str(error)[:_MOST_CHARACTERS])
@@ -261,7 +289,7 @@ class _Rank:
             raise _TooSlow
 
     def _tell(self, what: str, **details: Any) -> None:
-        self._wire.send({"what": what, **details})
+        self._wire.send({"what": what, **details, "question": self._wire.question})
 
     def _play(
         self, name: str, place: tuple[str, str], inputs: Any, rank: int, world_size: int, helpers: list[str]
@@ -276,8 +304,8 @@ class _Rank:
             result = plain(around(communicator, self._module.__dict__[name], inputs, self._pass_gate))
             return {"result": result, "slips": handles.slips()}
 
-    def _pass_gate(self, k: int, seconds: float = 0.0) -> float:
-        factor: float = ask(self._wire, "gate", k=int(k), seconds=float(seconds))
+    def _pass_gate(self, k: int, values: torch.Tensor | None = None) -> float:
+        factor: float = ask(self._wire, "gate", k=int(k), values=None if values is None else values.detach())
         return factor
 
     def _call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -354,6 +382,12 @@ class _ToldStream(io.TextIOBase):
             told, self._room = str(text)[: self._room], self._room - len(text)
             self._wire.print(told + (CUT if self._room < 0 else ""))
         return len(text)
+
+
+def _pieces(statements: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
+    """A cell in the pieces of which one can be left out: single statements, but in very long cells."""
+    size = 1 + len(statements) // _MOST_PIECES
+    return (statements[start : start + size] for start in range(0, len(statements), size))
 
 
 def _parameters(function: Any) -> list[tuple[str, str, bool]] | None:

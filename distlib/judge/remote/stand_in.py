@@ -12,9 +12,12 @@ import time
 from typing import Any
 
 from distlib.judge.remote.place import RemotePlace
+from distlib.judge.remote.question import text
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.wire import WireClosed, WireError, WireTimeout
 from distlib.worlds.diagnosis import PeerLost, RankError, RunTimeout
+
+_LONGEST_NAME, _LONGEST_TEXT = 200, 20_000  # characters
 
 
 class RemoteError(Exception):
@@ -35,11 +38,11 @@ class RemoteFunction:
     def __init__(self, name: str, ranks: RemoteRanks) -> None:
         self.__name__ = self.__qualname__ = name
         self._ranks = ranks
-        ranks.wire(0)  # so that it is known what the cells have defined
+        ranks.gather(1)  # so that it is known what the cells have defined
         parameters = ranks.functions.get(name)
         self.defined = parameters is not None
         self.__place__ = RemotePlace(name, ranks)
-        self.__signature__ = inspect.Signature([_parameter(*told) for told in parameters or []])
+        self.__signature__ = _signature(parameters or [])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with plain values on one rank.
@@ -50,11 +53,17 @@ class RemoteFunction:
             RankError: it has ended its process, or not come to an end.
         """
         told = self._tell(list(args), kwargs, self._ranks.seconds_for_a_check())
-        if told["what"] == "done" and told["value"]["travels"]:
-            return told["value"]["value"]
-        if told["what"] == "done":
-            raise TypeError(f"{self.__name__} returned a {told['value']['type']}, expected plain values or tensors")
-        raise _exception(str(told["kind"]), str(told["text"]))
+        try:
+            if told["what"] == "raised":
+                problem = _exception(text(told["kind"], _LONGEST_NAME), text(told["text"], _LONGEST_TEXT))
+            elif told["value"]["travels"] is True:
+                return told["value"]["value"]
+            else:
+                kind = text(told["value"]["type"], _LONGEST_NAME)
+                problem = TypeError(f"{self.__name__} returned a {kind}, expected plain values or tensors")
+        except (LookupError, TypeError, ValueError) as error:
+            problem = RankError(f"what came back makes no sense: {error}", [0])
+        raise problem
 
     def _tell(self, args: list[Any], kwargs: dict[str, Any], timeout: float) -> Any:
         self._ranks.gather(1)
@@ -74,6 +83,13 @@ class RemoteFunction:
 
     def __repr__(self) -> str:
         return f"<function {self.__name__}, on other processes>"
+
+
+def _signature(parameters: list[tuple[str, str, bool]]) -> inspect.Signature:
+    try:
+        return inspect.Signature([_parameter(*told) for told in parameters])
+    except ValueError:  # no names, or in an order that no function has
+        return inspect.Signature([_parameter("args", "VAR_POSITIONAL", False)])
 
 
 def _parameter(name: str, kind: str, has_default: bool) -> inspect.Parameter:

@@ -3,8 +3,8 @@
     all_reduce(comm, tensor, async_op=True)  ──"helper"──►  the library's, on the judge's side of this rank
     work.wait()                              ──"wait"────►  … until it is done;  the result  ──►  into tensor
 
-A helper that only computes gets plain values, and the answer comes back. A helper with a dot in its name
-("parts.replicate") is a function of a play's file, which is here.
+A helper that only computes gets plain values, and the answer comes back. One that works on a model sends its tensors.
+So no code of a helper is in the sandbox, where a student could take it for an answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from distlib.checks.plays import file_of_plays
 from distlib.checks.student_communicator import noted, unwrapped
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
@@ -25,17 +24,14 @@ def supplied_helper(name: str, wire: Wire) -> tuple[str, Callable[..., Any]]:
     """The name that the student's code uses, and the function that it leads to."""
     if name in _PURE:
         return name, _named(lambda *args, **kwargs: ask(wire, "compute", name=name, args=args, options=kwargs), name)
-    file, _, function = name.rpartition(".")
-    if file:
-        return function, getattr(file_of_plays(file), function)
-    return name, _OPTIONS.get(name, _in_place)(name)
+    return name, _named(_HELPERS[name](name) if name in _HELPERS else _in_place(name), name)
 
 
 def _in_place(name: str) -> Callable[..., None]:
     def helper(comm: Communicator, tensor: torch.Tensor) -> None:
         _inside(comm).supplied(name, tensor)
 
-    return _named(helper, name)
+    return helper
 
 
 def _all_reduce(name: str) -> Callable[..., Work | None]:
@@ -49,18 +45,47 @@ def _all_reduce(name: str) -> Callable[..., Work | None]:
         options = {"op": ReduceOp(op).name, "algorithm": algorithm, "async_op": bool(async_op)}
         return noted(comm, _inside(comm).supplied(name, tensor, **options), name)
 
-    return _named(helper, name)
+    return helper
 
 
 def _broadcast(name: str) -> Callable[..., Work | None]:
     def helper(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm: str = "tree") -> Work | None:
         return _inside(comm).supplied(name, tensor, root=root, algorithm=algorithm)
 
-    return _named(helper, name)
+    return helper
+
+
+def _split_batch(name: str) -> Callable[..., Any]:
+    return lambda comm, batch: _inside(comm).compute(name, batch)
+
+
+def _replicate(name: str) -> Callable[..., Any]:
+    def helper(comm: Communicator, model: torch.nn.Module) -> None:
+        _inside(comm).supplied_all(name, [*model.parameters(), *model.buffers()])
+
+    return helper
+
+
+def _gather_outputs(name: str) -> Callable[..., Any]:
+    return lambda comm, output, batch_size: _inside(comm).compute(name, output, batch_size=int(batch_size))
+
+
+def _reduce_gradients(name: str) -> Callable[..., Any]:
+    def helper(comm: Communicator, model: torch.nn.Module) -> None:
+        _inside(comm).supplied_all(name, [p.grad for p in model.parameters() if p.grad is not None])
+
+    return helper
 
 
 _PURE = ("assign_buckets", "predict_time")
-_OPTIONS: dict[str, Callable[[str], Callable[..., Any]]] = {"all_reduce": _all_reduce, "broadcast": _broadcast}
+_HELPERS: dict[str, Callable[[str], Callable[..., Any]]] = {
+    "all_reduce": _all_reduce,
+    "broadcast": _broadcast,
+    "split_batch": _split_batch,
+    "replicate": _replicate,
+    "gather_outputs": _gather_outputs,
+    "reduce_gradients": _reduce_gradients,
+}
 
 
 def _named(helper: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -26,8 +26,11 @@ from distlib.network.cluster import Cluster, Link
 from distlib.worlds.tensor_bytes import from_bytes, to_bytes
 
 NO_STATUS = 1 << 20  # in the place of an exit code that nobody knows
+TOO_MUCH_MEMORY = NO_STATUS + 1  # likewise, of a rank that was ended for that
 MOST_HEADER = 4 << 20  # bytes
-MOST_PAYLOAD = 256 << 20
+MOST_PAYLOAD = 64 << 20
+_MOST_TENSORS = 10_000  # in a frame, each of which takes a kilobyte, however small
+_MOST_DIMENSIONS = 64  # as in NumPy
 _LENGTHS = struct.Struct("!IQ")
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -57,9 +60,13 @@ class Wire:
 
     Args:
         connection: a connected stream socket. The wire owns it.
+
+    Attributes:
+        question: on a rank, the number of the question that it works on, which goes along with what it tells about it.
     """
 
     def __init__(self, connection: socket.socket) -> None:
+        self.question = 0
         self._connection = connection
         self._arrived = bytearray()  # and not yet taken
         self._sending = threading.Lock()  # one frame at a time, whichever thread prints
@@ -92,8 +99,6 @@ class Wire:
         Raises:
             WireError, WireClosed, WireTimeout.
         """
-        if deadline is not None and time.monotonic() >= deadline:
-            raise WireTimeout
         header_length, payload_length = _LENGTHS.unpack(self._take(_LENGTHS.size, deadline))
         if header_length > MOST_HEADER or payload_length > MOST_PAYLOAD:
             raise WireError(f"expected at most {MOST_PAYLOAD:,} bytes, got {header_length + payload_length:,}")
@@ -108,6 +113,8 @@ class Wire:
         self._connection.close()
 
     def _take(self, length: int, deadline: float | None) -> bytes:
+        if deadline is not None and time.monotonic() >= deadline:
+            raise WireTimeout
         while len(self._arrived) < length:
             try:
                 self._limit(deadline)
@@ -124,8 +131,12 @@ class Wire:
         return taken
 
     def _limit(self, deadline: float | None) -> None:
+        """Let the next call on the socket take until the deadline. Also between single bytes that keep coming."""
         if deadline is not None:
-            self._connection.settimeout(max(0.001, deadline - time.monotonic()))
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._connection.settimeout(left)
 
 
 def dtype_named(name: str) -> torch.dtype:
@@ -149,7 +160,10 @@ def decode(header: bytes, payload: bytes) -> Any:
     """What `encode` made. Raises WireError for anything else."""
     try:
         plain = json.loads(header)
-        if _tensor_bytes(plain) > len(payload):
+        sizes = list(_tensor_sizes(plain))
+        if len(sizes) > _MOST_TENSORS:
+            raise ValueError(f"{len(sizes):,} tensors, expected at most {_MOST_TENSORS:,}")
+        if sum(sizes) > len(payload):
             raise ValueError("tensors that overlap")  # else a small frame could fill the memory
         return _from_plain(plain, payload)
     except (ValueError, TypeError, KeyError, RecursionError, RuntimeError, OverflowError) as error:
@@ -200,12 +214,17 @@ def _from_plain(plain: Any, payload: bytes) -> Any:
     return _RECORDS[kind](**_from_plain(plain["fields"], payload))
 
 
-def _tensor_bytes(plain: Any) -> int:
-    """How much memory the tensors of a value take together."""
-    if isinstance(plain, dict) and plain.get("$") == "tensor":
-        return math.prod(max(0, int(size)) for size in plain["shape"]) * _DTYPES[plain["dtype"]].itemsize
-    parts = plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ()
-    return sum(map(_tensor_bytes, parts))
+def _tensor_sizes(plain: Any) -> Iterator[int]:
+    """How many bytes each tensor of a value takes."""
+    parts = [plain]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict) and part.get("$") == "tensor":
+            if len(part["shape"]) > _MOST_DIMENSIONS:
+                raise ValueError(f"a tensor with {len(part['shape']):,} dimensions")
+            yield math.prod(max(0, int(size)) for size in part["shape"]) * _DTYPES[part["dtype"]].itemsize
+        elif isinstance(part, dict | list):
+            parts += part.values() if isinstance(part, dict) else part
 
 
 def _items(plain: dict[str, Any], payload: bytes) -> Iterable[Any]:

@@ -32,6 +32,17 @@ def absent_function(name: str) -> Callable[..., Any]:
     return function
 
 
+def absent_class(name: str) -> type:
+    """A class that raises RuntimeError when an object of it is made, or when one of its methods is called."""
+
+    def refuse(self: object, *args: object, **kwargs: object) -> Any:
+        raise RuntimeError(f"torch's {name} is not there while your own function is graded")
+
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return type(name, (), dict.fromkeys(("__init__", "__iter__", "__len__", "set_epoch"), refuse))
+
+
 class Nothing:
     """Takes every call and every attribute, and does nothing. Stands for figures and checks."""
 

@@ -114,6 +114,8 @@ def _files() -> list[str]:
     hidden = [str(path) for path in contents.hidden_folders(shown)]
     for folder in hidden:
         arguments += ["--tmpfs", folder, "--remount-ro", folder]
+    for file in contents.hidden_files():
+        arguments += ["--ro-bind", "/dev/null", str(file)]
     arguments += _many("--ro-bind", {source: place for place, source in places.items()})
     arguments += _many("--dev-bind", {device: device for device in contents.DEVICES})
     arguments += _many("--symlink", {**{to: link for link, to in links.items()}})

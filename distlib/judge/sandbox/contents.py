@@ -21,6 +21,7 @@ MODULES = (
     "checks/student_communicator.py",
     "judge/__init__.py",
     "judge/remote/__init__.py",
+    "judge/remote/memory_watch.py",
     "judge/remote/rank_communicator.py",
     "judge/remote/sandbox_side.py",
     "judge/remote/supplied.py",
@@ -46,6 +47,8 @@ MODULES = (
     "worlds/message_check.py",
     "worlds/tensor_bytes.py",
 )
+
+TORCHS = ("torch.utils.data.distributed",)  # modules of torch that are answers
 
 _SYSTEM = (
     "/usr",
@@ -115,6 +118,16 @@ def hidden_folders(shown: Sequence[Path]) -> list[Path]:
     candidates = {PACKAGE, *(PACKAGE.parent / name for name in _BESIDE_THE_PACKAGE)}
     candidates |= {path / "distlib" for path in map(Path, sys.path) if path.is_absolute()}
     return sorted(path for path in candidates if path.is_dir() and any(folder in path.parents for folder in shown))
+
+
+def hidden_files() -> list[Path]:
+    """The files of `TORCHS`, compiled ones too. In a sandbox they are empty."""
+    found = []
+    for folder in dict.fromkeys(Path(path) for path in sys.path if Path(path).is_absolute()):
+        for name in TORCHS:
+            file = folder.joinpath(*name.split(".")).with_suffix(".py")
+            found += [file, *file.parent.glob(f"__pycache__/{file.stem}.*")] if file.is_file() else []
+    return found
 
 
 def folders_above(paths: Sequence[str]) -> list[str]:

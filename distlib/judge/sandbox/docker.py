@@ -13,6 +13,7 @@ not been run with a Docker service: `distlib doctor` tries it where there is one
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import socket
@@ -131,6 +132,7 @@ def _volumes(shown: Sequence[Path]) -> list[tuple[Path, str]]:
     """What is shown, and where. A volume can't be a link: what /bin leads to is shown once more as /bin."""
     volumes = [(path, str(path)) for path in shown]
     volumes += [(Path(link).resolve(), link) for link in contents.system_links()]
+    volumes += [(Path(os.devnull), str(file)) for file in contents.hidden_files()]
     return volumes + [(path, f"{contents.LIBRARY}/{name}") for name, path in contents.library_files().items()]
 
 

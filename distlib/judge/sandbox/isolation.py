@@ -168,7 +168,10 @@ def _enter_namespaces(place: Place, user: int | None) -> None:
     size = f"size={place.limits.file_bytes},nr_inodes=4096,mode=0700{owner}"
     flags = _NO_SET_USER_ID | _NO_DEVICES
     _call("mount", b"tmpfs", place.home.encode(), b"tmpfs", flags, size.encode())
-    _call("mount", b"proc", b"/proc", b"proc", flags | _NO_PROGRAMS, None)
+    try:  # without the machine's counters, such as /proc/stat, which all ranks would share
+        _call("mount", b"proc", b"/proc", b"proc", flags | _NO_PROGRAMS, b"subset=pid")
+    except OSError:  # before Linux 5.8
+        _call("mount", b"proc", b"/proc", b"proc", flags | _NO_PROGRAMS, None)
 
 
 def _limit(place: Place) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MEBIBYTE = 2**20
 CUT = "\n… more was printed, and is left out here. That costs no marks.\n"
@@ -18,6 +18,7 @@ class Limits:
         cells_seconds: for running the student's cells once; likewise. This and the next are not time of the checks.
         reruns_seconds: for all that the student's cells run on all ranks together; likewise.
         memory_bytes: of one rank, beyond what Python and torch take.
+        together_bytes: of all ranks together, likewise; where it is more, one is ended.
         threads: of one rank, which is one process.
         open_files: of one rank.
         file_bytes: of all files of one rank together.
@@ -33,10 +34,16 @@ class Limits:
     cells_seconds: float = 60.0
     reruns_seconds: float = 300.0
     memory_bytes: int = 2048 * MEBIBYTE
+    together_bytes: int = 4096 * MEBIBYTE
     threads: int = 64
     open_files: int = 256
     file_bytes: int = 64 * MEBIBYTE
     output_bytes: int = 20_000
+
+    def times(self, factor: float) -> Limits:
+        """Limits with that many times as much time."""
+        names = ("check_seconds", "submission_seconds", "cells_seconds", "reruns_seconds")
+        return replace(self, **{name: factor * getattr(self, name) for name in names})
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

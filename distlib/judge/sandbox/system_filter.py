@@ -6,6 +6,7 @@ Namespaces and limits do most of the work. The filter refuses what they leave op
     a socket             some kinds reach beyond a network namespace
     memory nobody counts memory that belongs to no process would get around the limit
     shared objects       locks and watches on files that all may read, and key rings: ranks could talk through them
+    shared counters      what of a file is in memory, and how busy the machine is: the same
     more namespaces      inside a new one a process may mount what it likes
     other doors          of no use here, and often where the kernel's holes were
 
@@ -23,8 +24,10 @@ import struct
 NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "add_key": (248, 217),
     "bpf": (321, 280),
+    "cachestat": (451, 451),
     "clone": (56, 220),
     "clone3": (435, 435),
+    "fadvise64": (221, 223),
     "fanotify_init": (300, 262),
     "fcntl": (72, 25),
     "flock": (73, 32),
@@ -37,6 +40,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "keyctl": (250, 219),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
+    "mincore": (27, 232),
     "mount": (165, 40),
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
@@ -47,14 +51,17 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "pidfd_getfd": (438, 438),
     "pivot_root": (155, 41),
     "prctl": (157, 167),
+    "preadv2": (327, 286),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "ptrace": (101, 117),
+    "readahead": (187, 213),
     "request_key": (249, 218),
     "semget": (64, 190),
     "setns": (308, 268),
     "shmget": (29, 194),
     "socket": (41, 198),
+    "sysinfo": (99, 179),
     "umount2": (166, 39),
     "unshare": (272, 97),
     "userfaultfd": (323, 282),

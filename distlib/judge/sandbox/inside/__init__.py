@@ -7,7 +7,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from distlib.judge.sandbox.absent import AbsentModules, Nothing, absent_function
+from distlib.judge.sandbox.absent import AbsentModules, Nothing, absent_class, absent_function
+from distlib.judge.sandbox.contents import TORCHS
 
 _HOMES = {
     "CallSite": "trace",
@@ -56,6 +57,7 @@ if __name__ == "distlib":  # in the sandbox, where these modules have no files
     sys.meta_path[:0] = [  # first: an installed distlib is found by a finder of its own
         AbsentModules(["distlib.collectives", *(f"distlib.training.{name}" for name in _TRAINING)], absent_function),
         AbsentModules(_WITHOUT_EFFECT, Nothing().__getattr__),
+        AbsentModules(TORCHS, absent_class),  # before torch is imported
     ]
 
 __version__ = "0.1.0"

@@ -1,0 +1,24 @@
+# Deserves: nothing
+# Starts threads that multiply matrices for ever, on every rank, and answers nothing.
+def hand_in(work):
+    work.insert(CELL, before="naive_all_reduce_visible")
+    for name in ("naive_all_reduce", "ring_reduce_scatter", "ring_all_gather", "ring_all_reduce"):
+        work.spoil(name)
+
+
+CELL = """
+import threading
+
+import torch
+
+large = torch.ones(400, 400)
+
+
+def multiply():
+    while True:
+        large @ large
+
+
+for _ in range(20):
+    threading.Thread(target=multiply, daemon=True).start()
+"""
