@@ -89,6 +89,8 @@ _SIGNS = (
      "sum back. Write chunks[i].add_(x), or chunk = chunks[i] and then chunk += x."),
     ("expected a torch.Tensor to receive, got int",
      "recv and exchange write what arrives into a tensor that you hand over; what recv returns is the sender's rank."),
+    ("in argument 0, but got int",
+     "what recv returns is the sender's rank. What arrives is in the tensor that you hand over."),
     ("a leaf Variable that requires grad is being used in an in-place operation",
      "torch records what is done to a parameter, and refuses this. parameter.data is the same memory without that "
      "record."),

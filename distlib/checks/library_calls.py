@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from distlib import partition
 from distlib.checks import plays
 from distlib.network import choose_all_reduce
 from distlib.worlds.call_site import name_of
@@ -23,6 +24,8 @@ __passes_on__ = True
 @contextmanager
 def library_calls(allowed: Sequence[str]) -> Iterator[list[str]]:
     """Note which functions of the library are called meanwhile, by something outside of it or as the student's own.
+
+    Those of `distlib.partition` are not: like torch.tensor_split they only cut, and no exercise asks for that.
 
     Args:
         allowed: modules and functions that are not noted.
@@ -67,7 +70,8 @@ def _is_a_caller(frame: FrameType) -> bool:
 
 
 def _is_harmless(frame: FrameType) -> bool:
-    return _is_a_caller(frame) or bool(frame.f_globals.get("__passes_on__"))
+    passes_on = bool(frame.f_globals.get("__passes_on__"))
+    return _is_a_caller(frame) or passes_on or _module(frame) == partition.__name__
 
 
 def _module(frame: FrameType) -> str:

@@ -168,7 +168,7 @@ assert report[0].trace.messages_sent == [3, 0, 0, 0]
 #
 # Rank 0 sends two messages, one for each tensor.
 #
-# **Write into the tensors that are there.** The optimizer and the layers know these tensors, not new ones. Torch
+# **Write into the tensors that are there**, into their memory: whoever holds them knows that, not new tensors. Torch
 # refuses to overwrite a parameter while it records gradients. `parameter.data` is the same memory without that
 # record: you can send it, and receive into it.
 
@@ -502,8 +502,8 @@ def data_parallel_step(
         loss_function: (outputs, labels) to a single number: the loss of the whole batch. Call it once, on rank 0.
 
     Returns:
-        The loss on rank 0, None on the other ranks. `parameter.grad` on rank 0 is then the gradient of the loss of the
-        whole batch; on the other ranks it does not matter. The parameters of rank 0 are not changed.
+        The loss on rank 0, a tensor; None on the other ranks. `parameter.grad` on rank 0 is then the gradient of the
+        loss of the whole batch; on the other ranks it does not matter. The parameters of rank 0 are not changed.
 
     Cost for N ranks, for each other rank:
         from rank 0: its images, the model, and the gradient of its outputs. To rank 0: its outputs, and its gradients.

@@ -85,6 +85,8 @@ assert tensors[1].tolist() == [50, 60, 70]
 # - `backward()` *adds* to `.grad`. So clear first what the training step before has left there.
 # - `.grad` is `None` where nothing has been added yet, as on rank 2 here. It counts as zeros.
 # - A frozen parameter (`parameter.requires_grad` is `False`) never gets a gradient. Leave it out.
+#
+# `torch.autograd.grad` will do as well as `backward()`. `torch.func` does not go with the model of the tests.
 
 
 # %% solution="accumulate_gradients"

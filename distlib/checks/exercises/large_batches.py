@@ -72,8 +72,14 @@ def _passes(seen: Seen, rank: int, number: int, noun: str, why: Sequence[str]) -
 # In the right gradient every sample counts 1/B, with B samples in the whole batch. By a mistake, those of microbatch m
 # of rank r count otherwise.
 
+BACKWARD_SIGNS = (
+    ("does not require grad", "the loss has no history, so backward() finds no way back: it was computed under "
+     "torch.no_grad(), or from something that was detached."),
+    ("not implemented for 'Long'", "loss_function takes the outputs first, then the targets."),
+    ("setup_context", "torch.func does not go with the model of the tests. Call backward(), or torch.autograd.grad."),
+)
 ERRORS = (
-    *SIGNS,
+    *SIGNS, *BACKWARD_SIGNS,
     ("only for scalar", "loss_function returns a loss for each sample. Add them up, and divide by global_batch_size, before "
      "backward()."),
     *((sign, "something here is None. The .grad of a parameter is, if it is frozen, or if this rank has no samples: a "
@@ -84,7 +90,7 @@ ERRORS = (
      "rank without any microbatch."),
 )
 EACH_MICROBATCH = (
-    "call it once for each microbatch. All samples at once would need the memory of them all.",
+    "call it once for each microbatch, and leave none out. All samples at once would need the memory of them all.",
     "call backward for the loss of every microbatch: it adds to parameter.grad.",
     "what backward needs is then kept in memory for all microbatches together. Call backward inside the loop, for each "
     "microbatch: it adds to parameter.grad.")
@@ -139,8 +145,10 @@ def _(seen: Seen) -> Remarks:
             is_rounded = is_close(found, right, relative=1e-4, absolute=1e-7)
             yield holds(f"on rank {rank}, the gradient of {name}", found, right,
                         None if is_rounded else partial(_mistakes, seen, parts, rank, name, right), same=is_close,
-                        otherwise=ROUNDED if is_rounded else "" if found is not None else "there is none. A rank without "
-                        "samples, too, ends with the sum over all ranks in parameter.grad.")
+                        otherwise=ROUNDED if is_rounded else "there is none. Every rank, also one without samples, ends with "
+                        "the sum over all ranks in parameter.grad, and nothing clears it afterwards." if found is None else
+                        "is each pass about a microbatch of its own? And does each part of the flat tensor go back to the "
+                        "parameter that it came from?")
     number, nbytes = max(map(len, pieces.lengths)), _nbytes(given["old"].values())
     yield from one_all_reduce(seen, nbytes, "all gradients", right="the gradients", mistakes={
         number * nbytes: "the ranks talk after each microbatch. Keep what comes from them in parameter.grad, and talk "
@@ -169,7 +177,8 @@ def _mistakes(seen: Seen, parts: Any, rank: int, name: str, right: torch.Tensor)
     table = {words: [_added(parts, name, weight) for weight in each]
              for words, each in weights(seen.facts.lengths, rank).items()}
     return {"the old contents of parameter.grad were added. Clear them first: model.zero_grad().":
-            [right + sum(old), right + old[rank]], **table}
+            [right + sum(old), right + old[rank], right + sum(o for o, own in zip(old, seen.facts.lengths, strict=True)
+                                                              if not own)], **table}
 
 
 def weights(lengths: Sequence[Sequence[int]], rank: int) -> dict[str, list[Callable[[int, int], float]]]:
@@ -190,15 +199,20 @@ def weights(lengths: Sequence[Sequence[int]], rank: int) -> dict[str, list[Calla
         "it is too large by the number of ranks. Is each loss divided by the samples of its own rank, not by "
         "global_batch_size? Or was the sum added up twice?": [lambda r, m: size / total],
         "each rank divided by the number of its own samples. Divide by global_batch_size.": [lambda r, m: 1 / own[r]],
-        "each microbatch's mean was taken, and means were combined. That is right only if all have equally many samples. "
+        "each microbatch's mean was taken, and means were averaged. That is right only if all have equally many samples. "
         "Add up the losses, and divide by global_batch_size.": [
+            lambda r, m: 1 / lengths[r][m] / len(lengths[r]) / size,
+        ],
+        "each microbatch's mean was taken, and means were added up. Add up the losses, and divide by global_batch_size.": [
             lambda r, m: 1 / lengths[r][m],
             lambda r, m: 1 / lengths[r][m] / size,
             lambda r, m: 1 / lengths[r][m] / len(lengths[r]),
-            lambda r, m: 1 / lengths[r][m] / len(lengths[r]) / size,
         ],
-        "it was divided twice: by the samples of the microbatch, and by global_batch_size. Take the sum of the losses, not "
-        "their mean.": [lambda r, m: 1 / lengths[r][m] / total],
+        "it was divided twice: by the samples of the microbatch, and by global_batch_size; or by that twice. Take the sum of "
+        "the losses, and divide it once.": [lambda r, m: 1 / lengths[r][m] / total, lambda r, m: 1 / total**2],
+        "it was multiplied by global_batch_size. Divide by it.": [lambda r, m: total],
+        "it was divided by global_batch_size // comm.world_size, which is rounded. Divide by global_batch_size, and add up.":
+            [lambda r, m: 1 / (total // size) / size, lambda r, m: 1 / (total // size)] if size < total and total % size else [],
         "it was divided by the number of microbatches, too. global_batch_size has counted every sample already.":
             [lambda r, m: 1 / total / len(lengths[r])],
         "the sum over all ranks was added to the rank's own gradient. Put it in its place: parameter.grad.copy_(…).":
@@ -235,14 +249,21 @@ def _(seen: Seen) -> Remarks:
     full, ramped = base * k, min(part, 1.0)
     late = min((step + 1) / steps, 1.0) if steps else 1.0
     early = min(step / (steps - 1), 1.0) if steps > 1 else 1.0
-    is_near = isinstance(found, float) and abs(found - right) < 1e-2 * abs(right)
+    is_near = isinstance(found, float) and (abs(found - right) < 1e-2 * abs(right) or found in (round(right, 2), round(right, 3)))
     yield returns(seen, right, {
         "that goes on growing. After warmup_steps the rate stays what it is.": base * (1 + (k - 1) * part),
         "that begins at 0. Begin at base_learning_rate.": full * ramped,
-        "that begins at a part of the full rate. Begin at base_learning_rate.": full * late,
-        "that is the rate of the next step. Step 0 has base_learning_rate.": base * (1 + (k - 1) * late),
-        "that reaches the full rate one step too early: in step warmup_steps - 1.": base * (1 + (k - 1) * early),
-        "that is the full rate, without a warm-up.": full,
+        "that begins at a part of the full rate. Begin at base_learning_rate.": full * late if late < 1 else None,
+        "that is the rate of the next step. Step 0 has base_learning_rate.":
+            base * (1 + (k - 1) * late) if late < 1 else None,
+        "that reaches the full rate one step too early: in step warmup_steps - 1.": base * (1 + (k - 1) * early)
+            if steps > 1 else None,
+        "that is the full rate already. With a smaller batch the rate falls in the warm-up, and min(…) would take the end of "
+        "it at once.": full if k < 1 else None,
+        "that is the full rate, as without a warm-up. Begin at base_learning_rate.": full,
+        "that is not multiplied by base_learning_rate.": 1 + (k - 1) * ramped,
+        "is a pair of parentheses missing? The rate grows by (full rate - base rate), divided by warmup_steps.":
+            base + full - base * ramped,
         "the quotient of the batch sizes need not be a whole number: /, not //.":
             base * (1 + (large // small - 1) * ramped) if large > small else None,
         "that is the base rate. If the batch is smaller than base_batch_size, so is the rate.": base if k < 1 else None,
@@ -258,7 +279,7 @@ def _(seen: Seen) -> Remarks:
         "that grows by the same factor in each step. It should grow by the same amount.": base * k**ramped,
         "the scale multiplies the rate; it is not added to it.": base + k * ramped,
         "that ends above the full rate: from 1 to k times the base rate, it grows by k - 1.": base * (1 + k * ramped),
-    }, otherwise="that is close. Is something rounded? Return the number as it is." if is_near else "")
+    }, otherwise="is something rounded? Return the number as it is." if is_near else "")
 
 
 # ── local_sgd_round ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -267,8 +288,12 @@ def _(seen: Seen) -> Remarks:
 
 EACH_BATCH = ("every batch is a step of its own: forward, backward, optimizer.step().",) * 3
 MISTAKES = {
-    "no average": "this is still the rank's own. Is the average taken after the last optimizer.step(), and written back "
-                  "into the model, in place: parameter.copy_(…)?",
+    "no average": "this is still the rank's own. Is the average taken after the last optimizer.step(), of the parameters and "
+                  "not of their gradients, and written back into the model, in place: parameter.copy_(…)?",
+    "only rank 0 writes": "this is still the rank's own. The average is written back on rank 0 only.",
+    "no step": "the parameters are as they were before the first step. Is optimizer.step() called, with parentheses, and "
+               "before zero_grad()? Is what is averaged read after the last step?",
+    "no state": "the optimizer's state is lost between the rounds. It stays with its rank: use the optimizer as it is.",
     "sum": "these are the ranks' values added up. Average them: divide by comm.world_size, or all_reduce with "
            "op=ReduceOp.AVG.",
     "divided twice": "it was divided by the number of ranks twice.",
@@ -288,6 +313,9 @@ MISTAKES = {
     "average in each step": "this is what averaging in each step gives, be it gradients or parameters. Ranks take their "
                             "steps alone; then the parameters are averaged, once.",
 }
+OTHERWISE = ("a step, or the average. Every rank takes a step for each batch of its own, with the mean loss of that batch and "
+             "the optimizer as it is. The average is the sum divided by comm.world_size, and each part goes back to the "
+             "tensor that it came from.")
 SILENT = "this is the rank's own, and no message was sent. After their last step the ranks average their models."
 EARLY = ("this is the rank's own: the ranks have talked before its last local step, and not after it. First all local "
          "steps, then the average.")
@@ -307,7 +335,7 @@ def one_round(comm: Communicator, model: Any, loss_function: Any, batches: Any, 
         if mistake == "plain steps":
             for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
                 parameter.data -= RATE * parameter.grad
-        elif mistake != "step once" or number == len(batches) - 1:
+        elif mistake != "no step" and (mistake != "step once" or number == len(batches) - 1):
             optimizer.step()
         if mistake == "average in each step":
             all_reduce_together(comm, tensors, ReduceOp.AVG)
@@ -315,8 +343,13 @@ def one_round(comm: Communicator, model: Any, loss_function: Any, batches: Any, 
     factor = {"sum": size, "divided twice": 1 / size, "rank 0": size * (comm.rank == 0)}.get(mistake)
     for tensor in tensors if factor is not None else ():
         tensor.data *= factor
+    own = [tensor.detach().clone() for tensor in tensors]
+    if mistake == "no state":
+        optimizer.state.clear()
     if mistake != "no average":
         all_reduce_together(comm, tensors, ReduceOp.AVG)
+    for tensor, value in zip(tensors, own, strict=True) if mistake == "only rank 0 writes" and comm.rank else ():
+        tensor.data.copy_(value)
     for layer in model.layers if mistake == "new parameters" else ():
         layer.weight, layer.bias = (torch.nn.Parameter(old.detach().clone()) for old in (layer.weight, layer.bias))
 
@@ -361,7 +394,7 @@ def _errors(seen: Seen) -> Sequence[tuple[str, str]]:
     unequal = ("wait", "ranks may take different numbers of local steps. Does one of them wait for others inside its loop? "
                "Talk once, after it.")
     return (
-        *SIGNS,
+        *SIGNS, *BACKWARD_SIGNS,
         ("only for scalar", "loss_function returns a loss for each sample. Take their mean before backward()."),
         ("'NoneType'", "something here is None. The .grad of a parameter may be: average parameters and buffers, not "
          "gradients. And all_reduce returns None: it works in place."),
@@ -413,7 +446,7 @@ def _(seen: Seen) -> Remarks:
 
 def _mistake(seen: Seen) -> str:
     """The words for the mistake that leaves what the student's function leaves."""
-    words = next((words for mistake, words in MISTAKES.items() if _is_played(seen, mistake)), "")
+    words = next((words for mistake, words in MISTAKES.items() if _is_played(seen, mistake)), OTHERWISE)
     if words != MISTAKES["no average"]:
         return words
     if not len(seen.trace):

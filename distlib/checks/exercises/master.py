@@ -36,8 +36,7 @@ from distlib.partition import chunk_lengths
 # fmt: off
 ERRORS = (
     ("wants to", "rank 0 talks to the ranks 1 to comm.world_size - 1, and not to itself. With one rank it talks to "
-     "nobody."),
-    ("NoneType", "a parameter that needs no gradient has none: its .grad is None, on every rank. Leave it out."),
+     "nobody, and a return inside its loop is never reached."),
 )
 NOBODY_ELSE = "everything comes from rank 0 or goes to it: the other ranks have nothing to tell each other."
 NO_RETURN = "the function returns None here. Is there a return for this rank?"
@@ -62,7 +61,8 @@ def _(seen: Seen) -> Remarks:
     for rank in seen.ranks:
         yield holds(f"on rank {rank} the part", seen[rank]["part"], parts[rank], {
             "this is the whole batch. Return only the rows of this rank.": batch,
-            "these are rows of this rank's own tensor. Only rank 0's batch counts: receive the part from there.":
+            "these are rows of this rank's own tensor. Only rank 0's batch counts: receive the part from there, and return "
+            "what you received into.":
                 batches[rank].tensor_split(size)[rank],
             "this is this rank's own tensor, whole. Receive the part from rank 0.": batches[rank],
             "every N-th row was taken. Here the parts are cut in order, as torch.tensor_split does.": batch[rank::size],
@@ -78,7 +78,8 @@ def _(seen: Seen) -> Remarks:
     yield from sends(seen, ways, NOBODY_ELSE)
 
 
-@task("comm", "model", errors=ERRORS)
+@task("comm", "model", errors=(*ERRORS, ("'NoneType'", "something here is None. A parameter's .grad is, before backward; "
+                                         "but the parameters themselves are what is copied.")))
 def check_replicate(
     draw: Draw, *, world_sizes: Sequence[int], buffers: bool = False, passing: bool = False, frozen: bool = False,
     dtype: torch.dtype = torch.float32,
@@ -110,7 +111,8 @@ def _(seen: Seen) -> Remarks:
     trained = sorted(set(first["parameters"]) - set(first["frozen"]))
     for rank in seen.ranks:
         for name, right in models[0].items():
-            still = ("this is still the rank's own buffer. A model has model.buffers() besides model.parameters()."
+            still = ("this is still the rank's own buffer. A model has model.buffers() besides model.parameters(), and all "
+                     "of them count, whatever their dtype."
                      if name in first["buffers"] else
                      "this is still the rank's own tensor. Receive into the parameter itself, in place, and do not "
                      "forget any: a frozen parameter counts, too.")
@@ -120,16 +122,21 @@ def _(seen: Seen) -> Remarks:
                 still: models[rank][name],
                 "these are sums over the ranks. The others get a copy of what rank 0 has.":
                     torch.stack([model[name] for model in models]).sum(0),
-            }, is_wrong=" is not that of rank 0.", otherwise="are the tensors received in the order in which they are sent?")
+            }, is_wrong=" is not that of rank 0.", otherwise="does rank 0 send every tensor as "
+                "it is, and are they received in the order in which they are sent?")
+            yield holds(f"on rank {rank}, {name}", seen[rank]["memory"].get(name), right,
+                        is_wrong=" has the right values, but in other memory.", otherwise="parameter.data = … points it "
+                        "there. Write into the memory that it has: receive into parameter.data, or parameter.data.copy_(…).")
         if sorted(seen[rank]["trained"]) != trained:
             yield Remark(
-                f"on rank {rank} other parameters require a gradient now: {', '.join(seen[rank]['trained'])}.",
+                f"on rank {rank}, these parameters require a gradient now: {', '.join(seen[rank]['trained']) or 'none'}.",
                 cause="copy the values, and leave requires_grad as it is.")
     whole = Way(sum(tensor.nbytes for tensor in models[0].values()), "every parameter and buffer", len(models[0]))
     yield from sends(seen, {(0, rank): whole for rank in seen.ranks[1:]}, NOBODY_ELSE)
 
 
-@task("comm", "output", "batch_size", errors=ERRORS)
+@task("comm", "output", "batch_size", errors=(*ERRORS, ("must match the size of tensor", "the result has batch_size rows "
+      "in all, each of shape output.shape[1:]. torch.tensor_split cuts them into the parts of the ranks.")))
 def check_gather_outputs(
     draw: Draw, *, world_sizes: Sequence[int], batch_sizes: Sequence[int], row: Sequence[int] = (2,),
     dtype: torch.dtype = torch.float32,
@@ -157,6 +164,9 @@ def _(seen: Seen) -> Remarks:
         if rank and seen[rank]["outputs"] is not None:
             yield Remark(f"rank {rank} returns something, and should return None.", cause="only rank 0 has all outputs.")
         yield untouched(f"the output of rank {rank}", seen[rank]["output"], parts[rank], "put them together in a new tensor.")
+        if parts[rank].is_floating_point() and not seen[rank]["keeps_history"]:
+            yield Remark(f"the output of rank {rank} has lost its history.", cause="output.detach_() takes it from output "
+                         "itself, and backward can't begin there any more. output.detach() leaves output as it is.")
     yield from sends(seen, {(rank, 0): Way(parts[rank].nbytes, "its output") for rank in seen.ranks[1:]},
                      "outputs go to rank 0, and only there. The loss is computed on rank 0.")
 
@@ -164,17 +174,19 @@ def _(seen: Seen) -> Remarks:
 def _cause_of_rows(found: Any, right: torch.Tensor, own: torch.Tensor) -> str:
     if found is None:
         return NO_RETURN
-    if not isinstance(found, torch.Tensor):
+    if not isinstance(found, torch.Tensor) or found.shape != right.shape:
         return ""
     if sorted(map(str, found.tolist())) == sorted(map(str, right.tolist())):
         return ("all rows are there, in the wrong order. Part r comes from rank r: name the source, and do not take what "
                 "comes first.")
-    if found.ndim and torch.equal(found[: len(own)], own):
-        return "the parts have different lengths where B does not divide. Is each received with its own length?"
-    return ""
+    if not torch.equal(found[: len(own)], own):
+        return ("its first rows are not rank 0's own output. Nobody sends that. Write it into the result itself, not into a "
+                "copy of a part.")
+    return "rank 0's own rows are right. Is each other part received into the result itself, and with its own length?"
 
 
-@task("comm", "model", errors=ERRORS)
+@task("comm", "model", errors=(*ERRORS, ("NoneType", "a parameter that needs no gradient has none: its .grad is None, on "
+                                         "every rank. Leave it out.")))
 def check_reduce_gradients(draw: Draw, *, world_sizes: Sequence[int], models: Sequence[Gradients]) -> Iterator[Case]:
     """`function(comm, model)`: afterwards the gradients of rank 0 are the sums over all ranks."""
     for model, ranks in ((model, n) for model in models for n in world_sizes):
@@ -183,7 +195,7 @@ def check_reduce_gradients(draw: Draw, *, world_sizes: Sequence[int], models: Se
         yield Case(title, after_backward, [
             {
                 "weights": weights, "frozen": list(model.frozen),
-                "gradients": [draw.whole(shape, model.dtype) if number in model.trained else None
+                "gradients": [draw.whole(shape, model.dtype) / 4 if number in model.trained else None
                               for number, shape in enumerate(model.shapes)],
             }
             for _ in range(ranks)
@@ -193,6 +205,9 @@ def check_reduce_gradients(draw: Draw, *, world_sizes: Sequence[int], models: Se
 @check_reduce_gradients.judge
 def _(seen: Seen) -> Remarks:
     model: Gradients = seen.facts
+    least = min(seen.trace.bytes_sent[1:], default=0)
+    added = ("Is what comes in added into parameter.grad?" if least >= model.nbytes else f"A rank has sent {least} of its "
+             f"{model.nbytes} bytes. Every gradient is sent: does the loop end too early, such as at a frozen parameter?")
     for number in range(len(model.shapes)):
         given = [gradients[number] for gradients in seen.given("gradients")]
         is_trained = number in model.trained
@@ -200,10 +215,15 @@ def _(seen: Seen) -> Remarks:
         yield holds(f"on rank 0, the gradient of parameter {number}", seen[0]["gradients"][number], total, {
             "this is the average. The loss is that of the whole batch, so the division is in the gradients already: only "
             "add.": total / seen.size,
-            "this is still rank 0's own gradient. Is what comes in added into parameter.grad?": given[0],
+            f"this is still rank 0's own gradient. {added}": given[0],
             "rank 0's own gradient is missing in the sum.": total - given[0],
             "rank 0's own gradient is counted twice.": total + given[0],
             "this is the gradient of the last rank. Add what comes in, do not copy it.": given[-1],
+            "only the gradient of the last rank was added. Add each one before the next overwrites it.": given[0] + given[-1],
+            "what comes in was added twice.": 2 * total - given[0],
+            "what comes in was subtracted.": 2 * given[0] - total,
+            "parameters were added to the gradient. Send parameter.grad.":
+                given[0] + (seen.size - 1) * seen.case.inputs[0]["weights"][number],
         } if total is not None else None, is_wrong=" is not the sum over the ranks.",
             otherwise="" if is_trained else "this parameter is frozen: it has no gradient on any rank, and gets none.")
     for rank in seen.ranks:
@@ -211,7 +231,7 @@ def _(seen: Seen) -> Remarks:
             yield untouched(f"on rank {rank}, a parameter itself", found, before,
                             "add up the gradients, parameter.grad, and leave the parameters to the optimizer.")
     every = Way(model.nbytes, "all its gradients", len(model.trained))
-    yield from sends(seen, {(rank, 0): every for rank in seen.ranks[1:]}, "gradients go to rank 0, and nothing comes back: "
+    yield from sends(seen, {(rank, 0): every for rank in seen.ranks[1:]}, "gradients go straight to rank 0, and nothing comes back: "
                      "only rank 0 has the optimizer, and the next step sends the new model out.")
 
 
@@ -221,14 +241,23 @@ def _(seen: Seen) -> Remarks:
 # computing. But then it has not shown, at its gates, what only the computation of its own part gives.
 
 PARTS = ("split_batch", "replicate", "gather_outputs", "reduce_gradients")
-OUTPUTS_NEED_GRAD = "the gathered outputs have no history. Make them a starting point before the loss: outputs.requires_grad_()."
 STEP_ERRORS = (
     ("grad can be implicitly created only for scalar", "a rank's output is not a single number: call "
      "output.backward(part), with the part of the gradient that belongs to this output."),
-    ("does not require grad", OUTPUTS_NEED_GRAD),
-    ("'NoneType' object", "outputs exist on rank 0 only; elsewhere gather_outputs returns None. Only rank 0 computes "
-     "the loss."),
+    ("does not require grad", "backward was called on something that has no history. On rank 0 the gathered outputs have no "
+     "history: make them a starting point before the loss, outputs.requires_grad_(). A rank's own output has one, unless it "
+     "was computed under torch.no_grad() or detached."),
+    ("'NoneType' object", "something here is None. Outputs exist on rank 0 only; elsewhere gather_outputs returns None. Only "
+     "rank 0 computes the loss. After loss.backward() the gradient is in outputs.grad, not in loss.grad."),
+    ("must match the size of tensor", "gather_outputs puts len(images) rows together, and from each rank come those of its "
+     "part: output = model(part)."),
+    ("to match target batch_size", "the loss is that of all outputs, which gather_outputs puts together, with all labels."),
+    ("not implemented for 'Long'", "loss_function takes the outputs first, then the labels."),
+    ("modified by an inplace operation", "what forward has used was changed before backward. Replicate before forward, and "
+     "write into neither images nor parameters."),
     ("backward through the graph a second time", "call output.backward once in a step."),
+    ("deadlock", "every rank takes part in every message: it calls each of the four parts as often as rank 0, and goes "
+     "backward. reduce_gradients sends nothing for a parameter without a gradient."),
 )
 PIXELS, HIDDEN, CLASSES = 4, 3, 2
 SHAPES = {"first.weight": (HIDDEN, PIXELS), "first.bias": (HIDDEN,), "last.weight": (CLASSES, HIDDEN),
@@ -288,8 +317,9 @@ def _(seen: Seen) -> Remarks:
         yield holds(f"on rank 0, the gradient of {name}", found, right, partial(_mistakes, seen, name, parts),
                     is_wrong=" is not that of the whole batch.", same=_close,
                     otherwise="this parameter is frozen, and gets no gradient." if right is None else
-                    "there is no gradient at all. Backward begins with output.backward(…), on every rank."
-                    if found is None else "")
+                    "there is no gradient at all. Backward begins with output.backward(…), on every rank, and zero_grad() "
+                    "comes before it." if found is None else
+                    "does output.backward(…) begin with this rank's rows of outputs.grad, on every rank?")
     for rank in seen.ranks[1:]:
         if seen.passed(rank, LOSS):
             yield Remark(f"rank {rank} calls loss_function.", cause="only rank 0 has the labels, and computes the loss.")
@@ -297,12 +327,11 @@ def _(seen: Seen) -> Remarks:
             yield Remark(f"rank {rank} returns something, and should return None.", cause="only rank 0 knows the loss.")
     calls = [outputs.shape[0] for outputs in seen.shown(0, LOSS)]
     if calls != [step.batch_size]:
-        yield Remark(f"rank 0 calls loss_function {count(len(calls), 'time')}, with {listed(calls)} rows of outputs.",
+        rows = f", with {listed(calls)} rows" if calls else ""
+        yield Remark(f"rank 0 calls loss_function {count(len(calls), 'time')}{rows}.",
                      cause="call it once, with all outputs and all labels.")
     returned = seen[0]["returned"]
-    yield holds("the gradients are right, but what rank 0 returns",
-                torch.tensor(returned, dtype=torch.float64) if isinstance(returned, float) else returned, loss,
-                is_wrong=" is not the loss.", same=_close,
+    yield holds("the gradients are right, but what rank 0 returns", returned, loss, is_wrong=" is not the loss.", same=_close,
                 otherwise="the function ends with the loss of the whole batch on rank 0, and None elsewhere.")
     for name, before in seen.case.inputs[0]["state"].items():
         yield untouched(f"on rank 0, {name} itself", seen[0]["state"][name], before,
@@ -355,7 +384,8 @@ def _mistakes(seen: Seen, name: str, parts: Sequence[Mapping[str, Any]]) -> dict
         "it was divided by the number of ranks. The loss is that of the whole batch: only add.": right / size,
         "gradients from before are still inside. On every rank a step begins with model.zero_grad().":
             [right + ranks for ranks in (1, size - 1, size) if ranks],
-        "this is rank 0's own part. Are the gradients of the others added up at the end?": parts[0][name],
+        "this is rank 0's own part. Are the gradients of the others added up at the end, and has each gone backward from "
+        "its rows of outputs.grad?": parts[0][name],
         "each rank has computed with weights of its own. Is the model replicated before forward?":
             _total(_work(seen, own_weights=True)[1])[name],
         "each rank has taken images of its own. Only those of rank 0 count.":

@@ -35,7 +35,8 @@ def copy_model(
         inputs: "parameters" and "buffers" of this rank's model: "layer.name" to tensor; "frozen": names of parameters.
 
     Returns:
-        "tensors": by name, afterwards; "trained": the names of those that require a gradient.
+        "tensors": by name, afterwards; "memory": what is in the memory that they had at first; "trained": the names of
+        those that require a gradient.
     """
     model = torch.nn.Module()
     for name, tensor in inputs["parameters"].items():
@@ -44,8 +45,10 @@ def copy_model(
     for name, tensor in inputs["buffers"].items():
         _layer(model, name).register_buffer(name.partition(".")[2], tensor.clone(), persistent="passing" not in name)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    memory = {name: tensor.detach() for name, tensor in tensors.items()}
     function(comm, model)
-    return {"tensors": tensors, "trained": [name for name, tensor in tensors.items() if tensor.requires_grad]}
+    trained = [name for name, tensor in tensors.items() if tensor.requires_grad]
+    return {"tensors": tensors, "memory": memory, "trained": trained}
 
 
 def _layer(model: torch.nn.Module, name: str) -> torch.nn.Module:
@@ -63,14 +66,16 @@ def collect(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
         inputs: "output" of this rank, and "batch_size". A floating-point output has a history, as that of a model has.
 
     Returns:
-        "outputs": what was returned; "has_history": whether that has one; "output": afterwards.
+        "outputs": what was returned; "has_history": whether that has one; "output": afterwards; "keeps_history":
+        whether output still has one.
     """
     output = inputs["output"].clone()
     if output.is_floating_point():
         output = output.requires_grad_() * 1
     outputs = function(comm, output, inputs["batch_size"])
     has_history = isinstance(outputs, torch.Tensor) and outputs.grad_fn is not None
-    return {"outputs": outputs, "has_history": has_history, "output": output}
+    told = {"outputs": outputs, "has_history": has_history}
+    return {**told, "output": output, "keeps_history": output.grad_fn is not None}
 
 
 FORWARD, BACKWARD, LOSS = range(3)  # gates

@@ -57,6 +57,6 @@ def one_all_reduce(
             yield Remark(
                 f"{right} are right, but rank {rank} sent {count(found, 'message')}. One all-reduce of {what} together "
                 f"takes {messages}{each}.",
-                cause=f"each tensor has an all-reduce of its own, and each pays for the latency of its messages. Put "
-                      f"{what} into one flat tensor first.")
+                cause=f"every message pays for its latency, and so does every further all-reduce. Put {what} into one "
+                      "flat tensor first.")
 # fmt: on

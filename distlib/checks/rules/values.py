@@ -69,7 +69,7 @@ def explain_form(found: Any, right: Any) -> str:
     """What is wrong with type, dtype or shape; empty if nothing is, or if one of both is None."""
     if found is None or not isinstance(right, torch.Tensor):
         return ""
-    if isinstance(found, list | tuple):
+    if isinstance(found, list | tuple) and all(isinstance(part, torch.Tensor) for part in found):
         return "this is a list. Put the parts together with torch.cat."
     if not isinstance(found, torch.Tensor):
         return "a tensor is expected here."

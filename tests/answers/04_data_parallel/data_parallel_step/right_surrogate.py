@@ -1,4 +1,4 @@
-# Right: multiplies output and gradient, and goes backward from the sum; returns a number.
+# Right: multiplies output and gradient, and goes backward from the sum.
 def data_parallel_step(comm, model, images, labels, loss_function):
     for parameter in model.parameters():
         parameter.grad = None
@@ -11,7 +11,7 @@ def data_parallel_step(comm, model, images, labels, loss_function):
         outputs = outputs.clone().requires_grad_()
         total = loss_function(outputs, labels)
         (gradient,) = torch.autograd.grad(total, outputs)
-        loss = total.item()
+        loss = total.detach()
     (output * split_batch(comm, gradient)).sum().backward()
     reduce_gradients(comm, model)
     return loss
