@@ -98,7 +98,7 @@ def test_a_submission_that_takes_too_much_memory_is_refused_with_a_reason(monkey
 
     monkeypatch.setattr(examining, "find_notebook", without_room)
     examined = examine(
-        Task(Path("nowhere"), "02", Source(new_notebook(), [])), lambda notebook: Judged(notebook, [], 0)
+        Task(Path("nowhere"), "02", Source(new_notebook(), []), seed=""), lambda notebook, *_: Judged(notebook, [], 0)
     )
     assert examined.problem == f"it would take more than {MEMORY >> 30} GiB of memory to read and grade it"
 

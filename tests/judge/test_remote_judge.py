@@ -216,7 +216,8 @@ def test_a_cell_that_ends_its_process_or_does_not_end_is_left_out() -> None:
 def test_when_the_time_for_the_submission_is_over_the_rest_is_said_to_be_not_graded() -> None:
     judged = run(RIGHT, own=["import time; time.sleep(1)"] * 3, limits=Limits(reruns_seconds=2))
     assert "the time for the whole notebook is over: 120 s for its tests, 2 s for all" in told(judged)
-    assert "shift_hidden: the time for this submission was over" in judged.remarks
+    grant = "--time-for STUDENT=3 grants three times as much"
+    assert f"shift_hidden: the time for this submission was over; {grant}" in judged.remarks
 
 
 def test_a_function_of_plain_values_is_called_remotely() -> None:
