@@ -13,7 +13,7 @@ import pytest
 
 from distlib.cli import lab
 from tests.draw.test_player_browser import end_kernels
-from tests.notebooks.test_browser import FLAGS, PATIENCE, open_notebook
+from tests.notebooks.test_browser import FLAGS, LESSONS, PATIENCE, open_notebook
 from tests.tools.lab_process import running_lab
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_a_student_predicts_and_looks(page: Page, folder: Path) -> None:
     settings.mkdir(parents=True)
     (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": "JupyterLab Dark"}))
     with running_lab(folder, JUPYTERLAB_SETTINGS_DIR=str(folder / "settings")) as (_, address):
-        open_notebook(page, address, str(lab.FIRST_LESSON))
+        open_notebook(page, address, LESSONS[0])
         run_all(page)
         page.locator(".jp-OutputArea p", has_text="The run says 8 B. (No prediction was committed.)").wait_for()
         _commit_by_key(page.locator(".jp-Cell").nth(1))
@@ -148,7 +148,7 @@ def _restart(page: Page) -> None:
 
 def test_after_a_restart_and_on_the_next_day_the_form_says_what_to_do(page: Page, folder: Path) -> None:
     with running_lab(folder) as (_, address):
-        open_notebook(page, address, str(lab.FIRST_LESSON))
+        open_notebook(page, address, LESSONS[0])
         run_all(page)
         page.locator(".jp-OutputArea p", has_text="The run says 8 B. (No prediction was committed.)").wait_for()
         _commit_by_button(page.locator(".jp-Cell").nth(2))
@@ -160,7 +160,7 @@ def test_after_a_restart_and_on_the_next_day_the_form_says_what_to_do(page: Page
         page.locator(".jp-Cell").nth(4).locator(".cm-content").click()
         page.keyboard.press("Control+s")
         page.locator(".jp-Cell").nth(4).locator(".cm-content").click()
-        saved_when(page, folder / lab.FIRST_LESSON, "You committed: 7*16, which is 112 rounds.")
+        saved_when(page, folder / "work" / LESSONS[0], "You committed: 7*16, which is 112 rounds.")
         end_kernels(address)
         page.route(
             "**/api/sessions*", lambda route: route.abort() if route.request.method == "POST" else route.continue_()

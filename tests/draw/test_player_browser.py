@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from distlib.cli import lab
-from tests.notebooks.test_browser import FLAGS, PATIENCE, open_notebook, saved_when_executed
+from tests.notebooks.test_browser import FLAGS, LESSONS, PATIENCE, open_notebook, saved_when_executed
 from tests.tools.lab_process import running_lab
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def place(player: Locator, expected: str) -> None:
 
 
 def test_a_student_plays_steps_and_points(page: Page, address: str, folder: Path) -> None:
-    open_notebook(page, address, str(lab.FIRST_LESSON))
+    open_notebook(page, address, LESSONS[0])
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.locator(".lm-Menu-item", has_text="Run All Cells").first.click()
     messages, chunks, race = (page.locator(".distlib-player").nth(number) for number in range(3))
@@ -101,7 +101,7 @@ def test_a_student_plays_steps_and_points(page: Page, address: str, folder: Path
     stands_out_in_the_dark(messages)
     has_ids_of_its_own(page)
     is_scrolled_where_there_is_little_room(page, messages)
-    saved_when_executed(page, folder / lab.FIRST_LESSON)
+    saved_when_executed(page, folder / "work" / LESSONS[0])
     assert not page.locator(".distlib-still >> visible=true").count(), "no image beside a widget"
 
 
@@ -178,7 +178,7 @@ def stands_out_in_the_dark(player: Locator) -> None:
 
 
 def test_opened_again_without_a_kernel_the_images_are_seen(page: Page, address: str, folder: Path) -> None:
-    saved = nbformat.read(folder / lab.FIRST_LESSON, as_version=4)
+    saved = nbformat.read(folder / "work" / LESSONS[0], as_version=4)
     assert "application/vnd.jupyter.widget-view+json" in saved.cells[1].outputs[0].data, "the test above has saved it"
     end_kernels(address)
     page.route("**/api/sessions*", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
