@@ -52,7 +52,7 @@ def library_calls(allowed: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _is_the_librarys(frame: FrameType) -> bool:
-    is_import = frame.f_code.co_name in ("<module>", "__getattr__")  # of a module, or of a name in it
+    is_import = frame.f_code.co_name == "<module>"
     return _module(frame).partition(".")[0] == "distlib" and not is_import
 
 
