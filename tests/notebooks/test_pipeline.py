@@ -419,7 +419,9 @@ def test_nbgrader_grades_a_class_from_the_root(course: Project) -> None:
         marks = {row["student_id"]: float(row["raw_score"]) for row in csv.DictReader(file)}
     assert marks == {"right": 3.0, "partly": 1.0, "empty": 0.0, "deleted": 1.0}
     feedback = course.root / "classroom" / "feedback" / "right" / ASSIGNMENT / f"{ASSIGNMENT}.html"
-    assert "double_hidden" in feedback.read_text()
+    page = feedback.read_text()
+    assert '<code>double</code></th><td class="number">3 / 3</td>' in page
+    assert "marked by hand; 0 also means: not yet" in page
     added = {name for name in contents(course.root)} - outside
     assert {name for name in added if not name.startswith("classroom/")} == set()
 
