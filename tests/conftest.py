@@ -90,7 +90,7 @@ def _missing_browser() -> str | None:
 def _missing_docker() -> str | None:
     if shutil.which("docker") is None:
         return "needs docker"
-    done = subprocess.run(["docker", "info"], capture_output=True, timeout=30)
+    done = subprocess.run(["docker", "info"], capture_output=True, timeout=100)
     return "needs a running Docker daemon" if done.returncode else None
 
 

@@ -47,7 +47,7 @@ def negate(x):
 """,
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real.output_relay import mark_lines
 from distlib.worlds.real.world import World
 
-_PATIENCE = 1.0  # seconds more for the process of simulated ranks, if these don't react when their time is up
+_PATIENCE = 3.0  # seconds more for the process of simulated ranks, if these don't react when their time is up
 _worlds: dict[int, World] = {}
 _simulated_only = ContextVar("_simulated_only", default=False)
 

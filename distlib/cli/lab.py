@@ -23,8 +23,8 @@ from distlib.classroom.student_copies.places import FOLDER
 from distlib.cli.copies import FIRST_LESSON, NO_COURSE, bring_copies, find_course
 from distlib.cli.settings import SETTINGS, settings_for_jupyter
 
-STARTS_WITHIN = 120.0  # seconds; on a laptop JupyterLab needs two or three
-ENDS_WITHIN = 10  # seconds, likewise
+STARTS_WITHIN = 300.0  # seconds; JupyterLab needs two or three, and many more on a busy machine
+ENDS_WITHIN = 30  # seconds, likewise
 
 
 def open_lab(extra: list[str], *, instructor: bool = False) -> int:

@@ -19,7 +19,6 @@ from distlib.checks.seen import Seen
 from distlib.checks.task import first
 from distlib.checks.tensor_cases import tensor_cases
 
-pytestmark = pytest.mark.timeout(120)
 ASSIGNMENT = "02_all_reduce"
 
 

@@ -24,8 +24,6 @@ from distlib.trace import CallSite, Message
 from tests.answer_files import read_answers
 from tests.remote_functions import in_a_notebook, on_remote_ranks
 
-pytestmark = pytest.mark.timeout(120)
-
 ANSWERS = {str(answer): answer.text for answer in read_answers("05_ddp")}
 SET_UP = "import contextlib\nfrom collections.abc import Sequence, Sized\nfrom distlib import Communicator\n"
 MODELS = (Gradients([(2, 3), (3,)]), Gradients([(2, 3), (3,), (4,)], missing=[(1, 1)], frozen=[2]))

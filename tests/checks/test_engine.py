@@ -231,7 +231,6 @@ def test_errors_are_pairs() -> None:
 # Real ranks
 
 
-@pytest.mark.timeout(120)
 def test_real_ranks_have_the_last_word() -> None:
     """A list that all simulated ranks share; each real rank has one of its own."""
 
@@ -249,7 +248,6 @@ def test_real_ranks_have_the_last_word() -> None:
         check_swap(by_memory)
 
 
-@pytest.mark.timeout(120)
 def test_a_cell_with_a_check_loads_few_modules() -> None:
     program = (
         "import sys, distlib.checks; names = [name for name in sys.modules if name.startswith('distlib')]; "

@@ -16,8 +16,6 @@ from distlib.checks.exercises.messages import check_broadcast, check_gather, che
 from distlib.checks.places import simulated_only
 from distlib.checks.rules.steps import broadcast_steps, reduce_steps
 
-pytestmark = pytest.mark.timeout(120)
-
 Sent = list[tuple[int, int, int]]  # src, dst, round
 
 

@@ -34,8 +34,6 @@ from distlib.checks.supplied import predict_time
 from distlib.checks.task import Draw, Task, first
 from distlib.checks.tensor_cases import expected_on
 
-pytestmark = pytest.mark.timeout(120)
-
 Sent = Sequence[tuple[int, int, int, int]]  # src, dst, elements, round
 
 

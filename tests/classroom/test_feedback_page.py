@@ -21,7 +21,7 @@ from distlib.classroom.grader.feedback_page import feedback_page, mend, parts_of
 from distlib.classroom.grader.messages import parts_of
 from distlib.classroom.grader.notebook_page import notebook_html, text_html
 from tests.classroom.test_transplant import PNG
-from tests.notebooks.test_browser import FLAGS
+from tests.notebooks.test_browser import FLAGS, PATIENCE
 
 SHIFT = "def shift(comm, tensor):\n    if comm.rank:\n        buffer = torch.zeros(3)\n        comm.recv(buffer, 0)"
 MISTAKE = CheckFailed(
@@ -285,8 +285,9 @@ def test_in_a_browser_nothing_runs_and_a_phone_needs_no_scrolling_sideways(brows
     )
     happened: list[str] = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS, timeout=PATIENCE)
         tab = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme="dark")
+        tab.set_default_timeout(PATIENCE)
         tab.on("dialog", lambda dialog: (happened.append(dialog.message), dialog.dismiss()))
         tab.on("request", lambda request: happened.append(request.url))
         tab.goto((tmp_path / "page.html").as_uri())

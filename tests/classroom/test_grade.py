@@ -45,8 +45,6 @@ from tests.tools.tiny_course import (
     simple_judges,
 )
 
-pytestmark = pytest.mark.timeout(240)
-
 WRONG = {"double": "def double(x):\n    return 4", "negate": "def negate(x):\n    return x"}
 ALL, NONE = [1, 2, 1, 2], [0, 0, 0, 0]
 

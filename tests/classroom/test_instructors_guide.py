@@ -134,7 +134,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> TinyCourse:
         (made.root / folder / "something.txt").touch()
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "The course"]):
-        subprocess.run([*git, *words], cwd=made.root, check=True, timeout=60)
+        subprocess.run([*git, *words], cwd=made.root, check=True, timeout=100)
     return made
 
 

@@ -122,7 +122,7 @@ def test_it_runs_where_it_is_unpacked(
         env={"PYTHONPATH": str(folder)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
     )
     assert done.stdout.split()[:3] == [str(folder), str(folder / "distlib" / "__init__.py"), "naive_all_reduce"]
 

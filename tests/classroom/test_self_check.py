@@ -56,8 +56,6 @@ def ring_all_gather(comm, tensor):
     tensor.copy_(flat.view(tensor.shape))
 """.strip()
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def cell_of(notebook: NotebookNode, name: str) -> NotebookNode:
     """The cell that nbgrader knows by a name."""
@@ -217,7 +215,7 @@ def run_in_a_notebook(course: Path, cells: list[str]) -> list[NotebookNode]:
     """The outputs of the last cell, run in the exercise's folder."""
     notebook = nbformat.v4.new_notebook(cells=[new_code_cell(text) for text in cells])
     folder = str(course / "exercises" / NAME)
-    NotebookClient(notebook, timeout=200, resources={"metadata": {"path": folder}}).execute()
+    NotebookClient(notebook, timeout=200, startup_timeout=200, resources={"metadata": {"path": folder}}).execute()
     return list(notebook.cells[-1].outputs)
 
 

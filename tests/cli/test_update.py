@@ -21,7 +21,7 @@ NEWEST = "You have the newest version of the course."
 def git(folder: Path, *arguments: str) -> str:
     identity = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
     command = ["git", "-C", str(folder), *identity, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=100).stdout
 
 
 @pytest.fixture

@@ -29,28 +29,25 @@ def reduce_mine(comm: Communicator, tensors: list[torch.Tensor], op: ReduceOp, a
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("world_size", SIZES)
-@pytest.mark.timeout(60)
 def test_every_rank_gets_the_sum(worlds, world_size: int, algorithm: str) -> None:
     for length in LENGTHS:
         tensors = inputs(world_size, length, torch.float32)
-        for result in worlds(world_size).run(reduce_mine, tensors, ReduceOp.SUM, algorithm, timeout=20):
+        for result in worlds(world_size).run(reduce_mine, tensors, ReduceOp.SUM, algorithm, timeout=100):
             assert torch.equal(result, reference(tensors, ReduceOp.SUM)), length
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("op", list(ReduceOp))
-@pytest.mark.timeout(60)
 def test_every_op(worlds, op: ReduceOp, algorithm: str) -> None:
     tensors = inputs(3, 10, torch.float64, high=4)
-    for result in worlds(3).run(reduce_mine, tensors, op, algorithm, timeout=20):
+    for result in worlds(3).run(reduce_mine, tensors, op, algorithm, timeout=100):
         assert torch.equal(result, reference(tensors, op))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int32, torch.uint8, torch.complex64])
-@pytest.mark.timeout(60)
 def test_every_kind_of_number(worlds, dtype: torch.dtype) -> None:
     tensors = inputs(3, 10, dtype, high=4)
-    for result in worlds(3).run(reduce_mine, tensors, ReduceOp.SUM, "ring", timeout=20):
+    for result in worlds(3).run(reduce_mine, tensors, ReduceOp.SUM, "ring", timeout=100):
         assert torch.equal(result, reference(tensors, ReduceOp.SUM))
 
 
@@ -61,9 +58,8 @@ def reduce_a_view(comm: Communicator, algorithm: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.timeout(60)
 def test_a_view_is_reduced_in_place_and_the_rest_is_left_alone(worlds, algorithm: str) -> None:
-    for rank, matrix in enumerate(worlds(3).run(reduce_a_view, algorithm, timeout=20)):
+    for rank, matrix in enumerate(worlds(3).run(reduce_a_view, algorithm, timeout=100)):
         expected = torch.full((4, 5), float(rank + 1))
         expected.t()[1:, ::2] = 6.0
         assert torch.equal(matrix, expected)
@@ -77,22 +73,20 @@ def call_on_parameter(comm: Communicator, name: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-@pytest.mark.timeout(60)
 def test_parameters_that_require_gradients(worlds, name: str) -> None:
     before = [torch.full((5,), float(rank)) for rank in range(3)]
-    assert COLLECTIVES[name][0](before, worlds(3).run(call_on_parameter, name, timeout=20), {"root": 0})
+    assert COLLECTIVES[name][0](before, worlds(3).run(call_on_parameter, name, timeout=100), {"root": 0})
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
 @pytest.mark.parametrize("world_size", [*SIZES, 6])
-@pytest.mark.timeout(120)
 def test_results_and_traffic_of_every_collective(worlds, name: str, world_size: int) -> None:
     check, options_for = COLLECTIVES[name]
     world = worlds(world_size)
     for length in (0, 5, 17):
         tensors = inputs(world_size, length)
         for options in options_for(world_size):
-            after = world.run(call, name, tensors, options, timeout=20)
+            after = world.run(call, name, tensors, options, timeout=100)
             assert check(tensors, after, options), (length, options)
             assert sent(world) == getattr(traffic, name)(world_size, length, 8, **options), (length, options)
 
@@ -104,10 +98,9 @@ def exchange_pieces(comm: Communicator) -> list[torch.Tensor]:
     return outputs
 
 
-@pytest.mark.timeout(60)
 def test_all_to_all_with_pieces_of_different_length(worlds) -> None:
     for world_size in SIZES:
-        for rank, outputs in enumerate(worlds(world_size).run(exchange_pieces, timeout=20)):
+        for rank, outputs in enumerate(worlds(world_size).run(exchange_pieces, timeout=100)):
             assert all(torch.equal(output, torch.full((rank + 1,), src)) for src, output in enumerate(outputs))
 
 
@@ -115,10 +108,9 @@ def pass_barrier(comm: Communicator) -> None:
     barrier(comm)
 
 
-@pytest.mark.timeout(60)
 def test_a_barrier_is_empty_messages(worlds) -> None:
     for world_size in SIZES:
-        worlds(world_size).run(pass_barrier, timeout=20)
+        worlds(world_size).run(pass_barrier, timeout=100)
         assert sent(worlds(world_size)) == traffic.barrier(world_size)
 
 
@@ -131,18 +123,16 @@ def reduce_in_halves(comm: Communicator, algorithm: str) -> float:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.timeout(60)
 def test_inside_a_part_of_the_world(worlds, algorithm: str) -> None:
-    assert worlds(7).run(reduce_in_halves, algorithm, timeout=20) == [120.0, 90.0] * 3 + [120.0]
+    assert worlds(7).run(reduce_in_halves, algorithm, timeout=100) == [120.0, 90.0] * 3 + [120.0]
 
 
 @pytest.mark.parametrize("world_size", SIZES)
-@pytest.mark.timeout(60)
 def test_the_ring_sends_two_n_minus_one_chunks_in_as_many_rounds(worlds, world_size: int) -> None:
     world = worlds(world_size)
     for length in LENGTHS:
         tensors = inputs(world_size, length, torch.float32)
-        world.run(reduce_mine, tensors, ReduceOp.SUM, "ring", timeout=20)
+        world.run(reduce_mine, tensors, ReduceOp.SUM, "ring", timeout=100)
         steps = world_size - 1
         assert world.trace.rounds == 2 * steps
         assert world.trace.messages_sent == world.trace.messages_received == [2 * steps] * world_size
@@ -157,10 +147,9 @@ def ring_bytes(world_size: int, length: int, itemsize: int) -> list[int]:
 
 
 @pytest.mark.parametrize("world_size", SIZES)
-@pytest.mark.timeout(60)
 def test_through_the_master_everything_passes_rank_0_in_two_rounds(worlds, world_size: int) -> None:
     world = worlds(world_size)
-    world.run(reduce_mine, inputs(world_size, 10, torch.float32), ReduceOp.SUM, "naive", timeout=20)
+    world.run(reduce_mine, inputs(world_size, 10, torch.float32), ReduceOp.SUM, "naive", timeout=100)
     others, size = world_size - 1, 40
     assert world.trace.rounds == (2 if others else 0)
     assert world.trace.bytes_sent == world.trace.bytes_received == [others * size] + [size] * others
@@ -173,11 +162,10 @@ def scatter_mine(comm: Communicator, tensors: list[torch.Tensor], op: ReduceOp) 
 
 
 @pytest.mark.parametrize("op", [ReduceOp.SUM, ReduceOp.AVG])
-@pytest.mark.timeout(60)
 def test_reduce_scatter_leaves_each_rank_its_own_chunk(worlds, op: ReduceOp) -> None:
     for world_size in SIZES:
         tensors = inputs(world_size, 10, torch.float32)
-        chunks = worlds(world_size).run(scatter_mine, tensors, op, timeout=20)
+        chunks = worlds(world_size).run(scatter_mine, tensors, op, timeout=100)
         assert torch.equal(torch.cat(chunks), reference(tensors, op))
 
 
@@ -188,22 +176,20 @@ def gather_mine(comm: Communicator, length: int) -> torch.Tensor:
     return tensor
 
 
-@pytest.mark.timeout(60)
 def test_all_gather_brings_every_chunk_everywhere(worlds) -> None:
     for world_size in SIZES:
         expected = torch.cat([torch.full((n,), float(r)) for r, n in enumerate(chunk_lengths(10, world_size))])
-        for result in worlds(world_size).run(gather_mine, 10, timeout=20):
+        for result in worlds(world_size).run(gather_mine, 10, timeout=100):
             assert torch.equal(result, expected)
 
 
 @given(st.lists(st.integers(-1000, 1000), max_size=40), st.sampled_from([1, 2, 3, 4]))
 @settings(max_examples=25)
-@pytest.mark.timeout(120)
 def test_ring_and_naive_agree(worlds, values: list[int], world_size: int) -> None:
     tensors = [torch.tensor(values, dtype=torch.int64) * (rank + 1) for rank in range(world_size)]
     world = worlds(world_size)
-    ring = world.run(reduce_mine, tensors, ReduceOp.SUM, "ring", timeout=20)
-    naive = world.run(reduce_mine, tensors, ReduceOp.SUM, "naive", timeout=20)
+    ring = world.run(reduce_mine, tensors, ReduceOp.SUM, "ring", timeout=100)
+    naive = world.run(reduce_mine, tensors, ReduceOp.SUM, "naive", timeout=100)
     for a, b in zip(ring, naive, strict=True):
         assert torch.equal(a, b)
 
@@ -217,27 +203,24 @@ def test_ring_and_naive_agree(worlds, values: list[int], world_size: int) -> Non
         ("sum", torch.float32),
     ],
 )
-@pytest.mark.timeout(60)
 def test_an_op_without_meaning_is_refused_on_every_rank(worlds, op: ReduceOp, dtype: torch.dtype) -> None:
     with pytest.raises(Exception, match="ValueError") as caught:
-        worlds(2).run(reduce_mine, inputs(2, 4, dtype, high=4), op, "ring", timeout=20)
+        worlds(2).run(reduce_mine, inputs(2, 4, dtype, high=4), op, "ring", timeout=100)
     assert caught.value.ranks == [0, 1]
 
 
-@pytest.mark.timeout(60)
 def test_an_unknown_algorithm_is_named(worlds) -> None:
     with pytest.raises(Exception, match="auto, double_tree, .*, ring, tree, got 'star'"):
-        worlds(2).run(reduce_mine, inputs(2, 4), ReduceOp.SUM, "star", timeout=20)
+        worlds(2).run(reduce_mine, inputs(2, 4), ReduceOp.SUM, "star", timeout=100)
 
 
-@pytest.mark.timeout(60)
 def test_different_lengths_or_dtypes_on_two_ranks_are_a_mismatch(worlds) -> None:
     for other in (torch.ones(6), torch.ones(4, dtype=torch.float64)):
         with pytest.raises(MessageMismatch):
-            worlds(2).run(reduce_mine, [torch.ones(4), other], ReduceOp.SUM, "ring", timeout=20)
+            worlds(2).run(reduce_mine, [torch.ones(4), other], ReduceOp.SUM, "ring", timeout=100)
     for algorithm in ALL_REDUCES:
         with pytest.raises(MessageMismatch):
-            worlds(3).run(reduce_mine, [torch.ones(9)] * 2 + [torch.ones(10)], ReduceOp.SUM, algorithm, timeout=20)
+            worlds(3).run(reduce_mine, [torch.ones(9)] * 2 + [torch.ones(10)], ReduceOp.SUM, algorithm, timeout=100)
 
 
 @given(st.integers(0, 50), st.integers(1, 12))

@@ -25,7 +25,6 @@ from distlib.network import (
 from distlib.network.powers import is_power_of_two
 from tests.tools.collective_cases import COLLECTIVES, Options, call, chunk, inputs, reference, roots, sent
 
-pytestmark = pytest.mark.timeout(120)
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17)
 LENGTHS = (0, 1, 2, 5, 13, 16, 31, 96)  # empty, fewer than the ranks, primes, and some that divide
 FEW_LENGTHS = (0, 5, 31, 96)  # for many ranks, with which a run takes long
@@ -37,7 +36,7 @@ def simulate(cluster: Cluster | int, fn, *args) -> tuple[list, SimulatedWorld]:
     """Run `fn`; a number is that many ranks with LINK between any two."""
     cluster = Cluster.flat(cluster, LINK) if isinstance(cluster, int) else cluster
     world = SimulatedWorld(cluster.world_size, cluster, record=False)
-    return world.run(fn, *args, timeout=60), world
+    return world.run(fn, *args, timeout=100), world
 
 
 def has_equal_blocks(name: str, length: int, options: Options) -> bool:

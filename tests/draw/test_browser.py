@@ -19,7 +19,7 @@ from tests.tools.lab_process import running_lab
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
 CELLS = (
     "from distlib.draw import predict, timeline\n"
@@ -53,7 +53,7 @@ def page(browser_path: str) -> Iterator[Page]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS, timeout=PATIENCE)
         page = browser.new_page(viewport={"width": 1280, "height": 1600})
         page.set_default_timeout(PATIENCE)
         yield page

@@ -23,7 +23,6 @@ from distlib.draw.chunks.chunk_history import ChunkMessage
 from distlib.draw.chunks.markers import Cell, Markers, format_count
 from tests.tools.draw_samples import text_boxes, texts
 
-pytestmark = pytest.mark.timeout(60)
 Worlds = Callable[[int], World]
 
 

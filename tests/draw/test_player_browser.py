@@ -21,7 +21,7 @@ from tests.tools.lab_process import running_lab
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page, Request
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
 CELLS = (
     "import torch\n"
@@ -68,7 +68,7 @@ def page(browser_path: str) -> Iterator[Page]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS, timeout=PATIENCE)
         page = browser.new_page(viewport={"width": 1280, "height": 1400})
         page.set_default_timeout(PATIENCE)
         elsewhere: list[str] = []
@@ -217,7 +217,7 @@ def end_kernels(address: str) -> None:
 
     def ask(method: str, path: str) -> Any:
         request = urllib.request.Request(root + path, method=method, headers={"Authorization": f"token {token}"})
-        with urllib.request.urlopen(request, timeout=30) as reply:
+        with urllib.request.urlopen(request, timeout=100) as reply:
             return json.loads(reply.read() or "null")
 
     for session in ask("GET", "/api/sessions"):

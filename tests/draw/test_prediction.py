@@ -335,7 +335,7 @@ def test_a_notebook_without_a_browser_runs_through_quietly() -> None:
         "prediction.commit('3')\nprediction.compare(6)",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    NotebookClient(notebook, timeout=200, startup_timeout=200, kernel_name="python3").execute()
     asked, alone, compared = (cell.outputs for cell in notebook.cells)
     assert [output.output_type for output in asked] == ["display_data"] * 2
     assert asked[0].data["text/plain"] == "How many rounds? (Predict, then run on.)"

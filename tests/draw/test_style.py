@@ -103,7 +103,7 @@ def test_ranks_do_not_load_what_only_pictures_need() -> None:
         "loaded = {'matplotlib', 'ipywidgets', 'anywidget', 'IPython'} & set(sys.modules)\n"
         "assert not loaded, loaded\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
 
 
 def test_pictures_leave_pyplot_and_the_settings_alone() -> None:
@@ -122,4 +122,4 @@ def test_pictures_leave_pyplot_and_the_settings_alone() -> None:
         "assert 'matplotlib.pyplot' not in sys.modules\n"
         "assert settings() == before\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)

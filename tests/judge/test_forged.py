@@ -17,8 +17,6 @@ from distlib.judge.remote.stand_in import _signature
 from distlib.judge.remote.wire import Wire, WireTimeout
 from tests.judge.test_remote_judge import RIGHT, run, told
 
-pytestmark = pytest.mark.timeout(120)
-
 WIRE = "import sys\nwire = sys.stdout._wire\n"
 DROPPED = "a rank told what nobody had asked for; it was dropped, and all else was graded"
 

@@ -22,8 +22,6 @@ from distlib.judge.sandbox import Limits
 from distlib.judge.sandbox.limits import MEBIBYTE
 from tests.judge.test_remote_judge import RIGHT, TEST, run, told
 
-pytestmark = pytest.mark.timeout(120)
-
 LITTLE = Limits(check_seconds=5, submission_seconds=60, together_bytes=256 * MEBIBYTE)
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

@@ -46,8 +46,6 @@ print(report.summary())
 SET_UP = "import torch\n\nfrom distlib import Communicator"
 QUICK = Limits(check_seconds=5, submission_seconds=60)
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def notebook(answer: str, test: str = TEST, own: Sequence[str] = ()) -> NotebookNode:
     """A set-up cell, the student's own cells, the answer, a test."""
@@ -243,7 +241,7 @@ def test_a_killed_judge_leaves_no_process(tmp_path: Path) -> None:
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    _, alive = psutil.wait_procs(found, timeout=10)
+    _, alive = psutil.wait_procs(found, timeout=60)
     assert len(found) >= 3
     assert alive == []
 
@@ -296,7 +294,7 @@ def test_the_nursery_stays_and_the_ranks_go(judges: Judges) -> None:
     with judges() as judge:
         assert told(judge(notebook(RIGHT))) == ""
     assert nursery_of(judges) == process
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (left := set(process.children(recursive=True)) - set(before)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert left == set()

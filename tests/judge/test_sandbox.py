@@ -501,7 +501,7 @@ rank.run("while True: pass")
     judge.kill()
     judge.wait()
     judge.stdout.close()
-    assert psutil.wait_procs(family, timeout=10)[1] == []
+    assert psutil.wait_procs(family, timeout=60)[1] == []
 
 
 def test_what_kept_a_command_from_starting_can_be_read() -> None:
@@ -534,7 +534,7 @@ def test_exercises_find_what_they_import(kind: str) -> None:
     try:
         told(rank, IMPORTS)
         assert told(rank, "world = World(3); told = [world.run(print), len(world.trace)]") == [[None] * 3, 0]
-        assert told(rank, "told = SimulatedWorld(2, cluster=Cluster.flat(2)).run(print, timeout=5)") == [None] * 2
+        assert told(rank, "told = SimulatedWorld(2, cluster=Cluster.flat(2)).run(print, timeout=100)") == [None] * 2
         assert told(rank, "told = chunk_lengths(10, 4)") == [3, 3, 2, 2]
         told(
             rank,
@@ -797,7 +797,7 @@ def test_docker_with_containers_by_bubblewrap(tmp_path: Path) -> None:
         assert len(family) >= 4
     finally:
         ranks.close()
-    assert psutil.wait_procs(family, timeout=5)[1] == []
+    assert psutil.wait_procs(family, timeout=60)[1] == []
 
 
 @pytest.mark.docker
@@ -819,7 +819,7 @@ def test_docker_without_a_service_says_so(tmp_path: Path) -> None:
 
 @needs_root
 @needs_bubblewrap
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.slow
 def test_the_same_as_an_ordinary_user() -> None:
     """All of these tests, as a user who isn't root and has user namespaces only."""
@@ -831,7 +831,7 @@ def test_the_same_as_an_ordinary_user() -> None:
         tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={folder}/tests"]
         environment = {**os.environ, "HOME": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         command = [*view_with_open_home(), *user, *tests, __file__]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=280)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=880)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed and int(passed[1]) >= 90, done.stdout

@@ -21,8 +21,6 @@ from tests.judge.test_hostile import read_hostile
 from tests.remote_functions import on_remote_ranks
 from tests.tools.hostile_submissions import ROOT
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def told(text: str, name: str, check: Callable[..., Any], secret: str = "a secret", **options: Any) -> str:
     """What a check says to an answer on remote ranks; empty if it passes."""

@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 
 COURSE = Path(__file__).parents[2] / "course"
 LESSONS = sorted(COURSE.glob("[0-9]*.ipynb"))
-CELL_LIMIT = 90  # seconds; lessons take a fraction of it
+CELL_LIMIT = 200  # seconds; lessons take a fraction of it
 
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
@@ -40,7 +40,7 @@ def test_there_are_lessons() -> None:
 
 @each_lesson
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_lesson_runs_from_top_to_bottom(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     expected = mark_assertions(notebook)
@@ -51,7 +51,7 @@ def test_a_lesson_runs_from_top_to_bottom(path: Path) -> None:
     assert [output for output in outputs_of(notebook) if is_complaint(output)] == []
     assert expected, "a lesson holds its numbers with assertions; this one has none"
     assert sorted(expected - reached) == [], "these assertions (cell, line) never ran in the kernel"
-    _, alive = psutil.wait_procs(family, timeout=10)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []
 
 
@@ -84,6 +84,7 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> tuple[set[tuple[in
     client = NotebookClient(
         nbformat.v4.new_notebook(cells=[before, *notebook.cells, after]),
         timeout=CELL_LIMIT,
+        startup_timeout=CELL_LIMIT,
         interrupt_on_timeout=True,  # so that a world says what each rank was doing
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
@@ -115,7 +116,6 @@ def test_reports_are_written_behind_assertions() -> None:
     assert reached == {(7, 2), (7, 5)}
 
 
-@pytest.mark.timeout(120)
 def test_a_failing_lesson_is_noticed(tmp_path: Path) -> None:
     sources = ["import sys; print('oops', file=sys.stderr)", "if False:\n    assert 1 == 2", "assert 1 == 1"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])

@@ -28,10 +28,10 @@ def running_lab(
         yield process, first_address(process)
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=100)
 
 
-def first_address(process: Process, timeout: float = 60) -> str:
+def first_address(process: Process, timeout: float = 250) -> str:
     """Reads a process's output up to the first line that is an address, and returns that line."""
     lines: queue.Queue[str] = queue.Queue()
 

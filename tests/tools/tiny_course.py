@@ -120,14 +120,14 @@ def obey(source: str) -> None:
     if DIES in source:
         os._exit(3)
     if HANGS in source:
-        time.sleep(60)
+        time.sleep(1000)
     if KILLS_THE_GRADER in source:
         marker = Path(source.split(KILLS_THE_GRADER)[1].splitlines()[0])
         grader = multiprocessing.parent_process()
         if not marker.exists() and grader is not None and grader.pid is not None:
             marker.touch()
             os.kill(grader.pid, signal.SIGKILL)
-            time.sleep(60)
+            time.sleep(1000)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,6 @@ from distlib.training.ddp import (
 )
 from distlib.worlds.real.process_group import torch_distributed
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[World]:
@@ -501,8 +499,8 @@ def test_a_ddp_that_outlives_its_group_does_not_wait_for_gloo_forever(two: World
             ddp(torch.ones(1, 2)).sum().backward()
         return comm.rank
 
-    two.run(train, timeout=60)  # the first DDP of a process imports modules that refer to its group for good
-    assert two.run(train, timeout=30) == [0, 1]
+    two.run(train, timeout=100)  # the first DDP of a process imports modules that refer to its group for good
+    assert two.run(train, timeout=100) == [0, 1]
 
 
 # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────────────
@@ -586,7 +584,7 @@ def test_a_rank_that_leaves_the_loop_early_is_a_deadlock_not_a_hang(two: World) 
             ddp(batch()[0]).sum().backward()
 
     with pytest.raises(DeadlockError, match="rank 1"):
-        two.run(run, timeout=30)
+        two.run(run, timeout=100)
 
 
 def test_greenlets_are_told_that_it_takes_threads() -> None:

@@ -21,7 +21,6 @@ from distlib.training.large_batch import (
     warmup_learning_rate,
 )
 
-pytestmark = pytest.mark.timeout(180)
 SEVERAL = pytest.mark.parametrize("world_size", [1, 2, 3, 4])
 
 
@@ -109,7 +108,7 @@ def test_accumulated_gradients_are_those_of_one_process_with_the_whole_batch(wor
     cuts = iter(cut(batch, lengths))
     pieces = [[next(cuts) for _ in mine] for mine in UNEVEN[:world_size]]
     wanted = alone(plain(), batch)
-    for found in worlds(world_size).run(accumulate, plain, pieces, timeout=60):
+    for found in worlds(world_size).run(accumulate, plain, pieces, timeout=100):
         assert_all_close(found, wanted)
 
 
@@ -198,7 +197,7 @@ def steps_alone(make: Callable[[], nn.Module], batches: list[Batch], momentum: f
 def test_a_round_averages_the_models_that_ranks_reach_alone(worlds, world_size: int, make) -> None:
     batches = [[samples(4, seed=10 * rank + step) for step in range(3)] for rank in range(world_size)]
     reached = [steps_alone(make, mine, momentum=0.9) for mine in batches]
-    for found in worlds(world_size).run(local_round, make, batches, 0.9, timeout=60):
+    for found in worlds(world_size).run(local_round, make, batches, 0.9, timeout=100):
         for name, value in found.items():
             mean = sum(one[name] for one in reached) / world_size
             torch.testing.assert_close(value, mean.to(value.dtype), rtol=1e-10, atol=1e-12)
@@ -231,7 +230,7 @@ def test_local_sgd_learns_digits(worlds) -> None:
         return model
 
     _, (images, labels) = digits()
-    one, other = worlds(2).run(train, timeout=30)
+    one, other = worlds(2).run(train, timeout=100)
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
     assert (one(images).argmax(dim=1) == labels).float().mean() > 0.8
 
@@ -257,7 +256,7 @@ def test_a_nan_is_told_with_its_rank_and_parameter_and_nobody_hangs(make, which:
         both(comm, which, [batch], 12)
 
     with pytest.raises(RankError, match=r"rank 1: .* numbers in the gradient of '0.weight' are NaN or infinite"):
-        make(3).run(one_is_broken, timeout=60)
+        make(3).run(one_is_broken, timeout=100)
 
 
 @pytest.mark.parametrize("which", ["accumulate", "local"])
@@ -268,7 +267,7 @@ def test_a_rank_that_has_left_is_told_and_nobody_hangs(make, which: str) -> None
             both(comm, which, [samples(4)], 12)
 
     with pytest.raises(RankError, match="rank 2 .*(ended|finished|returned|left)"):
-        make(3).run(rank_2_leaves, timeout=60)
+        make(3).run(rank_2_leaves, timeout=100)
 
 
 @pytest.mark.parametrize("total", [0, 2])

@@ -11,8 +11,6 @@ from torch.nn.functional import cross_entropy
 
 from distlib.training.model_stack import ModelStack
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def make(seed: int) -> nn.Module:
     torch.manual_seed(seed)

@@ -9,8 +9,6 @@ from distlib import Cluster, Communicator, Link, SimulatedWorld, World
 from distlib.draw import step_timeline
 from distlib.training.ddp import VERSIONS, DistributedDataParallel, Span, StepClock, StepTimes
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def three_layers() -> nn.Module:
     return nn.Sequential(*(nn.Linear(10, 10, bias=False) for _ in range(3)))  # 400 bytes each

@@ -22,8 +22,6 @@ from distlib import (
 )
 from distlib.collectives import ring_all_reduce
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(scope="module")
 def real() -> Iterator[World]:
@@ -269,7 +267,7 @@ def test_a_rank_that_does_not_take_part_is_a_deadlock(world: World) -> None:
             work.wait()
 
     with pytest.raises(DeadlockError, match="rank 1"):
-        world.run(start, timeout=20)
+        world.run(start, timeout=100)
     still_works(world)
 
 
@@ -291,7 +289,7 @@ def test_a_run_that_is_out_of_time_leaves_the_world_usable(real: World) -> None:
         work = all_reduce(comm, torch.ones(3), async_op=True)
         assert work is not None
         if comm.rank == 1:
-            time.sleep(30)
+            time.sleep(1000)
             work.wait()
         while comm.rank == 0:
             time.sleep(0.01)  # it computes while its communication waits for rank 1's background… which answers
@@ -306,7 +304,7 @@ def test_a_run_is_stopped_while_the_background_waits(real: World) -> None:
     def start(comm: Communicator) -> None:
         if comm.rank == 0:
             all_reduce(comm, torch.ones(3), async_op=True)
-        time.sleep(30)
+        time.sleep(1000)
 
     with pytest.raises(RunTimeout):
         real.run(start, timeout=1)

@@ -10,7 +10,6 @@ from distlib import Cluster, Link, SimulatedWorld, calibrate
 from distlib.network import ALL_REDUCES, choose_all_reduce
 from distlib.worlds.calibration import Comparison, compare, fit_link
 
-pytestmark = pytest.mark.timeout(60)
 LINK = Link(latency=3e-6, bandwidth=1.7e9)
 
 

@@ -24,7 +24,6 @@ from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
 from distlib.trace import Trace
 from tests.tools.draw_samples import master_trace, message, ring_trace
 
-pytestmark = pytest.mark.timeout(60)
 Worlds = Callable[[int], World]
 Event = dict[str, Any]
 

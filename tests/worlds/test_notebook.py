@@ -15,8 +15,6 @@ import psutil
 import pytest
 from jupyter_client.manager import KernelManager
 
-pytestmark = pytest.mark.timeout(90)
-
 
 class Notebook:
     """A kernel, and cells sent to it one after the other."""
@@ -26,7 +24,7 @@ class Notebook:
         self.manager.start_kernel(env={**os.environ, **environment})
         self.client = self.manager.blocking_client()
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
+        self.client.wait_for_ready(timeout=200)
 
     def cell(self, code: str) -> tuple[str, dict[str, Any] | None]:
         """Run a cell. Returns what it printed and its error message, if any."""
@@ -36,7 +34,7 @@ class Notebook:
         """Wait for a cell that was started with `client.execute`."""
         printed, error = "", None
         while True:
-            message = self.client.get_iopub_msg(timeout=60)
+            message = self.client.get_iopub_msg(timeout=200)
             if message["parent_header"].get("msg_id") != message_id:
                 continue
             content = message["content"]
@@ -178,8 +176,8 @@ def test_a_kernel_that_is_killed_leaves_no_rank(what: str) -> None:
         notebook.client.execute("world.run(stuck)")
         time.sleep(0.6)
         os.kill(notebook.manager.provisioner.pid, signal.SIGKILL)
-        assert wait_until(lambda: gone(processes), 10)
-        assert wait_until(lambda: not os.path.exists(directory), 10)
+        assert wait_until(lambda: gone(processes), 60)
+        assert wait_until(lambda: not os.path.exists(directory), 60)
     finally:
         notebook.close()
 
@@ -190,7 +188,7 @@ def test_a_kernel_that_is_restarted_leaves_no_rank() -> None:
         notebook.value("import os\nfrom distlib import World\nworld = World(3)")
         processes = [int(pid) for pid in notebook.value("print(*world.run(lambda comm: os.getpid()))").split()]
         notebook.manager.restart_kernel(now=True)
-        assert wait_until(lambda: gone(processes), 10)
+        assert wait_until(lambda: gone(processes), 60)
     finally:
         notebook.close()
 
@@ -203,7 +201,7 @@ def test_ranks_end_with_their_fork_server() -> None:
         code = "print(world.run(lambda comm: os.getppid())[0], *world.run(lambda comm: os.getpid()))"
         server, *ranks = (int(pid) for pid in notebook.value(code).split())
         os.kill(server, signal.SIGKILL)
-        assert wait_until(lambda: gone(ranks), 10)
+        assert wait_until(lambda: gone(ranks), 60)
         assert notebook.value("print(world.run(lambda comm: comm.rank))") == "[0, 1, 2]\n"  # and there is a new one
     finally:
         notebook.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 from collections.abc import Iterator
 
@@ -17,7 +18,6 @@ from distlib import (
     DeadlockError,
     MessageMismatch,
     RankError,
-    RunTimeout,
     SimulatedWorld,
     UnreceivedMessage,
     World,
@@ -26,8 +26,8 @@ from distlib import (
 from distlib.collectives import naive_all_reduce, ring_all_reduce
 from distlib.network import Cluster, Link
 from distlib.worlds.diagnosis import RunInterrupted
+from tests.tools.time_limits import out_of_time
 
-pytestmark = pytest.mark.timeout(60)
 LINK = Link(latency=2.0, bandwidth=8.0)  # seconds and bytes/s that make sums easy to follow
 HERE = "test_simulator.py, line "
 
@@ -38,7 +38,7 @@ def flat(world_size: int, **options: object) -> Cluster:
 
 def simulate(world_size: int, function, *args, cluster: Cluster | None = None, **options) -> SimulatedWorld:
     world = SimulatedWorld(world_size, cluster or flat(world_size), **options)
-    world.results = world.run(function, *args, timeout=20)
+    world.results = world.run(function, *args, timeout=100)
     return world
 
 
@@ -68,7 +68,7 @@ def every_call(comm: Communicator, tensors: list[torch.Tensor]) -> list[object]:
 def test_real_and_simulated_ranks_agree(worlds, contexts: str) -> None:
     tensors = [torch.arange(5.0) + 10 * rank for rank in range(4)]
     real = worlds(4)
-    expected = real.run(every_call, tensors, timeout=20)
+    expected = real.run(every_call, tensors, timeout=100)
     simulated = simulate(4, every_call, tensors, contexts=contexts)
     assert simulated.results == expected
     assert simulated.trace.messages_sent == real.trace.messages_sent
@@ -99,7 +99,7 @@ def random_program(comm: Communicator, seed: int, count: int, blocking: float) -
 @given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from([0.0, 0.3, 1.0]))
 @settings(max_examples=20)
 def test_random_programs_agree_with_real_ranks(worlds, seed: int, world_size: int, blocking: float) -> None:
-    expected = worlds(world_size).run(random_program, seed, 30, blocking, timeout=20)
+    expected = worlds(world_size).run(random_program, seed, 30, blocking, timeout=100)
     simulated = simulate(world_size, random_program, seed, 30, blocking)
     assert simulated.results == expected
     assert simulated.trace.rounds == worlds(world_size).trace.rounds
@@ -362,7 +362,7 @@ def test_deadlocks_in_the_words_of_a_real_world(worlds) -> None:
         texts = []
         for world in (worlds(4), SimulatedWorld(4)):
             with pytest.raises(DeadlockError) as caught:
-                world.run(function, timeout=20)
+                world.run(function, timeout=100)
             assert world.last_error is caught.value
             texts.append(str(caught.value))
         assert texts[0] == texts[1]
@@ -385,7 +385,7 @@ def test_a_mismatch_in_the_words_of_a_real_world(worlds, sent: torch.Tensor, src
     texts = []
     for world in (worlds(2), SimulatedWorld(2)):
         with pytest.raises(MessageMismatch) as caught:
-            world.run(mismatch, timeout=20)
+            world.run(mismatch, timeout=100)
         texts.append(str(caught.value))
     assert texts[0] == texts[1]
 
@@ -427,8 +427,8 @@ def test_a_rank_that_never_ends_is_stopped_and_says_where(contexts: str) -> None
             pass
 
     world = SimulatedWorld(2, contexts=contexts)
-    with pytest.raises(RunTimeout, match=f"^{HERE}.*rank 1 was computing at {HERE}"):
-        world.run(loop, timeout=0.3)
+    words = f"^{HERE}.*rank 1 was computing at {HERE}"
+    assert re.search(words, out_of_time(world, loop, words))
     assert world.run(lambda comm: comm.rank) == [0, 1]
 
 
@@ -466,7 +466,7 @@ def test_messages_that_nobody_received_in_the_words_of_a_real_world(worlds, coun
         with pytest.raises(
             UnreceivedMessage, match=f"^{HERE}\\d+: rank 0 sent 2×3 float32 to rank 1 with tag 4"
         ) as caught:
-            world.run(leave, timeout=20)
+            world.run(leave, timeout=100)
         texts.append(str(caught.value))
     assert texts[0] == texts[1]
     assert ("(2 messages in all)" in texts[0]) == (count == 2)
@@ -504,19 +504,19 @@ def test_real_and_simulated_worlds_refuse_the_same_calls(worlds) -> None:
             (lambda comm: comm.split("red"), "as color, got 'red'"),
         ):
             with pytest.raises(RankError, match=says):
-                world.run(act, timeout=20)
+                world.run(act, timeout=100)
 
 
 def test_a_rank_alone_has_nobody_to_receive_from(worlds) -> None:
     for world in (worlds(1), SimulatedWorld(1)):
         with pytest.raises(MessageMismatch, match="there is no other rank"):
-            world.run(lambda comm: comm.recv(torch.empty(1)), timeout=20)
+            world.run(lambda comm: comm.recv(torch.empty(1)), timeout=100)
 
 
 def test_a_simulated_world_inside_a_real_rank(worlds) -> None:
     def nested(comm: Communicator) -> list[int]:
         return SimulatedWorld(3).run(lambda inner: inner.rank)
 
-    assert worlds(1).run(nested, timeout=30) == [[0, 1, 2]]
+    assert worlds(1).run(nested, timeout=100) == [[0, 1, 2]]
     with World(1) as world:
         assert repr(world)

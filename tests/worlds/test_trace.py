@@ -48,11 +48,10 @@ def test_a_long_trace_is_cut_in_a_notebook_and_says_so() -> None:
 
 
 def rounds_of(world: World, function) -> int:
-    world.run(function, timeout=20)
+    world.run(function, timeout=100)
     return world.trace.rounds
 
 
-@pytest.mark.timeout(60)
 def test_a_chain_has_as_many_rounds_as_links(worlds) -> None:
     def pass_on(comm: Communicator) -> None:
         token = torch.zeros(1)
@@ -65,7 +64,6 @@ def test_a_chain_has_as_many_rounds_as_links(worlds) -> None:
     assert [m.round for m in sorted(worlds(4).trace, key=lambda m: m.src)] == [1, 2, 3]
 
 
-@pytest.mark.timeout(60)
 def test_messages_that_wait_for_nothing_share_a_round(worlds) -> None:
     def to_master(comm: Communicator) -> None:
         if comm.rank > 0:
@@ -76,7 +74,6 @@ def test_messages_that_wait_for_nothing_share_a_round(worlds) -> None:
     assert rounds_of(worlds(4), to_master) == 1
 
 
-@pytest.mark.timeout(60)
 def test_sending_and_receiving_in_turns_takes_twice_the_rounds_of_exchanging(worlds) -> None:
     def step(comm: Communicator, turns: bool) -> None:
         other, incoming = 1 - comm.rank, torch.zeros(1)
@@ -94,7 +91,6 @@ def test_sending_and_receiving_in_turns_takes_twice_the_rounds_of_exchanging(wor
     assert rounds_of(worlds(2), lambda comm: step(comm, turns=True)) == 6
 
 
-@pytest.mark.timeout(60)
 def test_an_irecv_counts_from_when_it_is_waited_for(worlds) -> None:
     def late_wait(comm: Communicator) -> None:
         if comm.rank == 0:
@@ -112,7 +108,6 @@ def test_an_irecv_counts_from_when_it_is_waited_for(worlds) -> None:
 # ── what a real run records ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.timeout(60)
 def test_every_field_of_a_message(worlds) -> None:
     def talk(comm: Communicator) -> None:
         if comm.rank == 0:
@@ -131,7 +126,6 @@ def test_every_field_of_a_message(worlds) -> None:
     assert m.site.place == f"test_trace.py, line {m.site.line}" and m.site.via is None
 
 
-@pytest.mark.timeout(60)
 def test_a_message_of_the_library_is_told_from_one_of_your_own(worlds) -> None:
     world = worlds(2)
     world.run(lambda comm: all_reduce(comm, torch.ones(4)))
@@ -145,7 +139,6 @@ def test_a_message_of_the_library_is_told_from_one_of_your_own(worlds) -> None:
     assert {m.site.via for m in world.trace} == {"distlib.collectives.ring.ring_all_reduce"}
 
 
-@pytest.mark.timeout(60)
 def test_a_failed_run_shows_what_happened_until_then(worlds) -> None:
     def fail_later(comm: Communicator) -> None:
         comm.exchange(torch.ones(1), 1 - comm.rank, torch.empty(1), 1 - comm.rank)
@@ -156,7 +149,6 @@ def test_a_failed_run_shows_what_happened_until_then(worlds) -> None:
     assert len(worlds(2).trace) == 2
 
 
-@pytest.mark.timeout(60)
 def test_recording_can_be_switched_off() -> None:
     with World(2, record=False) as world:
         world.run(lambda comm: all_reduce(comm, torch.ones(4)))

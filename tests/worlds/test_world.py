@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -26,16 +28,16 @@ from distlib import (
     PeerLost,
     RankError,
     ResultError,
-    RunTimeout,
     TooMuchOutput,
     UnreceivedMessage,
     World,
     all_reduce,
 )
+from distlib.worlds.real import supervisor
 from distlib.worlds.real.mailbox import INLINE_BYTES
 from distlib.worlds.real.output_relay import mark_lines
+from tests.tools.time_limits import out_of_time
 
-pytestmark = pytest.mark.timeout(60)
 HERE = "test_world.py, line "
 
 
@@ -45,11 +47,24 @@ def rank_processes() -> set[int]:
     return {rank.pid for server in children for rank in server.children() if rank.status() != psutil.STATUS_ZOMBIE}
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     give_up = time.monotonic() + seconds
     while not condition() and time.monotonic() < give_up:
         time.sleep(0.02)
     return condition()
+
+
+@contextlib.contextmanager
+def late(pids: list[int], seconds: float = 0.5) -> Iterator[None]:
+    """Processes that get no core for a while, as on a busy machine."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    go_on = threading.Timer(seconds, lambda: [os.kill(pid, signal.SIGCONT) for pid in pids])
+    go_on.start()
+    try:
+        yield
+    finally:
+        go_on.join()
 
 
 def still_works(world: World) -> bool:
@@ -61,7 +76,7 @@ def still_works(world: World) -> bool:
         all_reduce(comm, large)
         return bool((small == comm.world_size).all() and (large == comm.world_size).all())
 
-    return world.run(sums, timeout=20) == [True] * world.world_size
+    return world.run(sums, timeout=100) == [True] * world.world_size
 
 
 # ── what can be run ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -179,7 +194,7 @@ def test_a_world_inside_a_rank(worlds) -> None:
         with World(2) as inner:
             return inner.run(lambda comm: comm.rank)
 
-    assert worlds(1).run(nested, timeout=50) == [[0, 1]]
+    assert worlds(1).run(nested, timeout=100) == [[0, 1]]
 
 
 # ── printing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -217,7 +232,7 @@ def test_prints_appear_while_the_function_runs(tmp_path: Path) -> None:
         print("second")
 
     with World(1, on_output=listen) as world:
-        world.run(slowly, timeout=20)
+        world.run(slowly, timeout=100)
     assert heard == ["first\n", "second\n"]
 
 
@@ -260,7 +275,7 @@ def test_an_endless_print_loop_is_stopped() -> None:
                 print("x" * 1000)
 
         with pytest.raises(TooMuchOutput, match=f"^{HERE}.*more than 100,000 bytes"):
-            world.run(chatter, timeout=30)
+            world.run(chatter, timeout=100)
         assert sum(heard) <= 101_000
         assert still_works(world)
 
@@ -290,6 +305,20 @@ def test_the_same_exception_on_all_ranks_is_told_once(worlds) -> None:
     with pytest.raises(RankError, match="ranks 0, 1, 2 and 3 raised ZeroDivisionError") as caught:
         worlds(4).run(lambda comm: 1 / 0)
     assert str(caught.value).count("ZeroDivisionError") == 1
+
+
+def test_the_same_exception_of_a_rank_that_is_late_is_told_with_the_others(worlds, monkeypatch) -> None:
+    monkeypatch.setattr(supervisor, "_LATE", 30)
+    assert still_works(worlds(4))
+    with late(worlds(4)._pool.pids[:1]), pytest.raises(RankError, match="ranks 0, 1, 2 and 3 raised ZeroDivisionError"):
+        worlds(4).run(lambda comm: 1 / 0)
+
+
+def test_an_exception_does_not_wait_for_ranks_that_are_blocked(worlds, monkeypatch) -> None:
+    """Else this takes longer than a test may."""
+    monkeypatch.setattr(supervisor, "_LATE", 10_000)
+    with pytest.raises(RankError, match="rank 1 raised ZeroDivisionError"):
+        worlds(3).run(lambda comm: comm.barrier() if comm.rank != 1 else 1 / 0)
 
 
 def test_different_exceptions_are_all_told(worlds) -> None:
@@ -346,12 +375,10 @@ def test_a_time_limit_says_where_every_rank_was(worlds) -> None:
                 pass
         comm.recv(torch.empty(2), 0)
 
-    with pytest.raises(RunTimeout) as caught:
-        worlds(2).run(dawdle, timeout=1.5)
-    text = str(caught.value)
-    assert text.startswith(HERE) and "not done after 1.5 s" in text
-    assert "rank 0 was computing at " in text and "rank 1 waits to receive 2 float32 from rank 0" in text
-    assert isinstance(caught.value, TimeoutError)
+    words = "rank 0 was computing at .*; rank 1 waits to receive 2 float32 from rank 0"
+    text = out_of_time(worlds(2), dawdle, words)
+    assert text.startswith(HERE) and re.search(words, text)
+    assert isinstance(worlds(2).last_error, TimeoutError)
     assert still_works(worlds(2))
 
 
@@ -363,8 +390,8 @@ def test_a_rank_that_ignores_being_stopped_is_ended_and_says_where_it_was(worlds
             except BaseException:
                 pass
 
-    with pytest.raises(RunTimeout, match=f"^{HERE}.*rank 0 was computing at {HERE}"):
-        worlds(2).run(stubborn, timeout=1)
+    words = f"^{HERE}.*rank 0 was computing at {HERE}"
+    assert re.search(words, out_of_time(worlds(2), stubborn, words))
     assert still_works(worlds(2))
 
 
@@ -414,7 +441,7 @@ def test_a_message_that_was_not_waited_for_but_received_is_fine(worlds) -> None:
 
 def deadlock(world: World, function: Callable[[Communicator], None]) -> str:
     with pytest.raises(DeadlockError) as caught:
-        world.run(function, timeout=20)
+        world.run(function, timeout=100)
     assert still_works(world)
     assert str(caught.value).startswith(HERE)
     return str(caught.value)
@@ -484,10 +511,10 @@ def test_a_deadlock_of_two_while_a_third_computes(worlds) -> None:
     def partial(comm: Communicator) -> None:
         if comm.rank < 2:
             comm.recv(torch.empty(1), 1 - comm.rank)
-        time.sleep(30)
+        time.sleep(1000)
 
     with pytest.raises(DeadlockError) as caught:
-        worlds(3).run(partial, timeout=20)
+        worlds(3).run(partial, timeout=100)
     assert caught.value.ranks == [0, 1]
     assert still_works(worlds(3))
 
@@ -500,7 +527,7 @@ def test_a_deadlock_of_two_while_others_go_on_talking(worlds) -> None:
             comm.exchange(torch.ones(1), 5 - comm.rank, torch.empty(1), 5 - comm.rank)
 
     with pytest.raises(DeadlockError) as caught:
-        worlds(4).run(partial, timeout=20)
+        worlds(4).run(partial, timeout=100)
     assert caught.value.ranks == [0, 1]
     assert still_works(worlds(4))
 
@@ -522,17 +549,17 @@ def test_slow_ranks_are_no_deadlock(worlds) -> None:
 
 def test_ranks_that_are_late_for_a_run_have_not_finished_it(worlds) -> None:
     """They have finished the run before. A rank that waits for them must not be told that they have returned."""
-    world = worlds(4)
-    assert still_works(world)
-    late = world._pool.pids[2:]
-    for pid in late:
-        os.kill(pid, signal.SIGSTOP)
-    go_on = threading.Timer(0.5, lambda: [os.kill(pid, signal.SIGCONT) for pid in late])
-    go_on.start()
-    try:
-        assert still_works(world)
-    finally:
-        go_on.join()
+    assert still_works(worlds(4))
+    with late(worlds(4)._pool.pids[2:]):
+        assert still_works(worlds(4))
+
+
+def test_a_deadlock_is_told_when_the_ranks_that_are_late_have_come(worlds, monkeypatch) -> None:
+    monkeypatch.setattr(supervisor, "_LATE", 30)
+    assert still_works(worlds(3))
+    with late(worlds(3)._pool.pids[1:2]):
+        text = deadlock(worlds(3), lambda comm: comm.barrier() if comm.rank != 2 else None)
+    assert "rank 0 waits in barrier for rank 2" in text
 
 
 # ── bad input ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -700,7 +727,7 @@ def test_an_error_in_on_output_ends_the_run_and_leaves_the_world_usable() -> Non
 
     with World(2, on_output=complain) as world:
         with pytest.raises(LookupError):
-            world.run(chatter, timeout=20)
+            world.run(chatter, timeout=100)
         world.on_output = None
         assert still_works(world)
 

@@ -33,7 +33,7 @@ from distlib.trace import CallSite, Trace
 from distlib.worlds.diagnosis import MessageMismatch, PeerLost, RankError, RunTimeout
 from distlib.worlds.simulated.simulator import RaisedElsewhere, RunEnded, SimulatedCommunicator, SimulatedWorld
 
-_PATIENCE = 0.3  # seconds in which a rank that is out of time may say where it is
+_PATIENCE = 2.0  # seconds in which a rank that is out of time may say where it is
 _LONGEST_NAME, _LONGEST_TEXT = 200, 20_000  # characters
 _MOST_LINES = 10_000_000
 _MOST_STARTED, _MOST_KEPT = 1_000, 256 << 20  # messages of a rank that are under way, and their bytes

@@ -161,7 +161,7 @@ def _end_all(ranks: list[int]) -> NoReturn:
 
 def _status_of(process: int, ranks: list[int]) -> int:
     """The exit code of a process that is about to end, or minus its signal. If it has, it is no rank any more."""
-    for _ in range(100):
+    for _ in range(400):  # two seconds: on a busy machine a process may wait that long for a core to end on
         with contextlib.suppress(ChildProcessError):
             ended, status = os.waitpid(process, os.WNOHANG)
             if ended:

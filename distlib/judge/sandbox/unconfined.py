@@ -86,7 +86,7 @@ def _lay_out_library(folder: Path) -> Path:
     return folder
 
 
-def _end_group(process: subprocess.Popen[bytes], patience: float = 5.0) -> None:
+def _end_group(process: subprocess.Popen[bytes], patience: float = 30.0) -> None:
     """Kill a process and those it has forked, and wait until the system has taken them away."""
     ends = time.monotonic() + patience
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -39,7 +39,7 @@ _ENVIRONMENT = {
     "THP_MEM_ALLOC_ENABLE": "1",  # torch: huge pages for large tensors, which are cheaper to get and to copy
 }
 _LARGEST_REQUEST = 65536
-_START_TIMEOUT = 60.0  # seconds; importing torch from a cold disk can take long
+_START_TIMEOUT = 180.0  # seconds; importing torch from a cold disk can take long, on a busy machine very long
 _REAP_EVERY = 0.5  # seconds between looks at which ranks have ended
 
 

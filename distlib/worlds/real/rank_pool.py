@@ -33,6 +33,8 @@ from distlib.worlds.real.shared_memory import NoSharedMemory
 from distlib.worlds.real.status_board import StatusBoard
 
 _LONGEST_SOCKET_PATH = 90  # bytes; the system's limit is 104 (macOS) or 108 (Linux)
+_STACK_PATIENCE = 1.0  # seconds for a rank to write its stack
+_END_OF_STACK = ("in <module>\n", "  ...\n")  # the outermost frame, or as many as faulthandler writes
 
 
 class RankPool:
@@ -122,11 +124,12 @@ class RankPool:
         path = rank_process.stack_path(self.directory, rank)
         with contextlib.suppress(OSError, RuntimeError):
             self._server.signal([self.pids[rank]], rank_process.STACK_SIGNAL)
-            for _ in range(20):
+            give_up = time.monotonic() + _STACK_PATIENCE
+            while True:
                 time.sleep(0.01)
                 with open(path) as file:
                     stack = file.read()
-                if stack:
+                if stack.endswith(_END_OF_STACK) or time.monotonic() >= give_up:
                     return stack
         return ""
 

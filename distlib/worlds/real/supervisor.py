@@ -45,12 +45,14 @@ from distlib.worlds.diagnosis import (
 )
 from distlib.worlds.real.output_relay import OnOutput, OutputRelay
 from distlib.worlds.real.rank_pool import RankPool
-from distlib.worlds.real.status_board import Status
+from distlib.worlds.real.status_board import BLOCKED, Status
 
 _LOOK_EVERY = 0.05  # seconds between looks at the status board; two equal looks find a deadlock
 _GRACE = 0.15  # seconds for other ranks to report the same exception
-_STOP_PATIENCE = 0.5  # seconds for a rank to leave a run when asked, before it is killed
-_SETTLE = 1.0  # seconds for messages that are on their way when all functions have returned
+_LATE = 1.0  # seconds likewise, and for joining a deadlock, for ranks that still run: they may have waited for a core
+_STOP_PATIENCE = 1.0  # seconds for a rank to leave a run when asked, before it is killed
+_EXIT_PATIENCE = 5.0  # seconds to learn how a rank ended that has closed its command pipe
+_SETTLE = 5.0  # seconds for messages that are on their way when all functions have returned
 _INTERRUPT = object()
 
 
@@ -143,7 +145,7 @@ class Supervisor:
     def _watch(self) -> RankError | None:
         """Wait until every rank has reported, or something has gone wrong."""
         give_up = self._start + self.settings.timeout if self.settings.timeout is not None else float("inf")
-        next_look = self._start + _LOOK_EVERY
+        next_look = stuck_since = self._start + _LOOK_EVERY
         before: dict[int, bytes] = {}
         while self._waiting:
             now = time.perf_counter()
@@ -161,7 +163,8 @@ class Supervisor:
             if now >= next_look:
                 snapshot = self.pool.board.snapshot()
                 stuck = self._deadlocked(snapshot)
-                if stuck and stuck == before:
+                stuck_since = stuck_since if stuck else now
+                if stuck and stuck == before and (now - stuck_since >= _LATE or not self._some_go_on(snapshot)):
                     return self._explain_deadlock(snapshot, list(stuck))
                 next_look, before = now + _LOOK_EVERY, stuck
         return None
@@ -200,10 +203,21 @@ class Supervisor:
             self._stopped.append(value)
 
     def _wait_for_more(self) -> None:
-        """Often all ranks make the same mistake: give those that are about to report it a moment."""
-        give_up = time.perf_counter() + _GRACE
-        while self._waiting and time.perf_counter() < give_up:
-            self._handle_events(give_up - time.perf_counter())
+        """Often all ranks make the same mistake: give those that are about to report it a moment.
+
+        The moment is longer while a rank still runs, so that the report is the same on a busy machine.
+        """
+        start = time.perf_counter()
+        while self._waiting:
+            spent = time.perf_counter() - start
+            if spent >= _LATE or (spent >= _GRACE and not self._some_go_on(self.pool.board.snapshot())):
+                return
+            self._handle_events(_GRACE - spent if spent < _GRACE else _LOOK_EVERY)
+
+    def _some_go_on(self, snapshot: bytes) -> bool:
+        """Whether a rank that has not reported is on its way: it is not blocked, or has something to read."""
+        statuses, arriving = self.pool.board.statuses(snapshot), self.pool.board.on_their_way(snapshot)
+        return any(statuses[rank][0] != BLOCKED or rank in arriving for rank in self._waiting)
 
     # ── what went wrong ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -256,7 +270,7 @@ class Supervisor:
     def _explain_loss(self) -> RankError:
         lost = sorted(self._lost)
         rank = lost[0]
-        status = self.pool.exit_status(rank, patience=1.0)
+        status = self.pool.exit_status(rank, _EXIT_PATIENCE)
         states = self._states(self.pool.board.snapshot())
         self._stop_the_others()
         waits = states[rank].waits
