@@ -24,11 +24,15 @@ from distlib.worlds.real import forkserver, shared_memory
 from distlib.worlds.real.mailbox import INLINE_BYTES
 from distlib.worlds.real.shared_memory import NoSharedMemory, fill_from, place_of
 
-pytestmark = [
-    pytest.mark.skipif(forkserver.current().memory_problem() is not None, reason="ranks can't share memory here"),
-]
 PIECE = 64
 HUGE = 8 * 2**20  # elements: 32 MB of float32
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs_shared_memory() -> None:
+    """Not a mark of the module: ranks import it, and each would start a fork server of its own to find out."""
+    if forkserver.current().memory_problem() is not None:
+        pytest.skip("ranks can't share memory here")
 
 
 # ── copying ──────────────────────────────────────────────────────────────────────────────────────────────────────────
