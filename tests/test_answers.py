@@ -41,7 +41,7 @@ def for_the_judge(answers: Sequence[Answer]) -> list[Answer]:
 
 JUDGED = {assignment: for_the_judge(answers) for assignment, answers in ANSWERS.items()}
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 
 def student_of(answers: Sequence[Answer], name: str) -> str:

@@ -90,13 +90,13 @@ negate/wrong_other_words 0 + 0 0 + 0 no ✗
 negate/wrong_syntax 0 + 0 0 + 0 yes
 """.strip()
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 
 def oracle(*arguments: str | Path) -> tuple[int, list[str]]:
     """Status and lines of `make answers ARGS="--fast …"`. It forks; so it gets a process that has no threads."""
     command = [sys.executable, "-m", "tests.answers_fast", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=590)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1100)
     assert done.stderr == ""
     return done.returncode, [" ".join(line.split()) for line in done.stdout.splitlines()]
 

@@ -11,7 +11,7 @@ from nbgrader.utils import compute_checksum, is_solution
 
 from distlib.authoring.cells import HIDDEN_MARKERS, SOLUTION_MARKERS, AuthoringError
 
-TIMEOUT = 120  # seconds; nbgrader needs about two
+TIMEOUT = 300  # seconds; nbgrader needs about two, and many more on a busy machine
 
 
 def generate_release(root: Path, assignment: str) -> Path:

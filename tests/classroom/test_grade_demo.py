@@ -9,7 +9,7 @@ import pytest
 from distlib.classroom.class_folder import Classroom, marks_table
 from distlib.classroom.demo import ASSIGNMENT, STUDENTS, grade_demo, main
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 EXPECTED = """\
            naive_all_reduce  ring_reduce_scatter  ring_all_gather  ring_all_reduce      all

@@ -182,7 +182,7 @@ def run(course: TinyCourse, command: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}"
     return done.stdout
@@ -210,7 +210,7 @@ def table(path: Path) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_from_release_to_regrading(walked: TinyCourse) -> None:
     classroom = walked.root / "classroom"
     released = zipfile.ZipFile(classroom / "course.zip").namelist()
@@ -232,7 +232,7 @@ def test_from_release_to_regrading(walked: TinyCourse) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_the_penalties(walked: TinyCourse) -> None:
     plugin = GUIDE.split("in the course's folder:\n", 1)[1].split("with this line")[0]
     (walked.root / "late.py").write_text("\n".join(line[4:] for line in plugin.splitlines()))

@@ -22,7 +22,7 @@ QUICK = Limits(check_seconds=6, submission_seconds=60, cells_seconds=12, togethe
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2700),
     pytest.mark.skipif(KINDS["bubblewrap"]().problem() is not None, reason="needs a working bubblewrap"),
 ]
 

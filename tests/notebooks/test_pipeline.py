@@ -115,7 +115,7 @@ def graded_cells(path: Path) -> dict[str, dict[str, object]]:
 def nbgrader(folder: Path, *arguments: str) -> str:
     """Runs a command of nbgrader in a folder and returns what it says."""
     command = [sys.executable, "-m", "nbgrader", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -402,6 +402,7 @@ def hand_in(project: Project, student: str, answer: str | None, without: Sequenc
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_nbgrader_grades_a_class_from_the_root(course: Project) -> None:
     outside = {name for name in contents(course.root)}
     nbgrader(course.root, "generate_assignment", ASSIGNMENT, "--force")
