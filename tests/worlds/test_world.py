@@ -307,7 +307,7 @@ def test_the_same_exception_on_all_ranks_is_told_once(worlds) -> None:
     assert str(caught.value).count("ZeroDivisionError") == 1
 
 
-def test_the_same_exception_of_a_rank_that_is_late_is_told_with_the_others(worlds, monkeypatch) -> None:
+def test_the_same_exception_of_a_late_rank_is_reported_with_the_others(worlds, monkeypatch) -> None:
     monkeypatch.setattr(supervisor, "_LATE", 30)
     assert still_works(worlds(4))
     with late(worlds(4)._pool.pids[:1]), pytest.raises(RankError, match="ranks 0, 1, 2 and 3 raised ZeroDivisionError"):
@@ -554,7 +554,7 @@ def test_ranks_that_are_late_for_a_run_have_not_finished_it(worlds) -> None:
         assert still_works(worlds(4))
 
 
-def test_a_deadlock_is_told_when_the_ranks_that_are_late_have_come(worlds, monkeypatch) -> None:
+def test_a_deadlock_is_reported_when_late_ranks_have_come(worlds, monkeypatch) -> None:
     monkeypatch.setattr(supervisor, "_LATE", 30)
     assert still_works(worlds(3))
     with late(worlds(3)._pool.pids[1:2]):
