@@ -1,9 +1,10 @@
 """Training on several ranks, one method a module. None of them knows another.
 
-data_parallel  one model, its batch split by a master rank
-ddp            a model on every rank, gradients summed while backward runs (`buckets`)
-sampler        which samples a rank trains on
-large_batch    accumulated gradients, warm-up of the learning rate, local SGD
-model_stack    many small models trained at once, for experiments
-datasets       what the lessons train on
+data_parallel     one model, its batch split by a master rank
+ddp               a model on every rank, gradients summed while backward runs (`buckets`)
+sampler           which samples a rank trains on
+large_batch       accumulated gradients, warm-up of the learning rate, local SGD
+parameter_server  servers that keep the parameters, workers that push gradients (`shards`)
+model_stack       many small models trained at once, for experiments
+datasets          what the lessons train on
 """
