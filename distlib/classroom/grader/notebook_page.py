@@ -18,10 +18,11 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from distlib.classroom.grader.page import lines_of
+from distlib.classroom.grader.page import lines_of, plain
 from distlib.classroom.grader.pictures import KINDS, set_pictures
 
 _MOST_CHARACTERS = 200_000  # of a cell that is formatted; a longer one is shown as it is
+_MOST_OF_WORDS = 5_000  # characters, of what a picture shows
 _TAGS = (
     "a abbr b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img kbd li ol p pre s span strong "
     "sub summary sup table tbody td th thead tr ul"
@@ -103,8 +104,14 @@ def _output(output: NotebookNode) -> str:
         picture = NotebookNode()
         set_pictures(picture, {"it": {kind: data.get(kind)}})
         if picture:
-            return f'<img alt="picture" src="{_source(picture.attachments["it"])}">'
+            return f'<img alt="{_shows(data)}" src="{_source(picture.attachments["it"])}">'
     return _printed(str(data["text/plain"]), "output") if "text/plain" in data else ""
+
+
+def _shows(data: Mapping[str, Any]) -> str:
+    """What a picture shows. One of `distlib.draw` says it as plain text; others say "<Figure size 640x480 …>"."""
+    words = " ".join(str(data.get("text/plain", "")).split())
+    return "a picture" if not words or words.startswith("<") else plain(words[:_MOST_OF_WORDS])
 
 
 def _printed(text: str, kind: str) -> str:
