@@ -206,6 +206,15 @@ def test_outputs_are_shown_as_text_and_pictures() -> None:
     assert "&lt;b&gt;red\\x07" in shown and f"data:image/png;base64,{PNG}" in shown and "&lt;i&gt;" in shown
     assert "<script" not in shown and "svg" not in shown and "\x1b" not in shown and "</pre><b>" not in shown
     assert 'id="cell-1-line-1"' in shown
+    assert '<img alt="a picture" src="data:' in shown
+
+
+def test_a_picture_keeps_its_description() -> None:
+    told = 'Timeline of 2 ranks\n"><script>: 1 message'
+    for words, alt in ((told, html.escape(" ".join(told.split()))), ("<Figure size 640x480>", "a picture")):
+        outputs = [new_output("display_data", data={"image/png": PNG, "text/plain": words})]
+        shown = notebook_html(new_notebook(cells=[new_code_cell("1", execution_count=1, outputs=outputs)]))
+        assert f'<img alt="{alt}" src="data:image/png;base64,{PNG}">' in shown and "<script" not in shown
 
 
 def test_half_a_character_is_no_reason_to_fail() -> None:

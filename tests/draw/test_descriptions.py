@@ -19,6 +19,7 @@ import pytest
 
 from distlib import Cluster, Link, SimulatedWorld, draw
 from distlib.collectives import ring_all_reduce
+from distlib.draw.live import BROWSER
 from distlib.draw.picture import Picture
 from distlib.draw.predictions import form
 from distlib.draw.style import INK, LIGHT_PAPER, color_of, contrast
@@ -155,6 +156,21 @@ def test_the_number_of_a_pale_dot_can_be_read(paper: str, ink: str) -> None:
     """A player shows the dots of past steps at 35 %, with their numbers in ink (`browser/player.css`)."""
     for rank in range(8):
         assert contrast(mixed(color_of(rank), paper, 0.35), ink) >= 4.5
+
+
+@pytest.mark.parametrize(
+    ("paper", "ink", "green", "red"),
+    [("#FFFFFF", "#212121", "#388E3C", "#D32F2F"), ("#111111", "#E0E0E0", "#4CAF50", "#F44336")],
+    ids=["light", "dark"],
+)
+def test_what_a_form_says_can_be_read_in_jupyterlabs_colors(paper: str, ink: str, green: str, red: str) -> None:
+    """JupyterLab's own green is too pale for text on white; and so is its gray for the edge of a field."""
+    css = (BROWSER / "form.css").read_text()
+    colors = dict(re.findall(r"var\(--(\w+)\) (\d+)%", css))
+    assert contrast("#388E3C", "#FFFFFF") < 4.5
+    for color, name in ((green, "green"), (red, "red")):
+        assert contrast(mixed(color, ink, int(colors[name]) / 100), paper) >= 4.5
+    assert contrast(mixed(ink, paper, int(colors["ink"]) / 100), paper) >= 3
 
 
 def mixed(one: str, other: str, part: float) -> str:

@@ -35,7 +35,7 @@ STYLE = f"""
 .cell > .count {{ color: var(--dim); font-family: ui-monospace, Menlo, Consolas, monospace; font-size: .8em; }}
 .cell img {{ max-width: 100%; }} .cell h1, .cell h2 {{ font-size: 1.15rem; }} .cell h3 {{ font-size: 1rem; }}
 .cell table {{ display: block; overflow-x: auto; }}
-.code {{ background: var(--soft); border: 1px solid var(--line); border-radius: 4px; padding: .4rem .6rem;
+.code {{ background: var(--page); border: 1px solid var(--line); border-radius: 4px; padding: .4rem .6rem;
   overflow-x: auto; }}
 .code pre {{ margin: 0; counter-reset: line; }}
 .code pre > span {{ counter-increment: line; }}
@@ -47,7 +47,7 @@ STYLE = f"""
 @media (max-width: 40rem) {{ .cell {{ grid-template-columns: minmax(0, 1fr); }} }}
 {_COLORS[0].get_style_defs(".code")}
 @media (prefers-color-scheme: dark) {{ {_COLORS[1].get_style_defs(".code")} }}
-.code {{ background: var(--soft); }} .code .err {{ border: none; color: inherit; background: none; }}
+.code {{ background: var(--page); }} .code .err {{ border: none; color: inherit; background: none; }}
 """
 
 
