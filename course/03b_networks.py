@@ -611,7 +611,7 @@ explore_race(sixteen_nodes, 4 * MIB, along="ranks")
 
 # %% [markdown]
 # **Try it.** Move the sliders. Where do ring and tree cross? Raise the latency between nodes to 10 µs: where now? Then
-# go back to 5 µs and 16 nodes, and press "over the size". Which is the fastest on the left, and where does it lose the
+# go back to 5 µs and 16 nodes, and choose "over the size". Which is the fastest on the left, and where does it lose the
 # lead? In the cell below, check what you have found.
 
 # %%

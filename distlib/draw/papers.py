@@ -23,8 +23,10 @@ def on_both_papers(light: bytes, dark: bytes, kind: str, alt: str, width: int) -
         width: in CSS pixels, where there is room for it.
     """
     style = (BROWSER / "papers.css").read_text()
+    # Where there is little room, the Tab key leads to it and the arrows scroll it: they must not be JupyterLab's there.
+    scrolled = 'class="distlib-papers" style="overflow-x:auto" data-lm-suppress-shortcuts="true"'
     both = _image(light, kind, alt, width, LIGHT_PAPER, "light") + _image(dark, kind, alt, width, DARK_PAPER, "dark")
-    return f'<style>{style}</style><div class="distlib-papers" style="overflow-x:auto">{both}</div>'
+    return f"<style>{style}</style><div {scrolled}>{both}</div>"
 
 
 def _image(data: bytes, kind: str, alt: str, width: int, paper: str, name: str) -> str:

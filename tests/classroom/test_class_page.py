@@ -48,6 +48,8 @@ def test_the_distribution_by_function() -> None:
     assert [(number, where) for number, where in columns if number != "0"] == [
         ("1", "1.6 to 2.4"), ("1", "4 to 4.8"), ("1", "7.2 to 8"),
     ]  # fmt: skip
+    told = "1 with 1.6 to 2.4 points, 1 with 4 to 4.8 points, 1 with 7.2 to 8 points"
+    assert f'aria-label="Students by points, from 0 to 8: {told}"' in page
     assert rows_below(page, "Could not be graded") == ["d no notebook"]
     assert "prefers-color-scheme: dark" in page
 

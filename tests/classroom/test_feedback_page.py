@@ -13,6 +13,9 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from pygments.lexers import PythonLexer
+from pygments.styles import get_style_by_name
+from pygments.token import Whitespace
 
 from distlib.checks.remark import CheckFailed, Remark
 from distlib.classroom.excerpts import excerpts
@@ -20,6 +23,7 @@ from distlib.classroom.grader.feedback import SafeFeedback, harmless_outputs, ha
 from distlib.classroom.grader.feedback_page import feedback_page, mend, parts_of_notebook
 from distlib.classroom.grader.messages import parts_of
 from distlib.classroom.grader.notebook_page import notebook_html, text_html
+from distlib.draw.style import contrast
 from tests.classroom.test_transplant import PNG
 from tests.notebooks.test_browser import FLAGS, PATIENCE
 
@@ -206,6 +210,15 @@ def test_outputs_are_shown_as_text_and_pictures() -> None:
     assert "&lt;b&gt;red\\x07" in shown and f"data:image/png;base64,{PNG}" in shown and "&lt;i&gt;" in shown
     assert "<script" not in shown and "svg" not in shown and "\x1b" not in shown and "</pre><b>" not in shown
     assert 'id="cell-1-line-1"' in shown
+    assert '<img alt="a picture" src="data:' in shown
+
+
+def test_a_picture_keeps_its_description() -> None:
+    told = 'Timeline of 2 ranks\n"><script>: 1 message'
+    for words, alt in ((told, html.escape(" ".join(told.split()))), ("<Figure size 640x480>", "a picture")):
+        outputs = [new_output("display_data", data={"image/png": PNG, "text/plain": words})]
+        shown = notebook_html(new_notebook(cells=[new_code_cell("1", execution_count=1, outputs=outputs)]))
+        assert f'<img alt="{alt}" src="data:image/png;base64,{PNG}">' in shown and "<script" not in shown
 
 
 def test_half_a_character_is_no_reason_to_fail() -> None:
@@ -302,3 +315,12 @@ def test_in_a_browser_nothing_runs_and_a_phone_needs_no_scrolling_sideways(brows
         browser.close()
     assert happened == [(tmp_path / "page.html").as_uri()]
     assert set(links) <= {"file:", ":"}
+
+
+@pytest.mark.parametrize(("name", "paper"), [("default", "#ffffff"), ("github-dark", "#14181d")])
+def test_the_colors_of_code_stand_out_from_the_page(name: str, paper: str) -> None:
+    assert f"--page: {paper}" in page_of(graded()) and ".code { background: var(--page)" in page_of(graded())
+    for word in "# a comment", "@property", "def f(): return 1.5 + 'text'", "raise ValueError(f'{x}\\n')", "None":
+        for kind, _ in PythonLexer().get_tokens(word):
+            color = get_style_by_name(name).style_for_token(kind)["color"]
+            assert color is None or kind is Whitespace or contrast(f"#{color}", paper) >= 4.5, kind

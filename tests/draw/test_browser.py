@@ -92,11 +92,13 @@ def _commit_by_key(cell: Locator) -> None:
     field.fill("lots")
     field.press("Enter")
     cell.get_by_text("Not yet: expected a number of B").wait_for()
-    assert field.is_enabled()
+    assert field.is_enabled() and field.get_attribute("aria-invalid") == "true"
     field.fill("")
     field.page.keyboard.type("2*4 B\n")  # as fast as it can be typed; Enter comes at once
-    cell.get_by_text("✓ Committed: 2*4 B, which is 8 B.").wait_for()
+    said = cell.get_by_text("✓ Committed: 2*4 B, which is 8 B.")
+    said.wait_for()
     assert not field.is_enabled()
+    assert said.evaluate("(one) => one === document.activeElement"), "the focus stays in the form"
 
 
 def _commit_by_button(cell: Locator) -> None:

@@ -40,6 +40,7 @@ def test_the_text_of_every_cell_can_be_read() -> None:
 
 def test_lines_stand_between_columns_by_their_logarithm_and_end_at_the_last() -> None:
     picture = heat_map(VALUES, **WORDS, lines={"a rule": {1: 0.1, 16: 0.8}, "another": {1: 1.6, 16: 3.2}})
+    assert picture.alt.endswith(" a rule: 0.1 at 1, 0.8 at 16. another: 1.6 at 1, 3.2 at 16.")
     lines = picture.figure.axes[0].lines
     assert {tuple(round(float(x), 6) for x in line.get_xdata()) for line in lines} == {(0.0, 1.5), (2.0,)}
     assert {"a rule", "another"} <= set(texts(picture))

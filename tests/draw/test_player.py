@@ -171,6 +171,19 @@ def test_each_step_shows_its_own_messages_and_their_lines(ring_history: ChunkHis
     assert said in scene.steps[1].details
 
 
+def test_what_can_be_pointed_at_can_be_read_as_well(ring_history: ChunkHistory) -> None:
+    steps = play_chunks(ring_history).scene.steps
+    held = [[line for line in step.details if "holds" in line] for step in steps]
+    assert [len(lines) for lines in held] == [4] * 7
+    assert held[0][1] == "rank 1 holds contributions to " + "; ".join(f"chunk {chunk}: 1" for chunk in range(4))
+    assert held[1][1] == "rank 1 holds contributions to chunk 0: 1; chunk 1: 1; chunk 2: 1; chunk 3: 0+1"
+    assert held[-1][1] == "rank 1 holds contributions to " + "; ".join(f"chunk {chunk}: all" for chunk in range(4))
+    waiting = play_timeline(master_trace(4), by="time").scene
+    waits = {shape.tip for shape in waiting.shapes if "waits for" in shape.tip}
+    told = [line for step in waiting.steps for line in step.details if "after a wait of" in line]
+    assert len(told) == len(waits) == 3 and "after a wait of 1 ms" in told[0]
+
+
 def test_a_students_own_line_is_named_and_what_it_called() -> None:
     history = watch_chunks(SimulatedWorld(4), calls_the_library)
     line = calls_the_library.__code__.co_firstlineno + 1

@@ -123,10 +123,24 @@ def steps_by_keys(page: Page, player: Locator) -> None:
     player.get_by_role("button", name="Pause (space)").wait_for()
     page.keyboard.press(" ")
     player.get_by_role("button", name="Play (space)").wait_for()
+    keeps_letters_to_itself(page, player.get_by_role("button", name="Last step (End)"))
     player.get_by_role("slider").fill("1")
     place(player, "round 1 of 6")
     assert "Round 1 of 6: 4 messages, 160 B." in (player.locator("svg").get_attribute("aria-label") or "")
     assert player.locator("[aria-live]").inner_text().startswith("Round 1 of 6: 4 messages")
+    told = player.get_by_role("list", name="This step in words").get_by_role("listitem").all_inner_texts()
+    assert len(told) == 4 and told[0].startswith("rank 0 → rank 1: 40 B")
+
+
+def keeps_letters_to_itself(page: Page, focused: Locator) -> None:
+    """For JupyterLab X cuts the cell and D D deletes it: not while something in a widget has the focus."""
+    cells = page.locator(".jp-Notebook .jp-Cell").count()
+    focused.focus()
+    for key in "xdd":
+        page.keyboard.press(key)
+    assert page.locator(".jp-Notebook .jp-Cell").count() == cells
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.classList.contains('jp-Cell')"), "Escape leads back to the cell"
 
 
 def points_at_an_arrow(page: Page, player: Locator) -> None:
@@ -159,14 +173,15 @@ def plays_to_the_end(player: Locator) -> None:
 def moves_a_slider(page: Page, race: Locator) -> None:
     assert "on 128 ranks" in (race.get_attribute("aria-label") or "")
     assert not race.locator(".distlib-controls").is_visible()
-    labels = page.locator(".widget-inline-hbox .widget-label").evaluate_all(
-        "labels => labels.map((one) => [one.textContent, one.scrollWidth <= one.clientWidth])"
-    )
-    assert dict(labels)["bandwidth between nodes"] and all(fits for _, fits in labels), labels
-    slider = page.locator(".widget-inline-hbox", has_text="nodes").get_by_role("slider").first
-    slider.focus()
-    slider.press("ArrowRight")
+    names = ["size", "nodes", "ranks per node", "latency between nodes", "bandwidth between nodes"]
+    sliders = [page.get_by_role("slider", name=name, exact=True) for name in names]
+    assert all(slider.evaluate("(one) => one.previousSibling.offsetHeight < 30") for slider in sliders), "on one line"
+    assert sliders[0].get_attribute("aria-valuetext") == "1 MiB", "the value is read, not its place"
+    sliders[1].press("ArrowRight")
     page.locator('.distlib-player[aria-label*="on 256 ranks"]').wait_for()
+    page.get_by_role("group", name="draw the times").get_by_role("radio", name="over the ranks").press(" ")
+    page.locator('.distlib-player[aria-label^="All-reduces of 1 MiB"]').wait_for()
+    keeps_letters_to_itself(page, sliders[1])
 
 
 def stands_out_in_the_dark(player: Locator) -> None:
@@ -205,10 +220,15 @@ def has_ids_of_its_own(page: Page) -> None:
 
 
 def is_scrolled_where_there_is_little_room(page: Page, player: Locator) -> None:
+    """By the keys as well: the Tab key leads to it, and the arrows are not JupyterLab's there, nor steps."""
     page.set_viewport_size({"width": 800, "height": 1400})
     box = player.locator("svg").bounding_box()
     assert box is not None and box["width"] >= 740
     assert player.locator(".distlib-picture").evaluate("(one) => one.scrollWidth > one.clientWidth")
+    player.focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("document.activeElement.scrollLeft > 0")
     page.set_viewport_size({"width": 1280, "height": 1400})
 
 

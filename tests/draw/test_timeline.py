@@ -78,6 +78,14 @@ def test_alt_text_says_the_numbers() -> None:
         "A ring. Timeline of 4 ranks over seconds: 24 messages of 256 B in 6 rounds. "
         "From the first send to the last arrival: 5.8 ms. Messages go from 0 to 1, 1 to 2, 2 to 3, 3 to 0."
     )
+    few = ring_trace(2)
+    assert timeline(few).alt.endswith(
+        " Messages: 1.4 ms to 1.8 ms from 0 to 1; 1.4 ms to 1.8 ms from 1 to 0; "
+        "2.4 ms to 2.8 ms from 0 to 1; 2.4 ms to 2.8 ms from 1 to 0."
+    )
+    assert timeline(few, by="round").alt.endswith(" Round 1: 0 to 1, 1 to 0. Round 2: 0 to 1, 1 to 0.")
+    busy = timeline(few, computing=[[(0.0, 1e-3), (2e-3, 4e-3)], []])
+    assert busy.alt.endswith(" Time spent computing: rank 0 3 ms.")
     assert "no messages" in timeline(Trace(2, [])).alt
     assert (
         "5 messages of 4 B to 1 KiB in 2 rounds"

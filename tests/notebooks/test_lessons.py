@@ -17,6 +17,8 @@ import psutil
 import pytest
 from nbclient import NotebookClient
 
+from tests.tools.descriptions import undescribed_in
+
 COURSE = Path(__file__).parents[2] / "course"
 LESSONS = sorted(COURSE.glob("[0-9]*.ipynb"))
 CELL_LIMIT = 200  # seconds; lessons take a fraction of it
@@ -51,6 +53,7 @@ def test_a_lesson_runs_from_top_to_bottom(path: Path) -> None:
     assert [output for output in outputs_of(notebook) if is_complaint(output)] == []
     assert expected, "a lesson holds its numbers with assertions; this one has none"
     assert sorted(expected - reached) == [], "these assertions (cell, line) never ran in the kernel"
+    assert undescribed_in(notebook) == [], "a screen reader finds nothing to say"
     _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []
 
@@ -95,6 +98,8 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> tuple[set[tuple[in
         for index, cell in enumerate(client.nb.cells):
             client.execute_cell(cell, index, execution_count=index or 1)
             family |= set(kernel.children(recursive=True))
+    client.set_widgets_metadata()
+    notebook.metadata |= client.nb.metadata
     return ast.literal_eval(client.nb.cells[-1].outputs[0].data["text/plain"]), [kernel, *family]
 
 

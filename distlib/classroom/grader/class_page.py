@@ -107,15 +107,17 @@ def _columns(run: ClassRun, students: Sequence[str]) -> str:
     points = [(sums(run.marks[s].values())[0] - run.penalties.get(s, 0.0)) for s in students]
     full = sums(run.marks[students[0]].values())[1] or 1.0
     heights = Counter(max(0, min(_BINS - 1, int(_BINS * got / full))) for got in points)
-    most, columns = max(heights.values()), []
+    most, columns, labels = max(heights.values()), [], []
     for number in range(_BINS):
         first, last = f"{full * number / _BINS:g}", f"{full * (number + 1) / _BINS:g}"
         height = f"height: {5.5 * heights[number] / most:.2f}rem"
         label = f"{heights[number]} with {first} to {last} points"
         column = f'<div class="column" style="{height}"></div>'
         columns.append(f'<div title="{label}">{heights[number] or ""}{column}{first}</div>')
+        labels += [label] if heights[number] else []
     words = f"Students by points, from 0 to {full:g}"
-    return f'<p>{words}:</p>\n<div class="columns" role="img" aria-label="{words}">{"".join(columns)}</div>\n'
+    told = f"{words}: {', '.join(labels)}"
+    return f'<p>{words}:</p>\n<div class="columns" role="img" aria-label="{told}">{"".join(columns)}</div>\n'
 
 
 def _marks_table(run: ClassRun) -> str:

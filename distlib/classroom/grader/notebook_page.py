@@ -18,10 +18,11 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from distlib.classroom.grader.page import lines_of
+from distlib.classroom.grader.page import lines_of, plain
 from distlib.classroom.grader.pictures import KINDS, set_pictures
 
 _MOST_CHARACTERS = 200_000  # of a cell that is formatted; a longer one is shown as it is
+_MOST_OF_WORDS = 5_000  # characters, of what a picture shows
 _TAGS = (
     "a abbr b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img kbd li ol p pre s span strong "
     "sub summary sup table tbody td th thead tr ul"
@@ -34,7 +35,7 @@ STYLE = f"""
 .cell > .count {{ color: var(--dim); font-family: ui-monospace, Menlo, Consolas, monospace; font-size: .8em; }}
 .cell img {{ max-width: 100%; }} .cell h1, .cell h2 {{ font-size: 1.15rem; }} .cell h3 {{ font-size: 1rem; }}
 .cell table {{ display: block; overflow-x: auto; }}
-.code {{ background: var(--soft); border: 1px solid var(--line); border-radius: 4px; padding: .4rem .6rem;
+.code {{ background: var(--page); border: 1px solid var(--line); border-radius: 4px; padding: .4rem .6rem;
   overflow-x: auto; }}
 .code pre {{ margin: 0; counter-reset: line; }}
 .code pre > span {{ counter-increment: line; }}
@@ -46,7 +47,7 @@ STYLE = f"""
 @media (max-width: 40rem) {{ .cell {{ grid-template-columns: minmax(0, 1fr); }} }}
 {_COLORS[0].get_style_defs(".code")}
 @media (prefers-color-scheme: dark) {{ {_COLORS[1].get_style_defs(".code")} }}
-.code {{ background: var(--soft); }} .code .err {{ border: none; color: inherit; background: none; }}
+.code {{ background: var(--page); }} .code .err {{ border: none; color: inherit; background: none; }}
 """
 
 
@@ -103,8 +104,14 @@ def _output(output: NotebookNode) -> str:
         picture = NotebookNode()
         set_pictures(picture, {"it": {kind: data.get(kind)}})
         if picture:
-            return f'<img alt="picture" src="{_source(picture.attachments["it"])}">'
+            return f'<img alt="{_shows(data)}" src="{_source(picture.attachments["it"])}">'
     return _printed(str(data["text/plain"]), "output") if "text/plain" in data else ""
+
+
+def _shows(data: Mapping[str, Any]) -> str:
+    """What a picture shows. One of `distlib.draw` says it as plain text; others say "<Figure size 640x480 …>"."""
+    words = " ".join(str(data.get("text/plain", "")).split())
+    return "a picture" if not words or words.startswith("<") else plain(words[:_MOST_OF_WORDS])
 
 
 def _printed(text: str, kind: str) -> str:

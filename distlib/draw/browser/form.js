@@ -42,11 +42,12 @@ class Form {
     this.model.off("change:answered", this.draw);
   }
 
-  // Plain keys stay in the form, where the browser knows what they do; Ctrl+S, Shift+Enter, … remain JupyterLab's.
+  // Plain keys stay in the form, where the browser knows what they do: for JupyterLab X cuts the cell, D D deletes it.
+  // Ctrl+S, Shift+Enter, … remain JupyterLab's, and Escape leads back to the cell.
   onKey(event) {
-    if (!(event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key === "Enter"))) {
-      event.stopPropagation();
-    }
+    const { ctrlKey, metaKey, altKey, shiftKey, key } = event;
+    if (key === "Escape") this.root.closest(".jp-Cell")?.focus();
+    if (!(ctrlKey || metaKey || altKey || (shiftKey && key === "Enter"))) event.stopPropagation();
   }
 
   // ── building ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -59,15 +60,17 @@ class Form {
     this.button = make("button", { type: "submit", class: "distlib-commit" }, "Commit");
     this.row = make("div", { class: "distlib-row" });
     this.row.append(...makers[this.model.get("kind")](), this.button);
-    this.state = make("p", { class: "distlib-state", id: `${this.id}-state`, role: "status", "aria-live": "polite" });
+    // It can have the focus, but is no stop of the Tab key: what is committed can't keep the focus, and this can.
+    const live = { role: "status", "aria-live": "polite", tabindex: -1 };
+    this.state = make("p", { class: "distlib-state", id: `${this.id}-state`, ...live });
     this.fields.append(legend, this.row);
     this.root.append(this.fields, this.state);
   }
 
   buildField() {
-    const hint = this.model.get("hint");
     const label = make("label", { for: `${this.id}-field` }, "Your prediction:");
-    this.field = make("input", { id: `${this.id}-field`, type: "text", placeholder: hint, maxlength: 100 });
+    const about = { "aria-describedby": `${this.id}-state` };
+    this.field = make("input", { id: `${this.id}-field`, type: "text", maxlength: 100, ...about });
     this.read = () => this.field.value;
     this.fill = (chosen) => (this.field.value = chosen);
     return [label, this.field];
@@ -127,13 +130,15 @@ class Form {
 
   show() {
     clearTimeout(this.timer);
-    const { said, problem, chosen, kind, hint } = this.values("said", "problem", "chosen", "kind", "hint");
+    const { said, problem, chosen, hint } = this.values("said", "problem", "chosen", "hint");
+    if (said && this.fields.contains(document.activeElement)) this.state.focus({ preventScroll: true });
     this.fields.disabled = said !== "";
+    this.field?.setAttribute("aria-invalid", String(problem !== ""));
     this.root.classList.toggle("distlib-committed", said !== "");
     this.button.textContent = said ? "Committed" : "Commit";
     if (said) this.fill(chosen);
     if (said) return this.say(`✓ Committed: ${said}.`, "committed");
-    this.say(problem || (kind === "number" ? "" : hint), problem ? "problem" : "");
+    this.say(problem || hint, problem ? "problem" : "");
   }
 
   values(...names) {

@@ -20,7 +20,7 @@ class Player {
     // Each widget loads this module anew, so there is nothing here that could count them.
     this.id = `distlib-player-${Math.random().toString(36).slice(2)}`;
     this.timer = null;
-    this.root = make("div", { class: "distlib-player distlib-live", tabindex: 0, role: "group" });
+    this.root = make("div", { class: "distlib-player distlib-live", role: "group" });
     this.onKey = this.onKey.bind(this);
     this.draw = () => this.show(model.get("step"));
     this.rebuild = () => this.build();
@@ -51,18 +51,21 @@ class Player {
     this.last = this.scene.steps.length - 1;
     this.root.setAttribute("aria-label", this.scene.title);
     this.svg = this.buildPicture();
-    this.words = make("p", { class: "distlib-words", "aria-live": "polite" });
-    this.warning = make("p", { class: "distlib-warning", role: "status" });
-    this.details = make("ul", { class: "distlib-details" });
+    // These two stay when the scene is another: a screen reader reads what changes in them, not what is new.
+    this.words ??= make("p", { class: "distlib-words", "aria-live": "polite" });
+    this.warning ??= make("p", { class: "distlib-warning", role: "status" });
+    this.details = make("ul", { class: "distlib-details", tabindex: 0, "aria-label": "This step in words" });
     this.tip = make("div", { class: "distlib-tip", role: "tooltip", hidden: "" });
     const controls = this.buildControls();
     controls.hidden = this.last === 0;
+    controls.hidden ? this.root.removeAttribute("tabindex") : this.root.setAttribute("tabindex", 0);
     const hint = make("p", { class: "distlib-hint" });
     const keys = "Keys: space plays and pauses, ← and → step, Home and End jump. ";
-    hint.textContent = `${controls.hidden ? "" : keys}Point at ${this.scene.hint} to read it.`;
-    const picture = make("div", { class: "distlib-picture" });
-    picture.append(this.svg);
-    this.root.replaceChildren(picture, controls, this.words, this.warning, this.details, hint, this.tip);
+    const read = this.scene.steps.some((step) => step.details) ? ", or read the list above" : "";
+    hint.textContent = `${controls.hidden ? "" : keys}Point at ${this.scene.hint} to read it${read}.`;
+    this.picture = make("div", { class: "distlib-picture" });
+    this.picture.append(this.svg);
+    this.root.replaceChildren(this.picture, controls, this.words, this.warning, this.details, hint, this.tip);
     this.draw();
   }
 
@@ -159,7 +162,14 @@ class Player {
     this.playButton.setAttribute("aria-label", name);
   }
 
+  // Plain keys stay in here: for JupyterLab X cuts the cell, D D deletes it. Ctrl+S, Shift+Enter, … remain JupyterLab's,
+  // and Escape leads back to the cell. A picture that is wider than its place is scrolled by the arrows.
   onKey(event) {
+    const { ctrlKey, metaKey, altKey, shiftKey, key } = event;
+    if (ctrlKey || metaKey || altKey || (shiftKey && key === "Enter")) return;
+    event.stopPropagation();
+    if (key === "Escape") this.root.closest(".jp-Cell")?.focus();
+    if (this.last === 0 || event.target === this.picture || event.target === this.details) return;
     const onButton = event.target.tagName === "BUTTON";
     const actions = {
       " ": onButton ? null : () => this.toggle(),
@@ -168,11 +178,9 @@ class Player {
       Home: () => this.goTo(0),
       End: () => this.goTo(this.last),
     };
-    const action = event.ctrlKey || event.metaKey || event.altKey ? null : actions[event.key];
-    if (!action) return;
+    if (!actions[key]) return;
     event.preventDefault();
-    event.stopPropagation();
-    action();
+    actions[key]();
   }
 
   // ── showing ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -79,7 +79,7 @@ def heat_map(
         for number, (name, places) in reversed(list(enumerate(lines.items()))):
             _draw_line(axes, number, {rows.index(row): _place(columns, at) for row, at in places.items()})
             right = _name_line(canvas, number, name, right)
-        return Picture(figure, _alt(values, columns, across, down, title, show))
+        return Picture(figure, _alt(values, columns, across, down, title, show) + _tell_lines(lines))
 
 
 def _label(axes: Axes, rows: Sequence[float], columns: Sequence[float], across: str, down: str) -> None:
@@ -154,3 +154,10 @@ def _alt(
     head = ", ".join(format_number(column) for column in columns)
     rows = [f"{format_number(row)}: {', '.join(show(cells[c]) for c in columns)}" for row, cells in values.items()]
     return f"{title}. {down} down, {across} across ({head}). {'; '.join(rows)}."
+
+
+def _tell_lines(lines: Mapping[str, Mapping[float, float]]) -> str:
+    return "".join(
+        f" {name}: {', '.join(f'{format_number(column)} at {format_number(row)}' for row, column in places.items())}."
+        for name, places in lines.items()
+    )

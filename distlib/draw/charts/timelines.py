@@ -45,6 +45,7 @@ Computing = Sequence[Iterable[Span | tuple[float, float]]]
 _Stretches = Sequence[Sequence[tuple[float, float]]]
 _TOP = 52  # CSS pixels for the titles
 _LABELED = 48  # with more messages than this, arrows have no numbers
+_TOLD = 16  # with more than this, the alternative text does not say when each was sent
 
 
 def timeline(
@@ -116,7 +117,7 @@ def _draw(trace: Trace, title: str, by: str, look: Coloring, computing: _Stretch
     _draw_arrows(axes, trace, by, look, lane)
     words = look.key(numbered=len(trace) <= _LABELED) if len(trace) else ""
     _draw_key(canvas, words, occupied, any(computing))
-    return Picture(figure, describe_timeline(trace, title, by, look))
+    return Picture(figure, describe_timeline(trace, title, by, look) + _tell_computing(computing))
 
 
 def _draw_lanes(axes: Axes, world_size: int, lane: float) -> None:
@@ -240,7 +241,32 @@ def describe_timeline(trace: Trace, title: str, by: str, look: Coloring) -> str:
     if look.label_of is not None:
         amounts = Counter(map(look.label_of, trace))
         text += f" By color: {', '.join(f'{label} {amounts[label]}' for label in look.labels)}."
+    return text + (_tell_messages(trace, by) if 0 < len(trace) <= _TOLD else _tell_pairs(trace))
+
+
+def _tell_messages(trace: Trace, by: str) -> str:
+    """Each message, in their order."""
+    if by == "time":
+        order = sorted(trace, key=lambda m: (m.taken, m.src))
+        spans = (f"{format_seconds(m.taken)} to {format_seconds(m.end)} from {m.src} to {m.dst}" for m in order)
+        return f" Messages: {'; '.join(spans)}."
+    rounds: dict[int, list[str]] = {}
+    for message in sorted(trace, key=lambda m: (m.round, m.src)):
+        rounds.setdefault(message.round, []).append(f"{message.src} to {message.dst}")
+    return "".join(f" Round {number}: {', '.join(pairs)}." for number, pairs in rounds.items())
+
+
+def _tell_pairs(trace: Trace) -> str:
     pairs = sorted({(m.src, m.dst) for m in trace})
-    if pairs and len(pairs) <= 16:
-        text += " Messages go from " + ", ".join(f"{src} to {dst}" for src, dst in pairs) + "."
-    return text
+    if not 0 < len(pairs) <= 16:
+        return ""
+    return " Messages go from " + ", ".join(f"{src} to {dst}" for src, dst in pairs) + "."
+
+
+def _tell_computing(computing: _Stretches) -> str:
+    told = [
+        f"rank {rank} {format_seconds(sum(end - start for start, end in stretches))}"
+        for rank, stretches in enumerate(computing)
+        if stretches
+    ]
+    return f" Time spent computing: {', '.join(told)}." if told else ""

@@ -11,7 +11,7 @@ rank 1  │0 │1 │    │  │1 │─┘    the arrow: rank 1 sent this chun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from distlib.draw.chunks.chunk_grid import describe_chunks
 from distlib.draw.chunks.chunk_history import ChunkHistory, ChunkMessage, name_chunks, tell_cell
@@ -169,9 +169,17 @@ def _steps(history: ChunkHistory) -> Iterator[Step]:
 
 
 def _step(history: ChunkHistory, round: int, cells: str, warning: str) -> Step:
+    held = [_tell_rank(rank, row) for rank, row in enumerate(history.states[round])]
     if round == 0:
-        return Step("start", f"The start: nothing has been sent. {cells}", warning=warning)
+        return Step("start", f"The start: nothing has been sent. {cells}", held, warning)
     messages = history.messages_in(round)
     name = f"round {round} of {history.rounds}"
     words = f"After {name}: {count(len(messages), 'message')}. {cells}"
-    return Step(name, words, [describe(message) for message in messages], warning)
+    return Step(name, words, [*map(describe, messages), *held], warning)
+
+
+def _tell_rank(rank: int, cells: Sequence[Cell]) -> str:
+    """What a rank holds, for those who can't point at a cell: "rank 1 holds contributions to chunk 0: 0+1; …"."""
+    words = {"-": "none"}
+    told = ("all" if cell.is_full else words.get(str(cell), str(cell)) for cell in cells)
+    return f"rank {rank} holds contributions to {'; '.join(f'chunk {n}: {held}' for n, held in enumerate(told))}"

@@ -12,6 +12,7 @@ from distlib.draw.live import show_live
 from distlib.draw.players.player import PlayerWidget
 from distlib.draw.players.race_scene import race_scene
 from distlib.draw.players.scene import Scene
+from distlib.draw.players.slider import Slider
 from distlib.draw.players.still import still_html
 from distlib.draw.style import count, format_bytes
 from distlib.network import Cluster, Link
@@ -32,7 +33,7 @@ class Explorer:
     """Sliders and a race. As the last line of a cell it shows itself; elsewhere use `display(explorer)`.
 
     Attributes:
-        sliders: name to ipywidget: "axis", "nbytes", "nodes", "ranks_per_node", "latency", "bandwidth".
+        sliders: name to widget: "axis", "nbytes", "nodes", "ranks_per_node", "latency", "bandwidth".
         intra: the link inside a node, which has no slider.
         algorithms: which ones race.
         widget: the picture in the browser.
@@ -44,7 +45,7 @@ class Explorer:
         self.sliders = _sliders(cluster, nbytes, along)
         self.widget = PlayerWidget(scene=self.scene().to_data())
         for slider in self.sliders.values():
-            slider.observe(self._draw, names="value")
+            slider.observe(self._draw, names="index")
 
     def table(self) -> Race:
         """The race at the sliders' present values."""
@@ -103,8 +104,8 @@ def explore_race(
     return Explorer(cluster, nbytes, algorithms, along)
 
 
-def _sliders(cluster: Cluster, nbytes: int, along: str) -> dict[str, Any]:
-    axis = ipywidgets.ToggleButtons(options=[("over the size", "bytes"), ("over the ranks", "ranks")], value=along)
+def _sliders(cluster: Cluster, nbytes: int, along: str) -> dict[str, Slider]:
+    axis = Slider("draw the times", [("over the size", "bytes"), ("over the ranks", "ranks")], along, kind="choice")
     latencies = sorted({*_LATENCIES, cluster.inter.latency})
     bandwidths = sorted({*_BANDWIDTHS, cluster.inter.bandwidth})
     return {
@@ -123,12 +124,6 @@ def _sliders(cluster: Cluster, nbytes: int, along: str) -> dict[str, Any]:
     }
 
 
-def _slider(name: str, values: Sequence[Any], first: float, say: Any) -> Any:
+def _slider(name: str, values: Sequence[Any], first: float, say: Any) -> Slider:
     nearest = min(values, key=lambda value: abs(value - first))
-    return ipywidgets.SelectionSlider(
-        options=[(say(value), value) for value in values],
-        value=nearest,
-        description=name,
-        style={"description_width": "15em"},
-        layout={"width": "44em", "max_width": "98%"},
-    )
+    return Slider(name, [(say(value), value) for value in values], nearest)

@@ -75,7 +75,7 @@ def _axes(plan: _Plan) -> Iterator[Shape]:
         yield write(plan.x(tick), bottom + 18, name(tick), SMALL, anchor="middle")
     axis = f"{'size of the tensor' if over_bytes else 'ranks'} (logarithmic)"
     yield write((LEFT + _RIGHT) / 2, bottom + 36, axis, 12, anchor="middle")
-    yield write(6, _TOP - 7, "logarithmic", SMALL)
+    yield write(6, _TOP - 10, "logarithmic", SMALL)
 
 
 def _band(plan: _Plan) -> Iterator[Shape]:

@@ -54,7 +54,7 @@ class Step:
     Attributes:
         name: short: "round 3 of 14".
         words: one or two sentences: what is to be seen. They are read aloud, and are the picture's alternative text.
-        details: more sentences, shown as a list: the messages of this step.
+        details: more sentences, shown as a list: the messages of this step, and all that can be pointed at.
         warning: what is odd from this step on; "" if nothing is.
     """
 

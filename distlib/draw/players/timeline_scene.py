@@ -243,4 +243,10 @@ def _step(plan: _Plan, number: int, messages: Sequence[Message]) -> Step:
     name = f"round {number} of {last}" if plan.by == "round" else f"arrival {number} of {last}"
     when = f"Round {number} of {last}" if plan.by == "round" else f"After {format_seconds(plan.moments[number - 1])}"
     words = f"{when}: {count(len(messages), 'message')}, {format_bytes(total)}. From rank {pairs}."
-    return Step(name, words, [describe(message) for message in messages])
+    return Step(name, words, [describe(message) + _tell_wait(plan, message) for message in messages])
+
+
+def _tell_wait(plan: _Plan, message: Message) -> str:
+    """How long the sender waited, where the picture shows it."""
+    waited = message.taken - message.start
+    return f", after a wait of {format_seconds(waited)}" if plan.shows_waiting and waited > 0 else ""

@@ -1,0 +1,77 @@
+// One of several values (distlib/draw/players/slider.py): a slider, or round buttons where the values are few words.
+// Both are the browser's own, so that keys and screen readers know them; the words of a value are read, not its place.
+
+export default {
+  render({ model, el }) {
+    const [label, words] = [model.get("label"), model.get("words")];
+    const root = model.get("kind") === "choice" ? choice(model, label, words) : slider(model, label, words);
+    el.append(root.element);
+    model.on("change:index", root.show);
+    root.show();
+    const release = keepKeys(root.element);
+    return () => {
+      release();
+      model.off("change:index", root.show);
+    };
+  },
+};
+
+function slider(model, label, words) {
+  const element = make("label", { class: "distlib-slider" });
+  const input = make("input", { type: "range", min: 0, max: words.length - 1, step: 1, "aria-label": label });
+  const value = make("span", { class: "distlib-value", "aria-hidden": "true" });
+  const name = make("span", {});
+  name.textContent = label;
+  element.append(name, input, value);
+  input.addEventListener("input", () => choose(model, Number(input.value)));
+  const show = () => {
+    input.value = model.get("index");
+    value.textContent = words[model.get("index")];
+    input.setAttribute("aria-valuetext", value.textContent);
+  };
+  return { element, show };
+}
+
+function choice(model, label, words) {
+  const element = make("fieldset", { class: "distlib-slider" });
+  // Each widget loads this module anew, so there is nothing here that could count them.
+  const group = `distlib-choice-${Math.random().toString(36).slice(2)}`;
+  const inputs = words.map(() => make("input", { type: "radio", name: group }));
+  const name = make("legend", {});
+  name.textContent = label;
+  element.append(
+    name,
+    ...inputs.map((input, index) => {
+      const one = make("label", {});
+      one.append(input, words[index]);
+      input.addEventListener("change", () => choose(model, index));
+      return one;
+    }),
+  );
+  return { element, show: () => inputs.forEach((input, index) => (input.checked = index === model.get("index"))) };
+}
+
+function choose(model, index) {
+  model.set("index", index);
+  model.save_changes();
+}
+
+// Plain keys stay in here: for JupyterLab X cuts the cell, D D deletes it. Ctrl+S, Shift+Enter, … remain JupyterLab's,
+// and Escape leads back to the cell. JupyterLab takes keys at the document, on their way down; these are taken above it.
+function keepKeys(element) {
+  const onKey = (event) => {
+    const { ctrlKey, metaKey, altKey, shiftKey, key } = event;
+    if (key === "Escape") element.closest(".jp-Cell")?.focus();
+    if (!(ctrlKey || metaKey || altKey || (shiftKey && key === "Enter"))) event.stopPropagation();
+  };
+  const release = () => window.removeEventListener("keydown", onKey, true);
+  element.addEventListener("focusin", () => window.addEventListener("keydown", onKey, true));
+  element.addEventListener("focusout", release);
+  return release;
+}
+
+function make(tag, attributes) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}

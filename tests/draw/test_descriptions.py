@@ -1,0 +1,179 @@
+"""Every picture and every widget says in words what it shows; and no notebook shows one that does not.
+
+What the lessons show when they run is looked at in tests/notebooks/test_lessons.py, in the run that is made there.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+import matplotlib.figure
+import nbformat
+import pytest
+
+from distlib import Cluster, Link, SimulatedWorld, draw
+from distlib.collectives import ring_all_reduce
+from distlib.draw.live import BROWSER
+from distlib.draw.picture import Picture
+from distlib.draw.predictions import form
+from distlib.draw.style import INK, LIGHT_PAPER, color_of, contrast
+from distlib.training.ddp.step_times import Span, StepTimes
+from distlib.worlds.calibration import Comparison
+from tests.tools.descriptions import FEWEST, descriptions, undescribed, undescribed_in, unnamed
+from tests.tools.draw_samples import ring_trace
+
+ROOT = Path(__file__).parents[2]
+WIDGET = "application/vnd.jupyter.widget-view+json"
+TRACE = ring_trace(4)
+WORLD = SimulatedWorld(4)
+CLUSTER = Cluster.flat(64, Link(1e-5, 2.5e9))
+
+SHOWN: dict[str, Callable[[], Any]] = {
+    "bytes_per_rank": lambda: draw.bytes_per_rank(TRACE),
+    "chunk_steps": lambda: draw.chunk_steps(WORLD, ring_all_reduce),
+    "draw_chunks": lambda: draw.draw_chunks(draw.watch_chunks(WORLD, ring_all_reduce)),
+    "explore_race": lambda: draw.explore_race(CLUSTER),
+    "heat_map": lambda: draw.heat_map({1: {2: 0.5, 4: 0.6}, 3: {2: 0.7, 4: 0.8}}, across="a", down="b", title="Found"),
+    "play_chunks": lambda: draw.play_chunks(draw.watch_chunks(WORLD, ring_all_reduce)),
+    "play_timeline": lambda: draw.play_timeline(TRACE),
+    "predict": lambda: draw.predict("How many bytes does rank 0 send?", unit="B"),
+    "predicted_and_measured": lambda: draw.predicted_and_measured(
+        [Comparison(4, 1e-4, 2e-4), Comparison(8, 1e-4, 1e-4)]
+    ),
+    "race": lambda: draw.race(CLUSTER, [1 << 10, 1 << 20]),
+    "speed_up": lambda: draw.speed_up({"ring": {1: 0.4, 2: 0.21, 4: 0.12}}),
+    "step_timeline": lambda: draw.step_timeline({"alone": StepTimes(0.0, 1.0, [Span("forward", "0", 0.0, 1.0)])}),
+    "sweep": lambda: draw.sweep({"plain": {1: [0.5, 0.6], 2: [0.7]}}, along="workers", title="Found"),
+    "timeline": lambda: draw.timeline(TRACE),
+}
+NOT_SHOWN = {"ChunkHistory", "Picture", "watch_chunks"}
+
+Outputs = list[tuple[dict[str, Any], Any]]
+
+
+@pytest.fixture
+def outputs(monkeypatch: pytest.MonkeyPatch) -> Outputs:
+    """What is displayed from now on: the data of an output, and the widget in it."""
+    shown: Outputs = []
+
+    def display(data: dict[str, Any], **options: Any) -> None:
+        view = data.get(WIDGET)
+        shown.append((data, ipywidgets.widgets.widget._instances[view["model_id"]] if view else None))
+
+    monkeypatch.setattr("IPython.display.display", display)
+    return shown
+
+
+def show(thing: Any, outputs: Outputs) -> None:
+    """As a cell shows its last line."""
+    if isinstance(thing, Picture):
+        outputs.append((thing._repr_mimebundle_(), None))
+    elif isinstance(thing, draw.predictions.prediction.Prediction):
+        form.show_form(thing)
+    else:
+        thing._ipython_display_()
+
+
+def test_every_function_that_shows_something_is_looked_at() -> None:
+    assert set(SHOWN) | NOT_SHOWN == set(draw.__all__), "a new one needs a line in SHOWN"
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_is_shown_is_described(name: str, outputs: Outputs) -> None:
+    show(SHOWN[name](), outputs)
+    assert outputs
+    for data, widget in outputs:
+        assert list(undescribed(data)) == []
+        assert [what for part in parts(widget) for what in unnamed(part.get_state())] == []
+    pictures = [words for data, _ in outputs for words in descriptions(data)]
+    widgets = [widget for _, widget in outputs if widget is not None]
+    assert pictures or name == "predict", "a widget leaves a picture for a page without it"
+    assert len(widgets) == (name in ("explore_race", "play_chunks", "play_timeline", "predict"))
+
+
+def parts(widget: Any) -> Iterator[Any]:
+    """A widget and those in it."""
+    if widget is not None:
+        yield widget
+        for child in getattr(widget, "children", ()):
+            yield from parts(child)
+
+
+# ── notebooks ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+NOTEBOOKS = sorted([*ROOT.glob("course/*.ipynb"), *ROOT.glob("solutions/*/*.ipynb"), *ROOT.glob("exercises/*/*.ipynb")])
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_notebook_shows_nothing_past_the_functions_that_describe_it(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    assert undescribed_in(notebook) == []
+    for cell in notebook.cells:
+        assert bare(cell) == []
+
+
+def bare(cell: Mapping[str, Any]) -> list[str]:
+    """What a cell shows, or may show, without a description: pictures in its text, plots and widgets in its code."""
+    if cell["cell_type"] == "code":
+        tree = ast.parse(re.sub(r"^\s*[%!].*", "", cell["source"], flags=re.MULTILINE))
+        imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        imported += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
+        plain = {"matplotlib", "ipywidgets", "anywidget", "seaborn", "plotly", "IPython", "PIL"}
+        return [name for name in imported if name.partition(".")[0] in plain]
+    marked = re.findall(r"!\[([^\]]*)\]", cell["source"])
+    return [words for words in [*marked, *descriptions({"text/html": cell["source"]})] if len(words) < FEWEST]
+
+
+def test_what_is_not_described_is_noticed() -> None:
+    figure = matplotlib.figure.Figure()
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    for data in (
+        {"image/png": "…", "text/plain": "<Figure size 640x480 with 1 Axes>"},
+        {"text/html": '<img src="data:image/png;base64,…">'},
+        {"text/html": '<img alt="figure" src="data:image/png;base64,…">'},
+        {"text/html": "<svg></svg>"},
+        {WIDGET: {"model_id": "1"}, "text/plain": "IntSlider(value=0)"},
+    ):
+        assert len(list(undescribed(data))) == 1, data
+    assert list(unnamed(ipywidgets.IntSlider().get_state()))
+    assert list(unnamed(form.PredictionForm(question=" ").get_state()))
+    for kind, source in (("code", "import matplotlib.pyplot as plt"), ("markdown", "![](ring.svg)")):
+        assert bare({"cell_type": kind, "source": source})
+
+
+# ── colors ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("paper", "ink"), [(LIGHT_PAPER, INK), ("#111111", "#DEDEDE")], ids=["light", "dark"])
+def test_the_number_of_a_pale_dot_can_be_read(paper: str, ink: str) -> None:
+    """A player shows the dots of past steps at 35 %, with their numbers in ink (`browser/player.css`)."""
+    for rank in range(8):
+        assert contrast(mixed(color_of(rank), paper, 0.35), ink) >= 4.5
+
+
+@pytest.mark.parametrize(
+    ("paper", "ink", "green", "red"),
+    [("#FFFFFF", "#212121", "#388E3C", "#D32F2F"), ("#111111", "#E0E0E0", "#4CAF50", "#F44336")],
+    ids=["light", "dark"],
+)
+def test_what_a_form_says_can_be_read_in_jupyterlabs_colors(paper: str, ink: str, green: str, red: str) -> None:
+    """JupyterLab's own green is too pale for text on white; and so is its gray for the edge of a field."""
+    css = (BROWSER / "form.css").read_text()
+    colors = dict(re.findall(r"var\(--(\w+)\) (\d+)%", css))
+    assert contrast("#388E3C", "#FFFFFF") < 4.5
+    for color, name in ((green, "green"), (red, "red")):
+        assert contrast(mixed(color, ink, int(colors[name]) / 100), paper) >= 4.5
+    assert contrast(mixed(ink, paper, int(colors["ink"]) / 100), paper) >= 3
+
+
+def mixed(one: str, other: str, part: float) -> str:
+    """A color that lies `part` of the way from `other` to `one`, in sRGB."""
+    pairs = ((int(one[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(part * a + (1 - part) * b):02X}" for a, b in pairs)
