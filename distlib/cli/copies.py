@@ -50,10 +50,10 @@ def report(course: Path, brought: list[Brought]) -> list[str]:
         lines += [f"    {done.copy.stem} (as it was: {_shown(course, done.backup)})" for done in by["merged"]]
     if by["replaced"] or by["merged"]:
         lines.append(
-            "A tab of JupyterLab still shows the old version: menu File, Reload Notebook from Disk. With changes"
+            "A tab that was open before still shows the old version: menu File, Reload Notebook from Disk. If it has"
         )
         lines.append(
-            "that are not saved: save, choose Overwrite, and run `distlib update` once more. It takes them over."
+            "changes that are not saved: save, choose Overwrite, run `distlib update` once more. It takes them over."
         )
     if by["broken"]:
         lines.append(f"The course's own notebooks of {_names(by['broken'])} are broken. Get them again: distlib update")

@@ -1,5 +1,6 @@
 """`distlib lab`: JupyterLab, opened on the first lesson: the student's copy, or with --instructor the course's own."""
 
+import contextlib
 import json
 import os
 import secrets
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
@@ -51,6 +53,7 @@ def open_lab(extra: list[str], *, instructor: bool = False) -> int:
         address = wait_for_address(server, Path(jupyter_runtime_dir()), first)
         if address:
             print(f"\nJupyterLab is at\n\n    {address}\n\nStop it with Ctrl-C.", flush=True)
+            start_kernel(address, first)
         status = server.wait()
         signal.alarm(0)
         if status < 0 and not asked.is_set():
@@ -128,6 +131,21 @@ def wait_for_address(server: subprocess.Popen[bytes], runtime_folder: Path, firs
         except (OSError, ValueError):
             time.sleep(0.1)
     return None
+
+
+def start_kernel(address: str, first: Path) -> None:
+    """Starts the kernel of a notebook while the browser still loads the page, which then finds it and takes it.
+
+    address: the notebook's, with the token. first: its path there. If the server refuses, the page starts the kernel.
+    """
+    server, _, _ = address.partition("lab/tree/")
+    _, _, token = address.partition("?token=")
+    session = {"path": first.as_posix(), "name": first.name, "type": "notebook", "kernel": {"name": "python3"}}
+    headers = {"Authorization": f"token {token}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{server}api/sessions", json.dumps(session).encode(), headers)
+    directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the token is for no proxy
+    with contextlib.suppress(OSError):  # of which HTTPError is one
+        directly.open(request, timeout=STARTS_WITHIN).close()
 
 
 def address_of(information: Mapping[str, str], first: Path) -> str:

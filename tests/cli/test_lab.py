@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,29 @@ def test_address_with_and_without_a_token() -> None:
     first, page = Path("lessons/first.ipynb"), "http://localhost:8899/lab/tree/lessons/first.ipynb"
     assert lab.address_of({"url": "http://localhost:8899/", "token": "abc"}, first) == f"{page}?token=abc"
     assert lab.address_of({"url": "http://localhost:8899/", "token": ""}, first) == page
+
+
+@pytest.mark.parametrize("answer", [201, 403])
+def test_the_kernel_is_started_before_the_page_asks_for_it(answer: int) -> None:
+    asked: list[tuple[str, str | None, Any]] = []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append((self.path, self.headers["Authorization"], body))
+            self.send_response(answer)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Server) as server, ThreadPoolExecutor() as pool:
+        pool.submit(server.handle_request)
+        address = f"http://127.0.0.1:{server.server_port}/lab/tree/lessons/first.ipynb?token=abc"
+        lab.start_kernel(address, Path("lessons/first.ipynb"))
+    ((path, token, session),) = asked
+    assert (path, token) == ("/api/sessions", "token abc")
+    assert (session["path"], session["type"]) == ("lessons/first.ipynb", "notebook")
 
 
 def test_folders_that_the_user_chose_are_kept(tmp_path: Path) -> None:
