@@ -49,6 +49,16 @@ def explain_error(error: RankError | TypeError, signs: Signs = ()) -> Remark:
     return Remark(lead, tuple(text.splitlines()), _cause(error, text, signs))
 
 
+def alone(text: str, otherwise: str = "") -> str:
+    """The cause of a message that one rank alone wants to send or receive. `otherwise`: more, if it is to itself."""
+    nobody = "with one rank there is nobody to talk to: its tensor is the result already."
+    fixed = (
+        "The number of ranks is comm.world_size. Is another number written into your code, or is `% comm.world_size` "
+        "missing?"
+    )
+    return f"{nobody} {fixed if 'but the ranks are' in text else otherwise}".rstrip()
+
+
 def same_partner(text: str) -> str:
     """The words of a deadlock that show a rank to send to another one and to receive from the same; empty: none."""
     found = re.search(r"to rank (\d+) and waits to receive [^\n]* from rank \1\b", text)
@@ -78,6 +88,12 @@ _SIGNS = (
     ("Default process group has not been initialized",
      "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm."),
     ("DistStoreError", "torch.distributed is not set up on these ranks, on purpose: write the algorithm with comm."),
+    ("name 'world_size' is not", "it belongs to the communicator: comm.world_size."),
+    ("name 'rank' is not", "it belongs to the communicator: comm.rank."),
+    ("name 'dist' is not", "torch.distributed is not set up on these ranks, on purpose: write it with comm."),
+    ("'int' object is not callable",
+     "a number is called like a function. comm.rank and comm.world_size are numbers: write them without parentheses."),
+    ("maximum recursion depth", "a function calls itself and never comes to an end."),
     ("Did you mean", "is the name spelled right? Python knows one that is nearly the same."),
     ("is not defined",
      "no cell that has run defines this name. Import or define it in the cell of your function: what you add to a "

@@ -70,15 +70,16 @@ class Handle(Work):
 class _Sending(Handle):
     def __init__(self, work: Work, tensor: torch.Tensor) -> None:
         super().__init__(work, "isend")
-        self._tensor, self._before, self._changed = tensor.detach(), tensor.detach().clone(), False
+        self.tensor, self._before, self._changed = tensor.detach(), tensor.detach().clone(), False
+        self.is_early = False
 
     def wait(self) -> int:
         if not self.waited:
-            self._changed = not _same(self._tensor, self._before)
+            self._changed = not _same(self.tensor, self._before)
         return super().wait()
 
     def slip(self) -> str | None:
-        return "changed early" if self._changed else super().slip()
+        return "sent early" if self.is_early else "changed early" if self._changed else super().slip()
 
 
 class _Receiving(Handle):
@@ -119,6 +120,8 @@ class Handles:
         """Note a handle that was just made."""
         if isinstance(handle, _Receiving):
             handle.is_shared = any(_is_pending_into(other, handle.tensor) for other in self._handles)
+        if isinstance(handle, _Sending):
+            handle.is_early = any(_is_pending_into(other, handle.tensor) for other in self._handles)
         self._handles.append(handle)
         return handle
 
@@ -128,7 +131,7 @@ class Handles:
         return sorted([(what, call, place) for what, call, place in found if what], key=lambda s: SLIPS.index(s[0]))
 
 
-SLIPS = ("one buffer for two", "changed early", "never waited")
+SLIPS = ("one buffer for two", "sent early", "changed early", "never waited")
 
 
 def _is_pending_into(handle: Handle, tensor: torch.Tensor) -> bool:

@@ -28,8 +28,11 @@ afresh and assert on the figures of the `Report`; `distlib grade` does more: it 
 
 from __future__ import annotations
 
+import ast
 import inspect
 import random
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -158,6 +161,8 @@ class Task:
             raise TypeError(f"{self.__name__} has no @{self.__name__}.judge, and would let every answer pass")
         name = name_of(function, self._arguments)
         judged: Judged | None = getattr(function, "__place__", None)
+        if judged is None and (old := explain_old_version(name)):
+            raise CheckFailed(name, old)
         seed = judged.seed(seed) if judged else seed
         cases = [replace(case, function=name) for case in self.cases(Draw(seed), **options)]
         if not cases:
@@ -305,7 +310,12 @@ _SLIPS: Mapping[str, tuple[str, str]] = {
     ),
     "changed early": (
         "rank {rank} changes the tensor of the isend at {place} before it has waited for it.",
-        "the message may not have left yet. Call wait() on what isend returned first, or send a copy.",
+        "the message may not have left yet. Call wait() on what isend returned before you write into this tensor. Or "
+        "is it received into? Then receive into a separate buffer.",
+    ),
+    "sent early": (
+        "rank {rank} sends a tensor with the isend at {place} while an irecv into it is under way.",
+        "what is to be sent may not have come yet. Call wait() on what irecv returned before you send that tensor on.",
     ),
     "one buffer for two": (
         "rank {rank} begins two receives into the same memory; the second is the irecv at {place}.",
@@ -332,6 +342,24 @@ def show_printed(text: str, title: str) -> None:
     shown, more = text[:_PRINTED_SHOWN].rstrip(), len(text) - _PRINTED_SHOWN
     least = "at least " if CUT in text else ""
     print(f"Printed by {title}:\n{shown}" + (f"\n… and {least}{count(more, 'character')} more" if more > 0 else ""))
+
+
+def explain_old_version(name: str) -> Remark | None:
+    """The remark about a function whose cell was last run with a syntax error: a notebook keeps its earlier version."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    inputs = (
+        [text for text in shell.user_ns.get("In", ()) if re.search(rf"(?m)^(def|class) {name}\b", text)]
+        if shell
+        else []
+    )
+    try:
+        ast.parse(inputs[-1] if inputs else "")
+    except SyntaxError as error:
+        seen = f"Python can't read the cell that you last ran for it: {error.msg}, in line {error.lineno} of the cell."
+        return Remark(
+            seen, cause="what is still there is an earlier version. Mend that line, and run both cells again."
+        )
+    return None
 
 
 def name_of(function: Callable[..., object], arguments: Sequence[str]) -> str:

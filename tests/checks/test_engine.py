@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from distlib.checks.rules.messages import Traffic, sends
 from distlib.checks.rules.sums import Held
 from distlib.checks.rules.values import holds
 from distlib.checks.seen import Seen
-from distlib.checks.task import Draw, Remarks, task
+from distlib.checks.task import Draw, Remarks, explain_old_version, task
 from distlib.checks.tensor_cases import TensorCase, expected_on
 from distlib.communicator import Communicator
 from distlib.trace import Trace
@@ -278,3 +279,34 @@ def test_an_error_has_a_cause(line: str, cause: str) -> None:
     program = f"def swap(comm, tensor):\n    chunks = tensor.tensor_split(2)\n    {line}\n"
     exec(compile(program, "swap.py", "exec"), names)  # type: ignore[arg-type]
     assert cause in remark_on(names["swap"])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        (["def swap(comm): pass", "def swap(comm)\n    pass"], "expected ':', in line 1 of the cell"),
+        (["def swap(comm)\n    pass", "def swap(comm): pass"], ""),
+        (["def swap(comm): pass", "def swap_back(comm)\n    pass", "print("], ""),
+        ([], ""),
+    ],
+)
+def test_a_cell_that_python_cannot_read_leaves_an_earlier_version(
+    inputs: list[str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = SimpleNamespace(user_ns={"In": ["", *inputs]})
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    remark = explain_old_version("swap")
+    assert words in (remark.seen if remark else "")
+    assert bool(words) == bool(remark)
+
+
+def test_a_tensor_is_not_sent_on_before_it_has_come() -> None:
+    def passes_on_early(comm: Communicator, tensor: torch.Tensor) -> None:
+        partner = comm.rank ^ 1
+        receiving = comm.irecv(tensor, partner)
+        sending = comm.isend(tensor, partner)
+        receiving.wait()
+        sending.wait()
+
+    with simulated_only(), pytest.raises(CheckFailed, match=r"while\s+an\s+irecv"):
+        check_swap(passes_on_early)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
-from distlib.checks.errors import Signs, same_partner
+from distlib.checks.errors import Signs, alone, same_partner
 from distlib.checks.remark import Remark
 from distlib.checks.rules import messages, rings, sums
 from distlib.checks.rules.messages import Traffic
@@ -36,8 +36,7 @@ def errors(seen: Seen) -> Signs:
     """Words of an error and their usual cause, where every rank has one tensor and chunks of it travel."""
     case: TensorCase = seen.facts
     whole, size, dtype = case.length, case.world_size, dtype_name(case.dtype)
-    alone = ("with one rank there is nobody to talk to: its tensor is the result already. A loop over world_size - 1 "
-             "steps does the right thing by itself.")
+    steps = "A loop over world_size - 1 steps, or over the other ranks alone, does the right thing by itself."
     uneven = (f"{whole} does not divide by {size}: the chunks have {listed(case.chunk_lengths)} elements. The buffer for "
               "what comes in must be as long as the chunk that comes, not as the one that leaves; and so must the chunk "
               "that it is put to. Do both ranks mean the same chunk in this step?")
@@ -46,7 +45,7 @@ def errors(seen: Seen) -> Signs:
          "allow. Give the chunk a name first: `chunk = chunks[i]`, then `chunk += x`. Or write chunks[i].add_(x)."),
         ("'NoneType'", "what works in place returns None: comm.send, comm.exchange, and functions like yours. What has "
          "come in is in the buffer that was handed over."),
-        ("wants to" if size == 1 else "", alone),
+        ("wants to" if size == 1 else "", alone(str(seen.error), steps)),
         ("itself", "no rank sends to itself. Leave the rank's own number out of the loop over ranks."),
         ("wants to", "there are only the ranks 0 to comm.world_size - 1, however many there are. Compute the other rank "
          "from comm.rank and comm.world_size."),
@@ -87,7 +86,7 @@ def check_naive_all_reduce(draw: Draw, **cases: Any) -> Iterator[Case]:
 def _(seen: Seen) -> Remarks:
     held, t, last = Held(seen), Traffic(seen), seen.size - 1
     yield sums.wrong_values(held, THE_SUM, [
-        *sums.IN_ANOTHER_PLACE, _master_left_out, sums.average, sums.lost_digits, _rest_left_out, sums.rank_added,
+        *sums.IN_ANOTHER_PLACE, sums.rank_0_left_out, _master_left_out, sums.average, sums.lost_digits, _rest_left_out, sums.rank_added,
         sums.counted_twice("Which rank adds its values to a sum that already has them?"), sums.zeros, sums.replaced,
         sums.own_alone("Nothing was added to them."), sums.lacking(sums.way_of), sums.other_reduction])
     yield sums.strayed(held)
@@ -122,8 +121,6 @@ def _master_left_out(held: Held) -> str | None:
     wrong = held.wrong_ranks
     if held.size < 2 or not set(wrong) <= set(held.unchanged):
         return None
-    if wrong == [0]:
-        return f"the others have the sum, but rank 0's own tensor is as it was: its sum is in another one. {sums.REBOUND}"
     if wrong == list(range(1, held.size)):
         return ("rank 0 has the sum, the others still have their own values: the way back is missing. The master must "
                 "send the sum to every other rank, and each of them must receive it.")
@@ -311,10 +308,20 @@ def _(seen: Seen) -> Remarks:
         _gathered_first,
         sums.counted_twice("A chunk that is full must be copied, not added to: that is the all-gather. It begins after "
                            "step N - 1."),
-        _not_gathered, sums.zeros, rings.stopped_early(2), rings.mistaken_numbers, *_ALONE, _LACKING,
+        _not_gathered, _gathered_a_chunk, sums.zeros, rings.stopped_early(2), rings.mistaken_numbers, *_ALONE, _LACKING,
         sums.other_reduction])
     yield sums.strayed(held)
     yield from ring(Traffic(seen), 2)
+
+
+def _gathered_a_chunk(held: Held) -> str | None:
+    """The messages of the second half are parts of a chunk."""
+    _, second = rings.halves(Traffic(held.seen), 2)
+    longest, shortest = max((m.nbytes for m in second), default=0), min(held.case.chunk_lengths) * held.case.dtype.itemsize
+    if not 0 < longest < shortest:
+        return None
+    return ("in the second half no message is as long as a chunk. ring_all_gather cuts what it is given into chunks: give it "
+            "the whole tensor.")
 
 
 def _gathered_first(held: Held) -> str | None:

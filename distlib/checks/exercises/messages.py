@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
-from distlib.checks.errors import Signs, same_partner
+from distlib.checks.errors import Signs, alone, same_partner
 from distlib.checks.plays.tensor import lay_out
 from distlib.checks.remark import Remark
 from distlib.checks.rules import messages as rule
@@ -62,11 +62,12 @@ def _cases(
 
 # ── errors ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-ALONE = "with one rank there is nobody to talk to: its tensor is the result already."
 NEXT = ("after the last rank comes rank 0 again: the next rank is (comm.rank + 1) % comm.world_size, the previous one "
         "(comm.rank - 1) % comm.world_size.")
 OTHERS = ("the ranks are 0 to comm.world_size - 1, and the root has its own part already: leave the root out where a "
-          "loop goes over the others.")
+          "loop goes over the others, and let the call name the other rank, not `root`.")
+OTHERS_ALONE = ("The root has its own part, and it alone sends, or receives, what is for the others: leave it out where a "
+                "loop goes over the ranks.")
 ODD = ("where the number of ranks is not a power of two, a rank may have no partner in a step: compare the partner's "
        "place with comm.world_size first.")
 PARTNER = f"a place is not yet a rank: the rank at place p is (p + root) % comm.world_size. And {ODD}"
@@ -78,8 +79,12 @@ SHARED = ("the tensor that comes in would overwrite the one that still goes out.
           "torch.empty_like(tensor), and copy it afterwards.")
 A_NUMBER = ("the tensor comes first, then the rank. Or does the number come from comm.recv? It returns the rank that "
             "has sent; what has come is in the tensor that recv was given.")
-AGAIN = ("the rank that waits to send has sent before. In a reduce a rank hands in its sum once, and takes no part in the "
-         "steps after that: return, or leave the loop.")
+AGAIN = ("rank {rank} has sent before. In a reduce a rank hands in its sum once, and takes no part in the steps after "
+         "that: return, or leave the loop.")
+HAS_IT = ("rank {rank} has the tensor already, and waits to receive it. In each step only ranks that do not have it "
+          "receive, and only ranks that have it send.")
+LEFT_OUT = ("rank {rank} has returned without the tensor. Which lines does it run in the step in which the other one sends "
+            "to it?")
 PREVIOUS = ("a rank sends to one neighbor and receives from the same one. In a shift it receives from the other one: "
             "comm.exchange(outgoing, next_rank, incoming, previous_rank).")
 UNLIKE = "Both need the same number of elements"
@@ -89,15 +94,16 @@ FEWER = "is there a chunk for each rank? torch.chunk may cut fewer than you ask 
 def _errors(peers: str) -> Callable[[Seen], Signs]:
     """`peers`: the cause where a message goes to a rank that does not exist, or to the sender itself."""
     def signs(seen: Seen) -> Signs:
-        case, text, wrong_peer = seen.facts, str(seen.error), ALONE if seen.size == 1 else peers
+        case, text, wrong_peer = seen.facts, str(seen.error), peers
         is_odd = peers is PARTNER and seen.size & (seen.size - 1)
-        alone = re.search(r"rank (\d+) wants to \w+ \w+ itself", text)
-        if peers is OTHERS and alone and int(alone[1]) != case.center:
-            wrong_peer = (f"the root is rank {case.root} here, so rank {alone[1]} is one of the others. These talk to the "
+        itself = re.search(r"rank (\d+) wants to \w+ \w+ itself", text)
+        if seen.size == 1:
+            wrong_peer = alone(text, OTHERS_ALONE if peers is OTHERS else "")
+        elif peers is OTHERS and itself and int(itself[1]) != case.center:
+            wrong_peer = (f"the root is rank {case.root} here, so rank {itself[1]} is one of the others. These talk to the "
                           "rank that `root` names, whichever it is.")
-        sends_again = [f"rank {m.src} waits to send" for m in seen.trace if case.collective == "reduce"]
-        return [("but the ranks are", wrong_peer), (" itself.", wrong_peer), ("no other rank here", ALONE),
-                *((words, AGAIN) for words in sends_again),
+        return [("but the ranks are", wrong_peer), (" itself.", wrong_peer), ("no other rank here", alone(text)),
+                *_ranks_out_of_step(seen),
                 (same_partner(text) if peers is NEXT and seen.size > 2 else "", PREVIOUS),
                 (UNLIKE, _lengths(case)),
                 *([("float32", FLOAT32)] if dtype_name(seen.facts.dtype) != "float32" else []),
@@ -105,6 +111,17 @@ def _errors(peers: str) -> Callable[[Seen], Signs]:
                 ("expected a torch.Tensor to send, got int", A_NUMBER), ("index out of range", FEWER),
                 *([("deadlock", f"does it go well with 2 ranks, and with 4? Then {ODD}")] if is_odd else [])]
     return signs
+
+
+def _ranks_out_of_step(seen: Seen) -> Signs:
+    """Ranks of a tree that wait, or have returned, where they have no part, or still have one."""
+    case, sent, has_it = seen.facts, {m.src for m in seen.trace}, {seen.facts.center, *(m.dst for m in seen.trace)}
+    if case.collective == "reduce":
+        return [(f"rank {rank} waits to", AGAIN.format(rank=rank)) for rank in sorted(sent)]
+    if case.collective != "broadcast":
+        return []
+    return [*((f"rank {rank} waits to receive", HAS_IT.format(rank=rank)) for rank in sorted(has_it)),
+            *((f"rank {rank} has already returned", LEFT_OUT.format(rank=rank)) for rank in {*seen.ranks} - has_it)]
 
 
 def _lengths(case: Pattern) -> str:
@@ -130,7 +147,7 @@ def _as_it_was(advice: str) -> sums.Cause:
             return None
         if any(message.dst == rank for message in Traffic(held.seen).full):
             return f"a message has come to this rank, but its tensor is as it was. {sums.REBOUND}"
-        return f"the tensor is as it was at the start, and no message has come to this rank. {advice}"
+        return f"the tensor is as it was at the start, and no message has come to this rank. {advice}{sums.steps_of(held)}"
     return cause
 
 
@@ -170,7 +187,8 @@ def _of_another_rank(held: Held) -> str | None:
     these = f"these are the values that rank {source} had at the start"
     if held.case.collective == "broadcast":
         return f"{these}, not those of the root, rank {held.case.root}. Has rank {source} sent before it had received?"
-    way = ": the shift goes the wrong way" if source == (rank + 1) % held.size else ""
+    is_sent_on = any((m.src, m.dst) == (rank, (rank + 1) % held.size) for m in held.seen.trace)
+    way = ": the shift goes the wrong way" if source == (rank + 1) % held.size and not is_sent_on else ""
     return (f"{these}{way}. Rank r sends what it had at the start to rank (r + 1) % world_size, and receives from rank "
             "(r - 1) % world_size.")
 
@@ -256,6 +274,8 @@ def _not_a(wanted: str, rank: int, found: Any, none: str) -> Remark:
     """The remark about a result of another type. `none`: the cause if there is none."""
     kind = found["type"] if isinstance(found, dict) and "type" in found else type(found).__name__
     cause = none if found is None else RECV if type(found) is int else f"the type is wrong. Expected is {wanted}."
+    if kind in ("tuple", "list"):
+        cause = "are these all chunks? Return the one of this rank: chunks[comm.rank]."
     returned = "None" if found is None else f"a value of type {kind}"
     return Remark(f"rank {rank} returned {returned}; expected {wanted}.", cause=cause)
 
@@ -316,7 +336,12 @@ def _mistakes_of_scatter(seen: Seen, rank: int) -> dict[str, Any]:
     root, parts, lengths = case.center, case.chunk_slices, ", ".join(map(str, case.chunk_lengths))
     right, chunks = tensors[root][parts[rank]], tensors[root].chunk(seen.size)
     is_other_length = found.dim() == 1 and len(found) != len(right)
+    senders = {m.src for m in seen.trace}
     return {
+        "the tensor is cut along its first dimension. Make it flat first: tensor.reshape(-1).":
+            found if found.dim() == lay_out(tensors[root], case.layout)[1].dim() > 1 else None,
+        f"rank {min(senders, default=0)} plays the root, but the root is rank {root}. Compare comm.rank with root.":
+            found if len(senders) == 1 and root not in senders else None,
         f"this is chunk {rank} of the rank's own tensor: nothing from the root, rank {root}, was received into it.":
             tensors[rank][parts[rank]] if rank != root else None,
         f"torch.chunk cuts {', '.join(str(len(chunk)) for chunk in chunks)}, where torch.tensor_split cuts {lengths}.":
@@ -422,13 +447,19 @@ def check_reduce(draw: Draw, *, messages: PerRank, steps: Limit, **options: Any)
     return _cases("reduce", draw, steps, messages, **options)
 
 
+def _twice(held: Held) -> str | None:
+    if max(held.seen.trace.messages_sent) > 1:
+        return sums.counted_twice("A rank that has sent its sum must be left out from then on.")(held)
+    return sums.counted_twice("No rank has sent twice. Is the buffer also added in a step in which nothing came?")(held)
+
+
 @check_reduce.judge
 def _(seen: Seen) -> Remarks:
     held = Held(seen)
     yield sums.wrong_values(held, "The root must hold the sum over all ranks.", [
         *ELSEWHERE, _plays_another_root, sums.average, sums.other_reduction, sums.rank_added,
         _as_it_was("Which ranks have to send to it?"),
-        sums.counted_twice("A rank that has sent its sum must be left out from then on."), sums.replaced, sums.zeros,
+        _twice, sums.replaced, sums.zeros,
         sums.lacking(sums.way_of), sums.lost_digits, _part_only])
     yield sums.strayed(held)
     yield from _tree(

@@ -35,6 +35,11 @@ ERRORS = (
      "`latency` and `bandwidth`."),
 )  # fmt: skip
 
+TUPLE = (
+    "'tuple' object has no attribute",
+    "`algorithms` is a tuple, which can't be changed. sorted(…) makes a list of it, and "
+    "min(algorithms, key=…) needs none.",
+)
 NAME_FIRST = ("expected one of the algorithms", "the name comes first: predict_time(algorithm, nbytes, cluster).")
 
 Step = tuple[Link, float]  # the slowest link that a message of this step uses, and the bytes that each message has
@@ -133,10 +138,10 @@ def _(seen: Seen) -> Remarks:
         yield Remark("the predicted time is wrong.", (
             f"expected {right:.10g} s, that is {readable(right)}: the time of a simulated run",
             f"found    {found:.10g} s" + (f", {_ratio(found / right)} times that" if right else ""),
-        ), cause_of_time(question, found) if right else "with one rank there is nothing to do: the time is 0.")
+        ), cause_of_time(question, found) if right else _of_no_step(question, found))
 
 
-@task("nbytes", "cluster", "algorithms", helpers=["predict_time"], errors=(NAME_FIRST, *ERRORS), allowed=DESCRIPTIONS, row=_row)
+@task("nbytes", "cluster", "algorithms", helpers=["predict_time"], errors=(NAME_FIRST, TUPLE, *ERRORS), allowed=DESCRIPTIONS, row=_row)
 def check_choose_algorithm(
     draw: Draw, *, choices: Sequence[Sequence[str]], nbytes: Sequence[int], clusters: Sequence[Cluster], drawn: int = 0
 ) -> Iterator[Case]:
@@ -158,7 +163,9 @@ def _(seen: Seen) -> Remarks:
         yield Remark(f"it returned {_described(found)}; {expected}", cause=
                      "return the name of the algorithm, not its time: min(algorithms, key=…) gives a name."
                      if isinstance(found, float) else
-                     "the last line of the function must return the name of one algorithm.")
+                     "the last line of the function must return the name of one algorithm." + (
+                         " If it does: can a time be less than the one that you begin with? math.inf is a good one."
+                         if found is None else ""))
     elif found not in seconds:
         yield Remark(f"it returned {found!r}; {expected}", cause=
                      "choose among the names in `algorithms`: not every library has every algorithm.")
@@ -169,6 +176,16 @@ def _(seen: Seen) -> Remarks:
             f"{readable(seconds[fastest])}.",
             tuple(f"{name:16} {readable(taken)}" for name, taken in sorted(seconds.items(), key=lambda item: item[1])),
             _cause_of_choice(question, found, fastest))
+
+
+def _of_no_step(question: Question, found: float) -> str:
+    """What usually gives `found` where there is one rank."""
+    words, latency = "with one rank there is nothing to do: the time is 0.", question.cluster.intra.latency
+    times = round(found / latency) if latency else 0
+    if question.nbytes or not times or not math.isclose(found, times * latency):
+        return words
+    return (f"{words} This is the latency of {count(times, 'step')}, and there is none. A ring of N ranks has 2 (N - 1) steps, "
+            "and each of them has the latency once.")
 
 
 def _ratio(ratio: float) -> str:
@@ -194,6 +211,12 @@ def _cause_of_choice(question: Question, found: str, fastest: str) -> str:
         "Do the latencies count, too?": [{name: travel_of(steps[name]) for name in steps}],
         f"It is faster than {first!r}, but is it compared with the best so far?":
             [{faster[-1]: 0.0}] if len(faster) > 1 else [],
+        f"{found!r} is the first of the names: is the loop left early, or are names compared, as by min(times) of a dict?":
+            [{first: 0.0}],
+        f"{found!r} is the last of the names: is the least time so far kept?": [{question.algorithms[-1]: 0.0}],
+        "Is that for the cluster that is given, with its nodes and both of its links?":
+            [{name: _seconds(name, question.nbytes, Cluster.flat(question.cluster.world_size, link)) for name in steps}
+             for link in (question.cluster.intra, question.cluster.inter) if question.cluster.nodes > 1],
         "Is it max where it should be min?": [{name: -s for name, s in seconds.items()}],
         f"Do you look at {fastest!r}, too?":
             [{name: s for name, s in seconds.items() if name not in _least(seconds)}],
@@ -267,7 +290,7 @@ def _of_any(steps: Sequence[Step]) -> Mistakes:
     mega = (2**20 / 1e6, 1e6 / 2**20, 2**30 / 1e9, 1e9 / 2**30)
     table = {
         "the latency is missing. Every step costs it once.": [travel],
-        "the bytes are missing: every step also costs its bytes divided by the bandwidth.": [latency],
+        "the bytes are missing: every step also costs its bytes divided by the bandwidth, with / and not with //.": [latency],
         "the latency is counted once. It is paid in every step, because a step waits for the one before.":
             [max((link.latency for link, _ in steps), default=0.0) + travel],
         "this is half of it. An all-reduce goes two ways: the sum is made, and then it is handed out.":
@@ -312,6 +335,9 @@ def _of_one_node(algorithm: str, nbytes: float, cluster: Cluster) -> Mistakes:
             "this is the time of halving and doubling on all ranks. With one node there is only the ring inside it. Are "
             "`nodes` and `ranks_per_node` mixed up?":
                 [_seconds("halving_doubling", nbytes, cluster)] if algorithm == "hierarchical" else [],
+            "the part between the nodes counts all ranks. There the nodes halve and double, and here is one node.":
+                [2 * (size - 1) * link.seconds(nbytes / size)
+                 + 2 * sum(link.seconds(d * nbytes / size**2) for d in powers_of_two_below(size))],
         }
     if algorithm == "tree":
         steps = (math.log2(size), size.bit_length() - 1, size.bit_length())

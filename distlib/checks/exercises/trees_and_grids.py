@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
-from distlib.checks.errors import Signs
+from distlib.checks.errors import Signs, alone
 from distlib.checks.remark import Remark
 from distlib.checks.rules import messages, sums
 from distlib.checks.rules.messages import DTYPE, Traffic, Why, is_other_dtype
@@ -42,7 +42,7 @@ NO_SUCH_RANK = {
     "comm.world_size before you send to, or receive from, rank + distance.",
     "halving_doubling": "rank ^ distance is a rank only where the number of ranks is a power of two. With N ranks, and "
     "P the largest power of two up to N, ranks P and up first send their tensor to rank - P, and get the sum from "
-    "there at the end.",
+    "there at the end. Only the ranks below N - P have such a partner.",
     "grid": "rank r is in row r // columns and column r % columns. Its neighbors in the row have the same row and "
     "(column + 1) % columns and (column - 1) % columns; those in the column are `columns` ranks apart.",
 }
@@ -63,9 +63,8 @@ def errors(seen: Seen) -> Signs:
     kind, dtype = case.algorithm or "", dtype_name(case.dtype)
     sizes = [math.prod(map(int, shape.split("×"))) for shape in re.findall(r"(?:sends|into) ([\d×]+) ", str(seen.error))]
     lengths = LENGTHS[kind] if kind == "tree" or max(sizes[:2], default=0) - min(sizes[:2], default=0) <= 1 else ANOTHER
-    alone = "with one rank there is nobody to talk to: its tensor is the result already."
     return (
-        *(((sign, alone) for sign in ("wants to", "no other rank here")) if case.world_size == 1 else ()),
+        *(((sign, alone(str(seen.error))) for sign in ("wants to", "no other rank here")) if case.world_size == 1 else ()),
         ("itself", "no rank sends to itself. Is the distance between the two ranks never 0?"),
         ("but the ranks are 0 to", NO_SUCH_RANK[kind]),
         ("waits in split", "all ranks must call comm.split, each with a color. A rank that is to be in no group gives "
@@ -126,7 +125,7 @@ def check_tree_all_reduce(draw: Draw, **cases: Any) -> Iterator[Case]:
 @check_tree_all_reduce.judge
 def _(seen: Seen) -> Remarks:
     t, total = Traffic(seen), 2 * (seen.size - 1) if seen.facts.length else 0
-    yield from _wrong_sums(seen, [_way_down, TWICE], sums.lacking(sums.way_of), in_chunks=False)
+    yield from _wrong_sums(seen, [sums.rank_0_left_out, _way_down, TWICE], sums.lacking(sums.way_of), in_chunks=False)
     yield messages.silence(t, total)
     yield messages.carries(
         t, lambda m, k: {t.case.length},
@@ -143,10 +142,11 @@ def _(seen: Seen) -> Remarks:
          f"rank {src} sends to rank {dst} more than once. On the way down a rank receives the sum once."),
         (lambda t, **_: len(pairs) == t.size * (t.size - 1),
          "every rank sends to every other rank, and all of them add up. In a tree only rank 0 gets the whole sum."),
-        (lambda t, **_: len(set(t.trace.messages_sent)) == 1,
+        (lambda t, **_: {(m.src, m.dst, m.round) for m in t.full} == {(m.dst, m.src, m.round) for m in t.full},
          "in every step each rank exchanges its whole tensor with a partner, and all of them add up. That is another "
          "algorithm. In a tree only rank 0 gets the whole sum, and the others are sent it."),
-        (None, "a rank sends its sum up once, and receives the result once."),
+        (None, "a rank sends its sum up once, and receives the result once. When it has sent its sum, it takes no part in "
+         "the other steps up."),
     ], note=": one up and one down for every rank but rank 0")
     tops = [rank for rank in seen.ranks if _sends_last(t, rank)]
     if 0 not in tops:
@@ -227,7 +227,7 @@ def _(seen: Seen) -> Remarks:
     t, (extra, core) = Traffic(seen), beyond_power_of_two(seen.size)
     half = core.bit_length() - 1  # steps of halving, and of doubling
     expected = [2 * half + 1] * extra + [2 * half] * (core - extra) + [1] * extra
-    yield from _wrong_sums(seen, [_ranks_outside, TWICE, _not_doubled, _wrong_half_sent, _doubled_in_another_order],
+    yield from _wrong_sums(seen, [_ranks_outside, TWICE, _halves_too_short, _not_doubled, _wrong_half_sent, _doubled_in_another_order],
                            sums.lacking("In every step of halving, what a rank receives is added to the half that it keeps, "
                                         "and the next step goes on with this half."))
     yield messages.silence(t, sum(expected))
@@ -327,8 +327,20 @@ def _ranks_outside(held: Held) -> str | None:
 def _not_doubled(held: Held) -> str | None:
     if not sums.one_full_chunk_each(held, range(len(held.pieces))):
         return None
+    if all(sent > 1 for sent in held.seen.trace.messages_sent) and held.size == 2:
+        return ("on each rank the half that came in last is complete, and the half that it keeps is not. Was the sum put into "
+                "another tensor? `half = half + incoming` makes a new one; `half += incoming` writes into the tensor.")
     return ("every rank has the full sum in exactly one chunk: halving is done. Doubling, which brings the chunks "
             "together again, is missing or sends the wrong ones.")
+
+
+def _halves_too_short(held: Held) -> str | None:
+    extra, core = beyond_power_of_two(held.size)
+    t, steps = Traffic(held.seen), 2 * (core.bit_length() - 1) * core + 2 * extra
+    if not t.is_exact or len(t.full) != steps or sum(m.nbytes for m in t.full) >= 2 * (core - 1 + extra) * t.case.nbytes:
+        return None
+    return ("the two halves of a step are not the whole of what was there: with an odd number of elements, twice n // 2 "
+            "leaves one out. torch.tensor_split(part, 2) cuts all of them.")
 
 
 def _wrong_half_sent(held: Held) -> str | None:
@@ -431,9 +443,13 @@ def _sizes(t: Traffic, way: str) -> Remark | None:
 def _other_messages(held: Held) -> str | None:
     """The values are wrong because other messages were sent."""
     t = Traffic(held.seen)
+    columns = t.case.columns or 1
     remark = _aside(t) or _sizes(t, "row") or _sizes(t, "column")
     if remark is None:
         return None
+    if columns > 1 and all(_lies(t, m, "row") for m in t.full):
+        return (f"every message stays in its row, and none goes along a column. The ranks of a column all have the same r % "
+                f"columns: comm.split(comm.rank % columns). Those of a row have the same r // columns; here columns is {columns}.")
     return f"{remark.seen.removeprefix('the values are right, but ')} {remark.cause[:1].upper()}{remark.cause[1:]}"
 
 

@@ -165,7 +165,7 @@ def mistaken_numbers(held: Held) -> str | None:
             (_begins_elsewhere(half) for half in _halves_of(size, False, ways[0]) if _holds(held, half.play(start))),
             None,
         )
-    for first in _halves_of(size, True, ways[0]):
+    for first in sorted(_halves_of(size, True, ways[0]), key=lambda half: bool(_mistake(half))):
         summed = first.play(start)
         if collective == "reduce_scatter":
             if _holds(held, summed):

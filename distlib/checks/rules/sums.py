@@ -335,6 +335,19 @@ def first_dimension(held: Held) -> str | None:
     )
 
 
+def not_flat(held: Held) -> str | None:
+    """The messages are chunks of rows."""
+    shape, parts = lay_out(rank_input(held.case, 0), held.case.layout)[1].shape, len(held.case.chunk_lengths)
+    rows = {length * (held.case.length // shape[0]) for length in chunk_lengths(shape[0], parts)} if shape else set()
+    sent = {m.nbytes // held.case.dtype.itemsize for m in held.seen.trace}
+    if len(shape) < 2 or not sent or not sent <= rows or sent <= {0, *held.case.chunk_lengths}:
+        return None
+    return (
+        "the tensor is cut along its first dimension. Make it flat first: torch.tensor_split(tensor.reshape(-1), …), "
+        "and at the end write it back: tensor.copy_(flat.view(tensor.shape))."
+    )
+
+
 def read_early(held: Held) -> str | None:
     """NaN, which no input has: see `StudentCommunicator`, which puts it where something is still to come."""
     if not any(bool((values != values).any()) for values in held.values):
@@ -351,11 +364,19 @@ IN_ANOTHER_PLACE: tuple[Cause, ...] = (
     nothing_happened,
     worked_on_copy,
     first_dimension,
+    not_flat,
     read_early,
 )
 
 
 # ── usual causes: another computation ────────────────────────────────────────────────────────────────────────────────
+
+
+def rank_0_left_out(held: Held) -> str | None:
+    """All others have the sum, and rank 0's tensor is as it was."""
+    if held.size < 2 or held.wrong_ranks != [0] or 0 not in held.unchanged:
+        return None
+    return f"the others have the sum, but rank 0's own tensor is as it was: its sum is in another one. {REBOUND}"
 
 
 def average(held: Held) -> str | None:
@@ -447,14 +468,21 @@ def cut(held: Held, length: int) -> str:
 
 
 def counted_twice(advice: str) -> Cause:
-    """A rank's values are in the first wrong piece more than once. `advice` goes on after that."""
+    """A rank's values are in the first wrong piece more than once. `advice` goes on after that; all ranks' may be."""
 
     def cause(held: Held) -> str | None:
         twice = [rank for rank, times in enumerate(held.inside_first or ()) if times > 1]
         words = f"the sum counts {name_ranks(twice)} more than once. {advice}" if twice else None
-        return _doubled(held) or words
+        return _doubled(held) or words or _times_the_sum(held, advice)
 
     return cause
+
+
+def _times_the_sum(held: Held, advice: str) -> str | None:
+    for factor in range(2, held.size**2 + 1):
+        if any(target.any() for target in held.targets) and held.all_wrong_are([factor * t for t in held.targets]):
+            return f"this is {factor} times the sum: what was complete has been added up once more. {advice}"
+    return None
 
 
 def _doubled(held: Held) -> str | None:
@@ -496,7 +524,7 @@ def way_of(held: Held, source: int) -> str:
     if source == rank:
         return "They are its own: were they overwritten, or left out?"
     if first is None:
-        return f"Rank {source} has sent no message."
+        return f"Rank {source} has sent no message.{steps_of(held)}"
     via = first.dst
     if via == rank:
         return f"Rank {source} did send to rank {rank}: was what came added?"
@@ -509,6 +537,14 @@ def way_of(held: Held, source: int) -> str:
         f"Rank {via} received from rank {source} before it sent to rank {on[-1].dst}: does it send the sum, or what it "
         "had at the start?"
     )
+
+
+def steps_of(held: Held) -> str:
+    """How many steps a tree takes, where the number of ranks is not a power of two; otherwise nothing."""
+    is_tree = held.case.collective in ("broadcast", "reduce") or held.case.algorithm == "tree"
+    if not is_tree or not held.size & (held.size - 1):
+        return ""
+    return f" With {held.size} ranks a tree takes {(held.size - 1).bit_length()} steps: does your loop make as many?"
 
 
 def zeros(held: Held) -> str | None:

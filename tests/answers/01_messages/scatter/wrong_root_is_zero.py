@@ -1,5 +1,5 @@
 # Wrong: takes rank 0 for the root. Loses all marks.
-# Told: nothing from the root
+# Told: rank 0 plays the root
 def scatter(comm, tensor, root=0):
     chunks = torch.tensor_split(tensor.reshape(-1), comm.world_size)
     if comm.rank != 0:
