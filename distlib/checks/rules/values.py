@@ -70,7 +70,7 @@ def explain_form(found: Any, right: Any) -> str:
     if found is None or not isinstance(right, torch.Tensor):
         return ""
     if isinstance(found, list | tuple) and all(isinstance(part, torch.Tensor) for part in found):
-        return "this is a list, and should be one tensor: one of these, or all, put together with torch.cat."
+        return "this is a list. Put the parts together with torch.cat, or return only the one that is asked for."
     if not isinstance(found, torch.Tensor):
         return f"a tensor is expected here.{' recv returns the rank of the sender.' * (type(found) is int)}"
     if found.shape != right.shape:
