@@ -43,7 +43,8 @@ def explain_error(error: RankError | TypeError, signs: Signs = ()) -> Remark:
     if re.search("NotImplementedError(?!:)", text):  # with a colon it is one of torch's
         return Remark(
             "it is not written yet: it raises NotImplementedError.",
-            cause="the line `raise NotImplementedError()` is still there. Put your code in its place.",
+            cause="the line `raise NotImplementedError()` is still there. Put your code in its place, and run "
+            "the cell again.",
         )
     lead = next((lead for kind, lead in _LEADS if isinstance(error, kind)), "it can't be sent to the ranks.")
     return Remark(lead, tuple(text.splitlines()), _cause(error, text, signs))
@@ -73,7 +74,11 @@ def _cause(error: Exception, text: str, signs: Signs) -> str:
 
 
 _CAUSES: tuple[tuple[type[Exception], str], ...] = (
-    (RunTimeout, "a loop whose condition never becomes false. The line named is where the rank was."),
+    (
+        RunTimeout,
+        "a loop whose condition never becomes false; or a part of torch that takes seconds to be imported, such "
+        "as its optimizers and its DDP. The line named is where the rank was.",
+    ),
     (TooMuchOutput, "a print in a loop over elements. Print once a step, or only on rank 0."),
 )
 # fmt: off
@@ -99,7 +104,8 @@ _SIGNS = (
      "no cell that has run defines this name. Import or define it in the cell of your function: what you add to a "
      "locked cell is lost when your work is graded."),
     ("where it is not associated with a value",
-     "no line that gives it a value has run on this rank. Does it get one only inside an if, or only on other ranks?"),
+     "no line that gives it a value has run on this rank. Does it get one only inside an if, in a loop that does not "
+     "run here, or on other ranks?"),
     ("'tuple' object does not support item assignment",
      "torch.tensor_split returns a tuple, whose entries can't be replaced; and `chunks[i] += x` also tries to put the "
      "sum back. Write chunks[i].add_(x), or chunk = chunks[i] and then chunk += x."),
@@ -110,6 +116,12 @@ _SIGNS = (
     ("a leaf Variable that requires grad is being used in an in-place operation",
      "torch records what is done to a parameter, and refuses this. parameter.data is the same memory without that "
      "record."),
+    ("has no attribute 'grad'", "a model has no gradient, its parameters have: parameter.grad of each."),
+    ("iterable, not method", "a method is called with parentheses: model.parameters()."),
+    ("'method' object", "a method is called with parentheses: model.parameters()."),
+    ("index out of range", "the first of n entries has the index 0, and the last one n - 1."),
+    ("attempting to assign a gradient of size",
+     "a gradient has the shape of its parameter: piece.view(parameter.shape) gives a flat piece this shape."),
     ("raised AssertionError", "an assert of your own does not hold on this rank."),
     ("division by zero", "something is 0 here. With one rank, world_size - 1 is."),
 )

@@ -19,6 +19,7 @@ from distlib.checks.plays.gradients import after_backward
 from distlib.checks.plays.sampling import epochs
 from distlib.checks.remark import Remark
 from distlib.checks.rules.all_reduces import all_reduces, by_sender
+from distlib.checks.rules.flat import TOGETHER
 from distlib.checks.rules.returns import called, returns, same
 from distlib.checks.rules.values import explain_average, holds, is_close, is_equal, untouched
 from distlib.checks.seen import Seen
@@ -41,7 +42,7 @@ def _errors(seen: Seen) -> Signs:
     disagree = ("ranks disagree about what is reduced. Where a gradient is None, put zeros in its place: then every rank has "
                 "the same parameters in the same order." if model.missing else
                 "every rank must make the same calls: all_reduce(comm, flat) on every rank, once, with as many numbers.")
-    return (*SUPPLIED_ERRORS, ("NoneType", nothing),
+    return (*SUPPLIED_ERRORS, *TOGETHER, ("NoneType", nothing),
             *((sign, disagree) for sign in ("receives into", "have to make the same collective calls", "waits to")))
 
 
@@ -153,6 +154,9 @@ def _(seen: Seen) -> Remarks:
         "a bucket that holds exactly its limit is full.": _filled(backwards, nbytes, limit + 1, first + 1),
         "a bucket is full when it holds its limit or more: put the parameter that reaches the limit in, then begin the next "
         "bucket.": _filled(backwards, nbytes, limit, first, closes_before=True),
+        "these are filled by numbers of parameters. The limits are in bytes.":
+            _filled(backwards, [1] * number, limit, first),
+        "the first bucket, too, is filled until it holds its limit.": _filled(backwards, nbytes, limit, 0),
         "this is a single bucket: nothing could be sent before the last gradient is there.": [backwards] if number else None,
         "each parameter has a bucket of its own: small ones should share one.": [[index] for index in backwards],
         "these are sizes. A bucket holds the indices of its parameters.": [[nbytes[i] for i in bucket] for bucket in right],
@@ -184,7 +188,7 @@ def _what_is_off(found: Any, number: int) -> str:
     if not all(found):
         return "a bucket is empty."
     if missing := set(range(number)) - set(times):
-        return f"parameter {min(missing)} is in no bucket."
+        return f"parameter {min(missing)} is in no bucket.{' Does the loop return too early?' * (len(missing) > 1)}"
     return "a parameter is in two buckets." if max(times.values(), default=0) > 1 else ""
 
 
@@ -295,8 +299,9 @@ def _numbers(seen: Seen, epoch: Epoch) -> Remarks:
                 "with drop_last=False nothing is dropped: samples are repeated until the number divides.")
         for said in seen[rank]["lengths"]:
             if said != each:
-                yield Remark(f"on rank {rank}, len(sampler) is {said}; expected {each}.", cause="len is the number of samples "
-                             "of this rank, not of the data set: a DataLoader counts its batches with it.")
+                yield Remark(f"on rank {rank}, len(sampler) is {said}; expected {each}.", cause="len is rounded down with "
+                             "drop_last=True, else up." if said in nearly else "len is the number of samples of this rank, not of "
+                             "the data set: a DataLoader counts its batches with it.")
 
 
 def _cover(seen: Seen, epoch: Epoch) -> Remarks:

@@ -15,7 +15,7 @@ from distlib.checks.plays.large_batches import FORWARD, LOSSES, Model, accumulat
 from distlib.checks.remark import Remark
 from distlib.checks.rules.flat import SIGNS, one_all_reduce
 from distlib.checks.rules.returns import called, returns
-from distlib.checks.rules.values import compared, holds, is_close, untouched
+from distlib.checks.rules.values import compared, explain_average, holds, is_close, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count
@@ -74,7 +74,8 @@ def _passes(seen: Seen, rank: int, number: int, noun: str, why: Sequence[str]) -
 
 BACKWARD_SIGNS = (
     ("does not require grad", "the loss has no history, so backward() finds no way back: it was computed under "
-     "torch.no_grad(), or from something that was detached."),
+     "torch.no_grad(), from something that was detached, or without the model."),
+    ("must be Tensor, not tuple", "each piece is a pair: for inputs, targets in …"),
     ("not implemented for 'Long'", "loss_function takes the outputs first, then the targets."),
     ("setup_context", "torch.func does not go with the model of the tests. Call backward(), or torch.autograd.grad."),
 )
@@ -86,6 +87,7 @@ ERRORS = (
        "frozen one is left out, a missing one counts as zeros. And all_reduce returns None: it works in place.")
       for sign in ("'NoneType'", "expected Tensor as element")),
     ("division by zero", "a rank may have no microbatch. It adds zeros, and takes part in the all-reduce."),
+    ("without such a call", "every rank calls all_reduce once, also one without any microbatch. It adds zeros."),
     ("Both need the same number of elements", "every rank must take part in the all-reduce, with as many numbers, also a "
      "rank without any microbatch."),
 )
@@ -192,6 +194,7 @@ def weights(lengths: Sequence[Sequence[int]], rank: int) -> dict[str, list[Calla
         "this is a sum, divided by the number of ranks. Divide by global_batch_size instead.": [lambda r, m: 1 / size],
         "these are the rank's own samples only. Is the result of all_reduce written back into parameter.grad?":
             [lambda r, m: (r == rank) / total],
+        "these are zeros. Clear parameter.grad before the first backward(), not after it.": [lambda r, m: 0.0],
         "this is the last microbatch of each rank only. The gradients of the microbatches add up: set them to zero once, "
         "before the first.": [lambda r, m: (m == len(lengths[r]) - 1) / total],
         "each rank's mean was taken, and the means were averaged. That is right only if all ranks have equally many "
@@ -251,6 +254,7 @@ def _(seen: Seen) -> Remarks:
     early = min(step / (steps - 1), 1.0) if steps > 1 else 1.0
     is_near = isinstance(found, float) and (abs(found - right) < 1e-2 * abs(right) or found in (round(right, 2), round(right, 3)))
     yield returns(seen, right, {
+        "is it rounded to a whole number? Return the rate as it is.": found if type(found) is int else None,
         "that goes on growing. After warmup_steps the rate stays what it is.": base * (1 + (k - 1) * part),
         "that begins at 0. Begin at base_learning_rate.": full * ramped,
         "that begins at a part of the full rate. Begin at base_learning_rate.": full * late if late < 1 else None,
@@ -271,7 +275,8 @@ def _(seen: Seen) -> Remarks:
             None if steps or step else base,
         "that is the base rate. In step warmup_steps and later it is batch_size / base_batch_size times that.":
             base if step >= steps else None,
-        "that is still the base rate. It grows in every step of the warm-up.": base,
+        "that is still the base rate. It grows in every step of the warm-up. (/ divides, // rounds down.)": base,
+        "that grows by base_learning_rate in each step. It reaches the full rate after warmup_steps steps.": base * (1 + step),
         "that is scaled by the square root. k times the batch, k times the rate.": base * (1 + (k**0.5 - 1) * ramped),
         "that is scaled by base_batch_size / batch_size, the wrong way round.": base * (1 + (1 / k - 1) * ramped),
         "that reaches the full rate one step too late: in step warmup_steps + 1.":
@@ -308,6 +313,7 @@ MISTAKES = {
                       "backward, inside the loop.",
     "step once": "this is a single step with the gradients of all batches. Each batch is a step: optimizer.step() inside "
                  "the loop.",
+    "last step": "this is a single step, with the last gradients. Each batch is a step: optimizer.step() inside the loop.",
     "plain steps": "these are steps without momentum. How to step is the optimizer's business: optimizer.step().",
     "sum of losses": "the losses of a batch were added up. A step follows their mean.",
     "average in each step": "this is what averaging in each step gives, be it gradients or parameters. Ranks take their "
@@ -335,7 +341,7 @@ def one_round(comm: Communicator, model: Any, loss_function: Any, batches: Any, 
         if mistake == "plain steps":
             for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
                 parameter.data -= RATE * parameter.grad
-        elif mistake != "no step" and (mistake != "step once" or number == len(batches) - 1):
+        elif mistake != "no step" and (mistake not in ("step once", "last step") or number == len(batches) - 1):
             optimizer.step()
         if mistake == "average in each step":
             all_reduce_together(comm, tensors, ReduceOp.AVG)
@@ -434,19 +440,20 @@ def _(seen: Seen) -> Remarks:
                 if not is_close(found, expected):
                     is_rounded = is_close(found, expected, relative=1e-4, absolute=1e-7)
                     yield Remark(f"on rank {rank}, {name} is wrong{where}.", compared(expected, found),
-                                 ROUNDED if is_rounded else _mistake(seen))
+                                 ROUNDED if is_rounded else _mistake(seen, explain_average(found, expected) or OTHERWISE))
     every = {name: tensor for name, tensor in right[0][0].items() if tensor.is_floating_point()}
     frozen = [tensor for name, tensor in every.items() if not name.startswith("running") and name not in given["old"]]
     counters = {_nbytes(right[0][0].values()): "counters are sent, too. Average the buffers that hold floating-point "
                                                "numbers."}
     yield from one_all_reduce(seen, _nbytes(every.values()), "all parameters and buffers", right="the models",
                               rounds=plan.rounds, also=[_nbytes(every.values()) - _nbytes(frozen)], mistakes=counters,
-                              otherwise="talk once, after the last step, and only about what is averaged.")
+                              otherwise="talk once, after the last step, and only about what is averaged: not about the "
+                                        "optimizer's state or numbers of steps.")
 
 
-def _mistake(seen: Seen) -> str:
+def _mistake(seen: Seen, otherwise: str) -> str:
     """The words for the mistake that leaves what the student's function leaves."""
-    words = next((words for mistake, words in MISTAKES.items() if _is_played(seen, mistake)), OTHERWISE)
+    words = next((words for mistake, words in MISTAKES.items() if _is_played(seen, mistake)), otherwise)
     if words != MISTAKES["no average"]:
         return words
     if not len(seen.trace):

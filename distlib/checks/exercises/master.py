@@ -37,12 +37,18 @@ from distlib.partition import chunk_lengths
 ERRORS = (
     ("wants to", "rank 0 talks to the ranks 1 to comm.world_size - 1, and not to itself. With one rank it talks to "
      "nobody, and a return inside its loop is never reached."),
+    ("rank 0 has already returned", "rank 0 has returned before every rank got its message. Does its loop go on to rank "
+     "comm.world_size - 1, without a return inside it?"),
+    ("No rank on this cycle has sent", "both ends wait to receive: where one rank calls recv, the other one calls send."),
+    ("Every rank on this cycle sends", "both ends send: where one rank calls send, the other one calls recv."),
 )
+LENGTHS = "Both need the same number of elements"
 NOBODY_ELSE = "everything comes from rank 0 or goes to it: the other ranks have nothing to tell each other."
 NO_RETURN = "the function returns None here. Is there a return for this rank?"
 
 
-@task("comm", "batch", errors=ERRORS)
+@task("comm", "batch", errors=(*ERRORS, (LENGTHS, "rank 0 sends rank r part r of torch.tensor_split(batch, comm.world_size), "
+      "and rank r receives into a tensor like this part.")))
 def check_split_batch(
     draw: Draw, *, world_sizes: Sequence[int], batch_sizes: Sequence[int], row: Sequence[int] = (2,),
     dtype: torch.dtype = torch.float32,
@@ -71,15 +77,19 @@ def _(seen: Seen) -> Remarks:
             "B // N rows for each rank leave some over. When B does not divide, the first parts are one row longer: "
             "torch.tensor_split does that.": batch[rank * each :][:each],
             "this is the part of another rank.": list(parts),
-        }, otherwise=NO_RETURN if seen[rank]["part"] is None else "")
+            "columns were cut. The rows are the first dimension.": batch.tensor_split(size, dim=-1)[rank],
+        }, otherwise=NO_RETURN if seen[rank]["part"] is None else "is what it returns the very tensor that recv has written "
+           "into, and not a copy from before?" if rank else "")
     yield untouched("the batch on rank 0", seen[0]["batch"], batch, "return the part, and leave the batch as it is.")
     whole = {batch.nbytes: "the whole batch goes to every rank. Send each rank its own rows."}
     ways = {(0, rank): Way(parts[rank].nbytes, "its rows", mistakes=whole) for rank in seen.ranks[1:]}
     yield from sends(seen, ways, NOBODY_ELSE)
 
 
-@task("comm", "model", errors=(*ERRORS, ("'NoneType'", "something here is None. A parameter's .grad is, before backward; "
-                                         "but the parameters themselves are what is copied.")))
+@task("comm", "model", errors=(*ERRORS, (LENGTHS, "every rank must go through the same tensors in the same order as rank 0: "
+      "parameters first on all of them, or buffers first."), ("got Module", "a message is one tensor. Send each parameter and each "
+      "buffer of the model."), ("'NoneType'", "something here is None. A parameter's .grad is, "
+      "before backward; but the parameters themselves are what is copied.")))
 def check_replicate(
     draw: Draw, *, world_sizes: Sequence[int], buffers: bool = False, passing: bool = False, frozen: bool = False,
     dtype: torch.dtype = torch.float32,
@@ -112,7 +122,7 @@ def _(seen: Seen) -> Remarks:
     for rank in seen.ranks:
         for name, right in models[0].items():
             still = ("this is still the rank's own buffer. A model has model.buffers() besides model.parameters(), and all "
-                     "of them count, whatever their dtype."
+                     "of them count, whatever their dtype." + " state_dict() has only the persistent ones." * (name == "1.passing")
                      if name in first["buffers"] else
                      "this is still the rank's own tensor. Receive into the parameter itself, in place, and do not "
                      "forget any: a frozen parameter counts, too.")
@@ -128,14 +138,15 @@ def _(seen: Seen) -> Remarks:
                         is_wrong=" has the right values, but in other memory.", otherwise="parameter.data = … points it "
                         "there. Write into the memory that it has: receive into parameter.data, or parameter.data.copy_(…).")
         if sorted(seen[rank]["trained"]) != trained:
-            yield Remark(
-                f"on rank {rank}, these parameters require a gradient now: {', '.join(seen[rank]['trained']) or 'none'}.",
-                cause="copy the values, and leave requires_grad as it is.")
+            now = ", ".join(seen[rank]["trained"]) or "nothing"
+            yield Remark(f"on rank {rank}, what should require a gradient is {', '.join(trained)}. Now it is {now}.",
+                         cause="copy the values, and leave requires_grad as it is.")
     whole = Way(sum(tensor.nbytes for tensor in models[0].values()), "every parameter and buffer", len(models[0]))
     yield from sends(seen, {(0, rank): whole for rank in seen.ranks[1:]}, NOBODY_ELSE)
 
 
-@task("comm", "output", "batch_size", errors=(*ERRORS, ("must match the size of tensor", "the result has batch_size rows "
+@task("comm", "output", "batch_size", errors=(*ERRORS, (LENGTHS, "the result has batch_size rows, and part r of torch.tensor_split "
+      "as many as rank r sends: the parts need not be equally long."), ("must match the size of tensor", "the result has batch_size rows "
       "in all, each of shape output.shape[1:]. torch.tensor_split cuts them into the parts of the ranks.")))
 def check_gather_outputs(
     draw: Draw, *, world_sizes: Sequence[int], batch_sizes: Sequence[int], row: Sequence[int] = (2,),
@@ -177,11 +188,11 @@ def _cause_of_rows(found: Any, right: torch.Tensor, own: torch.Tensor) -> str:
     if not isinstance(found, torch.Tensor) or found.shape != right.shape:
         return ""
     if sorted(map(str, found.tolist())) == sorted(map(str, right.tolist())):
-        return ("all rows are there, in the wrong order. Part r comes from rank r: name the source, and do not take what "
-                "comes first.")
+        return ("all rows are there, in the wrong order. Part r of the result is the output of rank r: is each put behind the "
+                "one before, and does recv name its source, or take what comes first?")
     if not torch.equal(found[: len(own)], own):
         return ("its first rows are not rank 0's own output. Nobody sends that. Write it into the result itself, not into a "
-                "copy of a part.")
+                "copy of a part, and let no other part overwrite it: rank r's is part r.")
     return "rank 0's own rows are right. Is each other part received into the result itself, and with its own length?"
 
 
@@ -216,7 +227,7 @@ def _(seen: Seen) -> Remarks:
             "this is the average. The loss is that of the whole batch, so the division is in the gradients already: only "
             "add.": total / seen.size,
             f"this is still rank 0's own gradient. {added}": given[0],
-            "rank 0's own gradient is missing in the sum.": total - given[0],
+            "rank 0's own gradient is missing in the sum. recv overwrites: receive into another tensor, and add that.": total - given[0],
             "rank 0's own gradient is counted twice.": total + given[0],
             "this is the gradient of the last rank. Add what comes in, do not copy it.": given[-1],
             "only the gradient of the last rank was added. Add each one before the next overwrites it.": given[0] + given[-1],
@@ -244,6 +255,7 @@ PARTS = ("split_batch", "replicate", "gather_outputs", "reduce_gradients")
 STEP_ERRORS = (
     ("grad can be implicitly created only for scalar", "a rank's output is not a single number: call "
      "output.backward(part), with the part of the gradient that belongs to this output."),
+    ("Mismatch in shape: grad_output", "a rank goes backward from its own rows of outputs.grad. split_batch gives them."),
     ("does not require grad", "backward was called on something that has no history. On rank 0 the gathered outputs have no "
      "history: make them a starting point before the loss, outputs.requires_grad_(). A rank's own output has one, unless it "
      "was computed under torch.no_grad() or detached."),
@@ -256,6 +268,8 @@ STEP_ERRORS = (
     ("modified by an inplace operation", "what forward has used was changed before backward. Replicate before forward, and "
      "write into neither images nor parameters."),
     ("backward through the graph a second time", "call output.backward once in a step."),
+    ("receives into", "on every rank the same parts are called in the same order, and split_batch with a tensor of all "
+     "len(images) rows, not of this rank's: on the others, too, where only its shape counts."),
     ("deadlock", "every rank takes part in every message: it calls each of the four parts as often as rank 0, and goes "
      "backward. reduce_gradients sends nothing for a parameter without a gradient."),
 )

@@ -15,6 +15,7 @@ from distlib.checks.plays.gated import open_gate
 from distlib.checks.plays.training import Model, train
 from distlib.checks.remark import Remark
 from distlib.checks.rules.all_reduces import all_reduces
+from distlib.checks.rules.flat import TOGETHER
 from distlib.checks.rules.moments import EPSILON, Pass, computes_only, hidden_share, in_order, ms, outside, pass_of
 from distlib.checks.rules.values import explain_average, holds
 from distlib.checks.seen import Seen
@@ -42,7 +43,6 @@ SUPPLIED_ERRORS: Signs = (
     ("has no 'all_reduce'", "it is a function, and comm its first argument: all_reduce(comm, tensor)."),
     ("has no 'broadcast'", "it is a function, and comm its first argument: broadcast(comm, tensor)."),
     ("comm as the first argument", "first comm, then the tensor: all_reduce(comm, tensor), broadcast(comm, tensor)."),
-    ("grad_dtype", "a gradient has the dtype of its parameter. So has the flat tensor: torch.cat and zeros_like keep it."),
     *((sign, "torch.distributed is not set up on these ranks. The set-up cell has imported what to use: "
        "all_reduce(comm, tensor).") for sign in ("Default process group has not been initialized", "DistStoreError")),
 )
@@ -56,6 +56,10 @@ ERRORS: Signs = (
      "waits at once, in the middle of the backward pass."),
     ("forward returned NoneType", "is there a return in forward, before self.module(*inputs)?"),
     ("missing 1 required positional argument: 'uses_extra'", "forward hands on all its inputs: self.module(*inputs)."),
+    ("forward() takes", "forward takes all inputs, and hands on all of them: def forward(self, *inputs), self.module(*inputs)."),
+    *((sign, "a hook is called with its parameter, and every method with self: def hook(self, parameter).")
+      for sign in ("positional argument but", "positional arguments but")),
+    ("Module.__init__() call", "super().__init__() comes first in __init__: only then can a module hold another one."),
     ("doesn't require gradient", "leave out the parameters that need no gradient: they get no hook, and are in no bucket."),
     ("a leaf Variable that requires grad", "write to tensor.detach(), not to the parameter itself."),
     ("has no attribute 'no_sync'", "the class needs a method no_sync, for `with parallel.no_sync():`."),
@@ -63,7 +67,7 @@ ERRORS: Signs = (
     ("context manager", "no_sync is used as `with parallel.no_sync():`. Put @contextlib.contextmanager above it."),
     ("has no 'start'", "for all_reduce with async_op=True, use the name all_reduce as the set-up cell has imported it. A "
      "class of the library does not count."),
-    *SUPPLIED_ERRORS, ("Boolean value of Tensor", IN_A_LIST), ("must match the size of tensor", IN_A_LIST),
+    *SUPPLIED_ERRORS, ("Boolean value of Tensor", IN_A_LIST), ("must match the size of tensor", IN_A_LIST), *TOGETHER,
     *((sign, ORDERS) for sign in ("receives into", "have to make the same collective calls", "waits to")),
 )
 
@@ -212,7 +216,7 @@ def _mistakes(seen: Seen, right: Right, step: int, rank: int, number: int) -> di
     passes = [[each[number] for each in gradients] for gradients in truth.earlier]
     earlier = [sum(each for each in gradients if each is not None) / seen.size for gradients in passes]
     return {
-        STALE: [torch.zeros_like(average), before.averages[number]] if before else None,
+        STALE: [torch.zeros_like(average), before.averages[number], mine] if before else None,
         "these are the parameters, not their gradients: average parameter.grad.":
             before.parameters[number] if before else list(right.constructed.values())[number],
         "the gradients of the last pass are not in it. In no_sync the hooks do nothing: they begin no all-reduce, and do not "

@@ -15,13 +15,25 @@ from distlib.checks.seen import Seen
 from distlib.checks.words import count
 
 # fmt: off
+TOGETHER: Signs = (
+    *((sign, "flatten each tensor first: torch.cat([tensor.reshape(-1) for tensor in tensors]).")
+      for sign in ("must have same number of dimensions", "Sizes of tensors must match", "stack expects each tensor")),
+    ("is invalid for input of size", "each piece goes back to the tensor that it came from: split by their numel(), "
+     "and zip in the same order."),
+    ("must match the size of tensor", "is a flat piece copied into a tensor of another shape? Use piece.view(shape)."),
+    ("grad_dtype", "a gradient has the dtype of its parameter. So has the flat tensor: torch.cat and zeros_like keep "
+     "it."),
+    ("'list' object has no attribute 'dtype'", "all_reduce takes one tensor. torch.cat makes a flat one of many."),
+    ("required positional argument: 'tensor'", "first comm, then the tensor: all_reduce(comm, tensor)."),
+)
 SIGNS: Signs = (
     *((sign, "all_reduce is a function of the notebook: all_reduce(comm, tensor).")
       for sign in ("has no 'all_reduce'", "Default process group", "DistStoreError")),
     *((sign, "first comm, then the tensor: all_reduce(comm, tensor), all_reduce(comm, tensor, op=ReduceOp.AVG).")
       for sign in ("comm as the first argument", "'ReduceOp' object has", "is not a valid ReduceOp")),
-    ("'list' object has no attribute 'dtype'", "all_reduce takes one tensor. torch.cat makes a flat one of many."),
+    *((f"AttributeError: {name}", "the operation that averages is ReduceOp.AVG.") for name in ("MEAN", "AVERAGE")),
     ("leaf Variable", "tensors that need a gradient are changed in place only under torch.no_grad()."),
+    *TOGETHER,
 )
 NARROW = "are numbers sent in a narrower dtype, such as float32? Keep the dtype: torch.cat and zeros_like do."
 TWICE = "some things are sent more than once, or in a wider dtype."

@@ -70,9 +70,9 @@ def explain_form(found: Any, right: Any) -> str:
     if found is None or not isinstance(right, torch.Tensor):
         return ""
     if isinstance(found, list | tuple) and all(isinstance(part, torch.Tensor) for part in found):
-        return "this is a list. Put the parts together with torch.cat."
+        return "this is a list. Put the parts together with torch.cat, or return only the one that is asked for."
     if not isinstance(found, torch.Tensor):
-        return "a tensor is expected here."
+        return f"a tensor is expected here.{' recv returns the rank of the sender.' * (type(found) is int)}"
     if found.shape != right.shape:
         return f"the shape should be {list(right.shape)}, and is {list(found.shape)}."
     if found.dtype != right.dtype:
