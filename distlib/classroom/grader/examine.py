@@ -7,6 +7,7 @@ So nothing that one submission does to its judge reaches another one. Only the g
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import os
 import resource
@@ -14,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
@@ -29,6 +30,7 @@ from distlib.classroom.grader.feedback import harmless_outputs, harmless_text
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, read_submission
 from distlib.classroom.grader.transplant import transplant
+from distlib.classroom.grader.verdicts import Verdicts, is_test, needed_tests, note_verdicts, verdict_hashes
 from distlib.printable import printable
 
 MEMORY = 3 << 30  # bytes for one submission in the grader's process; its ranks have limits of their own
@@ -47,7 +49,8 @@ class Judged(Protocol):
     def remarks(self) -> list[str]: ...
 
 
-Judge = Callable[..., Judged]  # of a notebook and a seed; `times`: how many times as much time it may take
+# Of a notebook and a seed; `times`: how many times as much time it may take; `only`: which test cells are run.
+Judge = Callable[..., Judged]
 OpenJudge = Callable[[], AbstractContextManager[Judge]]
 
 
@@ -61,6 +64,8 @@ class Task:
         source: the instructor's notebook.
         seed: of the inputs of its tests.
         times: how many times as much time as others it may take.
+        code: the parts of this package that judge, see `verdicts.judging_code`.
+        before: the notebook in autograded/, whose verdicts may stay; None to judge everything.
     """
 
     folder: Path
@@ -68,6 +73,8 @@ class Task:
     source: Source
     seed: str
     times: float = 1.0
+    code: Mapping[str, str] = field(default_factory=dict)
+    before: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -79,12 +86,14 @@ class Examined:
         problem: why it could not be graded.
         remarks: what the instructor should know.
         seconds: how long it took.
+        judged: the test cells that were judged now; of the others the earlier verdicts stay.
     """
 
     notebook: str = ""
     problem: str = ""
     remarks: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    judged: list[str] = field(default_factory=list)
 
 
 def examine(task: Task, judge: Judge) -> Examined:
@@ -94,10 +103,9 @@ def examine(task: Task, judge: Judge) -> Examined:
         path, remarks = find_notebook(task.folder, task.assignment)
         submission = read_submission(path)
         transplanted = transplant(task.source, submission.cells)
-        judged = judge(transplanted.notebook, task.seed, times=task.times)
-        done = _checked(judged.notebook, transplanted.notebook)
-        remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judged.remarks]
-        examined = Examined(nbformat.writes(done), remarks=remarks)
+        done, judges, judged = _judged(task, transplanted.notebook, judge)
+        remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judges]
+        examined = Examined(nbformat.writes(done), remarks=remarks, judged=judged)
     except CannotGrade as error:
         examined = Examined(problem=str(error))
     except MemoryError:
@@ -106,6 +114,27 @@ def examine(task: Task, judge: Judge) -> Examined:
         examined = _failed(error)
     problem, remarks = printable(examined.problem), [printable(remark)[:_LONGEST_REMARK] for remark in examined.remarks]
     return replace(examined, problem=problem, remarks=remarks, seconds=time.monotonic() - start)
+
+
+def _judged(task: Task, notebook: NotebookNode, judge: Judge) -> tuple[NotebookNode, list[str], list[str]]:
+    """The notebook with all verdicts, the judge's remarks, and the test cells that were judged now."""
+    hashes = verdict_hashes(notebook, task.code, [task.seed, f"{task.times:g}"])
+    before = Verdicts(task.before)
+    stay = before.that_stay(hashes)
+    again = [name for name in hashes if name not in stay]
+    if not stay:
+        judged = judge(notebook, task.seed, times=task.times)
+        done, remarks = _checked(judged.notebook, notebook, again), judged.remarks
+    elif again:
+        judged = judge(notebook, task.seed, times=task.times, only=needed_tests(notebook, again))
+        done, remarks = _checked(judged.notebook, notebook, again), judged.remarks
+    else:
+        done, remarks = _checked(copy.deepcopy(notebook), notebook, ()), []
+    before.put_back(done, stay)
+    kept = [remark for remark in before.remarks if stay and not remark.startswith(tuple(f"{name}: " for name in again))]
+    remarks = list(dict.fromkeys([*kept, *remarks]))
+    note_verdicts(done, hashes, remarks)
+    return done, remarks, again
 
 
 def _failed(error: Exception) -> Examined:
@@ -213,14 +242,17 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _checked(done: NotebookNode, transplanted: NotebookNode) -> NotebookNode:
-    """A judged notebook, its outputs made harmless. A test cell without outputs counts as passed: it must have run."""
+def _checked(done: NotebookNode, transplanted: NotebookNode, tests: Collection[str]) -> NotebookNode:
+    """A judged notebook, its outputs made harmless. A test cell without outputs counts as passed: it must have run.
+
+    tests: those that the judge had to run.
+    """
     for cell, before in zip(done.cells, transplanted.cells, strict=True):
         mark = cell.metadata.get("nbgrader", {})
         if cell.source != before.source or mark != before.metadata.get("nbgrader", {}):
             raise RuntimeError("the judge has changed the notebook")
         if cell.cell_type == "code":
-            if mark.get("grade") and cell.execution_count is None:
+            if is_test(cell) and mark["grade_id"] in tests and cell.execution_count is None:
                 raise RuntimeError(f"the judge did not run {mark['grade_id']}")
             cell.outputs = harmless_outputs(cell.outputs)
         elif mark.get("solution"):

@@ -20,7 +20,7 @@ import io
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -105,28 +105,40 @@ class Judges:
         return self._nursery
 
 
-def judge(notebook: NotebookNode, seed: str = "", *, sandbox: Sandbox, limits: Limits, times: float = 1.0) -> Judged:
+def judge(
+    notebook: NotebookNode,
+    seed: str = "",
+    *,
+    sandbox: Sandbox,
+    limits: Limits,
+    times: float = 1.0,
+    only: Collection[str] | None = None,
+) -> Judged:
     """Run a notebook (as `transplant` makes it) and return a copy with outputs. The notebook is left as it is.
 
     Args:
         seed: of the inputs of all cases; "" to make one of the text of the tests.
         times: how many times as much time as in `limits` it may take.
+        only: the names of the test cells to run; all without it. The others have no execution count afterwards.
 
     Raises:
         CanNotGrade: the sandbox does not work. That says nothing about the notebook.
     """
     with Nursery(sandbox, limits) as nursery, nursery.room() as room:
-        return judge_in(room, notebook, seed, times=times)
+        return judge_in(room, notebook, seed, times=times, only=only)
 
 
-def judge_in(room: Room, notebook: NotebookNode, seed: str = "", *, times: float = 1.0) -> Judged:
-    """Judge a notebook in an existing room. `seed`, `times`: as of `judge`."""
+def judge_in(
+    room: Room, notebook: NotebookNode, seed: str = "", *, times: float = 1.0, only: Collection[str] | None = None
+) -> Judged:
+    """Judge a notebook in an existing room. `seed`, `times`, `only`: as of `judge`."""
     room.limits = room.limits.times(times)
     start = time.perf_counter()
     done = copy.deepcopy(notebook)
     code = [cell for cell in done.cells if cell.cell_type == "code"]
     for number, cell in enumerate(code, 1):
-        cell.outputs, cell.execution_count = [], number
+        is_left_out = only is not None and _is_test(cell) and _mark(cell)["grade_id"] not in only
+        cell.outputs, cell.execution_count = [], None if is_left_out else number
     names = [_mark(cell)["grade_id"] for cell in code if _is_solution(cell)]
     on_ranks = [Cell(number, _plain(cell.source)) for number, cell in enumerate(code, 1) if _is_for_ranks(cell)]
     secret = seed or "".join(cell.source for cell in code if _is_test(cell))
@@ -143,6 +155,8 @@ def _run_here(code: list[NotebookNode], names: list[str], ranks: RemoteRanks) ->
     """Run the instructor's cells in their order."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for number, cell in enumerate(code, 1):
+        if _is_test(cell) and cell.execution_count is None:
+            continue
         if _is_test(cell):
             ranks.advance(number)
             _run_test(cell, names, ranks, namespace)
