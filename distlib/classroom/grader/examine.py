@@ -7,6 +7,7 @@ So nothing that one submission does to its judge reaches another one. Only the g
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import multiprocessing
 import os
@@ -15,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
@@ -34,6 +35,7 @@ from distlib.classroom.grader.verdicts import Verdicts, is_test, needed_tests, n
 from distlib.printable import printable
 
 MEMORY = 3 << 30  # bytes for one submission in the grader's process; its ranks have limits of their own
+READING = 30.0  # seconds of the processor to read one submission, however busy the machine is; a usual one takes 0.1
 PATIENCE = 900.0  # seconds for one submission, on a free machine; the judge's own limits end it long before
 
 _LONGEST_REMARK = 500  # characters
@@ -100,9 +102,10 @@ def examine(task: Task, judge: Judge) -> Examined:
     """Read, transplant and judge one submission, here."""
     start = time.monotonic()
     try:
-        path, remarks = find_notebook(task.folder, task.assignment)
-        submission = read_submission(path)
-        transplanted = transplant(task.source, submission.cells)
+        with _limited(READING):
+            path, remarks = find_notebook(task.folder, task.assignment)
+            submission = read_submission(path)
+            transplanted = transplant(task.source, submission.cells)
         done, judges, judged = _judged(task, transplanted.notebook, judge)
         remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judges]
         examined = Examined(nbformat.writes(done), remarks=remarks, judged=judged)
@@ -114,6 +117,22 @@ def examine(task: Task, judge: Judge) -> Examined:
         examined = _failed(error)
     problem, remarks = printable(examined.problem), [printable(remark)[:_LONGEST_REMARK] for remark in examined.remarks]
     return replace(examined, problem=problem, remarks=remarks, seconds=time.monotonic() - start)
+
+
+@contextlib.contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Raise CannotGrade in a block that takes more time of the processor."""
+
+    def stop(*_: object) -> None:
+        raise CannotGrade(f"it takes more than {seconds:g} s to read; hand it in without its outputs and odd cells")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _judged(task: Task, notebook: NotebookNode, judge: Judge) -> tuple[NotebookNode, list[str], list[str]]:
