@@ -14,6 +14,7 @@ from distlib.classroom.grader.class_report import text_table, write_report
 from distlib.classroom.grader.class_run import ClassRun, grade_class
 from distlib.classroom.grader.course import Course, CourseError, course_above, open_course
 from distlib.classroom.grader.examine import OpenJudge
+from distlib.classroom.grader.marks import judged_again
 from distlib.classroom.grader.mistakes import graded
 from distlib.cli.progress import Progress
 from distlib.cli.saying import say
@@ -42,7 +43,7 @@ def grade_submissions(
         say("\nStopped. The same command goes on from here.", sys.stderr)
         return 130
     page, trouble = _write(course, run)  # before anything is printed: whoever reads may stop reading
-    say("\n\n".join(filter(None, [text_table(run), _unchanged(run), page])))
+    say("\n\n".join(filter(None, [text_table(run), "\n".join(judged_again(run)), _unchanged(run), page])))
     if trouble:
         say(trouble, sys.stderr)
     return 1 if trouble or any(record.problem for record in run.records.values()) else 0

@@ -14,6 +14,7 @@ from distlib.classroom.grader.class_run import Change, ClassRun, Record
 from distlib.classroom.grader.gradebook import Mark
 from distlib.classroom.grader.messages import Told
 from distlib.classroom.grader.mistakes import cause_of, left_behind, mistakes
+from distlib.classroom.grader.refused import Refused
 from distlib.cli.progress import Progress, time_left
 
 CELLS = ["shift_visible", "shift_hidden", "gather_visible", "gather_hidden"]
@@ -52,6 +53,29 @@ def test_the_distribution_by_function() -> None:
     assert f'aria-label="Students by points, from 0 to 8: {told}"' in page
     assert rows_below(page, "Could not be graded") == ["d no notebook"]
     assert "prefers-color-scheme: dark" in page
+
+
+def test_what_was_not_collected_is_in_the_report() -> None:
+    refused = [
+        Refused("x.ipynb", "", "whose?"),
+        Refused("a.txt", "ada", "it is <no> notebook"),
+        Refused("b", "eve", "no"),
+    ]
+    class_ = class_of({"ada": [2, 2, 2, 2]}, refused=refused, missing=["eve", "bob"])
+    page = html_page(class_)
+    assert rows_below(page, "Not collected") == [
+        "not known x.ipynb whose? nothing", "ada a.txt it is <no> notebook a different upload", "eve b no nothing",
+    ]  # fmt: skip
+    assert rows_below(page, "Who may need help") == [
+        "eve handed in what was not collected: no", "bob has not handed in",
+    ]  # fmt: skip
+    assert "Not collected by distlib collect:\n?: x.ipynb: whose?\nada: a.txt" in text_table(class_)
+
+
+def test_what_was_judged_again_is_in_the_report() -> None:
+    class_ = class_of({"a": [2, 2, 2, 2], "b": [2, 2, 2, 2]}, judged={"a": ["gather_hidden"], "b": []})
+    assert "1 submission graded again: only gather_hidden judged, all other verdicts stay." in html_page(class_)
+    assert "1 submission graded again: nothing to judge, verdicts stay." in html_page(class_)
 
 
 def test_an_empty_class_has_a_page() -> None:

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from distlib.classroom.grader.course import open_course
+from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.uploads import files
 from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, Outcome, collect
 from distlib.classroom.uploads.files import Upload, find_uploads
@@ -439,3 +440,26 @@ def test_what_the_command_refuses(
     (tiny.root / "uploads").mkdir()
     assert main(["collect", *words]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_what_was_not_collected_is_kept_for_the_report_until_it_is_mended(tiny: TinyCourse) -> None:
+    lesson = json.dumps(LESSON).encode()
+    first = put_zip(tiny, {"ada/work.ipynb": work(tiny), "bob/work.ipynb": lesson, "eve/work.ipynb": b"{"})
+    second = put(tiny.root / "late", {"work.ipynb": lesson})
+    run(tiny, first)
+    run(tiny, second)
+
+    def refused() -> list[tuple[str, str]]:
+        found = read_refused(open_course(tiny.root), NAME)
+        assert all(isinstance(each, Refused) and each.why for each in found)
+        return [(each.student, each.file) for each in found]
+
+    assert {student for student, _ in refused()} >= {"bob", "eve"} and len(refused()) == 3
+    before = refused()
+    run(tiny, first)
+    assert refused() == before  # collecting again changes nothing
+    run(tiny, put(tiny.root / "mended", {"bob/work.ipynb": work(tiny)}))
+    assert "bob" not in {student for student, _ in refused()} and len(refused()) == 2
+    (second / "work.ipynb").unlink()
+    run(tiny, second)
+    assert [student for student, _ in refused()] == ["eve"]

@@ -27,6 +27,7 @@ from distlib.classroom.grader.class_report import csv_text, text_table, write_re
 from distlib.classroom.grader.class_run import Change, ClassRun, Record, grade_class
 from distlib.classroom.grader.course import CourseError, open_course
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
+from distlib.classroom.grader.marks import judged_again
 from distlib.classroom.grader.messages import Told, split_message
 from distlib.classroom.grader.mistakes import mistakes
 from distlib.cli import _times, main
@@ -285,6 +286,8 @@ def test_a_mended_test_changes_only_what_it_must(course: TinyCourse) -> None:
     course.nbgrader("generate_assignment", NAME, "--force")
     graded = run(course)
     assert graded.changes == [Change("a", "double_hidden", 0, 2)] and graded.unchanged == []
+    assert graded.judged == dict.fromkeys("abc", ["double_hidden"])
+    assert judged_again(graded) == ["3 submissions graded again: only double_hidden judged, all other verdicts stay."]
     assert graded.missing == ["zoe"]
     assert (scores(graded, "a"), scores(graded, "b"), scores(graded, "c")) == ([1, 2, 0, 0], ALL, [1, 1.5, 0, 0])
     with Gradebook(course.gradebook_url) as gradebook:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import nbformat
 import pytest
 import torch
 
 from distlib.judge.remote.cells import Cell, StudentCells
+from distlib.judge.remote.insides import reaches_inside
 from distlib.judge.remote.question import Question, text, whole
 from distlib.judge.remote.ranks import functions_told
 from distlib.judge.remote.stand_in import _signature
 from distlib.judge.remote.wire import Wire, WireTimeout
 from tests.judge.test_remote_judge import RIGHT, run, told
+from tests.tools.hostile_submissions import ROOT
 
 WIRE = "import sys\nwire = sys.stdout._wire\n"
+INSIDE = "reaches inside, where a rank could lie about itself"
 DROPPED = "a rank told what nobody had asked for; it was dropped, and all else was graded"
 
 
@@ -116,6 +120,12 @@ def test_parameters_that_no_function_has_are_any_parameters() -> None:
     assert str(_signature([("a b", "KEYWORD_ONLY", False)])) == "(*args)"
 
 
+def others(remarks: Sequence[str]) -> list[str]:
+    """The remarks besides the one about lines that reach inside, which must be there."""
+    (inside,) = (remark for remark in remarks if remark.startswith(INSIDE))
+    return [remark for remark in remarks if remark != inside]
+
+
 # ── in a notebook ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -130,7 +140,7 @@ def test_parameters_that_no_function_has_are_any_parameters() -> None:
 )
 def test_what_a_cell_forges_costs_nothing_else(forged: str) -> None:
     judged = run(RIGHT, own=[f"{WIRE}wire.send({forged})\nmine = 1"])
-    assert (told(judged), judged.remarks) == ("", [DROPPED])
+    assert (told(judged), others(judged.remarks)) == ("", [DROPPED])
 
 
 @pytest.mark.parametrize(
@@ -147,14 +157,15 @@ def test_what_a_cell_forges_costs_nothing_else(forged: str) -> None:
 def test_what_a_cell_forges_with_the_number_of_the_question_is_left_out(forged: str) -> None:
     judged = run(RIGHT, own=[f"{WIRE}wire.send({{**{forged}, 'question': wire.question}})"])
     assert told(judged) == ""
-    assert len(judged.remarks) == 1 and "told the judge what makes no sense" in judged.remarks[0]
+    (remark,) = others(judged.remarks)
+    assert "told the judge what makes no sense" in remark
 
 
 def test_a_statement_that_does_not_exist_is_left_out_once() -> None:
     forged = "wire.send({'what': 'statement', 'cell': 2, 'number': 40, 'line': 40, 'question': wire.question})"
     judged = run(RIGHT, own=[f"{WIRE}{forged}\nimport os\nos._exit(0)"])
     assert told(judged) == ""
-    assert judged.remarks == [
+    assert others(judged.remarks) == [
         "cell 2: line 40 told the judge what makes no sense; the rest was graded without it",
         "cell 2: line 3 told the judge what makes no sense; the rest was graded without it",
         "cell 2: line 5 ended its process; the rest was graded without it",
@@ -164,4 +175,69 @@ def test_a_statement_that_does_not_exist_is_left_out_once() -> None:
 def test_done_said_twice_does_no_harm_to_the_next_question() -> None:
     says = "{'what': 'done', 'value': {'result': None, 'slips': []}}"
     judged = run(RIGHT + f"    comm._communicator._wire.send({says})\n", own=[f"{WIRE}wire.send({says})"])
-    assert (told(judged), judged.remarks) == ("", [DROPPED])
+    assert (told(judged), others(judged.remarks)) == ("", [DROPPED])
+
+
+# ── what a rank says of itself ───────────────────────────────────────────────────────────────────────────────────────
+
+NEVER_WAITS = """
+def shift(comm, tensor):
+    incoming = torch.empty_like(tensor)
+    comm.isend(tensor.clone(), (comm.rank + 1) % comm.world_size)
+    comm.recv(incoming, (comm.rank - 1) % comm.world_size)
+    tensor.copy_(incoming)
+"""
+NO_SLIPS = "from distlib.checks import student_communicator\nstudent_communicator.Handles.slips = lambda self: []"
+
+
+@pytest.mark.parametrize("own", [[], [NO_SLIPS]], ids=["honest", "forged"])
+def test_the_judge_sees_by_itself_what_is_never_waited_for(own: list[str]) -> None:
+    judged = run(NEVER_WAITS, own=own)
+    assert "never waits for the isend that it begins at cell" in told(judged)
+    assert [remark.partition(";")[0] for remark in judged.remarks] == ([INSIDE] if own else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch\ntorch.equal = lambda left, right: True", "line 2: torch.equal"),
+        ("import gc\ngc.get_objects()", "line 1: import gc"),
+        ("import sys\nsys._getframe(1).f_locals", "line 2: "),
+        ("from distlib.judge.remote import wire", "line 1: import distlib.judge.remote.wire"),
+        ("from distlib import judge", "line 1: import distlib.judge"),
+        ("def f(comm):\n    comm._communicator.send(1)", "line 2: comm._communicator"),
+        ("print.__self__.__dict__\nf.__globals__.clear()", "line 2: f.__globals__"),
+        ("exec('x')", "line 1: exec(…)"),
+        ("setattr(torch, 'equal', print)", "line 1: setattr(…)"),
+    ],
+)
+def test_lines_that_reach_inside_are_named(text: str, expected: str) -> None:
+    (remark,) = reaches_inside([Cell(1, "x = 1"), Cell(7, text)])
+    assert f"read the answer: cell 7, {expected}" in remark
+
+
+def test_of_many_such_lines_the_first_are_named() -> None:
+    (remark,) = reaches_inside([Cell(1, "exec('x')\n" * 40)])
+    assert remark.endswith("line 1: exec(…), cell 1, line 2: exec(…), cell 1, line 3: exec(…) and 37 more")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class A:\n    def __init__(self):\n        super().__init__()\n        self._x = 1\n        self.y = self._x",
+        "import torch\nimport sys\nprint(torch.ones(1), sys.stdout)",
+        "from distlib import World, all_reduce\nfor _ in range(3): pass",
+        "this is no Python", "x = " + "(" * 5_000, "x = " + "-" * 50_000 + "1", "exec('x')\n" * 20_000,
+    ],
+    ids=range(7),
+)  # fmt: skip
+def test_usual_lines_and_what_cannot_be_read_have_no_remark(text: str) -> None:
+    assert reaches_inside([Cell(1, text)]) == []
+
+
+def test_right_answers_do_not_reach_inside() -> None:
+    for folder in sorted((ROOT / "solutions").glob("*/")):
+        notebook = nbformat.read(folder / f"{folder.name}.ipynb", as_version=4)
+        cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        solutions = [cell.source for cell in cells if cell.metadata.get("nbgrader", {}).get("solution")]
+        assert reaches_inside([Cell(1, text) for text in solutions]) == []

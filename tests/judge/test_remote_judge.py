@@ -73,6 +73,15 @@ def told(judged: Judged) -> str:
     return " ".join("\n".join(errors[0].traceback).split()) if errors else ""
 
 
+def test_a_test_that_is_not_asked_for_does_not_run() -> None:
+    with shared_nursery(QUICK).room() as room:
+        judged = judge_in(room, notebook("wrong", test="1 / 0"), only=["another"])
+    assert told(judged) == "" and judged.notebook.cells[-1].execution_count is None
+    with shared_nursery(QUICK).room() as room:
+        judged = judge_in(room, notebook("wrong", test="1 / 0"), only=["shift_hidden"])
+    assert "ZeroDivisionError" in told(judged) and judged.notebook.cells[-1].execution_count == 3
+
+
 def test_a_right_answer_passes_and_leaves_no_process() -> None:
     before = set(psutil.Process().children(recursive=True))  # some of other tests may be about to end
     judged = judge(notebook(RIGHT), sandbox=choose_sandbox("none"), limits=QUICK)

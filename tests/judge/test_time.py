@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import struct
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -13,12 +14,16 @@ import pytest
 
 from distlib.judge.remote import question as question_module
 from distlib.judge.remote import wire as wire_module
+from distlib.judge.remote.cells import Cell
 from distlib.judge.remote.question import Question
+from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.wire import Wire, WireTimeout
 from distlib.judge.sandbox import Limits
 from tests.judge.test_remote_judge import run, told
+from tests.remote_functions import shared_nursery
 
 DEADLINE = 50.0
+BUSY = "import time\nwhile time.process_time() < 0.6: pass"
 NUMBER = 7
 
 
@@ -92,3 +97,15 @@ def test_more_time_is_more_of_each_kind() -> None:
     more = Limits(check_seconds=1, submission_seconds=2, cells_seconds=3, reruns_seconds=4).times(3)
     assert (more.check_seconds, more.submission_seconds, more.cells_seconds, more.reruns_seconds) == (3, 6, 9, 12)
     assert more.memory_bytes == Limits().memory_bytes
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_a_submission_keeps_busy_is_its_own() -> None:
+    with shared_nursery().room() as room, RemoteRanks([Cell(1, BUSY)], [], room, "") as ranks:
+        before = room.processor_seconds()
+        ranks.advance(2)
+        ranks.gather(1)
+        running = room.processor_seconds()
+        ranks.end(0)
+        ended = room.processor_seconds()
+    assert 0 <= before < before + 0.5 <= running <= ended

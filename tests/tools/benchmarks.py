@@ -31,10 +31,13 @@ from torch import nn
 
 from distlib import Cluster, Communicator, DeadlockError, Link, SimulatedWorld, World, all_reduce
 from distlib.classroom.class_folder import Classroom, open_classroom
+from distlib.classroom.grader.class_run import grade_class
+from distlib.classroom.grader.course import open_course
 from distlib.classroom.student_copies.places import FIRST_LESSON as FIRST_COPY
 from distlib.cli.copies import FIRST_LESSON
 from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
-from distlib.judge.sandbox import KINDS, Limits
+from distlib.judge.remote.judge import Judges
+from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.bubblewrap import Bubblewrap
 from distlib.network import all_reduce_seconds
 from distlib.training.ddp import DistributedDataParallel, StepClock, all_reduce_hook
@@ -43,6 +46,7 @@ from distlib.worlds.real.process_group import torch_distributed
 from tests.answer_files import read_answers
 from tests.conftest import BROWSERS
 from tests.notebooks.test_browser import FLAGS, open_notebook
+from tests.tools.hostile_submissions import read_hostile, released_notebook, right_answers
 from tests.tools.lab_process import running_lab
 from tests.tools.sandboxed_ranks import Ranks
 
@@ -80,6 +84,7 @@ def main() -> None:
         players_in_a_browser,
         ranks_in_a_sandbox,
         check_a_finished_exercise,
+        hold_up_a_class,
         grade_a_class,
     )
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
@@ -798,13 +803,14 @@ def grade_a_class(size: int) -> None:
     """A class of right submissions in many styles: against nbgrader, and with one hostile among them."""
     students = [f"student-{number:02}" for number in range(size)]
     with tempfile.TemporaryDirectory() as name:
-        ours, theirs = (_class(Path(name) / grader, students) for grader in ("ours", "theirs"))
+        few = students[: max(2, size // 5)]  # nbgrader takes as long for each; theirs is scaled
+        ours, theirs = _class(Path(name) / "ours", students), _class(Path(name) / "theirs", few)
         took = seconds(lambda: ours.grade("--jobs", "2"))
-        nbgrader = seconds(lambda: theirs.nbgrader("autograde", ours.assignment))
+        nbgrader = seconds(lambda: theirs.nbgrader("autograde", ours.assignment)) * size / len(few)
         marks = {student: ours.marks(student) for student in students}
-        assert marks == {student: theirs.marks(student) for student in students}
+        assert {student: marks[student] for student in few} == {student: theirs.marks(student) for student in few}
         measured = f"{took:.0f} s, {took / nbgrader:.2f}×"
-        note(f"class of {size} by distlib grade, 2 jobs, against nbgrader", measured, "≤ 0.6×")
+        note(f"class of {size} by distlib grade, 2 jobs, against nbgrader (scaled from {len(few)})", measured, "≤ 0.2×")
         loops = students[size // 2]
         ours.hand_in(loops, {function: _LOOPS.format(function) for function in ours.solutions()})
         longer = seconds(lambda: ours.grade("--jobs", "2", "--again")) - took
@@ -814,6 +820,27 @@ def grade_a_class(size: int) -> None:
     note("the same, one of them loops for ever: more time", f"{longer:.0f} s", target)
 
 
+def hold_up_a_class() -> None:
+    """Hostile submissions that fight for time, one at a time: how long beyond their limit each takes."""
+    limits = Limits(check_seconds=3, submission_seconds=20, cells_seconds=6, reruns_seconds=20)
+    chosen = [submission for submission in read_hostile() if submission.name in _SLOW]
+    with tempfile.TemporaryDirectory() as name, Judges(choose_sandbox("bubblewrap"), limits) as open_judge:
+        classroom = open_classroom(ROOT, Path(name), "02_all_reduce")
+        for submission in chosen:
+            folder = classroom.folder / "classroom" / "submitted" / submission.name / "02_all_reduce"
+            submission.hand_in(folder, released_notebook(), right_answers())
+        run = grade_class(open_course(classroom.folder), "02_all_reduce", open_judge)
+    longest = max(run.records.values(), key=lambda record: record.seconds)
+    over = longest.seconds - limits.submission_seconds - limits.reruns_seconds
+    what = f"longest of {len(chosen)} hostile submissions ({longest.student}), beyond its limit"
+    note(what, f"{over:+.0f} s", "≤ 10 s")
+
+
+_SLOW = (
+    "sleeps_all_day", "loops_in_a_cell_of_its_own", "ignores_signals_and_loops", "keeps_all_cores_busy",
+    "sends_half_a_frame_byte_by_byte", "prints_200_megabytes", "starts_ten_thousand_threads",
+    "has_300_megabytes_of_output", "has_60_000_lines_and_400_magics",
+)  # fmt: skip
 _LOOPS = "def {}(comm, tensor):\n    while True:\n        pass\n"
 
 

@@ -4,6 +4,7 @@
     source         the instructor's notebook, as it is graded and as it was released
     transplant     the notebook that runs: the instructor's, with the student's answers in it
     examine        one submission, from its folder to a notebook that has run; in a process of its own
+    verdicts       what the verdict of a test cell comes from; those that stay when a test was mended
     class_run      all submissions, some at a time; who is graded already, who is not, who can't be
     course         nbgrader's configuration of a course, and its folders
     gradebook      marks into nbgrader's gradebook, one transaction a student
@@ -13,6 +14,7 @@
     feedback_page  the page for a student: marks, mistakes and their lines; below it the notebook (notebook_page)
     marks          sums of marks, by function
     mistakes       what went wrong in a class, by cause; who is left behind
+    refused        uploads that were not collected
     alike          answers that resemble each other
     class_report   for the instructor: a table, marks for a spreadsheet, a page (class_page)
     page           what all pages have: they load nothing and run nothing

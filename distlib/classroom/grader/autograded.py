@@ -40,7 +40,12 @@ class Autograded:
 
     def exists(self) -> bool:
         """Whether a graded notebook is there."""
-        return (self._place / f"{self._assignment}.ipynb").is_file()
+        return self.notebook.is_file()
+
+    @property
+    def notebook(self) -> Path:
+        """Where the graded notebook is, if there is one."""
+        return self._place / f"{self._assignment}.ipynb"
 
     def prepare(self, notebook: NotebookNode, timestamp: datetime | None) -> list[str]:
         """Write everything next to its place. Returns remarks.

@@ -16,7 +16,7 @@ from distlib.checks.words import count
 from distlib.classroom.grader.alike import Pair
 from distlib.classroom.grader.class_run import Change, ClassRun, Record
 from distlib.classroom.grader.gradebook import Mark
-from distlib.classroom.grader.marks import fraction, functions, late, lost, of, sums
+from distlib.classroom.grader.marks import fraction, functions, judged_again, late, lost, of, sums
 from distlib.classroom.grader.mistakes import Mistake, graded, left_behind, mistakes
 from distlib.classroom.grader.page import page_of, plain
 
@@ -51,6 +51,7 @@ def html_page(run: ClassRun, pairs: Sequence[Pair] = ()) -> str:
     sections = [
         ("Marks that changed", _changes_table(run.changes)),
         ("Could not be graded", _table(("student", "why"), [(r.student, r.problem) for r in failed], "")),
+        ("Not collected", _refused_table(run)),
         ("The class at a glance", _distribution(run)),
         ("Marks", _marks_table(run)),
         ("What went wrong", _mistakes_table(found)),
@@ -70,7 +71,8 @@ def _summary(run: ClassRun) -> str:
     mean = f" Mean: {points / len(totals):.1f} of {totals[0][1]:g} points." if totals else ""
     seconds = sum(record.seconds for record in run.records.values())
     submissions = count(len(run.records), "submission")
-    return f"{submissions}, {len(done)} graded.{mean} The submissions took {seconds:.0f} s together."
+    summary = f"{submissions}, {len(done)} graded.{mean} The submissions took {seconds:.0f} s together."
+    return " ".join([summary, *judged_again(run)])
 
 
 def _distribution(run: ClassRun) -> str:
@@ -172,8 +174,22 @@ def _mistakes_table(found: Sequence[Mistake]) -> str:
 
 def _help_table(run: ClassRun) -> str:
     rows = [(student, f"no marks in {', '.join(names)}") for student, names in left_behind(run).items()]
-    rows += [(student, "has not handed in") for student in run.missing]
+    refused = {each.student: f"handed in what was not collected: {each.why}" for each in run.refused}
+    rows += [(student, refused.get(student, "has not handed in")) for student in run.missing]
     return _table(("student", "why"), rows, "No marks in a function in which more than half of the class have some.")
+
+
+def _refused_table(run: ClassRun) -> str:
+    rows = []
+    for each in run.refused:
+        graded_too = "a different upload" if each.student in run.records else "nothing"
+        cells = f"<td>{plain(each.file)}</td><td>{plain(each.why)}</td><td>{graded_too}</td>"
+        rows.append(f'<tr><th scope="row">{plain(each.student or "not known")}</th>{cells}</tr>')
+    note = (
+        "Uploads that distlib collect left where they are. They are listed until the same folder or zip file is "
+        "collected again without them, or something else of the student is collected."
+    )
+    return _html_table(("student", "file", "why", "graded instead"), ("", "", "", ""), rows, note)
 
 
 def _pairs_table(pairs: Sequence[Pair]) -> str:

@@ -34,7 +34,12 @@ def text_table(run: ClassRun) -> str:
         for line in lines
     ]
     failed = [printable(f"{record.student}: {record.problem}") for record in run.records.values() if record.problem]
-    blocks = [("Marks that changed:", _changes(run.changes)), ("Could not be graded:", failed)]
+    refused = [printable(f"{each.student or '?'}: {each.file}: {each.why}") for each in run.refused]
+    blocks = [
+        ("Marks that changed:", _changes(run.changes)),
+        ("Could not be graded:", failed),
+        ("Not collected by distlib collect:", refused),
+    ]
     return "\n".join([*table, *(line for head, lines in blocks if lines for line in ["", head, *lines])])
 
 

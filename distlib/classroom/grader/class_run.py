@@ -5,9 +5,10 @@
     could not be graded    and why; the gradebook has no mark of the tests, nor one of an earlier submission
 
 What came of a submission is noted in a record (classroom/graded/ASSIGNMENT/students/STUDENT/record.json), after its
-marks are in the gradebook. A submission is graded again only if it, the instructor's notebook or this package has
+marks are in the gradebook. A submission is graded again only if it, the instructor's notebook or what judges has
 changed, or the gradebook does not have the marks of the record. So a run that was interrupted, however that came about,
-goes on where it was; what was half done is done again.
+goes on where it was; what was half done is done again. If it is the same submission, only those test cells are judged
+again whose verdict can change, see `verdicts`.
 
 The inputs of the tests are drawn anew in each run, the same for everybody who is graded in it. So what a student has
 learned about them from the feedback is of no use for handing in again. A notebook that was graded before gets the same
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import secrets
@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,11 @@ from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.examine import PATIENCE, Examined, OpenJudge, Task, examine_all
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
 from distlib.classroom.grader.messages import Told, split_message
+from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp
+from distlib.classroom.grader.verdicts import hash_of, judging_code
 
 _PATTERN = "nbgrader generate_feedback does not take the folder's name (line break, *, ? or [); better rename it"
 
@@ -120,6 +121,8 @@ class ClassRun:
         unchanged: students whose record is of an earlier run.
         missing: students of the gradebook that have not handed in; only if everybody was graded.
         changes: marks that are not what they were before this run.
+        judged: of students that were graded before and again now, the test cells that were judged.
+        refused: uploads that `distlib collect` did not collect.
     """
 
     assignment: str
@@ -130,6 +133,8 @@ class ClassRun:
     unchanged: list[str]
     missing: list[str] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
+    judged: dict[str, list[str]] = field(default_factory=dict)
+    refused: list[Refused] = field(default_factory=list)
 
 
 def grade_class(
@@ -152,7 +157,7 @@ def grade_class(
         open_judge: gives a judge for each submission, see `examine_all`.
         students: only these; everybody without it.
         jobs: how many submissions at a time.
-        again: also grade what has not changed.
+        again: also grade what has not changed, and judge everything.
         patience: seconds for one submission, in case that its judge hangs.
         times: by student, how many times as much time as others they may take.
         tell: called after each student with what came of it, and how many there are to grade.
@@ -182,6 +187,7 @@ class _Grader:
         self._version = _version(self._source)
         self._before: dict[str, dict[str, Mark]] = {}
         self._changes: list[Change] = []
+        self._judged: dict[str, list[str]] = {}
         self._seed = secrets.token_hex(16)
 
     def run(
@@ -197,7 +203,8 @@ class _Grader:
             self._book.refresh_penalties(unchanged)
         unusable = {student: why for student in who if (why := problem_of_name(student))}
         records.update({student: Record(student, why) for student, why in unusable.items()})
-        tasks = {s: self._task(s, bases[s]) for s in who if s not in {*unchanged, *unusable}}
+        befores = {} if again else {s: self._before_of(s, bases[s], records.get(s), marks.get(s, {})) for s in who}
+        tasks = {s: self._task(s, bases[s], befores.get(s)) for s in who if s not in {*unchanged, *unusable}}
         postponed: dict[str, Examined] = {}
         with contextlib.closing(examine_all(tasks, self._open_judge, jobs, patience)) as finished:
             for student, examined in finished:
@@ -220,6 +227,8 @@ class _Grader:
             unchanged,
             [student for student in self._enrolled() if student not in there],
             self._changes,
+            {student: cells for student, cells in self._judged.items() if befores.get(student)},
+            read_refused(self._course, self._assignment),
         )
 
     def expected(self, student: str) -> str:
@@ -227,9 +236,16 @@ class _Grader:
         folder = self._course.folder("submitted", student, self._assignment)
         return self._course.name(folder / f"{self._assignment}.ipynb")
 
-    def _task(self, student: str, basis: _Basis) -> Task:
+    def _task(self, student: str, basis: _Basis, before: Path | None) -> Task:
         folder = self._course.folder("submitted", student, self._assignment)
-        return Task(folder, self._assignment, self._source, basis.seed, self._times.get(student, 1.0))
+        times = self._times.get(student, 1.0)
+        return Task(folder, self._assignment, self._source, basis.seed, times, judging_code(), before)
+
+    def _before_of(self, student: str, basis: _Basis, record: Record | None, marks: Mapping[str, Mark]) -> Path | None:
+        """The notebook in autograded/, if it is of the same submission, and its marks are those in the gradebook."""
+        if record is None or record.problem or not basis.work or record.work != basis.work:
+            return None
+        return self._graded_notebook(student, record, marks)
 
     # ── one student ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -258,6 +274,7 @@ class _Grader:
         if record.problem:
             place.discard()
         self._note_changes(record)
+        self._judged[student] = examined.judged
         return self._noted(record)
 
     def _publish(
@@ -331,16 +348,21 @@ class _Grader:
             return False
         if record.times != self._times.get(student, 1.0):
             return False
+        return self._graded_notebook(student, record, marks) is not None
+
+    def _graded_notebook(self, student: str, record: Record, marks: Mapping[str, Mark]) -> Path | None:
+        """The notebook in autograded/, if the gradebook has the marks that the record says."""
+        place = Autograded(self._course, self._assignment, student)
         in_book = {cell: mark.auto for cell, mark in marks.items()}
-        return in_book == record.marks and Autograded(self._course, self._assignment, student).exists()
+        return place.notebook if in_book == record.marks and place.exists() else None
 
     def _basis(self, student: str, before: Record | None) -> _Basis:
         """`before`: what came of an earlier run. With nothing to grade, both hashes are ""."""
         folder = self._course.folder("submitted", student, self._assignment)
         try:
             path, _ = find_notebook(folder, self._assignment)
-            work = _hash([path.name, fingerprint(path)])
-            version = _hash([self._version, work, str(read_timestamp(folder)[0])])
+            work = hash_of([path.name, fingerprint(path)])
+            version = hash_of([self._version, work, str(read_timestamp(folder)[0])])
         except CannotGrade:
             work = version = ""
         known = before.seed if before and work and before.work == work else ""
@@ -429,19 +451,9 @@ def _graded_cells(source: Source) -> list[str]:
 
 
 def _version(source: Source) -> str:
-    """Of the instructor's notebook and of this package."""
-    return _hash([nbformat.writes(source.notebook), *source.released, _code()])
-
-
-@cache
-def _code() -> str:
-    package = Path(__file__).parents[2]
-    return _hash([path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.py"))])
+    """Of the instructor's notebook and of what judges."""
+    return hash_of([nbformat.writes(source.notebook), *source.released, *judging_code().values()])
 
 
 def _shown(score: float | None) -> str:
     return "" if score is None else f"{score:g}"
-
-
-def _hash(parts: Sequence[str]) -> str:
-    return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()

@@ -7,6 +7,8 @@ So nothing that one submission does to its judge reaches another one. Only the g
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import multiprocessing
 import os
 import resource
@@ -14,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
@@ -29,9 +31,11 @@ from distlib.classroom.grader.feedback import harmless_outputs, harmless_text
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, read_submission
 from distlib.classroom.grader.transplant import transplant
+from distlib.classroom.grader.verdicts import Verdicts, is_test, needed_tests, note_verdicts, verdict_hashes
 from distlib.printable import printable
 
 MEMORY = 3 << 30  # bytes for one submission in the grader's process; its ranks have limits of their own
+READING = 30.0  # seconds of the processor to read one submission, however busy the machine is; a usual one takes 0.1
 PATIENCE = 900.0  # seconds for one submission, on a free machine; the judge's own limits end it long before
 
 _LONGEST_REMARK = 500  # characters
@@ -47,7 +51,8 @@ class Judged(Protocol):
     def remarks(self) -> list[str]: ...
 
 
-Judge = Callable[..., Judged]  # of a notebook and a seed; `times`: how many times as much time it may take
+# Of a notebook and a seed; `times`: how many times as much time it may take; `only`: which test cells are run.
+Judge = Callable[..., Judged]
 OpenJudge = Callable[[], AbstractContextManager[Judge]]
 
 
@@ -61,6 +66,8 @@ class Task:
         source: the instructor's notebook.
         seed: of the inputs of its tests.
         times: how many times as much time as others it may take.
+        code: the parts of this package that judge, see `verdicts.judging_code`.
+        before: the notebook in autograded/, whose verdicts may stay; None to judge everything.
     """
 
     folder: Path
@@ -68,6 +75,8 @@ class Task:
     source: Source
     seed: str
     times: float = 1.0
+    code: Mapping[str, str] = field(default_factory=dict)
+    before: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -79,25 +88,27 @@ class Examined:
         problem: why it could not be graded.
         remarks: what the instructor should know.
         seconds: how long it took.
+        judged: the test cells that were judged now; of the others the earlier verdicts stay.
     """
 
     notebook: str = ""
     problem: str = ""
     remarks: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    judged: list[str] = field(default_factory=list)
 
 
 def examine(task: Task, judge: Judge) -> Examined:
     """Read, transplant and judge one submission, here."""
     start = time.monotonic()
     try:
-        path, remarks = find_notebook(task.folder, task.assignment)
-        submission = read_submission(path)
-        transplanted = transplant(task.source, submission.cells)
-        judged = judge(transplanted.notebook, task.seed, times=task.times)
-        done = _checked(judged.notebook, transplanted.notebook)
-        remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judged.remarks]
-        examined = Examined(nbformat.writes(done), remarks=remarks)
+        with _limited(READING):
+            path, remarks = find_notebook(task.folder, task.assignment)
+            submission = read_submission(path)
+            transplanted = transplant(task.source, submission.cells)
+        done, judges, judged = _judged(task, transplanted.notebook, judge)
+        remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judges]
+        examined = Examined(nbformat.writes(done), remarks=remarks, judged=judged)
     except CannotGrade as error:
         examined = Examined(problem=str(error))
     except MemoryError:
@@ -106,6 +117,43 @@ def examine(task: Task, judge: Judge) -> Examined:
         examined = _failed(error)
     problem, remarks = printable(examined.problem), [printable(remark)[:_LONGEST_REMARK] for remark in examined.remarks]
     return replace(examined, problem=problem, remarks=remarks, seconds=time.monotonic() - start)
+
+
+@contextlib.contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Raise CannotGrade in a block that takes more time of the processor."""
+
+    def stop(*_: object) -> None:
+        raise CannotGrade(f"it takes more than {seconds:g} s to read; hand it in without its outputs and odd cells")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def _judged(task: Task, notebook: NotebookNode, judge: Judge) -> tuple[NotebookNode, list[str], list[str]]:
+    """The notebook with all verdicts, the judge's remarks, and the test cells that were judged now."""
+    hashes = verdict_hashes(notebook, task.code, [task.seed, f"{task.times:g}"])
+    before = Verdicts(task.before)
+    stay = before.that_stay(hashes)
+    again = [name for name in hashes if name not in stay]
+    if not stay:
+        judged = judge(notebook, task.seed, times=task.times)
+        done, remarks = _checked(judged.notebook, notebook, again), judged.remarks
+    elif again:
+        judged = judge(notebook, task.seed, times=task.times, only=needed_tests(notebook, again))
+        done, remarks = _checked(judged.notebook, notebook, again), judged.remarks
+    else:
+        done, remarks = _checked(copy.deepcopy(notebook), notebook, ()), []
+    before.put_back(done, stay)
+    kept = [remark for remark in before.remarks if stay and not remark.startswith(tuple(f"{name}: " for name in again))]
+    remarks = list(dict.fromkeys([*kept, *remarks]))
+    note_verdicts(done, hashes, remarks)
+    return done, remarks, again
 
 
 def _failed(error: Exception) -> Examined:
@@ -213,14 +261,17 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _checked(done: NotebookNode, transplanted: NotebookNode) -> NotebookNode:
-    """A judged notebook, its outputs made harmless. A test cell without outputs counts as passed: it must have run."""
+def _checked(done: NotebookNode, transplanted: NotebookNode, tests: Collection[str]) -> NotebookNode:
+    """A judged notebook, its outputs made harmless. A test cell without outputs counts as passed: it must have run.
+
+    tests: those that the judge had to run.
+    """
     for cell, before in zip(done.cells, transplanted.cells, strict=True):
         mark = cell.metadata.get("nbgrader", {})
         if cell.source != before.source or mark != before.metadata.get("nbgrader", {}):
             raise RuntimeError("the judge has changed the notebook")
         if cell.cell_type == "code":
-            if mark.get("grade") and cell.execution_count is None:
+            if is_test(cell) and mark["grade_id"] in tests and cell.execution_count is None:
                 raise RuntimeError(f"the judge did not run {mark['grade_id']}")
             cell.outputs = harmless_outputs(cell.outputs)
         elif mark.get("solution"):

@@ -19,6 +19,7 @@ from nbgrader.plugins.export import ExportPlugin
 
 from distlib.classroom.grader.class_run import read_record, record_path
 from distlib.classroom.grader.course import Course
+from distlib.classroom.grader.refused import read_refused
 from distlib.classroom.grader.spreadsheet import spreadsheet
 
 _COLUMNS = (
@@ -85,6 +86,7 @@ def _is_test(grade: Any) -> bool:
 
 def _why_not(course: Course, assignment: str, student: str, has_handed_in: bool) -> str:
     if not has_handed_in:
-        return "has not handed in"
+        refused = (f"not collected: {each.why}" for each in read_refused(course, assignment) if each.student == student)
+        return next(refused, "has not handed in")
     record = read_record(record_path(course, assignment, student))
     return f"could not be graded: {record.problem}" if record and record.problem else "not graded yet"

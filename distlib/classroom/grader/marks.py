@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from distlib.checks.words import count
 from distlib.classroom.grader.class_run import ClassRun
 from distlib.classroom.grader.gradebook import Mark
 from distlib.classroom.grader.messages import function_of
@@ -17,6 +19,16 @@ def functions(run: ClassRun) -> list[str]:
 def of(marks: Mapping[str, Mark], function: str) -> list[Mark]:
     """The marks of one function's test cells."""
     return [mark for cell, mark in marks.items() if function_of(cell) == function]
+
+
+def judged_again(run: ClassRun) -> list[str]:
+    """Which test cells were judged again, where verdicts of an earlier run stay: a sentence for each such set."""
+    sets = Counter(tuple(cells) for cells in run.judged.values() if len(cells) < len(run.cells))
+    return [
+        f"{count(number, 'submission')} graded again: "
+        + (f"only {', '.join(cells)} judged, all other verdicts stay." if cells else "nothing to judge, verdicts stay.")
+        for cells, number in sets.items()
+    ]
 
 
 def late(run: ClassRun) -> list[str]:

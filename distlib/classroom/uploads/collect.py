@@ -17,6 +17,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from distlib.classroom.grader.course import Course
+from distlib.classroom.grader.refused import Refused, note_refused
 from distlib.classroom.grader.submission import CannotGrade, fingerprint, read_submission, read_timestamp
 from distlib.classroom.uploads.files import Upload, find_uploads
 from distlib.classroom.uploads.names import student_name, without_copy
@@ -63,6 +64,8 @@ def collect(
 ) -> list[Outcome]:
     """Collect the submissions of an assignment. Calling it again with the same uploads changes nothing.
 
+    What is not collected is noted for the report of `distlib grade`.
+
     Args:
         course: the course.
         assignment: such as "02_all_reduce".
@@ -91,7 +94,10 @@ def collect(
             by_student[candidate.student].append(_examined(candidate, assignment, known))
         for candidates in by_student.values():
             outcomes += _decide(candidates, course, assignment, time_zone)
-    return _worth_saying(outcomes)
+    outcomes = _worth_saying(outcomes)
+    refused = [Refused(each.file, each.student, each.why) for each in outcomes if each.state == PROBLEM]
+    note_refused(course, assignment, sources, refused, {each.student for each in outcomes if each.state == COLLECTED})
+    return outcomes
 
 
 _OTHER_FILE = "it is not a notebook"

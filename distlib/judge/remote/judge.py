@@ -20,7 +20,7 @@ import io
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,6 +32,7 @@ from nbformat.v4 import new_output
 import distlib
 from distlib.checks.remark import CheckFailed
 from distlib.judge.remote.cells import Cell
+from distlib.judge.remote.insides import reaches_inside
 from distlib.judge.remote.nursery import CanNotGrade, Nursery, Room
 from distlib.judge.remote.ranks import OutOfTime, RemoteRanks
 from distlib.judge.remote.stand_in import RemoteFunction
@@ -105,30 +106,44 @@ class Judges:
         return self._nursery
 
 
-def judge(notebook: NotebookNode, seed: str = "", *, sandbox: Sandbox, limits: Limits, times: float = 1.0) -> Judged:
+def judge(
+    notebook: NotebookNode,
+    seed: str = "",
+    *,
+    sandbox: Sandbox,
+    limits: Limits,
+    times: float = 1.0,
+    only: Collection[str] | None = None,
+) -> Judged:
     """Run a notebook (as `transplant` makes it) and return a copy with outputs. The notebook is left as it is.
 
     Args:
         seed: of the inputs of all cases; "" to make one of the text of the tests.
         times: how many times as much time as in `limits` it may take.
+        only: the names of the test cells to run; all without it. The others have no execution count afterwards.
 
     Raises:
         CanNotGrade: the sandbox does not work. That says nothing about the notebook.
     """
     with Nursery(sandbox, limits) as nursery, nursery.room() as room:
-        return judge_in(room, notebook, seed, times=times)
+        return judge_in(room, notebook, seed, times=times, only=only)
 
 
-def judge_in(room: Room, notebook: NotebookNode, seed: str = "", *, times: float = 1.0) -> Judged:
-    """Judge a notebook in an existing room. `seed`, `times`: as of `judge`."""
+def judge_in(
+    room: Room, notebook: NotebookNode, seed: str = "", *, times: float = 1.0, only: Collection[str] | None = None
+) -> Judged:
+    """Judge a notebook in an existing room. `seed`, `times`, `only`: as of `judge`."""
     room.limits = room.limits.times(times)
     start = time.perf_counter()
     done = copy.deepcopy(notebook)
     code = [cell for cell in done.cells if cell.cell_type == "code"]
     for number, cell in enumerate(code, 1):
-        cell.outputs, cell.execution_count = [], number
+        is_left_out = only is not None and _is_test(cell) and _mark(cell)["grade_id"] not in only
+        cell.outputs, cell.execution_count = [], None if is_left_out else number
     names = [_mark(cell)["grade_id"] for cell in code if _is_solution(cell)]
-    on_ranks = [Cell(number, _plain(cell.source)) for number, cell in enumerate(code, 1) if _is_for_ranks(cell)]
+    for_ranks = [(number, cell.source) for number, cell in enumerate(code, 1) if _is_for_ranks(cell)]
+    texts = _all_plain([source for _, source in for_ranks])
+    on_ranks = [Cell(number, text) for (number, _), text in zip(for_ranks, texts, strict=True)]
     secret = seed or "".join(cell.source for cell in code if _is_test(cell))
     with RemoteRanks(on_ranks, names, room, secret) as ranks:
         _run_here(code, names, ranks)
@@ -136,13 +151,16 @@ def judge_in(room: Room, notebook: NotebookNode, seed: str = "", *, times: float
             if not _is_locked(code[number - 1]):
                 shown = [new_output("stream", name="stdout", text=_cut(printed))] if printed else []
                 code[number - 1].outputs = shown + [_error_output(kind, text) for kind, text in errors]
-        return Judged(done, _first_few(ranks.cells.remarks) + ranks.remarks, time.perf_counter() - start)
+        inside = reaches_inside(cell for cell in on_ranks if not _is_locked(code[cell.number - 1]))
+        return Judged(done, _first_few(ranks.cells.remarks) + inside + ranks.remarks, time.perf_counter() - start)
 
 
 def _run_here(code: list[NotebookNode], names: list[str], ranks: RemoteRanks) -> None:
     """Run the instructor's cells in their order."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for number, cell in enumerate(code, 1):
+        if _is_test(cell) and cell.execution_count is None:
+            continue
         if _is_test(cell):
             ranks.advance(number)
             _run_test(cell, names, ranks, namespace)
@@ -215,18 +233,28 @@ def _cut(printed: str) -> str:
     return printed if len(printed) <= MOST_SHOWN else printed[:MOST_SHOWN] + CUT
 
 
-def _plain(source: str) -> str:
+def _all_plain(sources: Sequence[str]) -> Iterator[str]:
+    """Each of a student's cells as Python; all together take a few seconds at most, however many and long they are."""
+    left = _MOST_CHARACTERS_READ
+    for source in sources:
+        cost = (1 + len(_MAGIC_LINE.findall(source))) * len(
+            source
+        )  # IPython reads a cell again for each line it changes
+        yield _plain(source, is_short=cost <= left)
+        left -= cost if cost <= left else 0
+
+
+def _plain(source: str, is_short: bool = True) -> str:
     """A cell's text as Python: magics and shell lines become calls, which fail on the ranks.
 
-    %%time and the like go, and what stands below them runs. IPython reads a cell again for each line it changes; where
-    that would take long, and where IPython gives up, such lines become comments.
+    %%time and the like go, and what stands below them runs. Where IPython would take long (not `is_short`), and where
+    it gives up, such lines become comments.
     """
     source = _MAGIC_OF_A_CELL.sub(lambda found: "\n" * found[0].count("\n"), source)
-    magics = len(_MAGIC_LINE.findall(source))
     try:
-        if (magics + 1) * len(source) <= _MOST_CHARACTERS_READ:
+        if is_short:
             return TransformerManager().transform_cell(source)
-    except (SyntaxError, RuntimeError):
+    except (SyntaxError, RuntimeError, RecursionError, MemoryError):
         pass
     return _MAGIC_LINE.sub(r"\1pass  # \2", source)
 

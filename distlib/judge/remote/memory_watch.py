@@ -1,4 +1,4 @@
-"""A limit for the memory of all ranks of a submission together: the room looks now and then, and ends one.
+"""What all ranks of a submission take together. Of memory there is a limit: the room looks now and then, and ends one.
 
 The system's limit (`RLIMIT_AS`) is one for each process, so nine ranks may take nine times as much. A group of the
 system's (cgroup) would have one for all, but making one takes rights that an instructor seldom has.
@@ -51,6 +51,22 @@ def to_end(taken: Mapping[int, int], before: Mapping[int, int], most: int) -> in
     if sum(max(0, size) for size in taken.values()) <= most:
         return None
     return max(taken, key=lambda process: taken[process] - max(0, before.get(process, 0)))
+
+
+def seconds_of(processes: Iterable[int]) -> float:
+    """The seconds of the processor that this process, some of its forks, and those that have ended have taken."""
+    here = os.times()
+    ended = here.user + here.system + here.children_user + here.children_system
+    return ended + sum(_ticks_of(process) for process in processes) / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks_of(process: int) -> int:
+    """Of a process that runs, or that nobody has waited for yet; 0 of any other."""
+    try:
+        words = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return int(words[11]) + int(words[12])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def memory_of(process: int) -> int:

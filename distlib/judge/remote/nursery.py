@@ -105,9 +105,7 @@ class Room:
         Raises:
             CanNotGrade: the nursery does not answer.
         """
-        if not self._is_ready:
-            self._hear(1)  # its first byte
-            self._is_ready = True
+        self._wait_until_ready()
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self._control, [f"+{rank}".encode().ljust(16)], [theirs.fileno()])
@@ -136,6 +134,21 @@ class Room:
         if status == TOO_MUCH_MEMORY:
             return too_much_memory(self.limits)
         return how_it_ended(None if status == NO_STATUS else status)
+
+    def processor_seconds(self) -> float:
+        """How long all processes of the room have kept a core busy so far, together.
+
+        Raises:
+            CanNotGrade: the nursery does not answer.
+        """
+        self._wait_until_ready()
+        self._tell("c", "")
+        return int.from_bytes(self._hear(8), "big") / 1e6
+
+    def _wait_until_ready(self) -> None:
+        if not self._is_ready:
+            self._hear(1)  # its first byte
+            self._is_ready = True
 
     def _tell(self, kind: str, what: int | str) -> None:
         with contextlib.suppress(OSError):

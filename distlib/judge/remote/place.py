@@ -66,10 +66,11 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
         "inputs": part.inputs[comm.rank], "helpers": list(run.helpers),
         "rank": comm.rank, "world_size": comm.world_size,
     }  # fmt: skip
-    back = Proxy(run, comm).converse(request)
+    proxy = Proxy(run, comm)
+    back = proxy.converse(request)
     try:
         gates, shown = run.gates.get(comm.rank, ()), run.shown.get(comm.rank, ())
-        return Played(back["result"], tuple(gates), tuple(shown), _slips(back["slips"]))
+        return Played(back["result"], tuple(gates), tuple(shown), _slips(back["slips"]) or proxy.never_waited())
     except (WireError, KeyError, TypeError, ValueError) as error:
         raise made_no_sense(comm.rank, error) from None
 

@@ -96,11 +96,21 @@ def _speak_for_a_rank(comm: SimulatedCommunicator, number: int, speak: Speak) ->
 
 @dataclass(frozen=True)
 class _Started:
-    """A message that is under way: its handle, where it lands (None if it was sent), and the bytes that it takes."""
+    """A message that is under way.
+
+    Attributes:
+        work: its handle.
+        landing: where it lands; None if it was sent.
+        nbytes: that it takes.
+        call: which has begun it: "isend".
+        place: where that stands, as the rank says.
+    """
 
     work: Work
     landing: torch.Tensor | None
     nbytes: int
+    call: str
+    place: str
 
 
 class Proxy:
@@ -112,6 +122,7 @@ class Proxy:
         self._groups: list[SimulatedCommunicator] = [comm]
         self._handles = Handles()  # counts here, too: what a rank says of itself does not count
         self._works: dict[int, _Started] = {}
+        self._place = ""  # of the last call
         self._count = itertools.count()
         self._answers: dict[str, Callable[..., Any]] = {
             "send": self._send, "recv": self._recv, "isend": self._isend, "irecv": self._irecv,
@@ -150,12 +161,17 @@ class Proxy:
         except (WireError, LookupError, ArithmeticError, AttributeError, TypeError, ValueError) as error:
             raise made_no_sense(self._number, error) from None
 
+    def never_waited(self) -> list[tuple[str, str, str]]:
+        """The slips that the judge sees by itself: what was begun, and never waited for."""
+        return [("never waited", started.call, started.place) for started in self._works.values()]
+
     # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _answer(self, what: str, details: dict[str, Any]) -> dict[str, Any]:
         site = site_from(details.pop("site"))
         if what == "helper" and details["name"] in self._run.helpers:
             site = CallSite(site.place, site.function, site.file, site.line, helper_origin(details["name"]))
+        self._place = site.place
         self._comm.speak_from(site)
         try:
             return {"value": self._answers[what](**details)}
@@ -179,12 +195,12 @@ class Proxy:
 
     def _isend(self, group: int, tensor: torch.Tensor, dst: int, tag: int) -> int:
         self._make_room(tensor.nbytes)
-        return self._keep(_Started(self._group(group).isend(tensor, dst, tag), None, tensor.nbytes))
+        return self._keep(self._group(group).isend(tensor, dst, tag), None, tensor.nbytes, "isend")
 
     def _irecv(self, group: int, like: Any, src: int | None, tag: int) -> int:
         landing = _landing(like)
         self._make_room(landing.nbytes)
-        return self._keep(_Started(self._group(group).irecv(landing, src, tag), landing, landing.nbytes))
+        return self._keep(self._group(group).irecv(landing, src, tag), landing, landing.nbytes, "irecv")
 
     def _exchange(self, group: int, tensor: torch.Tensor, dst: int, like: Any, src: int, tag: int) -> torch.Tensor:
         landing = _landing(like)
@@ -201,9 +217,9 @@ class Proxy:
             most = f"{_MOST_STARTED:,} messages and {_MOST_KEPT >> 20} MiB"
             raise ValueError(f"expected at most {most} that were started and not waited for, got more")
 
-    def _keep(self, started: _Started) -> int:
+    def _keep(self, work: Work, landing: torch.Tensor | None, nbytes: int, call: str) -> int:
         number = next(self._count)
-        self._works[number] = started
+        self._works[number] = _Started(work, landing, nbytes, call, self._place)
         return number
 
     def _wait(self, work: int) -> tuple[torch.Tensor | None, int]:
@@ -238,7 +254,7 @@ class Proxy:
             options["op"] = ReduceOp[options["op"]]
         self._make_room(tensor.nbytes)
         started = helper_named(name)(self._group(group), tensor, **options)
-        return self._arrived(tensor) if started is None else self._keep(_Started(started, tensor, tensor.nbytes))
+        return self._arrived(tensor) if started is None else self._keep(started, tensor, tensor.nbytes, name)
 
     def _compute(self, name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
         if name not in self._run.helpers:

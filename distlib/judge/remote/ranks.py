@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from inspect import _ParameterKind as ParameterKind
 from typing import Any
 
-from distlib.checks.patience import patience
+from distlib.checks.patience import fair_seconds, patience, without_own
 from distlib.judge.remote.cells import START, Cell, Part, Place, Printed, StudentCells
 from distlib.judge.remote.nursery import CanNotGrade, Room, too_much_memory
 from distlib.judge.remote.question import Question, text
@@ -68,21 +68,30 @@ class RemoteRanks:
         self._due = 0
         self._expected = 0
         self._known = START  # rank 0 has run what is before
-        self._slowness = 0.0  # seconds that this took
+        self._slowness = 0.0  # fair seconds that this took
         self._has_dropped = False
-        self._ends = time.monotonic() + patience() * self.limits.submission_seconds
-        self._left_for_cells = patience() * self.limits.reruns_seconds
+        self._spent_on_cells = 0.0  # fair seconds
+        self._business = without_own(lambda: time.process_time() + room.processor_seconds())
+        self._start = 0.0
 
     def __enter__(self) -> RemoteRanks:
+        self._business.__enter__()
+        self._start = fair_seconds()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._business.__exit__(None, None, None)
         for number in list(self._wires):
             self.end(number)
 
     def seconds_left(self) -> float:
         """Of the time for all checks."""
-        return self._ends - time.monotonic()
+        spent = fair_seconds() - self._start - self._spent_on_cells
+        return patience() * (self.limits.submission_seconds - spent)
+
+    def seconds_left_for_cells(self) -> float:
+        """Of the time for all that the student's cells run on all ranks."""
+        return patience() * (self.limits.reruns_seconds - self._spent_on_cells)
 
     def seconds_for_a_check(self) -> float:
         """How long a check may take now."""
@@ -176,15 +185,13 @@ class RemoteRanks:
 
     def _catch_up(self, numbers: Sequence[int]) -> None:
         """Let ranks run the cells that are due. If a statement can't be run, it is left out from now on."""
-        if self.seconds_left() <= 0 or self._left_for_cells <= 0:
+        if self.seconds_left() <= 0 or self.seconds_left_for_cells() <= 0:
             raise OutOfTime
-        start = time.monotonic()
+        start = fair_seconds()
         try:
             self._run_cells(numbers)
         finally:
-            spent = time.monotonic() - start
-            self._left_for_cells -= spent
-            self._ends += spent  # this was no time of the checks
+            self._spent_on_cells += fair_seconds() - start
 
     def _run_cells(self, numbers: Sequence[int]) -> None:
         for number in numbers:
@@ -255,8 +262,8 @@ class _RunOfCells:
         self.is_fresh = ranks._done[number] == 0
         self.place: Place | None = None
         self.line = 1
-        self._since = time.monotonic()
-        self._last = self._since + ranks._left_for_cells
+        self._since, self._fair = time.monotonic(), fair_seconds()
+        self._last = self._since + ranks.seconds_left_for_cells()
         self._repeated = self._since + patience() * (_START_SECONDS + 3 * ranks._slowness * company)
 
     def begin(self, part: Part) -> None:
@@ -310,12 +317,12 @@ class _RunOfCells:
 
     def _move_on(self) -> None:
         """Charge the time of a statement that rank 0 has run for the first time."""
-        now = time.monotonic()
+        now, fair = time.monotonic(), fair_seconds()
         if self._is_first_time():
-            self._ranks._slowness += now - self._since
+            self._ranks._slowness += fair - self._fair
             cell, statement = self._at()
             self._ranks._known = (cell, statement + 1)
-        self._since = now
+        self._since, self._fair = now, fair
 
     def _deadline(self) -> float:
         if not self._is_first_time():
@@ -324,7 +331,7 @@ class _RunOfCells:
 
     def _left(self) -> float:
         """Of the time to run all cells for the first time."""
-        return patience() * self._ranks.limits.cells_seconds - self._ranks._slowness
+        return patience() * (self._ranks.limits.cells_seconds - self._ranks._slowness)
 
     def _is_first_time(self) -> bool:
         return self.number == 0 and self.place is not None and self.place >= self._ranks._known

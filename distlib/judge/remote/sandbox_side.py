@@ -41,7 +41,7 @@ from distlib.checks.plays import file_of_plays, import_plays
 from distlib.checks.plays.plain import plain
 from distlib.checks.student_communicator import Handles, StudentCommunicator
 from distlib.judge.remote.memory_watch import SECONDS as MEMORY_SECONDS
-from distlib.judge.remote.memory_watch import MemoryWatch
+from distlib.judge.remote.memory_watch import MemoryWatch, seconds_of
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
 from distlib.judge.remote.supplied import supplied_helper
 from distlib.judge.remote.wire import NO_STATUS, TOO_MUCH_MEMORY, Wire, WireClosed, WireError, encode
@@ -87,8 +87,8 @@ def _live_as_room(number: int, control: socket.socket) -> NoReturn:
     """The life of a room, until its judge closes the connection.
 
     It says when it is there. A command has 16 bytes: "+", a rank's number, and the rank's wire along with it (answer:
-    its process), or "-" (end it), "?" (let it say where it is), "w" (answer: how it ended) and a process, or "i"
-    (import it, for the ranks to come) and a file of plays.
+    its process), or "-" (end it), "?" (let it say where it is), "w" (answer: how it ended) and a process, "i"
+    (import it, for the ranks to come) and a file of plays, or "c" (answer: the microseconds of the processor so far).
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     take_users(number)
@@ -119,6 +119,8 @@ def _obey(control: socket.socket, ranks: list[int], watch: MemoryWatch) -> bool:
         status = _status_of(int(what), ranks)
         status = TOO_MUCH_MEMORY if int(what) in watch.ended else status
         control.sendall(status.to_bytes(4, "big", signed=True))
+    elif command == b"c":
+        control.sendall(int(1e6 * seconds_of(ranks)).to_bytes(8, "big"))
     elif command == b"i":
         import_plays(what)
     elif command:
