@@ -200,7 +200,7 @@ def _plain_items(values: Sequence[Any], payload: bytearray) -> Sequence[Any]:
 
 
 def _plain_dict(value: dict[Any, Any], payload: bytearray) -> dict[str, Any]:
-    if all(type(key) is str for key in value) and "$" not in value:
+    if {str}.issuperset(map(type, value)) and "$" not in value:
         return {key: _to_plain(item, payload) for key, item in value.items()}
     return {"$": "dict", "items": [_plain_items(pair, payload) for pair in value.items()]}
 
@@ -222,7 +222,7 @@ _HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # or a whole pair
 class _Reader:
     """Makes values of the objects in one frame's JSON, the inner ones first.
 
-    All tensors together get no more memory than the payload has, each of them a place in it of its own.
+    All tensors of a frame together get no more memory than its payload takes.
     """
 
     def __init__(self, payload: bytes) -> None:
@@ -239,7 +239,7 @@ class _Reader:
             return dict(plain["items"])
         if kind == "tensor":
             return self._tensor(plain["dtype"], plain["shape"], plain["start"])
-        return _RECORDS[kind](**plain["fields"])  # type: ignore[index]
+        return _RECORDS[kind](**plain["fields"])
 
     def _tensor(self, name: str, shape: list[int], start: int) -> torch.Tensor:
         dtype = _DTYPES[name]
