@@ -230,9 +230,9 @@ class _Reader:
         self._tensors, self._nbytes = 0, 0
 
     def read(self, plain: dict[str, Any]) -> Any:
-        kind = plain.get("$")
-        if kind is None and "$" not in plain:
+        if "$" not in plain:
             return plain
+        kind = plain["$"]
         if kind == "tuple":
             return tuple(plain["items"])
         if kind == "dict":
@@ -262,10 +262,12 @@ class _Reader:
 
 def _with_whole_characters(value: Any) -> Any:
     """The value with halves of pairs spelled out in all of its texts."""
-    if type(value) is str:
+    if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
-    if type(value) in (list, tuple):
-        return type(value)(map(_with_whole_characters, value))
-    if type(value) is dict:
-        return dict(map(_with_whole_characters, pair) for pair in value.items())
+    if isinstance(value, list):
+        return [_with_whole_characters(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(_with_whole_characters(item) for item in value)
+    if isinstance(value, dict):
+        return {_with_whole_characters(key): _with_whole_characters(item) for key, item in value.items()}
     return value
