@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import io
 import json
 import linecache
@@ -219,6 +220,8 @@ def _import_all_checks() -> None:
         import_module(module.name)
     for module in pkgutil.iter_modules(plays.__path__):
         plays.import_plays(module.name)
+    gc.collect()
+    gc.freeze()  # so that a child's garbage collector leaves the shared pages alone
 
 
 class _Child:

@@ -42,7 +42,6 @@ from tests.tools.tiny_course import (
     RIGHT,
     ROOT,
     TinyCourse,
-    make_tiny_course,
     simple_judges,
 )
 
@@ -50,16 +49,10 @@ WRONG = {"double": "def double(x):\n    return 4", "negate": "def negate(x):\n  
 ALL, NONE = [1, 2, 1, 2], [0, 0, 0, 0]
 
 
-@pytest.fixture(scope="module")
-def released(tmp_path_factory: pytest.TempPathFactory) -> TinyCourse:
-    """The tiny course before anybody has handed in."""
-    return make_tiny_course(tmp_path_factory.mktemp("course") / "tiny")
-
-
 @pytest.fixture
-def course(released: TinyCourse, tmp_path: Path) -> TinyCourse:
+def course(tiny_course: TinyCourse, tmp_path: Path) -> TinyCourse:
     """A copy of it to work with. Each test's processes are forked anew, so that they see what it has patched."""
-    return released.copy_to(tmp_path / "course")
+    return tiny_course.copy_to(tmp_path / "course")
 
 
 def run(course: TinyCourse, **options: Any) -> ClassRun:

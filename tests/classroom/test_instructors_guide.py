@@ -26,7 +26,7 @@ from distlib.judge.remote.judge import MOST_SHOWN
 from distlib.judge.remote.wire import MOST_PAYLOAD
 from distlib.judge.sandbox import KINDS, Limits
 from distlib.judge.sandbox.limits import statement_seconds
-from tests.tools.tiny_course import NAME, RIGHT, ROOT, TEXT, TinyCourse, make_tiny_course
+from tests.tools.tiny_course import NAME, RIGHT, ROOT, TEXT, TinyCourse
 
 GUIDE = (ROOT / "solutions" / "README.md").read_text(encoding="utf-8")
 ASSIGNMENT = "02_all_reduce"
@@ -122,9 +122,9 @@ MOODLE, CANVAS = "Grace Hopper_1207_assignsubmission_file", "turingalan_LATE_120
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory: pytest.TempPathFactory) -> TinyCourse:
+def course(tiny_course: TinyCourse, tmp_path_factory: pytest.TempPathFactory) -> TinyCourse:
     """A small course as a git repository, and what students have sent."""
-    made = make_tiny_course(tmp_path_factory.mktemp("course") / "tiny")
+    made = tiny_course.copy_to(tmp_path_factory.mktemp("course") / "tiny")
     shutil.rmtree(made.root / "classroom")
     (made.root / "solutions" / NAME / f"{NAME}.py").write_text(TEXT)
     for name in ("README.md", "LICENSE", "LICENSE-prose", "Makefile", "pyproject.toml", "constraints.txt"):

@@ -1,10 +1,14 @@
-"""The submissions of tests/hostile, graded as one class in a sandbox, with an honest neighbor at each end."""
+"""The submissions of tests/hostile, graded as a class in a sandbox, with an honest neighbor at each end.
+
+Most of them do harm in one function, or around all of them. Two functions tell as much about these as four: the one in
+which the harm is done, and one that keeps its marks. A submission that names another function is in a class of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 
@@ -14,11 +18,16 @@ from distlib.classroom.grader.course import open_course
 from distlib.judge.remote.judge import Judges
 from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.limits import MEBIBYTE
-from tests.tools.hostile_submissions import ASSIGNMENT, HostileSubmission, read_hostile, released_notebook
+from tests.tools.hostile_submissions import ASSIGNMENT, FUNCTIONS, HostileSubmission, read_hostile
+from tests.tools.short_course import short_course
 
 HOSTILE = read_hostile()
+SHORT = ("naive_all_reduce", "ring_all_reduce")
+OTHERS = tuple(set(FUNCTIONS) - set(SHORT))
 NEIGHBORS = ("aaa-first", "zzz-last")
 QUICK = Limits(check_seconds=6, submission_seconds=60, cells_seconds=12, together_bytes=512 * MEBIBYTE)
+
+Graded = dict[bool, tuple[Classroom, ClassRun]]  # by whether the class has all functions
 
 pytestmark = [
     pytest.mark.slow,
@@ -33,45 +42,62 @@ def before() -> set[int]:
     return {process.pid for process in psutil.Process().children(recursive=True)}
 
 
+def needs_all_functions(submission: HostileSubmission) -> bool:
+    """Whether a submission has to do with more than the two functions."""
+    text = submission.path.read_text()
+    return any(name in text for name in OTHERS)
+
+
 @pytest.fixture(scope="module")
-def graded(
-    before: set[int], root: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Classroom, ClassRun]]:
-    """The class after its grading."""
-    classroom = open_classroom(root, tmp_path_factory.mktemp("hostile"), ASSIGNMENT)
+def graded(before: set[int], root: Path, tmp_path_factory: pytest.TempPathFactory) -> Graded:
+    """Both classes after their grading."""
+    short = short_course(root, tmp_path_factory.mktemp("short"), ASSIGNMENT, SHORT)
+    with Judges(choose_sandbox("bubblewrap"), QUICK) as open_judge:
+        return {
+            has_all: graded_class(project, tmp_path_factory.mktemp("hostile"), has_all, open_judge)
+            for project, has_all in ((root, True), (short, False))
+        }
+
+
+def graded_class(project: Path, folder: Path, has_all: bool, open_judge: Judges) -> tuple[Classroom, ClassRun]:
+    """The class of those submissions that need all functions, or do not."""
+    classroom = open_classroom(project, folder, ASSIGNMENT)
     answers = classroom.solutions()
     for neighbor in NEIGHBORS:
         classroom.hand_in(neighbor, answers)
+    released = classroom.folder / "exercises" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
     for submission in HOSTILE:
-        folder = classroom.folder / "classroom" / "submitted" / submission.name / ASSIGNMENT
-        submission.hand_in(folder, released_notebook(), answers)
-    with Judges(choose_sandbox("bubblewrap"), QUICK) as open_judge:
-        run = grade_class(open_course(classroom.folder), ASSIGNMENT, open_judge, jobs=2)
-    yield classroom, run
+        if needs_all_functions(submission) == has_all:
+            place = classroom.folder / "classroom" / "submitted" / submission.name / ASSIGNMENT
+            submission.hand_in(place, nbformat.read(released, as_version=4), answers)
+    return classroom, grade_class(open_course(classroom.folder), ASSIGNMENT, open_judge, jobs=2)
 
 
 @pytest.mark.parametrize("submission", HOSTILE, ids=lambda submission: submission.name)
-def test_it_gets_the_marks_that_its_functions_deserve(
-    graded: tuple[Classroom, ClassRun], submission: HostileSubmission
-) -> None:
-    record = graded[1].records[submission.name]
+def test_it_gets_the_marks_that_its_functions_deserve(graded: Graded, submission: HostileSubmission) -> None:
+    classroom, run = graded[needs_all_functions(submission)]
+    record = run.records[submission.name]
     if submission.deserves is None:
         assert record.problem, "it was graded"
         return
     assert not record.problem
-    marks = {cell: mark.score for cell, mark in graded[1].marks[submission.name].items()}
-    full = graded[0].full_marks()
+    marks = {cell: mark.score for cell, mark in run.marks[submission.name].items()}
+    full = classroom.full_marks()
     deserved = {cell: full[cell] if cell.rsplit("_", 1)[0] in submission.deserves else 0 for cell in full}
     assert marks == deserved, record.remarks
 
 
-def test_the_neighbors_have_all_marks(graded: tuple[Classroom, ClassRun]) -> None:
+@pytest.mark.parametrize("has_all", [True, False])
+def test_the_neighbors_have_all_marks(graded: Graded, has_all: bool) -> None:
+    classroom, run = graded[has_all]
+    functions = FUNCTIONS if has_all else SHORT
+    assert {cell.rsplit("_", 1)[0] for cell in classroom.full_marks()} == set(functions)
     for neighbor in NEIGHBORS:
-        assert graded[1].records[neighbor].state == "graded"
-        assert {cell: mark.score for cell, mark in graded[1].marks[neighbor].items()} == graded[0].full_marks()
+        assert run.records[neighbor].state == "graded"
+        assert {cell: mark.score for cell, mark in run.marks[neighbor].items()} == classroom.full_marks()
 
 
-def test_nothing_is_left_running_or_listening(graded: tuple[Classroom, ClassRun], before: set[int]) -> None:
+def test_nothing_is_left_running_or_listening(graded: Graded, before: set[int]) -> None:
     left = [process.cmdline() for process in psutil.Process().children(recursive=True) if process.pid not in before]
     ours = [command for command in left if "from multiprocessing." in " ".join(command)]  # they wait for the next class
     assert [command for command in left if command not in ours] == []

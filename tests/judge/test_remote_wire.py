@@ -81,7 +81,12 @@ def test_other_values_can_not_travel(value: object) -> None:
         b"",
         b"{",
         b'{"$": "code"}',
-        b"{}",
+        b'{"$": null}',
+        b'{"$": ["tensor"]}',
+        b'{"value": {"$": "code"}}',
+        b'{"$": "tensor", "dtype": "float32", "shape": ["1"], "start": 0}',
+        b'{"$": "tensor", "dtype": "float32", "shape": [1.0], "start": 0}',
+        b'{"$": "tensor", "dtype": "float32", "shape": [1], "start": true}',
         b'{"$": "tensor", "dtype": "float32", "shape": [4], "start": 0}',
         b'{"$": "tensor", "dtype": "float32", "shape": [-1], "start": 0}',
         b'{"$": "tensor", "dtype": "load", "shape": [0], "start": 0}',
@@ -90,6 +95,7 @@ def test_other_values_can_not_travel(value: object) -> None:
         b'{"$": "dict", "items": [[[], 1]]}',
         b"[" * 100_000,
         b"\xff",
+        '"half a character: \udcff"'.encode("utf-8", "surrogatepass"),
     ],
     ids=repr,
 )
@@ -143,6 +149,12 @@ def test_a_deadline_holds_also_while_values_keep_coming(wires: tuple[Wire, Wire,
 
 def test_half_a_pair_of_code_units_arrives_as_text_that_files_take() -> None:
     assert decode(*encode({"caf\udce9": ["\udcff", "ü𝄞"]})) == {"caf\\udce9": ["\\udcff", "ü𝄞"]}
+    assert decode(*encode([("\udcff", {1: "\udcff"})])) == [("\\udcff", {1: "\\udcff"})]
+
+
+def test_a_dict_may_have_the_key_that_marks_a_kind() -> None:
+    value = {"$": "tensor", "inside": {"$": {"$": 1}}}
+    assert decode(*encode(value)) == value
 
 
 def test_tensors_do_not_take_more_memory_than_was_sent() -> None:
@@ -156,7 +168,7 @@ def test_tensors_do_not_take_more_memory_than_was_sent() -> None:
     [
         (
             b"[" + b",".join([b'{"$": "tensor", "dtype": "int8", "shape": [0], "start": 0}'] * 10_001) + b"]",
-            "10,001 ten",
+            "more than 10,000 tensors",
         ),
         (b'{"$": "tensor", "dtype": "int8", "shape": [' + b"1," * 99 + b'1], "start": 0}', "100 dimensions"),
         (

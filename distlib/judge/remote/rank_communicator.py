@@ -32,8 +32,8 @@ def ask(wire: Wire, what: str, **details: Any) -> Any:
         MessageMismatch, ValueError, TypeError, RuntimeError: what the judge answers instead.
     """
     site = find_call_site()
-    told = {"what": what, "site": (site.place, site.function, site.line, site.via, site.file), **details}
-    wire.send({**told, "question": wire.question})
+    place = [site.place, site.function, site.line, site.via, site.file]
+    wire.send({"what": what, "site": place, **details, "question": wire.question})
     answer = wire.receive()
     if "error" in answer:
         raise _ERRORS[answer["error"]](answer["text"])

@@ -6,6 +6,9 @@ Values that JSON does not know are written as {"$": kind, …}. A tensor's eleme
 the header has its dtype, shape and place there. Nothing is unpickled, and no name from the other side is looked up
 except in the tables below. A text may hold half of a pair of code units (a lone surrogate, as in "\\udcff"), which no
 file and no terminal takes: it arrives as the characters \\udcff.
+
+Most frames are a dict of a few numbers and a tensor, and there are thousands of them for each submission. So what JSON
+knows stands in a frame as it is, and is left to the json module's own code.
 """
 
 from __future__ import annotations
@@ -13,17 +16,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from distlib.network.cluster import Cluster, Link
-from distlib.worlds.tensor_bytes import from_bytes, to_bytes
+from distlib.worlds.tensor_bytes import dtype_name, from_bytes, to_bytes
 
 NO_STATUS = 1 << 20  # in the place of an exit code that nobody knows
 TOO_MUCH_MEMORY = NO_STATUS + 1  # likewise, of a rank that was ended for that
@@ -148,38 +152,39 @@ def dtype_named(name: str) -> torch.dtype:
 
 def encode(value: Any) -> tuple[bytes, bytes]:
     """A value as header and payload. Raises WireError for what can't travel."""
-    payload: list[bytes] = []
-    header = json.dumps(_to_plain(value, payload)).encode()
-    joined = b"".join(payload)
-    if len(header) > MOST_HEADER or len(joined) > MOST_PAYLOAD:
-        raise WireError(f"expected at most {MOST_PAYLOAD:,} bytes, got {len(header) + len(joined):,}")
-    return header, joined
+    payload = bytearray()
+    header = _AS_JSON(_to_plain(value, payload)).encode()
+    if len(header) > MOST_HEADER or len(payload) > MOST_PAYLOAD:
+        raise WireError(f"expected at most {MOST_PAYLOAD:,} bytes, got {len(header) + len(payload):,}")
+    return header, bytes(payload)
 
 
 def decode(header: bytes, payload: bytes) -> Any:
     """What `encode` made. Raises WireError for anything else."""
     try:
-        plain = json.loads(header)
-        sizes = list(_tensor_sizes(plain))
-        if len(sizes) > _MOST_TENSORS:
-            raise ValueError(f"{len(sizes):,} tensors, expected at most {_MOST_TENSORS:,}")
-        if sum(sizes) > len(payload):
-            raise ValueError("tensors that overlap")  # else a small frame could fill the memory
-        return _from_plain(plain, payload)
+        text = header.decode()
+        value = json.loads(text, object_hook=_Reader(payload).read)
+        return _with_whole_characters(value) if _HALF_A_PAIR.search(text) else value
     except (ValueError, TypeError, KeyError, RecursionError, RuntimeError, OverflowError) as error:
         raise WireError(f"expected a frame, got something else: {error}") from None
 
 
-def _to_plain(value: Any, payload: list[bytes]) -> Any:
+# ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_AS_JSON = json.JSONEncoder(separators=(",", ":")).encode
+_KNOWN_TO_JSON = frozenset({type(None), bool, int, float, str})
+
+
+def _to_plain(value: Any, payload: bytearray) -> Any:
     kind = type(value)
-    if value is None or kind in (bool, int, float, str):
+    if kind in _KNOWN_TO_JSON:
         return value
     if kind is list:
-        return [_to_plain(item, payload) for item in value]
+        return _plain_items(value, payload)
     if kind is tuple:
-        return {"$": "tuple", "items": [_to_plain(item, payload) for item in value]}
+        return {"$": "tuple", "items": _plain_items(value, payload)}
     if kind is dict:
-        return {"$": "dict", "items": [[_to_plain(part, payload) for part in pair] for pair in value.items()]}
+        return _plain_dict(value, payload)
     if isinstance(value, torch.Tensor):
         return _plain_tensor(value, payload)
     if kind.__name__ in _RECORDS and kind is _RECORDS[kind.__name__]:
@@ -188,56 +193,81 @@ def _to_plain(value: Any, payload: list[bytes]) -> Any:
     raise WireError(f"expected numbers, text, lists, dicts or tensors, got {kind.__name__}")
 
 
-def _plain_tensor(tensor: torch.Tensor, payload: list[bytes]) -> dict[str, Any]:
-    name = str(tensor.dtype).removeprefix("torch.")
+def _plain_items(values: Sequence[Any], payload: bytearray) -> Sequence[Any]:
+    if _KNOWN_TO_JSON.issuperset(map(type, values)):
+        return values
+    return [_to_plain(item, payload) for item in values]
+
+
+def _plain_dict(value: dict[Any, Any], payload: bytearray) -> dict[str, Any]:
+    if {str}.issuperset(map(type, value)) and "$" not in value:
+        return {key: _to_plain(item, payload) for key, item in value.items()}
+    return {"$": "dict", "items": [_plain_items(pair, payload) for pair in value.items()]}
+
+
+def _plain_tensor(tensor: torch.Tensor, payload: bytearray) -> dict[str, Any]:
+    name = dtype_name(tensor)
     if name not in _DTYPES or tensor.layout is not torch.strided or not tensor.is_cpu:
         raise WireError(f"expected a dense tensor in main memory, got {tensor.dtype}, {tensor.layout}, {tensor.device}")
-    start = sum(map(len, payload))
-    payload.append(to_bytes(tensor))
+    start = len(payload)
+    payload += to_bytes(tensor)
     return {"$": "tensor", "dtype": name, "shape": list(tensor.shape), "start": start}
 
 
-def _from_plain(plain: Any, payload: bytes) -> Any:
-    if isinstance(plain, list):
-        return [_from_plain(item, payload) for item in plain]
-    if isinstance(plain, str):
-        return plain.encode("utf-8", "backslashreplace").decode()
-    if not isinstance(plain, dict):
-        return plain
-    kind = plain["$"]
-    if kind == "tuple":
-        return tuple(_items(plain, payload))
-    if kind == "dict":
-        return dict(_items(plain, payload))
-    if kind == "tensor":
-        return _tensor(plain, payload)
-    return _RECORDS[kind](**_from_plain(plain["fields"], payload))
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # or a whole pair
 
 
-def _tensor_sizes(plain: Any) -> Iterator[int]:
-    """How many bytes each tensor of a value takes."""
-    parts = [plain]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, dict) and part.get("$") == "tensor":
-            if len(part["shape"]) > _MOST_DIMENSIONS:
-                raise ValueError(f"a tensor with {len(part['shape']):,} dimensions")
-            yield math.prod(max(0, int(size)) for size in part["shape"]) * _DTYPES[part["dtype"]].itemsize
-        elif isinstance(part, dict | list):
-            parts += part.values() if isinstance(part, dict) else part
+class _Reader:
+    """Makes values of the objects in one frame's JSON, the inner ones first.
+
+    All tensors of a frame together get no more memory than its payload takes.
+    """
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self._tensors, self._nbytes = 0, 0
+
+    def read(self, plain: dict[str, Any]) -> Any:
+        if "$" not in plain:
+            return plain
+        kind = plain["$"]
+        if kind == "tuple":
+            return tuple(plain["items"])
+        if kind == "dict":
+            return dict(plain["items"])
+        if kind == "tensor":
+            return self._tensor(plain["dtype"], plain["shape"], plain["start"])
+        return _RECORDS[kind](**plain["fields"])
+
+    def _tensor(self, name: str, shape: list[int], start: int) -> torch.Tensor:
+        dtype = _DTYPES[name]
+        if any(type(number) is not int or number < 0 for number in (start, *shape)):
+            raise ValueError(f"a tensor of shape {shape} at {start}")
+        if len(shape) > _MOST_DIMENSIONS:
+            raise ValueError(f"a tensor with {len(shape):,} dimensions")
+        nbytes = math.prod(shape) * dtype.itemsize
+        self._tensors, self._nbytes = self._tensors + 1, self._nbytes + nbytes
+        if self._tensors > _MOST_TENSORS:
+            raise ValueError(f"more than {_MOST_TENSORS:,} tensors")
+        if self._nbytes > len(self._payload):
+            raise ValueError("tensors that overlap")  # else a small frame could fill the memory
+        if start + nbytes > len(self._payload):
+            raise ValueError(f"a tensor of {nbytes} bytes at {start} of {len(self._payload)}")
+        tensor = torch.empty(shape, dtype=dtype)
+        from_bytes(self._payload[start : start + nbytes], tensor)
+        return tensor
 
 
-def _items(plain: dict[str, Any], payload: bytes) -> Iterable[Any]:
-    return [_from_plain(item, payload) for item in plain["items"]]
-
-
-def _tensor(plain: dict[str, Any], payload: bytes) -> torch.Tensor:
-    dtype, shape, start = _DTYPES[plain["dtype"]], [int(size) for size in plain["shape"]], int(plain["start"])
-    if any(size < 0 for size in shape) or start < 0:
-        raise ValueError(f"a tensor of shape {shape} at {start}")
-    nbytes = math.prod(shape) * dtype.itemsize
-    if start + nbytes > len(payload):
-        raise ValueError(f"a tensor of {nbytes} bytes at {start} of {len(payload)}")
-    tensor = torch.empty(shape, dtype=dtype)
-    from_bytes(payload[start : start + nbytes], tensor)
-    return tensor
+def _with_whole_characters(value: Any) -> Any:
+    """The value with halves of pairs spelled out in all of its texts."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list):
+        return [_with_whole_characters(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(_with_whole_characters(item) for item in value)
+    if isinstance(value, dict):
+        return {_with_whole_characters(key): _with_whole_characters(item) for key, item in value.items()}
+    return value
