@@ -271,6 +271,8 @@ def test_what_the_browser_gets_is_in_the_package_and_loads_nothing(root: Path) -
         "papers.css",
         "player.css",
         "player.js",
+        "slider.css",
+        "slider.js",
         "still.css",
     ]
     for file in files:
