@@ -107,9 +107,14 @@ def answers(root: Path) -> dict[str, str]:
     return {cell.id: re.sub(r" *### (BEGIN|END) SOLUTION\n?", "", cell.source) for cell in solutions}
 
 
+def definition_of(name: str) -> re.Pattern[str]:
+    """The beginning of a function or class."""
+    return re.compile(rf"\b(def|class) {name}\(")
+
+
 def write_answer(page: "Page", name: str, answer: str) -> None:
-    """Replaces what stands in the solution cell of a function, by keyboard."""
-    editor = page.locator(".jp-CodeCell .cm-content", has_text=f"def {name}(").first
+    """Replaces what stands in the solution cell of a function or class, by keyboard."""
+    editor = page.locator(".jp-CodeCell .cm-content", has_text=definition_of(name)).first
     editor.scroll_into_view_if_needed()
     editor.click()
     page.keyboard.press("Control+a")

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from tests.answer_files import Answer
 from tests.answers_fast import select, without_header
 from tests.conftest import _browser
-from tests.notebooks.test_browser import FLAGS, PATIENCE, open_notebook, write_answer
+from tests.notebooks.test_browser import FLAGS, PATIENCE, definition_of, open_notebook, write_answer
 from tests.tools.lab_process import running_lab
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def type_all(answers: Sequence[Answer], tests: Mapping[str, str], page: Page) ->
     for answer in answers:
         write_answer(page, answer.function, without_header(answer.text).rstrip())
         start, test = time.monotonic(), _cell(page, tests[answer.function])
-        own_cell, test_cell = run(_cell(page, f"def {answer.function}(")), run(test)
+        own_cell, test_cell = run(_cell(page, definition_of(answer.function))), run(test)
         passed = test.locator(ERRORS).count() == 0 and "⏳" not in test_cell
         yield Typed(answer, own_cell, test_cell, passed, time.monotonic() - start)
 
@@ -92,7 +92,7 @@ def run(cell: Locator, seconds: float = PATIENCE / 1000) -> str:
     return "\n".join(output.inner_text() for output in cell.locator(".jp-OutputArea-output").all())
 
 
-def _cell(page: Page, words: str) -> Locator:
+def _cell(page: Page, words: str | re.Pattern[str]) -> Locator:
     return page.locator(".jp-CodeCell", has=page.locator(".cm-content", has_text=words)).first
 
 
@@ -115,7 +115,7 @@ def opened(exercise: str) -> Iterator[Page]:
         shutil.copy(ROOT / "nbgrader_config.py", name)
         with running_lab(Path(name)) as (_, address):
             browser = playwright.chromium.launch(executable_path=_browser(), args=FLAGS)
-            page = browser.new_page(viewport={"width": 1400, "height": 1000})
+            page = browser.new_page(viewport={"width": 1400, "height": 8000})  # an editor has only the lines in view
             page.set_default_timeout(PATIENCE)
             open_notebook(page, address, f"exercises/{exercise}/{exercise}.ipynb")
             yield page
