@@ -109,7 +109,7 @@ def answers(root: Path) -> dict[str, str]:
 
 def definition_of(name: str) -> re.Pattern[str]:
     """The beginning of a function or class."""
-    return re.compile(rf"\b(def|class) {name}\(")
+    return re.compile(rf"\b(def|class) {name}[(:]")
 
 
 def write_answer(page: "Page", name: str, answer: str) -> None:
