@@ -71,7 +71,8 @@ class RemoteRanks:
         self._slowness = 0.0  # fair seconds that this took
         self._has_dropped = False
         self._spent_on_cells = 0.0  # fair seconds
-        self._business = without_own(lambda: time.process_time() + room.processor_seconds())
+        before = time.process_time()
+        self._business = without_own(lambda: time.process_time() - before + room.processor_seconds())
         self._start = 0.0
 
     def __enter__(self) -> RemoteRanks:
