@@ -347,18 +347,14 @@ def show_printed(text: str, title: str) -> None:
 def explain_old_version(name: str) -> Remark | None:
     """The remark about a function whose cell was last run with a syntax error: a notebook keeps its earlier version."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    inputs = (
-        [text for text in shell.user_ns.get("In", ()) if re.search(rf"(?m)^(def|class) {name}\b", text)]
-        if shell
-        else []
-    )
+    cells = shell.user_ns.get("In", ()) if shell else ()
+    defines = re.compile(rf"(?m)^(def|class) {name}\b")
     try:
-        ast.parse(inputs[-1] if inputs else "")
+        ast.parse(next((cell for cell in reversed(cells) if defines.search(cell)), ""))
     except SyntaxError as error:
         seen = f"Python can't read the cell that you last ran for it: {error.msg}, in line {error.lineno} of the cell."
-        return Remark(
-            seen, cause="what is still there is an earlier version. Mend that line, and run both cells again."
-        )
+        cause = "what is still there is an earlier version. Mend that line, and run both cells again."
+        return Remark(seen, cause=cause)
     return None
 
 

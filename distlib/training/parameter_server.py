@@ -294,7 +294,10 @@ class ParameterClient:
 
     def pull(self) -> None:
         """Write the servers' parameters into this worker's, in place. Waits for as long as the servers say."""
-        parts = {server: torch.empty_like(flatten(self._parameters, shard)) for server, shard in self._shards.items()}
+        parts = {
+            server: self._parameters[0].new_empty(sum(piece.length for piece in shard))
+            for server, shard in self._shards.items()
+        }
         receiving = [self._comm.irecv(part, server, PARAMETERS) for server, part in parts.items()]
         self._ask(PULL)
         for work in receiving:

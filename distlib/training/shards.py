@@ -29,6 +29,11 @@ class Piece(NamedTuple):
     start: int
     stop: int
 
+    @property
+    def length(self) -> int:
+        """How many elements it has."""
+        return self.stop - self.start
+
 
 Shard = list[Piece]
 """The pieces that one server keeps, in the order of the tensors."""
@@ -62,7 +67,7 @@ def shard_parameters(
             f"expected at least one piece for each of {num_servers} servers, got {len(pieces)} of at most "
             f"{largest_bytes} bytes: take fewer servers or smaller pieces"
         )
-    nbytes = {piece: (piece.stop - piece.start) * tensors[piece.tensor].itemsize for piece in pieces}
+    nbytes = {piece: piece.length * tensors[piece.tensor].itemsize for piece in pieces}
     loads, shards = [0] * num_servers, [Shard() for _ in range(num_servers)]
     for piece in sorted(pieces, key=nbytes.__getitem__, reverse=True):
         lightest = loads.index(min(loads))
@@ -78,7 +83,7 @@ def flatten(tensors: Sequence[torch.Tensor], shard: Shard) -> torch.Tensor:
 
 def unflatten(flat: torch.Tensor, tensors: Sequence[torch.Tensor], shard: Shard) -> None:
     """Write what `flatten` gives back into the tensors, in place. They must be contiguous."""
-    parts = flat.split([piece.stop - piece.start for piece in shard])
+    parts = flat.split([piece.length for piece in shard])
     for piece, part in zip(shard, parts, strict=True):
         _view(tensors, piece).copy_(part)
 

@@ -237,9 +237,8 @@ def _all_plain(sources: Sequence[str]) -> Iterator[str]:
     """Each of a student's cells as Python; all together take a few seconds at most, however many and long they are."""
     left = _MOST_CHARACTERS_READ
     for source in sources:
-        cost = (1 + len(_MAGIC_LINE.findall(source))) * len(
-            source
-        )  # IPython reads a cell again for each line it changes
+        magics = len(_MAGIC_LINE.findall(source))
+        cost = (magics + 1) * len(source)  # IPython reads a cell again for each line it changes
         yield _plain(source, is_short=cost <= left)
         left -= cost if cost <= left else 0
 
