@@ -224,6 +224,7 @@ def test_when_the_time_for_the_submission_is_over_the_rest_is_said_to_be_not_gra
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ranks, "patience", lambda: 1)  # on a busy machine there would be time enough
+    monkeypatch.setattr(ranks, "fair_seconds", time.monotonic)  # and less of it would count
     judged = run(RIGHT, own=["import time; time.sleep(1)"] * 3, limits=Limits(reruns_seconds=2))
     assert "the time for the whole notebook is over: 120 s for its tests, 2 s for all" in told(judged)
     grant = "--time-for STUDENT=3 grants three times as much"

@@ -72,7 +72,7 @@ class Nursery:
     def room(self) -> Room:
         """A new room, for one submission. If the sandbox has ended, the room says so when it is asked for something."""
         ours, theirs = socket.socketpair()
-        with theirs, contextlib.suppress(BrokenPipeError):
+        with theirs, contextlib.suppress(OSError):
             socket.send_fds(self._line, [b"+"], [theirs.fileno()])
         return Room(ours, self._limits)
 
@@ -107,7 +107,7 @@ class Room:
         """
         self._wait_until_ready()
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, contextlib.suppress(OSError):
             socket.send_fds(self._control, [f"+{rank}".encode().ljust(16)], [theirs.fileno()])
         return Wire(ours), int.from_bytes(self._hear(4), "big")
 
@@ -160,6 +160,8 @@ class Room:
             data = self._control.recv(length, socket.MSG_WAITALL)
         except TimeoutError:
             raise CanNotGrade(f"the sandbox did not start a rank in {_START_SECONDS:g} s") from None
+        except ConnectionError:  # it was killed before it had read what it was told
+            data = b""
         if len(data) < length:
             raise CanNotGrade("the sandbox has ended before its work was done.")
         return data
