@@ -164,7 +164,7 @@ class _Server:
 
     def give_up(self, error: PeerLost) -> None:
         """Take workers for dead."""
-        for worker in sorted(set(error.ranks) & set(self.clocks)):
+        for worker in sorted(set(error.lost) & set(self.clocks)):
             del self.clocks[worker]
             self.waiting.pop(worker, None)
             self.log.lost.append((worker, self._comm.time()))
