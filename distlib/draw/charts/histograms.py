@@ -21,7 +21,7 @@ from distlib.draw.style import BODY, INK, WIDTH, color_of, drawing_style, points
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_TOP, _HEIGHT, _GAP, _MOST = 62.0, 110.0, 22.0, 6  # CSS pixels; panels
+_TOP, _HEIGHT, _GAP, _MOST = 62.0, 110.0, 36.0, 6  # CSS pixels; panels
 
 
 def histogram(values: Mapping[str, Sequence[int]], *, along: str, title: str, subtitle: str = "") -> Picture:
