@@ -62,16 +62,21 @@ def _check_time(rank: Any, time: Any) -> float:
     return seconds
 
 
-def lost_in_message(rank: int, action: str, dead: int, place: str) -> PeerLost:
+def lost_in_message(rank: int, verb: str, what: str, dead: int, from_anyone: bool, place: str) -> PeerLost:
     """What a rank gets that would have exchanged a message with a dead one.
 
     Args:
         rank: the one that lives.
-        action: what it would have done: "send 4 float32 to rank 2".
+        verb: what it would have done: "send to" or "receive from".
+        what: of the message: "4 float32".
         dead: the other one.
+        from_anyone: whether the rank would have received from any rank.
         place: the student's line.
     """
-    return PeerLost(f"rank {dead} has died. Rank {rank} can't {action} ({place}); it can go on without it.", [dead])
+    action, direction = verb.split()
+    if from_anyone:
+        return PeerLost(f"rank {dead} has died. Rank {rank} was to receive {what} from anyone ({place}).", [dead])
+    return PeerLost(f"rank {dead} has died. Rank {rank} can't {action} {what} {direction} it ({place}).", [dead])
 
 
 def lost_in_meeting(rank: int, kind: str, dead: Sequence[int], place: str) -> PeerLost:
@@ -83,7 +88,7 @@ def lost_in_meeting(rank: int, kind: str, dead: Sequence[int], place: str) -> Pe
 
 def died_at(rank: int, seconds: float, how: str = "") -> PeerLost:
     """The result of a rank that has died, `seconds` after the start of the run."""
-    return PeerLost(f"rank {rank} died {seconds:g} s after the start of the run{how}.", [rank])
+    return PeerLost(f"rank {rank} died {round(seconds, 3):g} s after the start of the run{how}.", [rank])
 
 
 def all_lost(lost: Sequence[PeerLost]) -> PeerLost:

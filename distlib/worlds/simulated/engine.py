@@ -455,10 +455,9 @@ class Engine:
         rank = operation.rank
         if operation.peer == ANYONE:
             rank.told.add(dead.number)
-        what = f"{'send' if operation.is_send else 'receive'} {_describe(operation.tensor)}"
-        peer = "anyone" if operation.peer == ANYONE else f"rank {dead.number}"
-        action = f"{what} {'to' if operation.is_send else 'from'} {peer}"
-        operation.error = lost_in_message(rank.number, action, dead.number, operation.site.place)
+        verb, what = "send to" if operation.is_send else "receive from", _describe(operation.tensor)
+        from_anyone, place = operation.peer == ANYONE, operation.site.place
+        operation.error = lost_in_message(rank.number, verb, what, dead.number, from_anyone, place)
         operation.end = max(operation.time, dead.dies)
         self._settle(operation)
 
