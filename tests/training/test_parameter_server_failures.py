@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from distlib import Cluster, Communicator, Link, PeerLost, RankError, SimulatedWorld
+from distlib import Cluster, Communicator, Link, PeerLost, RankError, SimulatedWorld, World
 from distlib.training.parameter_server import (
     ASYNCHRONOUS,
     SYNCHRONOUS,
@@ -241,3 +243,30 @@ def test_a_worker_and_the_primary_die() -> None:
     results = simulated(5, {2: 1.5 * SECONDS, 0: 3.5 * SECONDS}, replicas={0: 1}, bound=ASYNCHRONOUS)
     log, _ = results[1]
     assert 13 - 2 <= log.samples / 10 <= 13 and math.isfinite(log.updates[-1].time)
+
+
+# Real processes
+
+
+def killed_half_way(comm: Communicator) -> ServerLog | None:
+    """Rank 0 serves; rank 2 is killed before its fourth gradient."""
+    parameters = start()
+    shards = shard_parameters(parameters, 1)
+    if comm.rank == 0:
+        return server_loop(comm, (1, 2), flatten(parameters, shards[0]), SGD, bound=ASYNCHRONOUS)
+
+    def compute(step: int) -> tuple[list[torch.Tensor], int]:
+        if comm.rank == 2 and step == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return gradients(parameters, comm.rank, False), 10
+
+    worker_loop(ParameterClient(comm, [0], parameters, shards), compute, 6)
+    return None
+
+
+def test_training_goes_on_when_a_real_worker_is_killed() -> None:
+    with World(3, deaths={}) as world:
+        results = world.run(killed_half_way)
+    log = results[0]
+    assert isinstance(results[2], PeerLost) and [worker for worker, _ in log.lost] == [2]
+    assert Counter(each.worker for each in log.contributions) == {1: 6, 2: 3}
