@@ -727,8 +727,8 @@ for seed in range(3):
     assert hiccups["one-peer exponential"][seed] < 0.8 * hiccups["all-reduce"][seed]
 
 # %% [markdown]
-# That one rank of 16 has a hiccup is likely in every step, and with all-reduce everybody pays for it. In gossip two
-# hiccups on different sides of the ring pass at the same time. Gossip hides a good part of them.
+# In more than half of the steps some rank of the 16 has a hiccup, and with all-reduce everybody pays for it. In
+# gossip two hiccups on different sides of the ring pass at the same time. Gossip hides a good part of them.
 #
 # Now a rank that is **always** four times as slow.
 
@@ -950,8 +950,8 @@ world.close()
 #
 # ## Further reading
 #
-# - X. Lian et al., [Can Decentralized Algorithms Outperform Centralized Algorithms?](https://arxiv.org/abs/1705.09056),
-#   2017. Decentralized SGD, and where it wins: with slow links.
+# - X. Lian et al., [Can Decentralized Algorithms Outperform Centralized
+#   Algorithms?](https://arxiv.org/abs/1705.09056), 2017. Decentralized SGD, and where it wins: with slow links.
 # - B. Ying et al., [Exponential Graph is Provably Efficient for Decentralized Deep
 #   Training](https://arxiv.org/abs/2110.13363), 2021. The gap of both exponential graphs.
 # - M. Assran et al., [Stochastic Gradient Push for Distributed Deep Learning](https://arxiv.org/abs/1811.10792), 2019.
