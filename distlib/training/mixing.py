@@ -188,8 +188,8 @@ def check_mixing_matrix(*matrices: torch.Tensor) -> None:
     How fast the ranks agree, `contraction` says. It may be 1: with [[0, 1], [1, 0]] two ranks swap forever.
 
     Raises:
-        ValueError: a matrix that is not square, of a size different from the first or not finite; a negative weight; a row
-            or a column that does not add up to 1; ranks that never hear of each other.
+        ValueError: a matrix that is not square, of a size different from the first or not finite; a negative weight; a
+            row or a column that does not add up to 1; ranks that never hear of each other.
     """
     _check_weights(matrices)
     for number, matrix in enumerate(matrices):
