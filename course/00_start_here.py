@@ -785,7 +785,7 @@ world.close()
 # | 04 | [Data parallel](04_data_parallel.ipynb) | one model on several devices, and why the first idea is slow |
 # | 05 | [DistributedDataParallel](05_ddp.ipynb) | gradients that travel while the ranks still compute |
 # | 06 | [Large batches](06_large_batches.ipynb) | how many workers still help, and which learning rate they need |
-# | 07 | [Parameter servers](07_parameter_server.ipynb) | training that does not wait: for slow workers, or for dead ones |
+# | 07 | [Parameter servers](07_parameter_server.ipynb) | training that need not wait for slow or dead ranks |
 # | 08 | [Decentralized](08_decentralized.ipynb) | gossip: averages without a center |
 # | 09 | Pipeline | a model cut into groups of layers, on different ranks |
 # | 10 | Tensor parallel | one layer on several ranks |
