@@ -104,6 +104,7 @@ class Communicator(ABC):
         Raises:
             MessageMismatch: the receiver expects a different number of elements or a different dtype, `dst` does not
                 exist, or it is this rank.
+            PeerLost: `dst` has died, in a world that survives deaths; see worlds.deaths.
         """
         self.isend(tensor, dst, tag).wait()
 
@@ -121,6 +122,8 @@ class Communicator(ABC):
         Raises:
             MessageMismatch: the message has a different number of elements or a different dtype (nothing is written
                 then), `src` does not exist, or it is this rank.
+            PeerLost: `src` has died, in a world that survives deaths. With None: a rank has died that no receive from
+                anyone has reported to this rank before.
         """
         return self.irecv(tensor, src, tag).wait()
 
@@ -139,7 +142,7 @@ class Communicator(ABC):
         place; the two tensors must not share memory. `dst` and `src` may be the same rank.
 
         Raises:
-            MessageMismatch: as for `send` and `recv`.
+            MessageMismatch, PeerLost: as for `send` and `recv`.
         """
         receiving = self.irecv(incoming, src, tag)
         sending = self.isend(outgoing, dst, tag)
@@ -165,7 +168,11 @@ class Communicator(ABC):
 
     @abstractmethod
     def barrier(self) -> None:
-        """Return when every rank of this communicator has called `barrier`."""
+        """Return when every rank of this communicator has called `barrier`.
+
+        Raises:
+            PeerLost: one of them has died, in a world that survives deaths.
+        """
 
     @abstractmethod
     def split(self, color: int | None, key: int | None = None) -> Communicator | None:
