@@ -59,7 +59,8 @@ three = World(3)  # three ranks to try things on
 # | row 2 | 0 | 1/3 | 2/3 |
 #
 # Rank 0 has only one neighbor. If it gave itself and rank 1 a half each, row 0 would add up to 1, but column 1 to 4/3.
-# So the two ends of an edge must agree on one weight, and it must be small enough for the end with more neighbors.
+# Let the two ends of an edge agree on one weight. It must be small enough for the end with more neighbors. What the
+# weights of its neighbors leave of 1 is a rank's own.
 
 
 # %% solution="mixing_matrix"
@@ -156,8 +157,13 @@ for matrix in report.answers[1:]:
 # - `matrix` may be any doubly stochastic matrix, not only one of part 1. It **need not be symmetric**: rank 0 may need
 #   the tensor of rank 1, and rank 1 not that of rank 0.
 # - A tensor may have any shape, and need not be contiguous. `tensor.copy_(x)` writes into it.
+# - `matrix` is float64. The tensor may be float32, and then travels as float32. `matrix.to(tensor.dtype)` has its
+#   dtype, `matrix[i, j].item()` is a plain number.
 # - The order of messages must not matter. If every rank first sends to one neighbor and waits, nobody receives. Begin
-#   all of them, then wait for all. (Where both ends send, `comm.exchange` with one neighbor after the other will do.)
+#   all of them, then wait for all. (Where both ends send, `comm.exchange` with one neighbor after the other will do, if
+#   every rank takes its neighbors in the order of their numbers.)
+# - A neighbor may be a round ahead. If you receive from any rank, give each round its own `tag`. A receive that names
+#   its rank needs none: messages between two ranks arrive in the order in which they were sent.
 
 
 # %% solution="gossip_average"
@@ -209,7 +215,8 @@ print(three.trace.summary())
 # %% [markdown]
 # **Visible test: 5 points.** It compares the tensors with $W^k x$ and looks at every message: on the path, a pair, a
 # star, a ring, and on ranks each of which only sends to the next one. The mean must stay where it is. After $k$ rounds
-# the distance from it must be at most $\rho^k$ times what it was.
+# the distance from it must be at most $\rho^k$ times what it was, with the $\rho$ of the lesson: one round leaves at
+# most that part of the distance.
 
 # %% test="gossip_average_visible" points=5
 from distlib.checks.exercises.decentralized import Gossip, check_gossip_average
@@ -287,8 +294,8 @@ for seen in report:
 # %% [markdown]
 # ## Both together
 #
-# A graph of your own: which one comes to the mean in the fewest rounds, and what does it cost? Change `neighbors`. The
-# line of numbers begins with all the differences at rank 0.
+# Rank 0 begins with the number of ranks, every other rank with 0. So the mean is 1. Which graph brings all ranks near
+# it in the fewest rounds, and how many bytes does that take? Change `neighbors`.
 
 # %%
 neighbors = [[1, 5], [0, 2], [1, 3], [2, 4], [3, 5], [4, 0]]
