@@ -262,7 +262,7 @@ assert 15 < times < 18
 RANKS = 16
 GRAPHS = {
     "ring": metropolis_weights(ring(RANKS)),
-    "torus 4 × 4": metropolis_weights(torus(4, 4)),
+    "torus 2 × 8": metropolis_weights(torus(2, 8)),
     "static exponential": static_exponential(RANKS),
 }
 ROUNDS = [1, 2, 4, 8, 16, 32]
@@ -338,7 +338,7 @@ print(
 
 # %% tags=["folded"]
 # Checks of the numbers above
-assert cost == {"ring": 178, "torus 4 × 4": 40, "static exponential": 40, "one-peer": 4}
+assert cost == {"ring": 178, "torus 2 × 8": 90, "static exponential": 40, "one-peer": 4}
 assert 2 * (RANKS - 1) / RANKS < 2
 
 # %% [markdown]
@@ -391,7 +391,7 @@ average_image = train_set.images.mean(dim=0)
 images, labels = train_set.images - average_image, train_set.labels
 test_images, test_labels = test_set.images - average_image, test_set.labels
 
-STEPS, EACH, RATES, SEEDS = 60, 16, [0.8, 1.6, 3.2, 6.4, 12.8], range(3)
+STEPS, EACH, RATES, SEEDS = 60, 16, [1, 2, 4, 6, 12], range(3)
 
 
 def make_model(seed: int) -> nn.Module:
@@ -528,10 +528,10 @@ sweep(
 )
 
 # %% [markdown]
-# Every graph comes within three points of the all-reduce, the ring too, and the mean of the models within two. The
-# control is some points behind. The ranks' images are alike, and so are their gradients, so the models stay together
-# with very little gossip. What the all-reduce has ahead, it has by a larger rate: an average of 16 gradients is less
-# noisy than one gradient. At a rate that suits the ring, both are equally good.
+# Every graph comes within four points of the all-reduce, the ring too, and the mean of the models within three. The
+# control is further behind. The ranks' images are alike, and so are their gradients, so the models stay together with
+# very little gossip. What the all-reduce has ahead, it has by a larger rate: an average of 16 gradients is less noisy
+# than one gradient. At rate 2, which suits the ring, the two are within two points.
 #
 # Now the images sorted by digit. A rank has one or two digits.
 
@@ -559,9 +559,9 @@ sweep(
 # %% tags=["folded"]
 # Checks of the numbers above
 for way in ("static exponential", "one-peer exponential", "ring"):
-    assert best(mixed, "all-reduce") - best(mixed, way) < 0.03, way
+    assert best(mixed, "all-reduce") - best(mixed, way) < 0.04, way
     assert best(mixed, way) > best(mixed, "never") + 0.03, way
-    assert best(mixed, way, 1) > best(mixed, "all-reduce") - 0.02, way
+    assert best(mixed, way, 1) > best(mixed, "all-reduce") - 0.03, way
 order = ["all-reduce", "static exponential", "one-peer exponential", "ring", "never"]
 assert all(
     best(by_digit, one) > best(by_digit, other) + 0.03

@@ -108,10 +108,14 @@ def _matrices(comm: Communicator, tensor: torch.Tensor, schedule: Schedule, roun
 
 
 def _mix(comm: Communicator, tensor: torch.Tensor, matrix: torch.Tensor) -> None:
-    """One round, in place. All receives begin before any send, so that no order of the ranks can be a deadlock."""
-    mine, everyone = comm.rank, range(comm.world_size)
-    sources = [rank for rank in everyone if rank != mine and matrix[mine, rank]]
-    targets = [rank for rank in everyone if rank != mine and matrix[rank, mine]]
+    """One round, in place. All receives begin before any send, so that no order of the ranks can be a deadlock.
+
+    A port sends one message at a time. So every rank sends to the nearest one after it first, and receives from the
+    nearest one before it. If each began with rank 0, they would stand in line.
+    """
+    mine, ranks = comm.rank, comm.world_size
+    sources = [rank for rank in ((mine - hop) % ranks for hop in range(1, ranks)) if matrix[mine, rank]]
+    targets = [rank for rank in ((mine + hop) % ranks for hop in range(1, ranks)) if matrix[rank, mine]]
     arrived = [torch.empty_like(tensor) for _ in sources]
     receiving = [comm.irecv(buffer, source) for buffer, source in zip(arrived, sources, strict=True)]
     sending = [comm.isend(tensor, target) for target in targets]
