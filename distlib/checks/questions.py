@@ -4,7 +4,7 @@
 
     def sound(found, sizes, num_servers):                         # a locked cell: what came back, and what was asked
         if len(found) != num_servers:
-            return "there are too few lists.", "one for each server, also an empty one."     # what was seen, and a cause
+            return "there are too few lists.", "one for each server, also an empty one."    # what was seen, and a cause
         return None                                               # it is right
 
     check_each(shard, sound, [([3, 4], 2), ([5], 1)])             # shard([3, 4], 2), shard([5], 1)

@@ -456,7 +456,8 @@ assert report[3][1]["requests"] == [PULL, LEAVE]
 # | 1 pulls | waits | gets version 1 |
 # | 1 pushes b | – | kept: it would be 2 ahead of worker 2 |
 # | 1 pulls | – | waits |
-# | 2 pushes c | a and c applied: version 1, `{1: 0, 2: 0}`; 1 gets it | b and c applied: version 2, `{1: 0, 2: 1}`; 1 gets it |
+# | 2 pushes c | a and c applied: version 1, `{1: 0, 2: 0}` | b and c applied: version 2, `{1: 0, 2: 1}` |
+# | | 1 gets version 1 | 1 gets version 2 |
 #
 # With bound 1, gradient c has staleness 1: worker 2 had version 0, and one update came before this one.
 
@@ -538,7 +539,10 @@ def try_server(comm: Communicator, bound: float) -> list[dict[int, int]] | None:
 
 for bound in (0, 1, math.inf):
     simulated = SimulatedWorld(3)
-    print(f"bound {bound}: {simulated.run(try_server, bound)[0]}, {simulated.elapsed:.1f} s")
+    updates = simulated.run(try_server, bound)[0]
+    print(f"bound {bound}: {updates}, {simulated.elapsed:.1f} s")
+    expected = {0: [{1: 0, 2: 0}], 1: [{1: 0}, {1: 0, 2: 1}], math.inf: [{1: 0}, {1: 0}, {2: 2}]}[bound]
+    assert [dict(sorted(update.items())) for update in updates[: len(expected)]] == expected, "not as in the table"
 
 # %% [markdown]
 # **Visible test: 5 points.** Your server and workers of the test. Each list of numbers belongs to a worker: how many
@@ -571,7 +575,7 @@ print(report)
 # %% test="server_loop_hidden" points=5
 # The hidden tests of server_loop stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 workers, bounds 0, 1, 2 and none, a server on rank 2, workers that come late or leave early.
+### What this tests: up to 6 workers, several bounds, a server on rank 2, workers that come late or leave early.
 from distlib.checks.exercises.parameter_server import check_server_loop
 
 six = [[0.1 * rank, *(1 + 0.17 * rank + 0.05 * k * (-1) ** rank for k in range(4)), 0.0] for rank in range(6)]
