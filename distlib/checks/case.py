@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,6 +76,8 @@ class Case:
         cluster: the network of simulated ranks; None for one node with the default link.
         seed: of the order in which ranks begin, and of the factors of gates.
         function: the name of the student's function; a task fills it in.
+        ours: the ranks on which the play itself speaks, and does not call the student's function: a server for the
+            student's workers. What they send is not the student's, and may come from the play.
     """
 
     title: str
@@ -85,6 +87,7 @@ class Case:
     cluster: Cluster | None = None
     seed: int = 1
     function: str = ""
+    ours: Collection[int] = ()
 
     def __post_init__(self) -> None:
         if not callable(self.play):

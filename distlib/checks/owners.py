@@ -5,7 +5,7 @@ What a library function sends (distlib.collectives, torch) does not count, nor d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from distlib.checks import plays
 from distlib.checks.remark import Remark
@@ -22,9 +22,12 @@ def is_own(message: Message, helpers: Sequence[str] = ()) -> bool:
     return message.site.via in origins and message.site.file != EXECUTED_TEXT
 
 
-def explain_foreign(name: str, trace: Trace, helpers: Sequence[str]) -> Remark | None:
-    """The remark about messages that neither a line of the student's nor a helper sent; None if there are none."""
-    foreign = [message for message in trace if not is_own(message, helpers)]
+def explain_foreign(name: str, trace: Trace, helpers: Sequence[str], ours: Collection[int] = ()) -> Remark | None:
+    """The remark about messages that neither a line of the student's nor a helper sent; None if there are none.
+
+    `ours`: the ranks that the play speaks for.
+    """
+    foreign = [message for message in trace if message.src not in ours and not is_own(message, helpers)]
     if not foreign:
         return None
     helpers_too = "".join(f", or call {helper}" for helper in helpers)

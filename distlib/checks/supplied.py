@@ -7,7 +7,7 @@ names lead to the functions below. Messages that these send count, because the c
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from distlib.checks.master_parts import gather_outputs, reduce_gradients, replic
 from distlib.checks.student_communicator import noted, unwrapped
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.network import Cluster, all_reduce_seconds
+from distlib.training import parameter_server
 from distlib.training.buckets import assign_buckets
 
 _MISSING = object()
@@ -55,10 +56,17 @@ def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm
     collectives.broadcast(unwrapped(comm), tensor, root, algorithm)
 
 
+def may_proceed(clocks: Mapping[int, int], worker: int, bound: float) -> bool:
+    """Whether a worker is at most `bound` gradients ahead of the slowest. See distlib.training.parameter_server."""
+    if worker not in clocks:
+        raise ValueError(f"may_proceed: expected one of the workers in clocks, {list(clocks)}, got {worker!r}")
+    return bool(parameter_server.may_proceed(clocks, worker, bound))
+
+
 _COLLECTIVES = (ring_reduce_scatter, ring_all_gather, all_reduce, broadcast)
 _PARTS = (split_batch, replicate, gather_outputs, reduce_gradients)
 _HELPERS: dict[str, Callable[..., Any]] = {
-    function.__name__: function for function in (*_COLLECTIVES, *_PARTS, predict_time, assign_buckets)
+    function.__name__: function for function in (*_COLLECTIVES, *_PARTS, predict_time, assign_buckets, may_proceed)
 }
 
 

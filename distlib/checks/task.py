@@ -178,9 +178,8 @@ class Task:
         library = next((played.library for played in seen.played if played.library), None)
         if library:
             return explain_library(seen.case.function, library)
-        return (
-            explain_foreign(seen.case.function, seen.trace, helpers) or explain_slips(seen) or first(self._judge(seen))
-        )
+        foreign = explain_foreign(seen.case.function, seen.trace, helpers, seen.case.ours)
+        return foreign or explain_slips(seen) or first(self._judge(seen))
 
     def remark_on_times(self, seen: Seen) -> Remark | None:
         """The first remark about moments."""

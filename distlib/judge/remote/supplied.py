@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.plain import plain
 from distlib.checks.student_communicator import noted, unwrapped
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
@@ -23,7 +24,9 @@ from distlib.judge.remote.wire import Wire
 def supplied_helper(name: str, wire: Wire) -> tuple[str, Callable[..., Any]]:
     """The name that the student's code uses, and the function that it leads to."""
     if name in _PURE:
-        return name, _named(lambda *args, **kwargs: ask(wire, "compute", name=name, args=args, options=kwargs), name)
+        return name, _named(
+            lambda *args, **kwargs: ask(wire, "compute", name=name, args=plain(args), options=plain(kwargs)), name
+        )
     return name, _named(_HELPERS[name](name) if name in _HELPERS else _in_place(name), name)
 
 
@@ -77,7 +80,7 @@ def _reduce_gradients(name: str) -> Callable[..., Any]:
     return helper
 
 
-_PURE = ("assign_buckets", "predict_time")
+_PURE = ("assign_buckets", "predict_time", "may_proceed")
 _HELPERS: dict[str, Callable[[str], Callable[..., Any]]] = {
     "all_reduce": _all_reduce,
     "broadcast": _broadcast,
