@@ -110,7 +110,7 @@ report = check_answers(
     may_proceed,
     ["clocks", "worker", "bound"],
     [
-        (({1: 0, 2: 0}, 1, 0), True, "exactly `bound` ahead is allowed."),
+        (({1: 0, 2: 0}, 1, 0), True, "the worker is 0 ahead of the slowest. Exactly `bound` ahead is allowed."),
         (({1: 3, 2: 3}, 2, 0), True, "count from the clock of the slowest worker: it need not be 0."),
         (({1: 3, 2: 9}, 1, 1), True, "only the slowest worker counts. One that is behind may always proceed."),
         (
@@ -119,7 +119,11 @@ report = check_answers(
             "it is 6 ahead of the slowest: compare with that one, and with nothing else.",
         ),
         (({1: 5, 2: 3}, 1, 1), False, "2 ahead is more than a bound of 1."),
-        (({1: 5, 2: 3}, 1, 2), True, "exactly `bound` ahead is allowed, for any bound."),
+        (
+            ({1: 5, 2: 3}, 1, 2),
+            True,
+            "the worker is 2 ahead of the slowest. Exactly `bound` ahead is allowed, for any bound.",
+        ),
         (({2: 5, 1: 3}, 1, 0), True, "clocks is a dict by rank: clocks[worker], in whatever order."),
         (({1: 5, 2: 3, 3: 4}, 3, 0), False, "it is 1 ahead of worker 2. The bound is 0."),
         (({4: 7, 6: 8}, 6, 0), False, "clocks is a dict by rank: clocks[worker]. Ranks need not begin at 0."),
@@ -202,7 +206,9 @@ def sound_plan(
     for number, (elements, itemsize) in enumerate(sizes):
         ranges = [(start, stop) for tensor, start, stop in pieces if tensor == number]
         cut = f"tensor {number} ({elements} elements of {itemsize} bytes) is cut into {ranges}"
-        if max((stop for _, stop in ranges), default=0) > elements:
+        if not ranges:
+            return f"tensor {number} has no pieces.", "every tensor has at least one. They are numbered from 0."
+        if max(stop for _, stop in ranges) > elements:
             return (
                 f"{cut}: that is beyond its end.",
                 "start and stop count elements, not bytes, and stop is at most elements.",
@@ -214,7 +220,7 @@ def sound_plan(
         if starts > stops:
             return f"{cut}: some elements are in no piece.", (
                 "the first piece begins at 0, and each other one where the one before stops. The last one stops at the "
-                "number of elements. The element at stop is not in the piece."
+                "number of elements. The element at stop is not in the piece, and stop is not its length."
             )
         if max(stop - start for start, stop in ranges) * itemsize > largest_bytes:
             return f"{cut}: a piece has more than {largest_bytes} bytes.", (

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
-from distlib.checks.plays.parameter_server import LEAVE, PULL, PUSH, with_a_server, with_workers
+from distlib.checks.plays.servers import LEAVE, PULL, PUSH, with_a_server, with_workers
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import holds, known
 from distlib.checks.seen import Seen
@@ -74,7 +74,8 @@ def _(seen: Seen) -> Remarks:
     ("has already returned", "the server waits for a request when all workers have left. Then it ends."),
 ])
 def check_server_loop(draw: Draw, *, races: Sequence[tuple[Sequence[Sequence[float]], float]], server: int = 0) -> Iterator[Case]:
-    """`function(comm, workers, parameters, learning_rate, bound)`; a race: by worker, its seconds until it begins, for each gradient, and until it leaves; the bound."""
+    """`function(comm, workers, parameters, learning_rate, bound)`; races: by worker, the seconds that it takes to begin, for
+    each gradient, and to leave; and the bound."""
     for seconds, bound in races:
         # Gradient k has a number in element k, and 0 elsewhere: so parameters show which gradients were applied, how often.
         gradients = iter((draw.whole((LENGTH,), torch.float64) * torch.eye(LENGTH)).double())
@@ -108,8 +109,6 @@ def _(seen: Seen) -> Remarks:
             if worker in (None, other) and counts.count(1) != (len(counts) if worker is None else pull):
                 yield Remark(f"in {where}, {counts.count(1)} of worker {other}'s gradients are applied.",
                              cause=APPLY if worker == other else "change `parameters` itself, in place: parameters -= ….")
-    if not isinstance(server["updates"], list) or not all(isinstance(update, dict) for update in server["updates"]):
-        yield Remark("it did not return a list of dicts.", cause="return the list of updates: for each, {worker: staleness, …}.")
 
 
 @check_server_loop.judge_times
@@ -123,11 +122,9 @@ def _(seen: Seen) -> Remarks:
     for moment, k, worker in sorted((moment, k, w) for w in clocks for k, moment in seen.played[w].gates):
         what = f"worker {worker} gets its parameters for gradient {k // 2} after {moment:.2f} s"
         if k % 2:
-            if worker not in since:
-                yield Remark(f"{what}. It is {clocks[worker] - min(clocks.values())} ahead of the slowest.", cause=
-                             "only one that may proceed gets parameters. A clock counts what a worker has pushed. All begin at 0, before any request.")
-            if moment > since[worker] + SLACK:
-                yield Remark(f"{what}. It may proceed after {since[worker]:.2f} s.", cause=LATE)
+            if worker not in since or moment > since[worker] + SLACK:
+                allowed = f"may proceed after {since[worker]:.2f} s" if worker in since else "may not proceed: it is too far ahead"
+                yield Remark(f"{what}. It {allowed}.", cause=LATE if worker in since else AHEAD)
             for other, counts in _applied(seen, seen.shown(worker, k)[0]).items():
                 if (number := counts.count(1)) != applied[other]:
                     yield Remark(f"{what}. In them {number} of worker {other}'s gradients are applied; expected: {applied[other]}.",
@@ -145,15 +142,18 @@ def _(seen: Seen) -> Remarks:
             applied |= {w: clocks[w] for w in ripe}
     if (found := seen[seen.facts["server"]]["updates"]) != updates:
         yield Remark("the values are right, but not what it returned.", (f"expected {updates}", f"found    {found}"),
-                     "gradients that are applied at the same moment make one update." if all(found) and len(found) > len(updates) else STALENESS)
+                     SPLIT if isinstance(found, list) and all(found) and len(found) > len(updates) else STALENESS)
 
 
 MIXED = "each gradient is applied once, times learning_rate / len(workers)."
 APPLY = ("apply every gradient as soon as its worker may proceed, and before any worker is answered. Each one that is kept needs memory "
          "of its own.")
-EARLY = "keep a gradient until its worker may proceed: a worker that comes late must not get parameters that are too far."
+EARLY = ("keep a gradient until its worker may proceed, by this bound. A worker that comes late must not get parameters that others have "
+         "changed further.")
 LATE = ("after every request, be it PULL, PUSH or LEAVE, answer all workers that wait and may proceed by this bound. A clock counts what "
         "its worker has pushed; one that has left has no clock.")
-STALENESS = ("an update has the workers, at least one, whose gradients are applied at the same moment. The staleness of a gradient is the number of "
-             "updates between what its worker pulled for it and this one.")
+AHEAD = "only workers that may proceed get parameters. A clock counts what its worker has pushed. All begin at 0, before any request."
+SPLIT = "return a dict for each update. Gradients that are applied at the same moment make one update."
+STALENESS = ("return the list of updates: for each a dict from the workers whose gradients are applied then to their staleness. That is the "
+             "number of updates between what the worker has pulled for the gradient and this one.")
 # fmt: on

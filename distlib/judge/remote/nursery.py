@@ -20,6 +20,7 @@ from distlib.judge.sandbox import Limits, Sandbox
 from distlib.worlds.diagnosis import how_it_ended
 
 _START_SECONDS = 180.0  # for python and torch to be loaded, on a busy machine
+_ORDER_BYTES = 16  # of what a room is told, as the sandbox reads it
 _END_SECONDS = 1.0
 # While torch is imported there is much to look through for the garbage collector, and nothing to find.
 _COMMAND = "import gc; gc.disable(); from distlib.judge.remote.sandbox_side import main; main()"
@@ -108,7 +109,7 @@ class Room:
         self._wait_until_ready()
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(OSError):
-            socket.send_fds(self._control, [f"+{rank}".encode().ljust(16)], [theirs.fileno()])
+            socket.send_fds(self._control, [f"+{rank}".encode().ljust(_ORDER_BYTES)], [theirs.fileno()])
         return Wire(ours), int.from_bytes(self._hear(4), "big")
 
     def prepare(self, plays: str) -> bool:
@@ -151,8 +152,10 @@ class Room:
             self._is_ready = True
 
     def _tell(self, kind: str, what: int | str) -> None:
+        order = f"{kind}{what}".encode().ljust(_ORDER_BYTES)
+        assert len(order) == _ORDER_BYTES, f"a file of plays has a name of at most {_ORDER_BYTES - 1} bytes, got {what}"
         with contextlib.suppress(OSError):
-            self._control.sendall(f"{kind}{what}".encode().ljust(16))
+            self._control.sendall(order)
 
     def _hear(self, length: int) -> bytes:
         self._control.settimeout(_START_SECONDS)
