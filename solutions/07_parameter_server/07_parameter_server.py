@@ -111,7 +111,7 @@ report = check_answers(
     ["clocks", "worker", "bound"],
     [
         (({1: 0, 2: 0}, 1, 0), True, "the worker is 0 ahead of the slowest. Exactly `bound` ahead is allowed."),
-        (({1: 3, 2: 3}, 2, 0), True, "count from the slowest worker: it need not be at 0."),
+        (({1: 3, 2: 3}, 2, 0), True, "count from the clock of the slowest worker: it need not be 0."),
         (({1: 3, 2: 9}, 1, 1), True, "only the slowest worker counts. One that is behind may always proceed."),
         (
             ({1: 9, 2: 3, 3: 3}, 1, 4),
@@ -124,13 +124,14 @@ report = check_answers(
             True,
             "the worker is 2 ahead of the slowest. Exactly `bound` ahead is allowed, for any bound.",
         ),
+        (({2: 5, 1: 3}, 1, 0), True, "clocks is a dict by rank: clocks[worker], in whatever order."),
         (({1: 5, 2: 3, 3: 4}, 3, 0), False, "it is 1 ahead of worker 2. The bound is 0."),
         (({4: 7, 6: 8}, 6, 0), False, "clocks is a dict by rank: clocks[worker]. Ranks need not begin at 0."),
         (({1: 1000, 2: 0}, 1, math.inf), True, "without a bound nobody waits."),
         (({3: 7}, 3, 0), True, "a single worker is the slowest."),
     ],
 )
-assert len(report) == 10
+assert len(report) == 11
 print(report)
 
 # %% [markdown]
@@ -190,11 +191,18 @@ def sound_plan(
     found: list[list[tuple[int, int, int]]], sizes: list[tuple[int, int]], num_servers: int, largest_bytes: int
 ) -> tuple[str, str] | None:
     """What is wrong with a plan, and the usual cause; None if nothing is."""
-    if isinstance(found[0][0], int):
+    if any(isinstance(piece, int) for shard in found for piece in shard):
         return "it returned a single list of pieces.", "return a list of pieces for each server."
     if len(found) != num_servers:
-        return f"there are {len(found)} lists for {num_servers} servers.", "return a list of pieces for each server."
+        return f"servers: {num_servers}, but lists: {len(found)}.", "return a list of pieces for each server."
     pieces = sorted(tuple(piece) for shard in found for piece in shard)
+    for tensor, start, stop in pieces:
+        if not all(isinstance(number, int) for number in (tensor, start, stop)):
+            return f"{(tensor, start, stop)} is in the plan.", "whole numbers count elements: divide by //, not by /."
+        if not 0 <= tensor < len(sizes) or start >= stop:
+            return f"{(tensor, start, stop)} is in the plan.", (
+                "a piece is (tensor, start, stop). Tensors count from 0. start is less than stop, where the piece ends."
+            )
     for number, (elements, itemsize) in enumerate(sizes):
         ranges = [(start, stop) for tensor, start, stop in pieces if tensor == number]
         cut = f"tensor {number} ({elements} elements of {itemsize} bytes) is cut into {ranges}"
@@ -225,12 +233,9 @@ def sound_plan(
     weights = [[(stop - start) * sizes[tensor][1] for tensor, start, stop in shard] for shard in found]
     loads, largest = [sum(shard) for shard in weights], max(max(shard, default=0) for shard in weights)
     if max(loads) - min(loads) > largest:
-        lengths = [sum(stop - start for _, start, stop in shard) for shard in found]
-        is_even = max(lengths) - min(lengths) <= max(stop - start for _, start, stop in pieces)
         return f"the servers have {loads} bytes; the largest piece has {largest}.", (
-            "balance bytes, not elements: the tensors differ in bytes per element."
-            if is_even
-            else "each piece goes to the server that has the fewest bytes so far. Count bytes, not tensors or pieces."
+            "each piece goes to the server that has the fewest bytes so far. Count bytes, not elements, tensors or "
+            "pieces."
         )
     return None
 
@@ -440,6 +445,8 @@ assert report[3][1]["requests"] == [PULL, LEAVE]
 # - **PUSH**: the server receives the gradient, and the worker's clock goes up by 1. The gradient is not applied yet.
 # - **LEAVE**: the worker no longer takes part. It has no clock any more, so nobody waits for it.
 #
+# All clocks begin at 0, before any request. So the others wait for a worker that comes late, too.
+#
 # **After every request** the server does what has become possible, in this order:
 #
 # 1. *Update.* All gradients that are not applied yet, and whose worker may proceed, are applied now. A gradient $g$
@@ -484,7 +491,7 @@ def server_loop(
     Returns:
         The updates, in their order: for each worker whose gradient is in it, the gradient's staleness.
 
-    Cost for N workers and parameters of S bytes: for each step of each worker, S bytes out and S bytes in.
+    Cost for parameters of S bytes: S bytes out for each PULL, S bytes in for each PUSH.
     """
     ### BEGIN SOLUTION
     clocks = dict.fromkeys(workers, 0)  # of the workers that have not left

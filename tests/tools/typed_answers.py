@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.answer_files import Answer
 from tests.answers_fast import select, without_header
@@ -62,12 +62,14 @@ class Typed:
         return "\n".join([*lines, "── the visible test", self.test_cell, ""])
 
 
-def type_all(answers: Sequence[Answer], tests: Mapping[str, str], page: Page) -> Iterator[Typed]:
+def type_all(answers: Sequence[Answer], tests: Mapping[str, str], setups: Sequence[str], page: Page) -> Iterator[Typed]:
     """Type each answer into the open notebook, run it and the visible test of its function, and yield what is shown.
 
     tests: words that only the visible test's cell has, by the name of its function.
+    setups: words of each cell that the tests need, and that no cell above it has.
     """
-    run(_cell(page, "from distlib import"))
+    for words in setups:
+        run(_cell(page, words))
     for answer in answers:
         write_answer(page, answer.function, without_header(answer.text).rstrip())
         start, test = time.monotonic(), _cell(page, tests[answer.function])
@@ -98,10 +100,25 @@ def _cell(page: Page, words: str | re.Pattern[str]) -> Locator:
 
 def calls_of_tests(exercise: str) -> dict[str, str]:
     """By function, the beginning of the call of its check, which only its visible test has."""
-    cells = json.loads((ROOT / "exercises" / exercise / f"{exercise}.ipynb").read_text(encoding="utf-8"))["cells"]
-    sources = {cell["id"].removesuffix("_visible"): "".join(cell["source"]) for cell in cells}
+    sources = {cell["id"].removesuffix("_visible"): "".join(cell["source"]) for cell in _cells_of(exercise)}
     calls = {name: re.search(r"report = check_\w+\(", source) for name, source in sources.items()}
     return {name: call[0] for name, call in calls.items() if call}
+
+
+def setups_of(exercise: str) -> list[str]:
+    """The first line of each locked code cell without points: of what is imported, and of functions that tests call."""
+    found = []
+    for cell in _cells_of(exercise):
+        told = cell["metadata"].get("nbgrader", {})
+        if cell["cell_type"] == "code" and told.get("locked") and not told["grade"]:
+            found.append("".join(cell["source"]).partition("\n")[0])
+    return found
+
+
+def _cells_of(exercise: str) -> list[dict[str, Any]]:
+    path = ROOT / "exercises" / exercise / f"{exercise}.ipynb"
+    cells: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return cells
 
 
 @contextmanager
@@ -132,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     answers = select([options.exercise, *options.names], options.folder)
     wrong = 0
     with opened(options.exercise) as page:
-        for typed in type_all(answers, calls_of_tests(options.exercise), page):
+        for typed in type_all(answers, calls_of_tests(options.exercise), setups_of(options.exercise), page):
             print(typed, flush=True)
             wrong += not typed.is_as_it_should_be
     print(f"{len(answers) - wrong} of {len(answers)} answers are judged as they should be.")

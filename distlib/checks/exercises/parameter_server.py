@@ -22,9 +22,9 @@ SEND, RECEIVE = f"waits to send {LENGTH} float64", f"waits to receive {LENGTH} f
 
 
 @task("comm", "server", "parameters", "compute", "steps", errors=[
-    (SEND, "a request comes first: PULL, and receive the parameters; or PUSH, and send the gradient with tag=GRADIENT."),
+    (SEND, "a request comes first: PULL, and receive with tag=PARAMETERS; or PUSH, and send the gradient with tag=GRADIENT."),
     (RECEIVE, "parameters come after each PULL, with tag=PARAMETERS; a gradient goes after each PUSH, with tag=GRADIENT."),
-    ("waits to send 1 int64", "the server has ended. LEAVE is the last message of a worker, after all of its steps."),
+    ("waits to send 1 int64", "this request is not taken. Its tag is not REQUEST; or LEAVE came before it, and the server has ended."),
     ("out of range", "compute takes the number of a step: 0 … steps - 1."),
     ("has already returned", "the server waits for a request. The last one of every worker is LEAVE."),
 ])
@@ -63,13 +63,14 @@ def _(seen: Seen) -> Remarks:
 
 
 @task("comm", "workers", "parameters", "learning_rate", "bound", helpers=["may_proceed"], errors=[
+    ("Every rank on this cycle sends", "a worker gets parameters that it has not asked for. Each PULL is answered once."),
     ("waits to send 1 int64", "a worker's request is not taken. The server ends when every worker has sent LEAVE, not earlier."),
     (SEND, "after PUSH, receive the gradient from the same worker, with tag=GRADIENT. What the server sends has tag=PARAMETERS."),
     *((sign, "a worker waits for parameters that never come. After every request, be it PULL, PUSH or LEAVE, answer all that wait and "
        "may proceed, with tag=PARAMETERS; the last pull, too. Those that have left are no longer in clocks.")
       for sign in (RECEIVE, "Also blocked")),
-    ("expected one of the workers in clocks", "something of a worker that has left is still there: a gradient that was applied, a pull "
-     "that was answered; or it got parameters before it might proceed."),
+    ("expected one of the workers in clocks", "this worker has left, or is not in `workers`. After every request apply all gradients "
+     "whose worker may proceed, each once. Answer each pull once, when its worker may proceed. So nothing is left of one that leaves."),
     ("has already returned", "the server waits for a request when all workers have left. Then it ends."),
 ])
 def check_server_loop(draw: Draw, *, races: Sequence[tuple[Sequence[Sequence[float]], float]], server: int = 0) -> Iterator[Case]:
@@ -99,7 +100,7 @@ def _(seen: Seen) -> Remarks:
     size, rate, server = len(seen.case.ours), seen.facts["learning_rate"], seen[seen.facts["server"]]
     causes = {2: "it is applied twice.", -1: "a step goes against the gradient: parameters -= ….", size / rate: "it counts "
               "learning_rate / len(workers).", size: "divide by len(workers), the number of all workers, whatever the bound.",
-              1 / rate: "multiply it by learning_rate.", round(1 / size, 6): "it is divided by len(workers) twice."}
+              1 / rate: "multiply it by learning_rate.", round(1 / size, 6): "divide it by len(workers) once, and by nothing else."}
     got = [(f"what worker {w} gets with pull {k // 2}", w, k // 2, t) for w in seen.case.ours for k, t in seen.played[w].shown if k % 2]
     for where, worker, pull, tensor in [*got, ("`parameters` at the end", None, 0, server["parameters"])]:
         for other, counts in _applied(seen, tensor).items():
@@ -151,7 +152,7 @@ EARLY = ("keep a gradient until its worker may proceed, by this bound. A worker 
          "changed further.")
 LATE = ("after every request, be it PULL, PUSH or LEAVE, answer all workers that wait and may proceed by this bound. A clock counts what "
         "its worker has pushed; one that has left has no clock.")
-AHEAD = "only workers that may proceed get parameters. A clock counts what its worker has pushed."
+AHEAD = "only workers that may proceed get parameters. A clock counts what its worker has pushed. All begin at 0, before any request."
 SPLIT = "return a dict for each update. Gradients that are applied at the same moment make one update."
 STALENESS = ("return the list of updates: for each a dict from the workers whose gradients are applied then to their staleness. That is the "
              "number of updates between what the worker has pulled for the gradient and this one.")

@@ -52,6 +52,8 @@ def returns(
     if found is None:
         return Remark(f"it returned None; expected {shown(right)}.", cause="the last line must return it.")
     table = (mistakes() if callable(mistakes) else mistakes) or {}
+    if isinstance(right, bool) and not isinstance(found, bool):
+        otherwise = "return True or False, as a comparison is."
     cause = next((words for words, value in table.items() if same(found, value)), otherwise)
     return Remark("it returned a wrong value.", (f"expected {shown(right)}", f"found    {shown(found)}"), cause)
 
