@@ -1,7 +1,8 @@
 """The submissions of tests/hostile, graded as a class in a sandbox, with an honest neighbor at each end.
 
 Most of them do harm in one function, or around all of them. Two functions tell as much about these as four: the one in
-which the harm is done, and one that keeps its marks. A submission that names another function is in a class of its own.
+which the harm is done, and one that keeps its marks; and few cases as much as many. A submission that names another
+function is in a class of its own.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from distlib.judge.remote.judge import Judges
 from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.limits import MEBIBYTE
 from tests.tools.hostile_submissions import ASSIGNMENT, FUNCTIONS, HostileSubmission, read_hostile
-from tests.tools.short_course import short_course
+from tests.tools.short_course import FEWER_CASES, short_course
 
 HOSTILE = read_hostile()
 SHORT = ("naive_all_reduce", "ring_all_reduce")
 OTHERS = tuple(set(FUNCTIONS) - set(SHORT))
 NEIGHBORS = ("aaa-first", "zzz-last")
 QUICK = Limits(check_seconds=6, submission_seconds=60, cells_seconds=12, together_bytes=512 * MEBIBYTE)
+JOBS = 3  # some of them wait for long
 
 Graded = dict[bool, tuple[Classroom, ClassRun]]  # by whether the class has all functions
 
@@ -51,12 +53,13 @@ def needs_all_functions(submission: HostileSubmission) -> bool:
 @pytest.fixture(scope="module")
 def graded(before: set[int], root: Path, tmp_path_factory: pytest.TempPathFactory) -> Graded:
     """Both classes after their grading."""
-    short = short_course(root, tmp_path_factory.mktemp("short"), ASSIGNMENT, SHORT)
+    made = {}
     with Judges(choose_sandbox("bubblewrap"), QUICK) as open_judge:
-        return {
-            has_all: graded_class(project, tmp_path_factory.mktemp("hostile"), has_all, open_judge)
-            for project, has_all in ((root, True), (short, False))
-        }
+        for has_all, functions in ((True, FUNCTIONS), (False, SHORT)):
+            folder = tmp_path_factory.mktemp("short")
+            project = short_course(root, folder, ASSIGNMENT, functions, FEWER_CASES)
+            made[has_all] = graded_class(project, tmp_path_factory.mktemp("hostile"), has_all, open_judge)
+    return made
 
 
 def graded_class(project: Path, folder: Path, has_all: bool, open_judge: Judges) -> tuple[Classroom, ClassRun]:
@@ -70,7 +73,7 @@ def graded_class(project: Path, folder: Path, has_all: bool, open_judge: Judges)
         if needs_all_functions(submission) == has_all:
             place = classroom.folder / "classroom" / "submitted" / submission.name / ASSIGNMENT
             submission.hand_in(place, nbformat.read(released, as_version=4), answers)
-    return classroom, grade_class(open_course(classroom.folder), ASSIGNMENT, open_judge, jobs=2)
+    return classroom, grade_class(open_course(classroom.folder), ASSIGNMENT, open_judge, jobs=JOBS)
 
 
 @pytest.mark.parametrize("submission", HOSTILE, ids=lambda submission: submission.name)

@@ -20,6 +20,7 @@ from distlib.authoring import AuthoringError, Project, notebook_from_text
 from distlib.authoring.__main__ import main
 from distlib.authoring.cells import SOLUTION_MARKERS
 from distlib.authoring.release import check_release, edited_cells
+from tests.tools.nbgrader_process import nbgrader
 
 ASSIGNMENT = "01_double"
 LESSON = """\
@@ -110,14 +111,6 @@ def graded_cells(path: Path) -> dict[str, dict[str, object]]:
     """nbgrader's metadata in a notebook, by cell id."""
     notebook = nbformat.read(path, as_version=4)
     return {cell.id: dict(cell.metadata.nbgrader) for cell in notebook.cells if "nbgrader" in cell.metadata}
-
-
-def nbgrader(folder: Path, *arguments: str) -> str:
-    """Runs a command of nbgrader in a folder and returns what it says."""
-    command = [sys.executable, "-m", "nbgrader", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 # Trap 1: nbgrader's cell metadata lost on the way.

@@ -8,8 +8,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -23,6 +21,7 @@ from nbformat.v4 import new_output
 
 from distlib.authoring.notebook import notebook_from_text
 from distlib.classroom.grader.examine import Judge
+from tests.tools.nbgrader_process import nbgrader
 
 ROOT = Path(__file__).parents[2]
 NAME = "01_tiny"
@@ -166,10 +165,7 @@ class TinyCourse:
         return nbformat.read(self.folder(student, "autograded") / f"{NAME}.ipynb", as_version=4)
 
     def nbgrader(self, command: str, *options: str) -> str:
-        words = [sys.executable, "-m", "nbgrader", command, *options]
-        done = subprocess.run(words, cwd=self.root, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        return nbgrader(self.root, command, *options)
 
     @property
     def gradebook(self) -> Path:
