@@ -141,16 +141,17 @@ print(report)
 # The hidden tests of may_proceed stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 9 workers, other clocks and bounds, ranks in any order.
-import random
+from random import Random
 
 from distlib.checks.questions import check_answers
 
+draw = Random(73)
 questions = [(({7: 24}, 7, bound), True, "a single worker is the slowest.") for bound in (0, 2, math.inf)]
 for size in range(2, 10):
     for bound in (0, 1, 3):
         for lead in (0, bound, bound + 1):
-            first, second, *others = random.sample(range(40), size)
-            drawn = {first: 20 + lead, second: 20} | {rank: random.randint(20, 29) for rank in others}
+            first, second, *others = draw.sample(range(40), size)
+            drawn = {first: 20 + lead, second: 20} | {rank: draw.randint(20, 29) for rank in others}
             questions.append(((drawn, first, bound), lead <= bound, f"it is {lead} ahead of the slowest worker."))
 report = check_answers(may_proceed, ["clocks", "worker", "bound"], questions)
 assert len(report) == 75
@@ -313,15 +314,16 @@ print(report)
 # The hidden tests of shard_parameters stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 7 servers, many tensors of different sizes and dtypes, one very large tensor.
-import random
+from random import Random
 
 from distlib.checks.questions import check_each
 
+draw = Random(74)
 questions = [([(1000, 4), (7, 4), (50, 4)], 3, 130), ([(64 * 32, 4), (32, 4), (320, 4), (10, 4)], 2, 512)]
 questions += [([(8, 1), (8, 8)] * 4, 2, 64), ([(5, 2)], 2, 7)]
 for servers in range(1, 8):
-    lengths = [random.choice([3, 17, 90, 400]) for _ in range(12)]
-    questions.append(([(length, random.choice([1, 2, 4, 8])) for length in lengths], servers, random.randint(100, 300)))
+    lengths = [draw.choice([3, 17, 90, 400]) for _ in range(12)]
+    questions.append(([(length, draw.choice([1, 2, 4, 8])) for length in lengths], servers, draw.randint(100, 300)))
 report = check_each(shard_parameters, sound_plan, questions)
 assert len(report) == 11
 ### END HIDDEN TESTS
