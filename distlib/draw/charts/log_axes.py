@@ -61,11 +61,11 @@ def label_sizes(axes: Axes, sizes: Sequence[int], margin: float = 0) -> None:
     set_ticks(axes, "x", ticks_of_sizes(sizes), format_bytes)
 
 
-def label_ranks(axes: Axes, ranks: Sequence[int]) -> None:
-    """A logarithmic x axis of numbers of ranks, with a tick at those that there are, as far as there is room."""
+def label_ranks(axes: Axes, ranks: Sequence[float]) -> None:
+    """A logarithmic x axis of numbers (of ranks, say), with a tick at those that there are, as far as there is room."""
     axes.set_xscale("log")
     axes.set_xlim(min(ranks), max(ranks))
-    set_ticks(axes, "x", ticks_of_ranks(ranks), lambda number: f"{int(number):,}")
+    set_ticks(axes, "x", ticks_of_ranks(ranks), format_number)
 
 
 def ticks_of_seconds(low: float, high: float) -> list[float]:
@@ -84,7 +84,7 @@ def ticks_of_sizes(sizes: Sequence[int]) -> list[float]:
     return ticks or [float(size) for size in sizes]
 
 
-def ticks_of_ranks(ranks: Sequence[int]) -> list[float]:
+def ticks_of_ranks(ranks: Sequence[float]) -> list[float]:
     """Those numbers of ranks that are far enough apart."""
     room = math.log(max(ranks) / min(ranks)) / 16
     shown: list[float] = []
