@@ -786,7 +786,7 @@ world.close()
 # | 05 | [DistributedDataParallel](05_ddp.ipynb) | gradients that travel while the ranks still compute |
 # | 06 | [Large batches](06_large_batches.ipynb) | how many workers still help, and which learning rate they need |
 # | 07 | Parameter server | training that goes on when some ranks are slow |
-# | 08 | Decentralized | gossip: averages without a center |
+# | 08 | [Decentralized](08_decentralized.ipynb) | gossip: averages without a center |
 # | 09 | Pipeline | a model cut into groups of layers, on different ranks |
 # | 10 | Tensor parallel | one layer on several ranks |
 # | 11 | ZeRO | the 16 bytes per parameter, cut into shards |

@@ -47,7 +47,12 @@ FLOORS = {
 TOP = 2  # `from distlib import World` reaches what distlib/names.py re-exports: floors 0 to 2
 
 # A method of training never imports another one, so that each can be read alone. What they may share:
-SHARED_IN_TRAINING = {("ddp", "buckets"), ("parameter_server", "shards"), ("pipeline", "schedules")}
+SHARED_IN_TRAINING = {
+    ("ddp", "buckets"),
+    ("gossip", "mixing"),
+    ("parameter_server", "shards"),
+    ("pipeline", "schedules"),
+}
 
 # Packages that only these parts of distlib may import.
 OWNERS = {

@@ -13,6 +13,8 @@
     step_timeline            when a rank computes, communicates and waits in a training step, one way above the other
     sweep                    what an experiment gives over a number that was varied, a dot for each run
     heat_map                 the same over two numbers that were varied, a cell for each pair
+    curves                   how a quantity goes on as time passes, such as a loss
+    histogram                how often each whole number came up, such as a staleness
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
 world import this package too (for `watch`), and have no use for them.
@@ -25,7 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distlib.draw.charts.byte_bars import bytes_per_rank
+    from distlib.draw.charts.curves import curves
     from distlib.draw.charts.heat_maps import heat_map
+    from distlib.draw.charts.histograms import histogram
     from distlib.draw.charts.model_check import predicted_and_measured
     from distlib.draw.charts.racing import race
     from distlib.draw.charts.speed_ups import speed_up
@@ -44,9 +48,11 @@ __all__ = [
     "Picture",
     "bytes_per_rank",
     "chunk_steps",
+    "curves",
     "draw_chunks",
     "explore_race",
     "heat_map",
+    "histogram",
     "play_chunks",
     "play_timeline",
     "predict",
@@ -64,9 +70,11 @@ _HOMES = {
     "Picture": "picture",
     "bytes_per_rank": "charts.byte_bars",
     "chunk_steps": "chunks.chunk_grid",
+    "curves": "charts.curves",
     "draw_chunks": "chunks.chunk_grid",
     "explore_race": "players.explorer",
     "heat_map": "charts.heat_maps",
+    "histogram": "charts.histograms",
     "play_chunks": "players.player",
     "play_timeline": "players.player",
     "predict": "predictions.ask",

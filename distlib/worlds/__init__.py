@@ -1,6 +1,7 @@
 """Where ranks live: on real processes or in simulated time. `real` has World, `simulated` has SimulatedWorld.
 
 diagnosis      what a failed run reports
+deaths         ranks that die in a run which goes on without them
 call_site      which line of the student's code is talking
 message_check  what can be wrong with the arguments of a call
 tensor_bytes   a tensor as bytes

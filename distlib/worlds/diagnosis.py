@@ -74,7 +74,12 @@ class MessageMismatch(RankError, ValueError):
 
 
 class PeerLost(RankError):
-    """The process of a rank has ended in the middle of a run."""
+    """A rank has died in the middle of a run. Where the world has `deaths`, the other ranks may catch it and go on."""
+
+    @property
+    def lost(self) -> list[int]:
+        """The ranks that have ended: their numbers in the world, also in a communicator made by `split`."""
+        return self.ranks
 
 
 class RunTimeout(RankError, TimeoutError):
@@ -285,7 +290,7 @@ class RankState:
     """What one rank was doing.
 
     Attributes:
-        activity: "running", "blocked" or "finished".
+        activity: "running", "blocked", "finished", or "dead" in a run that survives deaths.
         round: the highest round it had received (see trace).
         waits: what it is blocked on; all of it is needed.
         strangers: messages that have come and that it has not asked for: (source, what, tag, place).
@@ -370,7 +375,7 @@ def _blocker(state: RankState, stuck: set[int], states: Mapping[int, RankState])
 
 
 def _hopeless(peer: int, stuck: set[int], states: Mapping[int, RankState]) -> bool:
-    return peer in stuck or states[peer].activity == "finished"
+    return peer in stuck or states[peer].activity in ("finished", "dead")
 
 
 def _link(rank: int, state: RankState) -> str:
@@ -403,6 +408,8 @@ def _cycle_hint(states: Mapping[int, RankState], chain: Sequence[int]) -> str:
 
 def _dead_end(state: RankState, before: RankState, rank: int) -> str:
     wait = before.waits[0]
+    if state.activity == "dead":
+        return "has died, and nobody else is left who could send.\nHint: stop receiving when the last sender is lost."
     if state.activity != "finished":
         return "cannot help."
     if wait.kind in ("barrier", "split"):

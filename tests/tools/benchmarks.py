@@ -41,6 +41,8 @@ from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.bubblewrap import Bubblewrap
 from distlib.network import all_reduce_seconds
 from distlib.training.ddp import DistributedDataParallel, StepClock, all_reduce_hook
+from distlib.training.parameter_server import ASYNCHRONOUS, ParameterClient, server_loop, worker_loop
+from distlib.training.shards import flatten, shard_parameters
 from distlib.worlds.real import forkserver
 from distlib.worlds.real.process_group import torch_distributed
 from tests.answer_files import read_answers
@@ -81,6 +83,7 @@ def main() -> None:
         simulate_rings,
         simulate_halving_doubling,
         simulate_a_deadlock,
+        simulate_a_parameter_server,
         players_in_a_browser,
         ranks_in_a_sandbox,
         check_a_finished_exercise,
@@ -721,6 +724,30 @@ _STEPS = """async player => {
     }
     return times;
 }"""
+
+
+def simulate_a_parameter_server() -> None:
+    world = SimulatedWorld(65, Cluster.flat(65, Link(50e-6, 1e9), jitter=0.1), record=False)
+    took = seconds(lambda: world.run(_train_asynchronously, 157))
+    note("64 asynchronous workers, 10,048 updates of the digits model in virtual time", f"{took:.1f} s", "≤ 30 s")
+
+
+def _train_asynchronously(comm: Communicator, steps: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    parameters, images, labels = list(model.parameters()), torch.randn(16, 64), torch.arange(16) % 10
+    shards = shard_parameters(parameters, 1)
+    if comm.rank == 0:
+        flat, optimizer = flatten(parameters, shards[0]), partial(torch.optim.SGD, lr=0.1)
+        server_loop(comm, range(1, comm.world_size), flat, optimizer, bound=ASYNCHRONOUS)
+        return
+
+    def compute(step: int) -> tuple[list[torch.Tensor], int]:
+        comm.sleep(1e-2)
+        loss = nn.functional.cross_entropy(model(images), labels)
+        return list(torch.autograd.grad(loss, parameters)), len(labels)
+
+    worker_loop(ParameterClient(comm, [0], parameters, shards), compute, steps)
 
 
 def players_in_a_browser() -> None:

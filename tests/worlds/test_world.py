@@ -572,7 +572,7 @@ def test_a_world_size_that_is_none(size) -> None:
 
 
 def test_a_backend_that_is_not_there() -> None:
-    with pytest.raises(ValueError, match="expected one of the backends shared_memory, gloo, nccl, got 'mpi'"):
+    with pytest.raises(ValueError, match="expected one of the backends shared_memory, gloo, nccl, files, got 'mpi'"):
         World(2, backend="mpi")
     if torch.cuda.device_count() < 1000:
         with pytest.raises(ValueError, match="needs a GPU for each rank: 1000 ranks"):

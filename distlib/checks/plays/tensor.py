@@ -39,9 +39,11 @@ def one_tensor(
         "is_other": whether it returned a tensor whose memory is not that of the tensor it was given.
         "moved": what the student's tensor object shows, flattened, if it was pointed at other memory; else None.
         "strayed": whether memory next to the tensor was written.
+        "changed": the names of those options, tensors, that are not as they were.
     """
     memory, view = lay_out(inputs["values"], inputs["layout"])
     ours, before = memory.as_strided(view.shape, view.stride(), view.storage_offset()), memory.clone()
+    kept = {name: value.clone() for name, value in inputs["options"].items() if isinstance(value, torch.Tensor)}
     returned = function(comm, view, **inputs["options"])
     return {
         "values": ours.flatten().clone(),
@@ -49,6 +51,7 @@ def one_tensor(
         "is_other": is_other(returned, ours),
         "moved": view.detach().flatten().clone() if is_other(view, ours) else None,
         "strayed": strayed(memory, before, ours),
+        "changed": [name for name, value in kept.items() if not torch.equal(inputs["options"][name], value)],
     }
 
 

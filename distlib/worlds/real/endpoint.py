@@ -6,8 +6,8 @@ sides. Without it gloo would reinterpret a wrong dtype, keep the old tail of a b
 process on one that is too short.
 
     small tensors (up to INLINE_BYTES),         large tensors without shared memory,
-    and through shared memory those of any      and all tensors on a GPU
-    size: the place is sent as payload
+    and through shared memory or a file those   and all tensors on a GPU
+    of any size: the place is sent as payload
 
     sender            receiver                  sender               receiver
       │  OFFER + payload ►│                       │ OFFER ────────────► │
@@ -21,6 +21,9 @@ In a paced world (see pacing) the receiver also says when the message is over, a
 A rank only ever blocks in `Mailbox.next`, where it first writes what it waits for onto the status board; the wait for
 gloo or NCCL is short, since both sides have promised. While it blocks, a rank answers whatever arrives, so an `irecv`
 that was posted earlier is served while the rank waits for something else.
+
+In a world that survives deaths, the last message from a dead rank is LOST. What waits for that rank ends with a
+`PeerLost` (see worlds.deaths), and what it had announced is dropped, unless it was eager and all of it is here.
 """
 
 from __future__ import annotations
@@ -37,17 +40,21 @@ import torch
 from distlib.communicator import Work
 from distlib.network import Cluster
 from distlib.trace import CallSite
-from distlib.worlds.diagnosis import MessageMismatch
+from distlib.worlds.deaths import lost_in_meeting, lost_in_message
+from distlib.worlds.diagnosis import MessageMismatch, PeerLost
 from distlib.worlds.message_check import different_calls
 from distlib.worlds.real.background import Background, StartedCall
+from distlib.worlds.real.journal import Journal
 from distlib.worlds.real.mailbox import INLINE_BYTES, Mailbox
 from distlib.worlds.real.pacing import PacedCall, Pacing
 from distlib.worlds.real.shared_memory import Place, fill_from, place_of
 from distlib.worlds.real.status_board import BLOCKED, FINISHED, IDLE, RUNNING, StatusBoard
+from distlib.worlds.real.tensor_files import TensorFiles, read_tensor
 from distlib.worlds.real.transport import Transport, Wait
 from distlib.worlds.tensor_bytes import dense, describe_tensor, dtype_name, from_bytes, to_bytes
 
-OFFER, TAKE, SENT, REFUSE, ARRIVED, RELEASED, WAKE = range(7)  # what a control message says; WAKE is to oneself
+# What a control message says. WAKE is to oneself; LOST comes from the supervisor, in the name of a rank that has died.
+OFFER, TAKE, SENT, REFUSE, ARRIVED, RELEASED, WAKE, LOST = range(8)
 
 # A message in a trace before its two halves are put together (see world): what its sender and its receiver know.
 # sequence, destination, tag, bytes, dtype, shape, start, round, site
@@ -72,10 +79,14 @@ class Offer:
     call: str | None
     posted: float
     left: float | None  # of an eager message on a paced network: when it has reached the receiver's port
-    payload: bytes | Place | None  # the tensor itself, or where it lies in the sender's memory
+    payload: bytes | Place | str | None  # the tensor itself, where it lies in the sender's memory, or in which file
 
     def describe(self) -> str:
         return describe_tensor(self.shape, self.dtype)
+
+    def is_complete(self) -> bool:
+        """Whether it is eager and all of it is here, so that its sender may die."""
+        return self.left is not None and isinstance(self.payload, bytes | str)
 
 
 class Stopped(BaseException):
@@ -102,6 +113,7 @@ class Endpoint:
         device: torch.device,
         network: Cluster | None = None,
         shares_memory: bool = False,
+        files: TensorFiles | None = None,
     ) -> None:
         self.rank = rank
         self.directory = directory
@@ -110,7 +122,7 @@ class Endpoint:
         self._mailbox = mailbox
         self._board = board
         self._transports = transports
-        self._shares_memory = shares_memory
+        self._shares_memory, self._files = shares_memory, files
         self._run = 0
         self._closed = True
         self._sequence = 0
@@ -120,6 +132,7 @@ class Endpoint:
         self._shielded = self._stop_pending = False
         self._background = Background(self._prepare_thread)
         self._abandoned = False
+        self._journal: Journal | None = None
         self._early: list[tuple[Any, ...]] = []
         self._handled: list[int] = []
         self._last_call: tuple[int, str, str] | None = None  # a LastCall, in the form that the status board can take
@@ -128,9 +141,15 @@ class Endpoint:
 
     # ── a run ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, run: int, start: float, record: bool) -> None:
-        """Start run number `run`, whose clock began at `start`; nothing of an earlier one is left."""
+    def begin(self, run: int, start: float, record: bool, survives: bool = False) -> None:
+        """Start run number `run`, whose clock began at `start`; nothing of an earlier one is left.
+
+        Args:
+            record: whether to note the messages.
+            survives: whether the run goes on without ranks that die.
+        """
         self._forget()
+        self._journal = Journal(self.directory, self.rank) if survives and record else None
         self._run, self._start, self.record, self._state, self._closed = run, start, record, RUNNING, False
         self._abandoned = False
         if self._pacing is not None:
@@ -183,6 +202,11 @@ class Endpoint:
     def close(self) -> None:
         """End the run: whatever still arrives for it is dropped."""
         self._forget()
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        if self._files is not None:
+            self._files.clear()
         self._closed = True
         self._state = IDLE
         self._publish([])  # a rank that is late for the next run must not look as if it had finished it
@@ -243,27 +267,33 @@ class Endpoint:
         """Announce `tensor` to rank `dst` of `group`; see `Communicator.isend`."""
         self._background.wait_for_all()
         peer = group.members[dst]
+        work = SendWork(self, group, dst, tensor, tag, site)
+        if peer in self._dead:
+            self._lose(work, peer)
+            return work
         self._sequence += 1
         start = self._network_time()
         dtype, shape = dtype_name(tensor), tuple(tensor.shape)
-        work = SendWork(self, group, dst, tensor, tag, site)
         self._offered[self._sequence] = work
         device, nbytes = tensor.device.type, tensor.nbytes
         left = self._leave_early(work, nbytes, start)
         payload = self._payload(work, device, nbytes)
         if self.record:
             self.sent.append((self._sequence, peer, tag, nbytes, dtype, shape, start, self.round + 1, site))
+            self._note("sent", self.sent[-1])
         header = (group.id, tag, dtype, shape, device, nbytes, self.round + 1, site.place, site.call)
         self._mailbox.post(peer, self._run, OFFER, self.rank, self._sequence, *header, start, left, payload)
         return work
 
-    def _payload(self, work: SendWork, device: str, nbytes: int) -> bytes | Place | None:
+    def _payload(self, work: SendWork, device: str, nbytes: int) -> bytes | Place | str | None:
         """What is announced with a tensor so that it can be taken at once; None if a transport must bring it."""
         if device == "cpu" and nbytes <= INLINE_BYTES:
             return to_bytes(work.tensor)
         if device == "cpu" and self._shares_memory:
             work.source = dense(work.tensor)
             return place_of(work.source)
+        if device == "cpu" and self._files is not None:
+            return self._files.write(work.tensor)
         work.inline = False
         return None
 
@@ -272,6 +302,10 @@ class Endpoint:
         self._background.wait_for_all()
         work = RecvWork(self, group, src, tensor, tag, site)
         work.posted = self._network_time()
+        dead = self._hopeless(work)
+        if dead is not None:
+            self._lose(work, dead)
+            return work
         for offer in self._strangers:
             if work.wants(offer):
                 self._strangers.remove(offer)
@@ -284,6 +318,9 @@ class Endpoint:
         """Everybody brings something and gets everybody's, in the order of ranks: what barrier and split are made of.
 
         The first member of the group collects the contributions and then releases the others.
+
+        Raises:
+            PeerLost: a member has died, and the others were not released before.
         """
         self._background.wait_for_all()
         group.meetings += 1
@@ -292,7 +329,13 @@ class Endpoint:
         arrived: dict[int, Any] = self._arrived.setdefault(key, {})
         is_collector = self.rank == group.members[0]
         done = (lambda: len(arrived) == group.size) if is_collector else (lambda: key in self._released)
-        self._block_until(done, lambda: [(kind, group.members, "meeting", repr(key), site.place, None)])
+        gone = self._dead.intersection
+        self._block_until(
+            lambda: done() or bool(gone(group.members)),
+            lambda: [(kind, group.members, "meeting", repr(key), site.place, None)],
+        )
+        if not done():
+            raise lost_in_meeting(self.rank, kind, sorted(gone(group.members)), site.place)
         if is_collector:
             everybody, over = [arrived[member] for member in group.members], self.now()
             for member in group.members[1:]:
@@ -324,9 +367,9 @@ class Endpoint:
             lambda: _are_settled(works),
             lambda: [work.waits_for() for work in works if not work.settled],
         )
-        if self._pacing is not None and not any(work.error for work in works):
-            self._wait_for_network(self._pacing, works, called)
-        for work in sorted(works, key=lambda work: work.error is None):
+        if self._pacing is not None and not any(isinstance(work.error, MessageMismatch) for work in works):
+            self._wait_for_network(self._pacing, [work for work in works if work.error is None], called)
+        for work in sorted(works, key=_severity):
             work.finish()
 
     def _block_until(
@@ -353,7 +396,10 @@ class Endpoint:
         strangers = [(o.src, o.describe(), o.tag, o.place) for o in self._strangers[:4]]
         self._board.write(self.rank, (self._state, self.round, waits, strangers, self._last_call))
         for src in self._handled:
-            self._board.count_handled(self.rank, src)
+            if src in self._dead:
+                self._board.count_all_handled(self.rank, src)
+            else:
+                self._board.count_handled(self.rank, src)
         self._handled.clear()
 
     # ── on a paced network ───────────────────────────────────────────────────────────────────────────────────────
@@ -414,7 +460,7 @@ class Endpoint:
         self._publish([work.travels() for work in works])
         for work in works:
             self.complete_transfer(work)
-        end = max((work.end for work in works if work.end is not None), default=called)
+        end = max((work.end for work in works if work.end is not None), default=called if works else self.now())
         self._block_until(lambda: self.now() >= end, lambda: [work.travels() for work in works], alarm=end)
         pacing.clock.reach(max(called, end))
 
@@ -443,6 +489,8 @@ class Endpoint:
         elif kind == RELEASED:
             key, released = rest
             self._released[key] = released
+        elif kind == LOST:
+            self._on_lost(src)
 
     def _on_offer(self, offer: Offer) -> None:
         for work in self._posted:
@@ -464,8 +512,12 @@ class Endpoint:
         if isinstance(offer.payload, bytes):
             from_bytes(offer.payload, work.tensor)
             work.arrive()
+        elif isinstance(offer.payload, str):
+            read_tensor(offer.payload, work.tensor)
+            work.arrive()
         elif offer.payload is not None:
             if not fill_from(offer.payload, work.tensor):
+                self._arriving[offer.src, offer.sequence] = work
                 return  # that rank is gone; the supervisor has seen it and reports it
             work.arrive()
         else:
@@ -493,8 +545,55 @@ class Endpoint:
                 del self._transferring[work]
 
     def _settle_with_error(self, work: MessageWork, problem: str) -> None:
-        work.error, work.settled = problem, True
+        work.error, work.settled = MessageMismatch(problem), True
         self._failed.append(work)
+
+    def _note(self, kind: str, row: Sequence[Any]) -> None:
+        if self._journal is not None:
+            self._journal.note(kind, row)
+
+    def note_received(self, row: list[Any]) -> None:
+        """Note that a message has come."""
+        if self.record:
+            self.received.append(row)
+            self._note("received", row)
+
+    def amend_received(self, row: list[Any]) -> None:
+        """Note that more is known of a message whose row has been noted; the row itself was changed in place."""
+        self._note("received", row)
+
+    # ── the dead ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_lost(self, dead: int) -> None:
+        """A rank has died: what waits for it is lost, and so is what it had only begun."""
+        self._dead.add(dead)
+        self._strangers[:] = [offer for offer in self._strangers if offer.src != dead or offer.is_complete()]
+        for sequence, sending in list(self._offered.items()):
+            if sending.peer == dead and not sending.settled:
+                del self._offered[sequence]
+                self._lose(sending, dead)
+        for key, arriving in list(self._arriving.items()):
+            if key[0] == dead:
+                del self._arriving[key]
+                self._lose(arriving, dead)
+        for posted in list(self._posted):
+            if self._hopeless(posted) == dead:
+                self._posted.remove(posted)
+                self._lose(posted, dead)
+
+    def _hopeless(self, work: RecvWork) -> int | None:
+        """The dead rank because of which a receive ends now, unless what it had sent comes first; None if none."""
+        gone = self._dead - self._told if work.demand == "any" else self._dead
+        left = {offer.src for offer in self._strangers if work.wants(offer)} if gone else set()
+        return next((dead for dead in sorted(gone - left) if dead in work.peers), None)
+
+    def _lose(self, work: MessageWork, dead: int) -> None:
+        """End a message whose other end has died. A receive from anyone is how a rank is told of that."""
+        if work.demand == "any":
+            self._told.add(dead)
+        from_anyone = work.demand == "any"
+        work.error = lost_in_message(self.rank, work.verb, work.describe(), dead, from_anyone, work.site.place)
+        work.settled = True
 
     def _forget(self) -> None:
         self.sent: list[SentRow] = []
@@ -509,16 +608,23 @@ class Endpoint:
         self._released: dict[tuple[Any, ...], tuple[list[Any], float]] = {}
         self._transferring: dict[MessageWork, Wait] = {}
         self._failed: list[MessageWork] = []
+        self._dead: set[int] = set()
+        self._told: set[int] = set()  # those of whom a receive from anyone has told
 
 
 def _are_settled(works: Sequence[MessageWork]) -> bool:
-    """Whether all of `works` are settled, or one of them has failed. Asked after every control message."""
+    """Whether all of `works` are settled, or one of them doesn't fit. Asked after every control message."""
     settled = True
     for work in works:
-        if work.error is not None:
+        if work.error is not None and isinstance(work.error, MessageMismatch):
             return True
         settled = settled and work.settled
     return settled
+
+
+def _severity(work: MessageWork) -> int:
+    """In which order works are finished: those that don't fit, those that went well, those whose other end is dead."""
+    return 1 if work.error is None else 0 if isinstance(work.error, MessageMismatch) else 2
 
 
 class MessageWork(Work):
@@ -528,10 +634,13 @@ class MessageWork(Work):
     rank that started it has waited for it.
     """
 
+    verb: str  # what its rank does: "send to" or "receive from"
+    demand = "all"  # "any" if it takes a message from any of several ranks
+
     def __init__(self, endpoint: Endpoint, group: Group, tensor: torch.Tensor, tag: int, site: CallSite) -> None:
         self.endpoint, self.group, self.tensor, self.tag, self.site = endpoint, group, tensor, tag, site
         self.settled = self.finished = False
-        self.error: str | None = None
+        self.error: MessageMismatch | PeerLost | None = None
         self.end: float | None = None  # on a paced network: when it is over for this side, in seconds of the run
 
     def wait(self) -> int:
@@ -547,7 +656,7 @@ class MessageWork(Work):
         """What is left to do once the message is settled: raise its error, or see the last bytes through."""
         first_time, self.finished = not self.finished, True
         if self.error is not None:
-            raise MessageMismatch(self.error)
+            raise self.error
         if first_time:
             self.complete()
 
@@ -575,6 +684,8 @@ class MessageWork(Work):
 class SendWork(MessageWork):
     """A message on its way out."""
 
+    verb = "send to"
+
     def __init__(
         self, endpoint: Endpoint, group: Group, dst: int, tensor: torch.Tensor, tag: int, site: CallSite
     ) -> None:
@@ -595,6 +706,8 @@ class SendWork(MessageWork):
 
 class RecvWork(MessageWork):
     """A message that is waited for, or on its way in."""
+
+    verb = "receive from"
 
     def __init__(
         self,
@@ -653,8 +766,7 @@ class RecvWork(MessageWork):
     def arrive(self) -> None:
         """The payload is here, or gloo or NCCL is about to bring it: nothing can get stuck any more."""
         self._row[3] = self._over()
-        if self.endpoint.record:
-            self.endpoint.received.append(self._row)
+        self.endpoint.note_received(self._row)
         self.settled = True
 
     def complete(self) -> None:
@@ -662,6 +774,7 @@ class RecvWork(MessageWork):
         super().complete()
         if not self._offer.payload:
             self._row[3] = self._over()
+            self.endpoint.amend_received(self._row)
         self.endpoint.round = max(self.endpoint.round, self._offer.round)
 
     def _over(self) -> float:

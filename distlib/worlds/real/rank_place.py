@@ -14,7 +14,7 @@ class RankPlace:
     Attributes:
         rank, world_size: as in `Communicator`.
         directory: the world's private directory.
-        backend: "shared_memory", "gloo" or "nccl".
+        backend: "shared_memory", "gloo", "nccl" or "files".
         threads: how many threads torch may use in this rank.
         network: what messages are paced by, or None.
     """

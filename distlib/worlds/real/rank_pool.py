@@ -26,7 +26,8 @@ from typing import Any
 
 from distlib.network import Cluster
 from distlib.worlds.real import forkserver, rank_process
-from distlib.worlds.real.mailbox import open_inbox
+from distlib.worlds.real.endpoint import LOST
+from distlib.worlds.real.mailbox import inbox_path, open_inbox
 from distlib.worlds.real.pacing import make_port_table
 from distlib.worlds.real.rank_place import RankPlace
 from distlib.worlds.real.shared_memory import NoSharedMemory
@@ -41,7 +42,7 @@ class RankPool:
     """`world_size` rank processes that wait for something to do.
 
     Args:
-        backend: "shared_memory", "gloo" or "nccl"; see `World`.
+        backend: "shared_memory", "gloo", "nccl" or "files"; see `World`.
 
     Raises:
         NoSharedMemory: it was asked for, and ranks can't read each other's memory here.
@@ -114,10 +115,21 @@ class RankPool:
         """Ask ranks to leave the run they are in."""
         self._server.signal([self.pids[rank] for rank in ranks], rank_process.STOP_SIGNAL)
 
-    def kill(self) -> None:
-        """End all ranks, whatever they are doing."""
+    def kill(self, ranks: Iterable[int] | None = None) -> None:
+        """End ranks, whatever they are doing. None: all of them."""
+        pids = self.pids if ranks is None else [self.pids[rank] for rank in ranks]
         with contextlib.suppress(OSError, RuntimeError):
-            self._server.signal(self.pids, signal.SIGKILL)
+            self._server.signal(pids, signal.SIGKILL)
+
+    def announce_death(self, dead: int, rank: int, run: int) -> bool:
+        """Tell a rank that another one has died, in the name of that one. False if its inbox is full."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as outbox:
+                note = pickle.dumps((run, LOST, dead))
+                outbox.sendto(note, socket.MSG_DONTWAIT, inbox_path(self.directory, rank))
+        except OSError as error:
+            return error.errno not in (errno.EAGAIN, errno.ENOBUFS)  # else the rank is gone, too
+        return True
 
     def native_stack(self, rank: int) -> str:
         """The Python stack of a rank that does not react, also if it is inside a C++ call; "" if it can't be had."""

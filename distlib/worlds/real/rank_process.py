@@ -35,6 +35,7 @@ from distlib.worlds.real.mailbox import Mailbox
 from distlib.worlds.real.process_group import ProcessGroupCommunicator
 from distlib.worlds.real.rank_place import RankPlace
 from distlib.worlds.real.status_board import StatusBoard
+from distlib.worlds.real.tensor_files import TensorFiles
 from distlib.worlds.real.transport import GlooTransport, NcclTransport, Transport
 
 __starts_ranks__ = True  # see worlds.call_site
@@ -79,11 +80,12 @@ def _make_endpoint(place: RankPlace, inbox: socket.socket) -> Endpoint:
     shares_memory = place.backend == "shared_memory"
     if shares_memory:
         shared_memory.allow(os.getppid())
-    elif world_size > 1:
+    elif place.backend != "files" and world_size > 1:
         transports["cpu"] = GlooTransport(directory, rank, world_size)
         if place.backend == "nccl":
             transports["cuda"] = NcclTransport(directory, rank, world_size, device)
-    return Endpoint(rank, mailbox, board, directory, transports, device, place.network, shares_memory)
+    files = TensorFiles(directory, rank) if place.backend == "files" else None
+    return Endpoint(rank, mailbox, board, directory, transports, device, place.network, shares_memory, files)
 
 
 def _redirect_output(stdout_fd: int, stderr_fd: int) -> None:
@@ -130,7 +132,7 @@ class RankProcess:
         _prepare(self._rank, settings)
         try:
             try:
-                self._endpoint.begin(run, settings["start"], settings["record"])
+                self._endpoint.begin(run, settings["start"], settings["record"], settings["survives"])
                 function, result = self._call(blob)
                 return "done", run, "result", _pack(function, result)
             except Stopped:

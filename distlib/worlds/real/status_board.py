@@ -72,6 +72,11 @@ class StatusBoard:
         index = src * self._world_size + dst
         self._handled[index] = (self._handled[index] + 1) & 0xFFFFFFFF
 
+    def count_all_handled(self, dst: int, src: int) -> None:
+        """Note that `dst` will get nothing more from `src`, which has died, perhaps between counting and sending."""
+        index = src * self._world_size + dst
+        self._handled[index] = self._posted[index]
+
     def reset(self) -> None:
         """Start all counters again. Only when no rank is running and all inboxes are empty."""
         for index in range(len(self._posted)):

@@ -17,12 +17,13 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from distlib.trace import Message, Trace
 from distlib.worlds import call_site, pickling
+from distlib.worlds.deaths import all_lost, died_at
 from distlib.worlds.diagnosis import (
     DeadlockError,
     Failure,
@@ -43,6 +44,7 @@ from distlib.worlds.diagnosis import (
     name_ranks,
     place,
 )
+from distlib.worlds.real.journal import read_journal
 from distlib.worlds.real.output_relay import OnOutput, OutputRelay
 from distlib.worlds.real.rank_pool import RankPool
 from distlib.worlds.real.status_board import BLOCKED, Status
@@ -63,7 +65,7 @@ class RunSettings:
     Attributes:
         number: counts the runs of a world.
         timeout: seconds, or None.
-        record, seed, output_limit, on_output: see `World`.
+        record, seed, output_limit, on_output, deaths: see `World`.
     """
 
     number: int
@@ -72,6 +74,7 @@ class RunSettings:
     seed: int
     output_limit: int
     on_output: OnOutput
+    deaths: Mapping[int, float] | None = None
 
 
 class Supervisor:
@@ -94,6 +97,10 @@ class Supervisor:
         self._failures: list[Failure] = []
         self._stopped: list[Failure] = []
         self._lost: list[int] = []
+        self._to_die = dict(settings.deaths or {})
+        self._killed: set[int] = set()  # as the world's `deaths` ask for
+        self._dead: dict[int, float] = {}  # those whose death the run survives, and when, in seconds after its start
+        self._news: list[tuple[int, int]] = []  # the deaths that are yet to be announced: the dead rank, to whom
         self._printed = 0
         self._interrupted = False
 
@@ -130,6 +137,7 @@ class Supervisor:
         settings: dict[str, Any] = {
             "start": self._start,
             "record": self.settings.record,
+            "survives": self.settings.deaths is not None,
             "seed": self.settings.seed,
             "path": list(sys.path),
             "folder": _folder(),
@@ -149,7 +157,9 @@ class Supervisor:
         before: dict[int, bytes] = {}
         while self._waiting:
             now = time.perf_counter()
-            self._handle_events(max(0.0, min(next_look, give_up) - now))
+            next_death = self._start + min(self._to_die.values(), default=float("inf"))
+            self._handle_events(max(0.0, min(next_look, give_up, next_death) - now))
+            self._bring_death()
             if self._failures or self._lost:
                 self._wait_for_more()
                 return self._explain_loss() if self._lost else explain_failures(self._in_order(self._failures))
@@ -178,6 +188,8 @@ class Supervisor:
                 self._relay(key.data)
             elif key.data in self._waiting:
                 self._take_report(key.data)
+            elif self.settings.deaths is not None:  # it has reported, so all that can come is the end of its pipe
+                self._bury(key.data)
 
     def _relay(self, relay: OutputRelay) -> None:
         count = relay.read(self.settings.output_limit - self._printed)
@@ -191,6 +203,9 @@ class Supervisor:
         try:
             _, number, outcome, value = self.pool.receive(rank)
         except (EOFError, OSError):
+            if self.settings.deaths is not None:
+                self._bury(rank)
+                return
             self._lost.append(rank)
             self._selector.unregister(self.pool.commands[rank])
             return
@@ -219,17 +234,51 @@ class Supervisor:
         statuses, arriving = self.pool.board.statuses(snapshot), self.pool.board.on_their_way(snapshot)
         return any(statuses[rank][0] != BLOCKED or rank in arriving for rank in self._waiting)
 
+    # ── deaths that the run survives ─────────────────────────────────────────────────────────────────────────────
+
+    def _bring_death(self) -> None:
+        """Kill the ranks whose time has come, unless they have reported, and announce those who have died."""
+        now = time.perf_counter() - self._start
+        due = [rank for rank, dies in self._to_die.items() if dies <= now]
+        for rank in due:
+            del self._to_die[rank]
+        self._killed |= self._waiting.intersection(due)
+        if self._killed - self._dead.keys():
+            self.pool.kill(self._killed - self._dead.keys())
+        self._announce_deaths()
+
+    def _bury(self, rank: int) -> None:
+        """A rank has died: the others are to learn of it."""
+        self._selector.unregister(self.pool.commands[rank])
+        self._dead[rank] = time.perf_counter() - self._start
+        for other in set(range(self.pool.world_size)) - self._dead.keys():
+            self.pool.board.count_posted(rank, other)
+            self._news.append((rank, other))
+        self._announce_deaths()
+
+    def _announce_deaths(self) -> None:
+        """Tell the living, except those whose inbox is full: they are told when they have read."""
+        self._news = [news for news in self._news if not self.pool.announce_death(*news, self.settings.number)]
+
+    def _explain_death(self, rank: int) -> PeerLost:
+        if rank in self._killed:
+            return died_at(rank, self._dead[rank])
+        return died_at(rank, self._dead[rank], f": {how_it_ended(self.pool.exit_status(rank, _EXIT_PATIENCE))}")
+
     # ── what went wrong ──────────────────────────────────────────────────────────────────────────────────────────
 
     def _deadlocked(self, snapshot: bytes) -> dict[int, bytes]:
         """The ranks that can never go on, each with its status as it stands on the board, to see whether it changes."""
         board = self.pool.board
-        stuck = find_deadlocked(self._states(snapshot), board.on_their_way(snapshot))
+        about_to_die = self._waiting & self._to_die.keys()  # their death is going to wake those that wait for them
+        going_on = (board.on_their_way(snapshot) - self._dead.keys()) | about_to_die
+        stuck = find_deadlocked(self._states(snapshot), going_on)
         return {rank: board.slot(snapshot, rank) for rank in stuck}
 
     def _states(self, snapshot: bytes) -> dict[int, RankState]:
         statuses = self.pool.board.statuses(snapshot)
-        return {rank: _rank_state(status, statuses) for rank, status in enumerate(statuses)}
+        states = {rank: _rank_state(status, statuses) for rank, status in enumerate(statuses)}
+        return {rank: RankState("dead") if rank in self._dead else state for rank, state in states.items()}
 
     def _explain_deadlock(self, snapshot: bytes, stuck: list[int]) -> RankError:
         states = self._states(snapshot)
@@ -321,21 +370,27 @@ class Supervisor:
             reports, cut_off = [], True
         self._read_rest()
         self._make_trace(reports)
-        if cut_off:  # a tensor was half-way through gloo, or a rank is gone: start afresh
+        if cut_off or self._dead:  # a tensor was half-way through gloo, or a rank is gone: start afresh
             self.pool.kill()
             self.usable = False
         return error or self._unreceived(reports)
 
     def _let_settle(self) -> None:
         give_up = time.perf_counter() + _SETTLE
-        while self.pool.board.on_their_way(self.pool.board.snapshot()) and time.perf_counter() < give_up:
+        board = self.pool.board
+        while board.on_their_way(board.snapshot()) - self._dead.keys() and time.perf_counter() < give_up:
             time.sleep(0.0005)
+            self._announce_deaths()
 
     def _ask_all(self, *command: Any) -> list[tuple[Any, ...]]:
+        """The answers of all ranks to a command; for a dead one, what it has left behind."""
         ranks = range(self.pool.world_size)
-        for rank in ranks:
+        for rank in set(ranks) - self._dead.keys():
             self.pool.send(rank, *command)
-        return [self.pool.receive(rank) for rank in ranks]
+        return [self._last_will(rank) if rank in self._dead else self.pool.receive(rank) for rank in ranks]
+
+    def _last_will(self, rank: int) -> tuple[Any, ...]:
+        return ("ended", *read_journal(self.pool.directory, rank), [], False)
 
     def _read_rest(self) -> None:
         for relay in self._relays:
@@ -350,11 +405,17 @@ class Supervisor:
 
     def _unreceived(self, reports: Sequence[tuple[Any, ...]]) -> RankError | None:
         left = [(rank, *message) for rank, report in enumerate(reports) for message in report[3]]
+        left = [message for message in left if message[1] not in self._dead]
         return explain_unreceived(left) if left else None
 
     def _unpack(self) -> list[Any]:
-        results = []
+        results: list[Any] = []
+        if not self._results:
+            raise all_lost([self._explain_death(rank) for rank in sorted(self._dead)])
         for rank in range(self.pool.world_size):
+            if rank not in self._results:
+                results.append(self._explain_death(rank))
+                continue
             try:
                 results.append(pickling.loads(self._results[rank]))
             except Exception as error:

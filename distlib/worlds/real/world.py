@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ import torch
 from distlib.network import Cluster, Link
 from distlib.trace import Trace
 from distlib.worlds import pickling
+from distlib.worlds.deaths import check_deaths
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real import forkserver
 from distlib.worlds.real.output_relay import OnOutput, print_output
@@ -29,7 +30,8 @@ from distlib.worlds.real.rank_pool import RankPool
 from distlib.worlds.real.shared_memory import NoSharedMemory
 from distlib.worlds.real.supervisor import RunSettings, Supervisor
 
-BACKENDS = ("shared_memory", "gloo", "nccl")
+BACKENDS = ("shared_memory", "gloo", "nccl", "files")
+SURVIVING = ("shared_memory", "files")  # a rank that waits inside gloo or NCCL for a dead one may wait for ever
 
 
 class World:
@@ -38,8 +40,9 @@ class World:
     Args:
         world_size: how many ranks, at least 1. There may be more than the machine has cores.
         backend: how large tensors travel: "shared_memory" (CPU; see the module of that name), "gloo" (CPU; TCP within
-            the machine), "nccl" (a GPU for each rank), or None for NCCL if there are enough GPUs, else shared memory
-            where the system allows it, else gloo. As an attribute it says which is used.
+            the machine), "nccl" (a GPU for each rank), "files" (CPU; see tensor_files), or None for NCCL if there are
+            enough GPUs, else shared memory where the system allows it, else gloo, or files if there are `deaths`. As an
+            attribute it says which is used.
         network: messages take as long as on these links, on the real clock: a `Link` that each rank has to the others,
             or a `Cluster` of as many ranks. None: as fast as the machine goes. See `pacing`.
         record: whether to keep a `trace` of the messages.
@@ -47,12 +50,17 @@ class World:
         output_limit: how many bytes the ranks of one run may print; more is an error.
         on_output: called with (rank, "stdout" or "stderr", text) instead of printing what a rank printed; text is one
             or more lines, each with its end.
+        deaths: None: a rank whose process ends in the middle of a run ends the run. A mapping, also an empty one: the
+            run goes on without it, its result is a `PeerLost`, and the others notice it as worlds.deaths says. The
+            ranks that the mapping names are killed, each as many seconds after the start of a run, if they have not
+            returned by then. With the backends "shared_memory" and "files".
 
     The ranks start at the first `run`. They end with the world, with the kernel, or with `close`.
 
     Raises:
-        ValueError: a world size that is not a number of at least 1, an unknown backend, too few GPUs for NCCL, or a
-            network that is not a link or is a cluster of another size.
+        ValueError: a world size that is not a number of at least 1, an unknown backend, too few GPUs for NCCL, a
+            network that is not a link or is a cluster of another size, deaths that are not a mapping from ranks of the
+            world to times of at least 0, or deaths with "gloo" or "nccl".
         NoSharedMemory: from the first `run`; "shared_memory" was asked for, and the system does not allow it.
     """
 
@@ -66,9 +74,11 @@ class World:
         seed: int = 0,
         output_limit: int = 1_000_000,
         on_output: OnOutput | None = None,
+        deaths: Mapping[int, float] | None = None,
     ) -> None:
         self.world_size = _check_world_size(world_size)
-        self.backend = _choose_backend(backend, self.world_size)
+        self.deaths = check_deaths(deaths, self.world_size)
+        self.backend = _choose_backend(backend, self.world_size, survives=deaths is not None)
         self.network = _check_network(network, self.world_size)
         self._may_fall_back = backend is None
         self.record = record
@@ -95,6 +105,7 @@ class World:
         Raises:
             TypeError: `fn` is not callable, or it or an argument can't be sent to another process.
             RankError: something went wrong on a rank; see diagnosis for its kinds. The world can be used again.
+            PeerLost: one of these; the process of a rank has ended. In a world with `deaths`: of every rank.
             KeyboardInterrupt: the kernel was interrupted; more exactly, RunInterrupted. The ranks have stopped; the
                 world can be used again.
         """
@@ -142,7 +153,7 @@ class World:
     def _settings(self, timeout: float | None) -> RunSettings:
         self._runs += 1
         on_output = self.on_output or print_output
-        return RunSettings(self._runs, timeout, self.record, self.seed, self.output_limit, on_output)
+        return RunSettings(self._runs, timeout, self.record, self.seed, self.output_limit, on_output, self.deaths)
 
     def _ready_pool(self) -> RankPool:
         if self._pool is not None and not self._pool.alive:
@@ -158,7 +169,7 @@ class World:
         except NoSharedMemory:
             if not self._may_fall_back:
                 raise
-        self.backend = "gloo"
+        self.backend = "gloo" if self.deaths is None else "files"
         return RankPool(self.world_size, self.backend, self.network)
 
 
@@ -191,12 +202,17 @@ def _check_network(network: Link | Cluster | None, world_size: int) -> Cluster |
     return network
 
 
-def _choose_backend(backend: str | None, world_size: int) -> str:
+def _choose_backend(backend: str | None, world_size: int, survives: bool) -> str:
     gpus = torch.cuda.device_count() if torch.distributed.is_nccl_available() else 0
     if backend is None:
-        return "nccl" if gpus >= world_size > 1 else "shared_memory"
+        return "nccl" if gpus >= world_size > 1 and not survives else "shared_memory"
     if backend not in BACKENDS:
         raise ValueError(f"expected one of the backends {', '.join(BACKENDS)}, got {backend!r}")
+    if survives and backend not in SURVIVING:
+        raise ValueError(
+            f"expected one of the backends {', '.join(SURVIVING)} for a world with deaths, got {backend!r}: "
+            f"use World({world_size}, deaths=…), which chooses one"
+        )
     if backend == "nccl" and gpus < world_size:
         raise ValueError(
             f'the backend "nccl" needs a GPU for each rank: {world_size} ranks, {gpus} GPUs that NCCL can use. '

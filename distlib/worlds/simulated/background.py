@@ -52,10 +52,10 @@ class SimulatedCall(Work):
 
     def wait(self) -> int:
         self._owner.background.run_up_to(self)
+        self._owner.now = max(self._owner.now, self.end)
         if self._error is not None:
             self._owner.background.failed.discard(self)
             raise self._error
-        self._owner.now = max(self._owner.now, self.end)
         return self._number
 
     def is_completed(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,10 +21,12 @@ from distlib.communicator import Work
 from distlib.network import Cluster
 from distlib.trace import CallSite
 from distlib.worlds.call_site import site_of_frame
-from distlib.worlds.diagnosis import LastCall, MessageMismatch, RankState, Wait
+from distlib.worlds.deaths import lost_in_meeting, lost_in_message
+from distlib.worlds.diagnosis import LastCall, MessageMismatch, PeerLost, RankState, Wait
 from distlib.worlds.message_check import different_calls
 from distlib.worlds.simulated.background import SimulatedBackground
-from distlib.worlds.simulated.rank_contexts import OUTSIDE, Context, current_backward
+from distlib.worlds.simulated.deaths import NEVER, Deaths
+from distlib.worlds.simulated.rank_contexts import OUTSIDE, Context, Ended, current_backward
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
 
 __passes_on__ = True  # see worlds.call_site
@@ -34,6 +36,7 @@ ANYONE = -1  # the peer of a receive that takes from any rank
 _NO_TENSOR = torch.empty(0)
 _is_grad_enabled = torch.is_grad_enabled
 _POLL_SECONDS = 1e-6  # virtual time of a look at a message that is still under way
+Problem = MessageMismatch | PeerLost
 Key = tuple[int, int, int, int]  # source, destination, tag, group
 
 
@@ -47,9 +50,9 @@ class SimulatedRank:
     """What the engine knows of one rank."""
 
     __slots__ = (
-        "background", "both", "bytes_received", "bytes_sent", "context", "finished", "in_free", "loose", "meeting",
-        "messages_received", "messages_sent", "missing", "now", "number", "out_free", "receive", "round", "send",
-        "site", "waiting",
+        "background", "both", "broken", "bytes_received", "bytes_sent", "context", "dead", "dies", "finished",
+        "in_free", "loose", "meeting", "messages_received", "messages_sent", "missing", "now", "number", "out_free",
+        "receive", "round", "send", "site", "told", "waiting",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, number: int) -> None:
@@ -63,7 +66,10 @@ class SimulatedRank:
         self.loose = 0  # how many of its isends and irecvs are not yet done
         self.waiting: Sequence[Operation] = ()
         self.meeting: tuple[str, tuple[Any, ...], tuple[int, ...]] | None = None
-        self.finished = False
+        self.finished = self.dead = False
+        self.dies: float = NEVER
+        self.broken: PeerLost | None = None  # why its meeting will not take place
+        self.told: set[int] = set()  # the dead that its receives from anyone have reported
         self.site: CallSite | None = None  # the line it speaks from, if its code runs in another process
         self.messages_sent = self.messages_received = self.bytes_sent = self.bytes_received = 0
 
@@ -92,7 +98,7 @@ class Operation(Work):
     def __init__(self, engine: Engine, rank: SimulatedRank, is_send: bool, blocking: bool) -> None:
         self.engine, self.rank, self.is_send, self.blocking = engine, rank, is_send, blocking
         self.eager = self.done = self.open = self.waited = False
-        self.error: str | None = None
+        self.error: Problem | None = None
         self.end = 0.0
         self.tensor = _NO_TENSOR
 
@@ -131,9 +137,18 @@ class Engine:
         hub: the context to return to when no rank can run.
         single_threaded: whether contexts must not be left inside a backward pass.
         record: whether to keep every message, with its lines; counts are always kept.
+        deaths: by rank, when it dies, in virtual seconds.
     """
 
-    def __init__(self, cluster: Cluster, world_size: int, hub: Context, single_threaded: bool, record: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        world_size: int,
+        hub: Context,
+        single_threaded: bool,
+        record: bool,
+        deaths: Mapping[int, float],
+    ) -> None:
         self.ranks = [SimulatedRank(self, number) for number in range(world_size)]
         self.rows: list[tuple[Any, ...]] = []  # what a Message is made of; making it here would take as long as sending
         self.rounds = 0
@@ -157,6 +172,7 @@ class Engine:
         self._groups: dict[tuple[Any, ...], SimulatedGroup] = {}
         self._uplinks: dict[tuple[str, int], float] = {}
         self._last_calls: dict[int, LastCall] = {}
+        self._deaths = Deaths(self, self.ranks, deaths) if deaths else None
 
     # ── which rank runs ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -173,6 +189,11 @@ class Engine:
 
     def block(self, rank: SimulatedRank) -> None:
         """Let the others run until `rank` is ready again."""
+        if rank.dead:  # the run is over, and code of a `finally` communicates while the rank is ended
+            raise Ended
+        self._leave_context()
+
+    def _leave_context(self) -> None:
         if self._single_threaded and current_backward() != OUTSIDE:
             raise RuntimeError(
                 "a rank communicates inside backward(), which takes a thread for each rank: "
@@ -194,16 +215,26 @@ class Engine:
         """No rank can run: time the deferred message that was ready first. False if there is none."""
         polled, self._pollers = self._pollers, []
         self._ready.extend(polled)
-        pair = self._earliest()
+        choices = [(*_order(send, receive), send, receive) for send, receive in self._candidates()]
+        first = min(choices, key=lambda choice: choice[:4], default=None)
+        if self._deaths is not None:
+            times = [choice[0] for choice in (first, *self._deferred[:1]) if choice is not None]
+            if self._deaths.strike(min([*times, *(rank.now for rank in polled)], default=NEVER)):
+                return True
+        pair = self._earliest(first)
         if pair is not None:
             finish = self._fail if _differ(*pair) else self._complete
             finish(*pair)
         return pair is not None or bool(polled)
 
-    def _earliest(self) -> tuple[Operation, Operation] | None:
-        """Of all that is deferred, the pair that was ready first; of equals, the one that was offered first."""
-        choices = [(*_order(send, receive), send, receive) for send, receive in self._candidates()]
-        first = min(choices, key=lambda choice: choice[:4], default=None)
+    def _earliest(
+        self, first: tuple[float, float, int, int, Operation, Operation] | None
+    ) -> tuple[Operation, Operation] | None:
+        """Of all that is deferred, the pair that was ready first; of equals, the one that was offered first.
+
+        Args:
+            first: of the pairs with a receive from anyone.
+        """
         if self._deferred and (first is None or self._deferred[0][:4] <= first[:4]):
             *_, send, receive = heapq.heappop(self._deferred)
             return send, receive
@@ -211,7 +242,6 @@ class Engine:
             return None
         *_, send, receive = first
         self._from_anyone.remove(receive)
-        receive.peer = send.rank.number
         self._take(send)
         return send, receive
 
@@ -221,7 +251,7 @@ class Engine:
         for receive in self._from_anyone:
             for src in receive.group.members:
                 send = self._send_for(receive, src)
-                if send is not None:
+                if send is not None and not (self._deaths and _is_too_late(send, receive)):
                     pairs.append((send, receive))
         return pairs
 
@@ -230,8 +260,7 @@ class Engine:
     def send(self, operation: Operation) -> None:
         """Start a send: meet the receive that waits for it, or wait for one."""
         rank = operation.rank
-        if operation.nbytes <= self._eager_limit:
-            self._leave(operation)
+        if operation.nbytes <= self._eager_limit and self._leave(operation):
             rank.renew(self, send=True)
         elif not operation.blocking:
             rank.loose += 1
@@ -315,22 +344,27 @@ class Engine:
             rank.missing, rank.waiting = missing, operations
             self.block(rank)
             rank.waiting = ()
+        problem = None
         for operation in operations:
-            if operation.error is not None:
-                self._give_up(rank, operations, operation.error)
             if operation.end > rank.now:
                 rank.now = operation.end
-            if operation.round > rank.round and not operation.is_send:
+            if operation.error is not None:
+                problem = problem or operation.error
+            elif operation.round > rank.round and not operation.is_send:
                 rank.round = operation.round
+        if rank.now >= rank.dies:
+            self.die(rank)
+        if problem is not None:
+            self._give_up(rank, operations, problem)
 
-    def _give_up(self, rank: SimulatedRank, operations: Sequence[Operation], problem: str) -> None:
+    def _give_up(self, rank: SimulatedRank, operations: Sequence[Operation], problem: Problem) -> None:
         for operation in operations:
             operation.waited = False
             if operation.open:  # it is still under way, though its call ends here
                 operation.open = False
                 self._queue(operation)
         rank.renew(self, send=True, receive=True)
-        raise MessageMismatch(problem)
+        raise problem
 
     def look(self, operation: Operation) -> bool:
         """Whether an operation is done. An unsuccessful poll costs a microsecond of virtual time."""
@@ -341,6 +375,8 @@ class Engine:
         if operation.done and operation.end <= rank.now:
             return True
         rank.now += _POLL_SECONDS
+        if rank.now >= rank.dies:
+            self.die(rank)
         return False
 
     def meet_all(
@@ -349,18 +385,81 @@ class Engine:
         """Wait for all `members`; everybody goes on when the last one has come, with everybody's contribution."""
         arrived = self._meetings.setdefault(key, {})
         arrived[rank.number] = contribution
-        if len(arrived) < len(members):
+        latest = max(self.ranks[member].now for member in members) if len(arrived) == len(members) else NEVER
+        if latest >= NEVER or self._deaths and latest >= min(self.ranks[member].dies for member in members):
             rank.meeting = (kind, key, members)
             self.block(rank)
             rank.meeting = None
+            if rank.broken is not None:
+                problem, rank.broken = rank.broken, None
+                raise problem
             return self._outcomes[key]
         self._outcomes[key] = [arrived[member] for member in members]
-        latest = max(self.ranks[member].now for member in members)
         for member in members:
             self.ranks[member].now = latest
             if member != rank.number:
                 self._ready.append(self.ranks[member])
         return self._outcomes[key]
+
+    def die(self, rank: SimulatedRank) -> None:
+        """The running rank's time has come. What it has started in the background goes on up to that time."""
+        if rank.dead:
+            raise Ended
+        if rank.background.calls:
+            rank.background.run_up_to(rank.background.calls[-1])
+        if self._deaths is not None:  # there are none, and it has slept for ever
+            self._deaths.end(rank)
+            self._leave_context()
+
+    def break_up(self, rank: SimulatedRank, when: float, dead: Sequence[int]) -> None:
+        """A rank leaves at `when` a barrier or a split that the ranks `dead` can't reach any more."""
+        assert rank.meeting is not None
+        rank.now = when
+        rank.broken = lost_in_meeting(rank.number, rank.meeting[0], dead, place_of(rank))
+        self._ready.append(rank)
+
+    def waiting_for(self, dead: SimulatedRank) -> Iterator[Operation]:
+        """What living ranks wait for that is not to come any more, since that rank is dead."""
+        number = dead.number
+        queued = [(key, queue) for key, queue in self._sends.items() if key[1] == number]
+        queued += [(key, queue) for key, queue in self._receives.items() if key[0] == number]
+        for _, queue in queued:
+            yield from (operation for operation in queue if not operation.eager and not operation.rank.dead)
+        for rank in self.ranks:
+            yield from (each for each in rank.both if each.open and each.peer == number and not rank.dead)
+        for receive in self._from_anyone:
+            if number in receive.group.members and number not in receive.rank.told and not receive.rank.dead:
+                send = self._send_for(receive, number)
+                if send is None or not send.eager:
+                    yield receive
+
+    def lose(self, operation: Operation, dead: SimulatedRank) -> None:
+        """The end for an operation that a rank still waits with for a dead one."""
+        self._withdraw(operation)
+        self._lose(operation, dead)
+
+    def _withdraw(self, operation: Operation) -> None:
+        """Take an operation from where it waits, wherever it stands in its queue."""
+        if operation.open:
+            operation.open = False
+        elif operation.peer == ANYONE:
+            self._from_anyone.remove(operation)
+        else:
+            queues, key = self._place(operation)
+            queues[key].remove(operation)
+            if not queues[key]:
+                del queues[key]
+
+    def _lose(self, operation: Operation, dead: SimulatedRank) -> None:
+        """The other end of an operation is dead: a rank that waits for the operation learns of it."""
+        rank = operation.rank
+        if operation.peer == ANYONE:
+            rank.told.add(dead.number)
+        verb, what = "send to" if operation.is_send else "receive from", _describe(operation.tensor)
+        from_anyone, place = operation.peer == ANYONE, operation.site.place
+        operation.error = lost_in_message(rank.number, verb, what, dead.number, from_anyone, place)
+        operation.end = max(operation.time, dead.dies)
+        self._settle(operation)
 
     def group(self, key: tuple[Any, ...], members: tuple[int, ...]) -> SimulatedGroup:
         """The group of this key: one object for all its ranks."""
@@ -375,15 +474,21 @@ class Engine:
 
     # ── timing ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _leave(self, send: Operation) -> None:
-        """An eager message leaves without waiting for its receiver; its content is what it is now."""
+    def _leave(self, send: Operation) -> bool:
+        """An eager message leaves without waiting for its receiver; its content is what it is now.
+
+        False if an end of it would die before: then it goes the way of those that are not eager.
+        """
         rank = send.rank
         latency, busy = self._cost(send)
         start = max(rank.now, rank.out_free)
+        if start + busy >= min(rank.dies, self.ranks[send.peer].dies):
+            return False
         rank.out_free = send.end = start + busy
         send.eager, send.done = True, True
         send.time = start + latency  # when it reaches the receiver's port
         send.tensor = send.tensor.detach().clone()
+        return True
 
     def _meet(self, send: Operation, receive: Operation) -> None:
         if _differ(send, receive):
@@ -405,16 +510,29 @@ class Engine:
         link = self._uniform or self._cluster.link(sender.number, receiver.number)
         nbytes = send.nbytes
         busy = nbytes / link.bandwidth
+        uplinks = self._shared_uplink and self._uplinks_between(sender.number, receiver.number)
         if send.eager:
             start = max(send.time, receiver.in_free)
-            receiver.in_free = start + busy
-            receive.end = max(start + busy, receive.time)
+            end = max(start + busy, receive.time)
         else:
             start = max(send.time, receive.time, sender.out_free, receiver.in_free)
-            if self._shared_uplink:
-                start = self._through_uplinks(sender.number, receiver.number, start, busy)
-            sender.out_free = receiver.in_free = start + busy
-            send.end = receive.end = start + busy + link.latency
+            if uplinks:
+                start = max(start, *(self._uplinks.get(port, 0.0) for port in uplinks))
+            end = start + busy + link.latency
+        dies = _dies(send, receive) if self._deaths else NEVER
+        free = min(start + busy, dies)  # a port is free again when the other end is dead
+        if dies > start:
+            receiver.in_free = free
+            if not send.eager:
+                sender.out_free = free
+                for port in uplinks or ():
+                    self._uplinks[port] = free
+        if end >= dies:
+            self._cut(send, receive)
+            return
+        receive.end, receive.peer = end, sender.number
+        if not send.eager:
+            send.end = end
             self._settle(send)
         round_ = receive.round = send.round
         if round_ > self.rounds:
@@ -433,16 +551,10 @@ class Engine:
         link = self._uniform or self._cluster.link(send.rank.number, send.peer)
         return link.latency, send.nbytes / link.bandwidth
 
-    def _through_uplinks(self, src: int, dst: int, start: float, busy: float) -> float:
-        """A link between nodes is shared by the ranks of a node: one message at a time, in each direction."""
-        nodes = self._cluster.node_of(src), self._cluster.node_of(dst)
-        if nodes[0] == nodes[1]:
-            return start
-        ports = (("out", nodes[0]), ("in", nodes[1]))
-        start = max(start, *(self._uplinks.get(port, 0.0) for port in ports))
-        for port in ports:
-            self._uplinks[port] = start + busy
-        return start
+    def _uplinks_between(self, src: int, dst: int) -> tuple[tuple[str, int], ...]:
+        """The ranks of a node share a link to other nodes: one message at a time, in each direction."""
+        there, here = self._cluster.node_of(src), self._cluster.node_of(dst)
+        return () if there == here else (("out", there), ("in", here))
 
     def _settle(self, operation: Operation) -> None:
         operation.done = True
@@ -454,10 +566,20 @@ class Engine:
             if not rank.missing:
                 self._ready.append(rank)
 
+    def _cut(self, send: Operation, receive: Operation) -> None:
+        """An end of a message dies before it is over. The other end learns of it; this one waits for its death."""
+        dies = _dies(send, receive)
+        for operation, other in ((send, receive), (receive, send)):
+            if operation.rank.dies > dies and not operation.done:
+                self._lose(operation, other.rank)
+
     def _fail(self, send: Operation, receive: Operation) -> None:
+        if self._deaths and _is_too_late(send, receive):
+            self._cut(send, receive)
+            return
         problem = _mismatch(send, receive)
         for operation in (send, receive):
-            operation.error = problem
+            operation.error = MessageMismatch(problem)
             if not operation.done:
                 rank = operation.rank
                 rank.missing = min(rank.missing, 1)  # an error ends the wait, whatever else is missing
@@ -479,11 +601,14 @@ class Engine:
         return {rank.number: self._state(rank) for rank in self.ranks}
 
     def unreceived(self) -> list[Operation]:
-        """Messages that were sent and never received."""
-        return [send for waiting in self._sends.values() for send in waiting]
+        """Messages that were sent and never received, though both ends live."""
+        sends = [send for waiting in self._sends.values() for send in waiting]
+        return [send for send in sends if not send.rank.dead and not self.ranks[send.peer].dead]
 
     def _state(self, rank: SimulatedRank) -> RankState:
         last_call = self._last_calls.get(rank.number)
+        if rank.dead:
+            return RankState("dead", last_call=last_call)
         if rank.finished:
             return RankState("finished", last_call=last_call)
         place = place_of(rank)
@@ -498,6 +623,16 @@ class Engine:
 def _order(send: Operation, receive: Operation) -> tuple[float, float, int, int]:
     """Deferred messages go through in this order: by when both sides were ready, then offered, then by rank."""
     return max(send.time, receive.time), send.time, send.rank.number, receive.rank.number
+
+
+def _dies(send: Operation, receive: Operation) -> float:
+    """The first death that can cut a message. What is eager has left its sender already."""
+    return receive.rank.dies if send.eager else min(send.rank.dies, receive.rank.dies)
+
+
+def _is_too_late(send: Operation, receive: Operation) -> bool:
+    """Whether an end is dead by the time at which both ends of a message are ready."""
+    return max(send.time, receive.time) >= _dies(send, receive)
 
 
 def place_of(rank: SimulatedRank) -> str:

@@ -31,7 +31,7 @@ import gc
 import threading
 import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import starmap
 from typing import Any
@@ -43,6 +43,7 @@ from distlib.network import Cluster
 from distlib.trace import CallSite, Counts, Message, Trace
 from distlib.worlds import call_site, pickling
 from distlib.worlds.call_site import find_call_site, is_own_file
+from distlib.worlds.deaths import all_lost, check_deaths, died_at
 from distlib.worlds.diagnosis import (
     DeadlockError,
     Failure,
@@ -81,6 +82,9 @@ class SimulatedWorld:
             for ranks as `world_size`.
         record: whether the trace keeps every message and its line of code, or only the counts. None: up to 64 ranks.
         contexts: "greenlets" (fast), or "threads" for functions that communicate inside `backward`.
+        deaths: by rank, the virtual second at which it dies; the run goes on without it, and its result is a
+            `PeerLost`. The others notice it as worlds.deaths says, without delay. A rank that has returned by then,
+            with nothing under way, is left alone. None and {}: nobody dies.
 
     Each rank works on copies of the arguments, as in a World; results are handed over as they are. Random numbers come
     from the one generator of this process. Tensors on torch's meta device have shapes and no contents, for runs that
@@ -92,7 +96,8 @@ class SimulatedWorld:
         last_error: the RankError of the last run, or None.
 
     Raises:
-        ValueError: sizes that do not fit together, or unknown contexts.
+        ValueError: sizes that do not fit together, unknown contexts, or deaths that are not a mapping from ranks of the
+            world to times of at least 0.
     """
 
     def __init__(
@@ -102,6 +107,7 @@ class SimulatedWorld:
         *,
         record: bool | None = None,
         contexts: str = "greenlets",
+        deaths: Mapping[int, float] | None = None,
     ) -> None:
         if not isinstance(world_size, int) or world_size < 1:
             raise ValueError(f"SimulatedWorld expects a number of ranks, at least 1, got {world_size!r}")
@@ -113,6 +119,7 @@ class SimulatedWorld:
         self.world_size = world_size
         self.record = record if record is not None else world_size <= 64
         self.contexts = contexts
+        self.deaths = check_deaths(deaths, world_size) or {}
         self.elapsed = 0.0
         self.trace = Trace(world_size, [])
         self.last_error: RankError | None = None
@@ -126,6 +133,7 @@ class SimulatedWorld:
 
         Raises:
             TypeError, RankError, KeyboardInterrupt: as `World.run`. A deadlock is found as soon as no rank can go on.
+            PeerLost: all ranks have died.
         """
         self.last_error = None
         run = _Run(self, pickling.pack_call(fn, args, kwargs))
@@ -178,7 +186,8 @@ class _Run:
         self._results: list[Any] = [None] * world.world_size
         self._failures: list[Failure] = []
         make = _CONTEXTS[world.contexts]
-        self.engine = Engine(world.cluster, world.world_size, make(), world.contexts == "greenlets", world.record)
+        hub, shares_thread = make(), world.contexts == "greenlets"
+        self.engine = Engine(world.cluster, world.world_size, hub, shares_thread, world.record, world.deaths)
         group = SimulatedGroup(0, tuple(range(world.world_size)))
         for rank in self.engine.ranks:
             comm = SimulatedCommunicator(self.engine, rank, group, world.cluster)
@@ -189,6 +198,7 @@ class _Run:
         try:
             self.engine.run()
             self._raise_what_went_wrong()
+            self._report_deaths()
         finally:
             self._end_the_rest()
             torch.set_grad_enabled(gradients)
@@ -236,6 +246,8 @@ class _Run:
         """The whole life of one rank."""
         torch.set_grad_enabled(True)  # whatever the rank that ran before was in the middle of
         try:
+            if rank.dies <= 0:
+                self.engine.die(rank)
             fn, args, kwargs = pickling.loads(self._blob)
             result = fn(comm, *args, **kwargs)
             self._results[rank.number] = list(result) if isinstance(result, types.GeneratorType) else result
@@ -252,7 +264,7 @@ class _Run:
     def _raise_what_went_wrong(self) -> None:
         if self._failures:
             raise explain_failures(sorted(self._failures, key=lambda failure: failure.rank))
-        stuck = [rank.number for rank in self.engine.ranks if not rank.finished]
+        stuck = [rank.number for rank in self.engine.ranks if not (rank.finished or rank.dead)]
         if stuck:
             states = self.engine.states()
             found = find_deadlocked(states, set())
@@ -262,6 +274,14 @@ class _Run:
         lost = self.engine.unreceived()
         if lost:
             raise explain_unreceived(list(map(_left, lost)))
+
+    def _report_deaths(self) -> None:
+        """The result of a dead rank is a PeerLost. Raises one if all are dead."""
+        lost = {rank.number: died_at(rank.number, rank.dies) for rank in self.engine.ranks if rank.dead}
+        if len(lost) == self._world.world_size:
+            raise all_lost(list(lost.values()))
+        for number, error in lost.items():
+            self._results[number] = error
 
     def _end_the_rest(self) -> None:
         for rank in self.engine.ranks:
@@ -364,8 +384,11 @@ class SimulatedCommunicator(Communicator):
     def sleep(self, seconds: float) -> None:
         if seconds < 0:
             raise ValueError(f"expected a time to sleep of at least 0 seconds, got {seconds}")
+        rank = self._rank
         self._computations += 1
-        self._rank.now += seconds * self.cluster.slowdown(self._rank.number, self._computations)
+        rank.now += seconds * self.cluster.slowdown(rank.number, self._computations)
+        if rank.now >= rank.dies:
+            self._engine.die(rank)
 
     def time(self) -> float:
         return self._rank.now

@@ -1,0 +1,966 @@
+# %% [markdown]
+# # Decentralized
+#
+# After this lesson you will be able to
+#
+# - average over all ranks by talking to neighbors only, and say after how many rounds you are how near,
+# - give any graph weights with which the mean does not move, and see what goes wrong without,
+# - compute the spectral gap of a graph, and compare what rings, tori and exponential graphs cost,
+# - train without an all-reduce, and say when that is as good and when it is not,
+# - say what a slow rank or a slow link costs gossip, and what it costs an all-reduce.
+#
+# **Time:** about 90 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), and the part on local SGD in
+# [Large batches](06_large_batches.ipynb). No GPU.
+
+# %%
+import statistics
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from distlib import (
+    Cluster,
+    Communicator,
+    Link,
+    SimulatedWorld,
+    World,
+    all_reduce,
+)
+from distlib.draw import predict, sweep, timeline
+from distlib.training.datasets import digits
+from distlib.training.gossip import (
+    consensus_error,
+    decentralized_step,
+    gossip_average,
+    push_sum,
+)
+from distlib.training.mixing import (
+    complete,
+    contraction,
+    metropolis_weights,
+    one_peer_exponential,
+    push_weights,
+    ring,
+    rounds_for,
+    star,
+    static_exponential,
+    torus,
+)
+from distlib.training.model_stack import ModelStack
+
+torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
+world = World(4)
+
+# %% [markdown]
+# ## A rumor on a ring
+#
+# In an all-reduce the sum has to come together from all ranks before anybody has the result. So everybody waits for
+# everybody. **Gossip** asks for less. In each round a rank sends its tensor to its neighbors, takes theirs, and
+# replaces its own by an average of them. Then again. Nobody ever sees all tensors, and there is no center.
+#
+# Take 8 ranks on a ring. Rank 0 has an 8, and all others have 0. The mean is 1. In each round every rank takes a
+# third of what it has, a third of what its left neighbor has, and a third of its right neighbor's.
+
+# %%
+guess = predict(
+    "After how many rounds has rank 4, on the other side of the ring, more than 0?",
+    unit="rounds",
+)
+
+
+# %%
+def rumor(comm: Communicator, matrix: torch.Tensor, rounds: int) -> float:
+    """Rank 0 begins with n, the others with 0. What this rank has after these rounds."""
+    number = torch.tensor(comm.world_size * float(comm.rank == 0), dtype=torch.float64)
+    gossip_average(comm, number, matrix, rounds)
+    return number.item()
+
+
+ring_of_8 = metropolis_weights(ring(8))
+eight = SimulatedWorld(8)
+heard = {}
+print("rounds   rank 0     1     2     3     4     5     6     7    mean")
+for rounds in (0, 1, 2, 3, 4, 8, 16, 32):
+    heard[rounds] = found = eight.run(rumor, ring_of_8, rounds)
+    print(
+        f"{rounds:6}   {'  '.join(f'{x:.2f}' for x in found):>50}   {sum(found) / 8:5.2f}"
+    )
+print(guess.compare(min(rounds for rounds in heard if heard[rounds][4] > 0)))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert [min(k for k in heard if heard[k][rank] > 0) for rank in range(5)] == [
+    0,
+    1,
+    2,
+    3,
+    4,
+]
+assert all(abs(sum(found) / 8 - 1) < 1e-12 for found in heard.values())
+assert (
+    max(abs(x - 1) for x in heard[8]) > 0.2
+    and max(abs(x - 1) for x in heard[32]) < 0.01
+)
+
+# %% [markdown]
+# News travels one place per round. After 4 rounds everybody has heard something. But agreement takes much longer:
+# after 8 rounds some rank is still more than 0.2 away from the mean. Look at the last column: **the mean is 1 in
+# every round**, although nobody knows it.
+#
+# Here are two rounds of gossip, and one all-reduce of the same tensor on the same network. In a round all messages are
+# under way at the same time, and depend on nothing. In the all-reduce each message waits for the one before it.
+
+
+# %%
+def two_rounds(comm: Communicator) -> None:
+    gossip_average(comm, torch.zeros(8_000), ring_of_8, rounds=2)
+
+
+network = Cluster.flat(8, Link(latency=20e-6, bandwidth=1e9))
+simulated = SimulatedWorld(8, network)
+simulated.run(two_rounds)
+assert simulated.trace.messages_sent == [4] * 8
+timeline(simulated.trace, title="Two rounds of gossip on a ring of 8")
+
+# %%
+simulated.run(lambda comm: all_reduce(comm, torch.zeros(8_000)))
+assert simulated.trace.messages_sent == [14] * 8
+timeline(simulated.trace, title="One all-reduce on a ring of 8")
+
+# %% [markdown]
+# ## Whose mean?
+#
+# The weights of all ranks make a **mixing matrix** $W$. Row $i$ has what rank $i$ multiplies the tensors of all ranks
+# by. A round is $x \leftarrow W x$. Two things must hold:
+#
+# - **every row adds up to 1**: if all ranks agree, nobody changes,
+# - **every column adds up to 1**: every rank counts 1 in all, so the mean stays where it is.
+#
+# Such a matrix is *doubly stochastic*. On a ring it is easy, since all ranks have two neighbors. On a star it is not.
+# Say that rank 0 is in the center of 8 others. "Everybody takes the average of itself and its neighbors" makes every
+# row add up to 1. The columns don't.
+
+# %%
+NINE = star(9)
+naive = torch.zeros(9, 9, dtype=torch.float64)
+for rank, others in enumerate(NINE):
+    naive[rank, [rank, *others]] = 1 / (1 + len(others))
+print("columns:", [round(x, 2) for x in naive.sum(dim=0).tolist()])
+
+# %%
+guess = predict(
+    "With these weights all ranks agree in the end. How much of it comes from rank 0? (In the mean: 1/9, or 11 %.)",
+    unit="%",
+)
+
+
+# %%
+def agreed(matrix: torch.Tensor, rounds: int = 400) -> torch.Tensor:
+    """How much each rank counts in what all agree on in the end."""
+    power = torch.linalg.matrix_power(matrix, rounds)
+    assert torch.allclose(power, power[0].expand_as(power), atol=1e-6), "not yet"
+    return power[0]
+
+
+fair = metropolis_weights(NINE)
+for name, matrix in [("naive", naive), ("doubly stochastic", fair)]:
+    print(f"{name:18}", [f"{share:.1%}" for share in agreed(matrix).tolist()])
+print(guess.compare(100 * agreed(naive)[0].item()))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert abs(agreed(naive)[0] - 9 / 25) < 1e-9  # (1 + 8) of 9 + 8 · 2
+assert torch.allclose(
+    agreed(fair), torch.full((9,), 1 / 9, dtype=torch.float64), atol=1e-6
+)
+
+# %% [markdown]
+# All agree, on the wrong number, and nothing crashes. The center is heard by everybody, and so it counts three times as
+# much as it should. In training its images would count three times as much.
+#
+# **Metropolis weights** work on any graph without directions. The two ends of an edge agree on one weight, which
+# suits the end with more neighbors: $W_{ij} = 1 / (1 + \max(d_i, d_j))$ with $d_i$ neighbors of rank $i$. What is
+# missing to 1 in a row is the rank's own weight. The matrix is symmetric, so its columns add up to 1 as its rows do.
+# On a ring these are the thirds from above.
+#
+# **Try it.** The library refuses matrices that would go wrong, and says why. Break this one in another way: a weight
+# below 0, a graph in two parts, a row that is too large.
+
+# %%
+from distlib.training.mixing import check_mixing_matrix
+
+try:
+    check_mixing_matrix(naive)
+except ValueError as error:
+    print(error)
+
+# %% tags=["folded"]
+# One way to do it: two rings that do not know each other
+two_rings = torch.block_diag(metropolis_weights(ring(4)), metropolis_weights(ring(4)))
+try:
+    check_mixing_matrix(two_rings)
+except ValueError as error:
+    print(error)
+    assert "never hears of rank 4" in str(error)
+
+# %% [markdown]
+# ## How fast?
+#
+# How far are the ranks from their mean, all together? Let this distance be $|x - \bar x|$. In each round it shrinks at
+# least by the factor
+#
+# $$\rho = \lVert W - \tfrac 1 n \mathbf 1 \mathbf 1^\top \rVert_2 ,$$
+#
+# the second-largest singular value of $W$. So after $k$ rounds at most $\rho^k$ of it is left. $1 - \rho$ is the
+# **spectral gap**. A ring has a small one, and it gets smaller with more ranks. `contraction` computes $\rho$.
+#
+# In a **static exponential graph** a rank sends to those that are 1, 2, 4, 8, … places further on. In a **one-peer
+# exponential graph** it does the same one after the other: in round 0 it sends to the next rank, in round 1 to the
+# one 2 places further on, and so on. Then it is not one matrix, but $\log_2 n$ of them that take turns.
+
+# %%
+guess = predict(
+    "A ring of 32 ranks, compared with a ring of 8: how many times as many rounds for the same precision?",
+    unit="times",
+)
+
+# %%
+print("ranks   ring    static exponential   one-peer exponential, log2 n rounds")
+rho = {}
+for ranks in (8, 16, 32):
+    rho["ring", ranks] = contraction(metropolis_weights(ring(ranks)))
+    rho["static", ranks] = contraction(static_exponential(ranks))
+    rho["one-peer", ranks] = contraction(*one_peer_exponential(ranks))
+    print(
+        f"{ranks:5}   {rho['ring', ranks]:.3f}   {rho['static', ranks]:18.3f}   {rho['one-peer', ranks]:35.3f}"
+    )
+times = rounds_for(metropolis_weights(ring(32)), 0.01) / rounds_for(ring_of_8, 0.01)
+print(guess.compare(times))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+for ranks, on_a_ring, exponential in [
+    (8, 0.805, 0.5),
+    (16, 0.949, 0.6),
+    (32, 0.987, 2 / 3),
+]:
+    assert abs(rho["ring", ranks] - on_a_ring) < 5e-4
+    assert abs(rho["static", ranks] - exponential) < 1e-9
+    assert rho["one-peer", ranks] == 0
+assert 15 < times < 18
+
+# %% [markdown]
+# Four times the ring, sixteen times the rounds: the gap of a ring falls with the square of its size. In a static
+# exponential graph it falls with the logarithm. And the one-peer graph is *exact* after $\log_2 n$ rounds if $n$ is a
+# power of 2, although each rank has talked to a single other one in each.
+#
+# Is $\rho^k$ right? We let 16 ranks gossip, from three random starts, and measure. The lines without dots are $\rho^k$.
+
+# %%
+RANKS = 16
+GRAPHS = {
+    "ring": metropolis_weights(ring(RANKS)),
+    "torus 4 × 4": metropolis_weights(torus(4, 4)),
+    "static exponential": static_exponential(RANKS),
+}
+ROUNDS = [1, 2, 4, 8, 16, 32]
+
+
+def errors(comm: Communicator, matrix: torch.Tensor, seed: int) -> list[torch.Tensor]:
+    """This rank's tensor at the start, and after each number of rounds in ROUNDS."""
+    generator = torch.Generator().manual_seed(100 * seed + comm.rank)
+    tensor = torch.randn(10, dtype=torch.float64, generator=generator)
+    kept, done = [tensor.clone()], 0
+    for rounds in ROUNDS:
+        gossip_average(comm, tensor, matrix, rounds - done)
+        kept.append(tensor.clone())
+        done = rounds
+    return kept
+
+
+sixteen = SimulatedWorld(RANKS)
+left: dict[str, dict[int, list[float]]] = {}
+for name, matrix in GRAPHS.items():
+    left[name] = {rounds: [] for rounds in ROUNDS}
+    for seed in range(3):
+        kept = list(zip(*sixteen.run(errors, matrix, seed), strict=True))
+        start = consensus_error(kept[0])
+        for rounds, tensors in zip(ROUNDS, kept[1:], strict=True):
+            left[name][rounds].append(consensus_error(tensors) / start)
+bounds = {
+    f"{name}: ρᵏ": {rounds: contraction(matrix) ** rounds for rounds in ROUNDS}
+    for name, matrix in GRAPHS.items()
+}
+pairs = zip(left.items(), bounds.items(), strict=True)
+sweep(
+    {name: line for pair in pairs for name, line in pair},
+    along="rounds k",
+    title="What is left of the distance from the mean, on 16 ranks",
+    show=lambda value: f"{value:.0e}",
+)
+
+# %% tags=["folded"]
+# Checks of the numbers above: never above the bound, and near it in the end
+for name, matrix in GRAPHS.items():
+    for rounds in ROUNDS:
+        assert all(
+            share <= contraction(matrix) ** rounds for share in left[name][rounds]
+        )
+for seed in range(3):  # per round, in the second half, the ring shrinks by nearly ρ
+    per_round = (left["ring"][32][seed] / left["ring"][16][seed]) ** (1 / 16)
+    assert 0.99 * rho["ring", 16] < per_round <= rho["ring", 16]
+
+# %% [markdown]
+# No dot is above its bound. At first the differences shrink faster than the bound says, because differences between
+# neighbors vanish at once. What remains is the difference between one side of the ring and the other, and that shrinks
+# by just $\rho$ per round. Over the logarithmic axis of rounds, $\rho^k$ bends down.
+#
+# ### What does it cost?
+#
+# Let us be fair to the all-reduce. How many tensors does a rank send until 1 % of the distance is left?
+
+# %%
+print("graph, 16 ranks        rounds   tensors in a round   tensors sent by a rank")
+cost = {}
+for name, matrix in GRAPHS.items():
+    degree = int((matrix[:, 1] > 0).sum()) - 1
+    cost[name] = rounds_for(matrix, 0.01) * degree
+    print(f"{name:22} {rounds_for(matrix, 0.01):6}   {degree:18}   {cost[name]:22}")
+cost["one-peer"] = len(one_peer_exponential(RANKS))
+print(
+    f"one-peer exponential   {cost['one-peer']:6}   {1:18}   {cost['one-peer']:22}   exact"
+)
+print(
+    f"ring all-reduce        {2 * RANKS - 2:6}   {'1/16':>18}   {2 * (RANKS - 1) / RANKS:22.2f}   exact"
+)
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert cost == {"ring": 178, "torus 4 × 4": 40, "static exponential": 40, "one-peer": 4}
+assert 2 * (RANKS - 1) / RANKS < 2
+
+# %% [markdown]
+# If you want the mean, **use an all-reduce**. A ring all-reduce sends less than two tensors per rank and is exact.
+# Gossip on a ring sends 178 for two digits. The one-peer graph in $\log_2 n$ rounds *is* an all-reduce, one that sends
+# whole tensors: its pattern is that of the barrier "dissemination", and of the doublings in lesson 03.
+#
+# So what is gossip good for? Training does not need the mean. In each step the gradient pushes the models a little
+# apart. It is enough if **one round of gossip per step** pulls them together as fast as that.
+#
+# **Try it.** Which ρ has a graph of your own? Beat the ring with three neighbors per rank.
+
+# %%
+chords = [[(rank - 1) % 16, (rank + 1) % 16, (rank + 8) % 16] for rank in range(16)]
+print(
+    f"ring with chords: {contraction(metropolis_weights(chords)):.3f}, ring: {rho['ring', 16]:.3f}"
+)
+
+# %% tags=["folded"]
+# One way to do it: chords of different lengths, back and forth
+mixed_chords = [
+    [(rank - 1) % 16, (rank + 1) % 16, (rank + (5 if rank % 2 else -5)) % 16]
+    for rank in range(16)
+]
+print(f"{contraction(metropolis_weights(mixed_chords)):.3f}")
+assert (
+    contraction(metropolis_weights(mixed_chords))
+    < contraction(metropolis_weights(chords))
+    < 0.9
+)
+
+# %% [markdown]
+# ## Training
+#
+# Decentralized SGD (Lian et al., 2017) is one line. Rank $i$ has its own model $x_i$, and a gradient $g_i$ of its own
+# batch at that model. In each step
+#
+# $$x_i \leftarrow \sum_j W_{ij}\, x_j \;-\; \eta\, g_i .$$
+#
+# The messages carry the parameters as they were before the step. So they can travel while the gradient is computed. The
+# models of the ranks are never the same. What we call "the model" afterwards is one of them, or their mean.
+#
+# We train the classifier of lesson 06 on 16 ranks, 16 images per rank and step, 60 steps. To try many rates and seeds,
+# we put all models into one stack: 16 ranks × 5 rates × 3 seeds. A round of gossip is then a product with $W$. Below we
+# check this against real messages.
+
+# %%
+train_set, test_set = digits()
+average_image = train_set.images.mean(dim=0)
+images, labels = train_set.images - average_image, train_set.labels
+test_images, test_labels = test_set.images - average_image, test_set.labels
+
+STEPS, EACH, RATES, SEEDS = 60, 16, [0.8, 1.6, 3.2, 6.4, 12.8], range(3)
+
+
+def make_model(seed: int) -> nn.Module:
+    """A small classifier. The seed decides its first weights."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+
+def losses(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """One loss for each sample."""
+    return cross_entropy(outputs, targets, reduction="none")
+
+
+def orders(data: str, ranks: int, seed: int) -> torch.Tensor:
+    """Which images each rank sees, in order: [ranks, steps, images of a step]."""
+    generator = torch.Generator().manual_seed(seed)
+    mixed = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    own = (mixed if data == "mixed" else labels.argsort(stable=True)).chunk(ranks)
+    rows = []
+    for part in own:
+        epochs = STEPS * EACH // len(part) + 1
+        shuffled = [
+            part[torch.randperm(len(part), generator=generator)] for _ in range(epochs)
+        ]
+        rows.append(torch.cat(shuffled)[: STEPS * EACH].reshape(STEPS, EACH))
+    return torch.stack(rows)
+
+
+Matrices = Sequence[torch.Tensor]
+MEAN = [metropolis_weights(complete(RANKS))]
+WAYS: dict[str, Matrices] = {
+    "all-reduce": MEAN,
+    "static exponential": [static_exponential(RANKS)],
+    "one-peer exponential": one_peer_exponential(RANKS),
+    "ring": [metropolis_weights(ring(RANKS))],
+    "never": [torch.eye(RANKS, dtype=torch.float64)],
+}
+
+
+def mixed_by(matrix: torch.Tensor, tensors: torch.Tensor) -> torch.Tensor:
+    """A round of gossip in each group of ranks in a stack."""
+    ranks = tensors.view(-1, len(matrix), tensors[0].numel())
+    return torch.einsum("ij,rjk->rik", matrix.float(), ranks).reshape(tensors.shape)
+
+
+def train_stack(
+    way: str, matrices: Matrices, data: str, steps: int = STEPS
+) -> ModelStack:
+    """All rates and seeds at once. The all-reduce averages the gradients, too."""
+    runs = [(rate, seed) for rate in RATES for seed in SEEDS]
+    ranks = len(matrices[0])
+    stack = ModelStack(
+        [make_model(seed) for _, seed in runs for _ in range(ranks)],
+        [rate for rate, _ in runs for _ in range(ranks)],
+    )
+    chosen = torch.cat([orders(data, ranks, seed) for _, seed in runs])
+    for step in range(steps):
+        before = [parameter.detach().clone() for parameter in stack.parameters.values()]
+        now, matrix = chosen[:, step], matrices[step % len(matrices)]
+        stack.step(losses, images[now], labels[now])
+        with torch.no_grad():
+            for parameter, old in zip(stack.parameters.values(), before, strict=True):
+                moved = parameter - old
+                if way == "all-reduce":
+                    moved = mixed_by(matrix, moved)
+                parameter.copy_(mixed_by(matrix, old) + moved)
+    return stack
+
+
+def shares(stack: ModelStack) -> torch.Tensor:
+    """How many test images are correct: [rates, seeds, ranks]."""
+    found = torch.tensor(stack.accuracies(test_images, test_labels))
+    return found.view(len(RATES), len(SEEDS), -1)
+
+
+def shares_of_mean_model(stack: ModelStack) -> torch.Tensor:
+    """The same for the mean of all ranks' models: [rates, seeds]."""
+    for parameter in stack.parameters.values():
+        with torch.no_grad():
+            parameter.copy_(mixed_by(MEAN[0], parameter))
+    return shares(stack)[:, :, 0]
+
+
+# %% [markdown]
+# A rate that suits one way need not suit another. So every way gets the rate that is best for it, of five. "Best" is by
+# the test images, which flatters all ways alike. **never** is the control: 16 ranks that learn alone. In lesson 06 it
+# showed how little messages matter if every rank has enough images of all kinds. Here a rank has 96.
+
+# %%
+guess = predict(
+    "Mixed images: how many percentage points is a rank on the ring worse than with all-reduce (median, best rates)?",
+    unit="points",
+)
+
+
+# %%
+def results_of(data: str) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """For each way: the median rank's share [rates, seeds], and that of the mean model."""
+    results = {}
+    print(f"{data} images          rate   median rank, worst   mean of the models")
+    for way, matrices in WAYS.items():
+        stack = train_stack(way, matrices, data)
+        ranks = shares(stack)
+        own, mean = ranks.median(dim=2).values, shares_of_mean_model(stack)
+        best = int(own.median(dim=1).values.argmax())
+        results[way] = own, mean
+        print(
+            f"{way:22} {RATES[best]:5}   {own[best].median():11.0%}, {ranks[best].min():5.0%}"
+            f"   {mean[best].median():18.0%}"
+        )
+    return results
+
+
+def best(
+    of: dict[str, tuple[torch.Tensor, torch.Tensor]], way: str, which: int = 0
+) -> float:
+    """The median of the seeds at the best rate: of the median rank (0), or of the mean model at that rate (1)."""
+    rate = int(of[way][0].median(dim=1).values.argmax())
+    return float(of[way][which][rate].median())
+
+
+mixed = results_of("mixed")
+print(guess.compare(100 * (best(mixed, "all-reduce") - best(mixed, "ring"))))
+
+# %%
+sweep(
+    {
+        way: {rate: own[k].tolist() for k, rate in enumerate(RATES)}
+        for way, (own, _) in mixed.items()
+    },
+    along="learning rate",
+    title="Mixed images: correct on test images, the median of 16 ranks",
+    percent=True,
+)
+
+# %% [markdown]
+# Every graph comes within three points of the all-reduce, the ring too, and the mean of the models within two. The
+# control is some points behind. The ranks' images are alike, and so are their gradients, so the models stay together
+# with very little gossip. What the all-reduce has ahead, it has by a larger rate: an average of 16 gradients is less
+# noisy than one gradient. At a rate that suits the ring, both are equally good.
+#
+# Now the images sorted by digit. A rank has one or two digits.
+
+# %%
+guess = predict(
+    "Sorted images: what order, from the best median rank to the worst?",
+    order=["ring", "all-reduce", "one-peer exponential", "never", "static exponential"],
+)
+
+# %%
+by_digit = results_of("sorted")
+print(guess.compare(sorted(WAYS, key=lambda way: -best(by_digit, way))))
+
+# %%
+sweep(
+    {
+        way: {rate: own[k].tolist() for k, rate in enumerate(RATES)}
+        for way, (own, _) in by_digit.items()
+    },
+    along="learning rate",
+    title="Sorted images: correct on test images, the median of 16 ranks",
+    percent=True,
+)
+
+# %% tags=["folded"]
+# Checks of the numbers above
+for way in ("static exponential", "one-peer exponential", "ring"):
+    assert best(mixed, "all-reduce") - best(mixed, way) < 0.03, way
+    assert best(mixed, way) > best(mixed, "never") + 0.03, way
+    assert best(mixed, way, 1) > best(mixed, "all-reduce") - 0.02, way
+order = ["all-reduce", "static exponential", "one-peer exponential", "ring", "never"]
+assert all(
+    best(by_digit, one) > best(by_digit, other) + 0.03
+    for one, other in zip(order, order[1:], strict=False)
+)
+assert best(by_digit, "ring") < 0.5 and best(by_digit, "never") < 0.25
+assert best(by_digit, "ring", 1) > best(by_digit, "ring") + 0.3
+assert best(by_digit, "static exponential", 1) > 0.9
+at_a_rate_for_both = [
+    float(mixed[way][0][1].median()) for way in ("all-reduce", "ring")
+]
+assert abs(at_a_rate_for_both[0] - at_a_rate_for_both[1]) < 0.02
+for results in (mixed, by_digit):  # the largest rate is too large for every way
+    for way, (own, _) in results.items():
+        assert int(own.median(dim=1).values.argmax()) < len(RATES) - 1, way
+
+# %% [markdown]
+# Three things are worth a second look.
+#
+# - **Now the graph decides.** A rank on the ring is not even half as good as with all-reduce, at any rate. Its
+#   neighbors have the same digits as it has, and other digits are up to eight places away. By the time news arrives,
+#   it is diluted. But $\rho$ does not say everything: the one-peer graph, whose $\rho$ is 0 after four rounds, is
+#   behind the static one. In each round a rank hears only one other, and what was learned in the last three steps has
+#   not yet got around. In return it sends a quarter of the tensors.
+# - **The mean of the ring's models knows far more than any of them.** It has wandered well all the time: the mean of
+#   the models moves by the mean of the gradients, whatever the graph, because columns add up to 1. So take an average
+#   at the end. A report that shows only the averaged model hides how far apart the ranks are.
+# - **The worst rank** is much worse than the median one. With all-reduce all ranks are the same.
+#
+# **Try it.** Can the ring be rescued with more rounds per step? Two rounds with $W$ are one with $W^2$.
+
+# %%
+rounds = 4
+several = torch.linalg.matrix_power(metropolis_weights(ring(RANKS)), rounds)
+stack = train_stack("ring", [several], "sorted")
+print(
+    f"{rounds} rounds per step, rho {contraction(several):.2f}: {shares(stack).median(dim=2).values.max():.0%}"
+)
+
+# %% tags=["folded"]
+# One way to do it: with 11 rounds the ring mixes as well as the static exponential graph, for 22 tensors per step
+many = torch.linalg.matrix_power(metropolis_weights(ring(RANKS)), 11)
+stack = train_stack("ring", [many], "sorted")
+found = shares(stack).median(dim=2).values.median(dim=1).values.max()
+print(f"11 rounds per step, rho {contraction(many):.2f}: {found:.0%}")
+assert (
+    contraction(many) < 0.6 and abs(found - best(by_digit, "static exponential")) < 0.06
+)
+
+# %% [markdown]
+# ### The same with messages
+#
+# Was the product with $W$ really gossip? Here 16 ranks train by `decentralized_step`, which sends messages to
+# neighbors, and four real processes do. Their models must be those of the stack.
+
+
+# %%
+def train_on_ranks(
+    comm: Communicator, matrices: Matrices, data: str, rate: float, steps: int
+) -> list[torch.Tensor]:
+    model = make_model(0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    for step, chosen in enumerate(orders(data, comm.world_size, 0)[comm.rank][:steps]):
+        batch = images[chosen], labels[chosen]
+        decentralized_step(comm, model, losses, batch, optimizer, matrices, step)
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+for way, place, ranks in [("ring", sixteen, 16), ("one-peer exponential", world, 4)]:
+    matrices = one_peer_exponential(4) if ranks == 4 else WAYS[way]
+    by_messages = place.run(train_on_ranks, matrices, "sorted", RATES[0], 8)
+    stack = train_stack(way, matrices, "sorted", steps=8)
+    for rank, parameters in enumerate(by_messages):
+        for mine, stacked in zip(parameters, stack.parameters.values(), strict=True):
+            assert torch.allclose(mine, stacked[rank], rtol=1e-3, atol=1e-5)
+    print(
+        f"{way} on {ranks} ranks: as in the stack. Rank 0 sent {place.trace.bytes_sent[0]:,} bytes."
+    )
+
+# %% [markdown]
+# ## A slow rank
+#
+# In an all-reduce everybody waits for the slowest. In gossip a rank waits for its neighbors only. That sounds like a
+# cure for stragglers. Whether it is one depends on *which* stragglers.
+#
+# First **hiccups**: now and then a step takes ten times as long, on any rank. In virtual time, 16 ranks, 40 steps of 1
+# ms, and each step of each rank has a hiccup with a chance of 1 in 20.
+
+# %%
+import random
+
+TIMED = 40
+
+
+def one_by_one(
+    comm: Communicator,
+    way: str,
+    seconds: list[list[float]],
+    numbers: int,
+    schedule: Matrices,
+) -> float:
+    """Compute and communicate in turns. When this rank has done its last step."""
+    tensor = torch.empty(numbers, device="meta")
+    for step, duration in enumerate(seconds[comm.rank]):
+        comm.sleep(duration)
+        if way == "all-reduce":
+            all_reduce(comm, tensor, algorithm="auto")
+        elif way != "never":
+            gossip_average(comm, tensor, schedule, first_round=step)
+    return comm.time()
+
+
+def finished(
+    way: str,
+    seconds: list[list[float]],
+    cluster: Cluster,
+    numbers: int = 2410,
+    schedule: Matrices | None = None,
+) -> list[float]:
+    """For each rank, milliseconds per step."""
+    chosen = schedule or WAYS.get(way, MEAN)
+    ends = SimulatedWorld(RANKS, cluster).run(one_by_one, way, seconds, numbers, chosen)
+    return [1e3 * end / len(seconds[0]) for end in ends]
+
+
+flat = Cluster.flat(RANKS, Link(latency=20e-6, bandwidth=1e9))
+KINDS = ["all-reduce", "one-peer exponential", "ring", "never"]
+
+# %%
+guess = predict(
+    "With hiccups a rank alone needs about 1.5 ms for a step. How long with all-reduce?",
+    unit="ms",
+)
+
+# %%
+hiccups: dict[str, list[float]] = {way: [] for way in KINDS}
+for seed in range(3):
+    draw = random.Random(seed)
+    seconds = [
+        [10e-3 if draw.random() < 1 / 20 else 1e-3 for _ in range(TIMED)]
+        for _ in range(RANKS)
+    ]
+    for way in KINDS:
+        hiccups[way].append(statistics.mean(finished(way, seconds, flat)))
+for way in KINDS:
+    print(
+        f"{way:22} {'  '.join(f'{ms:.1f} ms' for ms in hiccups[way])}   (three seeds)"
+    )
+print(guess.compare(statistics.median(hiccups["all-reduce"])))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+any_rank = 1 - (1 - 1 / 20) ** RANKS
+expected = 1 + 9 * any_rank
+assert 0.5 < any_rank < 0.6 and 5 < expected < 7
+assert abs(statistics.mean(hiccups["all-reduce"]) - expected) < 1.2
+for seed in range(3):
+    assert (
+        hiccups["never"][seed]
+        < hiccups["ring"][seed]
+        < 0.8 * hiccups["all-reduce"][seed]
+    )
+    assert hiccups["one-peer exponential"][seed] < 0.8 * hiccups["all-reduce"][seed]
+
+# %% [markdown]
+# In more than half of the steps some rank of the 16 has a hiccup, and with all-reduce everybody pays for it. In
+# gossip two hiccups on different sides of the ring pass at the same time. Gossip hides a good part of them.
+#
+# Now a rank that is **always** four times as slow.
+
+# %%
+guess = predict(
+    "Rank 0 is always 4 times as slow. How many times as long does a step of ring gossip take, for the fastest rank?",
+    unit="times",
+)
+
+# %%
+even = [[1e-3] * TIMED] * RANKS
+limping = [[4e-3] * TIMED, *even[1:]]
+slow = {way: finished(way, limping, flat) for way in KINDS}
+alike = {way: finished(way, even, flat) for way in KINDS}
+print("times as long as without      all ranks     the fastest rank")
+for way in KINDS:
+    factors = [a / b for a, b in zip(slow[way], alike[way], strict=True)]
+    print(f"{way:22}  {max(factors):15.2f}  {min(factors):19.2f}")
+print(guess.compare(min(slow["ring"]) / min(alike["ring"])))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert min(slow["all-reduce"]) > 3.3 * alike["all-reduce"][0]
+assert min(slow["ring"]) / min(alike["ring"]) > 3.2
+ahead = max(slow["ring"]) - min(slow["ring"])
+assert (
+    abs(ahead * TIMED - 3 * (8 - 1)) < 2
+)  # milliseconds: 8 places away, 3 ms saved in each
+
+# %% [markdown]
+# Gossip does not help here. Rank 1 waits for rank 0 in every step, rank 2 for rank 1, and so on. The rank on the
+# other side may be 8 steps ahead, one for each place, and never more. In the long run all go at the pace of the
+# slowest: gossip in steps is still **synchronous**. For a rank that is always slow you need to give up waiting: an
+# asynchronous server, or gossip with whichever neighbor is ready (AD-PSGD, Lian et al., 2018).
+#
+# ## A slow link
+#
+# Two nodes of 8 ranks, with a slow link between them that the ranks of a node share. A larger model: 400 kB. The ring
+# crosses the link twice. The last line is a ring too, but it crosses the link in every fourth step only. In between
+# each node has a ring of its own.
+
+# %%
+two_nodes = Cluster(
+    nodes=2,
+    ranks_per_node=8,
+    intra=Link(latency=5e-6, bandwidth=10e9),
+    inter=Link(latency=50e-6, bandwidth=0.1e9),
+    shared_uplink=True,
+)
+inside = metropolis_weights(
+    [[8 * (r // 8) + (r + d) % 8 for d in (-1, 1)] for r in range(16)]
+)
+SELDOM = [WAYS["ring"][0], inside, inside, inside]
+
+# %%
+guess = predict(
+    "Which one takes the least time per step, if the ring crosses the link in every step?",
+    choices=["all-reduce", "ring", "one-peer exponential"],
+)
+
+# %%
+crossing = {
+    way: max(finished(way, even, two_nodes, 100_000))
+    for way in ("all-reduce", "ring", "one-peer exponential")
+}
+crossing["ring, every 4th step"] = max(
+    finished("seldom", even, two_nodes, 100_000, schedule=SELDOM)
+)
+for way, ms in crossing.items():
+    print(f"{way:22} {ms:5.1f} ms per step")
+print(
+    f"left after 4 rounds: ring {contraction(*WAYS['ring'] * 4):.2f}, every 4th {contraction(*SELDOM):.2f}"
+)
+print(
+    guess.compare(
+        min(("all-reduce", "ring", "one-peer exponential"), key=crossing.__getitem__)
+    )
+)
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert crossing["all-reduce"] < crossing["ring"] < crossing["one-peer exponential"]
+assert crossing["ring, every 4th step"] < 0.5 * crossing["ring"]
+assert crossing["ring, every 4th step"] < crossing["all-reduce"]
+assert contraction(*WAYS["ring"] * 4) < contraction(*SELDOM) < 1
+
+# %% [markdown]
+# The all-reduce, which knows the cluster, adds up inside the nodes first, and sends every number across once. Gossip
+# sends whole tensors, and with two edges across the link twice as much. A graph that ignores the network, like the
+# one-peer exponential one, is worst. What gossip *can* do is cross the link seldom. It pays with a smaller gap. (So
+# does local SGD, see lesson 06: that is its rival here.)
+#
+# ## One-way streets
+#
+# With weights on a graph with directions it is often impossible that both rows and columns add up to 1. A rank may hear
+# from many and send to one. Each rank can see to its own *column*: it cuts what it has into equal parts, keeps one and
+# sends the others. Then nothing is lost, but those that many send to get too much. **Push-sum** (Kempe et al., 2003)
+# keeps books. Each rank also has a weight, 1 at the start, and cuts it in the same way. What has too much has too much
+# weight as well, and the *ratio* goes to the mean.
+
+# %%
+receivers = [
+    [1],
+    [2, 0],
+    [3],
+    [0, 1],
+]  # nobody that rank 0 or rank 2 sends to answers it
+one_way = push_weights(receivers)
+print(
+    "columns:",
+    one_way.sum(dim=0).tolist(),
+    " rows:",
+    [round(x, 2) for x in one_way.sum(dim=1).tolist()],
+)
+
+
+def push(comm: Communicator, rounds: int) -> tuple[float, float]:
+    tensor = torch.tensor(10.0 * comm.rank, dtype=torch.float64)  # the mean is 15
+    weight = torch.ones((), dtype=torch.float64)
+    push_sum(comm, tensor, weight, one_way, rounds)
+    return tensor.item(), weight.item()
+
+
+for rounds in (0, 1, 5, 40):
+    pairs = world.run(push, rounds)
+    print(
+        f"{rounds:2} rounds  "
+        + "  ".join(f"{x:5.1f} / {w:.2f} = {x / w:5.2f}" for x, w in pairs)
+    )
+assert all(abs(x / w - 15) < 1e-6 for x, w in pairs)
+assert (
+    abs(sum(x for x, _ in pairs) - 60) < 1e-9
+    and abs(sum(w for _, w in pairs) - 4) < 1e-9
+)
+assert max(abs(x - 15) for x, _ in pairs) > 3, "without the weights it would be wrong"
+
+# %% [markdown]
+# *Stochastic gradient push* (Assran et al., 2019) is decentralized SGD on top of it: gradients are computed at the
+# ratios. In the library it is `gradient_push_step`.
+#
+# ## In real frameworks
+#
+# `torch.distributed` has no gossip. It has what gossip is made of, `isend` and `irecv`. Here is a round on a ring of
+# four real processes by hand, against ours.
+
+# %%
+import torch.distributed as dist
+
+from distlib.worlds.real.process_group import torch_distributed
+
+four = metropolis_weights(ring(4))
+
+
+def both_rounds(comm: Communicator) -> tuple[torch.Tensor, torch.Tensor]:
+    """A round of gossip by our function, and by torch's messages."""
+    start = torch.arange(3.0) + 10 * comm.rank
+    ours = start.clone()
+    gossip_average(comm, ours, four)
+
+    with torch_distributed(comm):
+        left, right = (comm.rank - 1) % 4, (comm.rank + 1) % 4
+        from_left, from_right = torch.empty_like(start), torch.empty_like(start)
+        works = [
+            dist.irecv(from_left, left),
+            dist.irecv(from_right, right),
+            dist.isend(start, left),
+            dist.isend(start, right),
+        ]
+        for work in works:
+            work.wait()
+    return ours, (start + from_left + from_right) / 3
+
+
+for rank, (ours, theirs) in enumerate(world.run(both_rounds)):
+    assert torch.allclose(ours, theirs)
+    print(f"rank {rank}: {[round(x, 2) for x in ours.tolist()]}")
+
+# %%
+world.close()
+
+# %% [markdown]
+# What others have built:
+#
+# - **BlueFog** adds gossip to PyTorch: `neighbor_allreduce` is our `gossip_average`, on static and changing graphs.
+#   It is by the authors of the exponential graphs.
+# - **DDP's communication hooks** let you put something else in the place of its all-reduce, and gossip was one of the
+#   reasons for them. torchdistx, a library of experiments outside of torch, has such a hook, GossipGraD. A request to
+#   have gossip in torch itself ([issue 71330](https://github.com/pytorch/pytorch/issues/71330)) is from 2022.
+# - **Hivemind** trains with volunteers on the internet, who come and go. It averages in small groups that change from
+#   round to round, a relative of our `random_matchings`.
+# - **TensorFlow** and **JAX** have nothing of the kind among their strategies.
+#
+# ### When is it used today?
+#
+# Seldom, and you should know why. Inside a data center networks are fast and alike, NCCL's all-reduce sends less than
+# two tensors, and everybody gets the same model. That the ranks' models differ makes debugging, checkpoints and
+# evaluation harder. Large models are trained with all-reduce, and across slow links with local SGD and its relatives.
+#
+# Gossip is used where there *is* no center and no all-reduce that could work: sensors and robots that reach only
+# those near them, computers of volunteers, institutions that may not or don't want to collect their data in one
+# place. And the analysis you have seen, $W$, ρ and the gap, is also the language in which local SGD and federated
+# learning are studied.
+#
+# ## In short
+#
+# - A round of gossip is $x \leftarrow W x$. Rows that add up to 1 keep agreement, columns that add up to 1 keep the
+#   mean.
+# - What is left after $k$ rounds is at most $\rho^k$. A ring's gap falls with $1/n^2$; exponential graphs hardly mind
+#   $n$.
+# - For an exact mean, all-reduce is cheaper. Gossip pays only because SGD needs no exact mean.
+# - With ranks whose data are alike, one round per step on any graph will do. With data that differ, the gap decides.
+#   Look at the single ranks, not only at the mean of their models, and run the control.
+# - Gossip hides hiccups. A rank that is always slow slows all down, one place per step.
+#
+# ## Now you
+#
+# In [the exercise](../exercises/08_decentralized/08_decentralized.ipynb) you write the weights for any graph, and
+# gossip with them. The tests watch who talks to whom.
+#
+# ## Further reading
+#
+# - X. Lian et al., [Can Decentralized Algorithms Outperform Centralized
+#   Algorithms?](https://arxiv.org/abs/1705.09056), 2017. Decentralized SGD, and where it wins: with slow links.
+# - B. Ying et al., [Exponential Graph is Provably Efficient for Decentralized Deep
+#   Training](https://arxiv.org/abs/2110.13363), 2021. The gap of both exponential graphs.
+# - M. Assran et al., [Stochastic Gradient Push for Distributed Deep Learning](https://arxiv.org/abs/1811.10792), 2019.
+#   Push-sum and SGD, on up to 256 GPUs.
+# - D. Kempe, A. Dobra, J. Gehrke, [Gossip-Based Computation of Aggregate
+#   Information](https://doi.org/10.1109/SFCS.2003.1238221), 2003. Push-sum.
+# - L. Xiao, S. Boyd, [Fast linear iterations for distributed
+#   averaging](https://doi.org/10.1016/j.sysconle.2004.02.022), 2004. Which weights mix fastest.
+# - X. Lian et al., [Asynchronous Decentralized Parallel Stochastic Gradient
+#   Descent](https://arxiv.org/abs/1710.06952), 2018. Gossip without waiting.
+# - M. Ryabinin et al., [Moshpit SGD](https://arxiv.org/abs/2103.03239), 2021. Groups that change, ranks that fail.
+# - [BlueFog](https://github.com/Bluefog-Lib/bluefog) and [Hivemind](https://github.com/learning-at-home/hivemind).

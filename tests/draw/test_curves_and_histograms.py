@@ -1,0 +1,57 @@
+"""Curves over time, and histograms: what is drawn is what was given, and words say it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from distlib.draw import curves, histogram
+from tests.tools.draw_samples import text_boxes, texts
+
+LINES = {"synchronous": [(0.0, 2.0), (1.0, 1.0), (2.0, 0.5)], "asynchronous": [(0.0, 2.0), (1.5, 0.1)]}
+STALENESS = {"equal": [0, 3, 3, 3], "one is slower": [2, 2, 12, 2]}
+
+
+def test_a_curve_goes_through_its_points() -> None:
+    picture = curves(LINES, along="virtual seconds", title="Loss")
+    axes = picture.figure.axes[0]
+    drawn = [list(zip(map(float, line.get_xdata()), map(float, line.get_ydata()), strict=True)) for line in axes.lines]
+    assert drawn == list(LINES.values())
+    assert axes.get_xlim() == (0, 2) and axes.get_yscale() == "log"
+    assert (
+        picture.alt
+        == "Loss. Over virtual seconds. synchronous: from 2 to 0.5 at 2; asynchronous: from 2 to 0.1 at 1.5."
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"a": [(0, 1.0)]}, {"a": [(1, 1.0), (0, 1.0)]}, {"a": [(0, 0.0), (1, 1.0)]}, {"a": [(-1, 1), (1, 1)]}]
+)
+def test_curves_that_cannot_be_drawn(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        curves(wrong, along="s", title="Loss")
+
+
+def test_a_bar_is_a_share() -> None:
+    picture = histogram(STALENESS, along="staleness", title="Found")
+    panels = [axes for axes in picture.figure.axes if axes.patches]
+    bars = [{bar.get_x() + bar.get_width() / 2: bar.get_height() for bar in axes.patches} for axes in panels]
+    assert bars == [{0.0: 0.25, 3.0: 0.75}, {2.0: 0.75, 12.0: 0.25}]
+    assert "mean 2.25" in texts(picture) and "mean 4.50" in texts(picture)
+    assert "one is slower: from 2 to 12, on average 4.50, most often 2 (75%)" in picture.alt
+
+
+@pytest.mark.parametrize("wrong", [{}, {"a": []}, {"a": [-1]}, {str(number): [1] for number in range(7)}])
+def test_histograms_that_cannot_be_drawn(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected 1 to 6 ways"):
+        histogram(wrong, along="staleness", title="Found")
+
+
+@pytest.mark.parametrize(
+    "picture", [curves(LINES, along="s", title="Loss"), histogram(STALENESS, along="staleness", title="Found")]
+)
+def test_no_text_lies_on_another(picture: Any) -> None:
+    boxes = list(text_boxes(picture).values())
+    for index, one in enumerate(boxes):
+        assert not any(one.overlaps(other) for other in boxes[index + 1 :])
