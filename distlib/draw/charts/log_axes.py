@@ -7,7 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from distlib.draw.picture import fitting_size
-from distlib.draw.style import BODY, INK, SMALL, WIDTH, format_bytes, format_seconds, line_color_of, points
+from distlib.draw.style import (
+    BODY,
+    INK,
+    SMALL,
+    WIDTH,
+    format_bytes,
+    format_number,
+    format_seconds,
+    line_color_of,
+    points,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
