@@ -51,8 +51,8 @@ class SimulatedRank:
 
     __slots__ = (
         "background", "both", "broken", "bytes_received", "bytes_sent", "context", "dead", "dies", "finished",
-        "in_free", "loose", "meeting", "messages_received", "messages_sent", "missing", "now", "number", "out_free",
-        "receive", "round", "send", "site", "told", "waiting",
+        "begun", "in_free", "loose", "meeting", "messages_received", "messages_sent", "missing", "now", "number",
+        "out_free", "receive", "round", "send", "site", "told", "waiting",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, number: int) -> None:
@@ -64,6 +64,7 @@ class SimulatedRank:
         self.round = 0
         self.missing = 0  # how many of the operations it waits for are not yet done
         self.loose = 0  # how many of its isends and irecvs are not yet done
+        self.begun = 0  # how many messages it has begun to send or to receive
         self.waiting: Sequence[Operation] = ()
         self.meeting: tuple[str, tuple[Any, ...], tuple[int, ...]] | None = None
         self.finished = self.dead = False
@@ -92,7 +93,7 @@ class Operation(Work):
 
     __slots__ = (
         "blocking", "done", "eager", "end", "engine", "error", "group", "is_send", "nbytes", "open", "peer", "rank",
-        "round", "site", "tag", "tensor", "time", "waited",
+        "round", "site", "tag", "tensor", "time", "turn", "waited",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, rank: SimulatedRank, is_send: bool, blocking: bool) -> None:
@@ -108,6 +109,7 @@ class Operation(Work):
         self.tensor, self.nbytes = tensor, tensor.nbytes
         self.peer, self.tag, self.group, self.site = peer, tag, group, site
         self.time, self.round = rank.now, rank.round + 1
+        self.turn = rank.begun = rank.begun + 1
         self.done = self.eager = self.waited = False
 
     def wait(self) -> int:
@@ -621,8 +623,11 @@ class Engine:
 
 
 def _order(send: Operation, receive: Operation) -> tuple[float, float, int, int]:
-    """Deferred messages go through in this order: by when both sides were ready, then offered, then by rank."""
-    return max(send.time, receive.time), send.time, send.rank.number, receive.rank.number
+    """Deferred messages go through in this order: by when both sides were ready, then offered, then by their turn.
+
+    A rank's messages have their turns as its code begins them. Of equal turns the lower rank's comes first.
+    """
+    return max(send.time, receive.time), send.time, send.turn, send.rank.number
 
 
 def _dies(send: Operation, receive: Operation) -> float:
