@@ -19,15 +19,27 @@ from distlib.checks.student_communicator import noted, unwrapped
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
 from distlib.judge.remote.wire import Wire
+from distlib.network import Cluster, Link
 
 
 def supplied_helper(name: str, wire: Wire) -> tuple[str, Callable[..., Any]]:
     """The name that the student's code uses, and the function that it leads to."""
     if name in _PURE:
-        return name, _named(
-            lambda *args, **kwargs: ask(wire, "compute", name=name, args=plain(args), options=plain(kwargs)), name
-        )
+        return name, _computed(name, wire)
     return name, _named(_HELPERS[name](name) if name in _HELPERS else _in_place(name), name)
+
+
+def _computed(name: str, wire: Wire) -> Callable[..., Any]:
+    def helper(*args: Any, **kwargs: Any) -> Any:
+        options = {key: _for_the_wire(value) for key, value in kwargs.items()}
+        return ask(wire, "compute", name=name, args=[_for_the_wire(value) for value in args], options=options)
+
+    return _named(helper, name)
+
+
+def _for_the_wire(value: Any) -> Any:
+    """A network as it is, all else as plain values: a Counter of clocks is a dict."""
+    return value if isinstance(value, Cluster | Link) else plain(value)
 
 
 def _in_place(name: str) -> Callable[..., None]:
