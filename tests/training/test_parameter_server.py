@@ -195,6 +195,22 @@ def test_a_straggler_costs_a_synchronous_run_its_speed_and_an_asynchronous_one_l
     assert rate(ASYNCHRONOUS, slow) / rate(ASYNCHRONOUS, even) > 0.75
 
 
+def test_parameters_go_out_while_gradients_come_in() -> None:
+    def large(comm: Communicator) -> None:
+        parameters = [torch.zeros(10_000)]
+        shards = shard_parameters(parameters, 1)
+        if comm.rank == 0:
+            server_loop(comm, range(1, 9), flatten(parameters, shards[0]), SGD, bound=ASYNCHRONOUS)
+        else:
+            worker_loop(ParameterClient(comm, [0], parameters, shards), lambda step: (parameters, 1), 6)
+
+    link = Link(1e-6, 1e7)
+    world = SimulatedWorld(9, Cluster.flat(9, link))
+    world.run(large)
+    sent, received = (nbytes[0] / link.bandwidth for nbytes in (world.trace.bytes_sent, world.trace.bytes_received))
+    assert sent < world.trace.elapsed < 0.75 * (sent + received)
+
+
 def test_a_run_repeats_to_the_bit() -> None:
     first, second = (simulated(2, seconds=(1e-3, 3e-3, 2e-3), bound=ASYNCHRONOUS)[1] for _ in range(2))
     assert first[0][0] == second[0][0]

@@ -101,6 +101,7 @@ def server_loop(
                 raise
             server.give_up(error)
         server.go_on()
+    server.finish()
     return server.log
 
 
@@ -140,6 +141,8 @@ class _Server:
         self._earlier = 0  # updates before this server began
         self._version_of = dict.fromkeys(workers, 0)  # which version of the parameters each worker has
         self._pending: list[_Pending] = []
+        self._snapshot: torch.Tensor | None = None  # a copy of this version of the parameters, if it has been sent
+        self._sending: dict[int, Work] = {}  # for each worker, the parameters that are on their way to it
 
     @torch.no_grad()
     def restore(self, start: Checkpoint) -> None:
@@ -152,6 +155,7 @@ class _Server:
 
     def serve(self, worker: int, kind: int, samples: int) -> None:
         """Take a request."""
+        self._finish_sending(worker)
         if kind == PUSH:
             self._take_gradient(worker, samples)
         elif kind == PULL:
@@ -164,6 +168,8 @@ class _Server:
 
     def give_up(self, error: PeerLost) -> None:
         """Take workers for dead."""
+        for worker in error.lost:
+            self._finish_sending(worker)
         for worker in sorted(set(error.lost) & set(self.clocks)):
             del self.clocks[worker]
             self.waiting.pop(worker, None)
@@ -178,8 +184,17 @@ class _Server:
             self._pending = [each for each in self._pending if each[0] > newest]
             self._update(ripe)
         free = [each for each in self.waiting if may_proceed(self.clocks, each, self._bound, self._backups)]
-        sent = [self._answer(worker) for worker in free]
-        for work in sent:
+        for worker in free:
+            self._answer(worker)
+
+    def finish(self) -> None:
+        """Wait until nothing is on its way any longer."""
+        for worker in list(self._sending):
+            self._finish_sending(worker)
+
+    def _finish_sending(self, worker: int) -> None:
+        """End the sending of parameters to a worker. At its next request it has them, and this returns at once."""
+        if work := self._sending.pop(worker, None):
             with contextlib.suppress(PeerLost):  # the next request from anyone reports it
                 work.wait()
 
@@ -204,13 +219,19 @@ class _Server:
         else:
             self._pending.append((clock, worker, samples, gradient))
 
-    def _answer(self, worker: int) -> Work:
-        """Begin to send the parameters to a worker that waits for them."""
+    def _answer(self, worker: int) -> None:
+        """Begin to send the parameters to a worker that waits for them.
+
+        It goes on while the server takes gradients, and even while it changes the parameters: so a copy is sent, the
+        same one to all workers that get this version.
+        """
         waited = self._comm.time() - self.waiting.pop(worker)
         if waited > 0:
             self.log.waits.append((worker, waited))
         self._version_of[worker] = len(self.log.updates)
-        return self._comm.isend(self._parameters, worker, PARAMETERS)
+        if self._snapshot is None:
+            self._snapshot = self._parameters.clone()
+        self._sending[worker] = self._comm.isend(self._snapshot, worker, PARAMETERS)
 
     @torch.no_grad()
     def _update(self, gradients: list[_Pending]) -> None:
@@ -227,6 +248,7 @@ class _Server:
                 group["lr"] = rate * factor
         self._parameters.grad = total / self._share
         self._optimizer.step()
+        self._snapshot = None
         self.log.updates.append(Update(self._comm.time(), tuple(contributions)))
         self.log.samples += sum(contribution.samples for contribution in contributions)
         self._keep_state()
