@@ -644,6 +644,7 @@ def ceiling(workers: int, momentum: float = 0.0) -> float:
     return low
 
 
+# %%
 guess = predict(
     "With 1 worker the ceiling is at 2. "
     "Where is it with 64 workers and gradients that are 63 updates old?"
@@ -1372,6 +1373,7 @@ def live(comm: Communicator, steps: int) -> ServerLog | list[torch.Tensor]:
     return [parameter.detach() for parameter in parameters]
 
 
+# %%
 guess = predict(
     "How many of the test images are classified correctly at the end?", unit="%"
 )
