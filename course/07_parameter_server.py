@@ -1576,8 +1576,8 @@ assert best_known < 0.45
 # - Y. Jiang et al., [A Unified Architecture for Accelerating Distributed DNN Training in Heterogeneous GPU/CPU
 #   Clusters](https://www.usenix.org/conference/osdi20/presentation/jiang), OSDI 2020. BytePS: servers on machines to
 #   spare, as fast as or faster than all-reduce.
-# - W. Zhang et al., [Staleness-aware Async-SGD for Distributed Deep Learning](https://arxiv.org/abs/1511.05950), IJCAI
-#   2016. A rate that is divided by the staleness.
+# - W. Zhang et al., [Staleness-aware Async-SGD for Distributed Deep Learning](https://arxiv.org/abs/1511.05950),
+#   IJCAI 2016. A rate that is divided by the staleness.
 # - I. Mitliagkas et al., [Asynchrony begets Momentum, with an Application to Deep
 #   Learning](https://arxiv.org/abs/1605.09774), 2016.
 # - PyTorch, [Distributed communication](https://docs.pytorch.org/docs/stable/distributed.html), for `send` and `recv`,
