@@ -325,6 +325,7 @@ for name, matrix in GRAPHS.items():
 curves(
     lines,
     along="rounds k",
+    values="what is left",
     title="What is left of the distance from the mean, on 16 ranks",
     subtitle="measured: the median of three starts; and ρᵏ, which nothing may exceed",
     show=lambda value: f"{value:.0e}",

@@ -14,7 +14,7 @@ STALENESS = {"equal": [0, 3, 3, 3], "one is slower": [2, 2, 12, 2]}
 
 
 def test_a_curve_goes_through_its_points() -> None:
-    picture = curves(LINES, along="virtual seconds", title="Loss")
+    picture = curves(LINES, along="virtual seconds", values="loss", title="Loss")
     axes = picture.figure.axes[0]
     drawn = [list(zip(map(float, line.get_xdata()), map(float, line.get_ydata()), strict=True)) for line in axes.lines]
     assert drawn == list(LINES.values())
@@ -30,7 +30,7 @@ def test_a_curve_goes_through_its_points() -> None:
 )
 def test_curves_that_cannot_be_drawn(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
-        curves(wrong, along="s", title="Loss")
+        curves(wrong, along="s", values="loss", title="Loss")
 
 
 def test_a_bar_is_a_share() -> None:
@@ -49,7 +49,8 @@ def test_histograms_that_cannot_be_drawn(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "picture", [curves(LINES, along="s", title="Loss"), histogram(STALENESS, along="staleness", title="Found")]
+    "picture",
+    [curves(LINES, along="s", values="loss", title="Loss"), histogram(STALENESS, along="staleness", title="Found")],
 )
 def test_no_text_lies_on_another(picture: Any) -> None:
     boxes = list(text_boxes(picture).values())

@@ -25,6 +25,7 @@ def curves(
     lines: Mapping[str, Line],
     *,
     along: str,
+    values: str,
     title: str,
     subtitle: str = "",
     show: Callable[[float], str] = format_number,
@@ -35,6 +36,7 @@ def curves(
         lines: name → (place, value) pairs, in the order of the places. At most 7 lines. They may end at different
             places.
         along: what the places are, with their unit: "virtual seconds". Written below the axis.
+        values: what the values are: "loss". Written above the axis.
         title, subtitle: the headline and the line below it.
         show: how a value is written on the axis.
 
@@ -46,12 +48,12 @@ def curves(
         raise ValueError(f"expected 1 to {len(MARKERS)} lines, got {len(lines)}")
     for name, line in lines.items():
         _check(name, line)
-    values = [value for line in lines.values() for _, value in line]
+    numbers = [value for line in lines.values() for _, value in line]
     with drawing_style():
         figure = new_figure(WIDTH, _TOP + _HEIGHT + 50)
         add_titles(figure, title, subtitle)
         axes = add_axes(figure, LEFT, _TOP, WIDTH - LEFT - RIGHT, _HEIGHT)
-        label_values(axes, min(values), max(values), show)
+        label_values(axes, min(numbers), max(numbers), show, values)
         axes.set_xlim(0, max(line[-1][0] for line in lines.values()))
         axes.set_xlabel(along, size=points(12))
         for order, line in enumerate(lines.values()):

@@ -40,20 +40,24 @@ def label_seconds(axes: Axes, lowest: float, highest: float) -> None:
     label_values(axes, lowest, highest, format_seconds)
 
 
-def label_values(axes: Axes, lowest: float, highest: float, write: Callable[[float], str]) -> None:
-    """As `label_seconds`, for values above 0 of any kind. `write`: how one is written."""
+def label_values(axes: Axes, lowest: float, highest: float, write: Callable[[float], str], what: str = "") -> None:
+    """As `label_seconds`, for values above 0 of any kind. `write`: how one is written; `what`: what they are."""
     low, high = lowest / 1.5, highest * 1.5
     axes.set_yscale("log")
     axes.set_ylim(low, high)
-    say_logarithmic(axes)
+    say_logarithmic(axes, what)
     set_ticks(axes, "y", ticks_of_seconds(low, high), write)
     axes.grid(axis="y", color=INK, alpha=0.25, linewidth=points(0.8))
 
 
-def say_logarithmic(axes: Axes) -> None:
-    """Say above the y axis that it is logarithmic, in the 20 CSS pixels that are left below the titles."""
+def say_logarithmic(axes: Axes, what: str = "") -> None:
+    """Say above the y axis that it is logarithmic, in the 20 CSS pixels that are left below the titles.
+
+    `what`: what is on the axis, in front of that.
+    """
+    words = f"{what} (logarithmic)" if what else "logarithmic"
     axes.annotate(
-        "logarithmic", (0, 1), xytext=(points(-LEFT + 10), points(7)), xycoords="axes fraction",
+        words, (0, 1), xytext=(points(-LEFT + 10), points(7)), xycoords="axes fraction",
         textcoords="offset points", size=points(SMALL), color=INK,
     )  # fmt: skip
 
