@@ -727,6 +727,7 @@ _STEPS = """async player => {
 
 
 def simulate_a_parameter_server() -> None:
+    torch.set_num_threads(1)  # matrices as small as these are not worth a second thread
     world = SimulatedWorld(65, Cluster.flat(65, Link(50e-6, 1e9), jitter=0.1), record=False)
     took = seconds(lambda: world.run(_train_asynchronously, 157))
     note("64 asynchronous workers, 10,048 updates of the digits model in virtual time", f"{took:.1f} s", "≤ 30 s")
