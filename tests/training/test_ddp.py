@@ -1,5 +1,6 @@
 """DistributedDataParallel: four versions equal to a single process, and everything that can come in between."""
 
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -231,6 +232,13 @@ class Computes(nn.Module):
         y = x.view_as(x)
         y.register_hook(self._pause)
         return y
+
+
+def test_ranks_need_not_import_what_an_optimizer_needs() -> None:
+    """torch takes two seconds for it in each process. Ranks have it from the start if the kernel has."""
+    torch.optim.SGD(small_mlp().parameters(), lr=0.1)
+    with World(1) as world:
+        assert world.run(lambda comm: "torch._dynamo" in sys.modules) == [True]
 
 
 # ── accumulation, parameters without a gradient, dtypes, layers used twice ───────────────────────────────────────────

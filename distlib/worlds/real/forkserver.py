@@ -28,6 +28,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ _ENVIRONMENT = {
 _LARGEST_REQUEST = 65536
 _START_TIMEOUT = 180.0  # seconds; importing torch from a cold disk can take long, on a busy machine very long
 _REAP_EVERY = 0.5  # seconds between looks at which ranks have ended
+_IMPORTED_LATE = ("torch._dynamo",)  # by torch, in two seconds, when a process builds its first optimizer
 
 
 # ── in the kernel ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -72,8 +74,11 @@ class ForkServer:
         theirs.close()
 
     def spawn(self, place: RankPlace, fds: Sequence[int]) -> int:
-        """Fork a rank, which runs `rank_process.main(place, fds)`. Returns its process id."""
-        return self._request(("spawn", place), fds)
+        """Fork a rank, which runs `rank_process.main(place, fds)`. Returns its process id.
+
+        Where the kernel has built an optimizer, ranks will: then what that imports is there when the rank begins.
+        """
+        return self._request(("spawn", place, [name for name in _IMPORTED_LATE if name in sys.modules]), fds)
 
     def memory_problem(self) -> str | None:
         """Why ranks can't read each other's memory; None if they can. See shared_memory."""
@@ -176,6 +181,7 @@ def _answer(
 ) -> tuple[bool, Any]:
     kind, *values = request
     if kind == "spawn":
+        _import_for_ranks(values[1])
         return _fork(values[0], fds, ranks, control, main)
     if kind == "signal":
         for pid in ranks.intersection(values[0]):
@@ -184,6 +190,14 @@ def _answer(
     if kind == "memory_problem":
         return True, shared_memory.problem()
     return True, [ended.get(pid) for pid in values[0]]
+
+
+def _import_for_ranks(names: Sequence[str]) -> None:
+    missing = [name for name in names if name not in sys.modules]
+    for name in missing:
+        import_module(name)
+    if missing:
+        gc.freeze()
 
 
 def _fork(arguments: Any, fds: list[int], ranks: set[int], control: socket.socket, main: Any) -> tuple[bool, Any]:
