@@ -1,9 +1,10 @@
 """Answers in tests/answers get the marks they deserve: put into the notebook and graded for real.
 
 `test_answers_fast` judges every answer, on simulated ranks. Here are those that tell most about what lies around the
-checks, graded by the judge of `distlib grade`: of each function one for each kind of loss, those that only real ranks
-can judge, and those whose students read something else there. By plain nbgrader, which takes longer, the first of
-these in one assignment. `make answers` grades all of them with the judge, `make answers ARGS=--nbgrader` with nbgrader.
+checks, graded by the judge of `distlib grade`: the solutions, of each function a wrong answer for each kind of loss,
+those that only real ranks can judge, and those whose students read something else there. By plain nbgrader, which takes
+longer, the first of these in one assignment, and a right one. `make answers` grades all of them with the judge, `make
+answers ARGS=--nbgrader` with nbgrader.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from distlib.classroom.class_folder import Classroom, open_classroom
 from tests.answer_files import ASSIGNMENTS, Answer, read_answers, sample, submissions
 from tests.answers_fast import SLOW
 from tests.answers_table import Verdict, grade_with_the_judge, hand_in_all, table, told_in, verdicts
+from tests.tools.nbgrader_process import QuickClassroom
+from tests.tools.short_course import FEWER_TRAININGS, short_course
 
 ANSWERS = {assignment: read_answers(assignment) for assignment in ASSIGNMENTS}
 # Plain nbgrader takes minutes for each assignment. This one has most kinds of checks: scenarios with functions and
@@ -34,9 +37,9 @@ SAMPLES = {assignment: sample(ANSWERS[assignment], told[:1]) for assignment, tol
 
 
 def for_the_judge(answers: Sequence[Answer]) -> list[Answer]:
-    """What the judge grades here."""
+    """What the judge grades here, besides the solutions: all of these are right, and take longest."""
     special = [str(answer) for answer in answers if str(answer) in SLOW or answer.told != answer.told_by_the_judge]
-    return sample(answers, special)
+    return [answer for answer in sample(answers, special) if str(answer) in special or not answer.is_right]
 
 
 JUDGED = {assignment: for_the_judge(answers) for assignment, answers in ANSWERS.items()}
@@ -55,7 +58,7 @@ def judged(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
 
     @cache
     def graded(assignment: str) -> tuple[Classroom, list[Verdict]]:
-        made = open_classroom(root, tmp_path_factory.mktemp("judged"), assignment)
+        made = open_classroom(root, tmp_path_factory.mktemp("judged"), assignment, QuickClassroom)
         hand_in_all(made, JUDGED[assignment])
         grade_with_the_judge(made)
         return made, verdicts(made, JUDGED[assignment], by_the_judge=True)
@@ -69,7 +72,9 @@ def classrooms(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
     @cache
     def graded(assignment: str) -> Classroom:
-        made = open_classroom(root, tmp_path_factory.mktemp("answers"), assignment)
+        functions = sorted({answer.function for answer in ANSWERS[assignment]})
+        course = short_course(root, tmp_path_factory.mktemp("course"), assignment, functions, FEWER_TRAININGS)
+        made = open_classroom(course, tmp_path_factory.mktemp("answers"), assignment, QuickClassroom)
         hand_in_all(made, SAMPLES[assignment])
         made.autograde("left-*", "right-*")
         return made

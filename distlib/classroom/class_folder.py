@@ -134,8 +134,11 @@ class Classroom:
         return Gradebook(f"sqlite:///{self.folder / 'classroom' / 'gradebook.db'}")
 
 
-def open_classroom(project: Path, folder: Path, assignment: str) -> Classroom:
+def open_classroom(project: Path, folder: Path, assignment: str, kind: type[Classroom] = Classroom) -> Classroom:
     """Make a class in `folder` (new or empty) with one assignment of `project`, as an instructor would.
+
+    Args:
+        kind: `Classroom`, or a class of it that runs nbgrader in a way of its own.
 
     Raises:
         RuntimeError: nbgrader could not make the release.
@@ -144,7 +147,7 @@ def open_classroom(project: Path, folder: Path, assignment: str) -> Classroom:
     shutil.copy(project / "nbgrader_config.py", folder)
     notebooks = shutil.ignore_patterns("*.py", ".ipynb_checkpoints", "__pycache__")
     shutil.copytree(project / "solutions" / assignment, folder / "solutions" / assignment, ignore=notebooks)
-    classroom = Classroom(folder.resolve(), assignment)
+    classroom = kind(folder.resolve(), assignment)
     classroom.nbgrader("generate_assignment", assignment)
     return classroom
 

@@ -20,11 +20,13 @@ from distlib.judge.remote.judge import Judges
 from distlib.judge.sandbox import Limits, choose_sandbox
 from distlib.judge.sandbox.limits import CUT
 from tests.tools.hostile_submissions import Work
-from tests.tools.short_course import FEWER_CASES, short_course
+from tests.tools.nbgrader_process import QuickClassroom
+from tests.tools.short_course import FEWER_CASES, FEWER_TRAININGS, short_course
 
 RING, DDP = "02_all_reduce", "05_ddp"
 # What students leave behind stands around the answers and in each of them: two functions tell as much as four.
 KEPT = {RING: ("naive_all_reduce", "ring_all_reduce"), DDP: ("average_gradients", "OverlappedDDP")}
+FEWER = {RING: FEWER_CASES, DDP: FEWER_TRAININGS}
 LIMITS = Limits(cells_seconds=24)  # so that a statement that never ends costs 12 s
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -202,9 +204,9 @@ def graded(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gra
     classes = {}
     with Judges(choose_sandbox(), LIMITS) as open_judge:
         for assignment, habits in HABITS.items():
-            cases = FEWER_CASES if assignment == RING else {}
-            course = short_course(root, tmp_path_factory.mktemp("course"), assignment, KEPT[assignment], cases)
-            classroom = open_classroom(course, tmp_path_factory.mktemp("honest"), assignment)
+            folder = tmp_path_factory.mktemp("course")
+            course = short_course(root, folder, assignment, KEPT[assignment], FEWER[assignment])
+            classroom = open_classroom(course, tmp_path_factory.mktemp("honest"), assignment, QuickClassroom)
             for habit in (tidy, *habits):
                 hand_in(classroom, habit)
             run = grade_class(open_course(classroom.folder), assignment, open_judge, jobs=2)

@@ -85,15 +85,15 @@ def test_it_deals_out_what_torchs_sampler_does(
     assert parts(length, world_size, epoch, shuffle=shuffle, seed=seed, drop_last=drop_last) == theirs
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 1])  # for rank 0 only: each of these processes imports torch
 def test_it_works_with_torchs_data_loader(workers: int) -> None:
     data = TensorDataset(torch.arange(10))
     seen = []
     for rank in range(4):
         sampler = DistributedSampler(Place(rank, 4), data, seed=5)  # type: ignore[arg-type]
-        loader = DataLoader(data, batch_size=2, sampler=sampler, num_workers=workers, multiprocessing_context=(
-            "forkserver" if workers else None
-        ))  # fmt: skip
+        started = workers if rank == 0 else 0
+        context = "forkserver" if started else None
+        loader = DataLoader(data, batch_size=2, sampler=sampler, num_workers=started, multiprocessing_context=context)
         seen += [value for (batch,) in loader for value in batch.tolist()]
     assert set(seen) == set(range(10)) and len(seen) == 12
 
