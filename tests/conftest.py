@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from distlib import World
 
 ROOT = Path(__file__).parents[1]
+LONGEST = "test_lessons.py"  # ten minutes of one processor
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSERS_ON_MACOS = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
@@ -57,12 +58,12 @@ def worlds() -> Iterator[Callable[[int], World]]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first, so that no worker is left with one at the end.
+    """Files with slow tests come first, the lessons before all, so that no worker is left with one at the end.
 
     A test whose marker names something that this machine lacks is skipped, with the reason.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)  # else in the order that they have
+    items.sort(key=lambda item: (item.path.name != LONGEST, item.path not in slow))  # else in the order that they have
     for item in items:
         for name, missing in MISSING.items():
             for marker in item.iter_markers(name):
