@@ -9,8 +9,6 @@ import pytest
 
 from distlib.classroom.class_folder import Classroom, marks_table
 from distlib.classroom.demo import ASSIGNMENT, STUDENTS, grade_demo, main
-from tests.tools.hostile_submissions import FUNCTIONS
-from tests.tools.short_course import FEWER_CASES, short_course
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -24,8 +22,7 @@ student-c             0 / 4                0 / 6            0 / 6            0 /
 def test_the_demonstration_prints_the_right_marks(root: Path, tmp_path: Path) -> None:
     leftover = tmp_path / "demo" / "classroom" / "submitted" / "student-z" / "leftover"
     leftover.mkdir(parents=True)
-    project = short_course(root, tmp_path / "short", ASSIGNMENT, FUNCTIONS, FEWER_CASES)
-    classroom = grade_demo(project, tmp_path / "demo")
+    classroom = grade_demo(root, tmp_path / "demo")
     assert not leftover.exists()
     assert marks_table(classroom, STUDENTS) == EXPECTED
     assert (classroom.folder / "classroom" / "graded" / ASSIGNMENT / "report.html").exists()
