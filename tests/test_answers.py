@@ -1,10 +1,9 @@
 """Answers in tests/answers get the marks they deserve: put into the notebook and graded for real.
 
 `test_answers_fast` judges every answer, on simulated ranks. Here are those that tell most about what lies around the
-checks, graded by the judge of `distlib grade`: the solutions, of each function a wrong answer for each kind of loss,
-those that only real ranks can judge, and those whose students read something else there. By plain nbgrader, which takes
-longer, the first of these in one assignment, and a right one. `make answers` grades all of them with the judge, `make
-answers ARGS=--nbgrader` with nbgrader.
+checks, graded by the judge of `distlib grade`: of each function one for each kind of loss, those that only real ranks
+can judge, and those whose students read something else there. By plain nbgrader, which takes longer, the first of
+these in one assignment. `make answers` grades all of them with the judge, `make answers ARGS=--nbgrader` with nbgrader.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ SAMPLES = {assignment: sample(ANSWERS[assignment], told[:1]) for assignment, tol
 
 
 def for_the_judge(answers: Sequence[Answer]) -> list[Answer]:
-    """What the judge grades here, besides the solutions: all of these are right, and take longest."""
+    """What the judge grades here."""
     special = [str(answer) for answer in answers if str(answer) in SLOW or answer.told != answer.told_by_the_judge]
-    return [answer for answer in sample(answers, special) if str(answer) in special or not answer.is_right]
+    return sample(answers, special)
 
 
 JUDGED = {assignment: for_the_judge(answers) for assignment, answers in ANSWERS.items()}
