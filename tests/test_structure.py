@@ -39,6 +39,7 @@ FLOORS = {
     "training": 3,
     "checks": 4,
     "draw": 4,
+    "frameworks": 3,
     "judge": 5,
     "classroom": 6,
     "authoring": 7,

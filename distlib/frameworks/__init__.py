@@ -1,0 +1,24 @@
+"""Frameworks that the course takes apart, TensorFlow and JAX, each imported only where it is used.
+
+processes    run_processes: a demonstration as named processes, their output, their end
+stage        where they live: a network of their own, in which every port is free
+on_stage     the process that starts and ends them
+in_process   what runs in each of them
+optional     a framework, or one sentence if this Python has none
+"""
+
+from distlib.frameworks.optional import require
+from distlib.frameworks.processes import Outcome, Process, run_processes
+from distlib.frameworks.reports import ProcessDied, ProcessError, ProcessTimeout
+from distlib.frameworks.stage import addresses
+
+__all__ = [
+    "Outcome",
+    "Process",
+    "ProcessDied",
+    "ProcessError",
+    "ProcessTimeout",
+    "addresses",
+    "require",
+    "run_processes",
+]
