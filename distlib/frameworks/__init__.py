@@ -4,12 +4,13 @@ processes    run_processes: a demonstration as named processes, their output, th
 stage        where they live: a network of their own, in which every port is free
 on_stage     the process that starts and ends them
 in_process   what runs in each of them
+reports      what became of a process
 optional     a framework, or one sentence if this Python has none
 """
 
 from distlib.frameworks.optional import require
-from distlib.frameworks.processes import Outcome, Process, run_processes
-from distlib.frameworks.reports import ProcessDied, ProcessError, ProcessTimeout
+from distlib.frameworks.processes import Process, run_processes
+from distlib.frameworks.reports import Outcome, ProcessDied, ProcessError, ProcessTimeout
 from distlib.frameworks.stage import addresses
 
 __all__ = [

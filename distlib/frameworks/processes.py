@@ -24,14 +24,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import cloudpickle
 
 from distlib.frameworks import reports
 from distlib.frameworks.in_process import STACK_SIGNAL
-from distlib.frameworks.reports import ProcessError
+from distlib.frameworks.reports import Outcome, ProcessError
 from distlib.frameworks.stage import Stage
 from distlib.trace import CallSite
 from distlib.worlds import call_site
@@ -69,27 +68,6 @@ class Process:
         self.function: Any = function
         self.args, self.kwargs = args, kwargs
         self.env: dict[str, Any] = dict(env or {})
-
-
-@dataclass
-class Outcome:
-    """What became of one process.
-
-    Attributes:
-        value: what its function returned; None if it did not return.
-        exit_status: its exit code, or minus the signal that ended it.
-        lines: what it printed, in order, without the ends of the lines.
-        error: what went wrong; None if nothing did, or if it was ended on purpose.
-        seconds: from the start of the demonstration to its end.
-        peak_bytes: the most memory that it used.
-    """
-
-    value: Any = None
-    exit_status: int | None = None
-    lines: list[str] = field(default_factory=list)
-    error: ProcessError | None = None
-    seconds: float = 0.0
-    peak_bytes: int = 0
 
 
 def run_processes(

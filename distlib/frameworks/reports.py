@@ -1,15 +1,34 @@
-"""What is reported of a process that went wrong: one short message, which begins with the student's own line."""
+"""What is reported of each process; if it went wrong, one short message that begins with the student's own line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import Any
 
 from distlib.trace import CallSite
 from distlib.worlds.diagnosis import source_excerpt
 
-if TYPE_CHECKING:
-    from distlib.frameworks.processes import Outcome
+
+@dataclass
+class Outcome:
+    """What became of one process.
+
+    Attributes:
+        value: what its function returned; None if it did not return.
+        exit_status: its exit code, or minus the signal that ended it.
+        lines: what it printed, in order, without the ends of the lines.
+        error: what went wrong; None if nothing did, or if it was ended on purpose.
+        seconds: from the start of the demonstration to its end.
+        peak_bytes: the most memory that it used.
+    """
+
+    value: Any = None
+    exit_status: int | None = None
+    lines: list[str] = field(default_factory=list)
+    error: ProcessError | None = None
+    seconds: float = 0.0
+    peak_bytes: int = 0
 
 
 class ProcessError(Exception):
