@@ -9,6 +9,8 @@ from typing import Any
 from distlib.trace import CallSite
 from distlib.worlds.diagnosis import source_excerpt
 
+_SHORT = 3  # lines of a message that is shown as it is
+
 
 @dataclass
 class Outcome:
@@ -52,6 +54,8 @@ class ProcessError(Exception):
         shown = [f"{type(self).__name__}: {self}"]
         if self.site is not None:
             shown += ["", *source_excerpt(self.site)]
+        if self.stack:
+            shown += ["", "The whole stack: import sys; print(sys.last_value.stack)"]
         return shown
 
 
@@ -66,7 +70,20 @@ class ProcessTimeout(ProcessError):
 def raised(name: str, kind: str, message: str, site: CallSite | None, stack: str) -> ProcessError:
     """The error of a process that raised an exception."""
     where = f"{site.place}: " if site else ""
-    return ProcessError(name, f"{where}{name} raised {kind}{f': {message}' if message else ''}", kind, site, stack)
+    told = f": {gist(message)}" if message else ""
+    return ProcessError(name, f"{where}{name} raised {kind}{told}", kind, site, stack)
+
+
+def gist(message: str) -> str:
+    """The line of a long message that says what went wrong.
+
+    TensorFlow's begin with "Graph execution error" and the lines that built the graph, and come to the point after.
+    """
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    if len(lines) <= _SHORT:
+        return message.strip()
+    after_files = max((number for number, line in enumerate(lines, 1) if line.startswith('File "')), default=0)
+    return f"{lines[after_files % len(lines)]} […]"
 
 
 def died(name: str, status: int, last_line: str) -> ProcessDied:

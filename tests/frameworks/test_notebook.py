@@ -38,6 +38,7 @@ def test_an_error_begins_with_cell_and_line(notebook: Notebook) -> None:
     lines = error["traceback"]
     assert lines[0] == f"ProcessError: cell {cell}, line 2: chief raised KeyError: 'key'"
     assert any("return {}['key']" in line for line in lines)
+    assert "in fail" in notebook.value("import sys; print(sys.last_value.stack)")
     assert not any("distlib/frameworks" in line for line in lines)
 
 

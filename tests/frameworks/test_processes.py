@@ -20,6 +20,7 @@ from distlib.frameworks import (
     run_processes,
     stage,
 )
+from distlib.frameworks.reports import gist
 from distlib.worlds.diagnosis import RunInterrupted
 from tests.frameworks import played
 
@@ -159,6 +160,14 @@ def test_an_exception_ends_all_and_shows_the_line(mark: str) -> None:
     assert "in fail" in error.stack
     assert error.outcomes["worker 0"].exit_status == 1
     assert error.outcomes["chief"].exit_status == -signal.SIGKILL
+
+
+def test_a_long_message_is_shown_by_the_line_that_says_what_went_wrong() -> None:
+    graph = 'Graph execution error:\n\nDetected at node\n  File "a.py", line 3\n\n  File "b.py", line 4\n\n'
+    assert gist(f"{graph}Collective ops is aborted\nRestart your program") == "Collective ops is aborted […]"
+    assert gist("The point.\n1\n2\n3\n4") == "The point. […]"
+    assert gist("One\ntwo\nthree\n") == "One\ntwo\nthree"
+    assert gist(graph) == "Graph execution error: […]"
 
 
 def test_without_check_an_exception_is_shown_and_the_others_go_on(capsys: pytest.CaptureFixture[str]) -> None:
