@@ -26,16 +26,16 @@ from tests.frameworks import played
 
 LIMIT = 100  # seconds for processes that take less than one, on a busy machine
 MARK = "DISTLIB_TEST_MARK"  # an environment variable of all processes of a test
-NETWORKS = ["own network", "shared network"]
+NETWORKS = ["bwrap", "unshare", "shared network"]
 
 
 @pytest.fixture(params=NETWORKS)
 def network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """On a machine with network namespaces: with them and without."""
-    if request.param == "shared network":
-        monkeypatch.setattr(stage, "_wrapper", lambda: ())
-    elif not stage.has_own_network():
-        pytest.skip("no network namespaces on this machine")
+    """Each way to get a network that works on this machine, and none."""
+    wrapper = stage.wrappers().get(request.param, ())
+    if wrapper and not stage.works(wrapper):
+        pytest.skip(f"{request.param} makes no network on this machine")
+    monkeypatch.setattr(stage, "_wrapper", lambda: wrapper)
     return str(request.param)
 
 
@@ -278,8 +278,8 @@ KERNEL = """
 import sys
 from distlib.frameworks import Process, run_processes, stage
 from tests.frameworks import played
-if sys.argv[1] == "shared network":
-    stage._wrapper = lambda: ()
+wrapper = stage.wrappers().get(sys.argv[1], ())
+stage._wrapper = lambda: wrapper
 run_processes({"a": Process(played.start_others_and_wait), "b": Process(played.wait_forever)}, seconds=1000)
 """
 
