@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,11 @@ from typing import Any
 from distlib.trace import CallSite
 from distlib.worlds.diagnosis import source_excerpt
 
+_CAUSES: dict[int, str] = {
+    signal.SIGABRT: "a library gave up",
+    signal.SIGKILL: "by hand, or because the machine ran out of memory",
+    signal.SIGSEGV: "a library crashed",
+}
 _SHORT = 3  # lines of a message that is shown as it is
 
 
@@ -88,7 +94,10 @@ def gist(message: str) -> str:
 
 def died(name: str, status: int, last_line: str) -> ProcessDied:
     """The error of a process that ended without returning. status: its exit code, or minus the signal."""
-    how = f"was killed by signal {-status}" if status < 0 else f"exited with code {status}"
+    how = f"exited with code {status}"
+    if status < 0:
+        cause = _CAUSES.get(-status)
+        how = f"was killed by signal {-status}{f' ({cause})' if cause else ''}"
     return ProcessDied(name, f"{name} {how} before its function returned. {_last_words(last_line)}")
 
 
