@@ -1,0 +1,33 @@
+"""Frameworks that the course takes apart, TensorFlow and JAX, each imported only where it is used.
+
+processes    run_processes: a demonstration as named processes, their output, their end
+stage        where they live: a network of their own, in which every port is free
+on_stage     the process that starts and ends them
+in_process   what runs in each of them
+reports      what became of a process
+tf_config    TF_CONFIG, checked
+shares       batches and arrays that divide by the devices
+optional     a framework, or one sentence if this Python has none
+"""
+
+from distlib.frameworks.optional import require
+from distlib.frameworks.processes import Process, run_processes
+from distlib.frameworks.reports import Outcome, ProcessDied, ProcessError, ProcessTimeout
+from distlib.frameworks.shares import replica_batch, shard_shape
+from distlib.frameworks.stage import addresses
+from distlib.frameworks.tf_config import TfConfig, parse_tf_config
+
+__all__ = [
+    "Outcome",
+    "Process",
+    "ProcessDied",
+    "ProcessError",
+    "ProcessTimeout",
+    "TfConfig",
+    "addresses",
+    "parse_tf_config",
+    "replica_batch",
+    "require",
+    "run_processes",
+    "shard_shape",
+]
