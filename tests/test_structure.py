@@ -37,6 +37,7 @@ FLOORS = {
     "names": 2,
     "worlds": 2,
     "training": 3,
+    "frameworks": 3,
     "checks": 4,
     "draw": 4,
     "judge": 5,

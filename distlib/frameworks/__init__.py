@@ -1,0 +1,1 @@
+"""The same strategies in other frameworks. A module imports its framework only when it is imported itself."""
