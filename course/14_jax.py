@@ -11,13 +11,9 @@
 # **Time:** about 75 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU.
 
 # %%
-try:
-    import jax
-except ImportError:
-    raise SystemExit(
-        "This lesson needs JAX, which this Python does not have: pip install jax"
-    ) from None
+from distlib.frameworks import require
 
+jax = require("jax")
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)  # before anything is computed
 

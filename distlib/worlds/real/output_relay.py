@@ -69,8 +69,8 @@ class OutputRelay:
             self._pending = ""
 
     def _pass_on(self, text: str) -> None:
-        lines = list(_LINE.finditer(text))
-        kept = "".join(line.group() for line in lines if line.group() != "\r")
+        end = max(text.rfind("\n"), text.rfind("\r")) + 1  # the search for lines is slow where there is no end
+        kept = "".join(line for line in _LINE.findall(text[:end]) if line != "\r")
         if kept:
             self._on_output(self._rank, self._stream, kept)
-        self._pending = text[lines[-1].end() :] if lines else text
+        self._pending = text[end:]

@@ -1,0 +1,389 @@
+"""`run_processes`: a demonstration of a framework, as named processes that are all gone when it is over.
+
+    outcomes = run_processes(
+        {"chief": Process(coordinate, env={"TF_CONFIG": …}), "worker 0": Process(serve, env=…), "ps 0": …},
+        seconds=60, until=["chief"], kill={"worker 0": "step 20"},
+    )
+
+    chief    │ step 19 loss 0.31         ◄── what they print, as it happens
+    worker 0 │ step 20
+    worker 0 │ (killed)                  ◄── by an event, not by a clock
+
+Why not the ranks of a `World`: they are forks, and TensorFlow and JAX hang after a fork. Each process here is a fresh
+Python that imports what its function uses. See `stage` for where they live and how they end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import selectors
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import cloudpickle
+
+from distlib.frameworks import reports
+from distlib.frameworks.in_process import STACK_SIGNAL
+from distlib.frameworks.reports import Outcome, ProcessError
+from distlib.frameworks.stage import Stage
+from distlib.trace import CallSite
+from distlib.worlds import call_site
+from distlib.worlds.diagnosis import RunInterrupted
+from distlib.worlds.real.output_relay import OutputRelay, mark_lines
+
+OnOutput = Callable[[str, str], None]
+_OUTPUT_LIMIT = 1_000_000  # bytes that one process may print; the rest is left out
+_STACK_PATIENCE = 0.5  # seconds for processes to write where they are
+_END_PATIENCE = 1.0  # seconds for reports of processes that were killed
+_END_OF_STACK = ("in <module>\n", "  ...\n")  # the outermost frame, or as many as faulthandler writes
+_PROGRAM = (
+    "import sys; sys.path[:] = sys.argv[1:-2]\n"
+    "from distlib.frameworks.in_process import main; main(*map(int, sys.argv[-2:]))"
+)
+_QUIET = {  # what the frameworks would else print while they start
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+    "GRPC_VERBOSITY": "ERROR",
+}
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+
+
+class Process:
+    """What one process is to do: call `function(*args, **kwargs)`.
+
+    Args:
+        function: also one defined in a cell. It and its arguments are copied to the process.
+        env: environment variables, on top of the kernel's and before anything is imported.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], /, *args: Any, env: Mapping[str, str] | None = None, **kwargs: Any
+    ) -> None:
+        self.function: Any = function
+        self.args, self.kwargs = args, kwargs
+        self.env: dict[str, Any] = dict(env or {})
+
+
+def run_processes(
+    processes: Mapping[str, Process],
+    *,
+    seconds: float,
+    until: Sequence[str] | None = None,
+    kill: Mapping[str, str | tuple[str, str]] | None = None,
+    check: bool | None = None,
+    on_output: OnOutput | None = None,
+) -> dict[str, Outcome]:
+    """Run functions in fresh processes, show what they print, and leave none of the processes behind.
+
+    Args:
+        processes: by name, at least one.
+        seconds: for all of it; then all are ended.
+        until: when these have ended, the others are ended, too: servers that never return. None: wait for all.
+        kill: which processes to kill (SIGKILL), and when: as soon as it prints a line that contains this text, or,
+            for a pair (name, text), as soon as that process does.
+        check: raise an error as soon as a process fails, and end the others. If False, an error is shown among the
+            output, stands in the outcome, and the others go on. None: True, unless processes are killed.
+        on_output: called with (name, line) instead of printing each line.
+
+    Returns:
+        What became of each process, by name.
+
+    Raises:
+        ValueError, TypeError: an argument is not as described, or a function can't be sent to a process.
+        ProcessError: a process raised an exception, died (ProcessDied) or was late (ProcessTimeout), and `check`; or
+            a process that was to be killed never met the condition for it.
+        KeyboardInterrupt: the kernel was interrupted. The message says where each process was.
+    """
+    _check(processes, seconds, until, kill)
+    kills = {name: when if isinstance(when, tuple) else (name, when) for name, when in (kill or {}).items()}
+    checking = not kills if check is None else check
+    run = _Run(processes, seconds, list(until or processes), kills, checking, on_output or _printer(processes))
+    return run.outcomes()
+
+
+# ── a run ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Run:
+    """One demonstration, watched from the kernel: what is printed, who ends, how much time is left."""
+
+    def __init__(
+        self,
+        processes: Mapping[str, Process],
+        seconds: float,
+        until: Sequence[str],
+        kills: dict[str, tuple[str, str]],
+        check: bool,
+        on_output: OnOutput,
+    ) -> None:
+        self._names = list(processes)
+        self._seconds, self._until, self._kills = seconds, until, kills
+        self._check, self._on_output = check, on_output
+        self._outcomes = {name: Outcome() for name in processes}
+        self._running = set(processes)
+        self._killed: set[str] = set()  # as `kill` asks
+        self._ended: set[str] = set()  # when the others were done, or late
+        self._room = dict.fromkeys(processes, _OUTPUT_LIMIT)
+        self._calls = {name: _call_file(name, process) for name, process in processes.items()}
+        self._environments = {name: _environment(process, len(processes)) for name, process in processes.items()}
+        self._results = {name: tempfile.TemporaryFile() for name in processes}
+        self._stacks = {name: tempfile.TemporaryFile() for name in processes}
+
+    def outcomes(self) -> dict[str, Outcome]:
+        """Run it."""
+        self._start()
+        try:
+            error = self._watch()
+            self._end_all()
+            error = error or self._missed_kill()
+        except KeyboardInterrupt:
+            raise RunInterrupted(self._where_all_are()) from None
+        finally:
+            self._stage.end()
+            self._close()
+        if error is not None:
+            error.outcomes = self._outcomes
+            raise error
+        return self._outcomes
+
+    def _start(self) -> None:
+        self._relays: dict[str, OutputRelay] = {}
+        plan, writers = {}, []
+        for index, name in enumerate(self._names):
+            reader, writer = os.pipe()
+            writers.append(writer)
+            self._relays[name] = OutputRelay(index, "stdout", reader, self._take_lines)
+            plan[name] = {
+                "command": [sys.executable, "-c", _PROGRAM, *sys.path],
+                "environment": self._environments[name],
+                "output": writer,
+                "call": self._calls[name].fileno(),
+                "result": self._results[name].fileno(),
+                "stack": self._stacks[name].fileno(),
+            }
+        files = [*self._calls.values(), *self._results.values(), *self._stacks.values()]
+        self._began = time.perf_counter()
+        self._stage = Stage(plan, [*writers, *(file.fileno() for file in files)])
+        for writer in writers:
+            os.close(writer)
+
+    def _close(self) -> None:
+        for relay in self._relays.values():
+            os.close(relay.fd)
+        for file in (*self._calls.values(), *self._results.values(), *self._stacks.values()):
+            file.close()
+
+    def _watch(self) -> ProcessError | None:
+        """Wait for the end. Returns the error that ended it."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stage, selectors.EVENT_READ)
+            for name, relay in self._relays.items():
+                selector.register(relay.fd, selectors.EVENT_READ, name)
+            while self._running.intersection(self._until):
+                left = self._began + self._seconds - time.perf_counter()
+                if left <= 0:
+                    return self._too_late()
+                for key, _ in selector.select(left):
+                    if key.data is None:
+                        error = self._take_reports()
+                        if error is not None and self._check:
+                            return error
+                    elif not self._read(key.data):
+                        selector.unregister(key.fd)
+        return None
+
+    def _read(self, name: str) -> int:
+        """Show what a process has printed, as long as it is not too much. Returns how many bytes came."""
+        room = self._room[name]
+        count = self._relays[name].read(room)
+        self._room[name] -= count
+        if room > 0 >= self._room[name]:
+            self._on_output(name, "(… more was printed and is left out)")
+        return count
+
+    def _take_lines(self, index: int, stream: str, text: str) -> None:
+        for line in text.splitlines():
+            self._show(self._names[index], line)
+
+    def _show(self, name: str, line: str) -> None:
+        self._outcomes[name].lines.append(line)
+        self._on_output(name, line)
+        for victim, (speaker, text) in self._kills.items():
+            if speaker == name and text in line and victim not in self._killed:
+                self._killed.add(victim)
+                self._stage.signal(victim, signal.SIGKILL)
+
+    def _take_reports(self) -> ProcessError | None:
+        """Learn of processes that have ended. Returns the first error among them."""
+        errors = []
+        for name, status, peak in self._stage.reports():
+            self._running.discard(name)
+            while self._read(name):
+                pass
+            self._relays[name].finish()
+            outcome = self._outcomes[name]
+            outcome.exit_status, outcome.peak_bytes = status, peak
+            outcome.seconds = time.perf_counter() - self._began
+            self._take_result(name, outcome)
+            self._mention(name, outcome)
+            errors += [outcome.error] if outcome.error else []
+        return errors[0] if errors else None
+
+    def _take_result(self, name: str, outcome: Outcome) -> None:
+        file = self._results[name]
+        file.seek(0)
+        try:
+            kind, *rest = pickle.load(file)
+        except (EOFError, pickle.UnpicklingError):  # it ended before it had written one
+            if outcome.exit_status and name not in self._killed | self._ended:
+                outcome.error = reports.died(name, outcome.exit_status, _last(outcome))
+            return
+        if kind == "error":
+            outcome.error = reports.raised(name, *rest)
+            return
+        try:
+            outcome.value = cloudpickle.loads(rest[0])
+        except Exception as error:
+            outcome.error = ProcessError(name, f"what {name} returned can't be read in the notebook: {error}")
+
+    def _mention(self, name: str, outcome: Outcome) -> None:
+        """Say among the output how a process ended, unless it returned or its error is about to be raised."""
+        if outcome.error and not self._check:
+            self._on_output(name, f"({outcome.error})")
+        elif name in self._killed | self._ended and outcome.exit_status == -signal.SIGKILL and not outcome.error:
+            self._on_output(name, "(killed)" if name in self._killed else "(ended)")
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _end_all(self) -> None:
+        """End those that still run, and learn how much memory they had used."""
+        self._ended |= self._running
+        for name in self._running:
+            self._stage.signal(name, signal.SIGKILL)
+        give_up = time.perf_counter() + _END_PATIENCE
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stage, selectors.EVENT_READ)
+            while self._running and selector.select(max(0.0, give_up - time.perf_counter())):
+                self._take_reports()
+
+    def _too_late(self) -> ProcessError | None:
+        """Each process that still runs gets an error. Returns the error that names them all."""
+        sites = self._sites()
+        late = [name for name in self._names if name in self._running]
+        for name in late:
+            self._outcomes[name].error = reports.late(name, self._seconds, sites[name], _last(self._outcomes[name]))
+        errors = [error for name in late if (error := self._outcomes[name].error)]
+        return reports.together(errors) if self._check else None
+
+    def _missed_kill(self) -> ProcessError | None:
+        missed = [name for name in self._kills if name not in self._killed]
+        return reports.never_printed(missed[0], *self._kills[missed[0]]) if missed else None
+
+    def _where_all_are(self) -> str:
+        """After an interrupt: where each process was."""
+        sites = self._sites()
+        told = [f"{name} was {f'at {site.place}' if site else 'running'}" for name, site in sites.items()]
+        return f"{'; '.join(told) or 'All had finished'}. All are ended."
+
+    def _sites(self) -> dict[str, CallSite | None]:
+        """The student's line that each running process is at; None where it is not known."""
+        names = [name for name in self._names if name in self._running]
+        for name in names:
+            self._stage.signal(name, STACK_SIGNAL)
+        give_up = time.perf_counter() + _STACK_PATIENCE
+        while time.perf_counter() < give_up and not all(self._read_stack(name) for name in names):
+            time.sleep(0.01)
+        return {name: call_site.site_of_native_stack(self._read_stack(name)) for name in names}
+
+    def _read_stack(self, name: str) -> str:
+        """What a process has written of its stack, without moving the place where it writes."""
+        stack = os.pread(self._stacks[name].fileno(), _OUTPUT_LIMIT, 0).decode(errors="replace")
+        return stack if stack.endswith(_END_OF_STACK) else ""
+
+
+# ── arguments ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check(
+    processes: Any,
+    seconds: float,
+    until: Sequence[str] | None,
+    kill: Mapping[str, str | tuple[str, str]] | None,
+) -> None:
+    if not isinstance(processes, Mapping) or not processes:
+        raise ValueError(f'expected processes by name, such as {{"chief": Process(function)}}, got {processes!r}')
+    for name, process in processes.items():
+        _check_process(name, process)
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"expected seconds above 0, after which all processes are ended, got {seconds!r}")
+    if isinstance(until, str):
+        raise ValueError(f"expected until as a list of names, got {until!r}: try until=[{until!r}]")
+    speakers = [when[0] for when in (kill or {}).values() if isinstance(when, tuple)]
+    for argument, names in (("until", until or ()), ("kill", [*(kill or {}), *speakers])):
+        for name in names:
+            if name not in processes:
+                raise ValueError(f"{argument} names {name!r}, and the processes are {', '.join(processes)}")
+
+
+def _check_process(name: str, process: Any) -> None:
+    if not isinstance(process, Process):
+        raise TypeError(f"expected a Process for {name!r}, got {process!r}: try Process(function, argument, …)")
+    if not callable(process.function):
+        raise TypeError(f"expected a function for {name!r}, got {process.function!r}: try Process(function, argument)")
+    for variable, value in process.env.items():
+        if not isinstance(value, str):
+            hint = f": try json.dumps({value!r})" if isinstance(value, dict | list) else ""
+            raise TypeError(f"expected text for {variable} in the env of {name!r}, got a {type(value).__name__}{hint}")
+
+
+def _call_file(name: str, process: Process) -> BinaryIO:
+    """A file with what the process is to do.
+
+    Raises:
+        TypeError: the function or an argument can't be sent.
+    """
+    try:
+        call = cloudpickle.dumps((process.function, process.args, process.kwargs))
+    except Exception as error:
+        function = getattr(process.function, "__name__", repr(process.function))
+        text = f"{function} or one of its arguments can't be sent to {name} ({error}): make it inside the function"
+        raise TypeError(text) from None
+    file = tempfile.TemporaryFile()
+    pickle.dump({"folder": _folder(), "cells": dict(call_site.learn_cells()), "call": call}, file)
+    file.seek(0)
+    return file
+
+
+def _folder() -> str:
+    with contextlib.suppress(OSError):
+        return os.getcwd()
+    return os.sep
+
+
+def _environment(process: Process, count: int) -> dict[str, str]:
+    """The kernel's environment, quiet, with a share of the cores; what the kernel or the process sets comes first.
+
+    Without proxies: gRPC would ask them for the way to 127.0.0.1.
+    """
+    threads = str(max(1, (os.cpu_count() or 1) // count))
+    inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    return {**_QUIET, **dict.fromkeys(_THREADS, threads), **inherited, **process.env}
+
+
+def _printer(names: Mapping[str, Process]) -> OnOutput:
+    width = max(len(name) for name in names)
+
+    def show(name: str, line: str) -> None:
+        print(mark_lines(f"{line}\n", f"{name:<{width}} │ "), end="", flush=sys.stdout.isatty())
+
+    return show
+
+
+def _last(outcome: Outcome) -> str:
+    return next((line for line in reversed(outcome.lines) if line.strip()), "")
