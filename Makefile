@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS :=
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 # The first of these that is new enough makes the environment; `make env PYTHON=/path/to/python` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -19,11 +20,13 @@ help:  ## list the commands
 
 env: $(READY)  ## make the environment in .venv; nothing to do when it is up to date
 
+# tf-keras asks for "tensorflow" by name. On a PC that is the package for GPUs; tensorflow-cpu is the same without them.
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed. If it has another name: make env PYTHON=/path/to/python"; exit 1; }
 	@echo "Making the environment in $(VENV). The first time this takes some minutes."
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".$(EXTRAS)"
+	$(PIP) -e ".$(EXTRAS)"
+	@test ! -d $(VENV)/lib/python*/site-packages/tensorflow || $(PIP) --no-deps tf-keras
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # pip compiles on one core; some files are for other Pythons
 	@touch $(READY)
 

@@ -36,10 +36,10 @@ FLOORS = {
     "collectives": 1,
     "names": 2,
     "worlds": 2,
+    "frameworks": 3,
     "training": 3,
     "checks": 4,
     "draw": 4,
-    "frameworks": 3,
     "judge": 5,
     "classroom": 6,
     "authoring": 7,
@@ -55,6 +55,10 @@ SHARED_IN_TRAINING = {
     ("pipeline", "schedules"),
 }
 
+# What `import distlib` must not import.
+HEAVY = ("matplotlib", "nbgrader", "sklearn", "jupytext", "ipywidgets", "anywidget")
+FRAMEWORKS = ("tensorflow", "keras", "tf_keras", "jax")
+
 # Packages that only these parts of distlib may import.
 OWNERS = {
     "matplotlib": {"draw"},
@@ -63,8 +67,8 @@ OWNERS = {
     "jupytext": {"authoring"},
     "nbgrader": {"authoring", "classroom"},
     "nbformat": {"authoring", "classroom", "judge"},
+    **dict.fromkeys(FRAMEWORKS, {"frameworks", "checks"}),
 }
-HEAVY = ("matplotlib", "nbgrader", "tensorflow", "sklearn", "jupytext", "ipywidgets", "anywidget")
 
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
 
@@ -182,7 +186,15 @@ def test_special_packages_are_imported_only_by_their_owners(path: Path) -> None:
 
 
 def test_import_distlib_is_light() -> None:
-    program = f"import sys, distlib; distlib.World; print([name for name in {HEAVY} if name in sys.modules])"
+    names = HEAVY + FRAMEWORKS
+    program = f"import sys, distlib; distlib.World; print([name for name in {names} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+def test_frameworks_are_imported_only_when_they_are_used() -> None:
+    names = ("torch", *FRAMEWORKS)
+    program = f"import sys, distlib.frameworks; print([name for name in {names} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert done.stdout == "[]\n", done.stdout + done.stderr
 

@@ -5,6 +5,8 @@ stage        where they live: a network of their own, in which every port is fre
 on_stage     the process that starts and ends them
 in_process   what runs in each of them
 reports      what became of a process
+tf_config    TF_CONFIG, checked
+shares       batches and arrays that divide by the devices
 optional     a framework, or one sentence if this Python has none
 
 jax_collectives    what a compiled JAX program communicates, counted and in bytes
@@ -14,7 +16,9 @@ jax_ring           the ring all-reduce with ppermute
 from distlib.frameworks.optional import require
 from distlib.frameworks.processes import Process, run_processes
 from distlib.frameworks.reports import Outcome, ProcessDied, ProcessError, ProcessTimeout
+from distlib.frameworks.shares import replica_batch, shard_shape
 from distlib.frameworks.stage import addresses
+from distlib.frameworks.tf_config import TfConfig, parse_tf_config
 
 __all__ = [
     "Outcome",
@@ -22,7 +26,11 @@ __all__ = [
     "ProcessDied",
     "ProcessError",
     "ProcessTimeout",
+    "TfConfig",
     "addresses",
+    "parse_tf_config",
+    "replica_batch",
     "require",
     "run_processes",
+    "shard_shape",
 ]

@@ -1,0 +1,62 @@
+import json
+from typing import Any
+
+import pytest
+
+from distlib.frameworks.tf_config import parse_tf_config
+
+WORKERS = {"worker": ["a:1", "b:1"]}
+ALL = {"chief": ["c:2222"], "worker": ["a:1", "a:2"], "ps": ["p:1"]}
+FIRST = {"type": "worker", "index": 0}
+
+
+def test_a_good_one_is_read_from_text_and_from_a_dictionary() -> None:
+    config = {"cluster": ALL, "task": {"type": "worker", "index": 1}}
+    for parsed in (parse_tf_config(config), parse_tf_config(json.dumps(config))):
+        assert parsed.cluster == {"chief": ("c:2222",), "worker": ("a:1", "a:2"), "ps": ("p:1",)}
+        assert (parsed.role, parsed.index, parsed.address) == ("worker", 1, "a:2")
+
+
+@pytest.mark.parametrize(
+    "cluster, role, index, is_chief",
+    [(ALL, "chief", 0, True), (ALL, "worker", 0, False), (WORKERS, "worker", 0, True), (WORKERS, "worker", 1, False)],
+)
+def test_one_task_is_the_chief(cluster: dict[str, list[str]], role: str, index: int, is_chief: bool) -> None:
+    assert parse_tf_config({"cluster": cluster, "task": {"type": role, "index": index}}).is_chief == is_chief
+
+
+@pytest.mark.parametrize(
+    "config, message",
+    [
+        ("", "not JSON"),
+        (str({"cluster": WORKERS, "task": FIRST}), "not JSON: .*; json.dumps writes it, str does not"),
+        ("[1]", 'should be {"cluster": …, "task": …}, got'),
+        ({"task": FIRST}, 'should have a "cluster" .* trains alone'),
+        ({"cluster": {}, "task": FIRST}, 'should have a "cluster"'),
+        ({"cluster": WORKERS}, 'should have a "task"'),
+        ({"cluster": WORKERS, "task": {"type": "worker"}}, 'should have a "task"'),
+        ({"cluster": {"worker": ["a:1", "a:1"]}, "task": FIRST}, "names a:1 twice, as worker 0 and as worker 1"),
+        ({"cluster": {"worker": ["a:1"], "ps": ["a:1"]}, "task": FIRST}, "twice, as worker 0 and as ps 0"),
+        (
+            {"cluster": WORKERS, "task": {"type": "worker", "index": 2}},
+            "worker 2, .* 2 addresses, so the index goes to 1",
+        ),
+        ({"cluster": WORKERS, "task": {"type": "worker", "index": -1}}, "the task worker -1"),
+        ({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}, "1 address, so the index is 0"),
+        ({"cluster": WORKERS, "task": {"type": "worker", "index": "0"}}, "whole number .* got '0'"),
+        ({"cluster": WORKERS, "task": {"type": "worker", "index": True}}, "whole number"),
+        ({"cluster": {"chief": ["a:1", "b:1"]}, "task": {"type": "chief", "index": 0}}, "2 chiefs, a:1, b:1: there is"),
+        ({"cluster": {"boss": ["a:1"]}, "task": FIRST}, "unknown role 'boss' in its cluster"),
+        ({"cluster": WORKERS, "task": {"type": "boss", "index": 0}}, "unknown role 'boss' in its task"),
+        ({"cluster": WORKERS, "task": {"type": "ps", "index": 0}}, "the task ps 0, and only worker in its cluster"),
+        ({"cluster": {"worker": "a:1"}, "task": FIRST}, "list of addresses for worker, got 'a:1'"),
+        ({"cluster": {"worker": []}, "task": FIRST}, "list of addresses for worker"),
+        ({"cluster": {"worker": ["a"]}, "task": FIRST}, "addresses such as .* got 'a'"),
+        ({"cluster": {"worker": ["a:0"]}, "task": FIRST}, "got 'a:0'"),
+        ({"cluster": {"worker": ["a:70000"]}, "task": FIRST}, "got 'a:70000'"),
+        ({"cluster": {"worker": [5]}, "task": FIRST}, "got 5"),
+    ],
+)
+def test_each_mistake_has_its_sentence(config: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^TF_CONFIG.*{message}"):
+        parse_tf_config(config)
