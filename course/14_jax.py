@@ -31,7 +31,7 @@ from jax.sharding import PartitionSpec as P
 from distlib import Communicator, World, all_reduce
 from distlib.collectives import ring_all_gather
 from distlib.draw import placements, predict
-from distlib.frameworks import Process, addresses, run_processes
+from distlib.frameworks import Process, addresses, run_processes, shard_shape
 from distlib.frameworks.jax_collectives import bytes_sent, collectives, counted
 from distlib.frameworks.jax_ring import ring_all_reduce
 from distlib.network import traffic
@@ -684,6 +684,12 @@ try:
 except ValueError as error:
     print(error)
     assert "partitioned 4 times" in str(error) and "10" in str(error)
+
+try:
+    shard_shape((10,), four.shape, ["ranks"])  # the same check, in our words
+except ValueError as error:
+    print(error)
+    assert "4 devices" in str(error)
 
 # %% [markdown]
 # ### Compiling again and again
