@@ -18,7 +18,6 @@ from distlib.checks.master_parts import gather_outputs, reduce_gradients, replic
 from distlib.checks.student_communicator import noted, unwrapped
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.network import Cluster, all_reduce_seconds
-from distlib.training import parameter_server
 from distlib.training.buckets import assign_buckets
 
 _MISSING = object()
@@ -58,6 +57,8 @@ def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm
 
 def may_proceed(clocks: Mapping[int, int], worker: int, bound: float) -> bool:
     """Whether a worker is at most `bound` gradients ahead of the slowest. See distlib.training.parameter_server."""
+    from distlib.training import parameter_server  # only exercise 07 pays for it
+
     if worker not in clocks:
         raise ValueError(f"may_proceed: expected one of the workers in clocks, {list(clocks)}, got {worker!r}")
     return bool(parameter_server.may_proceed(clocks, worker, bound))

@@ -128,7 +128,7 @@ told = count
 """
     count = told(two.hostile, text)
     if os.geteuid() == 0:  # else memory is what limits threads
-        assert count == LIMITS.threads - 1
+        assert LIMITS.threads - 4 <= count < LIMITS.threads  # one that has just ended may still count
     else:
         assert 3 < count <= 100
 

@@ -79,6 +79,7 @@ def main() -> None:
         time_to_name_a_deadlock,
         interrupt_a_cell,
         kill_a_kernel,
+        go_on_after_a_kill,
         simulate_messages,
         simulate_rings,
         simulate_halving_doubling,
@@ -620,6 +621,46 @@ def kill_a_kernel() -> None:
             os.kill(manager.provisioner.pid, signal.SIGKILL)
             gone = seconds(lambda pids=ranks: _wait_until_gone(pids))
         note(f"kernel killed with -9 → no rank left, {label}", f"{gone:.2f} s", "≤ 3 s")
+
+
+def go_on_after_a_kill() -> None:
+    """An asynchronous training loses a worker: how long until its server knows, and applies the next gradient."""
+    known, applied = [], []
+    with World(4, deaths={}) as world:
+        for _ in range(10):
+            with tempfile.TemporaryDirectory() as name:
+                path = Path(name, "killed")
+                log = world.run(_train_until_killed, 60, path)[0]
+                killed = float(path.read_text())
+            (lost,) = log.lost
+            assert lost[0] == 2 and len(log.updates) == 60 + 30 + 60
+            known.append(lost[1] - killed)
+            applied.append(min(update.time for update in log.updates if update.time > killed) - killed)
+    note("a worker is killed: the server knows", _median_and_worst(known), "≤ 2 s")
+    note("… and applies the next gradient", _median_and_worst(applied), "≤ 2 s")
+
+
+def _median_and_worst(values: list[float]) -> str:
+    return f"{1e3 * statistics.median(values):.0f} ms, at worst {1e3 * max(values):.0f} ms"
+
+
+def _train_until_killed(comm: Communicator, steps: int, path: Path) -> Any:
+    """Rank 0 serves, the others work; rank 2 is killed half way, and leaves the time at which that was."""
+    parameters = [torch.zeros(100_000)]
+    shards = shard_parameters(parameters, 1)
+    if comm.rank == 0:
+        optimizer = partial(torch.optim.SGD, lr=0.0)
+        return server_loop(comm, (1, 2, 3), flatten(parameters, shards[0]), optimizer, bound=ASYNCHRONOUS)
+
+    def compute(step: int) -> tuple[list[torch.Tensor], int]:
+        if comm.rank == 2 and step == steps // 2:
+            path.write_text(str(comm.time()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        comm.sleep(1e-2)
+        return parameters, 1
+
+    worker_loop(ParameterClient(comm, [0], parameters, shards), compute, steps)
+    return None
 
 
 def _wait_until_gone(pids: list[int]) -> None:

@@ -589,9 +589,9 @@ class Endpoint:
 
     def _lose(self, work: MessageWork, dead: int) -> None:
         """End a message whose other end has died. A receive from anyone is how a rank is told of that."""
-        if work.demand == "any":
-            self._told.add(dead)
         from_anyone = work.demand == "any"
+        if from_anyone:
+            self._told.add(dead)
         work.error = lost_in_message(self.rank, work.verb, work.describe(), dead, from_anyone, work.site.place)
         work.settled = True
 
@@ -616,7 +616,7 @@ def _are_settled(works: Sequence[MessageWork]) -> bool:
     """Whether all of `works` are settled, or one of them doesn't fit. Asked after every control message."""
     settled = True
     for work in works:
-        if work.error is not None and isinstance(work.error, MessageMismatch):
+        if isinstance(work.error, MessageMismatch):
             return True
         settled = settled and work.settled
     return settled
