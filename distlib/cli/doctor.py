@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 
 from distlib.cli import doctor_checks as checks
+from distlib.cli import doctor_frameworks as frameworks
 from distlib.cli.doctor_checks import Finding
 
 CHECKS: dict[str, Callable[[], Finding]] = {
@@ -13,6 +14,9 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "ranks": checks.check_ranks,
     "transport": checks.check_transport,
     "GPUs": checks.check_gpus,
+    "TensorFlow": frameworks.check_tensorflow,
+    "JAX": frameworks.check_jax,
+    "network": frameworks.check_own_network,
     "kernel": checks.check_kernel,
     "nbgrader": checks.check_nbgrader,
     "alembic": checks.check_alembic,

@@ -59,7 +59,7 @@ def check_torch() -> Finding:
     try:
         import torch
     except Exception as error:  # a broken installation raises OSError and others besides ImportError
-        return Finding("problem", f"can't be imported: {_last_line(str(error))}", "delete .venv, then make env")
+        return Finding("problem", f"can't be imported: {last_line(str(error))}", "delete .venv, then make env")
     build = f"CUDA {torch.version.cuda} build" if torch.version.cuda else "CPU build"
     return Finding("ok", f"{torch.__version__}, {build}")
 
@@ -91,11 +91,11 @@ def check_ranks(*, probe: str = RANKS_PROBE, timeout: float = COMMAND_TIMEOUT) -
     """Two ranks start and exchange a message. In a process of its own, so that a crash can't end doctor."""
     remedy = "run `distlib doctor` in a fresh terminal; if the problem persists, report this line"
     try:
-        done = _run([sys.executable, "-c", probe], timeout)
+        done = run_command([sys.executable, "-c", probe], timeout)
     except subprocess.TimeoutExpired:
         return Finding("problem", f"two ranks did not start within {timeout:.0f} s", remedy)
     if done.returncode:
-        return Finding("problem", f"two ranks can't exchange a message: {_last_line(done.stderr)}", remedy)
+        return Finding("problem", f"two ranks can't exchange a message: {last_line(done.stderr)}", remedy)
     if done.stdout.strip() != "[1.0, 0.0]":
         return Finding("problem", f"two ranks exchanged [1.0, 0.0] and got {done.stdout.strip()}", remedy)
     return Finding("ok", "two ranks started and exchanged a message")
@@ -125,7 +125,7 @@ def check_gpus(*, facts: GpuFacts | None = None) -> Finding:
     try:
         facts = facts or GpuFacts.of_this_machine()
     except Exception as error:
-        return Finding("note", f"can't tell: {_last_line(str(error))}", "see the line about torch")
+        return Finding("note", f"can't tell: {last_line(str(error))}", "see the line about torch")
     if facts.usable and facts.nccl:
         return Finding("ok", f"{facts.usable}, NCCL: World(n, backend='nccl') takes up to {facts.usable} rank(s)")
     if facts.usable:
@@ -145,7 +145,7 @@ def check_kernel(*, command: str | None = None) -> Finding:
     try:
         command = command or _kernel_command()
     except Exception as error:
-        return Finding("problem", f"Jupyter has no kernel python3: {_last_line(str(error))}", remedy)
+        return Finding("problem", f"Jupyter has no kernel python3: {last_line(str(error))}", remedy)
     # jupyter_client starts a bare "python" as the Python that it runs in itself.
     if command in ("python", f"python{sys.version_info[0]}") or _same_file(command, sys.executable):
         return Finding("ok", "Jupyter's kernel python3 runs this Python")
@@ -155,12 +155,12 @@ def check_kernel(*, command: str | None = None) -> Finding:
 def check_nbgrader(*, command: Sequence[str] = (sys.executable, "-m", "nbgrader", "--version")) -> Finding:
     """nbgrader starts."""
     try:
-        done = _run(command, COMMAND_TIMEOUT)
+        done = run_command(command, COMMAND_TIMEOUT)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("problem", f"does not start: {_last_line(str(error))}", "make env")
+        return Finding("problem", f"does not start: {last_line(str(error))}", "make env")
     if done.returncode:
-        return Finding("problem", f"does not start: {_last_line(done.stderr)}", "delete .venv, then make env")
-    return Finding("ok", _last_line(done.stdout))
+        return Finding("problem", f"does not start: {last_line(done.stderr)}", "delete .venv, then make env")
+    return Finding("ok", last_line(done.stdout))
 
 
 def check_alembic(*, path: str | None = None, folder: Path | None = None) -> Finding:
@@ -211,8 +211,8 @@ def check_transport(*, problem: str | None = "", timeout: float = COMMAND_TIMEOU
     """How tensors travel between the ranks of a World on the CPU. problem: why memory can't be shared; "" to try it."""
     if problem == "":
         probe = "from distlib.worlds.real.shared_memory import problem; print(problem() or '')"
-        done = _run([sys.executable, "-c", probe], timeout)
-        problem = done.stdout.strip() if done.returncode == 0 else _last_line(done.stderr)
+        done = run_command([sys.executable, "-c", probe], timeout)
+        problem = done.stdout.strip() if done.returncode == 0 else last_line(done.stderr)
     if not problem:
         return Finding("ok", "shared memory: ranks copy tensors straight from each other")
     return Finding(
@@ -266,7 +266,8 @@ def check_cores(*, count: int | None = None) -> Finding:
     return Finding("ok", f"{count} cores; ranks may outnumber them")
 
 
-def _run(command: Sequence[str], timeout: float) -> "subprocess.CompletedProcess[str]":
+def run_command(command: Sequence[str], timeout: float) -> "subprocess.CompletedProcess[str]":
+    """Run a command that has no input, and keep what it prints. Raises subprocess.TimeoutExpired."""
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
 
 
@@ -290,7 +291,8 @@ def _same_file(one: str, other: str) -> bool:
     return os.path.abspath(one) == os.path.abspath(other)
 
 
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
+    """What an error's text ends with; of a traceback, the exception."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "no message"
 

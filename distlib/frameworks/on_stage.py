@@ -29,14 +29,14 @@ from typing import Any
 
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1  # SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP: netdevice(7)
 _REQUEST = "16sh22x"  # struct ifreq: an interface's name and flags
-_TRIAL = "trial"
+TRIAL = "trial"
 
 
 def main(argument: str) -> None:
     """Play what the kernel has planned. argument: the socket's file number, or "trial" to see whether a stage works."""
     if sys.platform == "linux":
         raise_loopback()
-    if argument == _TRIAL:
+    if argument == TRIAL:
         socket.create_server(("127.0.0.1", 0)).close()
         return
     control = socket.socket(fileno=int(argument))

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from distlib.trace import CallSite
 from distlib.worlds.diagnosis import source_excerpt
+
+_CAUSES: dict[int, str] = {
+    signal.SIGABRT: "a library gave up",
+    signal.SIGKILL: "by hand, or because the machine ran out of memory",
+    signal.SIGSEGV: "a library crashed",
+}
+_SHORT = 3  # lines of a message that is shown as it is
 
 
 @dataclass
@@ -52,6 +60,8 @@ class ProcessError(Exception):
         shown = [f"{type(self).__name__}: {self}"]
         if self.site is not None:
             shown += ["", *source_excerpt(self.site)]
+        if self.stack:
+            shown += ["", "The whole stack: import sys; print(sys.last_value.stack)"]
         return shown
 
 
@@ -66,12 +76,28 @@ class ProcessTimeout(ProcessError):
 def raised(name: str, kind: str, message: str, site: CallSite | None, stack: str) -> ProcessError:
     """The error of a process that raised an exception."""
     where = f"{site.place}: " if site else ""
-    return ProcessError(name, f"{where}{name} raised {kind}{f': {message}' if message else ''}", kind, site, stack)
+    told = f": {gist(message)}" if message else ""
+    return ProcessError(name, f"{where}{name} raised {kind}{told}", kind, site, stack)
+
+
+def gist(message: str) -> str:
+    """The line of a long message that says what went wrong.
+
+    TensorFlow's begin with "Graph execution error" and the lines that built the graph, and come to the point after.
+    """
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    if len(lines) <= _SHORT:
+        return message.strip()
+    after_files = max((number for number, line in enumerate(lines, 1) if line.startswith('File "')), default=0)
+    return f"{lines[after_files % len(lines)]} […]"
 
 
 def died(name: str, status: int, last_line: str) -> ProcessDied:
     """The error of a process that ended without returning. status: its exit code, or minus the signal."""
-    how = f"was killed by signal {-status}" if status < 0 else f"exited with code {status}"
+    how = f"exited with code {status}"
+    if status < 0:
+        cause = _CAUSES.get(-status)
+        how = f"was killed by signal {-status}{f' ({cause})' if cause else ''}"
     return ProcessDied(name, f"{name} {how} before its function returned. {_last_words(last_line)}")
 
 

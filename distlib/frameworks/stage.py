@@ -31,9 +31,9 @@ _FIRST_PORT = 2222  # as in TensorFlow's own examples
 _TRIAL_SECONDS = 20.0
 _END_PATIENCE = 2.0  # seconds for a stage to end what runs on it
 
-_BUBBLEWRAP = "bwrap --die-with-parent --unshare-net --unshare-pid --unshare-uts --hostname localhost".split()
-_BUBBLEWRAP += "--dev-bind / / --proc /proc".split()
-_UNSHARE = "unshare --net --pid --uts --fork --kill-child --mount-proc".split()
+_NEW_NAMESPACES = "--unshare-net --unshare-pid --unshare-uts --hostname localhost"
+_BUBBLEWRAP = tuple(f"bwrap --die-with-parent {_NEW_NAMESPACES} --dev-bind / / --proc /proc".split())
+_UNSHARE = tuple("unshare --net --pid --uts --fork --kill-child --mount-proc".split())  # of util-linux
 
 _reserved: list[socket.socket] = []
 
@@ -61,18 +61,25 @@ def has_own_network() -> bool:
 @functools.cache
 def _wrapper() -> tuple[str, ...]:
     """The beginning of a command that runs in a new network; empty where the system allows none. Tries it, once."""
-    user = [] if os.geteuid() == 0 else ["--map-root-user"]
-    for wrapper in (_BUBBLEWRAP, [*_UNSHARE, *user]):
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            command = [*wrapper, *_stage_command("trial")]
-            if (
-                shutil.which(wrapper[0])
-                and not subprocess.run(
-                    command, capture_output=True, timeout=_TRIAL_SECONDS, stdin=subprocess.DEVNULL
-                ).returncode
-            ):
-                return tuple(wrapper)
-    return ()
+    return next((wrapper for wrapper in wrappers().values() if works(wrapper)), ())
+
+
+def wrappers() -> dict[str, tuple[str, ...]]:
+    """The ways to run a command in a new network, the best first."""
+    user = () if os.geteuid() == 0 else ("--map-root-user",)
+    return {"bwrap": _BUBBLEWRAP, "unshare": (*_UNSHARE, *user)}
+
+
+def works(wrapper: Sequence[str]) -> bool:
+    """Whether a command that begins like this gets a network, with a loopback that can be listened on."""
+    if shutil.which(wrapper[0]) is None:
+        return False
+    try:
+        command = [*wrapper, *_stage_command(on_stage.TRIAL)]
+        done = subprocess.run(command, capture_output=True, timeout=_TRIAL_SECONDS, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _stage_command(argument: str) -> list[str]:

@@ -68,7 +68,7 @@ def _read_json(text: str) -> Any:
 def _check_cluster(cluster: Any) -> dict[str, tuple[str, ...]]:
     if not isinstance(cluster, Mapping) or not cluster:
         text = f'TF_CONFIG should have a "cluster" of addresses by role, got {cluster!r}: '
-        raise ValueError(f"{text}without one TensorFlow trains alone, and does not say so")
+        raise ValueError(f"{text}without one TensorFlow trains alone, in silence")
     for role, addresses in cluster.items():
         _check_role(role, addresses)
     if len(cluster.get("chief", ())) > 1:

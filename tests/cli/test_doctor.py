@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import distlib
-from distlib.cli import doctor, main
+from distlib.cli import doctor, doctor_frameworks, main
 from distlib.cli import doctor_checks as checks
 from distlib.cli.doctor_checks import Finding, GpuFacts
 
@@ -200,7 +200,8 @@ def test_report_and_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_check_is_run_by_doctor() -> None:
-    written = {value for name, value in vars(checks).items() if name.startswith("check_")}
+    modules = (checks, doctor_frameworks)
+    written = {value for module in modules for name, value in vars(module).items() if name.startswith("check_")}
     assert written == set(doctor.CHECKS.values())
 
 

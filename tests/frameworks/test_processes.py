@@ -20,21 +20,22 @@ from distlib.frameworks import (
     run_processes,
     stage,
 )
+from distlib.frameworks.reports import gist
 from distlib.worlds.diagnosis import RunInterrupted
 from tests.frameworks import played
 
 LIMIT = 100  # seconds for processes that take less than one, on a busy machine
 MARK = "DISTLIB_TEST_MARK"  # an environment variable of all processes of a test
-NETWORKS = ["own network", "shared network"]
+NETWORKS = ["bwrap", "unshare", "shared network"]
 
 
 @pytest.fixture(params=NETWORKS)
 def network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """On a machine with network namespaces: with them and without."""
-    if request.param == "shared network":
-        monkeypatch.setattr(stage, "_wrapper", lambda: ())
-    elif not stage.has_own_network():
-        pytest.skip("no network namespaces on this machine")
+    """Each way to get a network that works on this machine, and none."""
+    wrapper = stage.wrappers().get(request.param, ())
+    if wrapper and not stage.works(wrapper):
+        pytest.skip(f"{request.param} makes no network on this machine")
+    monkeypatch.setattr(stage, "_wrapper", lambda: wrapper)
     return str(request.param)
 
 
@@ -161,6 +162,14 @@ def test_an_exception_ends_all_and_shows_the_line(mark: str) -> None:
     assert error.outcomes["chief"].exit_status == -signal.SIGKILL
 
 
+def test_a_long_message_is_shown_by_the_line_that_says_what_went_wrong() -> None:
+    graph = 'Graph execution error:\n\nDetected at node\n  File "a.py", line 3\n\n  File "b.py", line 4\n\n'
+    assert gist(f"{graph}Collective ops is aborted\nRestart your program") == "Collective ops is aborted […]"
+    assert gist("The point.\n1\n2\n3\n4") == "The point. […]"
+    assert gist("One\ntwo\nthree\n") == "One\ntwo\nthree"
+    assert gist(graph) == "Graph execution error: […]"
+
+
 def test_without_check_an_exception_is_shown_and_the_others_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     outcomes = run_processes({"a": Process(played.fail), "b": Process(played.count, 1)}, seconds=LIMIT, check=False)
     assert outcomes["b"].value == 1
@@ -169,11 +178,19 @@ def test_without_check_an_exception_is_shown_and_the_others_go_on(capsys: pytest
 
 
 @pytest.mark.parametrize(
-    "how, end", [("exit", "exited with code 3"), ("at once", "exited with code 4"), ("abort", "was killed by signal 6")]
+    "how, end",
+    [
+        ("exit", "exited with code 3"),
+        ("at once", "exited with code 4"),
+        ("SIGABRT", "was killed by signal 6 (a library gave up)"),
+        ("SIGKILL", "was killed by signal 9 (by hand, or because the machine ran out of memory)"),
+        ("SIGTERM", "was killed by signal 15"),
+    ],
 )
 def test_a_process_that_ends_by_itself_is_reported(how: str, end: str) -> None:
-    with pytest.raises(ProcessDied, match=f"^a {end} before its function returned. The last that it printed: so far$"):
+    with pytest.raises(ProcessDied) as caught:
         run_processes({"a": Process(played.fail_by_itself, how)}, seconds=LIMIT)
+    assert str(caught.value) == f"a {end} before its function returned. The last that it printed: so far"
 
 
 def test_late_processes_are_ended_and_their_lines_named(mark: str) -> None:
@@ -269,8 +286,8 @@ KERNEL = """
 import sys
 from distlib.frameworks import Process, run_processes, stage
 from tests.frameworks import played
-if sys.argv[1] == "shared network":
-    stage._wrapper = lambda: ()
+wrapper = stage.wrappers().get(sys.argv[1], ())
+stage._wrapper = lambda: wrapper
 run_processes({"a": Process(played.start_others_and_wait), "b": Process(played.wait_forever)}, seconds=1000)
 """
 

@@ -48,6 +48,7 @@ from distlib.worlds.real.process_group import torch_distributed
 from tests.answer_files import read_answers
 from tests.conftest import BROWSERS
 from tests.notebooks.test_browser import FLAGS, open_notebook
+from tests.tools import framework_figures
 from tests.tools.hostile_submissions import read_hostile, released_notebook, right_answers
 from tests.tools.lab_process import running_lab
 from tests.tools.sandboxed_ranks import Ranks
@@ -79,6 +80,7 @@ def main() -> None:
         time_to_name_a_deadlock,
         interrupt_a_cell,
         kill_a_kernel,
+        demonstrations_of_frameworks,
         go_on_after_a_kill,
         simulate_messages,
         simulate_rings,
@@ -666,6 +668,11 @@ def _train_until_killed(comm: Communicator, steps: int, path: Path) -> Any:
 def _wait_until_gone(pids: list[int]) -> None:
     while any(psutil.pid_exists(pid) for pid in pids):
         time.sleep(0.01)
+
+
+def demonstrations_of_frameworks() -> None:
+    for row in framework_figures.figures():
+        note(*row)
 
 
 # ── virtual time ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,122 @@
+"""The checks of `distlib doctor` about TensorFlow and JAX: is each there, do its parts fit, can it be imported.
+
+Whether parts fit is read from what the packages say of themselves, which names the culprit. Importing, which takes
+seconds, happens in a process of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from distlib.cli.doctor_checks import COMMAND_TIMEOUT, Finding, last_line, run_command
+
+COURSE = "distlib-course"
+TENSORFLOWS = ("tensorflow-cpu", "tensorflow", "tensorflow-intel", "tf-nightly")  # each brings a package `tensorflow`
+AFRESH = "delete .venv, then make env"
+
+TENSORFLOW_PROBE = "import tensorflow, tf_keras; print(float(tensorflow.reduce_sum(tensorflow.ones(3))))"
+JAX_PROBE = "import jax; print(float(jax.numpy.ones(3).sum()))"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """Distributions by their canonical names ("tf-keras"): their versions, and what each requires, as pip reads it."""
+
+    versions: Mapping[str, str]
+    requires: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def here(cls) -> Installed:
+        """Those of this Python."""
+        found = [each for each in importlib.metadata.distributions() if each.metadata and each.metadata["Name"]]
+        named = {str(canonicalize_name(str(each.metadata["Name"]))): each for each in reversed(found)}
+        versions = {name: each.version for name, each in named.items()}
+        return cls(versions, {name: each.requires or [] for name, each in named.items()})
+
+    def requirements(self, name: str) -> Iterator[Requirement]:
+        """What a distribution requires on this machine, without its extras."""
+        for text in self.requires.get(name, ()):
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                yield requirement
+
+    def misfits(self, name: str) -> Iterator[str]:
+        """What a distribution requires and doesn't get, a phrase each."""
+        for requirement in self.requirements(name):
+            needed = str(canonicalize_name(requirement.name))
+            names = TENSORFLOWS if needed == "tensorflow" else (needed,)
+            version = next((self.versions[each] for each in names if each in self.versions), None)
+            if version is None:
+                yield f"{needed} is missing"
+            elif not requirement.specifier.contains(version, prereleases=True):
+                yield f"{needed} is {version}, and {name} {self.versions[name]} needs {requirement.specifier}"
+
+
+def check_tensorflow(
+    *, installed: Installed | None = None, probe: str = TENSORFLOW_PROBE, timeout: float = COMMAND_TIMEOUT
+) -> Finding:
+    """TensorFlow is there once, with its Keras 3 and Keras 2, and can be imported. Only lesson 13 needs it."""
+    installed = installed or Installed.here()
+    there = [name for name in TENSORFLOWS if name in installed.versions]
+    if len(there) > 1:
+        both = " and ".join(f"{name} {installed.versions[name]}" for name in there)
+        return Finding("problem", f"{both} are both installed, and overwrite each other's files", AFRESH)
+    return _check(installed, "TensorFlow", there, [*there, "keras", "tf-keras"], probe, timeout)
+
+
+def check_jax(
+    *, installed: Installed | None = None, probe: str = JAX_PROBE, timeout: float = COMMAND_TIMEOUT
+) -> Finding:
+    """JAX is there, fits its jaxlib, and can be imported. Only lesson 14 needs it."""
+    installed = installed or Installed.here()
+    there = ["jax"] if "jax" in installed.versions else []
+    return _check(installed, "JAX", there, ["jax", "jaxlib"], probe, timeout)
+
+
+def check_own_network(*, available: bool | None = None) -> Finding:
+    """The processes of demonstrations of TensorFlow and JAX get a network of their own."""
+    if available is None:
+        from distlib.frameworks.stage import has_own_network
+
+        available = has_own_network()
+    if available:
+        return Finding("ok", "TensorFlow's and JAX's processes get a network of their own")
+    return Finding(
+        "note",
+        "TensorFlow's and JAX's processes listen on all interfaces of this machine, for the seconds that they run",
+        "on Linux: install bubblewrap, and allow user namespaces",
+    )
+
+
+def _check(
+    installed: Installed, title: str, there: Sequence[str], parts: Sequence[str], probe: str, timeout: float
+) -> Finding:
+    if not there:
+        return _missing(installed, title)
+    absent = [name for name in parts if name not in installed.versions]
+    misfits = [f"{name} is missing" for name in absent]
+    misfits += [text for name in parts if name in installed.versions for text in installed.misfits(name)]
+    if misfits:
+        return Finding("problem", "; ".join(dict.fromkeys(misfits)), AFRESH)
+    try:
+        done = run_command([sys.executable, "-c", probe], timeout)
+    except subprocess.TimeoutExpired:
+        return Finding("problem", f"could not be imported within {timeout:.0f} s", "is the disk slow? Try again")
+    if done.returncode:
+        return Finding("problem", f"can't be imported: {last_line(done.stderr)}", AFRESH)
+    return Finding("ok", ", ".join(f"{name} {installed.versions[name]}" for name in parts))
+
+
+def _missing(installed: Installed, title: str) -> Finding:
+    """None of it is installed: because there is none for this Python, or by mistake."""
+    wanted = {str(canonicalize_name(requirement.name)) for requirement in installed.requirements(COURSE)}
+    if wanted.intersection([title.lower(), *(TENSORFLOWS if title == "TensorFlow" else ())]):
+        return Finding("problem", "is not installed", AFRESH)
+    return Finding("note", "not installed: there is none for this Python; only one lesson needs it")
