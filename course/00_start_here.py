@@ -792,7 +792,7 @@ world.close()
 # | 11 | ZeRO | the 16 bytes per parameter, cut into shards |
 # | 12 | Hybrid | all of it together, and how to choose |
 # | 13 | TensorFlow | the same strategies there |
-# | 14 | JAX | the same strategies there |
+# | 14 | [JAX](14_jax.ipynb) | the same strategies there, and how to read what a compiler sends |
 # | 15 | Frameworks | what your code becomes in practice |
 # | 16 | Clusters | torchrun, Slurm, and machines that fail |
 # | 17 | Hang clinic | broken programs: find the mistake and mend it |

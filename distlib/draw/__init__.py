@@ -15,6 +15,7 @@
     heat_map                 the same over two numbers that were varied, a cell for each pair
     curves                   how a quantity goes on as time passes, such as a loss
     histogram                how often each whole number came up, such as a staleness
+    placements               which device holds which piece of which array
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
 world import this package too (for `watch`), and have no use for them.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.heat_maps import heat_map
     from distlib.draw.charts.histograms import histogram
     from distlib.draw.charts.model_check import predicted_and_measured
+    from distlib.draw.charts.placements import placements
     from distlib.draw.charts.racing import race
     from distlib.draw.charts.speed_ups import speed_up
     from distlib.draw.charts.step_panels import step_timeline
@@ -53,6 +55,7 @@ __all__ = [
     "explore_race",
     "heat_map",
     "histogram",
+    "placements",
     "play_chunks",
     "play_timeline",
     "predict",
@@ -75,6 +78,7 @@ _HOMES = {
     "explore_race": "players.explorer",
     "heat_map": "charts.heat_maps",
     "histogram": "charts.histograms",
+    "placements": "charts.placements",
     "play_chunks": "players.player",
     "play_timeline": "players.player",
     "predict": "predictions.ask",

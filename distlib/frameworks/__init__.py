@@ -8,6 +8,9 @@ reports      what became of a process
 tf_config    TF_CONFIG, checked
 shares       batches and arrays that divide by the devices
 optional     a framework, or one sentence if this Python has none
+
+jax_collectives    what a compiled JAX program communicates, counted and in bytes
+jax_ring           the ring all-reduce with ppermute
 """
 
 from distlib.frameworks.optional import require

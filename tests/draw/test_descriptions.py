@@ -26,7 +26,7 @@ from distlib.draw.style import INK, LIGHT_PAPER, color_of, contrast
 from distlib.training.ddp.step_times import Span, StepTimes
 from distlib.worlds.calibration import Comparison
 from tests.tools.descriptions import FEWEST, descriptions, undescribed, undescribed_in, unnamed
-from tests.tools.draw_samples import ring_trace
+from tests.tools.draw_samples import cut_array, ring_trace
 
 ROOT = Path(__file__).parents[2]
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -42,6 +42,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "explore_race": lambda: draw.explore_race(CLUSTER),
     "heat_map": lambda: draw.heat_map({1: {2: 0.5, 4: 0.6}, 3: {2: 0.7, 4: 0.8}}, across="a", down="b", title="Found"),
     "histogram": lambda: draw.histogram({"equal": [0, 1, 1]}, along="staleness", title="Found"),
+    "placements": lambda: draw.placements({"by rows": {"W": cut_array((4, 6), 2)}}, title="Pieces"),
     "play_chunks": lambda: draw.play_chunks(draw.watch_chunks(WORLD, ring_all_reduce)),
     "play_timeline": lambda: draw.play_timeline(TRACE),
     "predict": lambda: draw.predict("How many bytes does rank 0 send?", unit="B"),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
@@ -35,6 +39,26 @@ def master_trace(ranks: int, nbytes: int = 1024) -> Trace:
     inward = [message(src, 0, nbytes, 0.0, src * 1e-3, (src + 1) * 1e-3, 1) for src in others]
     outward = [message(0, dst, nbytes, (ranks + dst) * 1e-3, (ranks + dst) * 1e-3, 1.0, 2) for dst in others]
     return Trace(ranks, inward + outward, 1.0)
+
+
+class Shard(NamedTuple):
+    """A piece of an array, with what JAX calls it."""
+
+    index: tuple[slice, ...]
+    device: Any
+    data: Any
+
+
+def cut_array(shape: tuple[int, ...], pieces: int, axis: int = 0, copies: int = 1) -> Any:
+    """An array of float32, cut along an axis, each piece on `copies` devices, as `addressable_shards` lists it."""
+    length = shape[axis] // pieces
+    shards = []
+    for device in range(pieces * copies):
+        index = [slice(None)] * len(shape)
+        index[axis] = slice(device // copies * length, (device // copies + 1) * length)
+        data = SimpleNamespace(nbytes=4 * math.prod(shape) // pieces)
+        shards.append(Shard(tuple(index), SimpleNamespace(id=device), data))
+    return SimpleNamespace(shape=shape, addressable_shards=shards)
 
 
 def texts(picture: Picture) -> list[str]:

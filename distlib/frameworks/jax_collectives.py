@@ -1,0 +1,143 @@
+"""What a compiled JAX program communicates, read from its HLO: the text of what the compiler made of a function.
+
+    %psum.7 = f32[1,4]{1,0} all-reduce(%param.1), replica_groups={{0,1,2,3}}, to_apply=%add
+     name      what each      what is done        among which devices
+               device gets
+
+A collective in the body of a loop stands there once and runs once per iteration. The compiler notes how many there are
+(known_trip_count), and we multiply.
+
+The text says what is communicated, not by which algorithm. `sent` takes that of our rings, which no other beats in
+bytes: see `distlib.network.traffic`.
+
+Source: https://openxla.org/xla/operation_semantics
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KINDS = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
+
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%([\w.-]+) \(.*\{$")
+_OPERATION = re.compile(rf"= (.*?) ({'|'.join(KINDS)})(?:-start)?\(")
+_LOOP = re.compile(r" while\(.*\bbody=%([\w.-]+)")
+_TIMES = re.compile(r'known_trip_count":\{"n":"(\d+)"')
+_TENSOR = re.compile(r"\b(pred|bf16|[a-z]+(\d+)\w*)\[([\d,]*)\]")
+_MESH_GROUPS = re.compile(r"replica_groups=mesh\[(.*?)\] \{(.*?)\}")
+_LISTED_GROUPS = re.compile(r"replica_groups=(?:\{\{([\d,]+)\}|\[\d+,(\d+)\]<=)")
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One operation of a compiled program that communicates.
+
+    Attributes:
+        kind: as in `KINDS`.
+        shapes: of the tensors that each device gets from it, such as ("f32[64,10]",). The compiler may put several
+            tensors into one operation.
+        nbytes: their size together.
+        devices: how many take part in a group.
+        times: how often it runs in one call of the program; 1 outside loops.
+    """
+
+    kind: str
+    shapes: tuple[str, ...]
+    nbytes: int
+    devices: int
+    times: int = 1
+
+    @property
+    def sent(self) -> float:
+        """Bytes that each device sends in all `times`, if the rings of `distlib.collectives` do the work."""
+        others = self.devices - 1
+        part = {
+            "all-reduce": 2 * others / self.devices,
+            "all-gather": others / self.devices,
+            "reduce-scatter": others,  # of what it gets: a piece
+            "collective-permute": 1,
+            "all-to-all": others / self.devices,
+        }[self.kind]
+        return part * self.nbytes * self.times
+
+
+def collectives(compiled: Any) -> list[Collective]:
+    """The collectives of a compiled program, in the order of its text.
+
+    Args:
+        compiled: what `jax.jit(function).lower(…).compile()` returns, or its text, `compiled.as_text()`.
+
+    Raises:
+        ValueError: it is not the text of a compiled program, or a loop whose number of iterations is not known before
+            it runs contains a collective.
+    """
+    text = compiled if isinstance(compiled, str) else compiled.as_text()
+    if not text.startswith("HloModule"):
+        raise ValueError(f"expected a compiled program (jax.jit(f).lower(…).compile()), got text {text[:40]!r} …")
+    everybody = int((re.search(r"num_partitions=(\d+)", text) or [0, 1])[1])
+    times = _times_by_computation(text)
+    found, here = [], ""
+    for line in text.splitlines():
+        here = _COMPUTATION.sub(r"\1", line) if _COMPUTATION.match(line) else here
+        if operation := _OPERATION.search(line):
+            often = times.get(here, 1)
+            if often is None:
+                raise ValueError(f"cannot count: a loop of unknown length contains this collective: {line.strip()}")
+            found.append(_collective(line, operation[1], operation[2], everybody, often))
+    return found
+
+
+def counted(found: Iterable[Collective]) -> dict[str, int]:
+    """How often each kind runs, without those that never do: {"all-reduce": 1}."""
+    found = list(found)
+    counts = {kind: sum(each.times for each in found if each.kind == kind) for kind in KINDS}
+    return {kind: number for kind, number in counts.items() if number}
+
+
+def bytes_sent(found: Iterable[Collective]) -> float:
+    """Bytes that each device sends in one call, if rings do the work."""
+    return sum(each.sent for each in found)
+
+
+def _collective(line: str, result: str, kind: str, everybody: int, times: int) -> Collective:
+    tensors = list(_TENSOR.finditer(result))
+    nbytes = sum(_nbytes(tensor) for tensor in tensors)
+    return Collective(kind, tuple(tensor[0] for tensor in tensors), nbytes, _group_size(line) or everybody, times)
+
+
+def _nbytes(tensor: re.Match[str]) -> int:
+    """The size of a tensor "f32[64,10]": 2,560 bytes."""
+    bits = {"pred": 8, "bf16": 16}.get(tensor[1]) or int(tensor[2])
+    return bits * math.prod(int(length) for length in tensor[3].split(",") if length) // 8
+
+
+def _group_size(line: str) -> int:
+    """How many devices are in a group; 0 where the text names none: then it is all of them."""
+    if mesh := _MESH_GROUPS.search(line):
+        sizes = dict(re.findall(r"'(\w+)'=(\d+)", mesh[1]))
+        return math.prod(int(sizes[axis]) for axis in re.findall(r"'(\w+)'", mesh[2]))
+    if listed := _LISTED_GROUPS.search(line):
+        return int(listed[2]) if listed[2] else len(listed[1].split(","))
+    return 0
+
+
+def _times_by_computation(text: str) -> Mapping[str, int | None]:
+    """How often each loop's body runs in a call; None where the text does not say."""
+    loops, here = {}, ""  # the name of a body → where the loop stands, and how often it runs there
+    for line in text.splitlines():
+        here = _COMPUTATION.sub(r"\1", line) if _COMPUTATION.match(line) else here
+        if loop := _LOOP.search(line):
+            known = _TIMES.search(line)
+            loops[loop[1]] = (here, int(known[1]) if known else None)
+
+    def often(body: str) -> int | None:
+        if body not in loops:
+            return 1
+        outside, inside = often(loops[body][0]), loops[body][1]
+        return None if outside is None or inside is None else outside * inside
+
+    return {body: often(body) for body in loops}
