@@ -176,8 +176,8 @@ except ValueError as error:
 # destination are an error.
 #
 # Here is the ring of lesson 02 in JAX: `ring_all_reduce` from `distlib.frameworks.jax_ring`. In each step a device
-# cuts out one chunk, sends it to the next device with `ppermute`, and adds or copies what comes in. In the exercise
-# you write your own. Count its steps, and compare with our ring on four real processes.
+# cuts out one chunk, sends it to the next device with `ppermute`, and adds or copies what comes in. Count its
+# steps, and compare with our ring on four real processes.
 
 # %%
 LENGTH = 1000

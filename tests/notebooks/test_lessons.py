@@ -10,6 +10,7 @@ import ast
 import re
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
@@ -45,6 +46,8 @@ def test_there_are_lessons() -> None:
 @pytest.mark.timeout(900)
 def test_a_lesson_runs_from_top_to_bottom(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
+    if missing := [name for name in frameworks_of(notebook) if find_spec(name) is None]:
+        pytest.skip(f"this Python has no {' and no '.join(missing)}")
     expected = mark_assertions(notebook)
     started = time.perf_counter()
     reached, family = execute(notebook, path.parent)
@@ -56,6 +59,11 @@ def test_a_lesson_runs_from_top_to_bottom(path: Path) -> None:
     assert undescribed_in(notebook) == [], "a screen reader finds nothing to say"
     _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []
+
+
+def frameworks_of(notebook: nbformat.NotebookNode) -> list[str]:
+    """The frameworks without which a lesson says that it needs them, and ends."""
+    return re.findall(r'\brequire\("(\w+)"\)', "\n".join(cell.source for cell in notebook.cells))
 
 
 def mark_assertions(notebook: nbformat.NotebookNode) -> set[tuple[int, int]]:
