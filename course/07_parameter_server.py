@@ -1054,14 +1054,12 @@ for mode in ("synchronous", "asynchronous"):
         print(f"{mode:12}  {where:8}  {found[mode, 1]:9.0f}  {found[mode, 4]:12.0f}")
 
 # %% [markdown]
-# The same picture. With equal workers the synchronous server is three to four times as fast as with a slow one. (Not
-# four times: the messages take as long as before, and they belong to each step.) The asynchronous one loses about a
-# fifth.
+# In virtual time the synchronous server is three times as fast with equal workers as with a slow one. (Not four times:
+# the messages take as long as before, and they belong to each step.) The asynchronous one loses about a fifth. On a
+# machine that does nothing else the clock says the same. How close did yours come?
 
 # %% tags=["folded"]
 # Checks of the numbers above
-assert 2.5 < on_a_clock["synchronous", 1] / on_a_clock["synchronous", 4] < 4.5
-assert on_a_clock["asynchronous", 4] > 0.75 * on_a_clock["asynchronous", 1]
 assert 3 < in_virtual_time["synchronous", 1] / in_virtual_time["synchronous", 4] < 4
 assert (
     0.75

@@ -41,7 +41,14 @@ from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.bubblewrap import Bubblewrap
 from distlib.network import all_reduce_seconds
 from distlib.training.ddp import DistributedDataParallel, StepClock, all_reduce_hook
-from distlib.training.parameter_server import ASYNCHRONOUS, ParameterClient, server_loop, worker_loop
+from distlib.training.parameter_server import (
+    ASYNCHRONOUS,
+    SYNCHRONOUS,
+    ParameterClient,
+    ServerLog,
+    server_loop,
+    worker_loop,
+)
 from distlib.training.shards import flatten, shard_parameters
 from distlib.worlds.real import forkserver
 from distlib.worlds.real.process_group import torch_distributed
@@ -82,6 +89,7 @@ def main() -> None:
         kill_a_kernel,
         demonstrations_of_frameworks,
         go_on_after_a_kill,
+        train_with_a_slow_worker,
         simulate_messages,
         simulate_rings,
         simulate_halving_doubling,
@@ -663,6 +671,44 @@ def _train_until_killed(comm: Communicator, steps: int, path: Path) -> Any:
 
     worker_loop(ParameterClient(comm, [0], parameters, shards), compute, steps)
     return None
+
+
+def train_with_a_slow_worker() -> None:
+    """A parameter server with 4 workers on a paced network, one of them 4 times slower: the best of five runs each."""
+    rates = {}
+    with World(5, network=Link(1e-3, 20e6)) as world:
+        for bound in (SYNCHRONOUS, ASYNCHRONOUS):
+            for slow in (1, 4):
+                logs = [world.run(_sleep_and_push, bound, slow)[0] for _ in range(5)]
+                rates[bound, slow] = max(_gradients_per_second(log) for log in logs)
+    slower = rates[SYNCHRONOUS, 1] / rates[SYNCHRONOUS, 4]
+    lost = 1 - rates[ASYNCHRONOUS, 4] / rates[ASYNCHRONOUS, 1]
+    note("one of 4 workers 4 times slower, real ranks: synchronous", f"{slower:.1f} times slower", "3 to 4")
+    note("… asynchronous: gradients per second lost", f"{lost:.0%}", "≤ 25 %")
+
+
+def _sleep_and_push(comm: Communicator, bound: float, slow: int) -> Any:
+    """Workers sleep 40 ms for a gradient. If nobody waits for rank 4, it does what it can until the others are done."""
+    parameters = [torch.zeros(2410)]
+    shards = shard_parameters(parameters, 1)
+    if comm.rank == 0:
+        optimizer = partial(torch.optim.SGD, lr=0.0)
+        return server_loop(comm, range(1, 5), flatten(parameters, shards[0]), optimizer, bound=bound)
+
+    def compute(step: int) -> tuple[list[torch.Tensor], int]:
+        comm.sleep(0.04 * (slow if comm.rank == 4 else 1))
+        return parameters, 1
+
+    steps = 6 if bound == SYNCHRONOUS else 12 // slow if comm.rank == 4 else 12
+    worker_loop(ParameterClient(comm, [0], parameters, shards), compute, steps)
+    return None
+
+
+def _gradients_per_second(log: ServerLog) -> float:
+    """From the first update until the first worker is done."""
+    end = min({each.worker: update.time for update in log.updates for each in update.contributions}.values())
+    first, *others = [update for update in log.updates if update.time <= end]
+    return sum(len(update.contributions) for update in others) / (others[-1].time - first.time)
 
 
 def _wait_until_gone(pids: list[int]) -> None:
