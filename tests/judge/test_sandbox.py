@@ -127,8 +127,13 @@ stop.set()
 told = count
 """
     count = told(two.hostile, text)
+    for _ in range(50):  # a thread that has just ended may still count
+        if os.geteuid() != 0 or count == LIMITS.threads - 1:
+            break
+        time.sleep(0.1)
+        count = told(two.hostile, text)
     if os.geteuid() == 0:  # else memory is what limits threads
-        assert LIMITS.threads - 4 <= count < LIMITS.threads  # one that has just ended may still count
+        assert count == LIMITS.threads - 1
     else:
         assert 3 < count <= 100
 
