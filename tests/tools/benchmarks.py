@@ -657,10 +657,6 @@ def _median_and_worst(values: list[float]) -> str:
 def _train_until_killed(comm: Communicator, steps: int, path: Path) -> Any:
     """Rank 0 serves, the others work; rank 2 is killed half way, and leaves the time at which that was."""
     parameters = [torch.zeros(100_000)]
-    shards = shard_parameters(parameters, 1)
-    if comm.rank == 0:
-        optimizer = partial(torch.optim.SGD, lr=0.0)
-        return server_loop(comm, (1, 2, 3), flatten(parameters, shards[0]), optimizer, bound=ASYNCHRONOUS)
 
     def compute(step: int) -> tuple[list[torch.Tensor], int]:
         if comm.rank == 2 and step == steps // 2:
@@ -669,8 +665,7 @@ def _train_until_killed(comm: Communicator, steps: int, path: Path) -> Any:
         comm.sleep(1e-2)
         return parameters, 1
 
-    worker_loop(ParameterClient(comm, [0], parameters, shards), compute, steps)
-    return None
+    return _serve_or_work(comm, parameters, compute, steps, ASYNCHRONOUS)
 
 
 def train_with_a_slow_worker() -> None:
@@ -690,18 +685,13 @@ def train_with_a_slow_worker() -> None:
 def _sleep_and_push(comm: Communicator, bound: float, slow: int) -> Any:
     """Workers sleep 40 ms for a gradient. If nobody waits for rank 4, it does what it can until the others are done."""
     parameters = [torch.zeros(2410)]
-    shards = shard_parameters(parameters, 1)
-    if comm.rank == 0:
-        optimizer = partial(torch.optim.SGD, lr=0.0)
-        return server_loop(comm, range(1, 5), flatten(parameters, shards[0]), optimizer, bound=bound)
 
     def compute(step: int) -> tuple[list[torch.Tensor], int]:
         comm.sleep(0.04 * (slow if comm.rank == 4 else 1))
         return parameters, 1
 
     steps = 6 if bound == SYNCHRONOUS else 12 // slow if comm.rank == 4 else 12
-    worker_loop(ParameterClient(comm, [0], parameters, shards), compute, steps)
-    return None
+    return _serve_or_work(comm, parameters, compute, steps, bound)
 
 
 def _gradients_per_second(log: ServerLog) -> float:
@@ -709,6 +699,18 @@ def _gradients_per_second(log: ServerLog) -> float:
     end = min({each.worker: update.time for update in log.updates for each in update.contributions}.values())
     first, *others = [update for update in log.updates if update.time <= end]
     return sum(len(update.contributions) for update in others) / (others[-1].time - first.time)
+
+
+def _serve_or_work(
+    comm: Communicator, parameters: list[torch.Tensor], compute: Callable[[int], Any], steps: int, bound: float
+) -> ServerLog | None:
+    """Rank 0 serves and returns its log; the others push `steps` gradients each, which `compute` returns."""
+    shards = shard_parameters(parameters, 1)
+    if comm.rank == 0:
+        flat, optimizer = flatten(parameters, shards[0]), partial(torch.optim.SGD, lr=0.1)
+        return server_loop(comm, range(1, comm.world_size), flat, optimizer, bound=bound)
+    worker_loop(ParameterClient(comm, [0], parameters, shards), compute, steps)
+    return None
 
 
 def _wait_until_gone(pids: list[int]) -> None:
@@ -831,18 +833,13 @@ def _train_asynchronously(comm: Communicator, steps: int) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     parameters, images, labels = list(model.parameters()), torch.randn(16, 64), torch.arange(16) % 10
-    shards = shard_parameters(parameters, 1)
-    if comm.rank == 0:
-        flat, optimizer = flatten(parameters, shards[0]), partial(torch.optim.SGD, lr=0.1)
-        server_loop(comm, range(1, comm.world_size), flat, optimizer, bound=ASYNCHRONOUS)
-        return
 
     def compute(step: int) -> tuple[list[torch.Tensor], int]:
         comm.sleep(1e-2)
         loss = nn.functional.cross_entropy(model(images), labels)
         return list(torch.autograd.grad(loss, parameters)), len(labels)
 
-    worker_loop(ParameterClient(comm, [0], parameters, shards), compute, steps)
+    _serve_or_work(comm, parameters, compute, steps, ASYNCHRONOUS)
 
 
 def players_in_a_browser() -> None:
