@@ -15,7 +15,6 @@ Python that imports what its function uses. See `stage` for where they live and 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import selectors
@@ -355,15 +354,9 @@ def _call_file(name: str, process: Process) -> BinaryIO:
         text = f"{function} or one of its arguments can't be sent to {name} ({error}): make it inside the function"
         raise TypeError(text) from None
     file = tempfile.TemporaryFile()
-    pickle.dump({"folder": _folder(), "cells": dict(call_site.learn_cells()), "call": call}, file)
+    pickle.dump({"folder": call_site.working_folder(), "cells": dict(call_site.learn_cells()), "call": call}, file)
     file.seek(0)
     return file
-
-
-def _folder() -> str:
-    with contextlib.suppress(OSError):
-        return os.getcwd()
-    return os.sep
 
 
 def _environment(process: Process, count: int) -> dict[str, str]:

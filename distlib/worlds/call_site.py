@@ -41,6 +41,14 @@ def learn_cells() -> dict[str, int]:
     return cell_numbers
 
 
+def working_folder() -> str:
+    """The folder in which the notebook runs, and its ranks and processes, too; the root if it has been deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return os.sep
+
+
 def forget() -> None:
     """Drop what was remembered about functions. Called when a run begins: the cells may have changed."""
     _known.clear()

@@ -10,7 +10,6 @@ the time for another look at the status board.
 from __future__ import annotations
 
 import contextlib
-import os
 import selectors
 import signal
 import socket
@@ -140,7 +139,7 @@ class Supervisor:
             "survives": self.settings.deaths is not None,
             "seed": self.settings.seed,
             "path": list(sys.path),
-            "folder": _folder(),
+            "folder": call_site.working_folder(),
             "cells": call_site.learn_cells(),
         }
         for rank in range(self.pool.world_size):
@@ -447,12 +446,6 @@ def _interrupts_as_events(selector: selectors.BaseSelector) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         wake.close()
         waker.close()
-
-
-def _folder() -> str:
-    with contextlib.suppress(OSError):
-        return os.getcwd()
-    return os.sep
 
 
 def _rank_state(status: Status, statuses: Sequence[Status]) -> RankState:
