@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,9 +80,8 @@ def collectives(compiled: Any) -> list[Collective]:
         raise ValueError(f"expected a compiled program (jax.jit(f).lower(…).compile()), got text {text[:40]!r} …")
     everybody = int((re.search(r"num_partitions=(\d+)", text) or [0, 1])[1])
     times = _times_by_computation(text)
-    found, here = [], ""
-    for line in text.splitlines():
-        here = _COMPUTATION.sub(r"\1", line) if _COMPUTATION.match(line) else here
+    found = []
+    for here, line in _lines(text):
         if operation := _OPERATION.search(line):
             often = times.get(here, 1)
             if often is None:
@@ -125,11 +124,19 @@ def _group_size(line: str) -> int:
     return 0
 
 
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    """Each line, after the name of the computation that it stands in."""
+    here = ""
+    for line in text.splitlines():
+        if begins := _COMPUTATION.match(line):
+            here = begins[1]
+        yield here, line
+
+
 def _times_by_computation(text: str) -> Mapping[str, int | None]:
     """How often each loop's body runs in a call; None where the text does not say."""
-    loops, here = {}, ""  # the name of a body → where the loop stands, and how often it runs there
-    for line in text.splitlines():
-        here = _COMPUTATION.sub(r"\1", line) if _COMPUTATION.match(line) else here
+    loops = {}  # the name of a body → where the loop stands, and how often it runs there
+    for here, line in _lines(text):
         if loop := _LOOP.search(line):
             known = _TIMES.search(line)
             loops[loop[1]] = (here, int(known[1]) if known else None)
