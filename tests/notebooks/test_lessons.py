@@ -10,7 +10,6 @@ import ast
 import re
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
@@ -18,6 +17,7 @@ import psutil
 import pytest
 from nbclient import NotebookClient
 
+from distlib.frameworks.optional import is_there
 from tests.tools.descriptions import undescribed_in
 
 COURSE = Path(__file__).parents[2] / "course"
@@ -46,7 +46,7 @@ def test_there_are_lessons() -> None:
 @pytest.mark.timeout(900)
 def test_a_lesson_runs_from_top_to_bottom(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
-    if missing := [name for name in frameworks_of(notebook) if find_spec(name) is None]:
+    if missing := [name for name in frameworks_of(notebook) if not is_there(name)]:
         pytest.skip(f"this Python has no {' and no '.join(missing)}")
     expected = mark_assertions(notebook)
     started = time.perf_counter()
