@@ -100,6 +100,7 @@ def main() -> None:
         check_a_finished_exercise,
         hold_up_a_class,
         grade_a_class,
+        grade_tensorflow_and_jax,
     )
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     names = [measure.__name__ for measure in measures]
@@ -110,8 +111,8 @@ def main() -> None:
     if not chosen:
         parser.error(f"there is no {' or '.join(options.names)}; there are {', '.join(names)}")
     for measure in chosen:
-        if measure is grade_a_class:
-            grade_a_class(options.students)
+        if measure in (grade_a_class, grade_tensorflow_and_jax):
+            measure(options.students)  # type: ignore[call-arg]
         else:
             measure()
     widths = [max(len(row[column]) for row in _ROWS) for column in range(3)]
@@ -939,6 +940,18 @@ def grade_a_class(size: int) -> None:
     note("the same, one of them loops for ever: more time", f"{longer:.0f} s", target)
 
 
+def grade_tensorflow_and_jax(size: int) -> None:
+    """Classes of right submissions whose ranks need a framework: seconds for each, the one import for all included."""
+    students = [f"student-{number:02}" for number in range(size)]
+    for exercise in ("13_tensorflow", "14_jax"):
+        with tempfile.TemporaryDirectory() as name:
+            classroom = _class(Path(name), students, exercise)
+            took = seconds(lambda: classroom.grade("--jobs", "2"))  # noqa: B023  it is called at once
+            full = classroom.marks(students[0])
+            assert min(full.values()) > 0 and all(classroom.marks(student) == full for student in students)
+        note(f"class of {size} on {exercise}, 2 jobs, for each student", f"{took / size:.1f} s", "≤ 6 s")
+
+
 def hold_up_a_class() -> None:
     """Hostile submissions that fight for time, one at a time: how long beyond their limit each takes."""
     limits = Limits(check_seconds=3, submission_seconds=20, cells_seconds=6, reruns_seconds=20)
@@ -963,9 +976,9 @@ _SLOW = (
 _LOOPS = "def {}(comm, tensor):\n    while True:\n        pass\n"
 
 
-def _class(folder: Path, students: list[str]) -> Classroom:
-    classroom = open_classroom(ROOT, folder, "02_all_reduce")
-    right = [answer for answer in read_answers("02_all_reduce") if answer.is_right]
+def _class(folder: Path, students: list[str], exercise: str = "02_all_reduce") -> Classroom:
+    classroom = open_classroom(ROOT, folder, exercise)
+    right = [answer for answer in read_answers(exercise) if answer.is_right]
     styles = {name: [answer.text for answer in right if answer.function == name] for name in classroom.solutions()}
     for number, student in enumerate(students):
         classroom.hand_in(student, {name: texts[number % len(texts)] for name, texts in styles.items()})
