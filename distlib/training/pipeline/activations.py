@@ -40,7 +40,7 @@ class ActivationMeter:
     @property
     def kept(self) -> dict[Key, int]:
         """By stage and microbatch, the bytes that are kept now; those that keep nothing are left out."""
-        return {key: nbytes for key, nbytes in self._bytes.items() if nbytes}
+        return dict(self._bytes)
 
     def watch(self, key: Key) -> AbstractContextManager[object]:
         """Count what autograd saves inside the block, for as long as autograd keeps it."""
@@ -62,6 +62,8 @@ class ActivationMeter:
             del self._times_held[key, place]
             if place not in self._ignored:
                 self._bytes[key] -= nbytes
+                if not self._bytes[key]:
+                    del self._bytes[key]
 
 
 class _Held:
