@@ -11,6 +11,7 @@ optional     a framework, or one sentence if this Python has none
 
 jax_collectives    what a compiled JAX program communicates, counted and in bytes
 jax_ring           the ring all-reduce with ppermute
+tensorflow_graphs  what a TensorFlow function communicates, and where variables live
 """
 
 from distlib.frameworks.optional import require
