@@ -94,6 +94,34 @@ def test_a_loop_of_unknown_length_is_refused_if_it_communicates() -> None:
     assert collectives(HEAD + silent) == []
 
 
+CONDITION = """
+%yes (p: f32[2]) -> f32[2] {
+  %c = f32[2]{0} collective-permute(%x), source_target_pairs={{0,1},{1,0}}
+}
+
+%no (p: f32[2]) -> f32[2] {
+  %a = f32[2]{0} all-reduce(%x), to_apply=%add
+}
+
+%body (p: (s32[], f32[2])) -> (s32[], f32[2]) {
+  %r = f32[2]{0} conditional(%i, %x, %x), BRANCHES
+}
+
+ENTRY %main (param: f32[2]) -> f32[2] {
+  %w = (s32[], f32[2]{0}) while(%t), condition=%less, body=%body, backend_config={"known_trip_count":{"n":"5"}}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "branches", ["branch_computations={%yes, %no}", "true_computation=%yes, false_computation=%no"]
+)
+def test_both_branches_of_a_condition_in_a_loop_count(branches: str) -> None:
+    found = collectives(HEAD + CONDITION.replace("BRANCHES", branches))
+    assert counted(found) == {"all-reduce": 5, "collective-permute": 5}
+    assert found[0].pairs == ((0, 1), (1, 0)) and found[1].pairs == ()
+
+
 @pytest.mark.parametrize("devices", [2, 3, 4, 8])
 def test_bytes_sent_are_those_of_our_collectives(devices: int) -> None:
     length = 24 * devices
