@@ -109,6 +109,26 @@ def bytes_sent(found: Iterable[Collective]) -> float:
     return sum(each.sent for each in found)
 
 
+def handed_over(compiled: Any) -> list[int]:
+    """How many numbers each array has that a compiled program takes on each device, in the order of its arguments.
+
+    Args:
+        compiled: as of `collectives`.
+    """
+    text = compiled if isinstance(compiled, str) else compiled.as_text()
+    layout = re.search(r"entry_computation_layout=\{\((.*?)\)->", text)
+    return sizes_of(tensor[0] for tensor in _TENSOR.finditer(layout[1])) if layout else []
+
+
+def sizes_of(shapes: Iterable[str]) -> list[int]:
+    """How many numbers tensors have: [640, 1] for "f32[64,10]" and "s32[]"."""
+    return [_elements(tensor) for shape in shapes if (tensor := _TENSOR.fullmatch(shape))]
+
+
+def _elements(tensor: re.Match[str]) -> int:
+    return math.prod(int(length) for length in tensor[3].split(",") if length)
+
+
 def _collective(line: str, result: str, kind: str, everybody: int, times: int) -> Collective:
     tensors = list(_TENSOR.finditer(result))
     nbytes = sum(_nbytes(tensor) for tensor in tensors)
@@ -125,7 +145,7 @@ def _pairs(line: str) -> tuple[tuple[int, int], ...]:
 def _nbytes(tensor: re.Match[str]) -> int:
     """The size of a tensor "f32[64,10]": 2,560 bytes."""
     bits = {"pred": 8, "bf16": 16}.get(tensor[1]) or int(tensor[2])
-    return bits * math.prod(int(length) for length in tensor[3].split(",") if length) // 8
+    return bits * _elements(tensor) // 8
 
 
 def _group_size(line: str) -> int:
