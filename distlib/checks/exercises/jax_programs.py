@@ -68,7 +68,7 @@ def _ring_errors(seen: Seen) -> Sequence[tuple[str, str]]:
             ("cannot reshape", REFUSE if torch.Size(seen.facts.shape).numel() % seen.facts.devices else f"does the number of chunks fit? {AXIS}"),
             ("got NoneType", "the last line must return the sum."),
             ("must be unique", f"in a step every device sends one chunk and gets one: each stands once at the left of a pair, and once at its right. And {AXIS}"),
-            ("Tracer", "JAX runs this code once, for all devices, and `me = lax.axis_index(…)` is no number then. Numbers that are the same on every device (range(devices), the pairs) are plain; what depends on `me` goes through lax and jnp: chunks[me], chunks.at[me].add(…)."),
+            ("Tracer", "JAX runs this code once, for all devices, and `me = lax.axis_index(…)` is not a number then. What is the same on every device (range(devices), the pairs) is plain Python; what depends on `me` goes through lax and jnp: chunks[me], chunks.at[me].add(…)."),
             ("item assignment", "arrays are not changed in JAX: chunks = chunks.at[place].add(incoming) makes a new one."),
             ("out of bounds", AXIS), ("carry", "in a fori_loop or scan the carry keeps shape and dtype from step to step.")]
 
@@ -134,7 +134,7 @@ def _cause(ring: Ring, pieces: torch.Tensor, results: torch.Tensor, found: Seque
 
 
 def _cause_in_chunks(result: torch.Tensor, right: torch.Tensor, pieces: torch.Tensor, me: int) -> str:
-    """The same, seen chunk by chunk: all are [chunks, length], and there is a piece of every device of the ring."""
+    """What usually leaves these chunks on a device. All are [chunks, length], and there is a piece of every device."""
     N = len(pieces)
     ok = sum(map(torch.equal, result, right))
     if ok == 1:
@@ -233,7 +233,7 @@ def _leaves(tree: Any) -> list[torch.Tensor]:
 
 
 def _names(tree: Any, name: str = "params") -> list[str]:
-    """Of the same, as a student writes them: params["layers"][0]["W"]."""
+    """Of the tensors of a tree, as a student writes them: params["layers"][0]["W"]."""
     if isinstance(tree, torch.Tensor):
         return [name]
     pairs = [(f'["{key}"]', tree[key]) for key in sorted(tree)] if isinstance(tree, dict) else [(f"[{k}]", each) for k, each in enumerate(tree)]
