@@ -31,6 +31,7 @@ _CALLED = re.compile(
     r"\b(?:to_apply|calls|true_computation|false_computation)=%([\w.-]+)|branch_computations=\{(.*?)\}"
 )
 _PAIRS = re.compile(r"source_target_pairs=\{(.*?)\}\}")
+_FROM_PYTHON = re.compile(r"= \(?[a-z]\w*\[[^\n]* custom-call\([^\n]*python[^\n]*callback")
 _TIMES = re.compile(r'known_trip_count":\{"n":"(\d+)"')
 _TENSOR = re.compile(r"\b(pred|bf16|[a-z]+(\d+)\w*)\[([\d,]*)\]")
 _MESH_GROUPS = re.compile(r"replica_groups=mesh\[(.*?)\] \{(.*?)\}")
@@ -107,6 +108,17 @@ def counted(found: Iterable[Collective]) -> dict[str, int]:
 def bytes_sent(found: Iterable[Collective]) -> float:
     """Bytes that each device sends in one call, if rings do the work."""
     return sum(each.sent for each in found)
+
+
+def asks_python(compiled: Any) -> bool:
+    """Whether a compiled program takes values from Python while it runs: pure_callback, io_callback.
+
+    Devices of one process can pass values on like that without a collective. jax.debug.print only gives values away.
+
+    Args:
+        compiled: as of `collectives`.
+    """
+    return bool(_FROM_PYTHON.search(compiled if isinstance(compiled, str) else compiled.as_text()))
 
 
 def handed_over(compiled: Any) -> list[int]:

@@ -193,7 +193,7 @@ assert report[0][0]["results"].shape == (3, 6)
 #   over all $B$ samples. The loss that is returned is that mean, before the step.
 # - A device sends as much as in **one all-reduce of the gradients**, $2\frac{N-1}{N}S$ bytes for parameters of $S$
 #   bytes, and a few more for the loss. Your code need not name an all-reduce: what the compiled program has counts.
-# - It is **compiled once.** From the third call on nothing may be compiled.
+# - The step is **one program, compiled once.** From the third call on nothing may be compiled.
 #
 # How is up to you: `jit` and its `in_shardings`, `shard_map`, or arrays that your step takes to the devices itself.
 

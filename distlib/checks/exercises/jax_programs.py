@@ -17,7 +17,7 @@ from distlib.checks.rules.values import compared, explain_form, holds, is_close,
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count, dtype_name
-from distlib.frameworks.jax_collectives import Collective, bytes_sent, collectives, handed_over, sizes_of
+from distlib.frameworks.jax_collectives import Collective, asks_python, bytes_sent, collectives, handed_over, sizes_of
 from distlib.frameworks.optional import check_there
 from distlib.frameworks.shares import shard_shape
 
@@ -30,6 +30,7 @@ WORK_OF = {
     "reduce-scatter": "lax.psum_scatter does the work of the first half. Write its N - 1 steps with lax.ppermute.",
     "all-to-all": "lax.all_to_all takes chunks straight to their owners. In a ring a device sends to its neighbor only: lax.ppermute.",
 }
+PYTHON = "devices talk to each other in the compiled program only: no pure_callback and no io_callback. (jax.debug.print is welcome.)"
 REFUSE = "raise ValueError before anything is cut, with a text that names both numbers. The shape is known when JAX traces the function: piece.size % devices."
 ADDED = "in the second half a complete chunk takes the place of what was there: set, and not add."
 AXIS = "the devices of one axis add up: lax.axis_size(axis_name) is their number, lax.axis_index(axis_name) the place of this one among them. jax.device_count() counts others, too."
@@ -99,6 +100,8 @@ def _(seen: Seen) -> Remarks:
     except ValueError:
         yield Remark("its program sends something in a loop of which nobody knows how often it runs.", cause="a ring has N - 1 steps in each half, and N is known: for, lax.fori_loop or lax.scan, and not lax.while_loop.")
         return
+    if asks_python(seen[0]["program"]):
+        yield Remark("its program takes values from Python while it runs.", cause=PYTHON)
     right = ring.summed(pieces)
     for place in range(len(pieces)):
         if not is_equal(results[place], right[place]):
@@ -333,6 +336,8 @@ def _communication(plan: Descent, programs: Sequence[str], nbytes: int, number: 
         return
     wholes = {plan.samples * size for size in (FEATURES, OUTPUTS)}
     for program in programs:
+        if asks_python(program):
+            yield Remark("its program takes values from Python while it runs.", cause=PYTHON)
         if wholes & set(handed_over(program)):
             yield Remark(f"the numbers are right, but every device is handed all {plan.samples} samples, and computes with them.", cause="cut the batch along its first axis, P(axis), where it comes in: in_shardings, in_specs, or jax.device_put before the call.")
     found = [each for program in programs for each in collectives(program)]

@@ -163,7 +163,8 @@ def placing(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
         return played
 
     def take(shape: tuple[int, ...], spec: Any) -> Any:
-        where = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
+        entries = [tuple(entry) if isinstance(entry, list) else entry for entry in spec]
+        where = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*entries))
         return jax.ShapeDtypeStruct(shape, "float32", sharding=where)
 
     try:
@@ -180,10 +181,11 @@ def placing(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
 
 
 def _entries(spec: Any) -> list[Any] | None:
-    """A PartitionSpec as a list; None if it is something else."""
+    """A PartitionSpec as a list; None if it is something else, or has entries that leave the choice to the compiler."""
     if not isinstance(spec, _jax().sharding.PartitionSpec):
         return None
-    return [list(entry) if isinstance(entry, tuple) else entry for entry in spec]
+    entries = [list(entry) if isinstance(entry, tuple) else entry for entry in spec]
+    return entries if all(entry is None or isinstance(entry, str | list) for entry in entries) else None
 
 
 def _descend(params: dict[str, Any], inputs: Any, targets: Any) -> Any:

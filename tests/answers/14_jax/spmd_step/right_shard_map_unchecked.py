@@ -9,4 +9,4 @@ def spmd_step(loss_of: LossOf, mesh: Mesh, rate: float) -> Step:
         return jax.tree.map(lambda p, g: p - rate * g, params, gradient), loss
 
     specs = {"in_specs": (P(), P(axis), P(axis)), "out_specs": (P(), P())}
-    return jax.jit(shard_map(on_device, mesh=mesh, check_vma=False, **specs))
+    return jax.jit(shard_map(on_device, mesh=mesh, check_vma=False, **specs), donate_argnums=0)
