@@ -515,8 +515,25 @@ assert bytes_sent(sharded) == 57_666 + 3 / 4 * (SIZE - 40)
 # %% [markdown]
 # Three all-gathers, and then the **same all-reduce as before**: every device gets the sum of all gradients, and throws
 # three quarters away. The values are correct. A sharding says where arrays lie before and after. **How it gets from
-# here to there is the compiler's choice**, and another version, or the compiler for GPUs, may choose otherwise. So
-# count.
+# here to there is the compiler's choice**, and another version, or the compiler for GPUs, may choose otherwise. So may
+# this one, for another batch. Here are 64 images instead of 256:
+
+# %%
+few = collectives(compiled("fully sharded", 64))
+print(counted(few), f"{bytes_sent(few):,.0f} bytes sent by a device")
+for each in few:
+    if each.kind == "all-to-all" or each.shapes == ("f32[64,10]",):
+        print("   ", each.kind, *each.shapes)
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert counted(few) == {"all-reduce": 1, "all-gather": 4, "all-to-all": 1}
+assert bytes_sent(few) == 94_530 > bytes_sent(sharded)
+assert ("all-gather", ("f32[64,10]",)) in [(each.kind, each.shapes) for each in few]
+
+# %% [markdown]
+# Now something travels that depends on the images: an all-to-all, and an all-gather of the ten outputs of all 64. A
+# device sends more than before, for a quarter of the images. So count, with the sizes that you are going to use.
 #
 # If you want to be sure, write what one device does, with `shard_map`. Only the forward pass needs a line: each device
 # gathers the whole parameters from all pieces.
@@ -695,8 +712,8 @@ except ValueError as error:
 # ### Compiling again and again
 #
 # JAX runs your Python code only to find out what to compile: it **traces** it. A later call with arrays of the same
-# shapes uses the compiled program. So a counter in the function counts how often it is traced. An epoch of 1,536 images
-# in batches of 100 has 16 steps.
+# shapes, in the same places, uses the compiled program. So a counter in the function counts how often it is traced. An
+# epoch of 1,536 images in batches of 100 has 16 steps.
 
 # %%
 guess = predict(
@@ -745,6 +762,26 @@ assert len(an_epoch) == 16 and len(all_images) % 100 == 36
 # Twice: for 100 images, and for the 36 that are left. Leave the rest out, or fill it up, if compiling takes minutes.
 # The other loop makes a new function in every step. JAX knows programs by their function, so it compiles in every
 # step. Nothing is wrong but the time.
+#
+# Shapes are not everything. Here are four steps over four devices, with batches of one shape:
+
+# %%
+specs, of_batch = CUTS["data parallel"]
+stay = {name: NamedSharding(four, spec) for name, spec in specs.items()}
+whole = NamedSharding(four, P())
+placing = jax.jit(counting_step, out_shardings=(stay, whole))
+params, traces = first, []
+for number in range(4):
+    before = traced
+    images, labels = (put(array, of_batch) for array in batch_of(number))
+    params, _ = placing(params, images, labels)
+    traces.append(traced - before)
+print("traced in each step:", traces)
+assert traces == [1, 1, 0, 0]
+
+# %% [markdown]
+# In the first step the parameters come from numpy. In the second one they lie on four devices. That is another program,
+# so it is traced and compiled once more, and from then on nothing is. `device_put` before the first step saves that.
 #
 # ### A step that gathers the batch
 #
@@ -1114,6 +1151,11 @@ assert options["heartbeat_timeout_seconds"].default == 100
 # - The compiler is free in how it moves data. It may do more than you think. Values don't show that.
 # - The backward pass of a copy is an all-reduce, that of an all-gather a reduce-scatter.
 # - `shard_map` sums the gradient of what all devices share. Don't do it again.
+#
+# ## Now you
+#
+# In [the exercise](../exercises/14_jax/14_jax.ipynb) you write the ring, a step on a mesh, and the shardings of a model
+# with more layers. The tests read the compiled programs.
 #
 # ## Further reading
 #

@@ -5,7 +5,7 @@
                device gets
 
 A collective in the body of a loop stands there once and runs once per iteration. The compiler notes how many there are
-(known_trip_count), and we multiply.
+(known_trip_count), and we multiply. Of the branches of a condition only one runs; both are counted.
 
 The text says what is communicated, not by which algorithm. `sent` takes that of our rings, which no other beats in
 bytes: see `distlib.network.traffic`.
@@ -19,6 +19,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
@@ -26,6 +27,11 @@ KINDS = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "al
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%([\w.-]+) \(.*\{$")
 _OPERATION = re.compile(rf"= (.*?) ({'|'.join(KINDS)})(?:-start)?\(")
 _LOOP = re.compile(r" while\(.*\bbody=%([\w.-]+)")
+_CALLED = re.compile(
+    r"\b(?:to_apply|calls|true_computation|false_computation)=%([\w.-]+)|branch_computations=\{(.*?)\}"
+)
+_PAIRS = re.compile(r"source_target_pairs=\{(.*?)\}\}")
+_FROM_PYTHON = re.compile(r"= \(?[a-z]\w*\[[^\n]* custom-call\([^\n]*python[^\n]*callback")
 _TIMES = re.compile(r'known_trip_count":\{"n":"(\d+)"')
 _TENSOR = re.compile(r"\b(pred|bf16|[a-z]+(\d+)\w*)\[([\d,]*)\]")
 _MESH_GROUPS = re.compile(r"replica_groups=mesh\[(.*?)\] \{(.*?)\}")
@@ -43,6 +49,7 @@ class Collective:
         nbytes: their size together.
         devices: how many take part in a group.
         times: how often it runs in one call of the program; 1 outside loops.
+        pairs: of a collective-permute: who sends to whom, by place in the mesh.
     """
 
     kind: str
@@ -50,6 +57,7 @@ class Collective:
     nbytes: int
     devices: int
     times: int = 1
+    pairs: tuple[tuple[int, int], ...] = ()
 
     @property
     def sent(self) -> float:
@@ -102,16 +110,54 @@ def bytes_sent(found: Iterable[Collective]) -> float:
     return sum(each.sent for each in found)
 
 
+def asks_python(compiled: Any) -> bool:
+    """Whether a compiled program takes values from Python while it runs: pure_callback, io_callback.
+
+    Devices of one process can pass values on like that without a collective. jax.debug.print only gives values away.
+
+    Args:
+        compiled: as of `collectives`.
+    """
+    return bool(_FROM_PYTHON.search(compiled if isinstance(compiled, str) else compiled.as_text()))
+
+
+def handed_over(compiled: Any) -> list[int]:
+    """How many numbers each array has that a compiled program takes on each device, in the order of its arguments.
+
+    Args:
+        compiled: as of `collectives`.
+    """
+    text = compiled if isinstance(compiled, str) else compiled.as_text()
+    layout = re.search(r"entry_computation_layout=\{\((.*?)\)->", text)
+    return sizes_of(tensor[0] for tensor in _TENSOR.finditer(layout[1])) if layout else []
+
+
+def sizes_of(shapes: Iterable[str]) -> list[int]:
+    """How many numbers tensors have: [640, 1] for "f32[64,10]" and "s32[]"."""
+    return [_elements(tensor) for shape in shapes if (tensor := _TENSOR.fullmatch(shape))]
+
+
+def _elements(tensor: re.Match[str]) -> int:
+    return math.prod(int(length) for length in tensor[3].split(",") if length)
+
+
 def _collective(line: str, result: str, kind: str, everybody: int, times: int) -> Collective:
     tensors = list(_TENSOR.finditer(result))
     nbytes = sum(_nbytes(tensor) for tensor in tensors)
-    return Collective(kind, tuple(tensor[0] for tensor in tensors), nbytes, _group_size(line) or everybody, times)
+    shapes = tuple(tensor[0] for tensor in tensors)
+    return Collective(kind, shapes, nbytes, _group_size(line) or everybody, times, _pairs(line))
+
+
+def _pairs(line: str) -> tuple[tuple[int, int], ...]:
+    listed = _PAIRS.search(line)
+    pairs = re.findall(r"\{(\d+),(\d+)", listed[1]) if listed else []
+    return tuple((int(source), int(destination)) for source, destination in pairs)
 
 
 def _nbytes(tensor: re.Match[str]) -> int:
     """The size of a tensor "f32[64,10]": 2,560 bytes."""
     bits = {"pred": 8, "bf16": 16}.get(tensor[1]) or int(tensor[2])
-    return bits * math.prod(int(length) for length in tensor[3].split(",") if length) // 8
+    return bits * _elements(tensor) // 8
 
 
 def _group_size(line: str) -> int:
@@ -134,17 +180,26 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _times_by_computation(text: str) -> Mapping[str, int | None]:
-    """How often each loop's body runs in a call; None where the text does not say."""
-    loops = {}  # the name of a body → where the loop stands, and how often it runs there
+    """How often each part of a program runs in a call; None where the text does not say. Parts left out run once."""
+    places: dict[str, list[tuple[str, int | None]]] = {}  # a part's name → where it is called, how often from there
     for here, line in _lines(text):
         if loop := _LOOP.search(line):
             known = _TIMES.search(line)
-            loops[loop[1]] = (here, int(known[1]) if known else None)
+            places.setdefault(loop[1], []).append((here, int(known[1]) if known else None))
+        for one, several in _CALLED.findall(line):
+            for name in [one] if one else re.findall(r"%([\w.-]+)", several):
+                places.setdefault(name, []).append((here, 1))
 
-    def often(body: str) -> int | None:
-        if body not in loops:
+    @cache
+    def often(part: str) -> int | None:
+        if part not in places:
             return 1
-        outside, inside = often(loops[body][0]), loops[body][1]
-        return None if outside is None or inside is None else outside * inside
+        total = 0
+        for caller, times in places[part]:
+            outside = often(caller)
+            if outside is None or times is None:
+                return None
+            total += outside * times
+        return total
 
-    return {body: often(body) for body in loops}
+    return {part: often(part) for part in places}

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from distlib.frameworks.jax_collectives import Collective, bytes_sent, collectives, counted
+from distlib.frameworks.jax_collectives import (
+    Collective,
+    asks_python,
+    bytes_sent,
+    collectives,
+    counted,
+    handed_over,
+    sizes_of,
+)
 from distlib.network import traffic
 
 HEAD = "HloModule jit_step, is_scheduled=true, num_partitions=4\n"
@@ -94,6 +102,34 @@ def test_a_loop_of_unknown_length_is_refused_if_it_communicates() -> None:
     assert collectives(HEAD + silent) == []
 
 
+CONDITION = """
+%yes (p: f32[2]) -> f32[2] {
+  %c = f32[2]{0} collective-permute(%x), source_target_pairs={{0,1},{1,0}}
+}
+
+%no (p: f32[2]) -> f32[2] {
+  %a = f32[2]{0} all-reduce(%x), to_apply=%add
+}
+
+%body (p: (s32[], f32[2])) -> (s32[], f32[2]) {
+  %r = f32[2]{0} conditional(%i, %x, %x), BRANCHES
+}
+
+ENTRY %main (param: f32[2]) -> f32[2] {
+  %w = (s32[], f32[2]{0}) while(%t), condition=%less, body=%body, backend_config={"known_trip_count":{"n":"5"}}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "branches", ["branch_computations={%yes, %no}", "true_computation=%yes, false_computation=%no"]
+)
+def test_both_branches_of_a_condition_in_a_loop_count(branches: str) -> None:
+    found = collectives(HEAD + CONDITION.replace("BRANCHES", branches))
+    assert counted(found) == {"all-reduce": 5, "collective-permute": 5}
+    assert found[0].pairs == ((0, 1), (1, 0)) and found[1].pairs == ()
+
+
 @pytest.mark.parametrize("devices", [2, 3, 4, 8])
 def test_bytes_sent_are_those_of_our_collectives(devices: int) -> None:
     length = 24 * devices
@@ -112,3 +148,17 @@ def test_bytes_sent_are_those_of_our_collectives(devices: int) -> None:
 def test_what_is_not_a_compiled_program_is_refused() -> None:
     with pytest.raises(ValueError, match="expected a compiled program"):
         collectives("module @jit_f attributes {}")
+
+
+def test_a_program_that_asks_python_for_values_is_known() -> None:
+    target = 'custom_call_target="xla_ffi_python_cpu_callback", operand_layout_constraints={f32[2]{0}}'
+    assert asks_python(program(f"%pure_callback.4 = (f32[2]{{0}}) custom-call(%param.1), {target}"))
+    assert not asks_python(program(f"%debug_print.3 = () custom-call(%param.1), {target}"))
+    assert not asks_python(program('%c = f32[2]{0} custom-call(%param.1), custom_call_target="TopK"'))
+
+
+def test_what_a_device_is_handed() -> None:
+    layout = "entry_computation_layout={(f32[5,7]{1,0}, f32[2,5]{1,0}, s32[])->(f32[5,7]{1,0}, f32[])}"
+    assert handed_over(f"HloModule jit_step, {layout}, num_partitions=4") == [35, 10, 1]
+    assert handed_over("HloModule jit_step, num_partitions=4") == []
+    assert sizes_of(["f32[64,10]", "bf16[3]", "s32[]"]) == [640, 3, 1]

@@ -19,6 +19,7 @@ HOME = "/student"  # a rank's own folder
 MODULES = (
     "communicator.py",
     "checks/student_communicator.py",
+    "frameworks/optional.py",
     "judge/__init__.py",
     "judge/remote/__init__.py",
     "judge/remote/memory_watch.py",
