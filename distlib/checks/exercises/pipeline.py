@@ -116,6 +116,7 @@ ERRORS = (
     ("implicitly created", "only the loss is a single number. On other ranks: output.backward(gradient), with the gradient that was received."),
     ("a second time", "each microbatch has a graph of its own, and goes back through it once."),
     ("NoneType", "inputs are there on the first rank only, targets on the last one only; and .grad of a tensor without requires_grad is None."),
+    ("inplace operation", "an input is received into memory where an earlier one still waits for its backward pass. Each microbatch needs a tensor of its own."),
     ("float32", "everything is float64, also what you receive into: torch.empty(shape, dtype=torch.float64)."),
     ("receives into", "the message belongs to another microbatch, or the buffer has a wrong shape: shapes[i] for an input, that of the output for its gradient. Does "
      "every message have its microbatch as tag, on both sides?"),
@@ -124,6 +125,10 @@ ERRORS = (
      "microbatch as tag, on both sides?"),
     ("has already returned", "a message is missing, or too much: each forward pass sends one to the next rank, each backward pass one to the rank before."),
 )
+
+
+KEEPS = ("forget a microbatch after its backward pass: kept.pop(i). Go back without retain_graph. Send output.detach(), and add up loss.item(): an output and a "
+         "loss hold on to all that they were computed from.")
 
 
 @task("comm", "module", "actions", "shapes", "inputs", "targets", "loss_function", errors=ERRORS)
@@ -155,21 +160,19 @@ def _drawn(draw: Draw, ranks: int, microbatches: int) -> Rows:
 
 
 class _Alone:
-    """What a single process computes: the values before and behind each stage, by microbatch; their gradients; the loss."""
+    """What a single process computes: what goes into each stage and what comes out, by microbatch; gradients; the loss."""
 
     def __init__(self, seen: Seen) -> None:
-        first, last, samples = seen.case.inputs[0], seen.case.inputs[-1], list(seen.facts.samples)
+        first, last, self.samples = seen.case.inputs[0], seen.case.inputs[-1], list(seen.facts.samples)
         self.parameters = [[given[name].clone().requires_grad_() for name in ("weight", "bias")] for given in seen.case.inputs]
         whole = [torch.cat(first["inputs"])]
         for weight, bias in self.parameters:
             whole.append(torch.tanh(torch.nn.functional.linear(whole[-1], weight, bias)))
         loss = mean_squared_error(whole[-1], torch.cat(last["targets"]))
-        gradients = torch.autograd.grad(loss, whole[1:], retain_graph=True)
+        self.arriving = [each.split(self.samples) for each in torch.autograd.grad(loss, whole[1:], retain_graph=True)]
         loss.backward()
-        self.loss, self.values = loss.item(), [each.detach().split(samples) for each in whole]
-        self.arriving = [each.split(samples) for each in gradients]
-        means = [mean_squared_error(*pair).item() for pair in zip(self.values[-1], last["targets"], strict=True)]
-        self.sum, self.mean, self.last = sum(means), sum(means) / len(means), means[-1]
+        self.loss, self.values = loss.item(), [each.detach().split(self.samples) for each in whole]
+        self.losses = [mean_squared_error(*pair).item() for pair in zip(self.values[-1], last["targets"], strict=True)]
 
     def share(self, stage: int, i: int) -> list[torch.Tensor]:
         """What microbatch i adds to the gradients of a stage."""
@@ -177,82 +180,82 @@ class _Alone:
         return [before.T @ self.values[stage][i], before.sum(dim=0)]
 
 
-def _times(found: Any, right: torch.Tensor) -> str:
-    """ "this is 3 times what it should be. ", if it is."""
-    factor = float((found * right).sum() / right.square().sum()) if getattr(found, "shape", None) == right.shape else 0
-    return f"this is {factor:.3g} times what it should be. " if factor and right.numel() > 1 and torch.allclose(found, factor * right, rtol=1e-6) else ""
-
-
 @check_run_stage.judge
 def _(seen: Seen) -> Remarks:
-    alone, plan, last = _Alone(seen), seen.facts, seen.size - 1
-    for rank, row in enumerate(plan.schedule):
-        yield from _passes(seen, alone, rank, row)
+    alone, N, last = _Alone(seen), sum(seen.facts.samples), seen.size - 1
+    for rank, row in enumerate(seen.facts.schedule):
+        yield from _forward(seen[rank], alone, rank, row)
+    parts = list(zip(alone.samples, alone.losses, strict=True))
     for rank in seen.ranks:
         yield holds(f"on rank {rank} what it returned", seen[rank]["loss"], alone.loss if rank == last else None, {
-            "this is the sum over the microbatches. In a batch of N samples one of n samples counts n / N.": alone.sum,
-            "every microbatch counts equally here. One of n samples counts n / N.": alone.mean, "this is the last microbatch's loss alone.": alone.last,
-        }, otherwise="the last rank returns the loss of the whole batch as a float, the others None. loss.item() is a float.",
-           same=lambda x, y: x is y or (isinstance(x, float) and isinstance(y, float) and math.isclose(x, y, rel_tol=1e-9)))
-    for rank in seen.ranks:
-        yield from _gradients(seen, alone, rank)
-    rows, samples = "of all microbatches", sum(plan.samples)
-    ways = {(rank, rank + 1): Way(8 * samples * alone.values[rank + 1][0].shape[1], f"the outputs {rows}", len(plan.samples)) for rank in range(last)}
-    ways |= {(dst, src): Way(way.nbytes, f"the gradients of the inputs {rows}", way.messages) for (src, dst), way in ways.items()}
+            "this is the sum over the microbatches. In a batch of N samples one of n samples counts n / N.": sum(alone.losses),
+            "every microbatch counts equally here. One of n samples counts n / N.": sum(alone.losses) / len(parts),
+            "this is one microbatch's loss. Add up those of all.": [part for n, loss in parts for part in (loss, n / N * loss)],
+        }, same=_same, otherwise="the last rank returns the loss of the whole batch as a float, the others None. loss.item() is a float.")
+    for rank in reversed(seen.ranks):
+        yield from _backward(seen, alone, rank, N)
+    ways = {(rank, rank + 1): Way(8 * N * alone.values[rank + 1][0].shape[1], "the outputs of all microbatches", len(parts)) for rank in range(last)}
+    ways |= {(dst, src): Way(way.nbytes, "the gradients of the inputs of all microbatches", len(parts)) for (src, dst), way in ways.items()}
     yield from sends(seen, ways, "outputs go to the next rank, gradients of inputs to the rank before. No rank needs anything else.")
-    for src, dst in ways:
-        sizes = sorted(m.nbytes * samples // ways[src, dst].nbytes for m in seen.trace if (m.src, m.dst) == (src, dst))
-        if sizes != sorted(plan.samples):
-            yield Remark(f"the values are right, but the messages from rank {src} to rank {dst} carry {sizes} samples.", cause="each microbatch has a message of its own.")
+    for (src, dst), way in ways.items():
+        sizes = [m.nbytes * N // way.nbytes for m in seen.trace if (m.src, m.dst) == (src, dst)]
+        if sorted(sizes) != sorted(alone.samples):
+            yield Remark(f"the values are right, but messages from rank {src} to rank {dst} carry {sizes} samples.", cause="each microbatch has a message of its own.")
     yield from _memory(seen)
 
 
-def _passes(seen: Seen, alone: _Alone, rank: int, row: Sequence[Action]) -> Iterator[Remark | None]:
-    """A rank has done the actions of its row, in their order, each with the right tensor."""
-    told, forward = seen[rank], [action.microbatch for action in row if action.kind == "F"]
-    for k, i in enumerate(forward[: len(told["inputs"])]):
-        yield holds(f"on rank {rank} the input of {rank}F{i}", told["inputs"][k], alone.values[rank][i], {
-            "this is another microbatch's. Does every message have its microbatch as tag?": [*alone.values[rank]],
-            "this is the whole batch. One microbatch at a time: else the ranks behind have nothing to do meanwhile.": torch.cat(alone.values[rank]),
-            "these are zeros. Is it received before it is used?": 0 * alone.values[rank][i],
+def _same(found: Any, right: Any) -> bool:
+    return found is right or (isinstance(found, float) and isinstance(right, float) and math.isclose(found, right, rel_tol=1e-9))
+
+
+def _forward(told: dict[str, Any], alone: _Alone, rank: int, row: Sequence[Action]) -> Iterator[Remark | None]:
+    """A rank has done the actions of its row, each once and in their order, and each forward pass began with the right values."""
+    order, values = [action.microbatch for action in row if action.kind == "F"], alone.values[rank]
+    for i, found in zip(order, told["inputs"], strict=False):
+        yield holds(f"on rank {rank} the input of {rank}F{i}", found, values[i], {
+            "this is another microbatch's. Does every message have its microbatch as tag?": list(values),
+            "this is the whole batch. One microbatch at a time: else the other ranks have nothing to do meanwhile.": torch.cat(values),
+            "these are zeros. Is it received before it is used?": 0 * values[i],
         }, same=is_close, otherwise="it is what the rank before has computed for this microbatch.")
-    did = [f"{rank}{kind}{forward[k]}" if k < len(forward) else f"{rank}{kind}, again" for kind, k in told["did"]]
+    did = [f"{rank}{kind}{order[k] if k < len(order) else '?'}" for kind, k in told["did"]]
     if did != [str(action) for action in row]:
-        details = (f"expected {' '.join(map(str, row))}", f"found    {' '.join(did)}")
-        yield Remark(f"rank {rank} does not do its actions, each once and in their order.", details,
+        yield Remark(f"rank {rank} does not do its actions, each once and in their order.", (f"expected {' '.join(map(str, row))}", f"found    {' '.join(did) or 'none'}"),
                      "each F is one call of the module, each B one backward pass, when its turn comes. Keep what belongs to a microbatch under its number, and let "
-                     "each microbatch go back by itself.")
-    for k, i in enumerate(action.microbatch for action in row if action.kind == "B"):
-        right, found, n, N = alone.arriving[rank][i], told["arrived"][k], seen.facts.samples[i], sum(seen.facts.samples)
+                     "it go back by itself.")
+
+
+def _backward(seen: Seen, alone: _Alone, rank: int, N: int) -> Iterator[Remark | None]:
+    """The gradients of a rank's outputs and of its parameters are those of the mean loss of the batch."""
+    rights, samples = alone.arriving[rank], alone.samples
+    for i, found in zip((action.microbatch for action in seen.facts.schedule[rank] if action.kind == "B"), seen[rank]["arrived"], strict=True):
+        right, n = rights[i], samples[i]
         yield holds(f"on rank {rank} the gradient of the output of {rank}F{i}", found, right, {
-            "it is that of the mean over the microbatch. Multiply the loss by n / N before it goes back, on the last rank only.": N / n * right,
-            "every microbatch counts equally here. One of n samples counts n / N.": N / n / len(seen.facts.samples) * right,
+            "this is that of the microbatch's own mean. Multiply the loss by n / N before it goes back, on the last rank only.": N / n * right,
+            "every microbatch counts equally here. One of n samples counts n / N.": N / n / len(samples) * right,
             "it was multiplied by n / N twice. That belongs to the loss, on the last rank, and nowhere else.": n / N * right,
-            "this is another microbatch's. Does every message have its microbatch as tag?": [*alone.arriving[rank]],
-            "this is another microbatch's, and not multiplied by n / N.": [N / m * each for m, each in zip(seen.facts.samples, alone.arriving[rank], strict=True)],
-            "these are ones. Backward begins with the gradient that the next rank sends: output.backward(gradient).": torch.ones_like(right),
+            "this is another microbatch's. Does every message have its microbatch as tag?": list(rights),
+            "these are ones. Where a gradient comes by message, backward begins with it: output.backward(gradient).": torch.ones_like(right),
         }, same=is_close, otherwise=_times(found, right) + "It is the gradient of the input that the next rank has received for this microbatch, as it is.")
-
-
-def _gradients(seen: Seen, alone: _Alone, rank: int) -> Iterator[Remark | None]:
-    """The gradients of a rank's parameters are those of the mean loss of the batch."""
-    shares = [alone.share(rank, i) for i in range(len(seen.facts.samples))]
     for k, name in enumerate(("weight", "bias")):
-        found, right, own = seen[rank]["gradients"][k], alone.parameters[rank][k].grad, [share[k] for share in shares]
+        right, shares = alone.parameters[rank][k].grad, [alone.share(rank, i)[k] for i in range(len(samples))]
         assert right is not None
-        yield holds(f"on rank {rank} the gradient of the {name}", found, right, {
-            "this is one microbatch's alone. torch adds up in parameter.grad what several backward passes bring: let it.": own,
-            "a microbatch is missing here.": [right - each for each in own],
+        yield holds(f"on rank {rank} the gradient of the {name}", found := seen[rank]["gradients"][k], right, {
+            "this is one microbatch's alone. torch adds up in parameter.grad what several backward passes bring: let it.": shares,
+            "a microbatch is missing here.": [right - share for share in shares],
         }, same=is_close, otherwise=_times(found, right) + "Each microbatch's loss was multiplied by its n / N. So the sum over the microbatches is right as it is.")
         yield untouched(f"on rank {rank} the {name}", seen[rank]["parameters"][k], seen.case.inputs[rank][name], "compute gradients; the step is the optimizer's business.")
+
+
+def _times(found: Any, right: torch.Tensor) -> str:
+    """ "this is 3 times what it should be. ", if it is."""
+    factor = float((found * right).sum() / right.square().sum()) if getattr(found, "shape", None) == right.shape else 0
+    return f"this is {factor:.3g} times what it should be. " * bool(factor and right.numel() > 1 and torch.allclose(found, factor * right, rtol=1e-6))
 
 
 def _memory(seen: Seen) -> Iterator[Remark | None]:
     """No rank keeps more than its row asks for. (Of inputs one more: a variable may still hold that of the action before.)"""
     for rank, most in enumerate(most_live(seen.facts.schedule)):
         graphs, inputs = max(seen[rank]["kept"]), max(seen[rank]["kept_inputs"])
-        for found, what, too_many in ((graphs, "all that was computed for", graphs > most), (inputs, "the inputs of", rank > 0 and inputs > most + 1)):
-            if too_many:
-                yield Remark(f"the values are right, but rank {rank} keeps {what} {count(found, 'microbatch').replace('hs', 'hes')} at the same time; {most} "
-                             f"{'was' if most == 1 else 'were'} expected.", cause="forget a microbatch after its backward pass: kept.pop(i). Go back without retain_graph. Send "
-                             "output.detach(), and add up loss.item(): the tensors themselves hold on to their graph.")
+        for found, limit, what in ((graphs, most, "all that was computed for"), (inputs, most + 1 if rank else len(seen.facts.samples), "the inputs of")):
+            if found > limit:
+                yield Remark(f"the values are right, but rank {rank} keeps {what} {found} microbatches at the same time; its actions need {most}.", cause=KEEPS)
