@@ -15,7 +15,7 @@ from typing import Any
 from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import type_of
 from distlib.checks.words import count
-from distlib.training.schedules import Action, ScheduleError, check_schedule, time_schedule
+from distlib.training.schedules import Action, ScheduleError, check_schedule, most_live, time_schedule
 
 Rows = Sequence[Sequence[Action]]
 
@@ -23,6 +23,7 @@ ORDER = (
     "a forward pass needs that of the stage before. A backward pass needs the forward pass of its own stage, and the "
     "backward pass of the stage behind."
 )
+ONE_BY_ONE = "this is one microbatch after another, and only one stage works at a time."
 TEXT = 'an action is a text: stage, F or B, microbatch, such as "0F0", without spaces. Both numbers count from 0.'
 
 
@@ -86,6 +87,9 @@ def _complete(stage: int, row: Sequence[Action], num_microbatches: int) -> Itera
             yield Remark(f"{action} stands in the table {count(times[action], 'time')}.", (details,), cause)
 
 
+# ── how it should be ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 def takes(rows: Rows, seconds: float, cause: str) -> Remark | None:
     """The schedule must take this long, where a forward pass takes 1 second and a backward pass 2."""
     found = time_schedule(rows).seconds
@@ -93,3 +97,38 @@ def takes(rows: Rows, seconds: float, cause: str) -> Remark | None:
         return None
     text = f"it takes {found:g} seconds; {seconds:g} were expected. (Forward passes take 1, backward passes 2.)"
     return Remark(text, shown(rows), cause)
+
+
+def all_forward_first(rows: Rows) -> Iterator[Remark]:
+    """On every stage all forward passes must come before all backward passes, as in GPipe."""
+    other = "With a backward pass between them it is another schedule, such as 1F1B."
+    for row in rows:
+        backward = next(place for place, action in enumerate(row) if action.kind == "B")
+        for forward in (action for action in row[backward:] if action.kind == "F"):
+            which = ONE_BY_ONE.capitalize() if max(most_live(rows)) == 1 else other
+            cause = f"GPipe does all forward passes first, on every stage. {which}"
+            yield Remark(f"{row[backward]} stands before {forward}.", shown(rows), cause)
+
+
+def keeps_as_1f1b(rows: Rows, num_microbatches: int) -> Iterator[Remark]:
+    """Every stage must keep as many microbatches at the same time as there are stages from it on, or all if fewer."""
+    for stage, kept in enumerate(most_live(rows)):
+        right = min(num_microbatches, len(rows) - stage)
+        if kept != right:
+            text = f"stage {stage} keeps up to {kept} of {num_microbatches} microbatches at the same time; "
+            yield Remark(f"{text}{right} expected.", shown(rows), _why_kept(rows, stage, right, num_microbatches))
+
+
+def _why_kept(rows: Rows, stage: int, right: int, num_microbatches: int) -> str:
+    live, warmup = most_live(rows), [action.kind for action in rows[stage]].index("B")
+    if min(live) == num_microbatches:
+        return "this is GPipe: all forward passes come first, and memory grows with the number of microbatches."
+    if max(live) == 1:
+        return f"{ONE_BY_ONE} The warm-up is missing."
+    if warmup == right:
+        return "the warm-up is right. After it, forward and backward passes take turns, one of each."
+    off = "long: it costs memory" if warmup > right else "short: the stage waits, although it could do a forward pass"
+    return (
+        f"the warm-up is too {off}. Stage {stage} does {warmup} forward passes before its first backward pass, and "
+        f"should do {right}: one for each stage from itself to the last one, and not more than there are microbatches."
+    )

@@ -47,6 +47,7 @@ _ABSENT = (
 _WITHOUT_EFFECT = (
     "distlib.checks.exercises.",
     "distlib.checks.models",
+    "distlib.checks.pipeline_cases",
     "distlib.checks.training_cases",
     "distlib.classroom",
     "distlib.draw",
