@@ -20,9 +20,6 @@ from distlib.checks.task import Draw, Remarks, task
 from distlib.training.schedules import Action, most_live
 
 # fmt: off
-SECONDS = 3  # of virtual time, for a forward and a backward pass
-
-
 # ── gpipe, one_forward_one_backward ──────────────────────────────────────────────────────────────────────────────────
 
 def _sizes(draw: Draw, sizes: Sequence[tuple[int, int]], drawn: int) -> Iterator[Case]:
@@ -42,7 +39,7 @@ def _(seen: Seen) -> Remarks:
     stages, microbatches = seen.facts
     yield from is_a_schedule(seen[0], stages, microbatches)
     yield from all_forward_first(rows_of(seen[0]))
-    yield takes(rows_of(seen[0]), SECONDS * (microbatches + stages - 1), "stages take the microbatches in different orders, and wait. Take one order for the forward passes of all stages, and one for the backward passes.")
+    yield takes(rows_of(seen[0]), 3 * (microbatches + stages - 1), "stages take the microbatches in different orders, and wait. Take one order for the forward passes of all stages, and one for the backward passes.")
 
 
 @task("num_stages", "num_microbatches")
@@ -56,7 +53,7 @@ def _(seen: Seen) -> Remarks:
     stages, microbatches = seen.facts
     yield from is_a_schedule(seen[0], stages, microbatches)
     yield from keeps_as_1f1b(rows_of(seen[0]), microbatches)
-    yield takes(rows_of(seen[0]), SECONDS * (microbatches + stages - 1), "the warm-up is right. After it, forward and backward passes take turns, one of each, and all stages take the microbatches in one order.")
+    yield takes(rows_of(seen[0]), 3 * (microbatches + stages - 1), "the warm-up is right. After it, forward and backward passes take turns, one of each, and all stages take the microbatches in one order.")
 
 
 # ── run_stage ────────────────────────────────────────────────────────────────────────────────────────────────────────
