@@ -136,7 +136,9 @@ def _backward(seen: Seen, alone: Alone, rank: int, N: int) -> Iterator[Remark | 
         yield holds(f"on rank {rank} the gradient of the {name}", found := seen[rank]["gradients"][k], right, {
             "this is one microbatch's alone. torch adds up in parameter.grad what several backward passes bring: let it.": shares,
             "a microbatch is missing here.": [right - share for share in shares],
-        }, same=is_close, otherwise=explain_factor(found, right) + "Each microbatch's loss was multiplied by its n / N. So the sum over the microbatches is right as it is.")
+        }, same=is_close, otherwise=(factor := explain_factor(found, right)) + (
+            "Each microbatch's loss was multiplied by its n / N. So the sum over the microbatches is right as it is." if factor else
+            "Was the memory of an input used again before its backward pass? Each microbatch needs a tensor of its own."))
         yield untouched(f"on rank {rank} the {name}", seen[rank]["parameters"][k], seen.case.inputs[rank][name], "compute gradients; the step is the optimizer's business.")
 
 

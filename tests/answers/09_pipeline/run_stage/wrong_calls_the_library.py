@@ -1,6 +1,6 @@
 # Wrong: the library's pipeline, with the schedule that begins like this row. Loses all marks.
 # Told: not by lines of yours
-# Told by the judge: the library's Pipeline is not there
+# Told by the judge: the library's gpipe is not there
 def run_stage(comm, module, actions, shapes, inputs, targets, loss_function):
     from distlib.training.pipeline import Pipeline
     from distlib.training.schedules import gpipe
