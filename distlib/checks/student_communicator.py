@@ -191,7 +191,8 @@ class StudentCommunicator:
 
     def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
         """Start a `send` and return at once. Call `wait` on the result before changing `tensor`."""
-        return self._handles.keep(_Sending(self._communicator.isend(tensor, dst, tag), tensor))
+        values = tensor.detach() if isinstance(tensor, torch.Tensor) else tensor  # a message under way keeps no graph
+        return self._handles.keep(_Sending(self._communicator.isend(values, dst, tag), tensor))
 
     def irecv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> Work:
         """Start a `recv` and return at once. Call `wait` on the result before reading `tensor`."""

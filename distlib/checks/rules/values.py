@@ -96,6 +96,15 @@ def explain_average(found: object, right: torch.Tensor) -> str:
     return ""
 
 
+def explain_factor(found: object, right: torch.Tensor) -> str:
+    """ "this is 3 times what it should be. ", if it is; empty if not, or if there is only one number to go by."""
+    if not isinstance(found, torch.Tensor) or found.shape != right.shape or right.numel() < 2 or not right.any():
+        return ""
+    factor = float((found * right).sum() / right.square().sum())
+    is_multiple = factor and torch.allclose(found, factor * right, rtol=1e-6)
+    return f"this is {factor:.3g} times what it should be. " if is_multiple else ""
+
+
 def is_equal(found: object, expected: object) -> bool:
     """Whether both are tensors of one shape and dtype with the same numbers, or both are None."""
     if not isinstance(found, torch.Tensor) or not isinstance(expected, torch.Tensor):

@@ -47,11 +47,23 @@ _ABSENT = (
 _WITHOUT_EFFECT = (
     "distlib.checks.exercises.",
     "distlib.checks.models",
+    "distlib.checks.pipeline_cases",
     "distlib.checks.training_cases",
     "distlib.classroom",
     "distlib.draw",
 )
-_TRAINING = ("buckets", "data_parallel", "ddp", "gossip", "large_batch", "mixing", "model_stack", "sampler")
+_TRAINING = (
+    "buckets",
+    "data_parallel",
+    "ddp",
+    "gossip",
+    "large_batch",
+    "mixing",
+    "model_stack",
+    "pipeline",
+    "sampler",
+    "schedules",
+)
 
 if __name__ == "distlib":  # in the sandbox, where these modules have no files
     sys.meta_path[:0] = [  # first: an installed distlib is found by a finder of its own

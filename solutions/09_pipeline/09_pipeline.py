@@ -1,0 +1,488 @@
+# %% [markdown]
+# # Exercise 09: pipeline
+#
+# You write three functions: two schedules, and the loop with which a rank carries out its part of any schedule. At the
+# end they train a model whose layers are spread over several ranks.
+#
+# - **Time:** about 90 minutes.
+# - **Before:** read the lesson [Pipeline](../../course/09_pipeline.ipynb).
+# - **Needs:** nothing but this environment. No GPU.
+#
+# | part | function | visible tests | hidden tests |
+# |---|---|---:|---:|
+# | 1 | `gpipe` | 2 | 2 |
+# | 2 | `one_forward_one_backward` | 3 | 3 |
+# | 3 | `run_stage` | 5 | 6 |
+#
+# That makes 21 points. Each part is graded by itself: the tests of `run_stage` bring schedules of their own.
+
+# %% [markdown]
+# ## How to work
+#
+# The layers of the model are cut into **stages**, and rank $s$ has stage $s$. The batch is cut into **microbatches**.
+# An **action** is one pass of one microbatch through one stage, written as a text:
+#
+# | | |
+# |---|---|
+# | `"2F0"` | stage 2, forward pass, microbatch 0 |
+# | `"2B0"` | stage 2, backward pass, microbatch 0 |
+#
+# A **schedule** is a list with one list of actions for each stage. Every rank does its own actions in this order, and
+# waits where it must:
+#
+# - `2F0` needs the output of `1F0`.
+# - `2B0` needs what `2F0` has kept, and the gradient that `3B0` computes. On the last stage it needs only `2F0`.
+#
+# The tests of parts 1 and 2 look at four things: whether each action stands in the table once, whether the table can be
+# executed, how many microbatches a stage keeps at the same time, and how long it takes. They let a forward pass take 1
+# second and a backward pass 2.
+
+# %% readonly="setup"
+from collections.abc import Callable, Sequence
+
+import torch
+
+from distlib import Communicator, SimulatedWorld, World
+from distlib.training.schedules import parse_schedule, schedule_grid, time_schedule
+
+two = World(2)  # two ranks to try things on
+
+
+def read_action(action: str) -> tuple[str, int]:
+    """The kind and the microbatch of an action: ("F", 13) for "2F13"."""
+    kind = "F" if "F" in action else "B"
+    return kind, int(action.partition(kind)[2])
+
+
+def show(schedule: list[list[str]]) -> None:
+    """Print when each rank does what; a backward pass takes twice as long as a forward pass."""
+    print(schedule_grid(time_schedule(parse_schedule(" ".join(row) for row in schedule))))
+
+
+# %% [markdown]
+# ## 1. All forward, then all backward: `gpipe`
+#
+# On every stage: the forward passes of all microbatches, then the backward passes of all. With 2 stages and 3
+# microbatches:
+#
+# | stage | actions |
+# |---|---|
+# | 0 | `0F0 0F1 0F2 0B0 0B1 0B2` |
+# | 1 | `1F0 1F1 1F2 1B0 1B1 1B2` |
+#
+# With $p$ stages and $m$ microbatches it takes $(m + p - 1) \cdot 3$ seconds: here $(3 + 2 - 1) \cdot 3 = 12$. Every
+# schedule that takes no longer, and has all forward passes first, is right.
+
+
+# %% solution="gpipe"
+def gpipe(num_stages: int, num_microbatches: int) -> list[list[str]]:
+    """The schedule that does all forward passes first. Only computes; sends no message.
+
+    Args:
+        num_stages: at least 1. Stage s is on rank s.
+        num_microbatches: at least 1.
+
+    Returns:
+        For each stage its actions in order, such as [["0F0", "0B0"], ["1F0", "1B0"]].
+
+    Cost: (num_microbatches + num_stages - 1) times a forward and a backward pass. Every stage keeps up to
+        num_microbatches microbatches.
+    """
+    ### BEGIN SOLUTION
+    return [
+        [f"{stage}{kind}{microbatch}" for kind in "FB" for microbatch in range(num_microbatches)]
+        for stage in range(num_stages)
+    ]
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it.** `..` is a second in which a rank waits, and `--` the second half of a backward pass. A cell like this one
+# gives no marks. Change it as you like.
+
+# %%
+show(gpipe(2, 3))
+print()
+show(gpipe(4, 4))
+
+# %% [markdown]
+# **Visible test: 2 points.**
+
+# %% test="gpipe_visible" points=2
+from distlib.checks.exercises.pipeline import check_gpipe
+
+report = check_gpipe(gpipe, sizes=[(2, 3), (1, 1), (1, 3), (3, 2), (4, 4)])
+assert [len(row) for row in report.answers[0]] == [6, 6]
+assert sorted(report.answers[3][1]) == ["1B0", "1B1", "1F0", "1F1"]
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** More stages, more microbatches.
+
+# %% test="gpipe_hidden" points=2
+# The hidden tests of gpipe stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 12 stages and 20 microbatches, more stages than microbatches, and the other way round.
+from distlib.checks.exercises.pipeline import check_gpipe
+
+report = check_gpipe(gpipe, sizes=[(2, 1), (5, 1), (3, 3), (8, 2), (4, 16), (12, 20)], drawn=6, seed=91)
+assert len(report) == 12
+assert sorted(report.answers[0][1]) == ["1B0", "1F0"]
+assert [len(row) for row in report.answers[5]] == [40] * 12
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. Backward as soon as possible: `one_forward_one_backward`
+#
+# GPipe keeps what the forward pass has computed, for all $m$ microbatches. 1F1B takes just as long and keeps less. A
+# stage does as many forward passes as it takes until the first gradient can come back: the **warm-up**. From then on
+# forward and backward passes take turns: one forward, one backward. When no forward pass is left, the backward passes
+# that remain follow. With 3 stages and 4 microbatches:
+#
+# | stage | actions |
+# |---|---|
+# | 0 | `0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3` |
+# | 1 | `1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3` |
+# | 2 | `2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3` |
+#
+# Stage 2 is the last one, and can begin with the backward pass of microbatch 0 right after its forward pass. Stage 1
+# must keep one microbatch busy on the stage behind, and stage 0 two.
+#
+# **Stage $s$ keeps at most $\min(m, p - s)$ microbatches at the same time**, from the forward to the backward pass.
+# For stage 0 above that is 3, however many microbatches there are. The time is that of GPipe, $(m + p - 1) \cdot 3$
+# seconds. A warm-up that is too long costs memory. One that is too short costs time.
+
+
+# %% solution="one_forward_one_backward"
+def one_forward_one_backward(num_stages: int, num_microbatches: int) -> list[list[str]]:
+    """The schedule 1F1B: as fast as GPipe, and with fewer microbatches kept. Only computes; sends no message.
+
+    Args:
+        num_stages: at least 1. Stage s is on rank s.
+        num_microbatches: at least 1.
+
+    Returns:
+        For each stage its actions in order, such as [["0F0", "0B0"], ["1F0", "1B0"]].
+
+    Cost: (num_microbatches + num_stages - 1) times a forward and a backward pass. Stage s keeps up to
+        min(num_microbatches, num_stages - s) microbatches, and does that many forward passes before its first backward
+        pass.
+    """
+    ### BEGIN SOLUTION
+    schedule = []
+    for stage in range(num_stages):
+        warmup = min(num_microbatches, num_stages - stage)
+        actions = [f"{stage}F{microbatch}" for microbatch in range(warmup)]
+        for microbatch in range(num_microbatches):
+            actions.append(f"{stage}B{microbatch}")
+            if microbatch + warmup < num_microbatches:
+                actions.append(f"{stage}F{microbatch + warmup}")
+        schedule.append(actions)
+    return schedule
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table, and on more microbatches.
+
+# %%
+show(one_forward_one_backward(3, 4))
+print()
+show(one_forward_one_backward(3, 7))
+
+# %% [markdown]
+# **Visible test: 3 points.**
+
+# %% test="one_forward_one_backward_visible" points=3
+from distlib.checks.exercises.pipeline import check_one_forward_one_backward
+
+report = check_one_forward_one_backward(
+    one_forward_one_backward, sizes=[(3, 4), (1, 1), (2, 2), (2, 4), (3, 6), (4, 2), (4, 8)]
+)
+assert [len(row) for row in report.answers[0]] == [8, 8, 8]
+assert sorted(report.answers[2][1]) == ["1B0", "1B1", "1F0", "1F1"]
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** More stages, more microbatches, and fewer microbatches than stages.
+
+# %% test="one_forward_one_backward_hidden" points=3
+# The hidden tests of one_forward_one_backward stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 12 stages and 20 microbatches, more stages than microbatches, and the other way round.
+from distlib.checks.exercises.pipeline import check_one_forward_one_backward
+
+report = check_one_forward_one_backward(
+    one_forward_one_backward,
+    sizes=[(5, 3), (2, 1), (1, 5), (3, 3), (6, 7), (8, 2), (4, 16), (12, 20)],
+    drawn=6,
+    seed=92,
+)
+assert len(report) == 14
+assert sorted(report.answers[1][1]) == ["1B0", "1F0"]
+assert [len(row) for row in report.answers[7]] == [40] * 12
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. Carry it out: `run_stage`
+#
+# Every rank calls `run_stage` with its own stage and its own row of a schedule. It does the actions one after another.
+#
+# | | on the first rank | in between | on the last rank |
+# |---|---|---|---|
+# | forward | takes `inputs[i]` | receives its input from rank $s - 1$ | as in between |
+# | | sends the output to rank $s + 1$ | the same | computes the loss from the output and `targets[i]` |
+# | backward | receives the gradient of its output from rank $s + 1$ | the same | begins at the loss |
+# | | | sends the gradient of its input to rank $s - 1$ | the same |
+#
+# For example with 2 stages and the rows `0F0 0F1 0B0 0B1` and `1F0 1B0 1F1 1B1`:
+#
+# | rank 0 | rank 1 |
+# |---|---|
+# | `0F0` sends output 0 | `1F0` receives input 0, computes loss 0 |
+# | `0F1` sends output 1 | `1B0` goes back from loss 0, sends the gradient of input 0 |
+# | `0B0` receives the gradient of output 0, goes back | `1F1` receives input 1, computes loss 1 |
+# | `0B1` receives the gradient of output 1, goes back | `1B1` goes back from loss 1, sends the gradient of input 1 |
+#
+# **Two pieces of one graph.** A message carries numbers, and not how they came about. So the input that a rank has
+# received must get `requires_grad_()`: after backward, its `.grad` is what the rank before needs. If the gradient of an
+# output has come by message, `output.backward(gradient)` begins there. Send `output.detach()`: the numbers alone.
+#
+# **The loss of the batch** is the mean over all its samples. `loss_function` returns the mean over one microbatch, and
+# microbatches may have different numbers of samples. In a batch of $N$ samples a microbatch of $n$ samples counts
+# $n / N$. Multiply its loss by that before it goes back: then all gradients are right, on all ranks, and torch adds
+# them up in `parameter.grad`.
+#
+# **No deadlock.** Above, `0F1` sends to rank 1 while `1B0` sends to rank 0. With `send` each would wait until the other
+# receives. `isend` only begins: collect the handles, and wait for them when all actions are done. Receive with `recv`.
+#
+# **Tags.** Two ranks may take the microbatches in different orders. Give every message its microbatch as `tag`, in both
+# calls. Then it does not matter which one comes first.
+#
+# **Keep little.** Between the forward and the backward pass of a microbatch its stage must keep input and output. After
+# that, forget both: `kept.pop(i)` takes an entry out of a dict. (What is being sent is not counted.)
+
+
+# %% solution="run_stage"
+def run_stage(
+    comm: Communicator,
+    module: torch.nn.Module,
+    actions: Sequence[str],
+    shapes: Sequence[Sequence[int]],
+    inputs: Sequence[torch.Tensor] | None,
+    targets: Sequence[torch.Tensor] | None,
+    loss_function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> float | None:
+    """Do the actions of this rank's stage: one forward and one backward pass of each microbatch.
+
+    Afterwards parameter.grad of every parameter of the stage is the gradient of the mean loss over all samples of the
+    batch. Before, it is None. The parameters themselves do not change. All tensors are float64.
+
+    Args:
+        comm: the communicator of this rank. Rank s has stage s; there are as many ranks as stages, perhaps only one.
+        module: this rank's stage. Call it once for each microbatch.
+        actions: what this rank does, in this order, such as ["1F0", "1B0", "1F1", "1B1"]. The schedule of all ranks can
+            be executed.
+        shapes: for each microbatch the shape of this stage's input, [samples, features].
+        inputs: on the first rank the input of each microbatch; on the others None. Not changed.
+        targets: on the last rank the targets of each microbatch; on the others None. Not changed.
+        loss_function: loss_function(output, targets) is the mean loss over the samples of a microbatch, shape [].
+
+    Returns:
+        On the last rank the mean loss over all samples of the batch, as a float; on the others None.
+
+    Cost: for each microbatch one message to the next rank, of the size of the output, and one to the rank before, of
+        the size of the input. A microbatch's input, output and all that is computed between them are kept from its
+        forward pass to its backward pass, and no longer.
+    """
+    ### BEGIN SOLUTION
+    first, last = comm.rank == 0, comm.rank == comm.world_size - 1
+    samples = sum(shape[0] for shape in shapes)
+    kept, sends, total = {}, [], 0.0
+    for kind, i in map(read_action, actions):
+        if kind == "F":
+            if first:
+                entry = inputs[i]
+            else:
+                entry = torch.empty(shapes[i], dtype=torch.float64)
+                comm.recv(entry, comm.rank - 1, tag=i)
+                entry.requires_grad_()
+            output = module(entry)
+            if last:
+                output = loss_function(output, targets[i]) * shapes[i][0] / samples
+                total += output.item()
+            else:
+                sends.append(comm.isend(output.detach(), comm.rank + 1, tag=i))
+            kept[i] = entry, output
+        else:
+            entry, output = kept.pop(i)
+            gradient = torch.ones_like(output)
+            if not last:
+                comm.recv(gradient, comm.rank + 1, tag=i)
+            output.backward(gradient)
+            if not first:
+                sends.append(comm.isend(entry.grad, comm.rank - 1, tag=i))
+    for send in sends:
+        send.wait()
+    return total if last else None
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** with two ranks and two microbatches of 2 and 1 samples. The model is a layer on each rank. The last line is
+# what a single process computes.
+
+
+# %%
+batch = [torch.tensor([[1.0, 2.0], [3.0, 4.0]]).double(), torch.tensor([[5.0, 6.0]]).double()]
+wanted = [torch.tensor([[1.0], [0.0]]).double(), torch.tensor([[1.0]]).double()]
+
+
+def layer(stage: int) -> torch.nn.Module:
+    torch.manual_seed(stage)  # a layer's weights depend on the layer, and not on how the model is cut
+    return torch.nn.Linear(2, [2, 1][stage]).double()
+
+
+def try_stage(comm: Communicator, schedule: list[list[str]]) -> tuple[float | None, list[float]]:
+    module, is_first = layer(comm.rank), comm.rank == 0
+    data = (batch, None) if is_first else (None, wanted)
+    loss = run_stage(comm, module, schedule[comm.rank], [[2, 2], [1, 2]], *data, torch.nn.functional.mse_loss)
+    return loss, module.weight.grad.flatten().tolist()
+
+
+for rank, (loss, gradient) in enumerate(
+    two.run(try_stage, [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]])
+):
+    print(f"rank {rank}: loss {loss}, gradient {gradient}")
+print(two.trace.summary())
+whole = torch.nn.Sequential(layer(0), layer(1))
+loss = torch.nn.functional.mse_loss(whole(torch.cat(batch)), torch.cat(wanted))
+loss.backward()
+print("alone: ", loss.item(), *(stage.weight.grad.flatten().tolist() for stage in whole))
+
+# %% [markdown]
+# **Visible test: 5 points.** It compares loss and gradients with those of a single process, and looks at each message,
+# at the order of the passes, and at how many microbatches a rank keeps at the same time. Microbatches have 2 samples
+# each; in one case the last one has fewer.
+
+# %% test="run_stage_visible" points=5
+from distlib.checks.exercises.pipeline import check_run_stage
+from distlib.checks.pipeline_cases import Plan
+from distlib.training import schedules
+
+report = check_run_stage(
+    run_stage,
+    plans=[
+        Plan("one microbatch", schedules.naive(2, 1)),
+        Plan("GPipe", schedules.gpipe(2, 3)),
+        Plan("1F1B", schedules.one_forward_one_backward(2, 4)),
+        Plan("1F1B", schedules.one_forward_one_backward(3, 4), samples=[2, 2, 2, 1]),
+        Plan("1F1B", schedules.one_forward_one_backward(1, 3)),
+        Plan("GPipe", schedules.gpipe(4, 2)),
+    ],
+)
+assert report[1].trace.messages_sent == [3, 3]
+assert report[3].trace.bytes_sent == [7 * 5 * 8, 7 * (4 + 5) * 8, 7 * 4 * 8]  # 7 samples; 5, then 4 features
+assert report[4].trace.bytes_sent == [0]
+for seen in report:
+    expected = schedules.most_live(seen.facts.schedule)
+    assert [max(result["kept"]) for result in seen.results] == expected
+print(report)
+
+# %% [markdown]
+# **Hidden test: 6 points.** More ranks, microbatches of very different sizes, schedules in which ranks take the
+# microbatches in different orders, and drawn ones.
+
+# %% test="run_stage_hidden" points=6
+# The hidden tests of run_stage stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 6 ranks, microbatches of different sizes, more ranks than microbatches, any order of actions.
+from distlib.checks.exercises.pipeline import check_run_stage
+from distlib.checks.pipeline_cases import Plan
+from distlib.training import schedules
+
+crossed = schedules.parse_schedule(["0F0 0F1 0F2 0B2 0B0 0B1", "1F1 1F0 1B0 1F2 1B1 1B2", "2F0 2F1 2B1 2B0 2F2 2B2"])
+report = check_run_stage(
+    run_stage,
+    plans=[
+        Plan("1F1B", schedules.one_forward_one_backward(2, 6), samples=[1, 5, 2, 3, 1, 4]),
+        Plan("ranks in different orders", crossed, samples=[3, 1, 2]),
+        Plan("naive", schedules.naive(3, 3)),
+        Plan("GPipe", schedules.gpipe(1, 4), samples=[1, 2, 3, 1]),
+        Plan("1F1B", schedules.one_forward_one_backward(4, 12)),
+        Plan("1F1B", schedules.one_forward_one_backward(6, 3), samples=[2, 2, 1]),
+        Plan("GPipe", schedules.gpipe(3, 5)),
+    ],
+    drawn=[(2, 5), (3, 4), (4, 6)],
+    seed=93,
+)
+assert len(report) == 10
+assert report[0].trace.bytes_sent == [16 * 5 * 8] * 2
+assert report[2].trace.messages_sent == [3, 6, 3]
+assert report[3].trace.bytes_sent == [0]
+assert report[4].trace.bytes_sent == [24 * 5 * 8, 24 * (4 + 5) * 8, 24 * (2 + 4) * 8, 24 * 2 * 8]
+for seen in report:
+    expected = schedules.most_live(seen.facts.schedule)
+    assert [max(result["kept"]) for result in seen.results] == expected
+    assert seen.trace.messages_sent[0] == len(seen.facts.samples) * (seen.size > 1)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## All together
+#
+# Four ranks train a model of four layers, in 1F1B by your function, with 8 microbatches of 4 samples. The loss falls.
+# How many bytes does a rank in the middle send in each step? Change `schedule` to GPipe: the losses stay the same.
+
+# %%
+STEPS, MICROBATCHES = 5, 8
+schedule = one_forward_one_backward(4, MICROBATCHES)
+
+
+def train(comm: Communicator, rows: list[list[str]]) -> list[float | None]:
+    torch.manual_seed(comm.rank)
+    module = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Tanh()).double()
+    torch.manual_seed(0)  # the same data on all ranks
+    data = torch.randn(2, MICROBATCHES, 4, 16, dtype=torch.float64).tanh()
+    inputs = list(data[0]) if comm.rank == 0 else None
+    targets = list(data[1]) if comm.rank == comm.world_size - 1 else None
+    losses = []
+    for _ in range(STEPS):
+        module.zero_grad()
+        mse = torch.nn.functional.mse_loss
+        losses.append(run_stage(comm, module, rows[comm.rank], [[4, 16]] * MICROBATCHES, inputs, targets, mse))
+        for parameter in module.parameters():
+            parameter.data -= parameter.grad
+    return losses
+
+
+simulated = SimulatedWorld(4)
+losses = simulated.run(train, schedule, timeout=30)[-1]
+print("losses:", *(f"{loss:.4f}" for loss in losses))
+print("bytes sent by each rank in each step:", [nbytes // STEPS for nbytes in simulated.trace.bytes_sent])
+
+# %% [markdown]
+# ## Check everything
+#
+# This cell runs the tests on your functions, as they are defined now. It shows what passes and what to do next. It
+# takes some seconds and gives no marks. In a terminal, `distlib check 09_pipeline` does the same with the saved
+# notebook.
+
+# %% tags=["skip-execution"]
+from distlib.classroom import check_exercise
+
+check_exercise("09_pipeline")
+
+# %%
+two.close()
+
+# %% [markdown]
+# ## Hand it in
+#
+# 1. Restart the kernel, run all cells, and check that every visible test passes. The button *Validate* at the top does
+#    the same and says what fails.
+# 2. Save the notebook: Ctrl+S, on a Mac ⌘S. What is not saved is not handed in.
+# 3. Remove the `#` below, and run the cell. It looks at the saved notebook, runs none of your code, and says what to do
+#    next. In a terminal, `distlib hand-in 09_pipeline` does the same.
+
+# %% tags=["skip-execution"]
+# from distlib.classroom import hand_in; hand_in("09_pipeline")
