@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable, Iterator
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
 from typing import Any
@@ -25,7 +26,7 @@ import torch
 from distlib.launch import wire
 from distlib.launch.environment import LaunchError, Placement
 from distlib.launch.link import Link
-from distlib.launch.rendezvous import Rendezvous, wait_for_word
+from distlib.launch.rendezvous import Rendezvous
 from distlib.launch.wire import Hello, Welcome
 from distlib.worlds.diagnosis import Failure
 from distlib.worlds.real.endpoint import Endpoint
@@ -38,18 +39,30 @@ __starts_ranks__ = True  # see worlds.call_site
 _CONNECT_PATIENCE = 2.0  # seconds for one address
 
 
-def be_rank(placement: Placement, rendezvous: Rendezvous, patience: float) -> int:
+def be_rank(
+    placement: Placement, rendezvous: Rendezvous, patience: float, hopeless: Callable[[], bool] = lambda: False
+) -> int:
     """Join the head, and do what it says until it says goodbye. Returns the exit status.
+
+    Args:
+        patience: seconds to look for the head.
+        hopeless: asked meanwhile; true when the head is known to have ended.
 
     Raises:
         LaunchError: there is no head to be found within `patience` seconds.
     """
-    connection, head_node = _join(placement, rendezvous, patience)
     try:
+        connection, head_node = _join(placement, rendezvous, patience, hopeless)
         welcome: Welcome = pickle.loads(connection.recv_bytes())
     except (EOFError, OSError):
         return 1  # the head has said why
-    _mark_output(placement.rank)
+    with marked_output(placement.rank):
+        return _serve(placement, connection, head_node, rendezvous, welcome)
+
+
+def _serve(
+    placement: Placement, connection: Connection, head_node: str, rendezvous: Rendezvous, welcome: Welcome
+) -> int:
     torch.set_num_threads(max(1, _cores() // placement.local_size))
     link = Link(connection, placement.rank, f"{placement}: lost the head, on node {head_node}, with rank 0.")
     endpoint = _make_endpoint(placement, link, rendezvous, welcome)
@@ -67,25 +80,36 @@ def be_rank(placement: Placement, rendezvous: Rendezvous, patience: float) -> in
 # ── joining ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _join(placement: Placement, rendezvous: Rendezvous, patience: float) -> tuple[Connection, str]:
-    """The connection to the head, and the node that it is on."""
+def _join(
+    placement: Placement, rendezvous: Rendezvous, patience: float, hopeless: Callable[[], bool]
+) -> tuple[Connection, str]:
+    """The connection to the head, and the node that it is on. Raises EOFError if the head has ended."""
     give_up, tried = time.monotonic() + patience, "no word of it"
     while time.monotonic() < give_up:
-        word = wait_for_word(rendezvous, give_up)
-        if word is None:
-            break
-        head = json.loads(word)
-        for host in head["hosts"]:
-            tried = f"nobody who knows the secret at {', '.join(head['hosts'])}, port {head['port']}"
-            with contextlib.suppress(OSError, EOFError, AuthenticationError):
-                connection = wire.call(host, head["port"], bytes.fromhex(head["key"]), _CONNECT_PATIENCE)
-                connection.send_bytes(pickle.dumps(_hello(placement)))
+        word = rendezvous.look()
+        if word is not None:
+            head = json.loads(word)
+            connection = _call(head, placement)
+            if connection is not None:
                 return connection, head["node"]
-        time.sleep(0.05)  # the word may be that of an earlier start
+            tried = f"nobody who knows the secret at {', '.join(head['hosts'])}, port {head['port']}"
+        if hopeless():
+            raise EOFError
+        time.sleep(0.03)  # the word may be that of an earlier start
     raise LaunchError(
         f"{placement} has not found rank 0 within {patience:g} s: {tried}. Was rank 0 started, and do the nodes see "
         "the same place to meet?"
     )
+
+
+def _call(head: dict[str, Any], placement: Placement) -> Connection | None:
+    """Connect to the head at one of its addresses; None if it can be reached at none of them."""
+    for host in head["hosts"]:
+        with contextlib.suppress(OSError, EOFError, AuthenticationError):
+            connection = wire.call(host, head["port"], bytes.fromhex(head["key"]), _CONNECT_PATIENCE)
+            connection.send_bytes(pickle.dumps(_hello(placement)))
+            return connection
+    return None
 
 
 def _hello(placement: Placement) -> Hello:
@@ -154,14 +178,24 @@ class LaunchedRank(RankProcess):
 # ── output ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _mark_output(rank: int) -> None:
-    """From now on each line that this process prints has its rank in front, and is printed at once."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
+@contextlib.contextmanager
+def marked_output(rank: int) -> Iterator[None]:
+    """In this block, each line that Python prints has its rank in front, and is printed at once."""
+    before = sys.stdout, sys.stderr
+    for stream in before:
         stream.flush()
-        marked = MarkedLines(stream.fileno(), f"[rank {rank}] ")
-        text = io.TextIOWrapper(io.BufferedWriter(marked), "utf-8", "backslashreplace", line_buffering=True)
-        setattr(sys, name, text)
+    sys.stdout, sys.stderr = marked = [_marked(stream.fileno(), f"[rank {rank}] ") for stream in before]
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for text in marked:
+            text.close()
+
+
+def _marked(fd: int, mark: str) -> io.TextIOWrapper:
+    lines = io.BufferedWriter(MarkedLines(fd, mark))
+    return io.TextIOWrapper(lines, "utf-8", "backslashreplace", line_buffering=True)
 
 
 class MarkedLines(io.RawIOBase):

@@ -13,7 +13,6 @@ import contextlib
 import datetime
 import os
 import stat
-import time
 from pathlib import Path
 from typing import Any
 
@@ -142,12 +141,3 @@ def _why_no_store(placement: Placement, opens: bool, patience: float, error: Exc
         f"{placement} finds no store at {where} within {patience:g} s. {who} opens it: does it run, is that its "
         f"machine, and do the others reach that? torch says: {error}"
     )
-
-
-def wait_for_word(rendezvous: Rendezvous, give_up: float) -> bytes | None:
-    """The word that was left, waiting for it until the clock (time.monotonic) says `give_up`; None if there is none."""
-    while True:
-        word = rendezvous.look()
-        if word is not None or time.monotonic() >= give_up:
-            return word
-        time.sleep(0.02)

@@ -58,14 +58,14 @@ def launch(target: Target, options: Options, variables: Mapping[str, str] = os.e
         return _run_here(target, options)
     if options.ranks is not None:
         raise LaunchError(f"{placement.launcher} has started {placement.world_size} ranks: leave out --ranks.")
-    head = _fork_head(placement, target, options) if placement.rank == 0 else None
+    if placement.rank > 0:
+        return be_rank(placement, _rendezvous(placement, options), options.patience)
+    head = HeadProcess(placement, target, options)
     try:
-        opens = placement.rank == 0 and not placement.agent_store
-        return be_rank(placement, _rendezvous(placement, options, opens), options.patience)
+        rendezvous = _rendezvous(placement, options, opens=not placement.agent_store)
+        return be_rank(placement, rendezvous, options.patience, hopeless=head.has_ended)
     finally:
-        sys.stdout.flush()
-        if head is not None:
-            os.waitpid(head, 0)  # it may have something to say, and ends when all ranks have
+        head.wait()  # it may have something to say, and ends when all ranks have
 
 
 def _run_here(target: Target, options: Options) -> int:
@@ -80,7 +80,7 @@ def _run_here(target: Target, options: Options) -> int:
     return 0
 
 
-def _rendezvous(placement: Placement, options: Options, opens: bool) -> Rendezvous:
+def _rendezvous(placement: Placement, options: Options, opens: bool = False) -> Rendezvous:
     if placement.store is None:
         return FileRendezvous(options.directory or default_directory(), placement.run)
     if options.directory is not None:
@@ -91,17 +91,30 @@ def _rendezvous(placement: Placement, options: Options, opens: bool) -> Rendezvo
 # ── the head ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _fork_head(placement: Placement, target: Target, options: Options) -> int:
-    """Start the head's process, while this one has a single thread. Returns its id."""
-    parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            status = _be_head(placement, target, options, parent)
-        finally:
-            os._exit(status)
-    return pid
+class HeadProcess:
+    """The head's process, forked from that of rank 0, which must still have a single thread."""
+
+    def __init__(self, placement: Placement, target: Target, options: Options) -> None:
+        parent, self._ended = os.getpid(), False
+        self._pid = os.fork()
+        if self._pid == 0:
+            status = 1
+            try:
+                status = _be_head(placement, target, options, parent)
+            finally:
+                os._exit(status)
+
+    def has_ended(self) -> bool:
+        """Whether it is over."""
+        if not self._ended:
+            self._ended = os.waitpid(self._pid, os.WNOHANG)[0] != 0
+        return self._ended
+
+    def wait(self) -> None:
+        """Wait until it is over."""
+        if not self._ended:
+            os.waitpid(self._pid, 0)
+            self._ended = True
 
 
 def _be_head(placement: Placement, target: Target, options: Options, parent: int) -> int:
@@ -110,7 +123,7 @@ def _be_head(placement: Placement, target: Target, options: Options, parent: int
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     try:
-        rendezvous = _rendezvous(placement, options, opens=False)
+        rendezvous = _rendezvous(placement, options)
         with Head(placement, rendezvous) as head:
             head.gather(options.patience, wanted=lambda: os.getppid() == parent)
             status = _watch(head, target)

@@ -65,7 +65,8 @@ def call_target(comm: Communicator, target: Target) -> None:
     module = _load(target.path)
     function = getattr(module, target.function, None)
     if not callable(function):
-        names = [name for name, value in vars(module).items() if isinstance(value, types.FunctionType)]
+        functions = [each for each in vars(module).values() if isinstance(each, types.FunctionType)]
+        names = [function.__name__ for function in functions if function.__module__ == _MODULE]
         raise AttributeError(
             f"{target.path.name} has no function {target.function}; it has {', '.join(names) or 'none'}"
         )
