@@ -1,0 +1,74 @@
+"""Ranks that a real srun has started, on two nodes."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tools import slurm_cluster
+from tests.tools.slurm_cluster import SlurmCluster
+
+SCRIPT = Path(__file__).parent / "rank_functions.py"
+LAUNCH = [sys.executable, "-m", "distlib.cli", "launch"]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    reason = slurm_cluster.missing()
+    if reason:
+        pytest.skip(reason)
+    with SlurmCluster(tmp_path_factory.mktemp("slurm"), 2) as made:
+        yield made
+
+
+def srun(*words: str) -> list[str]:
+    return ["srun", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", *LAUNCH, *words]
+
+
+def nothing_left(cluster: SlurmCluster) -> bool:
+    """Whether the nodes run only Slurm's own daemon, at once or very soon."""
+    give_up = time.monotonic() + 30
+    while any(len(cluster.machines.processes(node)) > 1 for node in (1, 2)):
+        if time.monotonic() >= give_up:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_the_same_function_runs_under_srun(cluster: SlurmCluster, tmp_path: Path) -> None:
+    done = cluster.run(*srun("--rendezvous", str(tmp_path), f"{SCRIPT}:add_up", "3", "100_000"))
+    assert (sorted(done.stdout.splitlines()), done.stderr) == ([f"[rank {rank}] [15, 15]" for rank in range(4)], "")
+    assert done.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+    assert nothing_left(cluster)
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_killed_rank_is_named_with_its_node(cluster: SlurmCluster, tmp_path: Path, rank: int) -> None:
+    done = cluster.run(*srun("--rendezvous", str(tmp_path), f"{SCRIPT}:die", str(rank)))
+    assert f"rank {rank} ended in the middle of the run" in done.stderr
+    assert f"Rank {rank} ran on node n{1 + rank // 2}." in done.stderr
+    assert done.returncode != 0
+    assert nothing_left(cluster)
+
+
+def test_a_cancelled_job_leaves_nothing(cluster: SlurmCluster, tmp_path: Path) -> None:
+    command = srun("--rendezvous", str(tmp_path), f"{SCRIPT}:wait_for_file", str(tmp_path / "flag"))
+    job = cluster.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    give_up = time.monotonic() + 200
+    while len(list(tmp_path.glob("flag-*"))) < 4:
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+    assert cluster.run("scancel", "--user=root").returncode == 0
+    _, err = job.communicate(timeout=200)
+    assert job.returncode != 0, err
+    assert nothing_left(cluster)
+
+
+def test_an_allocation_without_srun_says_how_to_start(cluster: SlurmCluster) -> None:
+    done = cluster.run("salloc", "--nodes=2", *LAUNCH, f"{SCRIPT}:add_up", "3")
+    assert "on how many ranks? Say distlib launch --ranks 4 …, or start it by torchrun or srun." in done.stderr
