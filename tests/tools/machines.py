@@ -20,8 +20,9 @@ _IP = "ip"
 @functools.cache
 def missing() -> str | None:
     """Why this can't be had here; None if it can."""
-    if shutil.which(_IP) is None or shutil.which("unshare") is None:
-        return "needs the commands ip and unshare"
+    absent = [name for name in (_IP, "nsenter", "unshare") if shutil.which(name) is None]
+    if absent:
+        return f"needs the commands {', '.join(absent)}"
     if os.getuid() != 0:
         return "needs root, for network namespaces"
     name = f"distlib{os.getpid()}"
@@ -70,7 +71,8 @@ class Machines:
     ) -> subprocess.Popen[str]:
         """Start a command on a machine. `options`: of Popen."""
         name = self.names[machine]
-        enter = [_IP, "netns", "exec", self._namespace(name), "unshare", "--uts", "sh", "-c"]
+        # ip netns exec would also mount a new /sys, in which slurmd misses the control groups.
+        enter = ["nsenter", f"--net=/run/netns/{self._namespace(name)}", "unshare", "--uts", "sh", "-c"]
         words = [*enter, 'hostname "$0" && exec "$@"', name, *command]
         return subprocess.Popen(words, text=True, env={**os.environ, **(variables or {})}, **options)
 

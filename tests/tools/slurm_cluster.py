@@ -15,7 +15,7 @@ from typing import Any
 from tests.tools import machines
 from tests.tools.machines import Machines
 
-_PATIENCE = 60.0  # seconds for all nodes to be up
+_PATIENCE = 30.0  # seconds for all nodes to be up
 _CONFIGURATION = """\
 ClusterName=tests
 SlurmctldHost=n0(10.77.0.1)
@@ -66,7 +66,8 @@ class SlurmCluster:
         self._variables = {"SLURM_CONF": str(folder / "slurm.conf"), "SLURM_EXPORT_ENV": "ALL"}
 
     def __enter__(self) -> SlurmCluster:
-        (self.folder / "state").mkdir()
+        for name in ("state", *(f"n{node}" for node in range(1, self.nodes + 1))):
+            (self.folder / name).mkdir()
         configuration = _CONFIGURATION.format(folder=self.folder, nodes=self.nodes, last=self.nodes + 1)
         Path(self._variables["SLURM_CONF"]).write_text(configuration)
         self.machines.__enter__()
