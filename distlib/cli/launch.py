@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
+import socket
 import sys
 
 from distlib.cli.saying import say
-from distlib.launch.environment import LaunchError
+from distlib.launch.environment import LaunchError, read_placement
 from distlib.launch.script import read_target
 
 
@@ -17,9 +19,10 @@ def launch_script(options: argparse.Namespace) -> int:
     """
     try:
         target = read_target(options.target, options.arguments)
-        from distlib.launch.run import Options, launch  # takes seconds, for torch
+        placement = read_placement(os.environ, socket.gethostname())
+        from distlib.launch.run import Options, launch  # and torch with it, which takes seconds
 
-        return launch(target, Options(options.ranks, options.rendezvous, options.patience))
+        return launch(target, placement, Options(options.ranks, options.rendezvous, options.patience))
     except LaunchError as error:
         say(f"distlib launch: {error}", sys.stderr)
         return 2

@@ -10,14 +10,12 @@ from __future__ import annotations
 import atexit
 import os
 import signal
-import socket
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from distlib.launch.environment import LaunchError, Placement, read_placement
+from distlib.launch.environment import LaunchError, Placement
 from distlib.launch.head import Head
 from distlib.launch.rank import be_rank
 from distlib.launch.rendezvous import FileRendezvous, Rendezvous, StoreRendezvous, default_directory
@@ -36,7 +34,7 @@ class Options:
     """How to launch.
 
     Attributes:
-        ranks: how many to start here; None if torchrun or srun has started this process.
+        ranks: how many to start here, on this machine.
         directory: where processes that srun has started meet; None for one in the home.
         patience: seconds for all of them to come.
     """
@@ -46,8 +44,11 @@ class Options:
     patience: float = 120.0
 
 
-def launch(target: Target, options: Options, variables: Mapping[str, str] = os.environ) -> int:
+def launch(target: Target, placement: Placement | None, options: Options) -> int:
     """Run the function on all ranks. A process that torchrun or srun has started is one of them, and ends here.
+
+    Args:
+        placement: of this process; None if neither of them has started it.
 
     Returns:
         The exit status: 0, or 1 if the run has failed. What went wrong is printed, once.
@@ -55,7 +56,6 @@ def launch(target: Target, options: Options, variables: Mapping[str, str] = os.e
     Raises:
         LaunchError: the ranks can't start, or can't find each other.
     """
-    placement = read_placement(variables, socket.gethostname())
     if placement is None:
         return _run_here(target, options)
     if options.ranks is not None:

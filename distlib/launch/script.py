@@ -9,10 +9,12 @@ import types
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from distlib.communicator import Communicator
 from distlib.launch.environment import LaunchError
+
+if TYPE_CHECKING:
+    from distlib.communicator import Communicator  # with torch, which takes seconds to import
 
 _MODULE = "distlib_script"  # the name under which ranks import it; not __main__, so that what stands below that is left
 
