@@ -31,7 +31,7 @@ import psutil
 from distlib.launch import wire
 from distlib.launch.environment import LaunchError, Placement
 from distlib.launch.rendezvous import Rendezvous
-from distlib.launch.wire import COMMAND, KILL, MESSAGE, POST, PUBLISH, RANK, REPORT, STOP, Hello, Welcome
+from distlib.launch.wire import COMMAND, KILL, MESSAGE, POST, PRINT, PUBLISH, RANK, REPORT, STOP, Hello, Welcome
 from distlib.worlds.diagnosis import name_ranks
 from distlib.worlds.real.endpoint import LOST
 from distlib.worlds.real.status_board import StatusBoard
@@ -44,19 +44,22 @@ class Head:
     """The ranks of one start, as a supervisor needs them (see worlds.real.supervisor.Ranks). A context manager.
 
     Args:
-        placement: of rank 0, on whose machine this is.
+        placement: of rank 0, or of another process on this machine.
         rendezvous: where the ranks learn how to reach it.
+        shows: whether the supervisor is to show what ranks print; else they do so themselves.
 
     Attributes:
         hellos: what each rank has said of itself, by rank.
+        outputs: what ranks print: rank, "stdout" or "stderr", file descriptor to read.
     """
 
-    def __init__(self, placement: Placement, rendezvous: Rendezvous) -> None:
+    def __init__(self, placement: Placement, rendezvous: Rendezvous, shows: bool = False) -> None:
         self.world_size = placement.world_size
-        self.outputs: list[tuple[int, str, int]] = []  # ranks print for themselves
+        self.outputs: list[tuple[int, str, int]] = []
         self.hellos: dict[int, Hello] = {}
         self.commands: list[Connection] = []
-        self._placement, self._rendezvous = placement, rendezvous
+        self._placement, self._rendezvous, self._shows = placement, rendezvous, shows
+        self._printed: dict[tuple[int, bytes], int] = {}  # by rank and stream: the pipe to write to
         self._key, self._token = secrets.token_bytes(32), secrets.token_hex(8)
         self._ranks: dict[int, Connection] = {}
         self._locks = [threading.Lock() for _ in range(self.world_size)]
@@ -95,7 +98,7 @@ class Head:
                     raise LaunchError(self._who_is_missing(patience))
                 self._admit(listener)
         for rank, connection in self._ranks.items():
-            connection.send_bytes(pickle.dumps(Welcome(self._host_of(rank), self._token)))
+            connection.send_bytes(pickle.dumps(Welcome(self._host_of(rank), self._token, self._shows)))
         self._start_threads()
 
     def _publish(self, port: int, one_machine: bool) -> None:
@@ -120,7 +123,7 @@ class Head:
         if hello.world_size != self.world_size:
             raise LaunchError(
                 f"rank {hello.rank} on node {hello.node_name} expects {hello.world_size} ranks, "
-                f"rank 0 on node {self._placement.node_name} expects {self.world_size}."
+                f"the head on node {self._placement.node_name} expects {self.world_size}."
             )
         if hello.rank in self.hellos:
             raise LaunchError(
@@ -155,6 +158,9 @@ class Head:
 
     def _start_threads(self) -> None:
         for rank in range(self.world_size):
+            for stream, name in ((b"1", "stdout"), (b"2", "stderr")) if self._shows else ():
+                end, self._printed[rank, stream] = os.pipe()
+                self.outputs.append((rank, name, end))
             ours, theirs = socket.socketpair()
             self.commands.append(Connection(ours.detach()))
             arguments = (rank, self._ranks[rank], Connection(theirs.detach()))
@@ -174,9 +180,13 @@ class Head:
                     self._say(dst, MESSAGE, body[RANK.size :])
                 elif kind == PUBLISH:
                     self.board.publish(rank, *pickle.loads(body))
+                elif kind == PRINT:
+                    os.write(self._printed[rank, body[:1]], body[1:])
                 elif kind == REPORT:
                     supervisor.send_bytes(body)
         supervisor.close()
+        for stream in (b"1", b"2") if self._shows else ():
+            os.close(self._printed[rank, stream])
 
     def _say(self, rank: int, kind: bytes, body: bytes = b"") -> None:
         """Say something to a rank; nothing if it is gone: that is noticed by its own thread."""
@@ -200,7 +210,7 @@ class Head:
 
     def kill(self, ranks: Iterable[int] | None = None) -> None:
         """End ranks, whatever they are doing. None: all of them."""
-        for rank in range(self.world_size) if ranks is None else ranks:
+        for rank in list(self._ranks) if ranks is None else ranks:
             self._say(rank, KILL)
 
     def announce_death(self, dead: int, rank: int, run: int) -> bool:

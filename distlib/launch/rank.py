@@ -56,15 +56,13 @@ def be_rank(
         welcome: Welcome = pickle.loads(connection.recv_bytes())
     except (EOFError, OSError):
         return 1  # the head has said why
-    with marked_output(placement.rank):
-        return _serve(placement, connection, head_node, rendezvous, welcome)
+    link = Link(connection, placement.rank, f"{placement}: lost the head, on node {head_node}.")
+    with _output(placement, link, welcome):
+        return _serve(placement, link, rendezvous, welcome)
 
 
-def _serve(
-    placement: Placement, connection: Connection, head_node: str, rendezvous: Rendezvous, welcome: Welcome
-) -> int:
+def _serve(placement: Placement, link: Link, rendezvous: Rendezvous, welcome: Welcome) -> int:
     torch.set_num_threads(max(1, _cores() // placement.local_size))
-    link = Link(connection, placement.rank, f"{placement}: lost the head, on node {head_node}, with rank 0.")
     endpoint = _make_endpoint(placement, link, rendezvous, welcome)
     link.shield = endpoint.shield
     process = LaunchedRank(placement, endpoint, link)
@@ -179,23 +177,46 @@ class LaunchedRank(RankProcess):
 
 
 @contextlib.contextmanager
-def marked_output(rank: int) -> Iterator[None]:
-    """In this block, each line that Python prints has its rank in front, and is printed at once."""
+def _output(placement: Placement, link: Link, welcome: Welcome) -> Iterator[None]:
+    """In this block, what Python prints goes to the head, or, each line with its rank in front, where it went before.
+
+    In both cases each line does so at once.
+    """
     before = sys.stdout, sys.stderr
     for stream in before:
         stream.flush()
-    sys.stdout, sys.stderr = marked = [_marked(stream.fileno(), f"[rank {rank}] ") for stream in before]
+    mark = f"[rank {placement.rank}] "
+    new = [SentText(number, link) if welcome.shows else MarkedLines(number, mark) for number in (1, 2)]
+    sys.stdout, sys.stderr = texts = [
+        io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=True) for raw in new
+    ]
     try:
         yield
     finally:
         sys.stdout, sys.stderr = before
-        for text in marked:
+        for text in texts:
             text.close()
 
 
-def _marked(fd: int, mark: str) -> io.TextIOWrapper:
-    lines = io.BufferedWriter(MarkedLines(fd, mark))
-    return io.TextIOWrapper(lines, "utf-8", "backslashreplace", line_buffering=True)
+class SentText(io.RawIOBase):
+    """A stream whose text the head shows.
+
+    Args:
+        number: 1 for stdout, 2 for stderr.
+    """
+
+    def __init__(self, number: int, link: Link) -> None:
+        self._number, self._link = number, link
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._number
+
+    def write(self, data: Any) -> int:
+        self._link.send(wire.PRINT, str(self._number).encode() + bytes(data))
+        return len(data)
 
 
 class MarkedLines(io.RawIOBase):

@@ -3,6 +3,7 @@
     rank ──► head    POST     a control message for another rank: its number, then the message
                      PUBLISH  what the rank waits for, and whose messages it has handled
                      REPORT   the answer to a command
+                     PRINT    what it has printed, where the head is to show it: 1 or 2 (as of a descriptor), the text
     head ──► rank    MESSAGE  a control message of another rank
                      COMMAND  run a function, end the run, exit
                      STOP     leave the function
@@ -22,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 
-POST, PUBLISH, REPORT, MESSAGE, COMMAND, STOP, KILL = (bytes([number]) for number in range(7))
+POST, PUBLISH, REPORT, PRINT, MESSAGE, COMMAND, STOP, KILL = (bytes([number]) for number in range(8))
 RANK = struct.Struct("<I")  # in front of the message of a POST
 
 SILENCE = 4  # seconds after which a machine that does not answer counts as gone
@@ -47,10 +48,12 @@ class Welcome:
     Attributes:
         host: the address of the rank's machine, for the other ranks.
         token: a name that no other start has, for stores.
+        shows: whether the head shows what ranks print; else they do so themselves.
     """
 
     host: str
     token: str
+    shows: bool
 
 
 def call(host: str, port: int, key: bytes, patience: float) -> Connection:

@@ -135,7 +135,7 @@ def test_a_rank_that_its_launcher_ends_says_so(nursery: Nursery) -> None:
 
 def test_without_a_head_all_ranks_end(nursery: Nursery) -> None:
     launched = nursery.srun(of("behead"))
-    expected = [f"rank {rank} on node n{1 + rank // 2}: lost the head, on node n1, with rank 0." for rank in range(4)]
+    expected = [f"rank {rank} on node n{1 + rank // 2}: lost the head, on node n1." for rank in range(4)]
     assert sorted(launched.err.splitlines()) == expected
     assert launched.left == 0
     assert launched.statuses == [1] * 4
@@ -172,7 +172,7 @@ def test_a_rank_that_comes_twice_is_named(nursery: Nursery) -> None:
 def test_ranks_that_count_differently_are_named(nursery: Nursery) -> None:
     variables = [slurm_variables(0, 2, 1), slurm_variables(1, 3, 1)]
     launched = nursery.start(of("show"), variables=variables)
-    assert "rank 1 on node n2 expects 3 ranks, rank 0 on node n1 expects 2." in launched.err
+    assert "rank 1 on node n2 expects 3 ranks, the head on node n1 expects 2." in launched.err
     assert launched.statuses == [1, 1]
 
 

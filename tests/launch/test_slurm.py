@@ -1,5 +1,6 @@
 """Ranks that a real srun has started, on two nodes."""
 
+import json
 import subprocess
 import sys
 import time
@@ -72,3 +73,19 @@ def test_a_cancelled_job_leaves_nothing(cluster: SlurmCluster, tmp_path: Path) -
 def test_an_allocation_without_srun_says_how_to_start(cluster: SlurmCluster) -> None:
     done = cluster.run("salloc", "--nodes=2", *LAUNCH, f"{SCRIPT}:add_up", "3")
     assert "on how many ranks? Say distlib launch --ranks 4 …, or start it by torchrun or srun." in done.stderr
+
+
+def test_a_notebook_has_a_world_over_all_nodes(cluster: SlurmCluster, tmp_path: Path) -> None:
+    notebook = [sys.executable, str(SCRIPT.with_name("slurm_notebook.py")), str(tmp_path)]
+    done = cluster.run("salloc", "--nodes=2", "srun", "--overlap", "--nodes=1", "--ntasks=1", *notebook)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    nodes = ["n1", "n1", "n2", "n2"]
+    for length in ("3", "100000", "after", "again"):
+        assert told[length] == [[node, 6.0] for node in nodes]
+    assert told["printed"] == sorted(f"{rank} stdout here is {rank}\n" for rank in range(4) for _ in range(3))
+    assert told["messages"] == 4 * 2 * 3
+    assert "deadlock. rank 0 waits to receive 2 float32 from rank 1 (slurm_notebook.py, line " in told["deadlock"]
+    assert told["lost"] == [3]
+    assert list(tmp_path.iterdir()) == []
+    assert nothing_left(cluster)

@@ -50,6 +50,6 @@ def test_a_machine_that_falls_silent_is_named(two: Machines, tmp_path: Path, los
     two.cut_off(lost + 1)
     told = [rank.communicate(timeout=PATIENCE)[1] for rank in ranks]
     assert re.search(r"rank 1 ended in the middle of the run.*: its process is gone\..*\nRank 1 ran on", told[0], re.S)
-    assert told[1] == "rank 1 on node n2: lost the head, on node n1, with rank 0.\n"
+    assert told[1] == "rank 1 on node n2: lost the head, on node n1.\n"
     assert [rank.returncode for rank in ranks] == [1, 1]
     assert [two.processes(machine) for machine in (1, 2)] == [[], []]
