@@ -5,8 +5,9 @@
     rank 2 (n2) ──┼──► head: by thread ┼ statuses, onto the status board
     rank 3 (n2) ──┘                    └ reports, to the supervisor, the same as in a World
 
-It is a process next to rank 0, and not its thread: it must be able to report that rank 0 has died. The system chooses
-the port that it listens at; when all ranks have come, that is closed.
+Under `distlib launch` it is a process next to rank 0, and not its thread: it must be able to report that rank 0 has
+died. For a SlurmWorld it is the notebook's process. The system chooses the port that it listens at; when all ranks have
+come, that is closed.
 """
 
 from __future__ import annotations
