@@ -44,6 +44,7 @@ FLOORS = {
     "classroom": 6,
     "authoring": 7,
     "cli": 7,
+    "launch": 7,
 }
 TOP = 2  # `from distlib import World` reaches what distlib/names.py re-exports: floors 0 to 2
 
@@ -200,7 +201,7 @@ def test_frameworks_are_imported_only_when_they_are_used() -> None:
 
 
 def test_a_command_starts_without_torch() -> None:
-    program = "import sys, distlib.cli.lab; print('torch' in sys.modules)"
+    program = "import sys, distlib.cli.lab, distlib.cli.launch; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert done.stdout == "False\n", done.stdout + done.stderr
 

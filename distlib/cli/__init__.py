@@ -4,6 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
+LAUNCHES = "On several machines: torchrun … -m distlib.cli launch train.py:main, or srun … distlib launch train.py:main"
 DESCRIPTION = "The course in distributed training, from the command line."
 
 
@@ -35,6 +36,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     grade = "grade what students have handed in: their code in a sandbox, its marks into nbgrader's gradebook"
     _add_grade_arguments(commands.add_parser("grade", help=grade, description=grade[0].upper() + grade[1:] + "."))
+    launch = "run a function of a script on ranks: on this machine, or where torchrun or srun has started it"
+    _add_launch_arguments(
+        commands.add_parser("launch", help=launch, description=launch[0].upper() + launch[1:] + ".", epilog=LAUNCHES)
+    )
     release = "write the course for students, a zip file or a folder: lessons, exercises, the package, no solutions"
     _add_release_arguments(
         commands.add_parser("release", help=release, description=release[0].upper() + release[1:] + ".")
@@ -67,6 +72,10 @@ def main(arguments: list[str] | None = None) -> int:
         from distlib.cli.release import release_course
 
         return release_course(options)
+    if options.command == "launch":
+        from distlib.cli.launch import launch_script
+
+        return launch_script(options)
     if options.command == "grade":
         from distlib.cli.grade import grade_submissions
 
@@ -94,6 +103,17 @@ def _add_collect_arguments(parser: argparse.ArgumentParser) -> None:
     times = "the times of the files are those of handing in, in this time zone, such as Europe/Berlin"
     parser.add_argument("--times-in", metavar="ZONE", default="", help=times)
     parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
+
+
+def _add_launch_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ranks", metavar="N", type=_positive, help="how many to start, on this machine")
+    where = "a directory that all nodes share, for what srun starts; else ~/.distlib/rendezvous"
+    parser.add_argument("--rendezvous", metavar="DIR", type=Path, help=where)
+    patience = "how long to wait for ranks of other nodes; else 120"
+    parser.add_argument("--patience", metavar="SECONDS", type=_positive, default=120, help=patience)
+    parser.add_argument("target", metavar="SCRIPT.py:FUNCTION", help="called as FUNCTION(comm, …) on each rank")
+    given = "for the function: numbers and other Python values, else text; name=value for one by name"
+    parser.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help=given)
 
 
 def _add_release_arguments(parser: argparse.ArgumentParser) -> None:

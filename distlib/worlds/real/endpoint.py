@@ -48,9 +48,9 @@ from distlib.worlds.real.journal import Journal
 from distlib.worlds.real.mailbox import INLINE_BYTES, Mailbox
 from distlib.worlds.real.pacing import PacedCall, Pacing
 from distlib.worlds.real.shared_memory import Place, fill_from, place_of
-from distlib.worlds.real.status_board import BLOCKED, FINISHED, IDLE, RUNNING, StatusBoard
+from distlib.worlds.real.status_board import BLOCKED, FINISHED, IDLE, RUNNING, Board
 from distlib.worlds.real.tensor_files import TensorFiles, read_tensor
-from distlib.worlds.real.transport import Transport, Wait
+from distlib.worlds.real.transport import OpenStore, Transport, Wait
 from distlib.worlds.tensor_bytes import dense, describe_tensor, dtype_name, from_bytes, to_bytes
 
 # What a control message says. WAKE is to oneself; LOST comes from the supervisor, in the name of a rank that has died.
@@ -107,8 +107,9 @@ class Endpoint:
         self,
         rank: int,
         mailbox: Mailbox,
-        board: StatusBoard,
+        board: Board,
         directory: str,
+        open_store: OpenStore,
         transports: dict[str, Transport],
         device: torch.device,
         network: Cluster | None = None,
@@ -117,6 +118,7 @@ class Endpoint:
     ) -> None:
         self.rank = rank
         self.directory = directory
+        self.open_store = open_store
         self.device = device
         self.record = True
         self._mailbox = mailbox
@@ -394,12 +396,8 @@ class Endpoint:
     def _publish(self, waits: list[tuple[Any, ...]]) -> None:
         """Write this rank's status; only then do the messages it has handled count as handled."""
         strangers = [(o.src, o.describe(), o.tag, o.place) for o in self._strangers[:4]]
-        self._board.write(self.rank, (self._state, self.round, waits, strangers, self._last_call))
-        for src in self._handled:
-            if src in self._dead:
-                self._board.count_all_handled(self.rank, src)
-            else:
-                self._board.count_handled(self.rank, src)
+        status = (self._state, self.round, waits, strangers, self._last_call)
+        self._board.publish(self.rank, status, self._handled, self._dead)
         self._handled.clear()
 
     # ── on a paced network ───────────────────────────────────────────────────────────────────────────────────────

@@ -43,6 +43,44 @@ def open_inbox(directory: str, rank: int) -> socket.socket:
 class Mailbox:
     """One rank's inbox, and its way to the inboxes of the others."""
 
+    def fileno(self) -> int:
+        """So that a mailbox can be waited for with `select`."""
+        raise NotImplementedError
+
+    def post(self, dst: int, *fields: Any) -> None:
+        """Send a control message to rank `dst`. Never blocks for long: what can't go out now does so later."""
+        raise NotImplementedError
+
+    def wake(self, *fields: Any) -> None:
+        """Put a message into this rank's own inbox, so that its other thread, which may be in `next`, looks up.
+
+        The one call that a thread may make while another uses the mailbox.
+        """
+        raise NotImplementedError
+
+    def flush(self) -> bool:
+        """Send what could not be sent before. True when nothing is left."""
+        raise NotImplementedError
+
+    def waiting(self) -> Iterator[tuple[Any, ...]]:
+        """The messages that are here now, without blocking."""
+        raise NotImplementedError
+
+    def next(self, timeout: float | None = None) -> tuple[Any, ...] | None:
+        """Block until a message is here and return it.
+
+        None: look again. Something of our own could not go out yet, or `timeout` seconds are over.
+        """
+        raise NotImplementedError
+
+    def discard(self) -> None:
+        """Forget everything that was to be sent or read. For the end of a run that was stopped half-way."""
+        raise NotImplementedError
+
+
+class SocketMailbox(Mailbox):
+    """A mailbox among the ranks of one machine."""
+
     def __init__(self, inbox: socket.socket, directory: str, rank: int, world_size: int, board: StatusBoard) -> None:
         self._inbox = inbox
         self._rank = rank
@@ -52,26 +90,19 @@ class Mailbox:
         self._buffer = bytearray(_LARGEST)
 
     def fileno(self) -> int:
-        """So that a mailbox can be waited for with `select`."""
         return self._inbox.fileno()
 
     def post(self, dst: int, *fields: Any) -> None:
-        """Send a control message to rank `dst`. Never blocks: if its inbox is full, the message goes out later."""
         self._board.count_posted(self._rank, dst)
         self._unsent.append((dst, pickle.dumps(fields, 5)))
         self.flush()
 
     def wake(self, *fields: Any) -> None:
-        """Put a message into this rank's own inbox, so that its other thread, which may be in `next`, looks up.
-
-        The one call that a thread may make while another uses the mailbox. A full inbox wakes that thread as well.
-        """
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(BlockingIOError):  # a full inbox wakes that thread as well
             self._inbox.sendto(pickle.dumps(fields, 5), socket.MSG_DONTWAIT, self._addresses[self._rank])
             self._board.count_posted(self._rank, self._rank)
 
     def flush(self) -> bool:
-        """Send what could not be sent before. True when nothing is left."""
         while self._unsent:
             dst, data = self._unsent[0]
             try:
@@ -86,7 +117,6 @@ class Mailbox:
         return True
 
     def waiting(self) -> Iterator[tuple[Any, ...]]:
-        """The messages that are here now, without blocking."""
         while True:
             try:
                 size = self._inbox.recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
@@ -95,10 +125,6 @@ class Mailbox:
             yield pickle.loads(memoryview(self._buffer)[:size])
 
     def next(self, timeout: float | None = None) -> tuple[Any, ...] | None:
-        """Block until a message is here and return it.
-
-        None: look again. Something of our own could not go out yet, or `timeout` seconds are over.
-        """
         if self.flush():
             if timeout is not None and not select.select([self._inbox], [], [], timeout)[0]:
                 return None
@@ -108,7 +134,6 @@ class Mailbox:
         return next(self.waiting(), None)
 
     def discard(self) -> None:
-        """Forget everything that was to be sent or read. For the end of a run that was stopped half-way."""
         self._unsent.clear()
         for _ in self.waiting():
             pass

@@ -7,7 +7,6 @@ It checks the arguments, finds out which line of the student's code is calling, 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -122,7 +121,7 @@ def torch_distributed(comm: Communicator) -> Iterator[Any]:
     endpoint, group = comm._endpoint, comm._group
     name = torch_store_name(endpoint, group)
     dist: Any = torch.distributed
-    store = dist.FileStore(os.path.join(endpoint.directory, name), comm.world_size)
+    store = endpoint.open_store(name, comm.world_size)
     dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.world_size)
     endpoint.kept.append(dist.group.WORLD)
     try:

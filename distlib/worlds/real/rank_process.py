@@ -21,7 +21,7 @@ import sys
 import traceback
 import types
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
 
 import numpy
 import torch
@@ -31,12 +31,12 @@ from distlib.worlds import call_site, pickling
 from distlib.worlds.diagnosis import Failure, text_of
 from distlib.worlds.real import shared_memory
 from distlib.worlds.real.endpoint import Endpoint, Group, Stopped
-from distlib.worlds.real.mailbox import Mailbox
+from distlib.worlds.real.mailbox import SocketMailbox
 from distlib.worlds.real.process_group import ProcessGroupCommunicator
 from distlib.worlds.real.rank_place import RankPlace
 from distlib.worlds.real.status_board import StatusBoard
 from distlib.worlds.real.tensor_files import TensorFiles
-from distlib.worlds.real.transport import GlooTransport, NcclTransport, Transport
+from distlib.worlds.real.transport import GlooTransport, NcclTransport, Transport, file_stores
 
 __starts_ranks__ = True  # see worlds.call_site
 
@@ -63,7 +63,7 @@ def main(place: RankPlace, fds: list[int]) -> None:
     try:
         endpoint = _make_endpoint(place, socket.socket(fileno=inbox_fd))
         signal.signal(STOP_SIGNAL, lambda number, frame: endpoint.stop())
-        RankProcess(place, endpoint, commands).serve()
+        RankProcess(place.rank, place.world_size, endpoint, commands).serve()
     except (EOFError, ConnectionError):  # the kernel has closed the world, or is gone
         os._exit(0)
     except BaseException:
@@ -74,18 +74,21 @@ def main(place: RankPlace, fds: list[int]) -> None:
 def _make_endpoint(place: RankPlace, inbox: socket.socket) -> Endpoint:
     rank, world_size, directory = place.rank, place.world_size, place.directory
     board = StatusBoard(os.path.join(directory, "board"), world_size)
-    mailbox = Mailbox(inbox, directory, rank, world_size, board)
+    mailbox = SocketMailbox(inbox, directory, rank, world_size, board)
+    open_store = file_stores(directory)
     device = torch.device("cuda", rank) if place.backend == "nccl" else torch.device("cpu")
     transports: dict[str, Transport] = {}
     shares_memory = place.backend == "shared_memory"
     if shares_memory:
         shared_memory.allow(os.getppid())
     elif place.backend != "files" and world_size > 1:
-        transports["cpu"] = GlooTransport(directory, rank, world_size)
+        transports["cpu"] = GlooTransport(open_store, rank, world_size)
         if place.backend == "nccl":
-            transports["cuda"] = NcclTransport(directory, rank, world_size, device)
+            transports["cuda"] = NcclTransport(open_store, rank, world_size, device)
     files = TensorFiles(directory, rank) if place.backend == "files" else None
-    return Endpoint(rank, mailbox, board, directory, transports, device, place.network, shares_memory, files)
+    return Endpoint(
+        rank, mailbox, board, directory, open_store, transports, device, place.network, shares_memory, files
+    )
 
 
 def _redirect_output(stdout_fd: int, stderr_fd: int) -> None:
@@ -100,12 +103,22 @@ def _redirect_output(stdout_fd: int, stderr_fd: int) -> None:
         setattr(sys, f"__{name}__", stream)
 
 
+class Commands(Protocol):
+    """Where a rank gets its commands from, and where its reports go: a `Connection`, or what does as one."""
+
+    def fileno(self) -> int: ...
+
+    def recv_bytes(self) -> bytes: ...
+
+    def send_bytes(self, blob: bytes) -> None: ...
+
+
 class RankProcess:
     """The loop of one rank: commands of the kernel on one side, messages of the other ranks on the other."""
 
-    def __init__(self, place: RankPlace, endpoint: Endpoint, commands: Connection) -> None:
-        self._rank = place.rank
-        self._world_size = place.world_size
+    def __init__(self, rank: int, world_size: int, endpoint: Endpoint, commands: Commands) -> None:
+        self._rank = rank
+        self._world_size = world_size
         self._endpoint = endpoint
         self._commands = commands
 

@@ -17,6 +17,7 @@ import marshal
 import mmap
 import os
 import struct
+from collections.abc import Collection, Sequence
 from typing import Any
 
 _SLOT = 8192  # bytes for one rank's status
@@ -28,7 +29,20 @@ Status = tuple[str, int, list[tuple[Any, ...]], list[tuple[Any, ...]], tuple[int
 _UNKNOWN: Status = (RUNNING, 0, [], [], None)
 
 
-class StatusBoard:
+class Board:
+    """What a rank needs of a status board."""
+
+    def publish(self, rank: int, status: Status, handled: Sequence[int], dead: Collection[int] = ()) -> None:
+        """Replace the status of `rank`; only then do the messages that it has handled count as handled.
+
+        Args:
+            handled: the senders of these messages, one for each.
+            dead: ranks that have died; all they have sent counts as handled.
+        """
+        raise NotImplementedError
+
+
+class StatusBoard(Board):
     """The shared memory of one world.
 
     Args:
@@ -49,6 +63,14 @@ class StatusBoard:
         self._view = view
         self._posted = view[world_size * _SLOT :][:counters].cast("I")
         self._handled = view[world_size * _SLOT + counters :][:counters].cast("I")
+
+    def publish(self, rank: int, status: Status, handled: Sequence[int], dead: Collection[int] = ()) -> None:
+        self.write(rank, status)
+        for src in handled:
+            if src in dead:
+                self.count_all_handled(rank, src)
+            else:
+                self.count_handled(rank, src)
 
     def write(self, rank: int, status: Status) -> None:
         """Replace the status of `rank`. Cheap: about two microseconds."""

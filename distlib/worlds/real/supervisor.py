@@ -16,9 +16,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
 
 from distlib.trace import Message, Trace
 from distlib.worlds import call_site, pickling
@@ -45,8 +46,7 @@ from distlib.worlds.diagnosis import (
 )
 from distlib.worlds.real.journal import read_journal
 from distlib.worlds.real.output_relay import OnOutput, OutputRelay
-from distlib.worlds.real.rank_pool import RankPool
-from distlib.worlds.real.status_board import BLOCKED, Status
+from distlib.worlds.real.status_board import BLOCKED, Status, StatusBoard
 
 _LOOK_EVERY = 0.05  # seconds between looks at the status board; two equal looks find a deadlock
 _GRACE = 0.15  # seconds for other ranks to report the same exception
@@ -76,6 +76,30 @@ class RunSettings:
     deaths: Mapping[int, float] | None = None
 
 
+class Ranks(Protocol):
+    """The ranks of a run, as its supervisor needs them: a `RankPool`, or processes that something else has started."""
+
+    world_size: int
+    directory: str
+    board: StatusBoard
+    commands: list[Connection]
+    outputs: list[tuple[int, str, int]]
+
+    def send(self, rank: int, *command: Any) -> None: ...
+
+    def receive(self, rank: int) -> tuple[Any, ...]: ...
+
+    def stop(self, ranks: Iterable[int]) -> None: ...
+
+    def kill(self, ranks: Iterable[int] | None = None) -> None: ...
+
+    def announce_death(self, dead: int, rank: int, run: int) -> bool: ...
+
+    def native_stack(self, rank: int) -> str: ...
+
+    def exit_status(self, rank: int, patience: float = 0.0) -> int | None: ...
+
+
 class Supervisor:
     """One call of `World.run`, from sending the function to collecting the results.
 
@@ -83,7 +107,7 @@ class Supervisor:
     for another look at the status board.
     """
 
-    def __init__(self, pool: RankPool, settings: RunSettings, blob: bytes) -> None:
+    def __init__(self, pool: Ranks, settings: RunSettings, blob: bytes) -> None:
         self.pool = pool
         self.settings = settings
         self.blob = blob

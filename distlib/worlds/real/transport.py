@@ -19,6 +19,12 @@ _TIMEOUT = datetime.timedelta(seconds=60)
 _TAGS = 2**30  # gloo numbers messages with 31 bits
 _c10d: Any = torch.distributed  # torch's own annotations leave out the process groups' methods
 Wait = Callable[[], Any]
+OpenStore = Callable[[str, int], Any]  # a torch store by its name, for that many processes
+
+
+def file_stores(directory: str) -> OpenStore:
+    """Stores through which the processes of one machine find each other: files of a private directory."""
+    return lambda name, world_size: _c10d.FileStore(os.path.join(directory, name), world_size)
 
 
 class Transport:
@@ -32,15 +38,18 @@ class Transport:
 
 
 class GlooTransport(Transport):
-    """Tensors in main memory, over loopback. Any dtype: gloo moves them as bytes."""
+    """Tensors in main memory, over TCP. Any dtype: gloo moves them as bytes.
 
-    def __init__(self, directory: str, rank: int, world_size: int) -> None:
+    Args:
+        host: this machine's address, for the other ranks.
+    """
+
+    def __init__(self, open_store: OpenStore, rank: int, world_size: int, host: str = "127.0.0.1") -> None:
         options = _c10d.ProcessGroupGloo._Options()
-        options._devices = [_c10d.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
+        options._devices = [_c10d.ProcessGroupGloo.create_device(hostname=host)]
         options._threads = 1
         options._timeout = _TIMEOUT
-        store = _c10d.FileStore(os.path.join(directory, "gloo"), world_size)
-        self._group = _c10d.ProcessGroupGloo(store, rank, world_size, options)
+        self._group = _c10d.ProcessGroupGloo(open_store("gloo", world_size), rank, world_size, options)
 
     def send(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
         return self._group.send([as_bytes(dense(tensor))], peer, sequence % _TAGS).wait
@@ -59,12 +68,12 @@ class NcclTransport(Transport):
     messages in the order in which they were taken.
     """
 
-    def __init__(self, directory: str, rank: int, world_size: int, device: torch.device) -> None:
+    def __init__(self, open_store: OpenStore, rank: int, world_size: int, device: torch.device) -> None:
         torch.cuda.set_device(device)
         self._rank, self._device = rank, device
         self._up, self._down = (
             _c10d.ProcessGroupNCCL(
-                _c10d.FileStore(os.path.join(directory, f"nccl-{name}"), world_size),
+                open_store(f"nccl-{name}", world_size),
                 rank,
                 world_size,
                 _c10d.ProcessGroupNCCL.Options(),

@@ -15,7 +15,7 @@ import operator
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -28,10 +28,19 @@ from distlib.worlds.real import forkserver
 from distlib.worlds.real.output_relay import OnOutput, print_output
 from distlib.worlds.real.rank_pool import RankPool
 from distlib.worlds.real.shared_memory import NoSharedMemory
-from distlib.worlds.real.supervisor import RunSettings, Supervisor
+from distlib.worlds.real.supervisor import Ranks, RunSettings, Supervisor
 
 BACKENDS = ("shared_memory", "gloo", "nccl", "files")
 SURVIVING = ("shared_memory", "files")  # a rank that waits inside gloo or NCCL for a dead one may wait for ever
+
+
+class Pool(Ranks, Protocol):
+    """The ranks of a world, kept from one run to the next."""
+
+    @property
+    def alive(self) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 class World:
@@ -87,7 +96,7 @@ class World:
         self.on_output = on_output
         self.trace = Trace(self.world_size, [])
         self.last_error: RankError | None = None
-        self._pool: RankPool | None = None
+        self._pool: Pool | None = None
         self._let_go: weakref.finalize[[], World] | None = None
         self._runs = 0
         self._lock = threading.Lock()
@@ -155,7 +164,7 @@ class World:
         on_output = self.on_output or print_output
         return RunSettings(self._runs, timeout, self.record, self.seed, self.output_limit, on_output, self.deaths)
 
-    def _ready_pool(self) -> RankPool:
+    def _ready_pool(self) -> Pool:
         if self._pool is not None and not self._pool.alive:
             self.close()
         if self._pool is None:
@@ -163,7 +172,7 @@ class World:
             self._pool, self._let_go = pool, weakref.finalize(self, pool.close)
         return self._pool
 
-    def _start_pool(self) -> RankPool:
+    def _start_pool(self) -> Pool:
         try:
             return RankPool(self.world_size, self.backend, self.network)
         except NoSharedMemory:

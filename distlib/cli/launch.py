@@ -1,0 +1,31 @@
+"""`distlib launch`: a function of a script on ranks, here or where torchrun or srun has started them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+
+from distlib.cli.saying import say
+from distlib.launch.environment import LaunchError, read_placement
+from distlib.launch.script import read_target
+
+
+def launch_script(options: argparse.Namespace) -> int:
+    """Run it. Returns the exit status: 0, 1 if the run has failed, 2 if the ranks could not start.
+
+    options: target, arguments, ranks, rendezvous, patience; see `distlib launch --help`.
+    """
+    try:
+        target = read_target(options.target, options.arguments)
+        placement = read_placement(os.environ, socket.gethostname())
+        from distlib.launch.run import Options, launch  # and torch with it, which takes seconds
+
+        return launch(target, placement, Options(options.ranks, options.rendezvous, options.patience))
+    except LaunchError as error:
+        say(f"distlib launch: {error}", sys.stderr)
+        return 2
+    except KeyboardInterrupt as interrupt:
+        say(f"\nStopped. {interrupt}".rstrip(), sys.stderr)
+        return 130

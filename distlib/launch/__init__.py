@@ -1,0 +1,11 @@
+"""`distlib launch`: a rank function of a script, on one machine or on several, unchanged.
+
+run            what the command does: a World on this machine, or one rank per process of torchrun or srun
+script         which function, with which arguments
+node_list      the names in Slurm's short form, node[01-03,07]
+environment    who a process is: its rank, its node, from torchrun's or Slurm's variables
+rendezvous     where processes of several machines leave word for each other
+head           where their ranks meet, and from where the run is watched
+rank, link     a rank, and its end of the connection to the head (`wire`)
+slurm_world    SlurmWorld: the head is a notebook in a Slurm job, and srun starts the ranks (`slurm_rank`)
+"""

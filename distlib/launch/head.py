@@ -1,0 +1,249 @@
+"""The head: where ranks of several machines meet, and from where their run is watched.
+
+    rank 0 (n1) ──┐
+    rank 1 (n1) ──┤                    ┌ control messages, to the rank that they are for
+    rank 2 (n2) ──┼──► head: by thread ┼ statuses, onto the status board
+    rank 3 (n2) ──┘                    └ reports, to the supervisor, the same as in a World
+
+Under `distlib launch` it is a process next to rank 0, and not its thread: it must be able to report that rank 0 has
+died. For a SlurmWorld it is the notebook's process. The system chooses the port that it listens at; when all ranks have
+come, that is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import secrets
+import select
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psutil
+
+from distlib.launch import wire
+from distlib.launch.environment import LaunchError, Placement
+from distlib.launch.rendezvous import Rendezvous
+from distlib.launch.wire import COMMAND, KILL, MESSAGE, POST, PRINT, PUBLISH, RANK, REPORT, STOP, Hello, Welcome
+from distlib.worlds.diagnosis import name_ranks
+from distlib.worlds.real.endpoint import LOST
+from distlib.worlds.real.status_board import StatusBoard
+
+_LOOPBACK = "127.0.0.1"
+_FAREWELL = 5.0  # seconds for ranks to end when they have been asked to
+
+
+class Head:
+    """The ranks of one start, as a supervisor needs them (see worlds.real.supervisor.Ranks). A context manager.
+
+    Args:
+        placement: of rank 0, or of another process on this machine.
+        rendezvous: where the ranks learn how to reach it.
+        shows: whether the supervisor is to show what ranks print; else they do so themselves.
+
+    Attributes:
+        hellos: what each rank has said of itself, by rank.
+        outputs: what ranks print: rank, "stdout" or "stderr", file descriptor to read.
+    """
+
+    def __init__(self, placement: Placement, rendezvous: Rendezvous, shows: bool = False) -> None:
+        self.world_size = placement.world_size
+        self.outputs: list[tuple[int, str, int]] = []
+        self.hellos: dict[int, Hello] = {}
+        self.commands: list[Connection] = []
+        self._placement, self._rendezvous, self._shows = placement, rendezvous, shows
+        self._printed: dict[tuple[int, bytes], int] = {}  # by rank and stream: the pipe to write to
+        self._key, self._token = secrets.token_bytes(32), secrets.token_hex(8)
+        self._ranks: dict[int, Connection] = {}
+        self._locks = [threading.Lock() for _ in range(self.world_size)]
+        self._threads: list[threading.Thread] = []
+        self._folder = tempfile.TemporaryDirectory(prefix="distlib-")
+        self.directory = self._folder.name
+        self.board = StatusBoard(os.path.join(self.directory, "board"), self.world_size, create=True)
+
+    def __enter__(self) -> Head:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._ranks.values():
+            wire.hang_up(connection)
+        self._rendezvous.clear()
+        self._folder.cleanup()
+
+    # ── meeting ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def gather(self, patience: float, wanted: Callable[[], bool] = lambda: True) -> None:
+        """Wait until all ranks have come, and welcome them.
+
+        Args:
+            patience: seconds.
+            wanted: asked now and then; false when nobody needs the ranks any more.
+
+        Raises:
+            LaunchError: some have not come, have gone again, or are not what they should be.
+        """
+        one_machine = self._placement.nodes == 1
+        give_up = time.monotonic() + patience
+        with socket.create_server((_LOOPBACK if one_machine else "", 0)) as listener:
+            self._publish(listener.getsockname()[1], one_machine)
+            while len(self.hellos) < self.world_size:
+                if time.monotonic() >= give_up or not wanted():
+                    raise LaunchError(self._who_is_missing(patience))
+                self._admit(listener)
+        for rank, connection in self._ranks.items():
+            connection.send_bytes(pickle.dumps(Welcome(self._host_of(rank), self._token, self._shows)))
+        self._start_threads()
+
+    def _publish(self, port: int, one_machine: bool) -> None:
+        hosts = [_LOOPBACK] if one_machine else [*own_addresses(), _LOOPBACK]
+        word = {"hosts": hosts, "port": port, "key": self._key.hex(), "node": self._placement.node_name}
+        self._rendezvous.publish(json.dumps(word).encode())
+
+    def _admit(self, listener: socket.socket) -> None:
+        """Let in one that knocks, if it knows the secret; notice one that has gone."""
+        ends: list[Any] = [listener, *self._ranks.values()]
+        readable, _, _ = select.select(ends, [], [], 0.2)
+        for rank, connection in self._ranks.items():
+            if connection in readable:
+                raise LaunchError(f"{self.describe(rank)} has gone before all had come.")
+        if listener in readable:
+            peer, _ = listener.accept()
+            with contextlib.suppress(OSError, EOFError, AuthenticationError):
+                connection = wire.answer(peer, self._key)
+                self._enter(pickle.loads(connection.recv_bytes()), connection)
+
+    def _enter(self, hello: Hello, connection: Connection) -> None:
+        if hello.world_size != self.world_size:
+            raise LaunchError(
+                f"rank {hello.rank} on node {hello.node_name} expects {hello.world_size} ranks, "
+                f"the head on node {self._placement.node_name} expects {self.world_size}."
+            )
+        if hello.rank in self.hellos:
+            raise LaunchError(
+                f"{self.describe(hello.rank)} has come, and so has another rank {hello.rank}, "
+                f"on node {hello.node_name}: was its number set by hand, or is it of another start?"
+            )
+        self.hellos[hello.rank], self._ranks[hello.rank] = hello, connection
+
+    def _who_is_missing(self, patience: float) -> str:
+        missing = [rank for rank in range(self.world_size) if rank not in self.hellos]
+        have = "has" if len(missing) == 1 else "have"
+        here = "; here: " + ", ".join(self.describe(rank) for rank in sorted(self.hellos)) if self.hellos else ""
+        return (
+            f"{name_ranks(missing)} {have} not come to node {self._placement.node_name} within {patience:g} s{here}. "
+            "Were all nodes started, and can they reach that one?"
+        )
+
+    def _host_of(self, rank: int) -> str:
+        """The address of a rank's machine, for the others: as the head sees it, or its own as the others see it."""
+        seen = {other: wire.addresses_of(connection) for other, connection in self._ranks.items()}
+        node = self.hellos[rank].node
+        if node == self._placement.node:
+            distant = [own for other, (own, _) in seen.items() if self.hellos[other].node != node]
+            return distant[0] if distant else seen[rank][1]
+        return seen[rank][1]
+
+    def describe(self, rank: int) -> str:
+        """ "rank 2 on node n2"."""
+        return f"rank {rank} on node {self.hellos[rank].node_name}"
+
+    # ── passing on ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _start_threads(self) -> None:
+        for rank in range(self.world_size):
+            for stream, name in ((b"1", "stdout"), (b"2", "stderr")) if self._shows else ():
+                end, self._printed[rank, stream] = os.pipe()
+                self.outputs.append((rank, name, end))
+            ours, theirs = socket.socketpair()
+            self.commands.append(Connection(ours.detach()))
+            arguments = (rank, self._ranks[rank], Connection(theirs.detach()))
+            self._threads.append(threading.Thread(target=self._pass_on, args=arguments, daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def _pass_on(self, rank: int, connection: Connection, supervisor: Connection) -> None:
+        """All that one rank says, in its order, until it hangs up."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                frame = connection.recv_bytes()
+                kind, body = frame[:1], frame[1:]
+                if kind == POST:
+                    (dst,) = RANK.unpack_from(body)
+                    self.board.count_posted(rank, dst)
+                    self._say(dst, MESSAGE, body[RANK.size :])
+                elif kind == PUBLISH:
+                    self.board.publish(rank, *pickle.loads(body))
+                elif kind == PRINT:
+                    os.write(self._printed[rank, body[:1]], body[1:])
+                elif kind == REPORT:
+                    supervisor.send_bytes(body)
+        supervisor.close()
+        for stream in (b"1", b"2") if self._shows else ():
+            os.close(self._printed[rank, stream])
+
+    def _say(self, rank: int, kind: bytes, body: bytes = b"") -> None:
+        """Say something to a rank; nothing if it is gone: that is noticed by its own thread."""
+        with self._locks[rank], contextlib.suppress(OSError):
+            self._ranks[rank].send_bytes(kind + body)
+
+    # ── what a supervisor asks of ranks ──────────────────────────────────────────────────────────────────────────
+
+    def send(self, rank: int, *command: Any) -> None:
+        """Give a rank something to do; see rank_process."""
+        self._say(rank, COMMAND, pickle.dumps(command))
+
+    def receive(self, rank: int) -> tuple[Any, ...]:
+        """The next report of a rank. Raises EOFError or OSError if it has ended."""
+        return pickle.loads(self.commands[rank].recv_bytes())
+
+    def stop(self, ranks: Iterable[int]) -> None:
+        """Ask ranks to leave the run."""
+        for rank in ranks:
+            self._say(rank, STOP)
+
+    def kill(self, ranks: Iterable[int] | None = None) -> None:
+        """End ranks, whatever they are doing. None: all of them."""
+        for rank in list(self._ranks) if ranks is None else ranks:
+            self._say(rank, KILL)
+
+    def announce_death(self, dead: int, rank: int, run: int) -> bool:
+        """Tell a rank that another one has died, in the name of that one."""
+        self._say(rank, MESSAGE, pickle.dumps((run, LOST, dead)))
+        return True
+
+    def native_stack(self, rank: int) -> str:
+        """Not known from here."""
+        return ""
+
+    def exit_status(self, rank: int, patience: float = 0.0) -> int | None:
+        """Not known here: what has started the rank gets it."""
+        return None
+
+    def dismiss(self, status: int) -> None:
+        """The run is over: have every rank exit with this status, and wait for that; end those that don't."""
+        for rank in range(self.world_size):
+            self.send(rank, "exit", status)
+        self._wait_for_ends()
+        self.kill()
+        self._wait_for_ends()
+
+    def _wait_for_ends(self) -> None:
+        give_up = time.monotonic() + _FAREWELL
+        for thread in self._threads:
+            thread.join(max(0.0, give_up - time.monotonic()))
+
+
+def own_addresses() -> Sequence[str]:
+    """The addresses of this machine under which another one may reach it: IPv4, of interfaces that are up."""
+    up = {name for name, stats in psutil.net_if_stats().items() if stats.isup}
+    found = [address for name, addresses in psutil.net_if_addrs().items() if name in up for address in addresses]
+    hosts = [address.address for address in found if address.family == socket.AF_INET]
+    return [host for host in hosts if not host.startswith("127.")]

@@ -1,0 +1,254 @@
+"""A process that torchrun or srun has started: it finds the head, becomes a rank, and runs what the head says.
+
+torchrun, srun ──► rank 0 ──forks──► head
+                   rank 1, 2, …  ──────►  join, run the function, exit with the status that the head names
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pickle
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psutil
+import torch
+
+from distlib.launch import wire
+from distlib.launch.environment import LaunchError, Placement
+from distlib.launch.link import Link
+from distlib.launch.rendezvous import Rendezvous
+from distlib.launch.wire import Hello, Welcome
+from distlib.worlds.diagnosis import Failure
+from distlib.worlds.real.endpoint import Endpoint
+from distlib.worlds.real.output_relay import mark_lines
+from distlib.worlds.real.rank_process import STOP_SIGNAL, RankProcess
+from distlib.worlds.real.transport import GlooTransport, OpenStore, Transport
+
+__starts_ranks__ = True  # see worlds.call_site
+
+_CONNECT_PATIENCE = 2.0  # seconds for one address
+
+
+def be_rank(
+    placement: Placement, rendezvous: Rendezvous, patience: float, hopeless: Callable[[], bool] = lambda: False
+) -> int:
+    """Join the head, and do what it says until it says goodbye. Returns the exit status.
+
+    Args:
+        patience: seconds to look for the head.
+        hopeless: asked meanwhile; true when the head is known to have ended.
+
+    Raises:
+        LaunchError: there is no head to be found within `patience` seconds.
+    """
+    try:
+        connection, head_node = _join(placement, rendezvous, patience, hopeless)
+        welcome: Welcome = pickle.loads(connection.recv_bytes())
+    except (EOFError, OSError):
+        return 1  # the head has said why
+    link = Link(connection, placement.rank, f"{placement}: lost the head, on node {head_node}.")
+    with _output(placement, link, welcome):
+        return _serve(placement, link, rendezvous, welcome)
+
+
+def _serve(placement: Placement, link: Link, rendezvous: Rendezvous, welcome: Welcome) -> int:
+    torch.set_num_threads(max(1, _cores() // placement.local_size))
+    endpoint = _make_endpoint(placement, link, rendezvous, welcome)
+    link.shield = endpoint.shield
+    process = LaunchedRank(placement, endpoint, link)
+    link.listen()
+    try:
+        process.serve()
+    except _Goodbye as goodbye:
+        link.close()
+        return goodbye.status
+    return 1
+
+
+# ── joining ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _join(
+    placement: Placement, rendezvous: Rendezvous, patience: float, hopeless: Callable[[], bool]
+) -> tuple[Connection, str]:
+    """The connection to the head, and the node that it is on. Raises EOFError if the head has ended."""
+    give_up, tried = time.monotonic() + patience, "no word of it"
+    while time.monotonic() < give_up:
+        word = rendezvous.look()
+        if word is not None:
+            head = json.loads(word)
+            connection = _call(head, placement)
+            if connection is not None:
+                return connection, head["node"]
+            tried = f"nobody who knows the secret at {', '.join(head['hosts'])}, port {head['port']}"
+        if hopeless():
+            raise EOFError
+        time.sleep(0.03)  # the word may be that of an earlier start
+    raise LaunchError(
+        f"{placement} has not found rank 0 within {patience:g} s: {tried}. Was rank 0 started, and do the nodes see "
+        "the same place to meet?"
+    )
+
+
+def _call(head: dict[str, Any], placement: Placement) -> Connection | None:
+    """Connect to the head at one of its addresses; None if it can be reached at none of them."""
+    for host in head["hosts"]:
+        with contextlib.suppress(OSError, EOFError, AuthenticationError):
+            connection = wire.call(host, head["port"], bytes.fromhex(head["key"]), _CONNECT_PATIENCE)
+            connection.send_bytes(pickle.dumps(_hello(placement)))
+            return connection
+    return None
+
+
+def _hello(placement: Placement) -> Hello:
+    return Hello(placement.rank, placement.world_size, placement.node, placement.node_name, os.getpid())
+
+
+def _make_endpoint(placement: Placement, link: Link, rendezvous: Rendezvous, welcome: Welcome) -> Endpoint:
+    open_store: OpenStore = lambda name, size: rendezvous.open_store(f"{welcome.token}-{name}", size)  # noqa: E731
+    transports: dict[str, Transport] = {}
+    if placement.world_size > 1:
+        os.environ["GLOO_SOCKET_IFNAME"] = _interface_of(welcome.host)  # for torch's own process groups
+        transports["cpu"] = GlooTransport(open_store, placement.rank, placement.world_size, welcome.host)
+    return Endpoint(placement.rank, link.mailbox, link, "", open_store, transports, torch.device("cpu"))
+
+
+def _interface_of(host: str) -> str:
+    """The name of the network interface that has this address."""
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(address.family == socket.AF_INET and address.address == host for address in addresses):
+            return name
+    return ""
+
+
+def _cores() -> int:
+    """How many this process may use: Slurm gives a task its share."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# ── running ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Goodbye(Exception):
+    """The head has said that it is all over."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class LaunchedRank(RankProcess):
+    """The loop of one rank, which what has started it may also end: by SIGTERM, or SIGINT."""
+
+    def __init__(self, placement: Placement, endpoint: Endpoint, link: Link) -> None:
+        super().__init__(placement.rank, placement.world_size, endpoint, link)
+        self._ended_by: str | None = None
+        signal.signal(STOP_SIGNAL, lambda number, frame: endpoint.stop())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._end)
+
+    def _end(self, number: int, frame: object) -> None:
+        self._ended_by = signal.Signals(number).name
+        self._endpoint.stop()
+
+    def _report(self, *values: Any) -> None:
+        """As a `RankProcess`; but a rank that was stopped, and not by the head, has failed."""
+        if values[0] == "done" and values[2] == "stopped" and self._ended_by is not None:
+            stopped: Failure = values[3]
+            text = f"{self._ended_by} from what has started it"
+            values = (*values[:2], "failure", Failure(stopped.rank, "Ended", text, stopped.site, stopped.stack))
+        super()._report(*values)
+
+    def _on_exit(self, status: int) -> tuple[Any, ...]:
+        raise _Goodbye(status)
+
+
+# ── output ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextlib.contextmanager
+def _output(placement: Placement, link: Link, welcome: Welcome) -> Iterator[None]:
+    """In this block, what Python prints goes to the head, or, each line with its rank in front, where it went before.
+
+    In both cases each line does so at once.
+    """
+    before = sys.stdout, sys.stderr
+    for stream in before:
+        stream.flush()
+    mark = f"[rank {placement.rank}] "
+    new = [SentText(number, link) if welcome.shows else MarkedLines(number, mark) for number in (1, 2)]
+    sys.stdout, sys.stderr = texts = [
+        io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=True) for raw in new
+    ]
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for text in texts:
+            text.close()
+
+
+class SentText(io.RawIOBase):
+    """A stream whose text the head shows.
+
+    Args:
+        number: 1 for stdout, 2 for stderr.
+    """
+
+    def __init__(self, number: int, link: Link) -> None:
+        self._number, self._link = number, link
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._number
+
+    def write(self, data: Any) -> int:
+        self._link.send(wire.PRINT, str(self._number).encode() + bytes(data))
+        return len(data)
+
+
+class MarkedLines(io.RawIOBase):
+    """A stream that puts a mark in front of each line, and writes whole lines only.
+
+    Args:
+        fd: where to.
+        mark: such as "[rank 0] ".
+    """
+
+    def __init__(self, fd: int, mark: str) -> None:
+        self._fd, self._mark, self._rest = fd, mark, b""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def write(self, data: Any) -> int:
+        text = self._rest + bytes(data)
+        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        self._rest = text[end:]
+        self._put(text[:end])
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._put(self._rest + b"\n" if self._rest else b"")
+        super().close()
+
+    def _put(self, lines: bytes) -> None:
+        marked = mark_lines(lines.decode("utf-8", "replace"), self._mark).encode()
+        while marked:
+            marked = marked[os.write(self._fd, marked) :]

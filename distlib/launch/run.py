@@ -1,0 +1,160 @@
+"""`distlib launch`: run a function of a script on ranks, started here, by torchrun, or by srun.
+
+distlib launch --ranks 4 train.py:main                             a World on this machine
+torchrun --nproc-per-node 4 -m distlib.cli launch train.py:main    torchrun starts the processes, one per rank
+srun --ntasks 4 distlib launch train.py:main                       Slurm does
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from distlib.launch.environment import LaunchError, Placement
+from distlib.launch.head import Head
+from distlib.launch.rank import be_rank
+from distlib.launch.rendezvous import FileRendezvous, Rendezvous, StoreRendezvous, default_directory
+from distlib.launch.script import Target, call_target
+from distlib.worlds import pickling
+from distlib.worlds.diagnosis import RankError
+from distlib.worlds.real.output_relay import print_output
+from distlib.worlds.real.supervisor import RunSettings, Supervisor
+from distlib.worlds.real.world import World
+
+_NO_LIMIT = 2**62  # bytes that ranks may print
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to launch.
+
+    Attributes:
+        ranks: how many to start here, on this machine.
+        directory: where processes that srun has started meet; None for one in the home.
+        patience: seconds for all of them to come.
+    """
+
+    ranks: int | None = None
+    directory: Path | None = None
+    patience: float = 120.0
+
+
+def launch(target: Target, placement: Placement | None, options: Options) -> int:
+    """Run the function on all ranks. A process that torchrun or srun has started is one of them, and ends here.
+
+    Args:
+        placement: of this process; None if neither of them has started it.
+
+    Returns:
+        The exit status: 0, or 1 if the run has failed. What went wrong is printed, once.
+
+    Raises:
+        LaunchError: the ranks can't start, or can't find each other.
+    """
+    if placement is None:
+        return _run_here(target, options)
+    if options.ranks is not None:
+        raise LaunchError(f"{placement.launcher} has started {placement.world_size} ranks: leave out --ranks.")
+    _leave(_be_rank(placement, target, options))
+
+
+def _be_rank(placement: Placement, target: Target, options: Options) -> int:
+    if placement.rank > 0:
+        return be_rank(placement, _rendezvous(placement, options), options.patience)
+    head = HeadProcess(placement, target, options)
+    try:
+        rendezvous = _rendezvous(placement, options, opens=not placement.agent_store)
+        return be_rank(placement, rendezvous, options.patience, hopeless=head.has_ended)
+    finally:
+        head.wait()  # it may have something to say, and ends when all ranks have
+
+
+def _leave(status: int) -> NoReturn:
+    """End this process, without the seconds that torch takes to clean up behind itself."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
+
+
+def _run_here(target: Target, options: Options) -> int:
+    if options.ranks is None:
+        raise LaunchError("on how many ranks? Say distlib launch --ranks 4 …, or start it by torchrun or srun.")
+    with World(options.ranks, record=False, output_limit=_NO_LIMIT) as world:
+        try:
+            world.run(call_target, target)
+        except RankError as error:
+            print("\n".join(error._render_traceback_()), file=sys.stderr)
+            return 1
+    return 0
+
+
+def _rendezvous(placement: Placement, options: Options, opens: bool = False) -> Rendezvous:
+    if placement.store is None:
+        return FileRendezvous(options.directory or default_directory(), placement.run)
+    if options.directory is not None:
+        raise LaunchError("torchrun's processes meet at its store: leave out --rendezvous.")
+    return StoreRendezvous(placement, opens, options.patience)
+
+
+# ── the head ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class HeadProcess:
+    """The head's process, forked from that of rank 0, which must still have a single thread."""
+
+    def __init__(self, placement: Placement, target: Target, options: Options) -> None:
+        parent, self._ended = os.getpid(), False
+        self._pid = os.fork()
+        if self._pid == 0:
+            status = 1
+            try:
+                status = _be_head(placement, target, options, parent)
+            finally:
+                os._exit(status)
+
+    def has_ended(self) -> bool:
+        """Whether it is over."""
+        if not self._ended:
+            self._ended = os.waitpid(self._pid, os.WNOHANG)[0] != 0
+        return self._ended
+
+    def wait(self) -> None:
+        """Wait until it is over."""
+        if not self._ended:
+            os.waitpid(self._pid, 0)
+            self._ended = True
+
+
+def _be_head(placement: Placement, target: Target, options: Options, parent: int) -> int:
+    """Gather the ranks, and watch over the run."""
+    os.setsid()  # torchrun and a terminal signal rank 0's whole group; the head is to tell what became of it
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        rendezvous = _rendezvous(placement, options)
+        with Head(placement, rendezvous) as head:
+            head.gather(options.patience, wanted=lambda: os.getppid() == parent)
+            status = _watch(head, target)
+            head.dismiss(status)
+            return status
+    except LaunchError as error:
+        print(f"distlib launch: {error}", file=sys.stderr, flush=True)
+        return 1
+
+
+def _watch(head: Head, target: Target) -> int:
+    """The run itself. Returns 0, or 1 after it has said what went wrong."""
+    settings = RunSettings(1, None, False, 0, _NO_LIMIT, print_output)
+    try:
+        Supervisor(head, settings, pickling.pack_call(call_target, (target,), {})).run()
+        return 0
+    except RankError as error:
+        where = [f"Rank {rank} ran on node {head.hellos[rank].node_name}." for rank in error.ranks]
+        print("\n".join([*error._render_traceback_(), *where]), file=sys.stderr, flush=True)
+        return 1

@@ -1,0 +1,57 @@
+"""The command itself, alone and under torchrun: fresh processes, each of which imports torch."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch.distributed
+
+SCRIPT = Path(__file__).parent / "rank_functions.py"
+COMMAND = ["-m", "distlib.cli", "launch"]
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    quiet = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    return subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, timeout=200, env={**os.environ, **quiet}
+    )
+
+
+def test_alone_on_this_machine() -> None:
+    done = run(*COMMAND, "--ranks", "3", f"{SCRIPT}:add_up", "4", "algorithm=ring")
+    assert sorted(done.stdout.splitlines()) == [f"[rank {rank}] [7]" for rank in range(3)]
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+def test_alone_an_error_is_shown_once_with_its_line() -> None:
+    done = run(*COMMAND, "--ranks", "2", f"{SCRIPT}:wait_in_a_circle")
+    assert done.returncode == 1
+    assert done.stderr.startswith("DeadlockError: rank_functions.py, line ")
+    assert "comm.recv(torch.zeros(4), (comm.rank + 1) % comm.world_size)" in done.stderr
+
+
+@pytest.mark.slow
+def test_two_torchruns_are_two_nodes() -> None:
+    """They meet at a store whose port the system has chosen, and so do their ranks, at the first one's."""
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    torchrun = [
+        *("-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", "--local-addr", "127.0.0.1"),
+        *("--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{store.port}", "--rdzv-conf", "is_host=false"),
+        *("--rdzv-id", "two"),
+    ]
+    command = [sys.executable, *torchrun, *COMMAND, f"{SCRIPT}:add_up", "5", "50_000"]
+    nodes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [node.communicate(timeout=200) for node in nodes]
+    assert sorted(out for out, _ in told) == ["[rank 0] [3, 3]\n", "[rank 1] [3, 3]\n"], told
+    assert [node.returncode for node in nodes] == [0, 0]
+
+
+def test_torchrun_names_a_killed_rank() -> None:
+    done = run(
+        *("-m", "torch.distributed.run", "--nproc-per-node", "2", "--local-addr", "127.0.0.1"),
+        *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", *COMMAND, f"{SCRIPT}:die", "1"),
+    )
+    assert done.returncode == 1
+    assert "PeerLost: rank 1 ended in the middle of the run: its process is gone. Rank 0 waited for it." in done.stderr

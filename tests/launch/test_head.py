@@ -1,0 +1,99 @@
+"""How ranks and the head get to know each other, and what strangers get."""
+
+import json
+import os
+import pickle
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import AuthenticationError
+from pathlib import Path
+
+import pytest
+
+from distlib.launch import wire
+from distlib.launch.environment import LaunchError, Placement
+from distlib.launch.head import Head
+from distlib.launch.rendezvous import FileRendezvous
+
+
+@pytest.fixture
+def rendezvous(tmp_path: Path) -> FileRendezvous:
+    return FileRendezvous(tmp_path / "meeting", "7")
+
+
+@contextmanager
+def listening(key: bytes) -> Iterator[int]:
+    """A head that answers one caller. Gives its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            try:
+                wire.answer(listener.accept()[0], key).send_bytes(b"welcome")
+            except (AuthenticationError, OSError, EOFError):
+                pass
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield listener.getsockname()[1]
+        thread.join()
+
+
+def test_both_know_the_secret() -> None:
+    with listening(b"secret") as port:
+        connection = wire.call("127.0.0.1", port, b"secret", 5)
+        assert connection.recv_bytes() == b"welcome"
+        assert wire.addresses_of(connection) == ("127.0.0.1", "127.0.0.1")
+
+
+def test_a_caller_without_the_secret_gets_nothing() -> None:
+    with listening(b"secret") as port, pytest.raises(AuthenticationError):
+        wire.call("127.0.0.1", port, b"guessed", 5)
+
+
+def test_a_stranger_does_not_disturb_the_head(rendezvous: FileRendezvous) -> None:
+    """It says something else, or nothing; then the head is as before."""
+    with Head(Placement("srun", "7", 0, 1, 0, 1, 0, 1, "n1"), rendezvous) as head:
+        gathering = threading.Thread(target=head.gather, args=(60,))
+        gathering.start()
+        while (word := rendezvous.look()) is None:
+            pass
+        known = json.loads(word)
+        with socket.create_connection(("127.0.0.1", known["port"])) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        connection = wire.call("127.0.0.1", known["port"], bytes.fromhex(known["key"]), 5)
+        connection.send_bytes(pickle.dumps(wire.Hello(0, 1, 0, "n1", os.getpid())))
+        assert pickle.loads(connection.recv_bytes()).host == "127.0.0.1"
+        gathering.join()
+        connection.close()
+    assert rendezvous.look() is None
+
+
+def test_the_word_is_for_this_user_alone(tmp_path: Path, rendezvous: FileRendezvous) -> None:
+    rendezvous.publish(b"secret")
+    assert rendezvous.look() == b"secret"
+    assert (tmp_path / "meeting").stat().st_mode & 0o777 == 0o700
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "meeting").iterdir()] == [0o600]
+
+
+def test_word_of_another_start_is_not_read(tmp_path: Path, rendezvous: FileRendezvous) -> None:
+    rendezvous.publish(b"secret")
+    other = FileRendezvous(tmp_path / "meeting", "77")
+    assert other.look() is None
+    other.clear()
+    assert rendezvous.look() == b"secret"
+
+
+def test_a_directory_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    with pytest.raises(LaunchError, match="others can write to .*open, so .* --rendezvous DIR"):
+        FileRendezvous(open_to_all, "7")
+
+
+def test_a_directory_that_can_not_be_made_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LaunchError, match="can't use .*file/x to meet in: Not a directory"):
+        FileRendezvous(tmp_path / "file" / "x", "7")

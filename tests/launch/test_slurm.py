@@ -1,0 +1,91 @@
+"""Ranks that a real srun has started, on two nodes."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tools import slurm_cluster
+from tests.tools.slurm_cluster import SlurmCluster
+
+SCRIPT = Path(__file__).parent / "rank_functions.py"
+LAUNCH = [sys.executable, "-m", "distlib.cli", "launch"]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    reason = slurm_cluster.missing()
+    if reason:
+        pytest.skip(reason)
+    with SlurmCluster(tmp_path_factory.mktemp("slurm"), 2) as made:
+        yield made
+
+
+def srun(*words: str) -> list[str]:
+    return ["srun", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", *LAUNCH, *words]
+
+
+def nothing_left(cluster: SlurmCluster) -> bool:
+    """Whether the nodes run only Slurm's own daemon, at once or very soon."""
+    give_up = time.monotonic() + 30
+    while any(len(cluster.machines.processes(node)) > 1 for node in (1, 2)):
+        if time.monotonic() >= give_up:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_the_same_function_runs_under_srun(cluster: SlurmCluster, tmp_path: Path) -> None:
+    done = cluster.run(*srun("--rendezvous", str(tmp_path), f"{SCRIPT}:add_up", "3", "100_000"))
+    assert (sorted(done.stdout.splitlines()), done.stderr) == ([f"[rank {rank}] [15, 15]" for rank in range(4)], "")
+    assert done.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+    assert nothing_left(cluster)
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_killed_rank_is_named_with_its_node(cluster: SlurmCluster, tmp_path: Path, rank: int) -> None:
+    done = cluster.run(*srun("--rendezvous", str(tmp_path), f"{SCRIPT}:die", str(rank)))
+    assert f"rank {rank} ended in the middle of the run" in done.stderr
+    assert f"Rank {rank} ran on node n{1 + rank // 2}." in done.stderr
+    assert done.returncode != 0
+    assert nothing_left(cluster)
+
+
+def test_a_cancelled_job_leaves_nothing(cluster: SlurmCluster, tmp_path: Path) -> None:
+    command = srun("--rendezvous", str(tmp_path), f"{SCRIPT}:wait_for_file", str(tmp_path / "flag"))
+    job = cluster.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    give_up = time.monotonic() + 200
+    while len(list(tmp_path.glob("flag-*"))) < 4:
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+    assert cluster.run("scancel", "--user=root").returncode == 0
+    _, err = job.communicate(timeout=200)
+    assert "ranks 0, 1, 2 and 3 raised Ended: SIGTERM from what has started it" in err
+    assert nothing_left(cluster)
+
+
+def test_an_allocation_without_srun_says_how_to_start(cluster: SlurmCluster) -> None:
+    done = cluster.run("salloc", "--nodes=2", *LAUNCH, f"{SCRIPT}:add_up", "3")
+    assert "on how many ranks? Say distlib launch --ranks 4 …, or start it by torchrun or srun." in done.stderr
+
+
+def test_a_notebook_has_a_world_over_all_nodes(cluster: SlurmCluster, tmp_path: Path) -> None:
+    notebook = [sys.executable, str(SCRIPT.with_name("slurm_notebook.py")), str(tmp_path)]
+    done = cluster.run("salloc", "--nodes=2", "srun", "--overlap", "--nodes=1", "--ntasks=1", *notebook)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    nodes = ["n1", "n1", "n2", "n2"]
+    for length in ("3", "100000", "after", "again"):
+        assert told[length] == [[node, 6.0] for node in nodes]
+    assert told["printed"] == sorted(f"{rank} stdout here is {rank}\n" for rank in range(4) for _ in range(3))
+    assert told["messages"] == 4 * 2 * 3
+    assert "deadlock. rank 0 waits to receive 2 float32 from rank 1 (slurm_notebook.py, line " in told["deadlock"]
+    assert told["lost"] == [3]
+    assert list(tmp_path.iterdir()) == []
+    assert nothing_left(cluster)

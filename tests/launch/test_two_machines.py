@@ -1,0 +1,55 @@
+"""Ranks on two machines with addresses of their own: namespaces of this one."""
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tools import machines
+from tests.tools.launched import slurm_variables
+from tests.tools.machines import Machines
+
+SCRIPT = Path(__file__).parent / "rank_functions.py"
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(machines.missing() is not None, reason=str(machines.missing()))]
+PATIENCE = 200
+
+
+@pytest.fixture
+def two() -> Iterator[Machines]:
+    with Machines(3) as made:
+        yield made
+
+
+def start(two: Machines, tmp_path: Path, *words: str) -> list[subprocess.Popen[str]]:
+    """One rank on n1, one on n2, as if srun had started them."""
+    command = [sys.executable, "-m", "distlib.cli", "launch", "--rendezvous", str(tmp_path / "meeting"), *words]
+    ends = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return [two.start(rank + 1, command, slurm_variables(rank, 2, 1), **ends) for rank in range(2)]
+
+
+def test_they_find_each_other_without_knowing_an_address(two: Machines, tmp_path: Path) -> None:
+    ranks = start(two, tmp_path, f"{SCRIPT}:add_up", "5", "500_000")
+    told = [rank.communicate(timeout=PATIENCE) for rank in ranks]
+    assert told == [("[rank 0] [3, 3]\n", ""), ("[rank 1] [3, 3]\n", "")]
+    assert list((tmp_path / "meeting").iterdir()) == []
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_machine_that_falls_silent_is_named(two: Machines, tmp_path: Path, lost: int) -> None:
+    """Its cable is cut: no end of a connection arrives, only nothing any more."""
+    flag = tmp_path / "flag"
+    ranks = start(two, tmp_path, f"{SCRIPT}:wait_for_file", str(flag))
+    give_up = time.monotonic() + PATIENCE
+    while len(list(tmp_path.glob("flag-*"))) < 2:
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+    two.cut_off(lost + 1)
+    told = [rank.communicate(timeout=PATIENCE)[1] for rank in ranks]
+    assert re.search(r"rank 1 ended in the middle of the run.*: its process is gone\..*\nRank 1 ran on", told[0], re.S)
+    assert told[1] == "rank 1 on node n2: lost the head, on node n1.\n"
+    assert [rank.returncode for rank in ranks] == [1, 1]
+    assert [two.processes(machine) for machine in (1, 2)] == [[], []]
