@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _TOP, _LEFT, _MEMORY, _HEADING, _FOOT = 56, 66, 150, 30, 44  # CSS pixels: titles, rank names, bars, a name, the axis
 _WAITING: dict[str, Any] = {"facecolor": INK, "alpha": 0.1, "linewidth": 0}
 _KEPT: dict[str, Any] = {"facecolor": INK, "alpha": 0.8, "linewidth": 0}
-_KEPT_IN_PART: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "hatch": "//////", "linewidth": 0}
+_KEPT_FOR_W: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "hatch": "//////", "linewidth": 0}
 
 
 def pipeline_timeline(runs: Timing | Mapping[str, Timing], title: str | None = None) -> Picture:
@@ -99,8 +99,8 @@ def _legend(timings: Sequence[Timing]) -> str:
     rows = [spans for timing in timings for spans in timing.spans]
     words = ["gray: the rank waits"]
     words += ["dark: its second stage"] * any(len(stages_of_rank(spans)) > 1 for spans in rows)
-    in_part = any(both > whole for timing in timings for whole, both in most_kept(timing))
-    return "; ".join([*words, *["hatched: kept in part, for the gradients of the weights"] * in_part])
+    for_w = any(both > whole for timing in timings for whole, both in most_kept(timing))
+    return "; ".join([*words, *["hatched: kept for W alone"] * for_w])
 
 
 def _draw_lanes(axes: Axes, timing: Timing, seconds: float, lane: float) -> None:
@@ -154,13 +154,13 @@ def _label_axis(axes: Axes, seconds: float, last: bool) -> None:
 
 
 def _draw_kept(axes: Axes, timing: Timing, longest: Fraction, lane: float) -> None:
-    """A bar for each rank; what is kept in part is hatched."""
+    """A bar for each rank; what is kept for W alone is hatched."""
     kept = most_kept(timing)
     axes.set(xlim=(0, 1.6 * float(longest)), ylim=(len(kept), 0), xticks=[], yticks=[])
     axes.spines["bottom"].set_visible(False)
     for rank, (whole, both) in enumerate(kept):
         axes.barh(rank + 0.5, float(whole), 0.5, **_KEPT)
-        axes.barh(rank + 0.5, float(both - whole), 0.5, float(whole), **_KEPT_IN_PART)
+        axes.barh(rank + 0.5, float(both - whole), 0.5, float(whole), **_KEPT_FOR_W)
         if lane >= 13:
             axes.annotate(
                 _kept_in_words(whole, both), (float(both), rank + 0.5), xytext=(points(5), 0),
@@ -169,7 +169,7 @@ def _draw_kept(axes: Axes, timing: Timing, longest: Fraction, lane: float) -> No
 
 
 def _kept_in_words(whole: Fraction, both: Fraction) -> str:
-    """ "4", "5.5", or "3 + 1": whole ones, and those of which a part is kept for W."""
+    """ "4", "5.5", or "3 + 1": until B or I, and those that are kept for W alone."""
     words = format_number(float(whole))
     return words if both == whole else f"{words} + {format_number(float(both - whole))}"
 

@@ -199,7 +199,7 @@ def _slot(plan: _Plan, rank: int, slot: _Slot, left: float, width: float, high: 
     """A microbatch on the shelf, as high as what is kept of it is large."""
     stage, microbatch = slot.key
     color = look_of(Action(stage, "F", microbatch), stages_of_rank(plan.timing.spans[rank])).color
-    much = f": {format_bytes(slot.size)}" if plan.measured else ", in part" if slot.size < 1 else ""
+    much = f": {format_bytes(slot.size)}" if plan.measured else ", for W alone" if slot.size < 1 else ""
     tip = f"rank {rank} keeps microbatch {microbatch} of stage {stage}{much}"
     when: dict[str, Any] = {"first": slot.first, "end": slot.end}
     top = plan.y(rank) + plan.high - high
