@@ -49,6 +49,17 @@ from distlib.training.parameter_server import (
     server_loop,
     worker_loop,
 )
+from distlib.training.pipeline import Pipeline
+from distlib.training.schedules import (
+    ActionSpan,
+    Costs,
+    Schedule,
+    Timing,
+    gpipe,
+    naive,
+    one_forward_one_backward,
+    time_schedule,
+)
 from distlib.training.shards import flatten, shard_parameters
 from distlib.worlds.real import forkserver
 from distlib.worlds.real.process_group import torch_distributed
@@ -95,6 +106,8 @@ def main() -> None:
         simulate_halving_doubling,
         simulate_a_deadlock,
         simulate_a_parameter_server,
+        simulate_a_pipeline,
+        paced_pipelines,
         players_in_a_browser,
         ranks_in_a_sandbox,
         check_a_finished_exercise,
@@ -840,6 +853,39 @@ def _train_asynchronously(comm: Communicator, steps: int) -> None:
         return list(torch.autograd.grad(loss, parameters)), len(labels)
 
     _serve_or_work(comm, parameters, compute, steps, ASYNCHRONOUS)
+
+
+def simulate_a_pipeline() -> None:
+    torch.set_num_threads(1)
+    stages, microbatches = 64, 256
+    schedule = one_forward_one_backward(stages, microbatches)
+    took = seconds(lambda: time_schedule(schedule))
+    note("1F1B of 64 stages and 256 microbatches, timed action by action", f"{took:.1f} s", "≤ 10 s")
+    world = SimulatedWorld(stages, Cluster.flat(stages, Link(0, float("inf"))), record=False)
+    took = seconds(lambda: world.run(_run_a_pipeline, schedule, Costs()))
+    note("the same, run with tensors and gradients in virtual time", f"{took:.1f} s", "no target")
+
+
+def paced_pipelines() -> None:
+    costs = Costs(forward=0.05, backward=0.1)
+    schedules = {"naive": naive, "GPipe": gpipe, "1F1B": one_forward_one_backward}
+    with World(4, network=Link(1e-4, 1e9)) as world:
+        for name, make in schedules.items():
+            schedule = make(4, 8)
+            wanted = time_schedule(schedule, costs).bubble
+            bubble = Timing(world.run(_run_a_pipeline, schedule, costs, steps=2)).bubble
+            what = f"bubble of {name}, 4 real ranks and 8 microbatches, by the clock"
+            note(what, f"{bubble:.3f} ({bubble / wanted - 1:+.0%})", f"{wanted:.3f}, within 15%")
+
+
+def _run_a_pipeline(comm: Communicator, schedule: Schedule, costs: Costs, steps: int = 1) -> list[ActionSpan]:
+    microbatches = 1 + max(action.microbatch for action in schedule[0])
+    stages = [nn.Linear(2, 2) for _ in range(comm.world_size)]
+    pipeline = Pipeline(comm, stages, schedule, nn.functional.mse_loss, costs=costs)
+    batch = torch.zeros(microbatches, 2)
+    for _ in range(steps):
+        pipeline.step(batch, batch)
+    return pipeline.record.spans
 
 
 def players_in_a_browser() -> None:
