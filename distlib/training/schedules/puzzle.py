@@ -32,7 +32,6 @@ from distlib.training.schedules.actions import (
 )
 from distlib.training.schedules.execution import ScheduleError, check_schedule
 from distlib.training.schedules.gpipe import gpipe
-from distlib.training.schedules.grid import schedule_grid
 from distlib.training.schedules.memory import most_live
 from distlib.training.schedules.one_forward_one_backward import in_turn, one_forward_one_backward
 from distlib.training.schedules.timing import Costs, Timing, time_schedule
@@ -122,7 +121,6 @@ class Attempt:
         level = self.level
         return "\n".join(
             [
-                schedule_grid(self.timing),
                 f"time    {self.timing.seconds:4g}, par {level.par_seconds:4g}: {self.time_points:2} points",
                 f"memory  {self.memory:4}, par {level.par_memory:4}: {self.memory_points:2} points",
                 f"level {level.number}: {self.points} points{_verdict(self.points)}",
