@@ -37,15 +37,16 @@ def memory_per_rank(ways: Mapping[str, Sequence[float]], title: str, subtitle: s
 def _draw(ways: Mapping[str, Sequence[float]], title: str, subtitle: str) -> Picture:
     ranks = max(map(len, ways.values()))
     row = max(14.0, min(_ROW, 480 / ranks))
-    figure = new_figure(WIDTH, _TOP + _HEADING + row * ranks + 12)
+    top = _TOP if subtitle else _TOP - 20
+    figure = new_figure(WIDTH, top + _HEADING + row * ranks + 12)
     add_titles(figure, title, subtitle)
     canvas, width = add_canvas(figure), (WIDTH - _LEFT - 20 - _GAP * (len(ways) - 1)) / len(ways)
     largest = max(1.0, *(max(amounts) for amounts in ways.values()))
     for number, (name, amounts) in enumerate(ways.items()):
         left = _LEFT + number * (width + _GAP)
         size = points(fitting_size(name, BODY, width))
-        canvas.text(left, _TOP + _HEADING - 8, name, size=size, weight="bold", color=INK)
-        axes = add_axes(figure, left, _TOP + _HEADING, width, row * len(amounts))
+        canvas.text(left, top + _HEADING - 8, name, size=size, weight="bold", color=INK)
+        axes = add_axes(figure, left, top + _HEADING, width, row * len(amounts))
         axes.set(xlim=(0, largest * (1 + 70 / (width - 70))), ylim=(len(amounts) - 0.5, -0.5), xticks=[])
         axes.barh(range(len(amounts)), amounts, 0.62, facecolor=BLUE, edgecolor=INK, linewidth=points(0.6))
         axes.set_yticks(range(len(amounts)), [f"rank {rank}" if number == 0 else "" for rank in range(len(amounts))])
