@@ -787,7 +787,7 @@ world.close()
 # | 06 | [Large batches](06_large_batches.ipynb) | how many workers still help, and which learning rate they need |
 # | 07 | [Parameter servers](07_parameter_server.ipynb) | training that need not wait for slow or dead ranks |
 # | 08 | [Decentralized](08_decentralized.ipynb) | gossip: averages without a center |
-# | 09 | Pipeline | a model cut into groups of layers, on different ranks |
+# | 09 | [Pipeline](09_pipeline.ipynb) | a model cut into groups of layers, on different ranks |
 # | 10 | Tensor parallel | one layer on several ranks |
 # | 11 | ZeRO | the 16 bytes per parameter, cut into shards |
 # | 12 | Hybrid | all of it together, and how to choose |

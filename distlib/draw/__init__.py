@@ -15,6 +15,9 @@
     heat_map                 the same over two numbers that were varied, a cell for each pair
     curves                   how a quantity goes on as time passes, such as a loss
     histogram                how often each whole number came up, such as a staleness
+    memory_per_rank          how many bytes each rank keeps at most
+    pipeline_timeline        when each rank of a pipeline does which action, and how many microbatches it keeps
+    play_pipeline            the same, to play and to step through
     placements               which device holds which piece of which array
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
@@ -31,7 +34,9 @@ if TYPE_CHECKING:
     from distlib.draw.charts.curves import curves
     from distlib.draw.charts.heat_maps import heat_map
     from distlib.draw.charts.histograms import histogram
+    from distlib.draw.charts.memory_bars import memory_per_rank
     from distlib.draw.charts.model_check import predicted_and_measured
+    from distlib.draw.charts.pipelines import pipeline_timeline
     from distlib.draw.charts.placements import placements
     from distlib.draw.charts.racing import race
     from distlib.draw.charts.speed_ups import speed_up
@@ -42,7 +47,7 @@ if TYPE_CHECKING:
     from distlib.draw.chunks.chunk_history import ChunkHistory, watch_chunks
     from distlib.draw.picture import Picture
     from distlib.draw.players.explorer import explore_race
-    from distlib.draw.players.player import play_chunks, play_timeline
+    from distlib.draw.players.player import play_chunks, play_pipeline, play_timeline
     from distlib.draw.predictions.ask import predict
 
 __all__ = [
@@ -55,8 +60,11 @@ __all__ = [
     "explore_race",
     "heat_map",
     "histogram",
+    "memory_per_rank",
+    "pipeline_timeline",
     "placements",
     "play_chunks",
+    "play_pipeline",
     "play_timeline",
     "predict",
     "predicted_and_measured",
@@ -78,8 +86,11 @@ _HOMES = {
     "explore_race": "players.explorer",
     "heat_map": "charts.heat_maps",
     "histogram": "charts.histograms",
+    "memory_per_rank": "charts.memory_bars",
+    "pipeline_timeline": "charts.pipelines",
     "placements": "charts.placements",
     "play_chunks": "players.player",
+    "play_pipeline": "players.player",
     "play_timeline": "players.player",
     "predict": "predictions.ask",
     "predicted_and_measured": "charts.model_check",

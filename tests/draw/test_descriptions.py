@@ -24,6 +24,7 @@ from distlib.draw.picture import Picture
 from distlib.draw.predictions import form
 from distlib.draw.style import INK, LIGHT_PAPER, color_of, contrast
 from distlib.training.ddp.step_times import Span, StepTimes
+from distlib.training.schedules import one_forward_one_backward, time_schedule, zero_bubble
 from distlib.worlds.calibration import Comparison
 from tests.tools.descriptions import FEWEST, descriptions, undescribed, undescribed_in, unnamed
 from tests.tools.draw_samples import cut_array, ring_trace
@@ -32,6 +33,7 @@ ROOT = Path(__file__).parents[2]
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TRACE = ring_trace(4)
 WORLD = SimulatedWorld(4)
+TIMED = time_schedule(one_forward_one_backward(2, 4))
 CLUSTER = Cluster.flat(64, Link(1e-5, 2.5e9))
 
 SHOWN: dict[str, Callable[[], Any]] = {
@@ -42,8 +44,11 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "explore_race": lambda: draw.explore_race(CLUSTER),
     "heat_map": lambda: draw.heat_map({1: {2: 0.5, 4: 0.6}, 3: {2: 0.7, 4: 0.8}}, across="a", down="b", title="Found"),
     "histogram": lambda: draw.histogram({"equal": [0, 1, 1]}, along="staleness", title="Found"),
+    "memory_per_rank": lambda: draw.memory_per_rank({"GPipe": [64, 64], "1F1B": [64, 32]}, "Activations"),
+    "pipeline_timeline": lambda: draw.pipeline_timeline({"1F1B": TIMED, "ZB-H1": time_schedule(zero_bubble(2, 4))}),
     "placements": lambda: draw.placements({"by rows": {"W": cut_array((4, 6), 2)}}, title="Pieces"),
     "play_chunks": lambda: draw.play_chunks(draw.watch_chunks(WORLD, ring_all_reduce)),
+    "play_pipeline": lambda: draw.play_pipeline(TIMED),
     "play_timeline": lambda: draw.play_timeline(TRACE),
     "predict": lambda: draw.predict("How many bytes does rank 0 send?", unit="B"),
     "predicted_and_measured": lambda: draw.predicted_and_measured(
@@ -97,7 +102,7 @@ def test_what_is_shown_is_described(name: str, outputs: Outputs) -> None:
     pictures = [words for data, _ in outputs for words in descriptions(data)]
     widgets = [widget for _, widget in outputs if widget is not None]
     assert pictures or name == "predict", "a widget leaves a picture for a page without it"
-    assert len(widgets) == (name in ("explore_race", "play_chunks", "play_timeline", "predict"))
+    assert len(widgets) == (name in ("explore_race", "play_chunks", "play_pipeline", "play_timeline", "predict"))
 
 
 def parts(widget: Any) -> Iterator[Any]:

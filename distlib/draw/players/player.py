@@ -2,6 +2,7 @@
 
     play_timeline(world.trace)                       messages, round by round or in time
     play_chunks(watch_chunks(world, my_all_reduce))  which contributions each rank holds
+    play_pipeline(time_schedule(my_schedule))        which microbatches each rank keeps, action by action
 
 A player is two outputs of a cell: the widget, and an image of the end, which is seen in a notebook that is opened again
 without a kernel (see `live`). Everything is sent once; from then on the browser steps by itself, also while the kernel
@@ -15,15 +16,21 @@ from typing import Literal
 import anywidget
 import traitlets
 
+from distlib.draw.charts.action_looks import check_timing
 from distlib.draw.charts.coloring import ColorBy
 from distlib.draw.chunks.chunk_history import ChunkHistory
 from distlib.draw.live import BROWSER, show_live
 from distlib.draw.players.chunk_scene import chunk_scene
+from distlib.draw.players.pipeline_scene import Kept, pipeline_scene
 from distlib.draw.players.scene import Scene
 from distlib.draw.players.still import still_html
 from distlib.draw.players.timeline_scene import timeline_scene
 from distlib.draw.style import count
 from distlib.trace import Trace
+from distlib.training.schedules import Timing
+
+MAX_ACTIONS = 512
+"""More actions than this are not played: nobody could follow them."""
 
 MAX_MESSAGES = 2_000
 """More messages than this are not played: nobody could follow them."""
@@ -110,3 +117,31 @@ def play_chunks(history: ChunkHistory, title: str | None = None) -> Player:
         raise TypeError(f"expected a ChunkHistory, as watch_chunks returns it, got {type(history).__name__}")
     title = title or "Whose contributions are in which chunk"
     return Player(chunk_scene(history, title))
+
+
+def play_pipeline(timing: Timing, title: str | None = None, kept: Kept | None = None) -> Player:
+    """A pipeline to play: the actions of each rank, and slots for the microbatches that it keeps.
+
+    Args:
+        timing: as `time_schedule` returns it, or of the spans that a pipeline noted. Up to 512 actions.
+        title: the headline; by default "A pipeline of 4 ranks".
+        kept: by rank, after each of its actions, the bytes kept of each (stage, microbatch), as
+            `Pipeline.record.kept` has them. None: what the actions say, without bytes.
+
+    Raises:
+        TypeError: `timing` is no Timing.
+        ValueError: no action, too many, or `kept` is of other actions.
+    """
+    check_timing(timing)
+    lengths = list(map(len, timing.spans))
+    if sum(lengths) > MAX_ACTIONS:
+        raise ValueError(
+            f"expected a pipeline of at most {MAX_ACTIONS} actions to play, got {sum(lengths):,}: "
+            "take fewer microbatches, or draw it with pipeline_timeline(timing)"
+        )
+    if kept is not None and list(map(len, kept)) != lengths:
+        raise ValueError(
+            f"expected what is kept after each of {lengths} actions by rank, got {list(map(len, kept))}: "
+            "take both from the same run"
+        )
+    return Player(pipeline_scene(timing, title or f"A pipeline of {count(len(lengths), 'rank')}", kept))

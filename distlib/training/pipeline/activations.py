@@ -44,11 +44,11 @@ class ActivationMeter:
 
     def watch(self, key: Key) -> AbstractContextManager[object]:
         """Count what autograd saves inside the block, for as long as autograd keeps it."""
-        return saved_tensors_hooks(partial(_Held, self, key), _Held.get)
+        return saved_tensors_hooks(partial(Held, self, key), Held.get)
 
-    def hold(self, key: Key, tensor: torch.Tensor) -> _Held:
+    def hold(self, key: Key, tensor: torch.Tensor) -> Held:
         """Count a tensor for as long as the result lives; `result.tensor` is the tensor."""
-        return _Held(self, key, tensor)
+        return Held(self, key, tensor)
 
     def _begin(self, key: Key, place: int, nbytes: int) -> None:
         self._times_held[key, place] += 1
@@ -66,8 +66,8 @@ class ActivationMeter:
                     del self._bytes[key]
 
 
-class _Held:
-    """A tensor that is kept."""
+class Held:
+    """A tensor that is kept, for as long as this lives."""
 
     __slots__ = ("_key", "_meter", "_nbytes", "_place", "tensor")
 

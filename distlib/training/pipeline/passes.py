@@ -19,13 +19,15 @@ Cost", arXiv:1604.06174). Random numbers, as in dropout, are the same the second
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import get_device_states, set_device_states
 
-from distlib.training.pipeline.activations import ActivationMeter, _Held
+from distlib.training.pipeline.activations import ActivationMeter, Held
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 
@@ -35,9 +37,9 @@ class _Piece:
     """A part of the forward pass with a graph of its own: its input, its output, and what gradient came for that."""
 
     function: Function
-    input: _Held
-    output: _Held
-    gradient: _Held | None = None
+    input: Held
+    output: Held
+    gradient: Held | None = None
 
     @property
     def weights(self) -> list[nn.Parameter]:
@@ -85,7 +87,7 @@ class StagePasses:
             kept = _Kept(self._run(microbatch, functions, inputs))
             self._kept[microbatch] = kept
             return kept.pieces[-1].output.tensor.detach()
-        held, before = self._meter.hold((self._stage, microbatch), inputs), torch.get_rng_state()
+        held, before = self._meter.hold((self._stage, microbatch), inputs), _RandomState(inputs)
         with torch.no_grad():
             output = inputs
             for function in functions:
@@ -147,11 +149,26 @@ class StagePasses:
         return pieces
 
     def _run_again(
-        self, microbatch: int, functions: Sequence[Function], inputs: _Held, random: torch.Tensor
+        self, microbatch: int, functions: Sequence[Function], inputs: Held, random: _RandomState
     ) -> list[_Piece]:
-        with torch.random.fork_rng(devices=[]):
-            torch.set_rng_state(random)
+        with random.again():
             return self._run(microbatch, functions, inputs.tensor)
+
+
+class _RandomState:
+    """The state of the random numbers, on the CPU and where a tensor lives."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._cpu = torch.get_rng_state()
+        self._devices, self._states = get_device_states(tensor)
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Inside the block, the numbers of then; after it, they go on as if nothing had been."""
+        with torch.random.fork_rng(devices=self._devices):
+            torch.set_rng_state(self._cpu)
+            set_device_states(self._devices, self._states)
+            yield
 
 
 def _gradient_of_input(piece: _Piece, gradient: torch.Tensor | None) -> torch.Tensor | None:

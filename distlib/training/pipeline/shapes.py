@@ -126,7 +126,11 @@ def _output_form(comm: Communicator, plan: Plan, stage: int, module: nn.Module, 
             f"expected stage {stage} on rank {plan.rank_of[stage]} to return one floating-point tensor for the next "
             f"stage, got {what}"
         )
-    return Form(tuple(output.shape), output.dtype) if isinstance(output, torch.Tensor) else form
+    if not isinstance(output, torch.Tensor):
+        return form  # of the last stage, whose output goes nowhere but into the loss
+    if output.ndim > _MOST_DIMENSIONS:
+        raise ValueError(f"expected stage {stage} to return at most {_MOST_DIMENSIONS} dimensions, got {output.ndim}")
+    return Form(tuple(output.shape), output.dtype)
 
 
 def _send(comm: Communicator, dst: int, batch: int, forms: Sequence[Form]) -> None:

@@ -1,0 +1,1071 @@
+# %% [markdown]
+# # Pipeline
+#
+# After this lesson you will be able to
+#
+# - cut a model that does not fit on one device into stages on several ranks, and train it as one process would,
+# - say which part of their time the ranks wait, for any number of ranks and microbatches, and why,
+# - read and write schedules: GPipe, 1F1B, interleaved, zero bubble, and say what each costs in time and in memory,
+# - cut stages by what they cost, and trade memory for time with recomputation,
+# - say when a pipeline is the wrong choice,
+# - fill a grid of your own, and be graded by the clock.
+#
+# **Time:** about 120 minutes. **You need:** [Messages](01_messages.ipynb) and [DDP](05_ddp.ipynb). No GPU.
+
+# %%
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from distlib import Cluster, Communicator, Link, SimulatedWorld, World
+from distlib.draw import (
+    Picture,
+    curves,
+    memory_per_rank,
+    pipeline_timeline,
+    play_pipeline,
+    predict,
+)
+from distlib.training.datasets import digits
+from distlib.training.pipeline import Pipeline, StepRecord, measure_costs, stages_of
+from distlib.training.schedules import (
+    Costs,
+    Schedule,
+    ScheduleError,
+    Timing,
+    check_schedule,
+    gpipe,
+    interleaved_1f1b,
+    most_live,
+    naive,
+    one_forward_one_backward,
+    parse_schedule,
+    schedule_grid,
+    time_schedule,
+    zero_bubble,
+)
+from distlib.training.schedules.puzzle import (
+    Attempt,
+    Grid,
+    fill,
+    level_of,
+    score_card,
+)
+from distlib.worlds.real.process_group import torch_distributed
+
+torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
+
+# %% [markdown]
+# ## The model does not fit
+#
+# In data-parallel training every rank has the whole model. So the model must fit on one device, and with it the
+# gradients and what the optimizer keeps. With Adam in mixed precision that is 16 bytes per parameter. Take a
+# model of 175 billion parameters, as GPT-3, and devices of 80 GB.
+
+# %%
+parameters, device = 175e9, 80e9
+print(f"{16 * parameters / 1e12} TB, that is {16 * parameters / device:.0f} devices")
+assert 16 * parameters == 2.8e12 and 16 * parameters / device == 35
+
+# %% [markdown]
+# And we have not counted a single activation. Data parallelism does not help at all: a thousand ranks need a thousand
+# times 2.8 TB.
+#
+# So cut the model. A deep model is a list of layers, and each needs only the output of the layer before. Rank 0 takes
+# the first layers, rank 1 the next, and so on. The layers of a rank are its **stage**.
+#
+#     rank 0            ──activations──►  rank 1            ──►  …  ──►  rank 3
+#     layers 0, 1, 2    ◄───gradient────  layers 3, 4, 5    ◄──     ◄──  last layers, loss
+#
+# Forward, a rank sends the output of its stage to the next rank. Backward, it sends the gradient of its stage's
+# *input* to the previous rank. That is all the communication there is. No rank ever sees another rank's weights.
+#
+# Here is a model for images of digits, eight linear layers, in float64 so that we see how exact it is. We cut
+# it into four stages.
+
+# %%
+train_set, _ = digits()
+images, labels = train_set.images.double().flatten(1), train_set.labels
+
+
+def make_model() -> nn.Sequential:
+    torch.manual_seed(0)
+    layers: list[nn.Module] = [nn.Linear(64, 32), nn.Tanh()]
+    for _ in range(6):
+        layers += [nn.Linear(32, 32), nn.Tanh()]
+    return nn.Sequential(*layers, nn.Linear(32, 10)).double()
+
+
+for rank, stage in enumerate(stages_of(make_model(), 4)):
+    count = sum(parameter.numel() for parameter in stage.parameters())
+    print(
+        f"rank {rank}: layers {', '.join(dict(stage.named_children()))}; {count:,} parameters"
+    )
+
+# %% [markdown]
+# `Pipeline` runs such stages. It is given a **schedule**: a list for each rank of what it does, in this order. The
+# first one is the obvious one: the whole batch goes forward through all stages, then backward.
+#
+# An action is written as stage, kind, number: `2F0` is the forward pass through stage 2, `2B0` the backward pass.
+# (What is numbered, you will see soon.)
+
+# %%
+print(schedule_grid(time_schedule(naive(4, 1))))
+
+# %% [markdown]
+# Rows are ranks, columns are units of time. We say that a forward pass through a stage takes one unit and a backward
+# pass two: it computes two gradients, that of the weights and that of the input, and each is as much work as the
+# forward pass. Dots are waiting, and dashes that an action goes on.
+
+# %%
+guess = predict(
+    "Four ranks, against one that could hold all. How many times as fast are the four?",
+    unit="times",
+)
+
+# %% [markdown]
+# To see it we run it. In a `SimulatedWorld` computing takes no time by itself; with `costs=` each rank sleeps after
+# an action, in virtual time. The tensors are real, and so are the losses. The network, for now, takes no time.
+
+# %%
+Maker = Callable[[int, int], Schedule]
+Trained = tuple[StepRecord, list[float | None], dict[str, torch.Tensor]]
+
+
+def train(
+    comm: Communicator,
+    schedule: Schedule,
+    steps: int = 1,
+    costs: Costs | None = None,
+    recompute: bool = False,
+) -> Trained:
+    """The record of the last step, the losses, and the weights of this rank's stages."""
+    num_stages = 1 + max(action.stage for actions in schedule for action in actions)
+    stages = stages_of(make_model(), num_stages)
+    options = {"costs": costs, "recompute": recompute}
+    pipeline = Pipeline(comm, stages, schedule, cross_entropy, **options)
+    optimizer = torch.optim.SGD(pipeline.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        batch = slice(64 * step, 64 * (step + 1))
+        losses.append(pipeline.step(images[batch], labels[batch]))
+        optimizer.step()
+    states = [stage.state_dict() for stage in pipeline.stages.values()]
+    weights = {name: value for state in states for name, value in state.items()}
+    return pipeline.record, losses, weights
+
+
+def timing_of(by_rank: Sequence[Trained]) -> Timing:
+    """When each action ran, as the ranks noted it."""
+    return Timing([record.spans for record, _, _ in by_rank])
+
+
+FREE = Link(latency=0.0, bandwidth=float("inf"))
+ideal = SimulatedWorld(4, Cluster.flat(4, FREE))
+alone = timing_of(SimulatedWorld(1).run(train, naive(1, 1), costs=Costs(4, 8)))
+four = timing_of(ideal.run(train, naive(4, 1), costs=Costs(1, 2)))
+print(f"one rank {alone.seconds} s, four ranks {four.seconds} s")
+print(guess.compare(alone.seconds / four.seconds))
+assert alone.seconds == four.seconds == 12
+
+# %%
+pipeline_timeline(four, title="Four ranks, one batch")
+
+# %% [markdown]
+# Not faster at all. At each moment one rank computes, and three wait for it. The waiting is called the **bubble**.
+# Here it is three quarters of the ranks' time. You have bought four devices, and use one.
+#
+# The model fits now, that much is true. Is the result right? We train 10 steps, and compare the loss of every step
+# and all weights at the end with one process.
+
+# %%
+assert f"{four.bubble:.4f}" == "0.7500"
+
+
+def train_alone(steps: int) -> tuple[list[float], dict[str, torch.Tensor]]:
+    model = make_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for step in range(steps):
+        batch = slice(64 * step, 64 * (step + 1))
+        optimizer.zero_grad()
+        loss = cross_entropy(model(images[batch]), labels[batch])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, model.state_dict()
+
+
+right_losses, right_weights = train_alone(10)
+
+
+def distance(by_rank: Sequence[Trained]) -> float:
+    """The largest difference to one process, of a loss or of a weight."""
+    losses = by_rank[-1][1]  # the rank of the last stage has them
+    gaps = [abs(a - b) for a, b in zip(losses, right_losses, strict=True)]
+    weights = {name: value for _, _, part in by_rank for name, value in part.items()}
+    assert set(weights) == set(right_weights)
+    gaps += [
+        float((weights[name] - right_weights[name]).abs().max()) for name in weights
+    ]
+    return max(gaps)
+
+
+found = distance(ideal.run(train, naive(4, 1), steps=10))
+print(f"10 steps on 4 ranks: largest difference to one process {found:.1e}")
+assert found < 1e-9
+
+# %% [markdown]
+# ## Microbatches
+#
+# Rank 0 waits because it has nothing to do until the whole batch comes back. So cut the batch. As soon as rank 0 has
+# done the first part, rank 1 can begin with it, and rank 0 goes on with the second part. The parts are called
+# **microbatches**. The number behind the letter is theirs: `2F5` is microbatch 5, forward, through stage 2.
+#
+# The gradients of all microbatches are added up, and the optimizer takes one step at the end. So it is still the same
+# training step. This is **GPipe**: all microbatches forward, then all backward.
+
+# %%
+guess = predict(
+    "4 ranks, 8 microbatches. Which part of their time do the ranks wait now?",
+    unit="%",
+)
+
+# %%
+EVEN = Costs(forward=1.0, backward=2.0)
+run = ideal.run(train, gpipe(4, 8), costs=EVEN)
+print(guess.compare(100 * timing_of(run).bubble))
+pipeline_timeline(timing_of(run), title="GPipe, 4 ranks, 8 microbatches, from a run")
+
+# %% [markdown]
+# Count in the picture. From the first forward pass to the last one on rank 3 there are 8 units of work, and 3 of
+# waiting before them. Backward the same again. Each rank waits as long as the p − 1 others take for one microbatch:
+#
+# $$\text{bubble} = \frac{p-1}{m+p-1}\ \text{of the total time}$$
+#
+# for $p$ ranks and $m$ microbatches. Be careful when you compare numbers. The GPipe paper divides by the total, as we
+# do. The Megatron-LM paper divides by the *ideal* time, without any waiting: then it is $\frac{p-1}{m}$. The same
+# run, two numbers. In this lesson it is always the part of the total.
+
+# %%
+print("ranks  microbatches   of the total   relative to ideal")
+for p in (2, 4, 8):
+    ranks = SimulatedWorld(p, Cluster.flat(p, FREE))
+    for m in (8, 16, 32):
+        timing = timing_of(ranks.run(train, gpipe(p, m), costs=EVEN))
+        ideal_seconds = m * 3.0
+        relative = timing.seconds / ideal_seconds - 1
+        print(f"{p:5}  {m:12}   {timing.bubble:12.1%}   {relative:17.1%}")
+        assert abs(timing.bubble - (p - 1) / (m + p - 1)) < 1e-9
+        assert abs(relative - (p - 1) / m) < 1e-9
+
+# %% tags=["folded"]
+# Checks of the numbers above: 27.3, 15.8 and 8.6 % for four ranks
+shares = [100 * time_schedule(gpipe(4, m)).bubble for m in (8, 16, 32)]
+assert [f"{share:.1f}" for share in shares] == ["27.3", "15.8", "8.6"]
+for p in range(1, 9):
+    for m in range(1, 17):
+        for costs in (Costs(1, 2), Costs(1, 1), Costs(0.3, 0.7)):
+            found = time_schedule(gpipe(p, m), costs).bubble
+            assert abs(found - (p - 1) / (m + p - 1)) < 1e-9
+
+# %% [markdown]
+# Twice as many ranks want twice as many microbatches for the same bubble. In the formula there is no speed of
+# anything. It holds for any time of a forward and of a backward pass, as long as all stages are alike.
+#
+# **Try it.** You have 8 ranks. How many microbatches do you need for a bubble of at most 5 %?
+
+# %%
+p, m = 8, 32  # change m
+print(f"{time_schedule(gpipe(p, m)).bubble:.2%}")
+
+# %% tags=["folded"]
+# One way to do it: solve (p − 1)/(m + p − 1) ≤ 1/20 for m
+m = 19 * (p - 1)
+print(f"{m} microbatches: {time_schedule(gpipe(p, m)).bubble:.2%}")
+assert abs(time_schedule(gpipe(p, m)).bubble - 0.05) < 1e-9
+
+# %% [markdown]
+# ## How much is kept
+#
+# So take many microbatches. There are two ways to get them: more samples, or fewer samples in each. The first costs
+# memory, and the second costs messages. First the memory.
+#
+# For its backward pass a layer needs what it had in the forward pass: its input at least. So each microbatch leaves
+# **activations** behind, and they are kept until its backward pass is done. With GPipe all backward passes come
+# after all forward passes. So each rank keeps the activations of the whole batch.
+#
+# But the last rank could begin at once with the backward pass of microbatch 0. And so a microbatch could be finished,
+# and forgotten, before the last one has begun. This is **1F1B**: one forward, one backward, in turn. At the beginning
+# a rank does only as many forward passes as are needed to fill the stages behind it.
+
+# %%
+guess = predict(
+    "1F1B in place of GPipe, 4 ranks, 8 microbatches. A training step is …",
+    choices=["faster", "just as fast", "slower"],
+)
+
+# %%
+kept, timings, runs = {}, {}, {}
+for name, make in {"GPipe": gpipe, "1F1B": one_forward_one_backward}.items():
+    runs[name] = ideal.run(train, make(4, 8), costs=EVEN)
+    timings[name] = timing_of(runs[name])
+    kept[name] = [record.peak_bytes for record, _, _ in runs[name]]
+    print(f"{name:6} {timings[name].seconds} s")
+print(guess.compare("just as fast"))
+pipeline_timeline(timings, title="The same time, less memory")
+
+# %% tags=["folded"]
+# Checks of what is said above and below, with live tensors: the microbatches of which anything was kept
+assert abs(timings["GPipe"].seconds - timings["1F1B"].seconds) < 1e-9
+for p, m in [(4, 8), (4, 2), (3, 7)]:
+    ranks = SimulatedWorld(p, Cluster.flat(p, FREE))
+    live = [record.most_live for record, _, _ in ranks.run(train, gpipe(p, m))]
+    assert live == [m] * p
+    schedule = one_forward_one_backward(p, m)
+    live = [record.most_live for record, _, _ in ranks.run(train, schedule)]
+    assert live == [min(m, p - stage) for stage in range(p)] == most_live(schedule)
+for p in range(1, 9):
+    for m in range(1, 17):
+        schedule = one_forward_one_backward(p, m)
+        assert abs(time_schedule(schedule).bubble - (p - 1) / (m + p - 1)) < 1e-9
+
+# %% [markdown]
+# Just as fast: the same bubble, only in other places. What differs is on the right. With GPipe each rank keeps all 8
+# microbatches. With 1F1B rank $s$ keeps at most $p - s$: 4, 3, 2, 1. However many microbatches there are, it is never
+# more than the number of ranks.
+#
+# Play it. Each slot on the right is a microbatch whose activations are kept. They are measured: `Pipeline` counts the
+# tensors that autograd holds. A forward pass fills a slot, a backward pass frees it, and the next one takes it again.
+# Step with → and ←; space plays.
+
+# %%
+play_pipeline(
+    timings["1F1B"],
+    title="1F1B: what each rank keeps",
+    kept=[record.kept for record, _, _ in runs["1F1B"]],
+)
+
+# %% [markdown]
+# In bytes, the most that was kept at any moment:
+
+# %%
+memory_per_rank(kept, "Activations that are kept, 4 ranks, 8 microbatches")
+
+# %% tags=["folded"]
+# Checks: rank 0 keeps half, rank 2 a quarter
+assert kept["1F1B"][0] * 2 == kept["GPipe"][0]
+assert kept["1F1B"][2] * 4 == kept["GPipe"][2]
+
+# %% [markdown]
+# With 1F1B the first rank has the most to keep.
+#
+# **Try it.** Write a schedule yourself. A line is a rank. This one is 1F1B for two ranks and three microbatches.
+# Change the order so that rank 0 keeps only one microbatch at a time. How much longer does it take? Then break it:
+# let rank 1 do `1B0` before `1F0`.
+
+# %%
+mine = parse_schedule(
+    [
+        "0F0 0F1 0B0 0F2 0B1 0B2",
+        "1F0 1B0 1F1 1B1 1F2 1B2",
+    ]
+)
+try:
+    print(schedule_grid(time_schedule(mine)))
+    print("kept at most:", most_live(mine))
+except ScheduleError as error:
+    print(error)
+
+# %% tags=["folded"]
+# One way to do it: naive; and a schedule that nobody can execute
+one_at_a_time = parse_schedule(["0F0 0B0 0F1 0B1 0F2 0B2", "1F0 1B0 1F1 1B1 1F2 1B2"])
+print(schedule_grid(time_schedule(one_at_a_time)), most_live(one_at_a_time))
+assert most_live(one_at_a_time) == [1, 1]
+assert (time_schedule(mine).seconds, time_schedule(one_at_a_time).seconds) == (12, 18)
+try:
+    check_schedule(parse_schedule(["0F0 0B0", "1B0 1F0"]))
+except ScheduleError as error:
+    print(error)
+    assert "1B0 waits for 1F0" in str(error)
+
+# %% [markdown]
+# ## Smaller microbatches on a slow link
+#
+# Now the other way: the batch stays as it is, and we cut it into more pieces. Each piece takes less time, and its
+# messages are smaller. But there are more of them, and each message has a latency.
+#
+# Say that a whole batch takes a stage 80 ms forward and 160 ms backward. The link has a latency of 5 ms, as between
+# two cities. It carries one message at a time.
+
+# %%
+guess = predict(
+    "1F1B on this slow link. Which is faster for the same batch: 8 or 32 microbatches?",
+    choices=["8", "32"],
+)
+
+# %%
+SLOW = Link(latency=5e-3, bandwidth=1e9)
+
+
+def milliseconds(make: Maker, m: int, link: Link) -> float:
+    """Of one training step of four ranks, with m microbatches out of the same batch."""
+    ranks = SimulatedWorld(4, Cluster.flat(4, link))
+    run = ranks.run(train, make(4, m), costs=Costs(0.080 / m, 0.160 / m))
+    return 1e3 * timing_of(run).seconds
+
+
+MICROBATCHES = (1, 2, 4, 8, 16, 32, 64)
+CASES = {
+    "1F1B, 5 ms": (one_forward_one_backward, SLOW),
+    "GPipe, 5 ms": (gpipe, SLOW),
+    "no latency": (gpipe, FREE),
+}
+took = {
+    name: {m: milliseconds(make, m, link) for m in MICROBATCHES}
+    for name, (make, link) in CASES.items()
+}
+print("microbatches ", "".join(f"{m:7}" for m in MICROBATCHES))
+for name, times in took.items():
+    print(f"{name:13} {''.join(f'{ms:7.0f}' for ms in times.values())}  ms")
+faster = min((8, 32), key=took["1F1B, 5 ms"].__getitem__)
+print(guess.compare(str(faster)))
+curves(
+    {name: list(times.items()) for name, times in took.items()},
+    along="microbatches",
+    values="ms",
+    title="One training step of the same batch, 4 ranks",
+    subtitle="virtual time of a run",
+)
+
+# %% tags=["folded"]
+# Checks of the numbers above, and of what is said below
+assert took["1F1B, 5 ms"][8] < took["1F1B, 5 ms"][32] - 100
+assert min(took["1F1B, 5 ms"], key=took["1F1B, 5 ms"].__getitem__) == 8
+assert min(took["GPipe, 5 ms"], key=took["GPipe, 5 ms"].__getitem__) == 16
+assert min(took["no latency"], key=took["no latency"].__getitem__) == 64
+for m in (16, 32, 64):
+    free = Costs(0.08 / m, 0.16 / m)
+    late = Costs(0.08 / m, 0.16 / m, transfer=1e-3)
+    waits = [
+        (
+            time_schedule(make(4, m), late).seconds
+            - time_schedule(make(4, m), free).seconds
+        )
+        for make in (gpipe, one_forward_one_backward)
+    ]
+    assert abs(waits[0] - 6e-3) < 1e-9  # 2(p − 1) messages in a row
+    assert abs(waits[1] - (1.5 * m + 4) * 1e-3) < 1e-9
+assert 0.08 / 32 == 2.5e-3
+for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
+    each = Costs(0.01, 0.02, transfer=1e-3)
+    few, more = (
+        time_schedule(one_forward_one_backward(p, m), each).seconds - (m + p - 1) * 0.03
+        for m in (16, 16 + p)
+    )
+    assert abs(more - few - 2 * (p - 1) * 1e-3) < 1e-9
+
+# %% [markdown]
+# Eight. With 32 the formula promises a bubble of 8.6 %, and the step takes longer than with 8. The formula knows
+# nothing of messages. Where they take time, every schedule has a best number of microbatches: of those above it is 8
+# for 1F1B, and 16 for GPipe.
+#
+# GPipe sends its messages one behind the other, and nobody waits for an answer. So only $2(p-1)$ latencies count,
+# however many microbatches there are, as long as the link keeps up. With 32 microbatches a forward pass takes 2.5 ms
+# and a message 5 ms: now the link is the slowest part.
+#
+# In 1F1B a rank that has done its warm-up sends an activation and *waits* for a gradient before it goes on. At each
+# time $p$ microbatches are under way, and each has to travel there and back: $2(p-1)$ messages. So each microbatch
+# adds $2(p-1)/p$ latencies, 1.5 for four ranks. A longer warm-up would help, and keep more. You will need that in the
+# puzzle.
+#
+# Small microbatches have another cost, which virtual time does not show. Products of small matrices use a GPU badly.
+#
+# ## Less memory: recompute
+#
+# What if even that is too much? Then keep only the *input* of a stage, for each microbatch, and run the forward pass
+# again right before the backward pass. A stage then keeps the activations of one microbatch, and inputs of the
+# others.
+
+# %%
+guess = predict(
+    "A forward pass takes 1, a backward pass 2. How much longer is a step with recomputation?",
+    unit="%",
+)
+
+# %%
+AGAIN = Costs(forward=1.0, backward=3.0)  # forward again, then backward
+ways, seconds = {}, {}
+for name, make, again in [
+    ("GPipe", gpipe, False),
+    ("GPipe, recomputed", gpipe, True),
+    ("1F1B", one_forward_one_backward, False),
+    ("1F1B, recomputed", one_forward_one_backward, True),
+]:
+    run = ideal.run(train, make(4, 8), costs=AGAIN if again else EVEN, recompute=again)
+    ways[name] = [record.peak_bytes for record, _, _ in run]
+    seconds[name] = timing_of(run).seconds
+    print(f"{name:18} {seconds[name]} s")
+print(guess.compare(100 * (seconds["1F1B, recomputed"] / seconds["1F1B"] - 1)))
+memory_per_rank(ways, "Activations that are kept, 4 ranks, 8 microbatches")
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert abs(seconds["1F1B, recomputed"] / seconds["1F1B"] - 4 / 3) < 1e-9
+for name in ("GPipe", "1F1B"):
+    pairs = zip(ways[f"{name}, recomputed"], ways[name], strict=True)
+    assert all(less <= more for less, more in pairs)
+assert ways["GPipe, recomputed"][1] < 0.5 * ways["GPipe"][1]
+assert distance(ideal.run(train, gpipe(4, 8), steps=10, recompute=True)) < 1e-9
+
+# %% [markdown]
+# A third more time, since one more forward pass is 1 of 3. It pays most where much is kept. Our stages have two
+# layers; in a stage of 12 transformer layers nearly everything is saved. The results are the same, to rounding.
+#
+# ## A smaller bubble: several stages per rank
+#
+# The bubble is the time until the pipeline is full, and the time until it is empty. It fills faster if stages are
+# smaller. So give each rank *two* stages of half the size. They must not be neighbors: rank 0 has stages 0 and
+# 4, rank 1 has 1 and 5, and so on. A microbatch goes around twice.
+
+# %%
+guess = predict(
+    "Interleaved, with two stages per rank. 4 ranks, 8 microbatches: which part of their time do ranks wait?",
+    unit="%",
+)
+
+# %%
+HALF = Costs(forward=0.5, backward=1.0)  # a stage has half as many layers
+interleaved = timing_of(ideal.run(train, interleaved_1f1b(4, 8), costs=HALF))
+print(guess.compare(100 * interleaved.bubble))
+compared = {"1F1B": timings["1F1B"], "interleaved": interleaved}
+pipeline_timeline(compared, title="One stage per rank, and two")
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert f"{interleaved.bubble:.1%}" == "15.8%"
+for p in range(1, 9):
+    for v in (1, 2, 3):
+        for m in (p, 2 * p, 3 * p):
+            found = time_schedule(interleaved_1f1b(p, m, v), HALF).bubble
+            assert abs(found - (p - 1) / (v * m + p - 1)) < 1e-9
+
+# %% [markdown]
+# With $v$ stages per rank the bubble is $\frac{p-1}{v m + p-1}$, where $m$ is a multiple of $p$: as small as with $v$
+# times as many microbatches. It costs messages: each microbatch crosses 7 boundaries instead of 3. And look at the
+# right: the first rank keeps 5.5 microbatches instead of 4.
+#
+# ## A smaller bubble: two halves of a backward pass
+#
+# Look at 1F1B once more. Rank 2 waits for a gradient from rank 3. What rank 3 does meanwhile is a whole backward
+# pass, and it computes two gradients: that of its input, which rank 2 is waiting for, and that of its weights, for
+# which nobody is waiting. So cut it in two: **I** for the input, **W** for the weights. The first half is sent as
+# soon as it is done. The second half can be done any time, best when the rank would wait. This is **zero bubble**, in
+# the version that its authors call ZB-H1.
+
+# %%
+halves = timing_of(ideal.run(train, zero_bubble(4, 8), costs=EVEN))
+compared = {"1F1B": timings["1F1B"], "zero bubble, ZB-H1": halves}
+pipeline_timeline(compared, title="Whole backward passes, and halves")
+
+# %% tags=["folded"]
+# Checks of the numbers below: (p − 1)/(3m + p − 1) of the total where m ≥ p
+for p in range(1, 9):
+    for m in range(1, 17):
+        timing = time_schedule(zero_bubble(p, m))
+        assert abs(timing.seconds - (2 * m + p - 1 + max(m, p))) < 1e-9
+        if m >= p:
+            assert abs(timing.bubble - (p - 1) / (3 * m + p - 1)) < 1e-9
+        live = most_live(zero_bubble(p, m))
+        assert live == [min(m, p - stage) for stage in range(p)]
+        up_to_weight = most_live(zero_bubble(p, m), up_to_weight=True)
+        assert up_to_weight == [min(m, p)] * p
+assert (timings["1F1B"].seconds, halves.seconds) == (33, 27)
+assert abs(halves.bubble - 1 / 9) < 1e-9
+
+# %% [markdown]
+# 27 instead of 33, and a bubble of 11.1 % instead of 27.3 %. What is left is mostly the triangle at the beginning.
+# (We let F, I and W take equally long. In a real model they differ, and so does the picture.)
+#
+# The paper counts memory from F to I, and then it is that of 1F1B. But look at the hatched bars: between I and W a
+# rank still needs something, the inputs of its layers and the gradients of their outputs. Counted up to W, *every*
+# rank keeps 4 microbatches. With 1F1B only the first rank does. How much is it in bytes, in our pipeline?
+
+# %%
+kept["ZB-H1"] = [
+    record.peak_bytes for record, _, _ in ideal.run(train, zero_bubble(4, 8))
+]
+memory_per_rank(kept, "Activations that are kept, 4 ranks, 8 microbatches")
+
+# %% tags=["folded"]
+# Checks of what is said below
+assert all(a >= b for a, b in zip(kept["ZB-H1"], kept["1F1B"], strict=True))
+assert max(kept["ZB-H1"]) > 2 * max(kept["1F1B"])
+
+# %% [markdown]
+# At least as much as with 1F1B on every rank, and more than twice as much on the fullest one, which is now the last.
+# For each layer that has weights, its input and the gradient of its output wait for W, and our pipeline keeps the
+# output too. So less bubble is paid for with memory.
+#
+# ### All of them, compared
+#
+# Are they all right? We train 10 steps with each, and compare with one process. And we count the messages of
+# one training step, in the trace: those of two steps, less those of one.
+
+# %%
+SCHEDULES = {
+    "naive": (naive(4, 8), EVEN),
+    "GPipe": (gpipe(4, 8), EVEN),
+    "1F1B": (one_forward_one_backward(4, 8), EVEN),
+    "interleaved": (interleaved_1f1b(4, 8), HALF),
+    "ZB-H1": (zero_bubble(4, 8), EVEN),
+}
+print("schedule       time  bubble  kept by rank 0  messages     bytes  difference")
+sent = {}
+for name, (schedule, costs) in SCHEDULES.items():
+    run = ideal.run(train, schedule, costs=costs)
+    timing, one = timing_of(run), ideal.trace
+    ideal.run(train, schedule, steps=2)
+    messages = len(ideal.trace) - len(one)
+    nbytes = sum(ideal.trace.bytes_sent) - sum(one.bytes_sent)
+    sent[name] = messages, nbytes
+    off = distance(ideal.run(train, schedule, steps=10))
+    print(
+        f"{name:12} {timing.seconds:6}  {timing.bubble:6.1%}  {run[0][0].peak_bytes:14,}"
+        f"  {messages:8}  {nbytes:8,}  {off:10.0e}"
+    )
+    assert off < 1e-9
+    assert abs(timing.bubble - time_schedule(schedule, costs).bubble) < 1e-9
+
+# %% tags=["folded"]
+# Checks: each microbatch crosses each boundary forward and backward, as 32 float64 per sample
+for name, (messages, nbytes) in sent.items():
+    boundaries = 7 if name == "interleaved" else 3
+    assert messages == 2 * 8 * boundaries
+    assert nbytes == 2 * boundaries * 64 * 32 * 8
+
+# %% [markdown]
+# With $p$ stages there are $p - 1$ boundaries. A step sends $2m$ messages over each, and over each the activations of
+# the whole batch forward, and as many bytes backward. The number of microbatches does not change the bytes, and
+# neither does the schedule, unless it has more stages.
+#
+# What is sent has nothing to do with the number of parameters. That is the great difference to data parallelism. Take
+# the model of 175 billion parameters again. Its layers hand on 12,288 numbers for each of 2,048 positions of a text.
+# In 16 bits:
+
+# %%
+boundary = 2 * 2048 * 12288 * 2  # forward and backward, of one text
+gradients = 2 * parameters * 2  # what a rank of a large ring sends, nearly
+print(f"pipeline: {boundary / 1e6:.0f} MB over each boundary for each text")
+print(f"data parallel: {gradients / 1e9:.0f} GB per rank and step")
+print(f"as many bytes with {gradients / boundary:,.0f} texts in a step")
+assert 100e6 < boundary < 101e6 and gradients == 700e9
+assert 6900 < gradients / boundary < 7000
+
+# %% [markdown]
+# So between machines, where links are slower than inside, a pipeline sends little. The larger the batch, the smaller
+# the difference.
+#
+# ## Stages that cost the same
+#
+# So far all stages were alike. But layers differ. Here is a model of seven layers; some are wide. How would you cut
+# it?
+
+
+# %%
+def make_uneven(widths: Sequence[int]) -> nn.Sequential:
+    pairs = zip(widths, widths[1:], strict=False)
+    return nn.Sequential(*(nn.Linear(before, after) for before, after in pairs))
+
+
+WIDTHS = [64, 64, 64, 64, 64, 256, 64, 256]
+flops = measure_costs(make_uneven(WIDTHS), torch.zeros(8, 64))
+print("thousands of operations:", [round(each / 1e3) for each in flops])
+
+# %% [markdown]
+# "Two layers per rank, and the last one for the last rank" is one way. The other way is by cost: cut so that the most
+# expensive stage is as cheap as can be. `stages_of` does that. Without costs it takes the numbers of parameters; you
+# can give it better ones.
+
+
+# %%
+def layers_by_cost(widths: Sequence[int], costs: Sequence[float]) -> list[list[int]]:
+    stages = stages_of(make_uneven(widths), 4, costs)
+    return [[int(name) for name, _ in stage.named_children()] for stage in stages]
+
+
+def timed(costs: Sequence[float], cut: Sequence[Sequence[int]]) -> Timing:
+    """1F1B, 8 microbatches; a forward pass through the whole model takes 4 s."""
+    whole = sum(costs)
+    forward = [4 * sum(costs[layer] for layer in stage) / whole for stage in cut]
+    schedule = one_forward_one_backward(4, 8)
+    return time_schedule(schedule, Costs(forward, [2 * each for each in forward]))
+
+
+by_count = [[0, 1], [2, 3], [4, 5], [6]]
+by_cost = layers_by_cost(WIDTHS, flops)
+print("by cost:", by_cost)
+cuts = {"by count": timed(flops, by_count), "by cost": timed(flops, by_cost)}
+pipeline_timeline(cuts, title="The same model and schedule, two cuts")
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert [each / flops[0] for each in flops] == [1, 1, 1, 1, 4, 4, 4]
+assert by_cost == [[0, 1, 2, 3], [4], [5], [6]]
+assert abs(cuts["by cost"].bubble - 3 / 11) < 1e-9
+assert (cuts["by count"].seconds, cuts["by cost"].seconds) == (52, 33)
+assert abs(cuts["by count"].computing[2] - 8 * 3 * 4 * 8 / 16) < 1e-9
+
+# %% [markdown]
+# By count, rank 2 has half of all the work. A pipeline is as slow as its slowest stage, and all others wait for it.
+# By cost, all stages are alike, and the bubble is that of the formula again. Where stages are not alike no formula
+# holds; that is what virtual time is for.
+#
+# **Try it.** Make one layer so wide that no cut helps. What does the slowest stage cost then, compared with its share
+# of a quarter?
+
+# %%
+mine = [64, 64, 64, 64, 64, 256, 64, 256]  # change it
+costs = measure_costs(make_uneven(mine), torch.zeros(8, 64))
+cut = layers_by_cost(mine, costs)
+print(cut, f"{timed(costs, cut).bubble:.1%}")
+
+# %% tags=["folded"]
+# One way to do it: a layer of 1,024 features
+mine = [64, 64, 64, 64, 64, 1024, 64, 256]
+costs = measure_costs(make_uneven(mine), torch.zeros(8, 64))
+cut = layers_by_cost(mine, costs)
+slowest = max(sum(costs[layer] for layer in stage) for stage in cut) / sum(costs)
+print(
+    cut, f"bubble {timed(costs, cut).bubble:.1%}, the slowest stage has {slowest:.0%}"
+)
+assert abs(slowest - 0.4) < 1e-9 and timed(costs, cut).bubble > 0.45
+
+# %% [markdown]
+# A single layer that is too large can't be helped by any cut *between* layers. To cut the layer itself is the subject
+# of lesson 10.
+#
+# ## On a clock
+#
+# All of that was virtual time. Now four real processes, and a network that is paced like a real one: 1 ms and 100
+# MB/s. The ranks still sleep instead of computing, 20 ms forward and 40 ms backward, so that your machine need not
+# have four idle cores. But the messages are real, and so are the waiting and the clock.
+
+# %%
+network = Link(latency=1e-3, bandwidth=100e6)
+NAPS = Costs(forward=0.020, backward=0.040)
+on_the_clock = {}
+with World(4, network=network) as world:
+    world.run(train, naive(4, 1))  # the first run starts the processes
+    for name, make in [
+        ("naive", naive),
+        ("GPipe", gpipe),
+        ("1F1B", one_forward_one_backward),
+    ]:
+        on_the_clock[name] = timing_of(world.run(train, make(4, 8), costs=NAPS))
+print("schedule   measured   formula      bubble   formula")
+for name, timing in on_the_clock.items():
+    wanted = (8 * 4 if name == "naive" else 8 + 3) * 0.060
+    bubble = 3 / 4 if name == "naive" else 3 / 11
+    print(
+        f"{name:8} {timing.seconds * 1e3:8.0f} ms {wanted * 1e3:6.0f} ms"
+        f"  {timing.bubble:10.1%} {bubble:9.1%}"
+    )
+
+# %%
+pipeline_timeline(on_the_clock, title="Four real processes, 8 microbatches, on a clock")
+
+# %% [markdown]
+# The measured times are longer than the formula, and differ from run to run: messages take time, and processes wait
+# for a core. We show them, and assert nothing about them.
+#
+# **Try it.** Let the network have a latency of 20 ms, as long as a forward pass. Which one suffers more, GPipe or
+# 1F1B?
+
+# %%
+network = Link(latency=1e-3, bandwidth=100e6)  # change the latency
+with World(4, network=network) as world:
+    world.run(train, naive(4, 1))
+    for make in (gpipe, one_forward_one_backward):
+        timing = timing_of(world.run(train, make(4, 8), costs=NAPS))
+        print(f"{make.__name__:25} {timing.seconds * 1e3:4.0f} ms")
+
+# %% tags=["folded"]
+# One way to do it, in virtual time, where it is always the same
+slow = SimulatedWorld(4, Cluster.flat(4, Link(latency=20e-3, bandwidth=100e6)))
+pair = [
+    timing_of(slow.run(train, make(4, 8), costs=NAPS)).seconds
+    for make in (gpipe, one_forward_one_backward)
+]
+print(f"GPipe {pair[0] * 1e3:.0f} ms, 1F1B {pair[1] * 1e3:.0f} ms")
+assert pair[0] < 0.85 * pair[1]
+
+# %% [markdown]
+# ## When not to
+#
+# **When the model fits.** Then use data parallelism. Four ranks that each do a quarter of the samples with the whole
+# model have no bubble. They pay with an all-reduce. A model of a billion parameters in 32 bits has 4 GB of gradients,
+# so each rank of four sends 6 GB. How fast must the network be, so that this takes no longer than the bubble?
+
+# %%
+samples = 8 * 12 / 4  # 8 microbatches, 12 s each on one rank, over 4 ranks
+bubble = timings["1F1B"].seconds - samples
+wire = 2 * 3 / 4 * 4e9
+print(f"no bubble: {samples} s; 1F1B: {timings['1F1B'].seconds} s, {bubble} s more")
+print(f"{wire / 1e9} GB in {bubble} s: {wire / bubble / 1e9:.2f} GB/s")
+assert (samples, bubble, wire) == (24, 9, 6e9)
+
+# %% [markdown]
+# Here 0.67 GB/s is enough, and a part of it can hide behind the backward pass. So for a model that fits, a
+# pipeline is rarely the best choice.
+#
+# **When the batch is small.** With $m$ no larger than $p$ half of the time or nearly half is waiting. A model that
+# answers one question at a time is a pipeline with a single microbatch.
+
+# %%
+for p in (2, 4, 8, 16):
+    print(f"{p:2} ranks, {p:2} microbatches: {time_schedule(gpipe(p, p)).bubble:.0%}")
+    assert abs(time_schedule(gpipe(p, p)).bubble - (p - 1) / (2 * p - 1)) < 1e-9
+
+# %% [markdown]
+# **When one layer is too large**, or stages can't be made alike.
+#
+# **When layers look at the whole batch**, as batch norm does. In a pipeline it sees a microbatch only, and its
+# result depends on how you cut. Then the run no longer equals one process.
+
+# %%
+norm = nn.BatchNorm1d(64).double()
+whole = norm(images[:64])
+pieces = torch.cat([norm(piece) for piece in images[:64].split(8)])
+apart = (whole - pieces).abs().max().item()
+print(f"largest difference {apart:.1f}")
+assert apart > 0.1
+
+# %% [markdown]
+# ## In real frameworks
+#
+# torch has pipelines in `torch.distributed.pipelining`. A `PipelineStage` wraps the module of one stage, and a
+# schedule class runs it. The names are those of this lesson. We run four of them on our four ranks, on gloo, with the
+# stages of our model, and compare the gradients with those of one process.
+
+# %%
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+)
+
+THEIRS = [ScheduleGPipe, Schedule1F1B]
+THEIRS += [ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble]
+Gradients = dict[str, torch.Tensor]
+
+
+def with_torch(
+    comm: Communicator, kind: type
+) -> tuple[Gradients, list[float], list[str]]:
+    """The gradients of this rank's stages, the losses of the microbatches, and what this rank did."""
+    per_rank = 2 if "Interleaved" in kind.__name__ else 1
+    cut = stages_of(make_model(), 4 * per_rank)
+    numbers = range(comm.rank, len(cut), 4)
+    with torch_distributed(comm):
+        device = torch.device("cpu")
+        stages = [PipelineStage(cut[n], n, len(cut), device) for n in numbers]
+        given = stages[0] if per_rank == 1 else stages
+        schedule = kind(given, n_microbatches=8, loss_fn=cross_entropy)
+        losses: list[torch.Tensor] = []
+        if comm.rank == 0:
+            schedule.step(images[:64])
+        elif comm.rank == 3:
+            schedule.step(target=labels[:64], losses=losses)
+        else:
+            schedule.step()
+    done = [str(action) for action in schedule.pipeline_order[comm.rank] if action]
+    parameters = (pair for n in numbers for pair in cut[n].named_parameters())
+    gradients = {name: parameter.grad for name, parameter in parameters}
+    return gradients, [loss.item() for loss in losses], done
+
+
+alone = make_model()
+loss = cross_entropy(alone(images[:64]), labels[:64])
+loss.backward()
+orders = {}
+with World(4) as world:
+    for kind in THEIRS:
+        by_rank = world.run(with_torch, kind)
+        orders[kind.__name__] = [done for _, _, done in by_rank]
+        found = {name: each for part, _, _ in by_rank for name, each in part.items()}
+        gaps = [
+            float((found[name] - parameter.grad).abs().max())
+            for name, parameter in alone.named_parameters()
+        ]
+        losses = by_rank[-1][1]
+        gaps.append(abs(sum(losses) / 8 - loss.item()))
+        print(f"{kind.__name__:30} largest difference to one process {max(gaps):.0e}")
+        assert len(gaps) == 17 and max(gaps) < 1e-12
+
+# %% [markdown]
+# The same gradients, to rounding. torch wants microbatches of one size: 13 samples in 5 microbatches are an error
+# there. Ours weighs each by its samples.
+
+
+# %%
+def thirteen(comm: Communicator) -> float | None:
+    stages = stages_of(make_model(), 4)
+    pipeline = Pipeline(comm, stages, one_forward_one_backward(4, 5), cross_entropy)
+    return pipeline.step(images[:13], labels[:13])
+
+
+ours = ideal.run(thirteen)[-1]
+wanted = cross_entropy(make_model()(images[:13]), labels[:13]).item()
+print(f"13 samples in 5 microbatches: loss {ours:.6f}, in one process {wanted:.6f}")
+assert abs(ours - wanted) < 1e-9
+
+# %% [markdown]
+# Is it the same schedule? torch writes down its actions in the notation that we use.
+
+# %%
+print("rank 2 of torch's 1F1B:", " ".join(orders["Schedule1F1B"][2]))
+print("rank 2 of ours:        ", *one_forward_one_backward(4, 8)[2])
+
+# %% tags=["folded"]
+# Checks: action by action
+ours = [[str(action) for action in row] for row in gpipe(4, 8)]
+theirs = [row[:16] for row in orders["ScheduleGPipe"]]
+assert theirs == ours
+ours = [[str(action) for action in row] for row in one_forward_one_backward(4, 8)]
+theirs = [row[:16] for row in orders["Schedule1F1B"]]
+assert theirs[:3] == ours[:3]
+
+# %% [markdown]
+# Its GPipe and its 1F1B are ours, action by action. (In torch 2.13 the listing of the *last* rank of 1F1B is off by
+# one: it begins with microbatch 1. What it runs is correct, as the gradients show.) In real training you would also
+# meet:
+#
+# - **Tracing.** `torch.distributed.pipelining.pipeline` cuts a model that is not a list of layers, by following its
+#   forward pass.
+# - **Megatron-LM and DeepSpeed**, where large pipelines are mostly run today, with 1F1B, plain or interleaved.
+# - **TensorFlow and JAX** have no such schedule among their strategies. In JAX you would write it with `shard_map`
+#   and `ppermute`, see [JAX](14_jax.ipynb).
+#
+# ## Fill the grid
+#
+# Now you write the schedules, and the clock grades them. Each level gives you ranks, microbatches, what each action
+# takes, and how many microbatches a rank has room for. A schedule gets points for time and for memory. **Par** is 20
+# points.
+#
+# A line is a rank. Write `F0` for the forward pass of microbatch 0 through that rank's stage, and `B0` for its
+# backward pass. Dots may stand for waiting. They are for your eyes only: when an action runs follows from what it
+# waits for.
+
+
+# %%
+tried: list[Attempt] = []
+
+
+def attempt(number: int, grid: Grid) -> Picture | None:
+    """Check, time and draw a grid. What is wrong with it is printed."""
+    print(level_of(number))
+    try:
+        tried.append(fill(number, grid))
+    except ScheduleError as error:
+        print(error)
+        return None
+    print(tried[-1])
+    return pipeline_timeline(tried[-1].timing, title=f"My level {number}")
+
+
+attempt(
+    1,
+    """
+    rank 0  F0 .. .. .. B0 .. F1 .. .. .. B1 ..
+    rank 1  .. F0 B0 .. .. .. .. F1 B1 .. .. ..
+    """,
+)
+
+# %% [markdown]
+# Points for time are 10 times par's time over yours; for memory likewise, with the microbatches that each rank keeps
+# at most, added up. While you are slower than par, memory gives no more points than time: else waiting would pay.
+#
+# **Try it.** This grid is naive. Reach par: 20 points. Then go below it. Level 1 can be done with 23.
+
+# %% tags=["folded"]
+# One way to do it: rank 1 needs no second slot
+best = """
+rank 0  F0 F1 .. .. B0 .. .. B1 ..
+rank 1  .. F0 B0 .. F1 B1 .. .. ..
+"""
+print(fill(1, best))
+assert fill(1, best).points == 23
+
+# %% [markdown]
+# The other levels get harder. A grid may also be code: a list for each rank, of words such as `"F0"`. From level 5 on
+# you may cut backward passes: write `I0` and `W0` in place of `B0`. All grids here are naive. Improve one, and
+# run the cell again. (In level 6 messages take time. Think of what you saw on the slow link.)
+
+# %%
+print("\n".join(str(level_of(number)) for number in range(2, 8)))
+
+# %%
+attempt(2, [[f"{kind}{i}" for i in range(4) for kind in "FB"] for rank in range(3)])
+
+# %%
+attempt(3, [[f"{kind}{i}" for i in range(4) for kind in "FB"] for rank in range(3)])
+
+# %%
+attempt(4, [[f"{kind}{i}" for i in range(8) for kind in "FB"] for rank in range(4)])
+
+# %%
+attempt(5, [[f"{kind}{i}" for i in range(4) for kind in "FIW"] for rank in range(3)])
+
+# %%
+attempt(6, [[f"{kind}{i}" for i in range(8) for kind in "FB"] for rank in range(4)])
+
+# %%
+attempt(7, [[f"{kind}{i}" for i in range(8) for kind in "FIW"] for rank in range(4)])
+
+# %%
+print(score_card(tried))
+
+# %% [markdown]
+# ## In short
+#
+# For $p$ ranks and $m$ microbatches, all stages alike; the bubble is a part of the total time.
+#
+# | schedule | bubble | microbatches kept by rank $s$ | messages per step |
+# |---|---|---|---|
+# | naive | $(p-1)/p$ | 1 | $2m(p-1)$ |
+# | GPipe | $(p-1)/(m+p-1)$ | $m$ | $2m(p-1)$ |
+# | 1F1B | $(p-1)/(m+p-1)$ | $\min(m, p-s)$ | $2m(p-1)$ |
+# | interleaved, $v$ stages per rank | $(p-1)/(vm+p-1)$ | more than 1F1B | $2m(vp-1)$ |
+# | ZB-H1, F = I = W | $(p-1)/(3m+p-1)$ | as 1F1B up to I, $\min(m, p)$ up to W | $2m(p-1)$ |
+#
+# - A pipeline makes a model fit. It is fast only with many microbatches.
+# - Where stages are alike, 1F1B is not faster than GPipe. It keeps less, and on a slow link it is slower.
+# - Where messages take time there is a best number of microbatches.
+# - Recomputation costs a third more time. The slowest stage sets the pace of all.
+# - The bytes depend on activations, not on parameters.
+#
+# ## Now you
+#
+# In [the exercise](../exercises/09_pipeline/09_pipeline.ipynb) you write GPipe and 1F1B for any number of ranks, and
+# the loop that runs one stage with send and receive. The tests look at what your ranks keep, and when.
+#
+# ## Further reading
+#
+# - Y. Huang et al., [GPipe](https://arxiv.org/abs/1811.06965), NeurIPS 2019. Microbatches, and recomputation with
+#   them.
+# - D. Narayanan et al., [PipeDream](https://doi.org/10.1145/3341301.3359646), SOSP 2019. 1F1B, in the form that never
+#   drains the pipeline; and [Memory-Efficient Pipeline-Parallel DNN Training](https://arxiv.org/abs/2006.09503), ICML
+#   2021, with the form used here.
+# - D. Narayanan et al., [Efficient Large-Scale Language Model Training on GPU
+#   Clusters](https://arxiv.org/abs/2104.04473), SC 2021. Interleaving, and how pipelines are combined with the rest.
+# - P. Qi et al., [Zero Bubble Pipeline Parallelism](https://arxiv.org/abs/2401.10241), 2023. I and W, and schedules
+#   with more memory and hardly any bubble.
+# - T. Chen et al., [Training Deep Nets with Sublinear Memory Cost](https://arxiv.org/abs/1604.06174), 2016.
+#   Recomputation.
+# - [torch.distributed.pipelining](https://docs.pytorch.org/docs/stable/distributed.pipelining.html), torch's manual.
