@@ -14,17 +14,26 @@ def require(name: str) -> ModuleType:
     Raises:
         ImportError: it is not installed, or can't be imported. One sentence, with what to do.
     """
+    check_there(name)
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # a broken installation raises TypeError and others besides ImportError
+        text = f"{name} is installed, but can't be imported ({type(error).__name__}: {error}): run `distlib doctor`."
+        raise ImportError(text, name=name) from error
+
+
+def check_there(name: str) -> None:
+    """Look for a framework without importing it.
+
+    Raises:
+        ImportError: it is not installed. One sentence, with what to do.
+    """
     if not is_there(name):
         raise ImportError(
             f"{name} is not installed: this Python is {platform.python_version()} on {platform.machine()}, and `make "
             "env` leaves out what its makers don't offer for it. The other lessons and exercises don't need it.",
             name=name,
         )
-    try:
-        return importlib.import_module(name)
-    except Exception as error:  # a broken installation raises TypeError and others besides ImportError
-        text = f"{name} is installed, but can't be imported ({type(error).__name__}: {error}): run `distlib doctor`."
-        raise ImportError(text, name=name) from error
 
 
 def is_there(name: str) -> bool:

@@ -24,12 +24,14 @@ from distlib.checks.rules.values import holds, is_close
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count, dtype_name
+from distlib.frameworks.optional import check_there
 
 # fmt: off
 SYMBOLIC = [
     ("has no attribute 'numpy'", "inside a tf.function a tensor has no value yet, so numpy() is not there. Compute with tf.reduce_sum and its kind."),
     ("symbolic", "inside a tf.function a tensor has no value yet: no float(x), no numpy, and no Python `if` on it. tf.where and tf.math.divide_no_nan choose by value."),
 ]
+SECONDS = 15.0  # a case takes less than one; but making graphs is work for Python, which a busy machine does slowly
 close = partial(is_close, relative=1e-4, absolute=1e-5)  # rounding is free, in float32
 
 
@@ -197,11 +199,12 @@ def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:-1])) + " and " * (len(numbers) > 1) + str(numbers[-1])
 
 
-@task("losses", "weights", "global_batch_size", errors=[
+@task("losses", "weights", "global_batch_size", seconds=SECONDS, errors=[
     *SYMBOLIC, *((sign, "losses may be float64, and weights are float32: tf.cast(weights, losses.dtype).") for sign in ("does not match type", "cannot compute Mul")),
 ])
 def check_global_batch_loss(draw: Draw, *, batches: Sequence[Shares]) -> Iterator[Case]:
     """`function(losses, weights, global_batch_size)` on each replica: its share of the loss of the global batch."""
+    check_there("tensorflow")
     for batch in batches:
         inputs = {"parameters": draw.normal((3,)).to(batch.dtype), "shares": batch.draw(draw, 3), "global_batch_size": batch.total}
         yield Case(batch.title, global_losses, [inputs], batch)
@@ -211,7 +214,7 @@ def check_global_batch_loss(draw: Draw, *, batches: Sequence[Shares]) -> Iterato
 def _(seen: Seen) -> Remarks:
     given, size, every = seen.case.inputs[0], seen.facts.total, []
     replicas = len(given["shares"])
-    for replica, share in enumerate(given["shares"]):
+    for share in given["shares"]:
         parameters = given["parameters"].double().requires_grad_()
         losses = (share["features"].double() @ parameters - share["labels"].double()) ** 2
         every.append((losses, share["weights"].double(), parameters))
@@ -262,14 +265,15 @@ def _loss_mistakes(losses: torch.Tensor, weights: torch.Tensor, size: int, repli
 # ── distributed_train_step ───────────────────────────────────────────────────────────────────────────────────────────
 
 RATE = 0.05
+SCALARS = 16  # bytes that a replica may send and get besides its gradients: the loss, the global batch size, a counter
 STEP = "strategy.run(on_replica, args=(features, labels, weights))"
 
 
-@task("strategy", "variables", "loss_function", "learning_rate", errors=[
+@task("strategy", "variables", "loss_function", "learning_rate", seconds=SECONDS, errors=[
     *SYMBOLIC,
     ("You must specify an aggregation", "a replica can't assign to a mirrored variable by itself: the copies would differ. Assign outside of strategy.run, or with strategy.extended.update."),
     ("in a cross-replica context", "this belongs outside of strategy.run."), ("in a replica context", "this belongs inside of strategy.run."),
-    ("NoneType", "does tape.gradient come after the `with` block of the tape, and is the loss computed in it?"),
+    *((sign, "does tape.gradient come after the `with` block of the tape, and is the loss computed in it?") for sign in ("NoneType", "None values", "value None")),
     ("PerReplica", "outside of strategy.run a value is a PerReplica, one for each replica: hand it to strategy.run, or reduce it with strategy.reduce(\"SUM\", value, axis=None)."),
 ])
 def check_distributed_train_step(draw: Draw, *, plans: Sequence[Shares], steps: int = 2) -> Iterator[Case]:
@@ -277,6 +281,7 @@ def check_distributed_train_step(draw: Draw, *, plans: Sequence[Shares], steps: 
 
     Every step of a case has a batch like its `Shares`.
     """
+    check_there("tensorflow")
     for plan in plans:
         assert len(plan.samples) <= DEVICES
         inputs = {
@@ -324,23 +329,35 @@ def _(seen: Seen) -> Remarks:
     given, played = seen.case.inputs[0], seen[0]
     if not played["is_function"]:
         yield Remark("what it returns is not a tf.function.", cause="put @tf.function above the inner function, and return that: `return step`. It must not be called here." )
-    start = [given["matrix"], given["bias"]]
+    start, nbytes = [given["matrix"], given["bias"]], given["matrix"].nbytes + given["bias"].nbytes
     for number, (shares, size) in enumerate(zip(given["batches"], given["sizes"], strict=True)):
         one = OneDevice.of(start, shares)
         start = one.after(one.sums, size)
         yield from _variables(f"after step {number + 1}", played["variables"][number], one, size)
         yield _step_loss(f"what step {number + 1} returned", played["losses"][number], one, size, start, shares)
         yield _calls(number, played["calls"][number], [len(share["features"]) for share in shares])
+    yield _copied(played["copied"], len(seen.facts.samples), nbytes)
+
+
+def _copied(copied: Sequence[tuple[str, str, int]], replicas: int, nbytes: int) -> Remark | None:
+    """What the graph copies between devices: the gradients to one of them, their sum to the others, a few numbers."""
+    least = 2 * (replicas - 1) * nbytes
+    if any(size < 0 for *_, size in copied):
+        return Remark("its graph copies tensors between devices whose size it does not know.", cause="is something gathered or masked on the way? Gradients have the shapes of their variables.")
+    if sum(size for *_, size in copied) <= least + 2 * (replicas - 1) * SCALARS:
+        return None
+    lines = tuple(f"{source} to {destination}: {sum(size for *way, size in copied if way == [source, destination])} bytes" for source, destination in dict.fromkeys((a, b) for a, b, _ in copied))
+    return Remark(f"its graph copies {sum(size for *_, size in copied)} bytes between devices.", lines, f"the gradients have {nbytes} bytes. One reduction of them for all {replicas} replicas takes {least}: each replica sends its own, and gets the sum. Samples stay where they are.")
 
 
 def _variables(when: str, found: Sequence[Sequence[torch.Tensor]], one: OneDevice, size: int) -> Remarks:
     right, replicas = one.after(one.sums, size), len(one.sums)
     own = [one.after([gradients], size) for gradients in one.sums]
-    mistakes = {
+    mistakes: dict[str, list[Sequence[torch.Tensor]]] = {
         "it is as it was before. Does the step assign to the variables?": [one.start],
         "only the gradient of replica 0 has arrived. Add those of all replicas up.": [own[0], one.after(one.means(True)[:1]), one.after(one.means(False)[:1])] if replicas > 1 else [],
         "the gradients of the replicas were averaged, but each is divided by global_batch_size already. Add them up: SUM, not MEAN.": [one.after(one.sums, size * replicas)],
-        "each replica has divided by its own number of samples, and the sum of these means is too large. Divide by global_batch_size.": [one.after(one.means(True)), one.after(one.means(False))],
+        "each replica has divided by its own number of samples, and the sum of these means is too large. Divide by global_batch_size. (Or are the gradients added up twice, in an all-reduce and again in strategy.reduce?)": [one.after(one.means(True)), one.after(one.means(False))],
         "this is a mean of the replicas' means. With unequal numbers of samples that is another number: divide by global_batch_size, and add up.": [one.after(one.means(True), replicas), one.after(one.means(False), replicas)],
         "the losses are not divided by global_batch_size.": [one.after(one.sums), one.after(one.sums, replicas)],
         "the weights are left out. Multiply the loss of each sample by its weight.": [one.after(one.unweighted, size)],
@@ -434,14 +451,18 @@ class Pipeline:
         return self.global_batch_size // self.num_workers
 
 
-@task("dataset", "num_workers", "index", "global_batch_size", errors=[
+SHARD_ERRORS = [
     ("__len__", "a data set may not know its length: len(dataset) is not there then. batch knows where the end is."),
     ("length is unknown", "a data set may not know its length: len(dataset) is not there then. batch knows where the end is."),
-    ("must be rank", "samples may have any shape, also none: the first dimension of a batch counts samples, and there may be no other."),
+    ("be rank", "samples may have any shape, also none: the first dimension of a batch counts samples, and there may be no other."),
     ("not iterable", "return a tf.data.Dataset."), *SYMBOLIC,
-])
+]
+
+
+@task("dataset", "num_workers", "index", "global_batch_size", seconds=SECONDS, errors=SHARD_ERRORS)
 def check_shard_input(draw: Draw, *, pipelines: Sequence[Pipeline]) -> Iterator[Case]:
     """`function(dataset, num_workers, index, global_batch_size)`: the batches of a worker, and weights for their samples."""
+    check_there("tensorflow")
     for plan in pipelines:
         numbers = torch.tensor(draw.sample(range(1, 1_000_000), plan.samples * math.prod(plan.shape)), dtype=torch.int64)
         indices = list(plan.indices or range(plan.num_workers))
@@ -460,10 +481,11 @@ def _(seen: Seen) -> Remarks:
         if plan.refused and refused is None:
             yield Remark("it returned a pipeline; expected was a ValueError.", cause=f"raise ValueError, and name {' and '.join(map(str, plan.refused))}: a share must be a whole number of samples, and an index one of 0 … num_workers - 1.")
         if plan.refused:
-            missing = [number for number in plan.refused if str(number) not in refused]
+            missing = [number for number in plan.refused if str(number) not in str(refused)]
             yield Remark(f"its ValueError does not name {missing[0]}.", (f"found    {shown(refused)}",), "whoever reads it has not seen your code. Put the numbers into its text.") if missing else None
         elif refused is not None:
-            yield Remark(f"for worker {worker} it raised ValueError.", (f"found    {refused}",), "nothing is wrong with these numbers.")
+            cause = next((words for sign, words in SHARD_ERRORS if sign in refused), "nothing is wrong with these numbers.")
+            yield Remark(f"for worker {worker} it raised ValueError.", (f"found    {refused}",), cause)
     if not plan.refused:
         yield from _batches(plan, found)
         yield from _samples(plan, found, seen.case.inputs[0]["samples"])
@@ -487,7 +509,7 @@ def _batches(plan: Pipeline, found: Sequence[Sequence[Any]]) -> Remarks:
     for worker, batches in enumerate(found):
         for number, (samples, weights) in enumerate(batches):
             if list(samples.shape) != shape:
-                yield Remark(f"batch {number} of worker {worker} has the shape {list(samples.shape)}; expected was {shape}.", cause="the last batch has to be filled up: every step of every worker has the same shape. What stands there does not matter, its weight is 0." if number == plan.steps - 1 else "batch(global_batch_size // num_workers) makes batches of that many samples.")
+                yield Remark(f"batch {number} of worker {worker} has the shape {list(samples.shape)}; expected was {shape}.", cause="the last batch has to be filled up: every step of every worker has the same shape. What stands there does not matter, its weight is 0." if number == plan.steps - 1 else "a full global batch gives each worker global_batch_size // num_workers samples. `index` counts from 0.")
             if list(weights.shape) != shape[:1] or weights.dtype != torch.float32:
                 yield Remark(f"the weights of batch {number} of worker {worker} are {str(weights.dtype).removeprefix('torch.')} of shape {list(weights.shape)}; expected was float32 of shape {shape[:1]}.", cause="one weight for each sample of the batch: 1.0, or 0.0 if it only fills up.")
             if not ((weights == 0) | (weights == 1)).all():
@@ -539,9 +561,12 @@ def _why_repeated(plan: Pipeline, real: Mapping[tuple[int, int], list[int]]) -> 
     workers = [{number for (worker, _), numbers in real.items() if worker == each for number in numbers} for each in range(plan.num_workers)]
     if plan.num_workers > 1 and all(each == workers[0] for each in workers):
         return "all workers have the same samples: `index` says which share is a worker's own."
+    last = [number for (_, step), numbers in real.items() if step == plan.steps - 1 for number in numbers]
+    if len(last) > len(set(last)) and plan.samples % plan.global_batch_size:
+        return "a sample that is taken once more to fill a batch up gets weight 0: else it counts twice."
     if any(first & second for first in workers for second in workers if first is not second):
         return "two workers have it. Every sample belongs to one of them."
-    return "a sample that is taken once more to fill a batch up gets weight 0: else it counts twice."
+    return "the data set is gone through once, and every sample counts once."
 
 
 def _why_dropped(plan: Pipeline, times: Mapping[int, int]) -> str:

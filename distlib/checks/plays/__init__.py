@@ -7,7 +7,8 @@
         gate        gate(k, values): lets virtual time pass, and returns a factor for the gradient (see `gated`)
         returns     plain values and tensors, which a check then looks at
 
-A file may name modules in IMPORTED_LATE that torch imports only when its plays run, and that take long. Its function
+A file may name modules in IMPORTED_LATE that are imported only when its plays run, and that take long. Its function
+`get_ready()` is called after that, before anything of the student's runs; it starts no thread. Its function
 `seconds_of(inputs, k)` says how long it takes to pass gate k.
 
 When a class is graded, this code runs in the process of the student's code, in the sandbox. So it imports only torch,
@@ -27,6 +28,9 @@ def file_of_plays(name: str) -> ModuleType:
 
 
 def import_plays(name: str) -> None:
-    """Import a file of plays, and what torch imports only when they run, so that they need not wait for it then."""
-    for module in getattr(file_of_plays(name), "IMPORTED_LATE", ()):
+    """Import a file of plays and its IMPORTED_LATE, so that plays need not wait for it, and let it get ready."""
+    file = file_of_plays(name)
+    for module in getattr(file, "IMPORTED_LATE", ()):
         import_module(module)
+    if get_ready := getattr(file, "get_ready", None):
+        get_ready()

@@ -1,7 +1,6 @@
 """Pieces of TensorFlow programs around a student's function: replicas of a MirroredStrategy, and input pipelines.
 
-Everything is in one process: four logical CPU devices, of which a strategy takes as many as it has replicas. The
-process must not have computed anything with TensorFlow before, or with four such devices, as a set-up cell makes them.
+Everything is in one process: four logical CPU devices, of which a strategy takes as many as it has replicas.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import torch
 from distlib.checks.plays.gated import PassGate
 from distlib.communicator import Communicator
 
-IMPORTED_LATE = ("tensorflow",)  # nine seconds of the processor
+IMPORTED_LATE = ("tensorflow", "distlib.frameworks.tensorflow_graphs")  # nine seconds of the processor
 DEVICES = 4
 _SPARE_BATCHES = 3  # that a pipeline may give too many, before it is taken for endless
 
@@ -70,7 +69,8 @@ def training(
     Returns:
         "losses": what each step returned; "variables": after each step, for each variable the copies, by replica;
         "calls": for each step, the calls of loss_function: the number of the device (-1 if it is not one of the
-        strategy's) and how many samples; "is_function": whether it is a tf.function.
+        strategy's) and how many samples; "is_function": whether it is a tf.function; "copied": what its graph copies
+        between devices: from, to, bytes (-1: not known).
     """
     tf = _tensorflow()
     strategy = _strategy(len(inputs["batches"][0]))
@@ -85,14 +85,24 @@ def training(
         return losses
 
     step = function(strategy, variables, loss_function, inputs["learning_rate"])
-    seen: dict[str, Any] = {"losses": [], "variables": [], "calls": [], "is_function": _is_function(step)}
-    for shares, size in zip(inputs["batches"] * seen["is_function"], inputs["sizes"], strict=False):
+    seen: dict[str, Any] = {"losses": [], "variables": [], "calls": []}
+    is_function = hasattr(step, "get_concrete_function")
+    for shares, size in zip(inputs["batches"] * is_function, inputs["sizes"], strict=False):
         batch = [_per_replica(strategy, shares, name) for name in ("features", "labels", "weights")]
         seen["losses"].append(_as_torch(step(*batch, tf.constant(float(size)))))
         seen["variables"].append([_by_replica(strategy, each) for each in variables])
         seen["calls"].append(list(calls))
         calls.clear()
-    return seen
+    copied = _copied(step, *batch, tf.constant(float(size))) if is_function else []
+    return {**seen, "is_function": is_function, "copied": copied}
+
+
+def _copied(step: Any, *arguments: Any) -> list[tuple[str, str, int]]:
+    from distlib.frameworks.tensorflow_graphs import copies  # which imports TensorFlow
+
+    return [
+        (each.source, each.destination, -1 if each.nbytes is None else each.nbytes) for each in copies(step, *arguments)
+    ]
 
 
 def shards(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> list[Any]:
@@ -126,16 +136,23 @@ def _shard(function: Callable[..., Any], dataset: Any, inputs: dict[str, Any], i
 # ── the devices ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _tensorflow() -> Any:
-    """TensorFlow with its devices, and without its log lines."""
+def get_ready() -> None:
+    """Ask for the devices, which are made when TensorFlow computes something for the first time."""
     import tensorflow as tf
 
     tf.get_logger().setLevel("ERROR")
     (processor,) = tf.config.list_physical_devices("CPU")
     with contextlib.suppress(RuntimeError):  # it has computed: then the devices are there, or never will be
         tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * DEVICES)
+
+
+def _tensorflow() -> Any:
+    """TensorFlow with its devices."""
+    import tensorflow as tf
+
+    get_ready()
     if len(tf.config.list_logical_devices("CPU")) < DEVICES:
-        raise RuntimeError(f"TensorFlow has computed something before there were {DEVICES} devices: run the set-up cell first")
+        raise RuntimeError(f"TensorFlow computed something before it had {DEVICES} devices: run the set-up cell first")
     return tf
 
 
@@ -151,11 +168,13 @@ def _strategy(replicas: int) -> Any:
 
 
 def _per_replica(strategy: Any, shares: Sequence[dict[str, torch.Tensor]], name: str) -> Any:
-    """One of the tensors of each replica's share."""
+    """One of the tensors of each replica's share, on its device."""
     import tensorflow as tf
 
     def value(context: Any) -> Any:
-        return tf.constant(shares[context.replica_id_in_sync_group][name].numpy())
+        replica = context.replica_id_in_sync_group
+        with tf.device(strategy.extended.worker_devices[replica]):
+            return tf.constant(shares[replica][name].numpy())
 
     return strategy.experimental_distribute_values_from_function(value)
 
@@ -170,10 +189,6 @@ def _device_number(device: str) -> int:
 
 
 # ── what comes back ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _is_function(step: Any) -> bool:
-    return hasattr(step, "get_concrete_function")
 
 
 def _parts(batch: Any) -> list[Any]:

@@ -19,6 +19,8 @@ HOME = "/student"  # a rank's own folder
 MODULES = (
     "communicator.py",
     "checks/student_communicator.py",
+    "frameworks/optional.py",
+    "frameworks/tensorflow_graphs.py",
     "judge/__init__.py",
     "judge/remote/__init__.py",
     "judge/remote/memory_watch.py",

@@ -1,5 +1,5 @@
 # Wrong: gives every worker one contiguous part of the whole data set. Loses all marks.
-# Told: step 0 of all workers together is global batch 0 of the data set
+# Told: step 1 of all workers together is global batch 1 of the data set
 def shard_input(dataset, num_workers, index, global_batch_size):
     if global_batch_size % num_workers or not 0 <= index < num_workers:
         raise ValueError(f"{global_batch_size}, {index} and {num_workers} don't fit")
