@@ -269,7 +269,7 @@ SCALARS = 16  # bytes that a replica may send and get besides its gradients: the
 STEP = "strategy.run(on_replica, args=(features, labels, weights))"
 
 
-@task("strategy", "variables", "loss_function", "learning_rate", seconds=SECONDS, errors=[
+@task("strategy", "variables", "loss_function", "learning_rate", seconds=SECONDS, allowed=["distlib.frameworks.tensorflow_graphs"], errors=[
     *SYMBOLIC,
     ("You must specify an aggregation", "a replica can't assign to a mirrored variable by itself: the copies would differ. Assign outside of strategy.run, or with strategy.extended.update."),
     ("in a cross-replica context", "this belongs outside of strategy.run."), ("in a replica context", "this belongs inside of strategy.run."),
