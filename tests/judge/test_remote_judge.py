@@ -20,9 +20,11 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
-from distlib.judge.remote import nursery, ranks, wire
+from distlib.judge.remote import frameworks, nursery, ranks, wire
+from distlib.judge.remote.cells import Cell
 from distlib.judge.remote.judge import Judged, Judges, judge, judge_in
 from distlib.judge.remote.nursery import CanNotGrade
+from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.wire import encode
 from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.isolation import USERS_PER_SANDBOX
@@ -47,10 +49,10 @@ SET_UP = "import torch\n\nfrom distlib import Communicator"
 QUICK = Limits(check_seconds=5, submission_seconds=60)
 
 
-def notebook(answer: str, test: str = TEST, own: Sequence[str] = ()) -> NotebookNode:
+def notebook(answer: str, test: str = TEST, own: Sequence[str] = (), setup: str = SET_UP) -> NotebookNode:
     """A set-up cell, the student's own cells, the answer, a test."""
     cells = [
-        _cell(SET_UP, grade_id="setup", locked=True, grade=False, solution=False),
+        _cell(setup, grade_id="setup", locked=True, grade=False, solution=False),
         *(new_code_cell(source, metadata={"distlib": {"from": "student"}}) for source in own),
         _cell(answer, grade_id="shift", locked=False, grade=False, solution=True),
         _cell(test, grade_id="shift_hidden", locked=True, grade=True, solution=False, points=2),
@@ -285,7 +287,7 @@ def judges() -> Iterator[Judges]:
 
 def told_by(judges: Judges, answer: str, own: Sequence[str] = ()) -> str:
     """What the judge of one more submission tells."""
-    with judges() as judge:
+    with judges(notebook(RIGHT)) as judge:
         return told(judge(notebook(answer, own=own)))
 
 
@@ -306,7 +308,7 @@ def test_the_nursery_stays_and_the_ranks_go(judges: Judges) -> None:
     told_by(judges, RIGHT)
     process = nursery_of(judges)
     before = process.children(recursive=True)
-    with judges() as judge:
+    with judges(notebook(RIGHT)) as judge:
         assert told(judge(notebook(RIGHT))) == ""
     assert nursery_of(judges) == process
     deadline = time.monotonic() + 60
@@ -316,7 +318,7 @@ def test_the_nursery_stays_and_the_ranks_go(judges: Judges) -> None:
 
 
 def test_a_judge_that_is_killed_leaves_room_for_the_next(judges: Judges) -> None:
-    with judges() as judge:
+    with judges(notebook(RIGHT)) as judge:
         process = multiprocessing.get_context("forkserver").Process(
             target=judge, args=(notebook("def shift(comm, tensor):\n    while True: pass"),)
         )
@@ -330,12 +332,41 @@ def test_a_judge_that_is_killed_leaves_room_for_the_next(judges: Judges) -> None
 def test_when_the_sandbox_is_killed_the_next_submission_gets_another(judges: Judges) -> None:
     told_by(judges, RIGHT)
     process = nursery_of(judges)
-    with judges() as judge:
+    with judges(notebook(RIGHT)) as judge:
         process.kill()
         with pytest.raises(CanNotGrade, match="the sandbox has ended before its work was done"):
             judge(notebook(RIGHT))
     assert told_by(judges, RIGHT) == ""
     assert nursery_of(judges) != process
+
+
+WITH_JAX = f"import jax\n{SET_UP}"
+
+
+def test_a_framework_is_imported_once_for_a_class(judges: Judges) -> None:
+    pytest.importorskip("jax")
+    loaded = 'import sys\nraise ValueError(f\'here: {sorted(sys.modules.keys() & {"jax", "torch"})}\')'
+    with shared_nursery(QUICK).room(["jax"]) as room, RemoteRanks([Cell(1, loaded)], [], room, "") as started:
+        started.advance(2)
+        started.gather(1)
+    assert started.cells.errors[1] == [("ValueError", "here: ['jax', 'torch']")]
+    made = notebook(RIGHT, setup=WITH_JAX)
+    for _ in range(2):
+        with judges(made) as judge:
+            assert told(judge(made)) == ""
+    assert judges._nursery is not None and judges._nursery._has_imported == {"jax"}
+
+
+def test_a_set_up_cell_that_imports_a_framework_runs_on_the_ranks_only() -> None:
+    pytest.importorskip("jax")
+    made = notebook(RIGHT, setup=f"{WITH_JAX}\nhere = True", test=f"assert 'here' not in globals()\n{TEST}")
+    assert told(judge(made, sandbox=choose_sandbox("none"), limits=QUICK)) == ""
+
+
+def test_a_framework_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frameworks, "is_there", lambda name: False)
+    with pytest.raises(CanNotGrade, match="this exercise needs jax, which is not installed"):
+        judge(notebook(RIGHT, setup=WITH_JAX), sandbox=choose_sandbox("none"), limits=QUICK)
 
 
 def test_without_a_sandbox_each_submission_has_processes_of_its_own() -> None:

@@ -53,7 +53,7 @@ class Judged(Protocol):
 
 # Of a notebook and a seed; `times`: how many times as much time it may take; `only`: which test cells are run.
 Judge = Callable[..., Judged]
-OpenJudge = Callable[[], AbstractContextManager[Judge]]
+OpenJudge = Callable[[NotebookNode], AbstractContextManager[Judge]]  # of the instructor's notebook
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class _Running:
         self.student, self._patience = student, busy() * max(1.0, task.times) * patience
         self.deadline = time.monotonic() + self._patience
         self.connection, theirs = multiprocessing.Pipe(duplex=False)
-        with theirs, open_judge() as judge:
+        with theirs, open_judge(task.source.notebook) as judge:
             self._process = _processes(judge).Process(target=_examine_for, args=(task, judge, theirs), daemon=True)
             self._process.start()
 

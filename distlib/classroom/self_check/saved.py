@@ -10,6 +10,7 @@ from nbformat import NotebookNode
 
 from distlib.classroom.excerpts import with_excerpt
 from distlib.classroom.self_check.results import FAILS, ExerciseError, Result, Results, Row, result_of, row_of
+from distlib.judge.remote.frameworks import frameworks_of
 from distlib.judge.remote.judge import judge_in
 from distlib.judge.remote.nursery import CanNotGrade, Nursery
 from distlib.judge.sandbox import KINDS, Limits
@@ -29,7 +30,7 @@ def check_saved(name: str, notebook: Path | None = None, start: Path | None = No
             from distlib.classroom.self_check.exercise import find_exercise  # meanwhile: it takes nbgrader along
 
             exercise = find_exercise(name, notebook, start)
-            with nursery.room() as room:
+            with nursery.room(frameworks_of(exercise.notebook)) as room:
                 judged = judge_in(room, exercise.notebook)
     except (CanNotGrade, OSError) as error:
         raise ExerciseError(f"the tests can't run on this machine: {error}. `distlib doctor` may know more") from None

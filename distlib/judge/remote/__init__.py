@@ -14,6 +14,7 @@
     ranks               here: starts and ends these processes
     proxy               here: a rank function that does on a simulated communicator what its remote rank asks for
     stand_in            here: what a student's function is called in the test cells
+    frameworks          here: which of TensorFlow and JAX the nursery imports
     insides             here: lines of the student's that look for what a rank reports about itself
     judge               here: runs a notebook
 

@@ -2,7 +2,7 @@
 
     cell                                            runs
     ────────────────────────────────────────────    ───────────────────────
-    locked set-up cell of the instructor            here and on the ranks
+    locked set-up cell of the instructor            here and on the ranks; on the ranks only, if it imports a framework
     test cell                                       here
     solution cell, cell of the student's own        on the ranks
     demonstration of the instructor                 nowhere
@@ -32,6 +32,7 @@ from nbformat.v4 import new_output
 import distlib
 from distlib.checks.remark import CheckFailed
 from distlib.judge.remote.cells import Cell
+from distlib.judge.remote.frameworks import check_installed, frameworks_in, frameworks_of
 from distlib.judge.remote.insides import reaches_inside
 from distlib.judge.remote.nursery import CanNotGrade, Nursery, Room
 from distlib.judge.remote.ranks import OutOfTime, RemoteRanks
@@ -85,8 +86,11 @@ class Judges:
             self._nursery.close()
 
     @contextlib.contextmanager
-    def __call__(self) -> Iterator[Callable[..., Judged]]:
+    def __call__(self, notebook: NotebookNode) -> Iterator[Callable[..., Judged]]:
         """A judge for one submission. Within the block it can be sent to a process that `multiprocessing` starts.
+
+        Args:
+            notebook: the instructor's, or any with the same locked cells.
 
         Raises:
             OSError: the sandbox can't be started.
@@ -94,7 +98,7 @@ class Judges:
         if not self._sandbox.serves_many:
             yield partial(judge, sandbox=self._sandbox, limits=self._limits)
             return
-        with self._working_nursery().room() as room:
+        with self._working_nursery().room(frameworks_of(notebook)) as room:
             yield partial(judge_in, room)
 
     def _working_nursery(self) -> Nursery:
@@ -125,7 +129,7 @@ def judge(
     Raises:
         CanNotGrade: the sandbox does not work. That says nothing about the notebook.
     """
-    with Nursery(sandbox, limits) as nursery, nursery.room() as room:
+    with Nursery(sandbox, limits) as nursery, nursery.room(frameworks_of(notebook)) as room:
         return judge_in(room, notebook, seed, times=times, only=only)
 
 
@@ -133,6 +137,7 @@ def judge_in(
     room: Room, notebook: NotebookNode, seed: str = "", *, times: float = 1.0, only: Collection[str] | None = None
 ) -> Judged:
     """Judge a notebook in an existing room. `seed`, `times`, `only`: as of `judge`."""
+    check_installed(frameworks_of(notebook))
     room.limits = room.limits.times(times)
     start = time.perf_counter()
     done = copy.deepcopy(notebook)
@@ -164,7 +169,7 @@ def _run_here(code: list[NotebookNode], names: list[str], ranks: RemoteRanks) ->
         if _is_test(cell):
             ranks.advance(number)
             _run_test(cell, names, ranks, namespace)
-        elif _is_locked(cell):
+        elif _is_locked(cell) and not frameworks_in(cell.source):
             with _no_worlds():
                 exec(compile(_plain(cell.source), "<set-up>", "exec"), namespace)
 

@@ -14,13 +14,14 @@ import contextlib
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 
 from distlib.judge.remote.wire import NO_STATUS, TOO_MUCH_MEMORY, Wire
 from distlib.judge.sandbox import Limits, Sandbox
 from distlib.worlds.diagnosis import how_it_ended
 
 _START_SECONDS = 180.0  # for python and torch to be loaded, on a busy machine
-_ORDER_BYTES = 16  # of what a room is told, as the sandbox reads it
+_ORDER_BYTES = 16  # of what a nursery or a room is told, as the sandbox reads it
 _END_SECONDS = 1.0
 # While torch is imported there is much to look through for the garbage collector, and nothing to find.
 _COMMAND = "import gc; gc.disable(); from distlib.judge.remote.sandbox_side import main; main()"
@@ -45,6 +46,7 @@ class Nursery:
 
     def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
         self._limits = limits
+        self._has_imported: set[str] = set()
         self._line, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-c", _COMMAND, str(theirs.fileno())]
@@ -70,11 +72,18 @@ class Nursery:
         """Whether the sandbox is gone: somebody has killed it."""
         return self._process.poll() is not None
 
-    def room(self) -> Room:
-        """A new room, for one submission. If the sandbox has ended, the room says so when it is asked for something."""
+    def room(self, frameworks: Iterable[str] = ()) -> Room:
+        """A new room, for one submission. If the sandbox has ended, the room says so when it is asked for something.
+
+        Args:
+            frameworks: what to have imported in it, see `distlib.judge.remote.frameworks`.
+        """
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(OSError):
-            socket.send_fds(self._line, [b"+"], [theirs.fileno()])
+            for name in sorted(set(frameworks) - self._has_imported):
+                self._line.sendall(_order("i", name))
+                self._has_imported.add(name)
+            socket.send_fds(self._line, [_order("+")], [theirs.fileno()])
         return Room(ours, self._limits)
 
 
@@ -109,7 +118,7 @@ class Room:
         self._wait_until_ready()
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(OSError):
-            socket.send_fds(self._control, [f"+{rank}".encode().ljust(_ORDER_BYTES)], [theirs.fileno()])
+            socket.send_fds(self._control, [_order("+", rank)], [theirs.fileno()])
         return Wire(ours), int.from_bytes(self._hear(4), "big")
 
     def prepare(self, plays: str) -> bool:
@@ -152,10 +161,8 @@ class Room:
             self._is_ready = True
 
     def _tell(self, kind: str, what: int | str) -> None:
-        order = f"{kind}{what}".encode().ljust(_ORDER_BYTES)
-        assert len(order) == _ORDER_BYTES, f"a file of plays has a name of at most {_ORDER_BYTES - 1} bytes, got {what}"
         with contextlib.suppress(OSError):
-            self._control.sendall(order)
+            self._control.sendall(_order(kind, what))
 
     def _hear(self, length: int) -> bytes:
         self._control.settimeout(_START_SECONDS)
@@ -168,6 +175,12 @@ class Room:
         if len(data) < length:
             raise CanNotGrade("the sandbox has ended before its work was done.")
         return data
+
+
+def _order(kind: str, what: int | str = "") -> bytes:
+    order = f"{kind}{what}".encode().ljust(_ORDER_BYTES)
+    assert len(order) == _ORDER_BYTES, f"what is imported has a name of at most {_ORDER_BYTES - 1} bytes, got {what}"
+    return order
 
 
 def too_much_memory(limits: Limits) -> str:

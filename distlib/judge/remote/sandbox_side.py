@@ -31,6 +31,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from numbers import Integral, Real
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
@@ -66,7 +67,8 @@ Place = tuple[int, int]  # as in `distlib.judge.remote.cells`
 def main() -> None:
     """The nursery. Its line to the grader is the file descriptor that the command line names.
 
-    For each byte that comes, with a connection to a judge along with it, it makes a room.
+    A command has 16 bytes: "+" (make a room), with a connection to a judge along with it, or "i" and a framework
+    (import it, for the rooms to come).
     """
     line = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(1)
@@ -74,9 +76,13 @@ def main() -> None:
     gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a room
     for number in itertools.count():
-        _, descriptors, _, _ = socket.recv_fds(line, 1, 1)
-        if not descriptors:
+        message, descriptors, _, _ = socket.recv_fds(line, 16, 1)
+        if not message:
             os._exit(0)
+        if message[:1] == b"i":
+            import_module(message[1:].decode().strip())
+            gc.freeze()
+            continue
         with socket.socket(fileno=descriptors[0]) as control:
             if os.fork() == 0:
                 line.close()
