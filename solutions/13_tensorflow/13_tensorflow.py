@@ -307,8 +307,8 @@ for seen in report:
 #
 # - Where to add up? Inside `on_replica`: `tf.distribute.get_replica_context().all_reduce("SUM", gradients)`. Outside of
 #   `strategy.run`: `strategy.reduce("SUM", value, axis=None)`.
-# - Where to assign? Outside of `strategy.run`, `variable.assign_sub(…)` changes all copies. Inside, a replica may not
-#   assign alone.
+# - Where to assign? Outside of `strategy.run`, `variable.assign_sub(…)` changes all copies. Inside, it changes this
+#   replica's copy only.
 # - A `tf.function` calls your Python code once and then runs the graph that came of it. A step that calls it each time
 #   is slow, and a test notices.
 # - Your `global_batch_loss` need not be right: write the one line again.

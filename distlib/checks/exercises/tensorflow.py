@@ -271,7 +271,6 @@ STEP = "strategy.run(on_replica, args=(features, labels, weights))"
 
 @task("strategy", "variables", "loss_function", "learning_rate", seconds=SECONDS, allowed=["distlib.frameworks.tensorflow_graphs"], errors=[
     *SYMBOLIC,
-    ("You must specify an aggregation", "a replica can't assign to a mirrored variable by itself: the copies would differ. Assign outside of strategy.run, or with strategy.extended.update."),
     ("in a cross-replica context", "this belongs outside of strategy.run."), ("in a replica context", "this belongs inside of strategy.run."),
     *((sign, "does tape.gradient come after the `with` block of the tape, and is the loss computed in it?") for sign in ("NoneType", "None values", "value None")),
     ("PerReplica", "outside of strategy.run a value is a PerReplica, one for each replica: hand it to strategy.run, or reduce it with strategy.reduce(\"SUM\", value, axis=None)."),

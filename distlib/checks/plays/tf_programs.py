@@ -81,7 +81,7 @@ def training(
     def loss_function(features: Any, labels: Any) -> Any:
         matrix, bias = variables
         losses = tf.reduce_sum((features @ matrix + bias - labels) ** 2, axis=1)
-        calls.append((_device_number(losses.device), len(features)))
+        calls.append((_device_number(losses.device), features.shape[0]))
         return losses
 
     step = function(strategy, variables, loss_function, inputs["learning_rate"])
