@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 
 import torch
@@ -27,13 +28,15 @@ def play(comm: Communicator, packed: bytes, part: Part, allowed: tuple[str, ...]
     """Play a case on this rank. Exceptions of the student's function pass through.
 
     Args:
-        packed: what `pickling.pack_call` made of the function without arguments, unpacked by each rank for itself, so
-            that each has the notebook's variables of its own, also simulated ranks that share a process.
+        packed: what `pickling.pack_call` made of the function, with lines of cells by file in the place of arguments.
+            Each rank unpacks it for itself, so that it has the notebook's variables of its own, also simulated ranks
+            that share a process.
         allowed: functions of the library that may be called; only looked at where there is one rank, because a
             function that communicates is found out by its messages.
         time_passes: whether passing a gate takes its seconds: in virtual time, not on real ranks.
     """
-    function, _, _ = pickling.loads(packed)
+    function, _, cells = pickling.loads(packed)
+    linecache.cache.update({file: (len("".join(lines)), None, lines, file) for file, lines in cells.items()})
     gates: list[tuple[int, float]] = []
     shown: list[tuple[int, torch.Tensor | None]] = []
     handles = Handles()

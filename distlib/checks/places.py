@@ -18,6 +18,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import io
+import linecache
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +32,7 @@ from distlib.checks.plays import import_plays
 from distlib.checks.seen import Seen
 from distlib.checks.supplied import helper_origins, supplied
 from distlib.trace import Trace
-from distlib.worlds import pickling
+from distlib.worlds import call_site, pickling
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real.output_relay import mark_lines
 from distlib.worlds.real.world import World
@@ -113,7 +114,15 @@ def pack(function: Callable[..., object], helpers: Sequence[str]) -> bytes:
         TypeError: it can't travel.
     """
     with supplied(function, helpers):
-        return pickling.pack_call(function, (), {})
+        return pickling.pack_call(function, (), _cells())
+
+
+def _cells() -> dict[str, Any]:
+    """The lines of this notebook's cells, by file: TensorFlow's AutoGraph reads a function before it turns it into a
+    graph, also on a rank.
+    """
+    files = call_site.learn_cells() if "tensorflow" in sys.modules else ()
+    return {file: linecache.getlines(file) for file in files}
 
 
 @contextlib.contextmanager

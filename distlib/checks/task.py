@@ -86,6 +86,7 @@ def task(
     errors: Signs | Callable[[Seen], Signs] = (),
     allowed: Sequence[str] = (),
     row: Callable[[Seen], Row] | None = None,
+    seconds: float = CASE_SECONDS,
 ) -> Callable[[Callable[..., Iterator[Case]]], Task]:
     """Make a generator of cases a `Task`. Decorates `def check_<function>(draw, *, …)`.
 
@@ -98,13 +99,14 @@ def task(
         allowed: modules and functions of the library that a function on one rank may call.
         row: makes a passed case a row of the report's table, such as `tensor_cases.row`; without it the report lists
             titles.
+        seconds: that a case may take on a free machine.
 
     Raises:
         TypeError: `errors` is one pair, and not a list of pairs.
     """
     if not callable(errors) and any(isinstance(pair, str) for pair in errors):
         raise TypeError(f"errors: expected a list of pairs (words of an error, usual cause), got {errors!r}")
-    return lambda cases: Task(cases, arguments, tuple(helpers), errors, tuple(allowed), row)
+    return lambda cases: Task(cases, arguments, tuple(helpers), errors, tuple(allowed), row, seconds)
 
 
 class Task:
@@ -112,6 +114,7 @@ class Task:
 
     Attributes:
         cases: the generator of cases.
+        seconds: that one of them may take on a free machine.
     """
 
     def __init__(
@@ -122,10 +125,12 @@ class Task:
         errors: Signs | Callable[[Seen], Signs],
         allowed: Sequence[str],
         row: Callable[[Seen], Row] | None,
+        seconds: float = CASE_SECONDS,
     ) -> None:
         self.__name__, self.__doc__ = cases.__name__, cases.__doc__
         self.cases, self._arguments, self._row = cases, arguments, row
         self._helpers, self._errors, self._allowed = helpers, errors, allowed
+        self.seconds = seconds
         self._judge: Judge = _no_judge
         self._judge_times: Judge = lambda seen: iter(())
 
@@ -234,17 +239,19 @@ class _Run:
         case = next((seen.case for seen in report if sum(seen.trace.bytes_sent) >= ENOUGH_BYTES), None)
         if case is None:
             return
-        seen = judged.play(case, seconds_for(CASE_SECONDS, CHECK_SECONDS, self._spent), is_empty=True)
+        seen = judged.play(case, seconds_for(self._task.seconds, CHECK_SECONDS, self._spent), is_empty=True)
         if self._task.remark(seen, self._helpers) is None:
             raise CheckFailed(case.full_title, _ANOTHER_WAY, report.summary())
 
     def _examine(self, case: Case) -> tuple[Seen, Remark | None]:
         """What the case has shown, in virtual time if nothing is wrong there, and the remark about it."""
-        seen, remark = self._look(self._first, case, SIMULATED_SECONDS if self._may_be_real(case) else CASE_SECONDS)
+        seen, remark = self._look(
+            self._first, case, SIMULATED_SECONDS if self._may_be_real(case) else self._task.seconds
+        )
         is_doubtful = remark is not None or (seen.printed and not self._has_shown_prints)
         if self._may_be_real(case) and (is_doubtful or id(case) in self._sampled):
             assert self._real is not None
-            real, final = self._look(self._real, case, CASE_SECONDS)
+            real, final = self._look(self._real, case, self._task.seconds)
             self._show(real, case, final)
             return (seen if remark is None and final is None else real), _with_cause(final, remark)
         self._show(seen, case, remark)

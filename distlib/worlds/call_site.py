@@ -24,6 +24,7 @@ __passes_on__ = True
 
 _NATIVE_FRAME = re.compile(r'File "(.+)", line (\d+) in (.+)')  # innermost frame first
 _LIBRARIES = frozenset({"distlib", "torch"})
+_WRITTEN_BY_TENSORFLOW = "__autograph_generated_file"
 _WHERE_PROCESSES_BEGIN = ("<string>", "<module>")  # python -c, which ranks are forked from
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -117,8 +118,11 @@ def site_of_native_stack(stack: str) -> CallSite | None:
 
 
 def is_own_file(file: str) -> bool:
-    """Whether `file` is the student's: not Python's, not an installed package's, not this package's."""
-    return not file.startswith((_PACKAGE, "<frozen", *_INSTALLED))
+    """Whether `file` is the student's: not Python's, not an installed package's, not this package's.
+
+    Nor one that TensorFlow has written: it names the student's line in the error itself.
+    """
+    return not file.startswith((_PACKAGE, "<frozen", *_INSTALLED)) and _WRITTEN_BY_TENSORFLOW not in file
 
 
 def _library(frame: FrameType) -> str | None:

@@ -1,4 +1,4 @@
-"""The simplest play: a function that does not communicate, called once."""
+"""The simplest plays: a function that does not communicate, called once."""
 
 from __future__ import annotations
 
@@ -12,3 +12,11 @@ from distlib.communicator import Communicator
 def call(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> Any:
     """What `function(*inputs["args"], **inputs["kwargs"])` returns."""
     return function(*inputs["args"], **inputs["kwargs"])
+
+
+def attempt(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> dict[str, Any]:
+    """As `call`, where a ValueError may be right: {"returned": …}, or {"refused": the error's text}."""
+    try:
+        return {"returned": call(comm, function, inputs, gate)}
+    except ValueError as error:
+        return {"refused": str(error)}

@@ -20,6 +20,7 @@ MODULES = (
     "communicator.py",
     "checks/student_communicator.py",
     "frameworks/optional.py",
+    "frameworks/tensorflow_graphs.py",
     "judge/__init__.py",
     "judge/remote/__init__.py",
     "judge/remote/memory_watch.py",
