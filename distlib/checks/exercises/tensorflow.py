@@ -453,7 +453,7 @@ class Pipeline:
 SHARD_ERRORS = [
     ("__len__", "a data set may not know its length: len(dataset) is not there then. batch knows where the end is."),
     ("length is unknown", "a data set may not know its length: len(dataset) is not there then. batch knows where the end is."),
-    ("be rank", "samples may have any shape, also none: the first dimension of a batch counts samples, and there may be no other."),
+    ("be rank", "samples may have any shape, and single numbers have none: the first dimension of a batch counts samples, and there may be no other."),
     ("not iterable", "return a tf.data.Dataset."), *SYMBOLIC,
 ]
 
