@@ -981,6 +981,7 @@ def attempt(number: int, grid: Grid) -> Picture | None:
     return pipeline_timeline(tried[-1].timing, title=f"My level {number}")
 
 
+# %%
 attempt(
     1,
     """
@@ -1005,12 +1006,9 @@ print(fill(1, best))
 assert fill(1, best).points == 23
 
 # %% [markdown]
-# The other levels get harder. A grid may also be code: a list for each rank, of words such as `"F0"`. From level 5 on
-# you may cut backward passes: write `I0` and `W0` in place of `B0`. All grids here are naive. Improve one, and
-# run the cell again. (In level 6 messages take time. Think of what you saw on the slow link.)
-
-# %%
-print("\n".join(str(level_of(number)) for number in range(2, 8)))
+# The other levels get harder. A grid may also be code: a list for each rank, of words such as `"F0"`. In levels 5 and 7
+# you may cut backward passes: write `I0` and `W0` in place of `B0`. In level 6 messages take time: think of what you
+# saw on the slow link. All grids here are naive. Improve one, and run its cell again.
 
 # %%
 attempt(2, [[f"{kind}{i}" for i in range(4) for kind in "FB"] for rank in range(3)])
