@@ -841,6 +841,12 @@ world.close()
 # - **bucket**: gradients that share one all-reduce, because many small ones would cost a latency each.
 # - **microbatch**: a piece of a rank's batch that goes through the model by itself: 32 images as 4 microbatches of 8.
 #
+# In [09, Pipeline](09_pipeline.ipynb):
+#
+# - **stage**: layers of a model that follow each other and stay on one rank, such as layers 4 to 7 of 16.
+# - **schedule**: for each rank, in which order it does the forward and backward passes of the microbatches.
+# - **bubble**: the part of the time in which ranks of a pipeline wait.
+#
 # In a lesson to come, 11:
 #
 # - **shard**: the part of a state that one rank owns for good, such as a quarter of the optimizer's averages.
