@@ -30,6 +30,7 @@ tf.config.set_logical_device_configuration(processor, four_parts)
 
 # %%
 import json
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -194,11 +195,15 @@ def make_trainer(
     return model, make_step(strategy, model, optimizer, to_one)
 
 
+def dataset_of(count: int, steps: int = STEPS) -> Any:
+    """Batches of the first `count` images, from the beginning again where they end."""
+    dataset = tf.data.Dataset.from_tensor_slices((images[:count], labels[:count]))
+    return dataset.batch(BATCH).repeat().take(steps)
+
+
 def batches(strategy: Any, steps: int = STEPS) -> Iterable[Any]:
-    """The batches of so many steps, each with a part for each replica, on its device."""
-    dataset = tf.data.Dataset.from_tensor_slices((images[:1440], labels[:1440]))
-    dataset = dataset.batch(BATCH).repeat().take(steps)
-    return strategy.experimental_distribute_dataset(dataset)
+    """The batches of a training, each with a part for each replica, on its device."""
+    return strategy.experimental_distribute_dataset(dataset_of(1440, steps))
 
 
 model, step = make_trainer(mirrored)
@@ -415,14 +420,14 @@ def train(strategy: Any) -> Weights:
     return model.get_weights()
 
 
-def train_with_fit(strategy: Any) -> Weights:
+def fit(strategy: Any, dataset: Any) -> Any:
+    """A model after an epoch of Keras's `fit`."""
     cross_entropy = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     with strategy.scope():
         model = make_model()
         model.compile(tf.keras.optimizers.SGD(RATE), cross_entropy)
-    dataset = tf.data.Dataset.from_tensor_slices((images[:1440], labels[:1440]))
-    model.fit(dataset.batch(BATCH).repeat().take(STEPS), shuffle=False, verbose=0)
-    return model.get_weights()
+    model.fit(dataset, shuffle=False, verbose=0)
+    return model
 
 
 def furthest(one: Weights, other: Weights) -> float:
@@ -431,7 +436,10 @@ def furthest(one: Weights, other: Weights) -> float:
 
 
 alone = train(tf.distribute.OneDeviceStrategy("CPU:0"))
-after_20 = {"Mirrored": train(mirrored), "Mirrored, fit": train_with_fit(mirrored)}
+after_20 = {
+    "Mirrored": train(mirrored),
+    "Mirrored, fit": fit(mirrored, dataset_of(1440)).get_weights(),
+}
 print(f"moved by up to {furthest(alone, first):.2f}")
 for name, found in after_20.items():
     print(f"{name}: {furthest(found, alone):.0e} from one device")
@@ -461,8 +469,7 @@ def gradient_of(
 ) -> Weights:
     """What the first step subtracts, divided by the learning rate. The batch is the first `count` images."""
     model, step = make_trainer(strategy, to_one, **more)
-    dataset = tf.data.Dataset.from_tensor_slices((images[:count], labels[:count]))
-    for batch in strategy.experimental_distribute_dataset(dataset.batch(count)):
+    for batch in strategy.experimental_distribute_dataset(dataset_of(count, 1)):
         step(*batch)
     return [(a - b) / RATE for a, b in zip(first, model.get_weights(), strict=True)]
 
@@ -575,8 +582,8 @@ assert furthest(gradient_of(mirrored, mean_of_means), true) < 1e-6
 # is one of 10 images, cut by TensorFlow for four replicas.
 
 # %%
-ten = tf.data.Dataset.from_tensor_slices((images[:10], labels[:10])).batch(10)
-parts = next(iter(mirrored.experimental_distribute_dataset(ten)))[0].values
+ten = mirrored.experimental_distribute_dataset(dataset_of(10, 1))
+parts = next(iter(ten))[0].values
 print([part.shape[0] for part in parts])
 assert [part.shape[0] for part in parts] == [3, 3, 3, 1]
 
@@ -634,31 +641,39 @@ guess = predict(
 
 
 # %%
-def gradient_of_fit(strategy: Any, count: int) -> Weights:
-    cross_entropy = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    with strategy.scope():
-        model = make_model()
-        model.compile(tf.keras.optimizers.SGD(RATE), cross_entropy)
-    dataset = tf.data.Dataset.from_tensor_slices((images[:count], labels[:count]))
-    model.fit(dataset.batch(count), shuffle=False, verbose=0)
-    return [(a - b) / RATE for a, b in zip(first, model.get_weights(), strict=True)]
+def train_250(to_one: Losses | None) -> Weights:
+    """The weights after a batch of 240 and one of 10. to_one: None for `fit`."""
+    if to_one is None:
+        return fit(mirrored, dataset_of(250, 2)).get_weights()
+    model, step = make_trainer(mirrored, to_one)
+    for batch in mirrored.experimental_distribute_dataset(dataset_of(250, 2)):
+        step(*batch)
+    return model.get_weights()
 
 
-of_fit = gradient_of_fit(mirrored, 10)
-compared = {"one device": true_of_ten, "the mean of means": found["mean of means"]}
-for name, gradient in compared.items():
-    print(f"fit differs from {name} by {furthest(of_fit, gradient):.0e}")
+def sum_over_its_size(losses: tf.Tensor) -> tf.Tensor:
+    """As on one device: divided by the number of images that all replicas have."""
+    replica = tf.distribute.get_replica_context()
+    size = replica.all_reduce("SUM", tf.cast(tf.size(losses), tf.float32))
+    return tf.reduce_sum(losses) / size
+
+
+of_fit = train_250(None)
+compared = {
+    "one device": train_250(sum_over_its_size),
+    "the mean of means": train_250(mean_of_means),
+    "the sum / 240": train_250(share_of_mean),
+}
+for name, others in compared.items():
+    print(f"fit differs from {name} by {furthest(of_fit, others):.0e}")
 nearest = min(compared, key=lambda name: furthest(of_fit, compared[name]))
 print(guess.compare(nearest))
 
 # %% tags=["folded"]
 # Checks of the numbers above
-assert (
-    furthest(of_fit, found["mean of means"])
-    < 1e-6
-    < 1e-3
-    < furthest(of_fit, true_of_ten)
-)
+apart = {name: furthest(of_fit, others) for name, others in compared.items()}
+assert apart["the mean of means"] < 1e-6
+assert min(apart["one device"], apart["the sum / 240"]) > 1e-3
 
 # %% [markdown]
 # The way out with `fit` is `batch(240, drop_remainder=True)`, or a number of images that divides.
@@ -696,3 +711,284 @@ assert abs(lengths["one device"] - 0.5) < 1e-4 and lengths["4 replicas"] > 0.99
 # Keras clips each replica's share, *before* the all-reduce. Each share is short enough, so nothing is clipped at all. With
 # four replicas the same limit is four times as high. If you clip, sum up first, in your own step. (Torch's
 # `clip_grad_norm_` is called after the backward pass. Under DDP the gradients are averaged then, so it clips the mean.)
+
+# %% [markdown]
+# ## Several machines
+#
+# `MultiWorkerMirroredStrategy` is the same over several processes: each has a copy, and they all-reduce over the network.
+# The program is the same on every machine. Who is who stands in the environment variable `TF_CONFIG`, in JSON: the
+# **cluster** is the same for all, the **task** says which of them this process is.
+
+# %%
+Cluster = Mapping[str, Sequence[str]]
+
+
+def task(cluster: Cluster, role: str, index: int) -> dict[str, str]:
+    """The environment of one process of a cluster."""
+    told = {"cluster": cluster, "task": {"type": role, "index": index}}
+    return {"TF_CONFIG": json.dumps(told)}
+
+
+three_workers = {"worker": addresses(3)}
+print(task(three_workers, "worker", 1)["TF_CONFIG"])
+print(parse_tf_config(task(three_workers, "worker", 1)["TF_CONFIG"]).address)
+
+# %% [markdown]
+# Three workers train for 20 steps with the `make_trainer` from above; each has 80 of the 240 images. We switch on the
+# ring's log and hide it.
+
+
+# %%
+def work() -> tuple[Weights, list[tuple[int, int]]]:
+    """A worker: the weights after 20 steps, and what the graph all-reduces."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    print(f"we are {strategy.num_replicas_in_sync}")
+    model, step = make_trainer(strategy)
+    for batch in batches(strategy):
+        loss = step(*batch)
+    print(f"loss {float(loss):.4f}")
+    found = [(each.members, each.nbytes) for each in all_reduces(step, *batch)]
+    return model.get_weights(), found
+
+
+def show(name: str, line: str) -> None:
+    """What our functions print and how processes end, without TensorFlow's log."""
+    if line.startswith(
+        ("we ", "loss", "epoch", "batch", "I ", "(", "worker", "after ")
+    ):
+        print(f"{name:8} │ {line[:150]}")
+
+
+guess = predict(
+    "Three workers and a ring: how many messages does a worker send for the gradients of one step?",
+    unit="messages",
+)
+
+# %%
+trained = run_processes(
+    {
+        f"worker {index}": Process(
+            work, env=task(three_workers, "worker", index) | LOGGED
+        )
+        for index in range(3)
+    },
+    seconds=170,
+    on_output=show,
+)
+lines = [line for outcome in trained.values() for line in outcome.lines]
+of_gradients = [each for each in ring_messages(lines) if each.nbytes > 16]
+per_worker = [sum(each.src == rank for each in of_gradients) for rank in range(3)]
+after_20["MultiWorkerMirrored"], in_graph = trained["worker 0"].value
+print(f"all-reduces in the graph: {in_graph}")
+print(f"messages of gradients in {STEPS} steps: {per_worker}")
+print(guess.compare(per_worker[0] / STEPS))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert per_worker == [4 * STEPS] * 3
+by_our_ring = traffic.ring_all_reduce(3, SIZE // 4, 4).nbytes
+for rank in range(3):
+    nbytes = sum(each.nbytes for each in of_gradients if each.src == rank) / STEPS
+    assert abs(nbytes / by_our_ring[rank] - 1) < 0.03
+assert in_graph == [(3, SIZE), (3, 4)]
+for outcome in trained.values():
+    assert furthest(outcome.value[0], alone) < 1e-5
+    assert outcome.peak_bytes < 1e9
+
+# %% [markdown]
+# Four messages, $2(N-1)$ for $N=3$. It is the same ring, now over the network. (Its second all-reduce is the loss: here
+# every worker wants to know it.)
+#
+# ### Mistakes in TF_CONFIG
+#
+# `parse_tf_config` reads a TF_CONFIG as TensorFlow does, and refuses mistakes at once. These are the ones in the *text*:
+
+# %%
+good = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}
+two_chiefs = {"chief": ["a:1", "b:1"], "worker": ["c:1"]}
+mistakes = {
+    "not JSON": str(good),
+    "no task": json.dumps({"cluster": good["cluster"]}),
+    "index out of range": json.dumps(good | {"task": {"type": "worker", "index": 2}}),
+    "twice": json.dumps(good | {"cluster": {"worker": ["a:1", "a:1"]}}),
+    "two chiefs": json.dumps(good | {"cluster": two_chiefs}),
+    "a role mistaken": json.dumps(good | {"task": {"type": "server", "index": 0}}),
+}
+refusals = {}
+for name, text in mistakes.items():
+    try:
+        parse_tf_config(text)
+    except ValueError as error:
+        refusals[name] = str(error)
+        print(f"{name}: {error}")
+assert set(refusals) == set(mistakes)
+
+# %% [markdown]
+# Without any TF_CONFIG there is no error at all:
+
+# %%
+os.environ.pop("TF_CONFIG", None)
+forgotten = tf.distribute.MultiWorkerMirroredStrategy()
+print("replicas:", forgotten.num_replicas_in_sync)
+assert forgotten.num_replicas_in_sync == 1
+
+# %% [markdown]
+# A cluster of one. On a hundred machines that would be a hundred separate trainings, and each looks fine. **Print
+# `num_replicas_in_sync`.**
+#
+# Other mistakes are in the *world*. A worker is missing; an address is wrong; two processes on one machine both think
+# that they are worker 0. No text shows that. What does TensorFlow do?
+
+# %%
+guess = predict(
+    "Worker 0 of 2 starts, worker 1 never does. What does TensorFlow say within 10 seconds?",
+    choices=["nothing", "a warning", "an error"],
+)
+
+
+# %%
+def look_for_the_others() -> int:
+    """Make the strategy; end this process if that takes more than 10 seconds."""
+    signal.alarm(10)
+    replicas = tf.distribute.MultiWorkerMirroredStrategy().num_replicas_in_sync
+    signal.alarm(0)
+    return replicas
+
+
+at = addresses(5)
+WRONG = {
+    "missing": task({"worker": [at[0], at[1]]}, "worker", 0),
+    "elsewhere": task({"worker": ["no-such-host:2222", at[2]]}, "worker", 1),
+    "one 0": task({"worker": [at[3], at[4]]}, "worker", 0),
+    "other 0": task({"worker": [at[3], at[4]]}, "worker", 0),
+}
+wrong = run_processes(
+    {name: Process(look_for_the_others, env=env) for name, env in WRONG.items()},
+    seconds=170,
+    check=False,
+    on_output=show,
+)
+print(guess.compare("nothing" if wrong["missing"].lines == [] else "an error"))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+by_alarm = [name for name in WRONG if wrong[name].exit_status == -signal.SIGALRM]
+assert by_alarm[:2] == ["missing", "elsewhere"] and len(by_alarm) == 3
+assert wrong["missing"].lines == wrong["elsewhere"].lines == []
+kinds = {wrong[name].error.kind for name in ("one 0", "other 0")}
+assert kinds == {"", "UnknownError"}, "one of the two can't have the address"
+
+# %% [markdown]
+# Only the second worker 0 gets an error, because the address is taken. (On two machines it would not be.) The others
+# wait, and say nothing. A missing worker, a firewall and a wrong address all look like this. So: check the text before,
+# print who you are, and set a limit of your own. Signal 14 is the alarm clock that `look_for_the_others` sets. (It is
+# the system's. A thread of Python's that watches the clock never gets its turn, because TensorFlow waits with Python's
+# lock held.) We have not waited for TensorFlow to give up.
+
+# %% [markdown]
+# ### A worker is killed
+#
+# Two workers train with `fit` over six epochs of four batches. (It is the `fit` of Keras 2, package `tf-keras`. That of
+# Keras 3 fails under this strategy, as we shall see.) The callback `BackupAndRestore` saves the training after each epoch. In
+# epoch 3, after two batches, we kill worker 1. Then we start both again, with the same program.
+
+# %%
+guess = predict(
+    "Worker 1 is killed in epoch 3 and both are started again. At which epoch do they go on?",
+)
+
+
+# %%
+def fit_and_back_up(folder: str) -> tuple[Weights, str]:
+    """A worker: the weights after six epochs, and what Keras 3 says."""
+    import tf_keras  # Keras 2
+
+    class Say(tf_keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.epoch = epoch
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            print(f"epoch {self.epoch}, batch {batch}")
+            time.sleep(0.05)
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    cross_entropy = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    with strategy.scope():
+        layers = tf_keras.layers
+        dense = [layers.Dense(32, activation="relu"), layers.Dense(10)]
+        model = tf_keras.Sequential([layers.InputLayer(64), *dense])
+        model.set_weights(first)
+        model.compile(tf_keras.optimizers.SGD(RATE), cross_entropy)
+    callbacks = [tf_keras.callbacks.BackupAndRestore(folder), Say()]
+    model.fit(dataset_of(960, 4), epochs=6, verbose=0, callbacks=callbacks)
+    try:
+        fit(strategy, dataset_of(960, 4))
+        return model.get_weights(), ""
+    except ValueError as error:
+        return model.get_weights(), str(error)
+
+
+def show_batches(name: str, line: str) -> None:
+    if name == "worker 0" or not line.startswith("epoch"):
+        show(name, line)
+
+
+two_workers = {"worker": addresses(2)}
+folder = tempfile.TemporaryDirectory()
+attempts = []
+for kill in ({"worker 1": "epoch 3, batch 1"}, None):
+    attempt = run_processes(
+        {
+            f"worker {index}": Process(
+                fit_and_back_up, folder.name, env=task(two_workers, "worker", index)
+            )
+            for index in range(2)
+        },
+        seconds=170,
+        kill=kill,
+        check=False,
+        on_output=show_batches,
+    )
+    attempts.append(attempt)
+    print("─" * 40)
+batches_done = [
+    [line for line in attempt["worker 0"].lines if line.startswith("epoch")]
+    for attempt in attempts
+]
+print(guess.compare(int(batches_done[1][0][6])))
+
+# %% tags=["folded"]
+# Checks of the numbers above, and of the sentences below
+assert attempts[0]["worker 0"].error.kind == "UnavailableError"
+assert batches_done[1][0] == "epoch 3, batch 0" and len(batches_done[1]) == 12
+again = set(batches_done[0]) & set(batches_done[1])
+assert again >= {"epoch 3, batch 0", "epoch 3, batch 1"}
+resumed, of_keras_3 = attempts[1]["worker 0"].value
+uninterrupted, one_step_of = make_trainer(one_device)
+for batch in dataset_of(960, 24):
+    one_step_of(*batch)
+assert furthest(resumed, uninterrupted.get_weights()) < 1e-5
+assert "PerReplica" in of_keras_3
+
+# %% [markdown]
+# The survivor waits in its next all-reduce until the missing heartbeats are noticed, and gets an `UnavailableError`. It
+# can't go on alone: a ring with a gap is no ring. That is torch's DDP as well, and our `PeerLost`. So everybody starts
+# again, from the last backup. The batches of epoch 3 are done **again**, from the weights at its beginning. The result
+# is that of an uninterrupted training on one device, to rounding.
+#
+# (Keras 3's `fit`, tried afterwards in the same processes: it can't read a `PerReplica` here. Your own step, as above, works.)
+#
+# ## One device has the variables
+#
+# `CentralStorageStrategy` has each variable once, on one device. The replicas compute on theirs. The devices must be
+# named, or it takes only GPUs.
+
+# %%
+central = tf.distribute.experimental.CentralStorageStrategy(DEVICES, "CPU:0")
+model, central_step = make_trainer(central)
+print("weights on", variable_devices(model.trainable_variables[0]))
+
+guess = predict(
+    f"Four replicas, the parameters ({SIZE:,} bytes) on CPU:0. How many bytes cross between devices in a step?",
+    unit="bytes",
+)
