@@ -686,28 +686,19 @@ guess = predict(
 
 
 # %%
-def train_250(to_one: Losses | None) -> Weights:
-    """The weights after a batch of 240 and one of 10. to_one: None for `fit`."""
-    if to_one is None:
-        return fit(mirrored, dataset_of(250, 2)).get_weights()
-    model, step = make_trainer(mirrored, to_one)
-    for batch in mirrored.experimental_distribute_dataset(dataset_of(250, 2)):
+def train_250(strategy: Any, to_one: Losses) -> Weights:
+    """The weights after a batch of 240 and one of 10."""
+    model, step = make_trainer(strategy, to_one)
+    for batch in strategy.experimental_distribute_dataset(dataset_of(250, 2)):
         step(*batch)
     return model.get_weights()
 
 
-def sum_over_its_size(losses: tf.Tensor) -> tf.Tensor:
-    """As on one device: divided by the number of images that all replicas have."""
-    replica = tf.distribute.get_replica_context()
-    size = replica.all_reduce("SUM", tf.cast(tf.size(losses), tf.float32))
-    return tf.reduce_sum(losses) / size
-
-
-of_fit = train_250(None)
+of_fit = fit(mirrored, dataset_of(250, 2)).get_weights()
 compared = {
-    "one device": train_250(sum_over_its_size),
-    "the mean of means": train_250(mean_of_means),
-    "the sum / 240": train_250(share_of_mean),
+    "one device": train_250(one_device, tf.reduce_mean),
+    "the mean of means": train_250(mirrored, mean_of_means),
+    "the sum / 240": train_250(one_device, share_of_mean),
 }
 for name, others in compared.items():
     print(f"fit differs from {name} by {furthest(of_fit, others):.0e}")
@@ -1587,5 +1578,5 @@ Markdown("\n".join([header, "|---" * 6 + "|", *rows]))
 #   Also with servers in other processes, and evaluation.
 # - TensorFlow, [Distributed input](https://www.tensorflow.org/tutorials/distribute/input). Auto-shard, rebatching and
 #   `InputContext`.
-# - M. Abadi and others, [TensorFlow: A system for large-scale machine learning](https://arxiv.org/abs/1605.08695),
-#   2016. Graphs that are cut over devices, with a send and a receive at each cut.
+# - M. Abadi and others, [TensorFlow: A system for large-scale machine learning](https://arxiv.org/abs/1605.08695), OSDI
+#   2016: graphs that are cut over devices, with a send and a receive at each cut.
