@@ -676,7 +676,7 @@ assert np.linalg.norm(off) > 0.1 * np.linalg.norm(flat(true_of_ten))
 # *step* shall be a mean, 10: the sum divided by the true number. That is what one device does, and what the exercise
 # asks for.
 #
-# And `fit`? It has the mean of each replica, and divides by the number of replicas.
+# And `fit`?
 
 # %%
 guess = predict(
@@ -752,7 +752,7 @@ assert 2 < 100 * np.linalg.norm(flat(each_clipped)) / length <= 4.001
 
 # %% [markdown]
 # Keras clips each replica's share, *before* the all-reduce. Each share is short enough, so nothing is clipped at all.
-# With four replicas the same limit is four times as high. If you clip, sum up first, in your own step. (Torch's
+# With four replicas the same limit is up to four times as high. If you clip, sum up first, in your own step. (Torch's
 # `clip_grad_norm_` is called after the backward pass. Under DDP the gradients are averaged then, so it clips the
 # mean.)
 
@@ -1031,10 +1031,11 @@ print(guess.compare(int(batches_done[1][0][6])))
 
 # %% tags=["folded"]
 # Checks of the numbers above, and of the sentences below
-assert attempts[0]["worker 0"].error.kind == "UnavailableError"
+died = attempts[0]["worker 0"].error
+assert died is not None and died.kind in ("UnavailableError", ""), "or it is aborted"
 assert batches_done[1][0] == "epoch 3, batch 0" and len(batches_done[1]) == 12
 again = set(batches_done[0]) & set(batches_done[1])
-assert again >= {"epoch 3, batch 0", "epoch 3, batch 1"}
+assert "epoch 3, batch 0" in again and "epoch 2, batch 3" not in again
 resumed, of_keras_3 = attempts[1]["worker 0"].value
 uninterrupted, one_step_of = make_trainer(one_device)
 for batch in dataset_of(960, 24):
@@ -1043,10 +1044,10 @@ assert furthest(resumed, uninterrupted.get_weights()) < 1e-5
 assert "PerReplica" in of_keras_3
 
 # %% [markdown]
-# The survivor waits in its next all-reduce until the missing heartbeats are noticed, and gets an `UnavailableError`. It
-# can't go on alone: a ring with a gap is no ring. That is torch's DDP as well, and our `PeerLost`. So everybody starts
-# again, from the last backup. The batches of epoch 3 are done **again**, from the weights at its beginning. The result
-# is that of an uninterrupted training on one device, to rounding.
+# The survivor waits in its next all-reduce until the missing heartbeats are noticed, and ends with an error. It can't
+# go on alone: a ring with a gap is no ring. That is torch's DDP as well, and our `PeerLost`. So everybody starts
+# again, from the last backup. The batches of epoch 3 are done **again**, from the weights at its beginning. The
+# result is that of an uninterrupted training on one device, to rounding.
 #
 # (Keras 3's `fit`, tried afterwards in the same processes: it can't read a `PerReplica` here. Your own step, as
 # above, works.)
@@ -1522,7 +1523,7 @@ facts = {
         "every worker",
         f"all, a ring: {per_worker[0] // STEPS} messages each",
         "each step, for all",
-        f"a worker: {attempts[0]['worker 0'].error.kind}",
+        f"a worker: {attempts[0]['worker 0'].error.kind or 'aborted'}",
         "05",
     ),
     "CentralStorage": (
