@@ -791,7 +791,7 @@ world.close()
 # | 10 | Tensor parallel | one layer on several ranks |
 # | 11 | ZeRO | the 16 bytes per parameter, cut into shards |
 # | 12 | Hybrid | all of it together, and how to choose |
-# | 13 | TensorFlow | the same strategies there |
+# | 13 | [TensorFlow](13_tensorflow.ipynb) | the same strategies there, and what they send |
 # | 14 | [JAX](14_jax.ipynb) | the same strategies there, and how to read what a compiler sends |
 # | 15 | Frameworks | what your code becomes in practice |
 # | 16 | Clusters | torchrun, Slurm, and machines that fail |
