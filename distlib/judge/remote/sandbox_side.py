@@ -27,6 +27,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -80,13 +81,25 @@ def main() -> None:
         if not message:
             os._exit(0)
         if message[:1] == b"i":
-            import_module(message[1:].decode().strip())
-            gc.freeze()
+            _import_framework(message[1:].decode().strip())
             continue
         with socket.socket(fileno=descriptors[0]) as control:
             if os.fork() == 0:
                 line.close()
                 _live_as_room(number, control)
+
+
+def _import_framework(name: str) -> None:
+    """Import TensorFlow or JAX where nothing can be written.
+
+    TensorFlow asks for the folder of temporary files, which every rank has. Keras asks for matplotlib, if it is there,
+    and that wants a folder for what it keeps.
+    """
+    tempfile.tempdir = os.environ["TMPDIR"]
+    sys.modules["matplotlib"] = None  # type: ignore[assignment]  # as if it were not there
+    import_module(name)
+    del sys.modules["matplotlib"]
+    gc.freeze()
 
 
 def _live_as_room(number: int, control: socket.socket) -> NoReturn:
