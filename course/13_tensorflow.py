@@ -1350,43 +1350,40 @@ def read(folder: Path) -> dict[str, list[int] | str]:
     """A worker: the numbers that it gets under each policy."""
     tf.get_logger().setLevel("CRITICAL")
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    by_hand = strategy.distribute_datasets_from_function(partial(own_part, folder))
+    got = {"InputContext": numbers_in(strategy, by_hand)}
     policies = tf.data.experimental.AutoShardPolicy
-    got: dict[str, list[int] | str] = {}
-    for name, policy, files in (
-        ("FILE", policies.FILE, 3),
-        ("DATA", policies.DATA, 3),
-        ("OFF", policies.OFF, 3),
-        ("AUTO", policies.AUTO, 3),
-        ("FILE, one file", policies.FILE, 1),
-        ("AUTO, one file", policies.AUTO, 1),
-    ):
+    for name in ("FILE", "DATA", "OFF", "AUTO"):
         options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = policy
-        paths = [str(folder / f"{number}.txt") for number in range(files)]
-        numbers = tf.data.TextLineDataset(paths).batch(4).with_options(options)
-        try:
-            batches = iter(strategy.experimental_distribute_dataset(numbers))
-            got[name] = [int(x) for batch in batches for x in local(strategy, batch)]
-        except tf.errors.OpError as error:
-            got[name] = error.message
-    by_hand = strategy.distribute_datasets_from_function(
-        lambda context: own_part(folder, context)
-    )
-    got["InputContext"] = [int(x) for batch in by_hand for x in local(strategy, batch)]
+        options.experimental_distribute.auto_shard_policy = policies[name]
+        numbers = text_of(folder, 3).batch(4).with_options(options)
+        cut = strategy.experimental_distribute_dataset(numbers)
+        got[name] = numbers_in(strategy, cut)
+        print(f"I have read with {name}", flush=True)
     leave_together(folder, 2)
     return got
 
 
-def local(strategy: Any, batch: Any) -> list[bytes]:
-    """What this worker has of a batch."""
-    parts = strategy.experimental_local_results(batch)
-    return [line for part in parts for line in part.numpy()]
+def text_of(folder: Path, files: int) -> Any:
+    """The lines of the first files."""
+    paths = [str(folder / f"{number}.txt") for number in range(files)]
+    return tf.data.TextLineDataset(paths)
+
+
+def numbers_in(strategy: Any, dataset: Any) -> list[int]:
+    """What this worker gets, in order."""
+    return [
+        int(line)
+        for batch in dataset
+        for part in strategy.experimental_local_results(batch)
+        for line in part.numpy()
+    ]
 
 
 def own_part(folder: Path, context: tf.distribute.InputContext) -> Any:
     """An input pipeline that is cut by hand."""
-    numbers = tf.data.TextLineDataset([str(folder / f"{n}.txt") for n in range(3)])
-    mine = numbers.shard(context.num_input_pipelines, context.input_pipeline_id)
+    cut = context.num_input_pipelines, context.input_pipeline_id
+    mine = text_of(folder, 3).shard(*cut)
     return mine.batch(context.get_per_replica_batch_size(4))
 
 
@@ -1414,17 +1411,14 @@ for policy in ("FILE", "DATA", "AUTO", "InputContext"):
     assert set(got[0][policy]) | set(got[1][policy]) == everything, policy
     assert not set(got[0][policy]) & set(got[1][policy]), policy
 assert set(got[0]["OFF"]) == set(got[1]["OFF"]) == everything
-assert len(got[0]["FILE"]) != len(got[1]["FILE"])
 assert got[0]["AUTO"] == got[0]["FILE"] == [0, 1, 2, 3, 8, 9, 10, 11]
-for policy in ("FILE, one file", "AUTO, one file"):
-    assert all("not enough for the required 2" in each[policy] for each in got)
 
 # %% [markdown]
-# With `OFF` both workers read everything, so each number is used twice in an epoch. `FILE` gives worker 0 two files and
-# worker 1 one file: when that is used up, worker 1 has nothing to do. With fewer files than workers `FILE` is an error,
-# and so is the default. **Check it as we did: collect what each worker gets.**
+# With `OFF` both workers read everything, so each number is used twice in an epoch. `FILE` gives worker 0 two files
+# and worker 1 one file: when that is used up, worker 1 has nothing to do. **Check it as we did: collect what each
+# worker gets.**
 #
-# In the last row nothing is automatic. `distribute_datasets_from_function` calls your function once per worker, with
+# In the first row nothing is automatic. `distribute_datasets_from_function` calls your function once per worker, with
 # an `InputContext` that knows how many pipelines there are, and which one this is. (Then nothing is cut for you
 # either: the function makes batches for one replica.) You write such a function in the exercise.
 #
