@@ -46,7 +46,8 @@ def open_lab(extra: list[str], *, instructor: bool = False) -> int:
     with tempfile.TemporaryDirectory(prefix="distlib-lab-") as spare:
         os.environ.update(folders_for_jupyter(os.environ, Path.home(), Path(spare)))
         os.environ.update(settings_for_jupyter(os.environ, root, instructor=instructor))
-        os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(24))  # else JupyterLab prints addresses of its own
+        # Without one JupyterLab prints addresses of its own; with an empty one it lets everybody in.
+        os.environ["JUPYTER_TOKEN"] = os.environ.get("JUPYTER_TOKEN") or secrets.token_hex(24)
         # In a session of its own, so that Ctrl-C reaches it once, through us, as an orderly end.
         server = subprocess.Popen(lab_command(folder, first, extra), cwd=root, start_new_session=True)
         asked = end_when_asked(server)
