@@ -375,6 +375,10 @@ def test_ranks_share_nothing_to_talk_through(two: Two, text: str) -> None:
     assert two.hostile.run(text)[0] == DENIED
 
 
+def test_ranks_share_no_terminals(two: Two) -> None:
+    assert two.hostile.run("os.openpty()")[0] in ("OSError", "FileNotFoundError")
+
+
 def test_it_sees_no_counters_of_the_machine(two: Two) -> None:
     names = ("stat", "loadavg", "meminfo", "vmstat", "interrupts", "uptime")
     assert told(two.hostile, f"told = [name for name in {names!r} if os.path.exists('/proc/' + name)]") == []
