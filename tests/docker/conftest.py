@@ -22,10 +22,11 @@ BASE, LAB = "distlib-test-base", "distlib-test-lab"
 SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}  # Debian's, by their Python
 LEFT_OUT = ("tensorflow", "keras", "tf_keras", "jax", "clang", "libclang", "playwright", "mypy", "torch/test")
 OF_THE_PROJECT = ("*distlib_course*", "distlib*")
+LONG = 800  # seconds, on a busy machine; a free one takes a tenth
 SECRET = "mirror.example"  # the name of a mirror, which must not get into an image
 
 
-def docker(*words: str, timeout: float = 280) -> str:
+def docker(*words: str, timeout: float = LONG) -> str:
     """What a command of Docker's prints. AssertionError with its complaint if it fails."""
     done = subprocess.run(["docker", *words], capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, f"docker {' '.join(words)}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
@@ -43,26 +44,31 @@ def base_image(tmp_path_factory: pytest.TempPathFactory) -> str:
         pytest.skip(f"no Debian has Python {sys.version_info[0]}.{sys.version_info[1]}")
     if subprocess.run(["docker", "image", "inspect", BASE], capture_output=True, timeout=100).returncode:
         folder = tmp_path_factory.mktemp("debian")
-        make_base(folder)
+        unpack_debian(folder)
+        import_base(folder)
         shutil.rmtree(folder)
     return BASE
 
 
-def make_base(folder: Path) -> None:
-    """Import Debian and this environment's packages as an image. folder: an empty one, to work in."""
+def unpack_debian(folder: Path) -> None:
+    """Debian, with the Python that runs this test, in an empty folder."""
     suite = SUITES[sys.version_info[0], sys.version_info[1]]
     wanted = "--include=python3,python3-venv,tini"
     debootstrap = ["debootstrap", "--variant=minbase", wanted, suite, str(folder)]
-    done = subprocess.run(debootstrap, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(debootstrap, capture_output=True, text=True, timeout=LONG)
     if done.returncode:
         pytest.skip(f"debootstrap failed: {done.stdout[-300:]}")
+
+
+def import_base(folder: Path) -> None:
+    """An image of what is in `folder` and of this environment's packages."""
     packages = sysconfig.get_path("purelib")
     place = f"opt/venv/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
     left_out = [f"--exclude=.{packages}/{name}*" for name in (*LEFT_OUT, *OF_THE_PROJECT)]
     archive = ["tar", "-c", "--exclude=./var/cache/apt/archives/*.deb", *left_out]
     archive += [f"--transform=s,^[.]{packages},{place},", "-C", str(folder), ".", "-C", "/", f".{packages}"]
     with subprocess.Popen(archive, stdout=subprocess.PIPE) as packing:
-        subprocess.run(["docker", "import", "-", BASE], stdin=packing.stdout, check=True, timeout=280)
+        subprocess.run(["docker", "import", "-", BASE], stdin=packing.stdout, check=True, timeout=LONG)
     assert packing.returncode == 0
 
 

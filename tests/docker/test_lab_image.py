@@ -14,7 +14,7 @@ import pytest
 
 from tests.docker.conftest import SECRET, docker
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 # As in docker/compose.yaml, but for the port, which Docker chooses.
 OPTIONS = ("--hostname", "localhost", "--shm-size", "1g", "--cap-add", "SYS_PTRACE", "--publish", "127.0.0.1::8888")
