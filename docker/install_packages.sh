@@ -2,11 +2,11 @@
 # Installs what requirements.txt lists, in the versions of constraints.txt, into /opt/venv: the packages of all images.
 set -eu
 PATH=/opt/venv/bin:$PATH
-install="pip install --no-cache-dir --no-compile -c constraints.txt"
+install="python -m pip install --no-cache-dir --no-compile -c constraints.txt"
 
 python3 -m venv /opt/venv
 $install -r requirements.txt
-if pip show --quiet tensorflow-cpu tensorflow 2>/dev/null; then
+if python -m pip show --quiet tensorflow-cpu tensorflow 2>/dev/null; then
     $install --no-deps tf-keras # it asks for "tensorflow" by name; see the Makefile
 fi
 

@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +19,11 @@ import pytest
 
 BASE, LAB = "distlib-test-base", "distlib-test-lab"
 SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}  # Debian's, by their Python
-LEFT_OUT = ("tensorflow", "keras", "tf_keras", "jax", "clang", "libclang", "playwright", "mypy", "torch/test")
-OF_THE_PROJECT = ("*distlib_course*", "distlib*")
+LEFT_OUT = tuple(
+    f"*/site-packages/{name}"
+    for name in ("tensorflow", "keras", "tf_keras", "jax", "clang", "libclang", "playwright", "mypy", "torch/test")
+)
+OF_THE_PROJECT = ("*/site-packages/*distlib_course", "*/site-packages/distlib")
 LONG = 800  # seconds, on a busy machine; a free one takes a tenth
 SECRET = "mirror.example"  # the name of a mirror, which must not get into an image
 
@@ -62,14 +64,24 @@ def unpack_debian(folder: Path) -> None:
 
 def import_base(folder: Path) -> None:
     """An image of what is in `folder` and of this environment's packages."""
-    packages = sysconfig.get_path("purelib")
-    place = f"opt/venv/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-    left_out = [f"--exclude=.{packages}/{name}*" for name in (*LEFT_OUT, *OF_THE_PROJECT)]
-    archive = ["tar", "-c", "--exclude=./var/cache/apt/archives/*.deb", *left_out]
-    archive += [f"--transform=s,^[.]{packages},{place},", "-C", str(folder), ".", "-C", "/", f".{packages}"]
+    copy_programs(folder / "opt" / "venv" / "bin")
+    left_out = [f"--exclude={name}*" for name in (*LEFT_OUT, *OF_THE_PROJECT)]
+    archive = ["tar", "-c", "--exclude=./var/cache/apt/archives/*.deb", "-C", str(folder), ".", *left_out]
+    archive += [f"--transform=s,^[.]{sys.prefix},opt/venv,", "-C", "/"]
+    archive += [f".{sys.prefix}/{name}" for name in ("etc", "lib", "share") if Path(sys.prefix, name).is_dir()]
     with subprocess.Popen(archive, stdout=subprocess.PIPE) as packing:
         subprocess.run(["docker", "import", "-", BASE], stdin=packing.stdout, check=True, timeout=LONG)
     assert packing.returncode == 0
+
+
+def copy_programs(folder: Path) -> None:
+    """This environment's programs, for the Python of the image's environment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ours = f"#!{sys.prefix}/bin/".encode()
+    for program in Path(sys.prefix, "bin").iterdir():
+        if program.is_file() and not program.is_symlink() and (text := program.read_bytes()).startswith(ours):
+            (folder / program.name).write_bytes(b"#!/opt/venv/bin/" + text.removeprefix(ours))
+            (folder / program.name).chmod(0o755)
 
 
 @pytest.fixture(scope="session")
