@@ -93,4 +93,4 @@ def lab_image(base_image: str, root: Path) -> Iterator[str]:
     words = [word for name, value in options.items() for word in ("--build-arg", f"{name}={value}")]
     docker("build", "-f", str(root / "docker" / "Dockerfile"), "--target", "lab", "-t", LAB, *words, str(root))
     yield LAB
-    docker("image", "rm", LAB)
+    docker("image", "rm", "--no-prune", LAB)  # what the next build can take is kept
