@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "solutions" / "README.md"]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "solutions" / "README.md",
+    ROOT / "docker" / "README.md",
+]
 SOURCES = [path for name in ("course", "solutions", "distlib") for path in sorted((ROOT / name).rglob("*.py"))]
 
 BANNED = {

@@ -46,7 +46,7 @@ def open_lab(extra: list[str], *, instructor: bool = False) -> int:
     with tempfile.TemporaryDirectory(prefix="distlib-lab-") as spare:
         os.environ.update(folders_for_jupyter(os.environ, Path.home(), Path(spare)))
         os.environ.update(settings_for_jupyter(os.environ, root, instructor=instructor))
-        os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(24))  # else JupyterLab prints addresses of its own
+        os.environ["JUPYTER_TOKEN"] = own_token(os.environ)
         # In a session of its own, so that Ctrl-C reaches it once, through us, as an orderly end.
         server = subprocess.Popen(lab_command(folder, first, extra), cwd=root, start_new_session=True)
         asked = end_when_asked(server)
@@ -61,6 +61,14 @@ def open_lab(extra: list[str], *, instructor: bool = False) -> int:
             print(f"\nJupyterLab was killed ({name}), perhaps because the machine had no memory left.")
             return 128 - status
         return max(0, status)
+
+
+def own_token(environment: Mapping[str, str]) -> str:
+    """The token that the user has chosen, else a new one.
+
+    Without one JupyterLab would print addresses of its own; with an empty one it would let everybody in.
+    """
+    return environment.get("JUPYTER_TOKEN") or secrets.token_hex(24)
 
 
 def end_when_asked(server: subprocess.Popen[bytes], seconds: int = ENDS_WITHIN) -> threading.Event:

@@ -27,7 +27,7 @@ from distlib.judge.remote.wire import MOST_PAYLOAD
 from distlib.judge.sandbox import KINDS, Limits
 from distlib.judge.sandbox.limits import statement_seconds
 from tests.tools.nbgrader_process import nbgrader
-from tests.tools.tiny_course import NAME, RIGHT, ROOT, TEXT, TinyCourse
+from tests.tools.tiny_course import DOCUMENTS, NAME, RIGHT, ROOT, TEXT, TinyCourse
 
 GUIDE = (ROOT / "solutions" / "README.md").read_text(encoding="utf-8")
 ASSIGNMENT = "02_all_reduce"
@@ -128,8 +128,9 @@ def course(tiny_course: TinyCourse, tmp_path_factory: pytest.TempPathFactory) ->
     made = tiny_course.copy_to(tmp_path_factory.mktemp("course") / "tiny")
     shutil.rmtree(made.root / "classroom")
     (made.root / "solutions" / NAME / f"{NAME}.py").write_text(TEXT)
-    for name in ("README.md", "LICENSE", "LICENSE-prose", "Makefile", "pyproject.toml", "constraints.txt"):
+    for name in DOCUMENTS:
         shutil.copy(ROOT / name, made.root)
+    shutil.copytree(ROOT / "docker", made.root / "docker")
     for folder in ("course", "distlib", "tests"):
         (made.root / folder).mkdir()
         (made.root / folder / "something.txt").touch()

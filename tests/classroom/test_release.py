@@ -15,9 +15,7 @@ import pytest
 from distlib.classroom.grader.course import open_course
 from distlib.classroom.uploads.release import ReleaseError, for_students, release_files
 from distlib.cli import main
-from tests.tools.tiny_course import NAME, ROOT, TinyCourse
-
-DOCUMENTS = ("README.md", "LICENSE", "LICENSE-prose", "Makefile", "pyproject.toml", "constraints.txt")
+from tests.tools.tiny_course import DOCUMENTS, NAME, ROOT, TinyCourse
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +30,7 @@ def made(tiny_course: TinyCourse, tmp_path_factory: pytest.TempPathFactory) -> T
     made = tiny_course.copy_to(tmp_path_factory.mktemp("release") / "tiny")
     for name in DOCUMENTS:
         shutil.copy(ROOT / name, made.root)
+    shutil.copytree(ROOT / "docker", made.root / "docker")
     for name, text in {"course/01_tiny.ipynb": "{}", "course/01_tiny.py": "", "distlib/__init__.py": ""}.items():
         (made.root / name).parent.mkdir(exist_ok=True)
         (made.root / name).write_text(text)
@@ -48,8 +47,10 @@ def tiny(made: TinyCourse, tmp_path: Path) -> TinyCourse:
 
 def test_it_has_what_students_need_and_no_more(files: dict[str, bytes]) -> None:
     assert {name for name in files if "/" not in name} == set(DOCUMENTS)
-    assert {name.split("/")[0] for name in files if "/" in name} == {"course", "distlib", "exercises"}
-    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "distlib").rglob("*.py")}
+    assert {name.split("/")[0] for name in files if "/" in name} == {"course", "distlib", "docker", "exercises"}
+    modules = {
+        path.relative_to(ROOT).as_posix() for name in ("distlib", "docker") for path in (ROOT / name).rglob("*.py")
+    }
     assert {name for name in files if name.endswith(".py")} == modules, "no text sources, and the whole package"
     notebooks = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("course/*.ipynb")}
     notebooks |= {f"exercises/{path.stem}/{path.stem}.ipynb" for path in ROOT.glob("solutions/*/*.py")}
@@ -140,12 +141,14 @@ def test_a_folder_and_a_zip_file(tiny: TinyCourse, tmp_path: Path) -> None:
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     with zipfile.ZipFile(packed) as archive:
         assert {f"course/{name}" for name in found} == set(archive.namelist())
-    assert {name for name in found if "/" in name} == {
+    assert {name for name in found if "/" in name and not name.startswith("docker/")} == {
         "course/01_tiny.ipynb",
         "distlib/__init__.py",
         f"exercises/{NAME}/{NAME}.ipynb",
         f"exercises/{NAME}/data.csv",
     }
+    assert {"docker/Dockerfile", "docker/compose.yaml"} <= found
+    assert "not for students" not in (folder / "docker" / "README.md").read_text()
     assert main(["release", str(folder), *words]) == 1, "it is not empty now"
 
 

@@ -210,3 +210,10 @@ async def said_in_a_terminal(address: str, command: str) -> str:
         assert message is not None, seen
         seen += str(json.loads(message)[1]) if json.loads(message)[0] == "stdout" else ""
     return found[1]
+
+
+@pytest.mark.parametrize("environment", [{}, {"JUPYTER_TOKEN": ""}])
+def test_there_is_always_a_token(environment: dict[str, str]) -> None:
+    first, second = lab.own_token(environment), lab.own_token(environment)
+    assert len(first) == len(second) == 48 and first != second
+    assert lab.own_token({"JUPYTER_TOKEN": "mine"}) == "mine"

@@ -7,6 +7,7 @@ function is in a class of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
@@ -58,27 +59,32 @@ def graded(before: set[int], root: Path, tmp_path_factory: pytest.TempPathFactor
         for has_all, functions in ((True, FUNCTIONS), (False, SHORT)):
             folder = tmp_path_factory.mktemp("short")
             project = short_course(root, folder, ASSIGNMENT, functions, FEWER_CASES)
-            made[has_all] = graded_class(project, tmp_path_factory.mktemp("hostile"), has_all, open_judge)
+            submissions = [submission for submission in HOSTILE if needs_all_functions(submission) == has_all]
+            made[has_all] = graded_class(project, tmp_path_factory.mktemp("hostile"), submissions, open_judge)
     return made
 
 
-def graded_class(project: Path, folder: Path, has_all: bool, open_judge: Judges) -> tuple[Classroom, ClassRun]:
-    """The class of those submissions that need all functions, or do not."""
+def graded_class(
+    project: Path, folder: Path, submissions: Sequence[HostileSubmission], open_judge: Judges
+) -> tuple[Classroom, ClassRun]:
+    """A class of some submissions, and honest neighbors."""
     classroom = open_classroom(project, folder, ASSIGNMENT)
     answers = classroom.solutions()
     for neighbor in NEIGHBORS:
         classroom.hand_in(neighbor, answers)
     released = classroom.folder / "exercises" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
-    for submission in HOSTILE:
-        if needs_all_functions(submission) == has_all:
-            place = classroom.folder / "classroom" / "submitted" / submission.name / ASSIGNMENT
-            submission.hand_in(place, nbformat.read(released, as_version=4), answers)
+    for submission in submissions:
+        place = classroom.folder / "classroom" / "submitted" / submission.name / ASSIGNMENT
+        submission.hand_in(place, nbformat.read(released, as_version=4), answers)
     return classroom, grade_class(open_course(classroom.folder), ASSIGNMENT, open_judge, jobs=JOBS)
 
 
 @pytest.mark.parametrize("submission", HOSTILE, ids=lambda submission: submission.name)
 def test_it_gets_the_marks_that_its_functions_deserve(graded: Graded, submission: HostileSubmission) -> None:
-    classroom, run = graded[needs_all_functions(submission)]
+    has_the_marks_that_it_deserves(*graded[needs_all_functions(submission)], submission)
+
+
+def has_the_marks_that_it_deserves(classroom: Classroom, run: ClassRun, submission: HostileSubmission) -> None:
     record = run.records[submission.name]
     if submission.deserves is None:
         assert record.problem, "it was graded"
@@ -92,8 +98,10 @@ def test_it_gets_the_marks_that_its_functions_deserve(graded: Graded, submission
 
 @pytest.mark.parametrize("has_all", [True, False])
 def test_the_neighbors_have_all_marks(graded: Graded, has_all: bool) -> None:
-    classroom, run = graded[has_all]
-    functions = FUNCTIONS if has_all else SHORT
+    have_all_marks(*graded[has_all], FUNCTIONS if has_all else SHORT)
+
+
+def have_all_marks(classroom: Classroom, run: ClassRun, functions: Sequence[str]) -> None:
     assert {cell.rsplit("_", 1)[0] for cell in classroom.full_marks()} == set(functions)
     for neighbor in NEIGHBORS:
         assert run.records[neighbor].state == "graded"

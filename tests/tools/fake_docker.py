@@ -10,16 +10,19 @@ import os
 import sys
 
 from distlib.judge.sandbox.contents import folders_above
+from distlib.judge.sandbox.docker import EMPTY, GRADER
 
-FLAGS = ("--rm", "--read-only")
+FLAGS = ("--rm", "--read-only", "--no-healthcheck")
 FIXED = {
     "--network": ["none"],
     "--ipc": ["none"],
     "--user": ["0:0"],
+    "--entrypoint": [""],
+    "--log-driver": ["none"],
     "--cap-drop": ["ALL"],
     "--security-opt": ["no-new-privileges", "seccomp=unconfined", "apparmor=unconfined"],
 }
-OTHERS = ("--name", "--pids-limit", "--memory", "--cap-add", "--tmpfs", "--env", "--volume", "--workdir")
+OTHERS = ("--name", "--cap-add", "--tmpfs", "--env", "--volume", "--workdir")
 
 
 def run(words: list[str]) -> None:
@@ -31,7 +34,7 @@ def run(words: list[str]) -> None:
             options[name].append(words.pop(0))
     for name, values in FIXED.items():
         assert options[name] == values, f"{name}: {options[name]}"
-    assert words.pop(0) == "distlib-empty"
+    assert words.pop(0) == EMPTY
     os.execvp("bwrap", ["bwrap", *bubblewrap_options(options), "--", *words])
 
 
@@ -59,5 +62,7 @@ if __name__ == "__main__":
         run(rest)
     elif command == "version":
         print("linux")
+    elif rest[-1:] == [GRADER]:
+        sys.exit(f"No such image: {GRADER}")
     elif command not in ("image", "import", "rm"):
         sys.exit(f"fake docker: unknown command {command}")

@@ -13,9 +13,9 @@
     system_filter   the calls into the system that a rank is refused
     inside/         what `import distlib` finds in there where that isn't the real module
 
-What a rank has, with bubblewrap: the files that `contents` lists, read-only; a folder of its own, of limited size and
-gone with it; the connection to the judge; memory, threads and open files up to `Limits`. It is one process: it can't
-start another. It has no network, no user's rights, and sees no other process.
+What a rank has, with bubblewrap or docker: the files that `contents` lists, read-only; a folder of its own, of limited
+size and gone with it; the connection to the judge; memory, threads and open files up to `Limits`. It is one process: it
+can't start another. It has no network, no user's rights, and sees no other process.
 
 What no sandbox of this kind promises: that two ranks can't signal to each other by how busy they keep the machine, or
 that a hole in the system's kernel can't be used.

@@ -33,7 +33,8 @@ _NEW_MOUNTS, _NEW_NAMES, _NEW_IPC, _NEW_PROCESS_IDS, _NEW_NETWORK = (
     0x20000000,
     0x40000000,
 )
-_NO_SET_USER_ID, _NO_DEVICES, _NO_PROGRAMS, _RECURSIVE, _PRIVATE = 2, 4, 8, 0x4000, 0x40000
+_READ_ONLY, _NO_SET_USER_ID, _NO_DEVICES, _NO_PROGRAMS = 1, 2, 4, 8
+_BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 _SET_PARENT_DEATH_SIGNAL = 1
 _CAPABILITY_VERSION_3 = 0x20080522
 
@@ -47,12 +48,16 @@ class Place:
         first_user: the user id of rank 0, and the next for each next rank; None to keep the user.
         home: the rank's own folder, or without namespaces, the folder that holds one for each rank.
         limits: for each rank.
+        home_again: folders that show the rank's own one once more; only with namespaces, as the next.
+        covered: folders that are empty for a rank, if they are there.
     """
 
     separate: bool
     first_user: int | None
     home: str
     limits: Limits
+    home_again: tuple[str, ...] = ()
+    covered: tuple[str, ...] = ()
 
     def to_text(self) -> str:
         """As the variable holds it."""
@@ -168,6 +173,10 @@ def _enter_namespaces(place: Place, user: int | None) -> None:
     size = f"size={place.limits.file_bytes},nr_inodes=4096,mode=0700{owner}"
     flags = _NO_SET_USER_ID | _NO_DEVICES
     _call("mount", b"tmpfs", place.home.encode(), b"tmpfs", flags, size.encode())
+    for folder in place.home_again:
+        _call("mount", place.home.encode(), folder.encode(), None, _BIND, None)
+    for folder in filter(os.path.isdir, place.covered):
+        _call("mount", b"tmpfs", folder.encode(), b"tmpfs", flags | _READ_ONLY, b"size=4k,mode=0755")
     try:  # without the machine's counters, such as /proc/stat, which all ranks would share
         _call("mount", b"proc", b"/proc", b"proc", flags | _NO_PROGRAMS, b"subset=pid")
     except OSError:  # before Linux 5.8

@@ -1,0 +1,26 @@
+"""The packages that the project and its build need, as lines for pip.
+
+    python list_packages.py "tensorflow|jax"        # all but some
+
+An image asks for them before it has the project, so that a change of the project installs nothing again.
+"""
+
+import re
+import sys
+import tomllib
+
+
+def packages(settings: dict, without: str) -> list[str]:
+    """What pyproject.toml asks for.
+
+    Args:
+        settings: its content.
+        without: a pattern; what begins with it is left out. "" leaves out nothing.
+    """
+    wanted = [*settings["build-system"]["requires"], *settings["project"]["dependencies"]]
+    return [package for package in wanted if not (without and re.match(without, package))]
+
+
+if __name__ == "__main__":
+    with open("pyproject.toml", "rb") as file:
+        print(*packages(tomllib.load(file), sys.argv[1]), sep="\n")
