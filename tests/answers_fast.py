@@ -47,6 +47,7 @@ import distlib.checks.task as engine
 from distlib.checks import CheckFailed, exercises, plays
 from distlib.checks.places import simulated_only
 from distlib.checks.task import Draw
+from distlib.judge.remote.frameworks import FRAMEWORKS, frameworks_in
 from tests.answer_files import ANSWERS, Answer, read_answers
 from tests.answer_verdicts import KINDS, Verdict, table
 
@@ -198,8 +199,8 @@ def judge_all(
         seed: for other inputs than those of the test cells' own seeds.
         tell: called with each as soon as it is judged.
     """
-    _import_all_checks()
     cells = {name: cells_of(name, folder) for name in {answer.assignment for answer in answers}}
+    _import_checks([cell for several in cells.values() for cell in several])
     todo, running, found = list(reversed(answers)), {}, {}
     while todo or running:
         while todo and len(running) < jobs:
@@ -214,12 +215,15 @@ def judge_all(
     return [found[str(answer), answer.assignment] for answer in answers]
 
 
-def _import_all_checks() -> None:
-    """What test cells import, and torch behind it: once, for all children."""
+def _import_checks(cells: Sequence[Cell]) -> None:
+    """What test cells import, and torch behind it: once, for all children. TensorFlow and JAX if a cell needs them."""
+    needed = frameworks_in("\n".join(cell.source for cell in cells))
     for module in pkgutil.iter_modules(exercises.__path__, f"{exercises.__name__}."):
         import_module(module.name)
     for module in pkgutil.iter_modules(plays.__path__):
-        plays.import_plays(module.name)
+        late = getattr(plays.file_of_plays(module.name), "IMPORTED_LATE", ())
+        if needed.issuperset(set(FRAMEWORKS).intersection(late)):
+            plays.import_plays(module.name)
     gc.collect()
     gc.freeze()  # so that a child's garbage collector leaves the shared pages alone
 
