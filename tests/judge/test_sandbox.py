@@ -231,7 +231,7 @@ def test_it_can_write_only_at_home(two: Two) -> None:
     text = """
 written = []
 for folder, folders, names in os.walk("/"):
-    if folder in ("/proc", "/tmp", os.environ["HOME"]) or folder.count("/") > 5:
+    if folder == "/proc" or os.path.samefile(folder, os.environ["HOME"]) or folder.count("/") > 5:
         folders.clear()
         continue
     for path in [os.path.join(folder, "new"), *(os.path.join(folder, name) for name in names[:3])]:
@@ -244,7 +244,9 @@ told = written
 """
     nowhere = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
     assert set(told(two.hostile, text)) - nowhere == set()
-    text = "with open('/tmp/x' if os.path.exists('/tmp') else 'x', 'w') as file: file.write('y')\ntold = os.listdir()"
+    text = (
+        "with open('/tmp/x' if os.access('/tmp', os.W_OK) else 'x', 'w') as file: file.write('y')\ntold = os.listdir()"
+    )
     assert told(two.hostile, text) == ["x"]
 
 
