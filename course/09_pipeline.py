@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from distlib import Cluster, Communicator, Link, SimulatedWorld, World
+from distlib import Cluster, Communicator, Link, RankError, SimulatedWorld, World
 from distlib.draw import (
     Picture,
     curves,
@@ -235,6 +235,9 @@ assert found < 1e-9
 #
 # The gradients of all microbatches are added up, and the optimizer takes one step at the end. So it is still the same
 # training step. This is **GPipe**: all microbatches forward, then all backward.
+#
+# From now on a unit is the forward pass of one *microbatch* through a stage: for 8 microbatches one rank alone would
+# need 8 · 12 = 96 s.
 
 # %%
 guess = predict(
@@ -249,8 +252,9 @@ print(guess.compare(100 * timing_of(run).bubble))
 pipeline_timeline(timing_of(run), title="GPipe, 4 ranks, 8 microbatches, from a run")
 
 # %% [markdown]
-# Count in the picture. From the first forward pass to the last one on rank 3 there are 8 units of work, and 3 of
-# waiting before them. Backward the same again. Each rank waits as long as the p − 1 others take for one microbatch:
+# The step takes 33 units, 96/33: 2.9 times as fast as one rank. Count in the picture. Rank 3 waits 3 units, works 8
+# (forward) and 16 (backward), and waits 6 more while the gradients travel back: 9 of 33. Each rank waits as long as the
+# p − 1 others take for one microbatch:
 #
 # $$\text{bubble} = \frac{p-1}{m+p-1}\ \text{of the total time}$$
 #
@@ -272,6 +276,9 @@ for p in (2, 4, 8):
 
 # %% tags=["folded"]
 # Checks of the numbers above: 27.3, 15.8 and 8.6 % for four ranks
+spans = timing_of(run).spans[3]
+assert (spans[0].start, spans[-1].end, timing_of(run).seconds) == (3, 27, 33)
+assert sum(span.seconds for span in spans) == 24 and f"{96 / 33:.1f}" == "2.9"
 shares = [100 * time_schedule(gpipe(4, m)).bubble for m in (8, 16, 32)]
 assert [f"{share:.1f}" for share in shares] == ["27.3", "15.8", "8.6"]
 same = [time_schedule(gpipe(p, m)).bubble for p, m in [(2, 8), (4, 24), (8, 56)]]
@@ -326,7 +333,9 @@ for name, make in {"GPipe": gpipe, "1F1B": one_forward_one_backward}.items():
     timings[name] = timing_of(runs[name])
     kept[name] = [record.peak_bytes for record, _, _ in runs[name]]
     print(f"{name:6} {timings[name].seconds} s")
-print(guess.compare("just as fast"))
+gap = timings["1F1B"].seconds - timings["GPipe"].seconds
+verdict = "just as fast" if abs(gap) < 1e-9 else "faster" if gap < 0 else "slower"
+print(guess.compare(verdict))
 pipeline_timeline(timings, title="The same time, less memory")
 
 # %% tags=["folded"]
@@ -501,11 +510,14 @@ for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
 # What if even that is too much? Then keep only the *input* of a stage, for each microbatch, and run the forward pass
 # again right before the backward pass. A stage then keeps the activations of one microbatch, and inputs of the
 # others.
+#
+# Rank 1 keeps three tensors of each microbatch, its input and the outputs of its first two layers. Each has 2 KiB. So
+# with GPipe it keeps 48 KiB.
 
 # %%
 guess = predict(
-    "A forward pass takes 1, a backward pass 2. How much longer is a step with recomputation?",
-    unit="%",
+    "GPipe, 8 microbatches, recomputed. How much does rank 1 keep at most?",
+    unit="KiB",
 )
 
 # %%
@@ -521,7 +533,7 @@ for name, make, again in [
     ways[name] = [record.peak_bytes for record, _, _ in run]
     seconds[name] = timing_of(run).seconds
     print(f"{name:18} {seconds[name]} s")
-print(guess.compare(100 * (seconds["1F1B, recomputed"] / seconds["1F1B"] - 1)))
+print(guess.compare(ways["GPipe, recomputed"][1] / 1024))
 memory_per_rank(ways, "Activations that are kept, 4 ranks, 8 microbatches")
 
 # %% tags=["folded"]
@@ -530,12 +542,18 @@ assert abs(seconds["1F1B, recomputed"] / seconds["1F1B"] - 4 / 3) < 1e-9
 for name in ("GPipe", "1F1B"):
     pairs = zip(ways[f"{name}, recomputed"], ways[name], strict=True)
     assert all(less <= more for less, more in pairs)
-assert ways["GPipe, recomputed"][1] < 0.5 * ways["GPipe"][1]
+assert ways["GPipe"][1] == 8 * 3 * 2 * 1024 == 48 * 1024
+assert ways["GPipe, recomputed"][1] == (7 + 3) * 2 * 1024
+assert ways["1F1B, recomputed"][3] == ways["1F1B"][3]
 assert distance(ideal.run(train, gpipe(4, 8), steps=10, recompute=True)) < 1e-9
 
 # %% [markdown]
-# A third more time, since one more forward pass is 1 of 3. It pays most where much is kept. Our stages have two
-# layers; in a stage of 12 transformer layers nearly everything is saved. The results are the same, to rounding.
+# 20 KiB: seven inputs, and all three tensors of the microbatch that is recomputed. Of $k$ microbatches at most
+# $(k-1)/k$ of the memory is freed, so it pays most where many are kept. Rank 3 of 1F1B keeps one, and gains nothing.
+# The results are the same, to rounding.
+#
+# The time is not measured: we put the second forward pass into the cost of B. One more forward pass is 1 of 3, so it is
+# at most a third more. A rank can also recompute while it waits.
 #
 # ## A smaller bubble: several stages per rank
 #
@@ -681,22 +699,24 @@ for name, (messages, nbytes) in sent.items():
 # the whole batch forward, and as many bytes backward. The number of microbatches does not change the bytes, and
 # neither does the schedule, unless it has more stages.
 #
-# What is sent has nothing to do with the number of parameters. That is the great difference to data parallelism. Take
-# the model of 175 billion parameters again. Its layers hand on 12,288 numbers for each of 2,048 positions of a text.
-# In 16 bits:
+# What is sent does not depend on the number of parameters directly (wider models have wider activations). That is the
+# great difference to data parallelism. Take the model of 175 billion parameters again. Its layers hand on 12,288
+# numbers for each of 2,048 positions of a text, and it was trained with about 1,560 texts in a batch. In 16 bits:
 
 # %%
 boundary = 2 * 2048 * 12288 * 2  # forward and backward, of one text
 gradients = 2 * parameters * 2  # what a rank of a large ring sends, nearly
 print(f"pipeline: {boundary / 1e6:.0f} MB over each boundary for each text")
 print(f"data parallel: {gradients / 1e9:.0f} GB per rank and step")
+print(f"with 1,560 texts in a step: {1560 * boundary / 1e9:.0f} GB over each boundary")
 print(f"as many bytes with {gradients / boundary:,.0f} texts in a step")
 assert 100e6 < boundary < 101e6 and gradients == 700e9
-assert 6900 < gradients / boundary < 7000
+assert f"{1560 * boundary / 1e9:.0f}" == "157" and 157 < 700 / 4
+assert f"{gradients / boundary:.0f}" == "6954"
 
 # %% [markdown]
-# So between machines, where links are slower than inside, a pipeline sends little. The larger the batch, the smaller
-# the difference.
+# 157 GB is less than a quarter of 700. So a pipeline is for links between machines, which are slower than those inside.
+# But the larger the batch, the smaller the difference: with more than 6,954 texts a pipeline sends more.
 #
 # ## Stages that cost the same
 #
@@ -716,12 +736,15 @@ print("thousands of operations:", [round(each / 1e3) for each in flops])
 
 # %% [markdown]
 # "Two layers per rank, and the last one for the last rank" is one way. The other way is by cost: cut so that the most
-# expensive stage is as cheap as can be. `stages_of` does that. Without costs it takes the numbers of parameters; you
-# can give it better ones.
+# expensive stage is as cheap as can be. `stages_of` does that. Without costs it takes the numbers of parameters. For
+# linear layers that gives the same cut. But a convolution uses its few parameters many times: there you need the
+# measured costs.
 
 
 # %%
-def layers_by_cost(widths: Sequence[int], costs: Sequence[float]) -> list[list[int]]:
+def layers_by_cost(
+    widths: Sequence[int], costs: Sequence[float] | None = None
+) -> list[list[int]]:
     stages = stages_of(make_uneven(widths), 4, costs)
     return [[int(name) for name, _ in stage.named_children()] for stage in stages]
 
@@ -743,15 +766,24 @@ pipeline_timeline(cuts, title="The same model and schedule, two cuts")
 # %% tags=["folded"]
 # Checks of the numbers above and below
 assert [each / flops[0] for each in flops] == [1, 1, 1, 1, 4, 4, 4]
-assert by_cost == [[0, 1, 2, 3], [4], [5], [6]]
+assert by_cost == [[0, 1, 2, 3], [4], [5], [6]] == layers_by_cost(WIDTHS)
+mixed = nn.Sequential(nn.Conv2d(1, 8, 3), nn.Flatten(), nn.Linear(8 * 6 * 6, 10))
+few, _, many = (sum(each.numel() for each in layer.parameters()) for layer in mixed)
+more, _, less = measure_costs(mixed, torch.zeros(8, 1, 8, 8))
+assert (few, many) == (80, 2890) and more / less > 20 * few / many
 assert abs(cuts["by cost"].bubble - 3 / 11) < 1e-9
 assert (cuts["by count"].seconds, cuts["by cost"].seconds) == (52, 33)
 assert abs(cuts["by count"].computing[2] - 8 * 3 * 4 * 8 / 16) < 1e-9
+uneven = [4 * sum(flops[layer] for layer in stage) / sum(flops) for stage in by_count]
+costs = Costs(uneven, [2 * each for each in uneven])
+assert 3 * sum(uneven) + 7 * 3 * max(uneven) == 54
+assert time_schedule(gpipe(4, 8), costs).seconds == 54
 
 # %% [markdown]
 # By count, rank 2 has half of all the work. A pipeline is as slow as its slowest stage, and all others wait for it.
-# By cost, all stages are alike, and the bubble is that of the formula again. Where stages are not alike no formula
-# holds; that is what virtual time is for.
+# By cost, all stages are alike, and the bubble is that of the formula again. Where stages are not alike, the formula
+# above no longer holds. GPipe takes (sum of the stages) + (m − 1) · (slowest stage), 54 s here, and 1F1B only 52: that
+# is what virtual time is for.
 #
 # **Try it.** Make one layer so wide that no cut helps. What does the slowest stage cost then, compared with its share
 # of a quarter?
@@ -837,22 +869,29 @@ assert pair[0] < 0.85 * pair[1]
 #
 # **When the model fits.** Then use data parallelism. Four ranks that each do a quarter of the samples with the whole
 # model have no bubble. They pay with an all-reduce. A model of a billion parameters in 32 bits has 4 GB of gradients,
-# so each rank of four sends 6 GB. How fast must the network be, so that this takes no longer than the bubble?
+# so each rank of four sends 6 GB. How fast must the network be, so that this takes no longer than the bubble? Say that
+# a batch is 512 texts of 2,048 tokens, that a token takes 2 operations per parameter forward and 4 backward, and that a
+# device does 100 · 10¹² operations a second.
 
 # %%
-samples = 8 * 12 / 4  # 8 microbatches, 12 s each on one rank, over 4 ranks
-bubble = timings["1F1B"].seconds - samples
+work = 6 * 1e9 * 512 * 2048 / (4 * 100e12)  # seconds of each of four ranks
+bubble = 3 / 8 * work  # (p − 1)/m of the ideal time, with 8 microbatches
 wire = 2 * 3 / 4 * 4e9
-print(f"no bubble: {samples} s; 1F1B: {timings['1F1B'].seconds} s, {bubble} s more")
-print(f"{wire / 1e9} GB in {bubble} s: {wire / bubble / 1e9:.2f} GB/s")
-assert (samples, bubble, wire) == (24, 9, 6e9)
+print(f"no bubble: {work:.1f} s; 1F1B, 8 microbatches: {bubble:.1f} s more")
+print(f"{wire / 1e9} GB in {bubble:.1f} s: {wire / bubble / 1e9:.1f} GB/s")
+small = wire / (bubble * 64 / 512)
+print(f"with 64 texts: {small / 1e9:.1f} GB/s")
+assert f"{work:.1f} {bubble:.1f} {wire / bubble / 1e9:.1f}" == "15.7 5.9 1.0"
+assert f"{small / 1e9:.0f}" == "8" and timings["1F1B"].seconds / 24 - 1 == 3 / 8
 
 # %% [markdown]
-# Here 0.67 GB/s is enough, and a part of it can hide behind the backward pass. So for a model that fits, a
-# pipeline is rarely the best choice.
+# Here 1 GB/s is enough, and a part of it can hide behind the backward pass. With 64 texts it is 8 GB/s: the smaller the
+# batch, the faster the network must be. Where it is fast enough, a pipeline is not the best choice for a model that
+# fits.
 #
-# **When the batch is small.** With $m$ no larger than $p$ half of the time or nearly half is waiting. A model that
-# answers one question at a time is a pipeline with a single microbatch.
+# **When the batch is small.** With $m = p$ a third (two ranks) to nearly half of the time is waiting. With fewer
+# microbatches it is more, up to $(p-1)/p$ with one. A model that answers one question at a time is a pipeline with a
+# single microbatch.
 
 # %%
 for p in (2, 4, 8, 16):
@@ -938,8 +977,8 @@ with World(4) as world:
         assert len(gaps) == 17 and max(gaps) < 1e-12
 
 # %% [markdown]
-# The same gradients, to rounding. torch wants microbatches of one size: 13 samples in 5 microbatches are an error
-# there. Ours weighs each by its samples.
+# The same gradients, to rounding. Now 13 samples in 5 microbatches, which can't all have the same size. Ours weighs
+# each by its samples. What does torch do, on one rank, and on four?
 
 
 # %%
@@ -954,7 +993,41 @@ wanted = cross_entropy(make_model()(images[:13]), labels[:13]).item()
 print(f"13 samples in 5 microbatches: loss {ours:.6f}, in one process {wanted:.6f}")
 assert abs(ours - wanted) < 1e-9
 
+
+def thirteen_in_torch(comm: Communicator) -> Gradients:
+    """torch's GPipe, one stage per rank: the gradients of this rank's stage."""
+    stages, last = cut_model(comm.world_size), comm.world_size - 1
+    module = stages[comm.rank]
+    with torch_distributed(comm):
+        stage = PipelineStage(module, comm.rank, len(stages), torch.device("cpu"))
+        schedule = ScheduleGPipe(stage, n_microbatches=5, loss_fn=cross_entropy)
+        inputs = [images[:13]] if comm.rank == 0 else []
+        schedule.step(*inputs, target=labels[:13] if comm.rank == last else None)
+    return {name: parameter.grad for name, parameter in module.named_parameters()}
+
+
+alone = make_model()
+cross_entropy(alone(images[:13]), labels[:13]).backward()
+with World(1) as world:
+    (found,) = world.run(thirteen_in_torch)
+off = max(
+    float((found[name] - parameter.grad).abs().max())
+    for name, parameter in alone.named_parameters()
+)
+print(f"torch on one rank: gradients off by {off:.3f}, and no error")
+assert 0.02 < off < 0.03
+with World(4) as world:
+    try:
+        world.run(thirteen_in_torch)
+    except RankError as error:
+        complaint = str(error).rpartition("rank 3 raised ")[2]
+print("torch on four ranks:", complaint)
+assert "batch_size (3)" in complaint and "batch_size (2)" in complaint
+
 # %% [markdown]
+# torch weighs all microbatches alike, and does not check that they are. On one rank its gradients are off by 0.03,
+# without a word. On four the last rank notices it, when it computes a loss: what it received does not fit its labels.
+#
 # Is it the same schedule? torch writes down its actions in the notation that we use.
 
 # %%
@@ -968,12 +1041,15 @@ theirs = [row[:16] for row in orders["ScheduleGPipe"]]
 assert theirs == ours
 ours = [[str(action) for action in row] for row in one_forward_one_backward(4, 8)]
 theirs = [row[:16] for row in orders["Schedule1F1B"]]
-assert theirs[:3] == ours[:3]
+assert theirs[:3] == ours[:3] and theirs[3][0] == "3F1"
+ours = [[str(action) for action in row] for row in interleaved_1f1b(4, 8)]
+assert orders["ScheduleInterleaved1F1B"] == ours
 
 # %% [markdown]
-# Its GPipe and its 1F1B are ours, action by action. (In torch 2.13 the listing of the *last* rank of 1F1B is off by
-# one: it begins with microbatch 1. What it runs is correct, as the gradients show.) In real training you would also
-# meet:
+# The interleaved schedule that torch runs is ours, action by action, on all four ranks. So are its listings of GPipe
+# and of 1F1B, which are only for reading. (In torch 2.13 that of the *last* rank of 1F1B is off by one: it begins with
+# microbatch 1. The code does rank 3 in the same order as ours.) `REDUCE_GRAD` finishes the gradients after the last
+# microbatch. In real training you would also meet:
 #
 # - **Tracing.** `torch.distributed.pipelining.pipeline` cuts a model that is not a list of layers, by following its
 #   forward pass.
@@ -1061,20 +1137,21 @@ print(score_card(tried))
 # %% [markdown]
 # ## In short
 #
-# For $p$ ranks and $m$ microbatches, all stages alike; the bubble is a part of the total time.
+# For $p$ ranks and $m$ microbatches; all stages are alike, and messages take no time. The bubble is a part of the total
+# time.
 #
 # | schedule | bubble | microbatches kept by rank $s$ | messages per step |
 # |---|---|---|---|
 # | naive | $(p-1)/p$ | 1 | $2m(p-1)$ |
 # | GPipe | $(p-1)/(m+p-1)$ | $m$ | $2m(p-1)$ |
 # | 1F1B | $(p-1)/(m+p-1)$ | $\min(m, p-s)$ | $2m(p-1)$ |
-# | interleaved, $v$ stages per rank | $(p-1)/(vm+p-1)$ | more than 1F1B | $2m(vp-1)$ |
-# | ZB-H1, F = I = W | $(p-1)/(3m+p-1)$ | as 1F1B up to I, $\min(m, p)$ up to W | $2m(p-1)$ |
+# | interleaved, $v$ stages per rank, $m$ a multiple of $p$ | $(p-1)/(vm+p-1)$ | more than 1F1B | $2m(vp-1)$ |
+# | ZB-H1, F = I = W, $m \ge p$ | $(p-1)/(3m+p-1)$ | as 1F1B up to I, $p$ up to W | $2m(p-1)$ |
 #
 # - A pipeline makes a model fit. It is fast only with many microbatches.
 # - Where stages are alike, 1F1B is not faster than GPipe. It keeps less, and on a slow link it is slower.
 # - With 1F1B on a link with latency there is a best number of microbatches.
-# - Recomputation costs a third more time. The slowest stage sets the pace of all.
+# - Recomputation costs at most a third more time. The slowest stage sets the pace of all.
 # - The bytes depend on activations, not on parameters.
 #
 # ## Now you
