@@ -4,7 +4,7 @@
 # After this lesson you will be able to
 #
 # - cut a model that does not fit on one device into stages on several ranks, and train it as one process would,
-# - say which part of their time the ranks wait, for any number of ranks and microbatches, and why,
+# - say what share of the time the ranks wait, for any number of ranks and microbatches, and why,
 # - read and write schedules: GPipe, 1F1B, interleaved, zero bubble, and say what each costs in time and in memory,
 # - cut stages by what they cost, and trade memory for time with recomputation,
 # - say when a pipeline is the wrong choice,
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from distlib import Cluster, Communicator, Link, SimulatedWorld, World
+from distlib import Cluster, Communicator, Link, RankError, SimulatedWorld, World
 from distlib.draw import (
     Picture,
     curves,
@@ -62,7 +62,7 @@ torch.set_num_threads(1)  # matrices as small as ours are not worth a second thr
 #
 # In data-parallel training every rank has the whole model. So the model must fit on one device, and with it the
 # gradients and what the optimizer keeps. With Adam in mixed precision that is 16 bytes per parameter. Take a
-# model of 175 billion parameters, as GPT-3, and devices of 80 GB.
+# model of 175 billion parameters, such as GPT-3, and devices of 80 GB.
 
 # %%
 parameters, device = 175e9, 80e9
@@ -70,8 +70,8 @@ print(f"{16 * parameters / 1e12} TB, that is {16 * parameters / device:.0f} devi
 assert 16 * parameters == 2.8e12 and 16 * parameters / device == 35
 
 # %% [markdown]
-# And we have not counted a single activation. Data parallelism does not help at all: a thousand ranks need a thousand
-# times 2.8 TB.
+# And we have not counted a single activation. Plain data parallelism does not help at all: a thousand ranks need a
+# thousand times 2.8 TB. (ZeRO, lesson 11, shards what it copies.)
 #
 # So cut the model. A deep model is a list of layers, and each needs only the output of the layer before. Rank 0 takes
 # the first layers, rank 1 the next, and so on. The layers of a rank are its **stage**.
@@ -80,10 +80,11 @@ assert 16 * parameters == 2.8e12 and 16 * parameters / device == 35
 #     layers 0, 1, 2    ◄───gradient────  layers 3, 4, 5    ◄──     ◄──  last layers, loss
 #
 # Forward, a rank sends the output of its stage to the next rank. Backward, it sends the gradient of its stage's
-# *input* to the previous rank. That is all the communication there is. No rank ever sees another rank's weights.
+# *input* to the previous rank. That is all the communication there is, unless two stages share a weight. No rank ever
+# sees another rank's weights.
 #
 # Here is a model for images of digits, eight linear layers, in float64 so that we see how exact it is. We cut
-# it into four stages.
+# it into four stages of two linear layers each.
 
 # %%
 train_set, _ = digits()
@@ -98,7 +99,14 @@ def make_model() -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(32, 10)).double()
 
 
-for rank, stage in enumerate(stages_of(make_model(), 4)):
+def cut_model(num_stages: int) -> list[nn.Sequential]:
+    """The model in stages, with equally many linear layers in each, if that is possible."""
+    model = make_model()
+    linear = [isinstance(layer, nn.Linear) for layer in model]
+    return stages_of(model, num_stages, costs=linear)
+
+
+for rank, stage in enumerate(cut_model(4)):
     count = sum(parameter.numel() for parameter in stage.parameters())
     print(
         f"rank {rank}: layers {', '.join(dict(stage.named_children()))}; {count:,} parameters"
@@ -143,8 +151,9 @@ def train(
 ) -> Trained:
     """The record of the last step, the losses, and the weights of this rank's stages."""
     num_stages = 1 + max(action.stage for actions in schedule for action in actions)
-    stages = stages_of(make_model(), num_stages)
+    stages = cut_model(num_stages)
     options = {"costs": costs, "recompute": recompute}
+    options["ahead"] = 8  # receives are posted 8 actions early
     pipeline = Pipeline(comm, stages, schedule, cross_entropy, **options)
     optimizer = torch.optim.SGD(pipeline.parameters(), lr=0.1, momentum=0.9)
     losses = []
@@ -227,10 +236,13 @@ assert found < 1e-9
 #
 # The gradients of all microbatches are added up, and the optimizer takes one step at the end. So it is still the same
 # training step. This is **GPipe**: all microbatches forward, then all backward.
+#
+# From now on a unit is the forward pass of one *microbatch* through a stage: for 8 microbatches one rank alone would
+# need 8 · 12 = 96 s.
 
 # %%
 guess = predict(
-    "4 ranks, 8 microbatches. Which part of their time do the ranks wait now?",
+    "4 ranks, 8 microbatches. What share of the time do the ranks wait now?",
     unit="%",
 )
 
@@ -241,8 +253,9 @@ print(guess.compare(100 * timing_of(run).bubble))
 pipeline_timeline(timing_of(run), title="GPipe, 4 ranks, 8 microbatches, from a run")
 
 # %% [markdown]
-# Count in the picture. From the first forward pass to the last one on rank 3 there are 8 units of work, and 3 of
-# waiting before them. Backward the same again. Each rank waits as long as the p − 1 others take for one microbatch:
+# The step takes 33 units, 96/33: 2.9 times as fast as one rank. Count in the picture. Rank 3 waits 3 units, works 8
+# (forward) and 16 (backward), and waits 6 more while the gradients travel back: 9 of 33. Each rank waits as long as the
+# p − 1 others take for one microbatch:
 #
 # $$\text{bubble} = \frac{p-1}{m+p-1}\ \text{of the total time}$$
 #
@@ -264,8 +277,13 @@ for p in (2, 4, 8):
 
 # %% tags=["folded"]
 # Checks of the numbers above: 27.3, 15.8 and 8.6 % for four ranks
+spans = timing_of(run).spans[3]
+assert (spans[0].start, spans[-1].end, timing_of(run).seconds) == (3, 27, 33)
+assert sum(span.seconds for span in spans) == 24 and f"{96 / 33:.1f}" == "2.9"
 shares = [100 * time_schedule(gpipe(4, m)).bubble for m in (8, 16, 32)]
 assert [f"{share:.1f}" for share in shares] == ["27.3", "15.8", "8.6"]
+same = [time_schedule(gpipe(p, m)).bubble for p, m in [(2, 8), (4, 24), (8, 56)]]
+assert max(same) - min(same) < 1e-9
 for p in range(1, 9):
     for m in range(1, 17):
         for costs in (Costs(1, 2), Costs(1, 1), Costs(0.3, 0.7)):
@@ -273,8 +291,9 @@ for p in range(1, 9):
             assert abs(found - (p - 1) / (m + p - 1)) < 1e-9
 
 # %% [markdown]
-# Twice as many ranks want twice as many microbatches for the same bubble. In the formula there is no speed of
-# anything. It holds for any time of a forward and of a backward pass, as long as all stages are alike.
+# For the same bubble, $m$ must grow as $p - 1$: from 2 ranks to 4 three times as many microbatches, from 4 to 8 seven
+# thirds. No speed appears in the formula. It holds for any time of a forward and of a backward pass, as long as all
+# stages are alike and messages take no time.
 #
 # **Try it.** You have 8 ranks. How many microbatches do you need for a bubble of at most 5 %?
 
@@ -291,11 +310,12 @@ assert abs(time_schedule(gpipe(p, m)).bubble - 0.05) < 1e-9
 # %% [markdown]
 # ## How much is kept
 #
-# So take many microbatches. There are two ways to get them: more samples, or fewer samples in each. The first costs
-# memory, and the second costs messages. First the memory.
+# So take many microbatches. There are two ways to get them: more samples, or fewer samples in each. With GPipe the
+# first costs memory (and it changes the training, see [Large batches](06_large_batches.ipynb)). The second costs
+# messages. First the memory.
 #
-# For its backward pass a layer needs what it had in the forward pass: its input at least. So each microbatch leaves
-# **activations** behind, and they are kept until its backward pass is done. With GPipe all backward passes come
+# For its backward pass a layer needs what it had in the forward pass: its input or its output. So each microbatch
+# leaves **activations** behind, and they are kept until its backward pass is done. With GPipe all backward passes come
 # after all forward passes. So each rank keeps the activations of the whole batch.
 #
 # But the last rank could begin at once with the backward pass of microbatch 0. And so a microbatch could be finished,
@@ -315,7 +335,9 @@ for name, make in {"GPipe": gpipe, "1F1B": one_forward_one_backward}.items():
     timings[name] = timing_of(runs[name])
     kept[name] = [record.peak_bytes for record, _, _ in runs[name]]
     print(f"{name:6} {timings[name].seconds} s")
-print(guess.compare("just as fast"))
+gap = timings["1F1B"].seconds - timings["GPipe"].seconds
+verdict = "just as fast" if abs(gap) < 1e-9 else "faster" if gap < 0 else "slower"
+print(guess.compare(verdict))
 pipeline_timeline(timings, title="The same time, less memory")
 
 # %% tags=["folded"]
@@ -401,7 +423,7 @@ except ScheduleError as error:
 # messages are smaller. But there are more of them, and each message has a latency.
 #
 # Say that a whole batch takes a stage 80 ms forward and 160 ms backward. The link has a latency of 5 ms, as between
-# two cities. It carries one message at a time.
+# two cities. Several messages may be under way at once.
 
 # %%
 guess = predict(
@@ -447,9 +469,9 @@ curves(
 # Checks of the numbers above, and of what is said below
 assert took["1F1B, 5 ms"][8] < took["1F1B, 5 ms"][32] - 100
 assert min(took["1F1B, 5 ms"], key=took["1F1B, 5 ms"].__getitem__) == 8
-assert min(took["GPipe, 5 ms"], key=took["GPipe, 5 ms"].__getitem__) == 16
+assert min(took["GPipe, 5 ms"], key=took["GPipe, 5 ms"].__getitem__) == 64
 assert min(took["no latency"], key=took["no latency"].__getitem__) == 64
-for m in (16, 32, 64):
+for m in (8, 16, 32, 64):
     free = Costs(0.08 / m, 0.16 / m)
     late = Costs(0.08 / m, 0.16 / m, transfer=1e-3)
     waits = [
@@ -461,7 +483,6 @@ for m in (16, 32, 64):
     ]
     assert abs(waits[0] - 6e-3) < 1e-9  # 2(p − 1) messages in a row
     assert abs(waits[1] - (1.5 * m + 4) * 1e-3) < 1e-9
-assert 0.08 / 32 == 2.5e-3
 for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
     each = Costs(0.01, 0.02, transfer=1e-3)
     few, more = (
@@ -472,30 +493,33 @@ for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
 
 # %% [markdown]
 # Eight. With 32 the formula promises a bubble of 8.6 %, and the step takes longer than with 8. The formula knows
-# nothing of messages. Where they take time, every schedule has a best number of microbatches: of those above it is 8
-# for 1F1B, and 16 for GPipe.
+# nothing of messages. With 1F1B there is a best number of microbatches: of those above, 8.
 #
-# GPipe sends its messages one behind the other, and nobody waits for an answer. So only $2(p-1)$ latencies count,
-# however many microbatches there are, as long as the link keeps up. With 32 microbatches a forward pass takes 2.5 ms
-# and a message 5 ms: now the link is the slowest part.
+# GPipe sends its messages one after another, and nobody waits for an answer. So it pays its $2(p-1)$ latencies once,
+# however many microbatches there are, and goes on gaining with more of them. For that its receives must be posted early
+# enough: ours are posted 8 actions ahead.
 #
 # In 1F1B a rank that has done its warm-up sends an activation and *waits* for a gradient before it goes on. At each
 # time $p$ microbatches are under way, and each has to travel there and back: $2(p-1)$ messages. So each microbatch
-# adds $2(p-1)/p$ latencies, 1.5 for four ranks. A longer warm-up would help, and keep more. You will need that in the
-# puzzle.
+# adds $2(p-1)/p$ latencies, 1.5 for four ranks. In all, four ranks wait for $1.5m + 4$ latencies, where GPipe waits
+# for 6. A longer warm-up would help, and keep more. You will need that in the puzzle.
 #
-# Small microbatches have another cost, which virtual time does not show. Products of small matrices use a GPU badly.
+# Small microbatches have another cost, which virtual time does not show. Products of small matrices make poor use of a
+# GPU.
 #
 # ## Less memory: recompute
 #
 # What if even that is too much? Then keep only the *input* of a stage, for each microbatch, and run the forward pass
 # again right before the backward pass. A stage then keeps the activations of one microbatch, and inputs of the
 # others.
+#
+# Rank 1 keeps three tensors of each microbatch: its input, and what its two `Tanh` return. Each has 2 KiB. So with
+# GPipe it keeps 48 KiB.
 
 # %%
 guess = predict(
-    "A forward pass takes 1, a backward pass 2. How much longer is a step with recomputation?",
-    unit="%",
+    "GPipe, 8 microbatches, recomputed. How much does rank 1 keep at most?",
+    unit="KiB",
 )
 
 # %%
@@ -511,7 +535,7 @@ for name, make, again in [
     ways[name] = [record.peak_bytes for record, _, _ in run]
     seconds[name] = timing_of(run).seconds
     print(f"{name:18} {seconds[name]} s")
-print(guess.compare(100 * (seconds["1F1B, recomputed"] / seconds["1F1B"] - 1)))
+print(guess.compare(ways["GPipe, recomputed"][1] / 1024))
 memory_per_rank(ways, "Activations that are kept, 4 ranks, 8 microbatches")
 
 # %% tags=["folded"]
@@ -520,12 +544,18 @@ assert abs(seconds["1F1B, recomputed"] / seconds["1F1B"] - 4 / 3) < 1e-9
 for name in ("GPipe", "1F1B"):
     pairs = zip(ways[f"{name}, recomputed"], ways[name], strict=True)
     assert all(less <= more for less, more in pairs)
-assert ways["GPipe, recomputed"][1] < 0.5 * ways["GPipe"][1]
+assert ways["GPipe"][1] == 8 * 3 * 2 * 1024 == 48 * 1024
+assert ways["GPipe, recomputed"][1] == (7 + 3) * 2 * 1024
+assert ways["1F1B, recomputed"][3] == ways["1F1B"][3]
 assert distance(ideal.run(train, gpipe(4, 8), steps=10, recompute=True)) < 1e-9
 
 # %% [markdown]
-# A third more time, since one more forward pass is 1 of 3. It pays most where much is kept. Our stages have two
-# layers; in a stage of 12 transformer layers nearly everything is saved. The results are the same, to rounding.
+# 20 KiB: seven inputs, and all three tensors of the microbatch that is recomputed. Of $k$ microbatches at most
+# $(k-1)/k$ of the memory is freed, so it pays most where many are kept. Rank 3 of 1F1B keeps one, and gains nothing.
+# The results are the same, to rounding.
+#
+# The time is not measured: we put the second forward pass into the cost of B. One more forward pass is 1 of 3, so it is
+# at most a third more. A rank can also recompute while it waits.
 #
 # ## A smaller bubble: several stages per rank
 #
@@ -535,13 +565,15 @@ assert distance(ideal.run(train, gpipe(4, 8), steps=10, recompute=True)) < 1e-9
 
 # %%
 guess = predict(
-    "Interleaved, with two stages per rank. 4 ranks, 8 microbatches: which part of their time do ranks wait?",
+    "Interleaved, with two stages per rank. 4 ranks, 8 microbatches: what share of the time do the ranks wait?",
     unit="%",
 )
 
 # %%
 HALF = Costs(forward=0.5, backward=1.0)  # a stage has half as many layers
-interleaved = timing_of(ideal.run(train, interleaved_1f1b(4, 8), costs=HALF))
+run = ideal.run(train, interleaved_1f1b(4, 8), costs=HALF)
+interleaved = timing_of(run)
+interleaved_bytes = [record.peak_bytes for record, _, _ in run]
 print(guess.compare(100 * interleaved.bubble))
 compared = {"1F1B": timings["1F1B"], "interleaved": interleaved}
 pipeline_timeline(compared, title="One stage per rank, and two")
@@ -549,6 +581,8 @@ pipeline_timeline(compared, title="One stage per rank, and two")
 # %% tags=["folded"]
 # Checks of the numbers above and below
 assert f"{interleaved.bubble:.1%}" == "15.8%"
+assert most_live(interleaved_1f1b(4, 8)) == [11, 9, 7, 5]  # stages of half the size
+assert (interleaved_bytes[1], kept["1F1B"][1]) == (36 * 1024, 18 * 1024)
 for p in range(1, 9):
     for v in (1, 2, 3):
         for m in (p, 2 * p, 3 * p):
@@ -558,7 +592,8 @@ for p in range(1, 9):
 # %% [markdown]
 # With $v$ stages per rank the bubble is $\frac{p-1}{v m + p-1}$, where $m$ is a multiple of $p$: as small as with $v$
 # times as many microbatches. It costs messages: each microbatch crosses 7 boundaries instead of 3. And look at the
-# right: the first rank keeps 5.5 microbatches instead of 4.
+# right: rank 0 keeps 5.5 microbatches instead of 4, and rank 1 keeps 4.5 instead of 3. In bytes it is more than that:
+# 36 KiB on rank 1 instead of 18. Each stage also keeps its input, and now there are twice as many inputs.
 #
 # ## A smaller bubble: two halves of a backward pass
 #
@@ -587,14 +622,22 @@ for p in range(1, 9):
         assert up_to_weight == [min(m, p)] * p
 assert (timings["1F1B"].seconds, halves.seconds) == (33, 27)
 assert abs(halves.bubble - 1 / 9) < 1e-9
+for rank, spans in enumerate(halves.spans):  # each rank waits 3: before F and before I
+    first = next(span for span in spans if span.action.kind == "I")
+    forward = sum(span.end - span.start for span in spans if span.start < first.start)
+    assert (spans[0].start, first.start - forward) == (rank, 3)
+    assert spans[-1].end == 27
 
 # %% [markdown]
-# 27 instead of 33, and a bubble of 11.1 % instead of 27.3 %. What is left is mostly the triangle at the beginning.
-# (We let F, I and W take equally long. In a real model they differ, and so does the picture.)
+# 27 instead of 33, and a bubble of 11.1 % instead of 27.3 %. What is left are two triangles of the same size: before
+# the first F, and before the first I. The one at the end is filled with W. (We let F, I and W take equally long. In a
+# real model they differ, and so does the picture.)
 #
-# The paper counts memory from F to I, and then it is that of 1F1B. But look at the hatched bars: between I and W a
-# rank still needs something, the inputs of its layers and the gradients of their outputs. Counted up to W, *every*
-# rank keeps 4 microbatches. With 1F1B only the first rank does. How much is it in bytes, in our pipeline?
+# Now the memory. Look at the hatched bars: between I and W a rank still needs something, the inputs of its layers and
+# the gradients of their outputs. The paper counts both parts: $M_B$ from F to I, and $M_W$ from I to W. In its
+# transformer $M_W$ is smaller than $M_B$, so the fullest rank keeps no more than with 1F1B. But the other ranks do:
+# *every* rank keeps 4 microbatches, counted up to W. With 1F1B only the first rank does. How much is it in bytes, in
+# our pipeline?
 
 # %%
 kept["ZB-H1"] = [
@@ -604,13 +647,17 @@ memory_per_rank(kept, "Activations that are kept, 4 ranks, 8 microbatches")
 
 # %% tags=["folded"]
 # Checks of what is said below
-assert all(a >= b for a, b in zip(kept["ZB-H1"], kept["1F1B"], strict=True))
-assert max(kept["ZB-H1"]) > 2 * max(kept["1F1B"])
+assert all(a > b for a, b in zip(kept["ZB-H1"], kept["1F1B"], strict=True))
+assert max(kept["ZB-H1"]) == kept["ZB-H1"][0] == 50 * 1024
+assert max(kept["1F1B"]) == kept["1F1B"][0] == 32 * 1024
+assert 6.9 < kept["ZB-H1"][3] / kept["1F1B"][3] < 7
+assert 0.85 < kept["ZB-H1"][3] / kept["GPipe"][3] < 0.9
 
 # %% [markdown]
-# At least as much as with 1F1B on every rank, and more than twice as much on the fullest one, which is now the last.
-# For each layer that has weights, its input and the gradient of its output wait for W, and our pipeline keeps the
-# output too. So less bubble is paid for with memory.
+# More than with 1F1B on every rank: 50 KiB instead of 32 on the first, and nearly seven times as much on the last, not
+# far from GPipe. A good part of that is our pipeline: for each layer that has weights, its input and the gradient of
+# its output wait for W, and our pipeline keeps the output too. In the paper's transformer the peak stays that of 1F1B.
+# Schedules with hardly any bubble (its ZB-H2) do pay: nearly twice the memory.
 #
 # ### All of them, compared
 #
@@ -654,22 +701,24 @@ for name, (messages, nbytes) in sent.items():
 # the whole batch forward, and as many bytes backward. The number of microbatches does not change the bytes, and
 # neither does the schedule, unless it has more stages.
 #
-# What is sent has nothing to do with the number of parameters. That is the great difference to data parallelism. Take
-# the model of 175 billion parameters again. Its layers hand on 12,288 numbers for each of 2,048 positions of a text.
-# In 16 bits:
+# What is sent does not depend on the number of parameters directly (wider models have wider activations). That is the
+# great difference to data parallelism. Take the model of 175 billion parameters again. Its layers hand on 12,288
+# numbers for each of 2,048 positions of a text, and it was trained with about 1,560 texts in a batch. In 16 bits:
 
 # %%
 boundary = 2 * 2048 * 12288 * 2  # forward and backward, of one text
 gradients = 2 * parameters * 2  # what a rank of a large ring sends, nearly
 print(f"pipeline: {boundary / 1e6:.0f} MB over each boundary for each text")
 print(f"data parallel: {gradients / 1e9:.0f} GB per rank and step")
+print(f"with 1,560 texts in a step: {1560 * boundary / 1e9:.0f} GB over each boundary")
 print(f"as many bytes with {gradients / boundary:,.0f} texts in a step")
 assert 100e6 < boundary < 101e6 and gradients == 700e9
-assert 6900 < gradients / boundary < 7000
+assert f"{1560 * boundary / 1e9:.0f}" == "157" and 157 < 700 / 4
+assert f"{gradients / boundary:.0f}" == "6954"
 
 # %% [markdown]
-# So between machines, where links are slower than inside, a pipeline sends little. The larger the batch, the smaller
-# the difference.
+# 157 GB is less than a quarter of 700. So a pipeline is for links between machines, which are slower than those inside.
+# But the larger the batch, the smaller the difference: with more than 6,954 texts a pipeline sends more.
 #
 # ## Stages that cost the same
 #
@@ -689,12 +738,15 @@ print("thousands of operations:", [round(each / 1e3) for each in flops])
 
 # %% [markdown]
 # "Two layers per rank, and the last one for the last rank" is one way. The other way is by cost: cut so that the most
-# expensive stage is as cheap as can be. `stages_of` does that. Without costs it takes the numbers of parameters; you
-# can give it better ones.
+# expensive stage is as cheap as can be. `stages_of` does that. Without costs it takes the numbers of parameters. For
+# linear layers that gives the same cut. But a convolution uses its few parameters many times: there you need the
+# measured costs.
 
 
 # %%
-def layers_by_cost(widths: Sequence[int], costs: Sequence[float]) -> list[list[int]]:
+def layers_by_cost(
+    widths: Sequence[int], costs: Sequence[float] | None = None
+) -> list[list[int]]:
     stages = stages_of(make_uneven(widths), 4, costs)
     return [[int(name) for name, _ in stage.named_children()] for stage in stages]
 
@@ -716,15 +768,24 @@ pipeline_timeline(cuts, title="The same model and schedule, two cuts")
 # %% tags=["folded"]
 # Checks of the numbers above and below
 assert [each / flops[0] for each in flops] == [1, 1, 1, 1, 4, 4, 4]
-assert by_cost == [[0, 1, 2, 3], [4], [5], [6]]
+assert by_cost == [[0, 1, 2, 3], [4], [5], [6]] == layers_by_cost(WIDTHS)
+mixed = nn.Sequential(nn.Conv2d(1, 8, 3), nn.Flatten(), nn.Linear(8 * 6 * 6, 10))
+few, _, many = (sum(each.numel() for each in layer.parameters()) for layer in mixed)
+more, _, less = measure_costs(mixed, torch.zeros(8, 1, 8, 8))
+assert (few, many) == (80, 2890) and more / less > 20 * few / many
 assert abs(cuts["by cost"].bubble - 3 / 11) < 1e-9
 assert (cuts["by count"].seconds, cuts["by cost"].seconds) == (52, 33)
 assert abs(cuts["by count"].computing[2] - 8 * 3 * 4 * 8 / 16) < 1e-9
+uneven = [4 * sum(flops[layer] for layer in stage) / sum(flops) for stage in by_count]
+costs = Costs(uneven, [2 * each for each in uneven])
+assert 3 * sum(uneven) + 7 * 3 * max(uneven) == 54
+assert time_schedule(gpipe(4, 8), costs).seconds == 54
 
 # %% [markdown]
 # By count, rank 2 has half of all the work. A pipeline is as slow as its slowest stage, and all others wait for it.
-# By cost, all stages are alike, and the bubble is that of the formula again. Where stages are not alike no formula
-# holds; that is what virtual time is for.
+# By cost, all stages are alike, and the bubble is that of the formula again. Where stages are not alike, the formula
+# above no longer holds. GPipe takes (sum of the stages) + (m − 1) · (slowest stage), 54 s here, and 1F1B only 52: that
+# is what virtual time is for.
 #
 # **Try it.** Make one layer so wide that no cut helps. What does the slowest stage cost then, compared with its share
 # of a quarter?
@@ -784,8 +845,8 @@ pipeline_timeline(on_the_clock, title="Four real processes, 8 microbatches, on a
 # The measured times are longer than the formula, and differ from run to run: messages take time, and processes wait
 # for a core. We show them, and assert nothing about them.
 #
-# **Try it.** Let the network have a latency of 20 ms, as long as a forward pass. Which one suffers more, GPipe or
-# 1F1B?
+# **Try it.** Let the network have a latency of 20 ms, as long as a forward pass. Work out both times from what you
+# know: GPipe waits for 6 latencies, 1F1B for 1.5 · 8 + 4 = 16. Then run.
 
 # %%
 network = Link(latency=1e-3, bandwidth=100e6)  # change the latency
@@ -803,29 +864,37 @@ pair = [
     for make in (gpipe, one_forward_one_backward)
 ]
 print(f"GPipe {pair[0] * 1e3:.0f} ms, 1F1B {pair[1] * 1e3:.0f} ms")
-assert pair[0] < 0.85 * pair[1]
+assert abs(pair[0] - (11 * 0.060 + 6 * 0.020)) < 1e-3  # 780 ms
+assert abs(pair[1] - (11 * 0.060 + 16 * 0.020)) < 1e-3  # 980 ms
 
 # %% [markdown]
 # ## When not to
 #
 # **When the model fits.** Then use data parallelism. Four ranks that each do a quarter of the samples with the whole
 # model have no bubble. They pay with an all-reduce. A model of a billion parameters in 32 bits has 4 GB of gradients,
-# so each rank of four sends 6 GB. How fast must the network be, so that this takes no longer than the bubble?
+# so each rank of four sends 6 GB. How fast must the network be, so that this takes no longer than the bubble? Say that
+# a batch is 512 texts of 2,048 tokens, that a token takes 2 operations per parameter forward and 4 backward, and that a
+# device does 100 · 10¹² operations a second.
 
 # %%
-samples = 8 * 12 / 4  # 8 microbatches, 12 s each on one rank, over 4 ranks
-bubble = timings["1F1B"].seconds - samples
+work = 6 * 1e9 * 512 * 2048 / (4 * 100e12)  # seconds of each of four ranks
+bubble = 3 / 8 * work  # (p − 1)/m of the ideal time, with 8 microbatches
 wire = 2 * 3 / 4 * 4e9
-print(f"no bubble: {samples} s; 1F1B: {timings['1F1B'].seconds} s, {bubble} s more")
-print(f"{wire / 1e9} GB in {bubble} s: {wire / bubble / 1e9:.2f} GB/s")
-assert (samples, bubble, wire) == (24, 9, 6e9)
+print(f"no bubble: {work:.1f} s; 1F1B, 8 microbatches: {bubble:.1f} s more")
+print(f"{wire / 1e9} GB in {bubble:.1f} s: {wire / bubble / 1e9:.1f} GB/s")
+small = wire / (bubble * 64 / 512)
+print(f"with 64 texts: {small / 1e9:.1f} GB/s")
+assert f"{work:.1f} {bubble:.1f} {wire / bubble / 1e9:.1f}" == "15.7 5.9 1.0"
+assert f"{small / 1e9:.0f}" == "8" and timings["1F1B"].seconds / 24 - 1 == 3 / 8
 
 # %% [markdown]
-# Here 0.67 GB/s is enough, and a part of it can hide behind the backward pass. So for a model that fits, a
-# pipeline is rarely the best choice.
+# Here 1 GB/s is enough, and a part of it can hide behind the backward pass. With 64 texts it is 8 GB/s: the smaller the
+# batch, the faster the network must be. Where it is fast enough, a pipeline is not the best choice for a model that
+# fits.
 #
-# **When the batch is small.** With $m$ no larger than $p$ half of the time or nearly half is waiting. A model that
-# answers one question at a time is a pipeline with a single microbatch.
+# **When the batch is small.** With $m = p$ a third (two ranks) to nearly half of the time is waiting. With fewer
+# microbatches it is more, up to $(p-1)/p$ with one. A model that answers one question at a time is a pipeline with a
+# single microbatch.
 
 # %%
 for p in (2, 4, 8, 16):
@@ -833,10 +902,11 @@ for p in (2, 4, 8, 16):
     assert abs(time_schedule(gpipe(p, p)).bubble - (p - 1) / (2 * p - 1)) < 1e-9
 
 # %% [markdown]
-# **When one layer is too large**, or stages can't be made alike.
+# **When one layer is too large**, or stages can't be made alike: the slowest stage sets the pace.
 #
-# **When layers look at the whole batch**, as batch norm does. In a pipeline it sees a microbatch only, and its
-# result depends on how you cut. Then the run no longer equals one process.
+# **When layers look at the whole batch**, as batch norm does. In a pipeline it sees a microbatch only, and its result
+# depends on how you cut. Then the run no longer equals one process. (Data parallelism has the same problem: there it
+# sees the samples of one rank.)
 
 # %%
 norm = nn.BatchNorm1d(64).double()
@@ -872,7 +942,7 @@ def with_torch(
 ) -> tuple[Gradients, list[float], list[str]]:
     """The gradients of this rank's stages, the losses of the microbatches, and what this rank did."""
     per_rank = 2 if "Interleaved" in kind.__name__ else 1
-    cut = stages_of(make_model(), 4 * per_rank)
+    cut = cut_model(4 * per_rank)
     numbers = range(comm.rank, len(cut), 4)
     with torch_distributed(comm):
         device = torch.device("cpu")
@@ -911,14 +981,14 @@ with World(4) as world:
         assert len(gaps) == 17 and max(gaps) < 1e-12
 
 # %% [markdown]
-# The same gradients, to rounding. torch wants microbatches of one size: 13 samples in 5 microbatches are an error
-# there. Ours weighs each by its samples.
+# The same gradients, to rounding. Now 13 samples in 5 microbatches, which can't all have the same size. Ours weighs
+# each by its samples. What does torch do, on one rank, and on four?
 
 
 # %%
 def thirteen(comm: Communicator) -> float | None:
-    stages = stages_of(make_model(), 4)
-    pipeline = Pipeline(comm, stages, one_forward_one_backward(4, 5), cross_entropy)
+    schedule = one_forward_one_backward(4, 5)
+    pipeline = Pipeline(comm, cut_model(4), schedule, cross_entropy)
     return pipeline.step(images[:13], labels[:13])
 
 
@@ -927,7 +997,41 @@ wanted = cross_entropy(make_model()(images[:13]), labels[:13]).item()
 print(f"13 samples in 5 microbatches: loss {ours:.6f}, in one process {wanted:.6f}")
 assert abs(ours - wanted) < 1e-9
 
+
+def thirteen_in_torch(comm: Communicator) -> Gradients:
+    """torch's GPipe, one stage per rank: the gradients of this rank's stage."""
+    stages, last = cut_model(comm.world_size), comm.world_size - 1
+    module = stages[comm.rank]
+    with torch_distributed(comm):
+        stage = PipelineStage(module, comm.rank, len(stages), torch.device("cpu"))
+        schedule = ScheduleGPipe(stage, n_microbatches=5, loss_fn=cross_entropy)
+        inputs = [images[:13]] if comm.rank == 0 else []
+        schedule.step(*inputs, target=labels[:13] if comm.rank == last else None)
+    return {name: parameter.grad for name, parameter in module.named_parameters()}
+
+
+alone = make_model()
+cross_entropy(alone(images[:13]), labels[:13]).backward()
+with World(1) as world:
+    (found,) = world.run(thirteen_in_torch)
+off = max(
+    float((found[name] - parameter.grad).abs().max())
+    for name, parameter in alone.named_parameters()
+)
+print(f"torch on one rank: gradients off by {off:.3f}, and no error")
+assert 0.02 < off < 0.03
+with World(4) as world:
+    try:
+        world.run(thirteen_in_torch)
+    except RankError as error:
+        complaint = str(error).rpartition("rank 3 raised ")[2]
+print("torch on four ranks:", complaint)
+assert "batch_size (3)" in complaint and "batch_size (2)" in complaint
+
 # %% [markdown]
+# torch weighs all microbatches alike, and does not check that they are. On one rank its gradients are off by 0.03,
+# without a word. On four the last rank notices it, when it computes a loss: what it received does not fit its labels.
+#
 # Is it the same schedule? torch writes down its actions in the notation that we use.
 
 # %%
@@ -941,16 +1045,19 @@ theirs = [row[:16] for row in orders["ScheduleGPipe"]]
 assert theirs == ours
 ours = [[str(action) for action in row] for row in one_forward_one_backward(4, 8)]
 theirs = [row[:16] for row in orders["Schedule1F1B"]]
-assert theirs[:3] == ours[:3]
+assert theirs[:3] == ours[:3] and theirs[3][0] == "3F1"
+ours = [[str(action) for action in row] for row in interleaved_1f1b(4, 8)]
+assert orders["ScheduleInterleaved1F1B"] == ours
 
 # %% [markdown]
-# Its GPipe and its 1F1B are ours, action by action. (In torch 2.13 the listing of the *last* rank of 1F1B is off by
-# one: it begins with microbatch 1. What it runs is correct, as the gradients show.) In real training you would also
-# meet:
+# The interleaved schedule that torch runs is ours, action by action, on all four ranks. So are its listings of GPipe
+# and of 1F1B, which are only for reading. (In torch 2.13 that of the *last* rank of 1F1B is off by one: it begins with
+# microbatch 1. The code does rank 3 in the same order as ours.) `REDUCE_GRAD` finishes the gradients after the last
+# microbatch. In real training you would also meet:
 #
-# - **Tracing.** `torch.distributed.pipelining.pipeline` cuts a model that is not a list of layers, by following its
-#   forward pass.
-# - **Megatron-LM and DeepSpeed**, where large pipelines are mostly run today, with 1F1B, plain or interleaved.
+# - **Tracing.** `torch.distributed.pipelining.pipeline` follows the forward pass of a model that is not a list of
+#   layers, and cuts it at points that you name.
+# - **Megatron-LM** (1F1B, plain or interleaved) and **DeepSpeed** (1F1B), where large pipelines are mostly run today.
 # - **TensorFlow and JAX** have no such schedule among their strategies. In JAX you would write it with `shard_map`
 #   and `ppermute`, see [JAX](14_jax.ipynb).
 #
@@ -992,9 +1099,10 @@ attempt(
 
 # %% [markdown]
 # Points for time are 10 times par's time over yours; for memory likewise, with the microbatches that each rank keeps
-# at most, added up. While you are slower than par, memory gives no more points than time: else waiting would pay.
+# at most, added up. Points are rounded down. While you are slower than par, memory gives no more points than time: else
+# waiting would pay.
 #
-# **Try it.** This grid is naive. Reach par: 20 points. Then go below it. Level 1 can be done with 23.
+# **Try it.** This grid is naive. Reach par: 20 points. Then beat it. Level 1 can be done with 23.
 
 # %% tags=["folded"]
 # One way to do it: rank 1 needs no second slot
@@ -1007,8 +1115,9 @@ assert fill(1, best).points == 23
 
 # %% [markdown]
 # The other levels get harder. A grid may also be code: a list for each rank, of words such as `"F0"`. In levels 5 and 7
-# you may cut backward passes: write `I0` and `W0` in place of `B0`. In level 6 messages take time: think of what you
-# saw on the slow link. All grids here are naive. Improve one, and run its cell again.
+# you may cut backward passes: write `I0` and `W0` in place of `B0`. A microbatch takes room up to its W. In level 6
+# messages take time: think of what you saw on the slow link. All grids here are naive. Improve one, and run its cell
+# again.
 
 # %%
 attempt(2, [[f"{kind}{i}" for i in range(4) for kind in "FB"] for rank in range(3)])
@@ -1034,21 +1143,22 @@ print(score_card(tried))
 # %% [markdown]
 # ## In short
 #
-# For $p$ ranks and $m$ microbatches, all stages alike; the bubble is a part of the total time.
+# For $p$ ranks and $m$ microbatches; all stages are alike, and messages take no time. The bubble is a part of the total
+# time.
 #
 # | schedule | bubble | microbatches kept by rank $s$ | messages per step |
 # |---|---|---|---|
 # | naive | $(p-1)/p$ | 1 | $2m(p-1)$ |
 # | GPipe | $(p-1)/(m+p-1)$ | $m$ | $2m(p-1)$ |
 # | 1F1B | $(p-1)/(m+p-1)$ | $\min(m, p-s)$ | $2m(p-1)$ |
-# | interleaved, $v$ stages per rank | $(p-1)/(vm+p-1)$ | more than 1F1B | $2m(vp-1)$ |
-# | ZB-H1, F = I = W | $(p-1)/(3m+p-1)$ | as 1F1B up to I, $\min(m, p)$ up to W | $2m(p-1)$ |
+# | interleaved, $v$ stages per rank, $m$ a multiple of $p$ | $(p-1)/(vm+p-1)$ | more than 1F1B | $2m(vp-1)$ |
+# | ZB-H1, F = I = W, $m \ge p$ | $(p-1)/(3m+p-1)$ | as 1F1B up to I, $p$ up to W | $2m(p-1)$ |
 #
 # - A pipeline makes a model fit. It is fast only with many microbatches.
 # - Where stages are alike, 1F1B is not faster than GPipe. It keeps less, and on a slow link it is slower.
-# - Where messages take time there is a best number of microbatches.
-# - Recomputation costs a third more time. The slowest stage sets the pace of all.
-# - The bytes depend on activations, not on parameters.
+# - With 1F1B on a link with latency there is a best number of microbatches.
+# - Recomputation costs at most a third more time. The slowest stage sets the pace of all.
+# - The bytes sent depend on activations, not on parameters.
 #
 # ## Now you
 #

@@ -10,7 +10,7 @@ A rank has one stage. A microbatch is kept from its F to its B, or to its W. Poi
     memory    10 · (par's memory / your memory)        memory: the most microbatches that a rank keeps, all ranks added
               at most the points for time, while those are below 10: else waiting would pay
 
-20 points are par; more are below par. Everything is virtual time, so the same grid always gets the same points.
+20 points are par; more are better. Everything is virtual time, so the same grid always gets the same points.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Attempt:
 
 
 def _verdict(points: int) -> str:
-    return ", par" if points == 20 else ", below par" if points > 20 else f", {20 - points} from par"
+    return ", par" if points == 20 else ", better than par" if points > 20 else f", {20 - points} from par"
 
 
 def _early(num_stages: int, num_microbatches: int) -> Schedule:

@@ -10,6 +10,8 @@ Stage s is s microbatches late with its second halves. p stages, m microbatches,
     bubble            where m ≥ p: (p−1)/(3m+p−1) of the total. 1F1B has 3(p−1)/(3m+3(p−1)): three times as much waiting
     live microbatches min(m, p − stage) from F to I, as 1F1B. Up to W, where what the gradient of the weights needs is
                       kept as well: min(m, p) on every stage, which is the most that 1F1B has on any
+    memory            where m ≥ p: (p − s)·M_B + s·M_W on stage s; a microbatch takes M_B from F to I, M_W from I to W.
+                      With M_W ≤ M_B, as in the paper's transformer, no more than p·M_B, which is the most of 1F1B
 
 Source: P. Qi et al., "Zero Bubble Pipeline Parallelism", arXiv:2401.10241 (2023), section 2; their B is I.
 """
