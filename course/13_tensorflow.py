@@ -316,13 +316,13 @@ for rank in range(4):
     mine = [(each.phase, each.chunk) for each in sent if each.src == rank]
     expected = [(ADDS, (rank - step) % 4) for step in range(3)]
     assert sorted(each for each in mine if each[0] == ADDS) == sorted(expected)
-    assert abs(theirs.bytes_sent[rank] / ours.bytes_sent[rank] - 1) < 0.03
+    assert abs(theirs.bytes_sent[rank] - ours.bytes_sent[rank]) < 64
 assert all(
     nbytes % 64 == 0 for nbytes in {each.nbytes for each in sent if each.chunk < 3}
 )
 
 # %% [markdown]
-# Six messages each, and the same number of bytes in total. (On a single rank they differ a little: TensorFlow's
+# Six messages each, and the same number of bytes in total. (On a single rank they differ by about 40: TensorFlow's
 # chunks end at multiples of 64 bytes, and the last one is shorter.) So you can say it: **on processors,
 # MirroredStrategy's all-reduce is the ring you wrote.**
 #
