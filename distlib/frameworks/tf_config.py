@@ -111,8 +111,9 @@ def _check_task(task: Any, cluster: Mapping[str, tuple[str, ...]]) -> tuple[str,
     if isinstance(index, bool) or not isinstance(index, int):
         raise ValueError(f"TF_CONFIG should have a whole number as the index of its task, got {index!r}")
     if not 0 <= index < count:
-        there = "1 address, so the index is 0" if count == 1 else f"{count} addresses, so the index goes to {count - 1}"
-        raise ValueError(f"TF_CONFIG has the task {role} {index}, and its cluster has for {role} {there}")
+        some = "1 address" if count == 1 else f"{count} addresses"
+        there = f"only {some} of a {role}: the largest index is {count - 1}"
+        raise ValueError(f"TF_CONFIG has the task {role} {index}, and its cluster has {there}")
     return role, index
 
 

@@ -39,10 +39,13 @@ def test_one_task_is_the_chief(cluster: dict[str, list[str]], role: str, index: 
         ({"cluster": {"worker": ["a:1"], "ps": ["a:1"]}, "task": FIRST}, "twice, as worker 0 and as ps 0"),
         (
             {"cluster": WORKERS, "task": {"type": "worker", "index": 2}},
-            "worker 2, .* 2 addresses, so the index goes to 1",
+            "worker 2, .* 2 addresses of a worker: the largest index is 1",
         ),
         ({"cluster": WORKERS, "task": {"type": "worker", "index": -1}}, "the task worker -1"),
-        ({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}, "1 address, so the index is 0"),
+        (
+            {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}},
+            "1 address of a .*: the largest index is 0",
+        ),
         ({"cluster": WORKERS, "task": {"type": "worker", "index": "0"}}, "whole number .* got '0'"),
         ({"cluster": WORKERS, "task": {"type": "worker", "index": True}}, "whole number"),
         ({"cluster": {"chief": ["a:1", "b:1"]}, "task": {"type": "chief", "index": 0}}, "2 chiefs, a:1, b:1: there is"),
