@@ -130,12 +130,18 @@ def bare(cell: Mapping[str, Any]) -> list[str]:
     """What a cell shows, or may show, without a description: pictures in its text, plots and widgets in its code."""
     if cell["cell_type"] == "code":
         tree = ast.parse(re.sub(r"^\s*[%!].*", "", cell["source"], flags=re.MULTILINE))
-        imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        from_modules = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        imported = [node.module or "" for node in from_modules if not _imports_words(node)]
         imported += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
         plain = {"matplotlib", "ipywidgets", "anywidget", "seaborn", "plotly", "IPython", "PIL"}
         return [name for name in imported if name.partition(".")[0] in plain]
     marked = re.findall(r"!\[([^\]]*)\]", cell["source"])
     return [words for words in [*marked, *descriptions({"text/html": cell["source"]})] if len(words) < FEWEST]
+
+
+def _imports_words(node: ast.ImportFrom) -> bool:
+    """Whether it imports what shows text, such as a table: a screen reader reads that as it is."""
+    return node.module == "IPython.display" and [name.name for name in node.names] == ["Markdown"]
 
 
 def test_what_is_not_described_is_noticed() -> None:

@@ -34,6 +34,7 @@ PYTHON = "devices talk to each other in the compiled program only: no pure_callb
 REFUSE = "raise ValueError before anything is cut, with a text that names both numbers. The shape is known when JAX traces the function: piece.size % devices."
 ADDED = "in the second half a complete chunk takes the place of what was there: set, and not add."
 AXIS = "the devices of one axis add up: lax.axis_size(axis_name) is their number, lax.axis_index(axis_name) the place of this one among them. jax.device_count() counts others, too."
+SECONDS = 15.0  # a case takes one or two: it compiles programs, which a busy machine does slowly
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def _ring_errors(seen: Seen) -> Sequence[tuple[str, str]]:
             ("out of bounds", AXIS), ("carry", "in a fori_loop or scan the carry keeps shape and dtype from step to step.")]
 
 
-@task("piece", "axis_name", errors=_ring_errors)
+@task("piece", "axis_name", seconds=SECONDS, errors=_ring_errors)
 def check_ring_all_reduce(draw: Draw, *, rings: Sequence[Ring], uneven: Sequence[Ring] = ()) -> Iterator[Case]:
     """`function(piece, axis_name)`: the sum of all pieces of a mesh axis, by 2(N-1) steps to a neighbor.
 
@@ -205,7 +206,7 @@ def _drawn_params(draw: Draw, model: str) -> Any:
     return {"layers": [{"W": W1, "b": b1}, {"W": W2, "b": b2}], "scale": torch.tensor(1.5)}
 
 
-@task("loss_of", "mesh", "rate", errors=[
+@task("loss_of", "mesh", "rate", seconds=SECONDS, errors=[
     ("got NoneType", "does step end with `return new_params, loss`, and spmd_step with `return step`?"),
     ("'NoneType' object is not callable", "the last line of spmd_step must return the step."),
     ("unbound axis name", "the mesh has the name of its axis: mesh.axis_names[0]. It is not always called \"data\"."),
@@ -400,7 +401,7 @@ def _sharding_errors(seen: Seen) -> Sequence[tuple[str, str]]:
             ("KeyError", "a model has any even number of layers: go through shapes, and look at each name and shape.")]
 
 
-@task("mesh", "shapes", "way", errors=_sharding_errors)
+@task("mesh", "shapes", "way", seconds=SECONDS, errors=_sharding_errors)
 def check_shardings(draw: Draw, *, cuts: Sequence[Cut], unknown: Sequence[str] = ()) -> Iterator[Case]:
     """`function(mesh, shapes, way)`: specs of parameters and batch. Judged by what devices hold, and what a step sends.
 
