@@ -77,7 +77,7 @@ def _complete(stage: int, row: Sequence[Action], num_microbatches: int) -> Itera
             cause = f"row {stage} has the actions of stage {stage}, and each of them begins with {stage}."
             yield Remark(f"row {stage} contains {action}.", (details,), cause)
         elif action not in wanted:
-            cause = f"the microbatches are 0 … {num_microbatches - 1}."
+            cause = f"the microbatches are 0 … {num_microbatches - 1}. Does a loop, such as a warm-up, go past them?"
             yield Remark(f"row {stage} contains {action}.", (details,), cause)
         elif times[action] == 0:
             cause = "every stage does a forward and a backward pass of every microbatch. Does a loop end too early?"
