@@ -24,6 +24,7 @@ When the kernel's end of the socket closes, however the kernel ended, all proces
 from __future__ import annotations
 
 import array
+import atexit
 import contextlib
 import ctypes
 import fcntl
@@ -36,6 +37,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -55,11 +57,23 @@ def main(argument: str) -> None:
     if argument == TRIAL:
         socket.create_server(("127.0.0.1", 0)).close()
         return
+    has_returned = threading.Event()
+    atexit.register(leave, has_returned)  # before anything that is imported now registers what is to be done at the end
     files = serve(socket.socket(fileno=int(argument)))
     if files is not None:  # this is a fork: from here it is like any Python that has just begun, and ends like one
         from distlib.frameworks import in_process
 
         in_process.main(*files)
+        has_returned.set()
+
+
+def leave(has_returned: threading.Event) -> None:
+    """The last thing a process does: not to take apart all that was imported, which would take longer than the rest."""
+    if has_returned.is_set():
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(0)
 
 
 def serve(control: socket.socket) -> tuple[int, int] | None:
@@ -203,6 +217,7 @@ def begin(
             os.set_inheritable(file, True)
         os.execve(command[0], [*command, str(result), str(stack)], environment)
     os.environ.update(environment)
+    tempfile.tempdir = None  # TMPDIR has changed
     if "numpy" in sys.modules:  # else all processes would draw the same; Python's own generator sees to itself
         sys.modules["numpy"].random.seed()
     return result, stack

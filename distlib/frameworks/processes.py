@@ -50,7 +50,7 @@ _QUIET = {  # what the frameworks would else print while they start
     "TF_ENABLE_ONEDNN_OPTS": "0",
     "GRPC_VERBOSITY": "ERROR",
 }
-_LATE = ("TF_CONFIG",)  # what is not read before a framework is used
+_LATE = ("TF_CONFIG", "TMPDIR")  # what is not read before a framework is used
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 
 
@@ -90,7 +90,8 @@ def run_processes(
 ) -> dict[str, Outcome]:
     """Run functions in new processes, show what they print, and leave none of the processes behind.
 
-    A framework that the notebook has imported is there already when a process begins.
+    A framework that the notebook has imported is there already when a process begins. What processes write to the
+    folder for temporary files is removed when they are gone: TensorFlow writes some, and a killed process leaves them.
 
     Args:
         processes: by name, at least one.
@@ -144,15 +145,18 @@ class _Run:
         self._room = dict.fromkeys(processes, _OUTPUT_LIMIT)
         self._calls = {name: _call_file(name, process) for name, process in processes.items()}
         self._processes = processes
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="distlib-", ignore_cleanup_errors=True
+        )  # their temporary files
         self._results = {name: tempfile.TemporaryFile() for name in processes}
         self._stacks = {name: tempfile.TemporaryFile() for name in processes}
 
     def outcomes(self) -> dict[str, Outcome]:
         """Run it."""
         self._began = time.perf_counter()
-        first = next((process for process in self._processes.values() if not process.fresh), None)
-        frameworks = [name for name in FRAMEWORKS if name in sys.modules] if first else []
-        environment = {**dict.fromkeys(_THREADS, "1"), **_at_import(first or Process(print))}
+        forks = [process for process in self._processes.values() if not process.fresh]
+        frameworks = [name for name in FRAMEWORKS if name in sys.modules and forks]
+        environment = dict.fromkeys(_THREADS, "1") | _at_import(*forks[:1])
         try:
             with stage.borrowed(environment, frameworks) as self._stage:
                 self._start(environment)
@@ -166,7 +170,7 @@ class _Run:
             reader, writer = os.pipe()
             self._relays[name] = OutputRelay(index, "stdout", reader, self._take_lines)
             files = [self._calls[name].fileno(), writer, self._results[name].fileno(), self._stacks[name].fileno()]
-            own = _environment(process, len(self._processes))
+            own = {"TMPDIR": self._folder.name, **_environment(process, len(self._processes))}
             if process.fresh or not _at_import(process).items() <= environment.items():
                 self._stage.start(name, own, [sys.executable, "-c", _PROGRAM, *sys.path], files)
             else:
@@ -191,6 +195,7 @@ class _Run:
             os.close(relay.fd)
         for file in (*self._calls.values(), *self._results.values(), *self._stacks.values()):
             file.close()
+        self._folder.cleanup()
 
     def _watch(self) -> ProcessError | None:
         """Wait for the end. Returns the error that ended it."""
@@ -380,17 +385,18 @@ def _environment(process: Process, count: int) -> dict[str, str]:
     """
     threads = str(max(1, (os.cpu_count() or 1) // count))
     inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    inherited.pop("TMPDIR", None)
     return {**_QUIET, **dict.fromkeys(_THREADS, threads), **inherited, **process.env}
 
 
-def _at_import(process: Process) -> dict[str, str]:
-    """The part of a process's environment that may matter when a framework is imported.
+def _at_import(process: Process | None = None) -> dict[str, str]:
+    """The part of a process's environment, or of the kernel's, that may matter when a framework is imported.
 
-    Not the number of threads, unless somebody has set it: frameworks read it later, and one thread is right for numpy.
+    Without numbers of threads that nobody has set: frameworks read them later, and one thread is right for numpy.
     """
-    asked = {**os.environ, **process.env}
-    whole = _environment(process, 1)
-    return {name: whole[name] for name in whole if name not in _LATE and (name not in _THREADS or name in asked)}
+    process = process or Process(print)
+    left_out = {*_LATE, *_THREADS} - {name for name in _THREADS if name in os.environ or name in process.env}
+    return {name: value for name, value in _environment(process, 1).items() if name not in left_out}
 
 
 def _printer(names: Mapping[str, Process]) -> OnOutput:

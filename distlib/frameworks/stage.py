@@ -18,6 +18,7 @@ framework reads while it is imported can't be changed afterwards, so another env
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import json
@@ -42,6 +43,7 @@ _PROGRAM = "import sys; sys.path[:] = sys.argv[2:]\nfrom distlib.frameworks.on_s
 _NEW_NAMESPACES = "--unshare-net --unshare-pid --unshare-uts --hostname localhost"
 _BUBBLEWRAP = tuple(f"bwrap --die-with-parent {_NEW_NAMESPACES} --dev-bind / / --proc /proc".split())
 _UNSHARE = tuple("unshare --net --pid --uts --fork --kill-child --mount-proc".split())  # of util-linux
+_AS_A_CHILD = ("sh", "-c", '"$@" & wait $!', "sh")  # the first process of a namespace can't be killed from inside
 
 _reserved: list[socket.socket] = []
 _kept: list[Stage] = []  # the one that was used last comes last
@@ -76,7 +78,7 @@ def _wrapper() -> tuple[str, ...]:
 def wrappers() -> dict[str, tuple[str, ...]]:
     """The ways to run a command in a new network, the best first."""
     user = () if os.geteuid() == 0 else ("--map-root-user",)
-    return {"bwrap": _BUBBLEWRAP, "unshare": (*_UNSHARE, *user)}
+    return {"bwrap": _BUBBLEWRAP, "unshare": (*_UNSHARE, *user, *_AS_A_CHILD)}
 
 
 def works(wrapper: Sequence[str]) -> bool:
@@ -143,6 +145,15 @@ def borrowed(environment: dict[str, str], frameworks: Sequence[str]) -> Iterator
     _kept.append(stage)
     while len(_kept) > _MOST_KEPT:
         _kept.pop(0).end()
+
+
+@atexit.register
+def end_kept() -> None:
+    """End the stages that wait for another demonstration."""
+    for stage in _kept:
+        if stage.setting.kernel == os.getpid():
+            stage.end()
+    _kept.clear()
 
 
 class Stage:
