@@ -30,6 +30,7 @@ import pkgutil
 import random
 import re
 import sys
+import tempfile
 import time
 import types
 from collections import Counter
@@ -237,8 +238,10 @@ class _Child:
         named = {cell.name: cell.points or 0 for cell in cells}
         self.full = {kind: named[f"{answer.function}_{kind}"] for kind in KINDS}
         self.start, self.seconds = time.monotonic(), seconds
+        self.folder = tempfile.TemporaryDirectory(prefix="distlib-", ignore_cleanup_errors=True)
         self.connection, theirs = context.Pipe(duplex=False)
-        self.process = context.Process(target=_in_a_child, args=(answer, cells, theirs, seed), daemon=True)
+        given = answer, cells, theirs, seed, self.folder.name
+        self.process = context.Process(target=_in_a_child, args=given, daemon=True)
         self.process.start()
         theirs.close()
 
@@ -256,12 +259,14 @@ class _Child:
         self.process.kill()
         self.process.join()
         self.connection.close()
+        self.folder.cleanup()
         missing = (problem or "its test cell was not reached", "")
         said = {kind: Said(*told.get(kind, missing)) for kind in KINDS}
         return Judged(self.answer, said, time.monotonic() - self.start, self.full)
 
 
-def _in_a_child(answer: Answer, cells: Sequence[Cell], connection: Connection, seed: int | None) -> None:
+def _in_a_child(answer: Answer, cells: Sequence[Cell], connection: Connection, seed: int | None, folder: str) -> None:
+    tempfile.tempdir = folder  # TensorFlow leaves files there: a process like this one has no exit handlers
     if seed is not None:
         engine.Draw = lambda own: Draw(f"{own} {seed}")  # type: ignore[misc, assignment]
     nowhere = os.open(os.devnull, os.O_RDWR)

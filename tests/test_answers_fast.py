@@ -18,7 +18,10 @@ ROOT = Path(__file__).parents[1]
 ANSWERS = {
     "double/right_adds": """
 def double(x):
+    import tempfile
+
     print("adding")
+    tempfile.NamedTemporaryFile(delete=False)
     return x + x
 """,
     "double/right_but_it_is_wrong": """
@@ -143,6 +146,16 @@ def test_it_notices_wrong_marks_and_missing_words(own: Path) -> None:
     assert "\n".join(lines[4:13]) == JUDGED
     assert "6 of 9 answers are judged as they should be." in lines
     assert 'told: assert negate(2) == -2, "negate(2) is wrong" AssertionError: negate(2) is wrong' in lines
+
+
+def test_what_an_answer_leaves_in_the_temporary_folder_is_removed(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    status, _ = oracle("--folder", own, "double/right_adds", "wrong_exits", "wrong_only_two")
+    assert status == 0
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_what_changes_is_shown_and_nothing_else(own: Path, tmp_path: Path) -> None:

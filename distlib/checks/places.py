@@ -20,6 +20,7 @@ import contextlib
 import io
 import linecache
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -40,6 +41,7 @@ from distlib.worlds.real.world import World
 _PATIENCE = 3.0  # seconds more for the process of simulated ranks, if these don't react when their time is up
 _IMPORT_SECONDS = 120.0  # TensorFlow on a busy machine
 _worlds: dict[int, World] = {}
+_folders: list[tempfile.TemporaryDirectory[str]] = []  # one or none
 _simulated_only = ContextVar("_simulated_only", default=False)
 
 
@@ -148,6 +150,8 @@ def close_worlds() -> None:
     """End the ranks of all checks. The next check starts new ones."""
     while _worlds:
         _worlds.popitem()[1].close()
+    while _folders:
+        _folders.pop().cleanup()
 
 
 atexit.register(close_worlds)
@@ -201,10 +205,19 @@ def _import_on_ranks(world_size: int, case: Case) -> None:
     """Let the ranks import what the case's play imports late: that does not count as the student's time either."""
     file = sys.modules[case.play.__module__]
     if getattr(file, "IMPORTED_LATE", ()):
-        _run_on_ranks(world_size, "", _IMPORT_SECONDS, _import_plays, file.__name__.rpartition(".")[2])
+        name = file.__name__.rpartition(".")[2]
+        _run_on_ranks(world_size, "", _IMPORT_SECONDS, _import_plays, name, _temporary_folder())
 
 
-def _import_plays(comm: object, file: str) -> None:
+def _temporary_folder() -> str:
+    """Where ranks have their temporary files: it is removed when they are gone."""
+    if not _folders:
+        _folders.append(tempfile.TemporaryDirectory(prefix="distlib-", ignore_cleanup_errors=True))
+    return _folders[0].name
+
+
+def _import_plays(comm: object, file: str, folder: str) -> None:
+    tempfile.tempdir = folder  # TensorFlow leaves files there when its process is ended
     import_plays(file)
 
 

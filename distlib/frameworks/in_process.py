@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import io
 import os
 import pickle
 import signal
@@ -31,10 +30,9 @@ def main(result: int, stack: int) -> None:
     """Call the function that stands on standard input. result, stack: files to write to."""
     _end_with_parent()
     faulthandler.register(STACK_SIGNAL, file=stack, all_threads=False)
-    for stream in (sys.stdout, sys.stderr):
-        assert isinstance(stream, io.TextIOWrapper)
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")
-    settings = pickle.load(sys.stdin.buffer)
+    sys.stdout = open(1, "w", buffering=1, encoding=sys.stdout.encoding, errors="backslashreplace", closefd=False)
+    with open(0, "rb", closefd=False) as call:
+        settings = pickle.load(call)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     with contextlib.suppress(OSError):
         os.chdir(settings["folder"])

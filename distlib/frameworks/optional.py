@@ -7,6 +7,8 @@ import importlib.util
 import platform
 from types import ModuleType
 
+FRAMEWORKS = ("tensorflow", "tf_keras", "jax")  # by the names that are imported
+
 
 def require(name: str) -> ModuleType:
     """Import a framework: "tensorflow", "tf_keras", "jax".

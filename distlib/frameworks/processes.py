@@ -9,8 +9,8 @@
     worker 0 │ step 20
     worker 0 │ (killed)                  ◄── by an event, not by a clock
 
-Why not the ranks of a `World`: they are forks, and TensorFlow and JAX hang after a fork. Each process here is a fresh
-Python that imports what its function uses. See `stage` for where they live and how they end.
+Why not the ranks of a `World`: they are forks of a process that has computed, and there TensorFlow and JAX hang. The
+processes here are forks of one that has only imported them; see `stage` for where they live and how they end.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Any, BinaryIO
 
 import cloudpickle
 
-from distlib.frameworks import reports
+from distlib.frameworks import reports, stage
 from distlib.frameworks.in_process import STACK_SIGNAL
+from distlib.frameworks.optional import FRAMEWORKS
 from distlib.frameworks.reports import Outcome, ProcessError
-from distlib.frameworks.stage import Stage
 from distlib.trace import CallSite
 from distlib.worlds import call_site
 from distlib.worlds.diagnosis import RunInterrupted
@@ -50,6 +50,7 @@ _QUIET = {  # what the frameworks would else print while they start
     "TF_ENABLE_ONEDNN_OPTS": "0",
     "GRPC_VERBOSITY": "ERROR",
 }
+_LATE = ("TF_CONFIG", "TMPDIR")  # what is not read before a framework is used
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 
 
@@ -59,12 +60,21 @@ class Process:
     Args:
         function: also one defined in a cell. It and its arguments are copied to the process.
         env: environment variables, on top of the kernel's and before anything is imported.
+        fresh: start a fresh Python, which imports everything itself, also the frameworks that the notebook has
+            imported: to see what happens in the import.
     """
 
     def __init__(
-        self, function: Callable[..., Any], /, *args: Any, env: Mapping[str, str] | None = None, **kwargs: Any
+        self,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        env: Mapping[str, str] | None = None,
+        fresh: bool = False,
+        **kwargs: Any,
     ) -> None:
         self.function: Any = function
+        self.fresh = fresh
         self.args, self.kwargs = args, kwargs
         self.env: dict[str, Any] = dict(env or {})
 
@@ -78,7 +88,10 @@ def run_processes(
     check: bool | None = None,
     on_output: OnOutput | None = None,
 ) -> dict[str, Outcome]:
-    """Run functions in fresh processes, show what they print, and leave none of the processes behind.
+    """Run functions in new processes, show what they print, and leave none of the processes behind.
+
+    A framework that the notebook has imported is there already when a process begins. What processes write to the
+    folder for temporary files is removed when they are gone: TensorFlow writes some, and a killed process leaves them.
 
     Args:
         processes: by name, at least one.
@@ -128,55 +141,61 @@ class _Run:
         self._running = set(processes)
         self._killed: set[str] = set()  # as `kill` asks
         self._ended: set[str] = set()  # when the others were done, or late
+        self._relays: dict[str, OutputRelay] = {}
         self._room = dict.fromkeys(processes, _OUTPUT_LIMIT)
         self._calls = {name: _call_file(name, process) for name, process in processes.items()}
-        self._environments = {name: _environment(process, len(processes)) for name, process in processes.items()}
+        self._processes = processes
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="distlib-", ignore_cleanup_errors=True
+        )  # their temporary files
         self._results = {name: tempfile.TemporaryFile() for name in processes}
         self._stacks = {name: tempfile.TemporaryFile() for name in processes}
 
     def outcomes(self) -> dict[str, Outcome]:
         """Run it."""
-        self._start()
+        self._began = time.perf_counter()
+        forks = [process for process in self._processes.values() if not process.fresh]
+        frameworks = [name for name in FRAMEWORKS if name in sys.modules and forks]
+        environment = dict.fromkeys(_THREADS, "1") | _at_import(*forks[:1])
+        try:
+            with stage.borrowed(environment, frameworks) as self._stage:
+                self._start(environment)
+                return self._until_the_end()
+        finally:
+            self._close()
+
+    def _start(self, environment: Mapping[str, str]) -> None:
+        """Start the processes. environment: the stage's; those with another one are fresh."""
+        for index, (name, process) in enumerate(self._processes.items()):
+            reader, writer = os.pipe()
+            self._relays[name] = OutputRelay(index, "stdout", reader, self._take_lines)
+            files = [self._calls[name].fileno(), writer, self._results[name].fileno(), self._stacks[name].fileno()]
+            own = {"TMPDIR": self._folder.name, **_environment(process, len(self._processes))}
+            if process.fresh or not _at_import(process).items() <= environment.items():
+                self._stage.start(name, own, [sys.executable, "-c", _PROGRAM, *sys.path], files)
+            else:
+                self._stage.start(name, dict(own.items() - environment.items()), [], files)
+            os.close(writer)
+        self._stage.order({"watch": True})
+
+    def _until_the_end(self) -> dict[str, Outcome]:
         try:
             error = self._watch()
             self._end_all()
             error = error or self._missed_kill()
         except KeyboardInterrupt:
             raise RunInterrupted(self._where_all_are()) from None
-        finally:
-            self._stage.end()
-            self._close()
         if error is not None:
             error.outcomes = self._outcomes
             raise error
         return self._outcomes
-
-    def _start(self) -> None:
-        self._relays: dict[str, OutputRelay] = {}
-        plan, writers = {}, []
-        for index, name in enumerate(self._names):
-            reader, writer = os.pipe()
-            writers.append(writer)
-            self._relays[name] = OutputRelay(index, "stdout", reader, self._take_lines)
-            plan[name] = {
-                "command": [sys.executable, "-c", _PROGRAM, *sys.path],
-                "environment": self._environments[name],
-                "output": writer,
-                "call": self._calls[name].fileno(),
-                "result": self._results[name].fileno(),
-                "stack": self._stacks[name].fileno(),
-            }
-        files = [*self._calls.values(), *self._results.values(), *self._stacks.values()]
-        self._began = time.perf_counter()
-        self._stage = Stage(plan, [*writers, *(file.fileno() for file in files)])
-        for writer in writers:
-            os.close(writer)
 
     def _close(self) -> None:
         for relay in self._relays.values():
             os.close(relay.fd)
         for file in (*self._calls.values(), *self._results.values(), *self._stacks.values()):
             file.close()
+        self._folder.cleanup()
 
     def _watch(self) -> ProcessError | None:
         """Wait for the end. Returns the error that ended it."""
@@ -366,7 +385,18 @@ def _environment(process: Process, count: int) -> dict[str, str]:
     """
     threads = str(max(1, (os.cpu_count() or 1) // count))
     inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    inherited.pop("TMPDIR", None)
     return {**_QUIET, **dict.fromkeys(_THREADS, threads), **inherited, **process.env}
+
+
+def _at_import(process: Process | None = None) -> dict[str, str]:
+    """The part of a process's environment, or of the kernel's, that may matter when a framework is imported.
+
+    Without numbers of threads that nobody has set: frameworks read them later, and one thread is right for numpy.
+    """
+    process = process or Process(print)
+    left_out = {*_LATE, *_THREADS} - {name for name in _THREADS if name in os.environ or name in process.env}
+    return {name: value for name, value in _environment(process, 1).items() if name not in left_out}
 
 
 def _printer(names: Mapping[str, Process]) -> OnOutput:

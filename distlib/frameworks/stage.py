@@ -1,6 +1,7 @@
-"""Where the processes of one demonstration live: a network of their own, in which every port is free.
+"""Where the processes of a demonstration live: a network of their own, in which every port is free.
 
-    kernel ──► bwrap or unshare ──► stage ──► chief, worker 0, ps 0, …
+    kernel ──► bwrap or unshare ──► stage ──fork──► chief, worker 0, ps 0, …
+                │                     └─ imports a framework once, and is kept for the next demonstration
                 └─ a new network: only its own loopback; nobody outside sees a port that is opened in it
                 └─ a new process namespace: when the stage ends, the system ends everything in it
 
@@ -9,10 +10,15 @@ network of its own there is nobody else, and no other program that could have ta
 
 Where the system allows no new network (macOS, most containers), `addresses` reserves free ports: a socket is bound to
 each of them on loopback for as long as the kernel lives, so that no other program gets it.
+
+A stage that has imported a framework is kept when a demonstration has gone well: none of its processes are left, and
+the next one starts in a fraction of a second. After an interrupt, a time limit or an exception it ends as well. What a
+framework reads while it is imported can't be changed afterwards, so another environment means another stage.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import json
@@ -22,7 +28,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from distlib.frameworks import on_stage
@@ -30,12 +37,16 @@ from distlib.frameworks import on_stage
 _FIRST_PORT = 2222  # as in TensorFlow's own examples
 _TRIAL_SECONDS = 20.0
 _END_PATIENCE = 2.0  # seconds for a stage to end what runs on it
+_MOST_KEPT = 2  # stages that wait for another demonstration; one with TensorFlow takes 0.4 GB
+_PROGRAM = "import sys; sys.path[:] = sys.argv[2:]\nfrom distlib.frameworks.on_stage import main; main(sys.argv[1])"
 
 _NEW_NAMESPACES = "--unshare-net --unshare-pid --unshare-uts --hostname localhost"
 _BUBBLEWRAP = tuple(f"bwrap --die-with-parent {_NEW_NAMESPACES} --dev-bind / / --proc /proc".split())
 _UNSHARE = tuple("unshare --net --pid --uts --fork --kill-child --mount-proc".split())  # of util-linux
+_AS_A_CHILD = ("sh", "-c", '"$@" & wait $!', "sh")  # the first process of a namespace can't be killed from inside
 
 _reserved: list[socket.socket] = []
+_kept: list[Stage] = []  # the one that was used last comes last
 
 
 def addresses(count: int) -> list[str]:
@@ -67,7 +78,7 @@ def _wrapper() -> tuple[str, ...]:
 def wrappers() -> dict[str, tuple[str, ...]]:
     """The ways to run a command in a new network, the best first."""
     user = () if os.geteuid() == 0 else ("--map-root-user",)
-    return {"bwrap": _BUBBLEWRAP, "unshare": (*_UNSHARE, *user)}
+    return {"bwrap": _BUBBLEWRAP, "unshare": (*_UNSHARE, *user, *_AS_A_CHILD)}
 
 
 def works(wrapper: Sequence[str]) -> bool:
@@ -75,15 +86,11 @@ def works(wrapper: Sequence[str]) -> bool:
     if shutil.which(wrapper[0]) is None:
         return False
     try:
-        command = [*wrapper, *_stage_command(on_stage.TRIAL)]
+        command = [*wrapper, sys.executable, "-I", "-S", on_stage.__file__, on_stage.TRIAL]
         done = subprocess.run(command, capture_output=True, timeout=_TRIAL_SECONDS, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
-
-
-def _stage_command(argument: str) -> list[str]:
-    return [sys.executable, "-I", "-S", on_stage.__file__, argument]
 
 
 def _reserve_port() -> socket.socket:
@@ -98,38 +105,98 @@ def _reserve_port() -> socket.socket:
     return held
 
 
-class Stage:
-    """The kernel's handle of a stage.
+@dataclass
+class Setting:
+    """What makes one stage unlike another: what is there before anything is imported on it."""
+
+    environment: dict[str, str]
+    path: list[str]
+    wrapper: tuple[str, ...]
+    kernel: int
+
+
+def setting(environment: dict[str, str]) -> Setting:
+    """That of a stage which is started now."""
+    return Setting(environment, list(sys.path), _wrapper(), os.getpid())
+
+
+@contextlib.contextmanager
+def borrowed(environment: dict[str, str], frameworks: Sequence[str]) -> Iterator[Stage]:
+    """A stage for one demonstration: one that was kept, or a new one. An exception in the block ends it.
 
     Args:
-        plan: for each process by name, what `on_stage.start` takes.
-        files: the open files that it names.
+        environment: of the imports; processes may have more in theirs.
+        frameworks: what the stage imports, if it can. Without any it is not worth keeping.
     """
+    wanted = setting(environment)
+    found = next((kept for kept in reversed(_kept) if kept.setting == wanted and kept.is_alive()), None)
+    if found is not None:
+        _kept.remove(found)
+    stage = found or Stage(wanted)
+    try:
+        stage.order({"import": list(frameworks)})
+        yield stage
+        is_kept = bool(frameworks) and stage.clear()
+    except BaseException:
+        stage.end()
+        raise
+    if not is_kept:
+        return stage.end()
+    _kept.append(stage)
+    while len(_kept) > _MOST_KEPT:
+        _kept.pop(0).end()
 
-    def __init__(self, plan: Mapping[str, Mapping[str, Any]], files: Sequence[int]) -> None:
+
+@atexit.register
+def end_kept() -> None:
+    """End the stages that wait for another demonstration."""
+    for stage in _kept:
+        if stage.setting.kernel == os.getpid():
+            stage.end()
+    _kept.clear()
+
+
+class Stage:
+    """The kernel's handle of a stage. `setting`: what it begins with."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
         self._socket, theirs = socket.socketpair()
         self._errors = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [*_wrapper(), *_stage_command(str(theirs.fileno()))],
-            pass_fds=[*files, theirs.fileno()],
+            [*setting.wrapper, sys.executable, "-c", _PROGRAM, str(theirs.fileno()), *setting.path],
+            pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=self._errors,
             stderr=self._errors,
+            env=setting.environment,
             start_new_session=True,  # an interrupt from the keyboard is for the kernel
         )
         theirs.close()
         self._reports = b""
-        with contextlib.suppress(OSError):  # a stage that failed has no reports either
-            self._send(plan)
 
     def fileno(self) -> int:
         """For select: readable when there are reports."""
         return self._socket.fileno()
 
+    def is_alive(self) -> bool:
+        """Whether it can be asked for anything."""
+        return self._process.poll() is None
+
+    def start(self, name: str, environment: dict[str, str], command: Sequence[str], files: Sequence[int]) -> None:
+        """Start a process. The arguments are those of `on_stage.begin`; the stage has its own copies of the files."""
+        self.order({"start": name, "environment": environment, "command": list(command)}, files)
+
     def signal(self, name: str, number: int) -> None:
         """Send a signal to a process, if it still runs."""
+        self.order({"signal": [name, number]})
+
+    def order(self, order: dict[str, Any], files: Sequence[int] = ()) -> None:
+        """Tell it to do something, see `on_stage`. A stage that has failed says so when its reports are read."""
+        data = f"{json.dumps(order)}\n".encode()
         with contextlib.suppress(OSError):
-            self._send([name, number])
+            sent = socket.send_fds(self._socket, [data], files) if files else 0
+            self._socket.sendall(data[sent:])
 
     def reports(self) -> list[tuple[str, int, int]]:
         """Which processes have ended since the last call: name, exit status, peak memory in bytes.
@@ -137,16 +204,22 @@ class Stage:
         Raises:
             RuntimeError: the stage itself has failed.
         """
-        data = self._socket.recv(65536)
-        if not data:
-            self._errors.seek(0)
-            words = self._errors.read().decode(errors="replace").strip()
-            raise RuntimeError(f"the processes could not be started or have been lost: {words or 'no reason given'}")
-        *lines, self._reports = (self._reports + data).split(b"\n")
-        return [tuple(json.loads(line)) for line in lines]
+        return [tuple(report) for report in self._read() if report]
+
+    def clear(self) -> bool:
+        """End all processes. Returns whether they are gone, and the stage can be used again."""
+        self.order({"end": True})
+        self._socket.settimeout(_END_PATIENCE)
+        try:
+            while [] not in self._read():
+                pass
+        except (RuntimeError, OSError):
+            return False
+        self._socket.settimeout(None)
+        return True
 
     def end(self) -> None:
-        """End all processes. Returns when they are gone."""
+        """End all processes, and the stage. Returns when they are gone."""
         self._socket.close()
         try:
             self._process.wait(_END_PATIENCE)
@@ -156,5 +229,11 @@ class Stage:
         finally:
             self._errors.close()
 
-    def _send(self, message: Any) -> None:
-        self._socket.sendall(f"{json.dumps(message)}\n".encode())
+    def _read(self) -> list[list[Any]]:
+        data = self._socket.recv(65536)
+        if not data:
+            self._errors.seek(0)
+            words = self._errors.read().decode(errors="replace").strip()
+            raise RuntimeError(f"the processes could not be started or have been lost: {words or 'no reason given'}")
+        *lines, self._reports = (self._reports + data).split(b"\n")
+        return [json.loads(line) for line in lines]

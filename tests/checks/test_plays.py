@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from distlib.checks import on_a_rank
-from distlib.checks.case import Part
+from distlib.checks import on_a_rank, places
+from distlib.checks.case import Case, Part
 from distlib.checks.owners import is_own
+from distlib.checks.plays import calls
 from distlib.checks.plays.calls import call
 from distlib.checks.plays.gated import Gate
 from distlib.checks.plays.plain import plain
@@ -88,3 +90,20 @@ def test_plays_only_import_what_the_sandbox_has() -> None:
     files = library_files()
     assert "distlib/checks/plays/calls.py" in files
     assert inspect.getsourcefile(call) == str(files["distlib/checks/plays/calls.py"])
+
+
+def test_temporary_files_of_ranks_that_import_a_framework_go_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "IMPORTED_LATE", ("json",), raising=False)
+    case = Case("a case", call, [{}])
+    places._import_on_ranks(1, case)
+    path = Path(places._run_on_ranks(1, "", 60.0, leave_a_file).result[0])
+    assert path.exists()
+    places.close_worlds()
+    assert not path.exists() and not path.parent.exists()
+
+
+def leave_a_file(comm: object) -> str:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(delete=False) as file:
+        return file.name

@@ -25,6 +25,14 @@ def test_a_curve_goes_through_its_points() -> None:
     )
 
 
+def test_steps_are_whole_and_a_narrow_range_has_ticks() -> None:
+    steps = {"a": [(step, 2.3 - 0.03 * step) for step in range(20)]}
+    axes = curves(steps, along="steps", values="loss", title="Loss").figure.axes[0]
+    places = [float(place) for place in axes.get_xticks()]
+    assert len(places) >= 4 and all(place.is_integer() for place in places)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["1.2", "1.5", "2", "2.5", "3"]
+
+
 @pytest.mark.parametrize(
     "wrong", [{}, {"a": [(0, 1.0)]}, {"a": [(1, 1.0), (0, 1.0)]}, {"a": [(0, 0.0), (1, 1.0)]}, {"a": [(-1, 1), (1, 1)]}]
 )

@@ -66,3 +66,52 @@ def ask(address: str) -> bytes:
                 return word
         except ConnectionRefusedError:
             time.sleep(0.01)
+
+
+def which_import() -> str:
+    """The import of the framework that this process has."""
+    from tests.frameworks import slow_framework
+
+    return slow_framework.IMPORT
+
+
+def log_level_at_import() -> "str | None":
+    from tests.frameworks import slow_framework
+
+    return slow_framework.LEVEL
+
+
+def draw() -> tuple[float, float]:
+    import random
+
+    import numpy
+
+    return random.random(), float(numpy.random.random())
+
+
+def leave_a_stranger() -> None:
+    """Start a process that no longer belongs to this one's group or session, and return."""
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
+
+
+def return_late() -> str:
+    """Leave to the end of the process: a line without an end, a thread, an exit handler."""
+    import atexit
+    import threading
+
+    atexit.register(lambda: print("at exit", end=""))
+    threading.Timer(0.2, lambda: print("thread")).start()
+    return "returned"
+
+
+def leave_temporary_files(how: str) -> str:
+    """What TensorFlow does for each function that it converts; its exit handler is to remove the file."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(prefix="__autograph_generated_file", delete=False) as file:
+        print(file.name)
+    if how == "at once":
+        os._exit(0)
+    if how == "killed":
+        wait_forever()
+    return tempfile.gettempdir()

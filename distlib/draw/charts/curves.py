@@ -11,10 +11,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from distlib.draw.charts.log_axes import DASHES, LEFT, MARKERS, RIGHT, label_values, name_lines
 from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, new_figure
 from distlib.draw.style import WIDTH, drawing_style, format_number, line_color_of, points
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Line = Sequence[tuple[float, float]]
 _TOP, _HEIGHT = 62.0, 300.0  # CSS pixels
@@ -56,6 +60,8 @@ def curves(
         label_values(axes, min(numbers), max(numbers), show, values)
         axes.set_xlim(0, max(line[-1][0] for line in lines.values()))
         axes.set_xlabel(along, size=points(12))
+        if all(float(place).is_integer() for line in lines.values() for place, _ in line):
+            _label_whole(axes)
         for order, line in enumerate(lines.values()):
             every = max(1, len(line) // _MARKS)
             axes.plot(
@@ -66,6 +72,13 @@ def curves(
         ends = {name: (order, line[-1][1]) for order, (name, line) in enumerate(lines.items())}
         name_lines(add_canvas(figure), axes, ends, _TOP, _HEIGHT)
         return Picture(figure, _describe(lines, along, title, show))
+
+
+def _label_whole(axes: Axes) -> None:
+    """Only whole places, such as steps, on the axis of places."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _check(name: str, line: Line) -> None:

@@ -83,8 +83,13 @@ def label_ranks(axes: Axes, ranks: Sequence[float]) -> None:
 
 
 def ticks_of_seconds(low: float, high: float) -> list[float]:
-    """Powers of ten within the range; with 1, 2 and 5 times each, if there are few."""
-    factors = (1,) if high / low > 300 else (1, 2, 5)
+    """Powers of ten within the range; with 1, 2 and 5 times each, if there are few, and more if there are very few."""
+    found = _multiples((1,) if high / low > 300 else (1, 2, 5), low, high)
+    return found if len(found) > 2 else _multiples((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), low, high)
+
+
+def _multiples(factors: Sequence[float], low: float, high: float) -> list[float]:
+    """These factors times a power of ten, within a range."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [float(f"{factor}e{power}") for power in powers for factor in factors]
     return [tick for tick in ticks if low <= tick <= high]
