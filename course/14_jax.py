@@ -144,26 +144,20 @@ for name in ("pmap", "shard_map"):
 assert "shard_map/psum" in programs["pmap"]
 
 # %% [markdown]
-# `f32[1,4]`, not `f32[4]`: `shard_map` *cuts* the array, so the function gets one row of a table. `vmap` and `pmap`
-# *take the axis away*. Mind that when you move a function from `pmap` to `shard_map`.
+# `f32[4]` and `f32[1,4]`: `pmap` and `vmap` *take the axis away*, so the function gets a row of four numbers.
+# `shard_map` *cuts* the array, so the function gets a table with one row. Mind that when you move from `pmap` to
+# `shard_map`.
 
 
-# %%
-def seen_by(run: Callable[..., Any]) -> tuple[int, ...]:
-    """The shape of what a function is given. (`eval_shape` computes nothing.)"""
-    shapes = []
-
-    def look(mine: jax.Array) -> jax.Array:
-        shapes.append(mine.shape)
-        return mine
-
-    jax.eval_shape(run(look), rows)
-    return shapes[0]
+# %% tags=["folded"]
+# Checks of the sentences above
+def number_of_axes(mine: jax.Array) -> jax.Array:
+    return jnp.full(1, mine.ndim)
 
 
-print("vmap", seen_by(jax.vmap), " pmap", seen_by(jax.pmap), end="  ")
-print("shard_map", seen_by(over_ranks))
-assert seen_by(jax.vmap) == seen_by(jax.pmap) == (4,) and seen_by(over_ranks) == (1, 4)
+assert np.ravel(jax.vmap(number_of_axes)(rows)).tolist() == [1] * 4
+assert np.ravel(jax.pmap(number_of_axes)(rows)).tolist() == [1] * 4
+assert over_ranks(number_of_axes)(rows).tolist() == [2] * 4
 
 # %% [markdown]
 # ## A ring
@@ -192,8 +186,18 @@ print(shifted)
 print(guess.compare(f"{shifted[0]:.0f}"))
 assert shifted.tolist() == [0, 10, 11, 12]
 
+
 # %% tags=["folded"]
-# A check of the sentence below: two senders for one destination
+# Checks of the sentences above and below: a deadlock compiles; two senders for one destination
+def deadlock(mine: jax.Array) -> jax.Array:  # don't run it
+    def pass_on(mine: jax.Array) -> jax.Array:
+        return lax.ppermute(mine, "ranks", [(0, 1), (1, 2), (2, 3), (3, 0)])
+
+    return lax.cond(lax.axis_index("ranks") == 0, pass_on, lambda mine: mine + 1, mine)
+
+
+stuck = jax.jit(over_ranks(deadlock)).lower(np.ones(4)).compile()
+assert counted(collectives(stuck)) == {"collective-permute": 1}
 try:
     over_ranks(lambda mine: lax.ppermute(mine, "ranks", [(0, 1), (2, 1)]))(np.ones(4))
     raise SystemError("it should be refused")
@@ -398,6 +402,7 @@ CUTS: dict[str, tuple[dict[str, P], P]] = {  # the parameters; the images and la
         P("ranks"),
     ),
 }
+WAYS = tuple(CUTS)
 
 
 def placed(way: str, batch: int = BATCH) -> tuple[Params, jax.Array, jax.Array]:
@@ -408,7 +413,7 @@ def placed(way: str, batch: int = BATCH) -> tuple[Params, jax.Array, jax.Array]:
 
 
 pictures = {}
-for way in CUTS:
+for way in WAYS:
     params, images, _ = placed(way)
     pictures[way] = {**params, "images": images}
 placements(pictures, title="One training step, placed in three ways on four devices")
@@ -452,17 +457,22 @@ def compiled(params: Params, images: Any, labels: Any) -> Any:
     return function.lower(params, images, labels).compile()
 
 
-steps = {way: compiled(*placed(way)) for way in CUTS}
-for way in ("data parallel", "tensor parallel"):
-    found = collectives(steps[way])
-    print(f"{way}: {counted(found)}, {bytes_sent(found):,.0f} bytes sent by a device")
+def told(name: str, program: Any) -> list[Collective]:
+    """What a program communicates; printed as well."""
+    found = collectives(program)
+    print(f"{name}: {counted(found)}, {bytes_sent(found):,.0f} bytes sent by a device")
     for each in found:
         print("   ", each.kind, *each.shapes)
-print(guess.compare(counted(collectives(steps["tensor parallel"]))["all-reduce"]))
+    return found
+
+
+steps = {way: compiled(*placed(way)) for way in WAYS}
+data = told("data parallel", steps["data parallel"])
+tensor = told("tensor parallel", steps["tensor parallel"])
+print(guess.compare(counted(tensor)["all-reduce"]))
 
 # %% tags=["folded"]
 # Checks of the numbers above
-data, tensor = (collectives(steps[f"{way} parallel"]) for way in ("data", "tensor"))
 assert counted(data) == counted(tensor) == {"all-reduce": 1}
 assert len(data[0].shapes) == 5 and data[0].nbytes == SIZE + 4  # and the loss
 assert bytes_sent(data) == 2 * 3 / 4 * (SIZE + 4) == 57_666
@@ -528,10 +538,7 @@ guess = predict(
 )
 
 # %%
-sharded = collectives(steps["fully sharded"])
-print(counted(sharded), f"{bytes_sent(sharded):,.0f} bytes sent by a device")
-for each in sharded:
-    print("   ", each.kind, *each.shapes)
+sharded = told("fully sharded", steps["fully sharded"])
 times = bytes_sent(sharded) / bytes_sent(data)
 print(f"{times:.3f} times as much as data parallel")
 print(guess.compare({1.0: "as much", 1.5: "half as much again"}[round(times, 1)]))
@@ -612,10 +619,7 @@ by_hand = jax.jit(
     )
 )
 steps["fully sharded, by hand"] = by_hand.lower(*placed("fully sharded")).compile()
-hand = collectives(steps["fully sharded, by hand"])
-print(counted(hand), f"{bytes_sent(hand):,.0f} bytes sent by a device")
-for each in hand:
-    print("   ", each.kind, *each.shapes)
+hand = told("by hand", steps["fully sharded, by hand"])
 backward = max(
     set(counted(hand)) - {"all-gather"}, key=lambda kind: counted(hand)[kind]
 )
@@ -662,8 +666,8 @@ assert crossed[0].shapes == (f"f32[{BATCH // 2},10]",)
 assert crossed[1].nbytes == (SIZE - 40) // 4 + 40 + 4
 
 # %% [markdown]
-# The outputs of its 128 images are summed among the four devices of a group. The gradients of its own columns and rows
-# each device sums with only one other: that of the same place in the other group.
+# The outputs of its 128 images are summed among the four devices of a group. Each device sums the gradients of its
+# columns and rows with one other only, the one in its place in the other group.
 #
 # ### Do they all compute the same?
 #
@@ -709,7 +713,7 @@ in_torch = train_in_torch()
 alone = train(jax.jit(step), first, None)
 print(f"moved by up to {furthest(alone, first):.2f}")
 print("after 20 steps                 from one device    from torch")
-for way in (*CUTS, "fully sharded, by hand"):
+for way in (*WAYS, "fully sharded, by hand"):
     specs, of_batch = CUTS[way.removesuffix(", by hand")]
     start = {name: put(first[name], spec) for name, spec in specs.items()}
     params = train(steps[way], start, of_batch)
@@ -731,12 +735,14 @@ one_device = jax.jit(step).lower(first, *batch_of(0)).compile()
 costs = {}
 for name, program in {"one device": one_device, **steps}.items():
     costs[name] = {
+        "bytes held": program.memory_analysis().argument_size_in_bytes,
         "operations": operations(program),
         "bytes sent": bytes_sent(collectives(program)),
-        "bytes of arguments": program.memory_analysis().argument_size_in_bytes,
     }
 compare_costs(
-    costs, title="One step with 256 images: what a device does, sends and is given"
+    costs,
+    title="A step with 256 images: what a device holds, computes and sends",
+    subtitle="Held: parameters, images and labels. Four devices; data × tensor parallel: eight.",
 )
 
 # %% [markdown]
@@ -751,39 +757,31 @@ CUTS["mine"] = (
     {"W1": P(None, "ranks"), "b1": P("ranks"), "W2": P("ranks"), "b2": P()},
     P(),
 )
-for each in collectives(compiled(*placed("mine"))):
-    print(each.kind, *each.shapes)
+found = told("mine", compiled(*placed("mine")))
 
 
 # %% tags=["folded"]
 # One way to do it, and one more: the images cut by columns
-def told(name: str, *arrays: Any) -> tuple[list[Collective], float]:
-    """What `step` sends when its arrays are placed like this, and its share of the work."""
-    program = compiled(*arrays)
-    found, share = collectives(program), operations(program) / operations(one_device)
-    print(f"{name}: {bytes_sent(found):,.0f} bytes, {share:.0%} of the operations")
-    for each in found:
-        print("   ", each.kind, *each.shapes)
-    return found, share
-
-
 CUTS["W1"] = ({"W1": P("ranks", None), "b1": P(), "W2": P(), "b2": P()}, P())
-CUTS["W1, b1"] = ({**CUTS["W1"][0], "b1": P("ranks")}, P())
+CUTS["b1"] = ({**CUTS["W1"][0], "b1": P("ranks")}, P())
 params, images, labels = placed("W1")
-rows_only, most = told("W1 by rows", params, images, labels)
-with_b1, quarter = told("W1 by rows, and b1", *placed("W1, b1"))
 by_columns = put(all_images[:BATCH], P(None, "ranks"))
-matching, less = told("W1 by rows, images by columns", params, by_columns, labels)
+tried = {
+    "W1 by rows": compiled(params, images, labels),
+    "W1 by rows, and b1": compiled(*placed("b1")),
+    "W1 by rows, images by columns": compiled(params, by_columns, labels),
+}
+found = [told(name, program) for name, program in tried.items()]
+shares = [operations(each) / operations(one_device) for each in tried.values()]
+print("share of the operations:", *(f"{share:.0%}" for share in shares))
 
-assert [each.shapes for each in rows_only] == [("f32[64,128]",)]
-assert counted(rows_only) == {"all-gather": 1} and bytes_sent(rows_only) == 24_576
-assert round(most, 2) == 0.70 and round(less, 2) == 0.41 and round(quarter, 2) == 0.25
-assert counted(with_b1) == {"all-to-all": 1, "all-reduce": 1, "all-gather": 2}
-assert bytes_sent(with_b1) == 123_648
-assert [(each.kind, each.shapes) for each in matching] == [
-    ("all-reduce", ("f32[256,128]",))
-]
-assert bytes_sent(matching) == 2 * 3 / 4 * BATCH * 128 * 4 == 196_608
+assert [round(share, 2) for share in shares] == [0.70, 0.25, 0.41]
+assert [bytes_sent(each) for each in found] == [24_576, 123_648, 196_608]
+assert counted(found[0]) == {"all-gather": 1} and found[0][0].shapes == ("f32[64,128]",)
+assert sum(counted(found[1]).values()) == 4
+assert counted(found[2]) == {"all-reduce": 1} and found[2][0].shapes == (
+    "f32[256,128]",
+)
 
 # %% [markdown]
 # **`W1` by rows:** each device has those for a quarter of the pixels. So it could compute its part of a sum for the
@@ -932,29 +930,18 @@ new, _ = shuffled(*placed("data parallel"), order)
 expected, _ = steps["data parallel"](*placed("data parallel"))
 
 
-def describe(name: str, program: Any) -> None:
-    """What a device does and sends."""
-    found = collectives(program)
-    print(f"{name}: {operations(program) / 1e6:.1f} million operations, ", end="")
-    print(
-        f"{bytes_sent(found):,.0f} bytes:", *(f"{e.kind} {e.shapes[0]}" for e in found)
-    )
-
-
-describe("data parallel", steps["data parallel"])
-describe("shuffled", shuffled)
+moved = told("shuffled", shuffled)
+print("operations:", f"{operations(shuffled) / 1e6:.1f} million, instead of", end=" ")
+print(f"{operations(steps['data parallel']) / 1e6:.1f} million when data parallel")
 print("largest difference:", furthest(new, expected))
 times = operations(shuffled) / operations(steps["data parallel"])
 print(guess.compare(BATCH // 4 * round(times)))
 
 # %% tags=["folded"]
 # Checks of the numbers above
-assert [each.shapes for each in collectives(shuffled)] == [
-    ("f32[256,64]",),
-    ("s32[256]",),
-]
-assert counted(collectives(shuffled)) == {"all-reduce": 2}
-assert bytes_sent(collectives(shuffled)) == 99_840 > bytes_sent(data)
+assert [each.shapes for each in moved] == [("f32[256,64]",), ("s32[256]",)]
+assert counted(moved) == {"all-reduce": 2} and bytes_sent(moved) == 99_840
+assert bytes_sent(data) == 57_666
 assert 0.99 < operations(shuffled) / operations(one_device) < 1.01
 assert 3.9 < times < 4.1
 assert furthest(new, expected) < 1e-6
@@ -962,7 +949,7 @@ assert furthest(new, expected) < 1e-6
 # %% [markdown]
 # The values are correct. But now an all-reduce puts the whole batch together on every device, each computes the whole
 # gradient, and the all-reduce of the gradients is gone: there is nothing left to combine. Four devices do what one
-# could do, and send more than before.
+# could do, and send 99,840 bytes instead of 57,666.
 #
 # There is a mode in which JAX refuses to guess. A mesh from `jax.make_mesh` has *explicit* axes: the sharding is part
 # of an array's type, and an operation that can't tell the sharding of its result is an error at that line. The error
@@ -970,7 +957,7 @@ assert furthest(new, expected) < 1e-6
 
 
 # %%
-def told_step(params: Params, images: Any, labels: Any, order: Any) -> Any:
+def where_step(params: Params, images: Any, labels: Any, order: Any) -> Any:
     images = images.at[order].get(out_sharding=P("ranks", None))
     labels = labels.at[order].get(out_sharding=P("ranks"))
     return step(params, images, labels)
@@ -987,16 +974,17 @@ with jax.set_mesh(explicit):
     except Exception as error:
         refused = f"{type(error).__name__}: {error}"
     print("shuffled:", refused[:240], "…")
-    told = jax.jit(told_step).lower(params, images, labels, order).compile()
-describe("told where", told)
+    cured = jax.jit(where_step).lower(params, images, labels, order).compile()
+gathered = told("with out_sharding", cured)
+print(f"operations: {operations(cured) / 1e6:.1f} million")
 
 # %% tags=["folded"]
 # Checks of the cell above
 assert refused.startswith("ShardingTypeError") and "256@ranks" in refused
 assert str(jax.typeof(images)) == "float32[256@ranks,64]"
-assert 0.24 < operations(told) / operations(one_device) < 0.26
-assert counted(collectives(told)) == {"all-reduce": 1, "all-gather": 2}
-assert bytes_sent(collectives(told)) == 107_586
+assert 0.24 < operations(cured) / operations(one_device) < 0.26
+assert counted(gathered) == {"all-reduce": 1, "all-gather": 2}
+assert bytes_sent(gathered) == 107_586 > bytes_sent(moved)
 
 # %% [markdown]
 # Now each device computes for 64 images again. But the batch is still gathered, and a device sends the most of all
@@ -1046,15 +1034,14 @@ def times_too_large(gradient: Params) -> float:
 twice = with_devices(recipe).lower(*given).compile()
 factor = times_too_large(twice(*given))
 print(f"{factor:.2f} times the gradient of the whole batch")
-for each in collectives(twice):
-    print("   ", each.kind, *each.shapes)
+summed_by = told("the recipe", twice)
 print(guess.compare("4 times as much" if abs(factor - 4) < 1e-3 else str(factor)))
 
 # %% tags=["folded"]
 # Checks of the numbers above
 assert abs(factor - 4) < 1e-3
-assert set(counted(collectives(twice))) == {"all-reduce"}
-assert sum(each.nbytes for each in collectives(twice)) == 2 * SIZE
+assert set(counted(summed_by)) == {"all-reduce"}
+assert sum(each.nbytes for each in summed_by) == 2 * SIZE
 once = with_devices(jax.grad(loss_of)).lower(*given).compile()
 assert abs(times_too_large(once(*given)) - 4) < 1e-3
 assert sum(each.nbytes for each in collectives(once)) == SIZE
@@ -1114,8 +1101,7 @@ assert [verdict(each) for each in by_recipe.values()] == ["4.00 times"] + [
 ] * 3
 wrong = ["that of device 0's images"] * 3
 assert [verdict(each) for each in by_mean_first.values()] == ["1.00 times", *wrong]
-assert furthest(own, true) > 0.04  # far from the true one, whose largest entry is
-assert 0.04 < max(float(np.abs(each).max()) for each in true.values()) < 0.05
+assert furthest(own, true) > 0.04
 found = collectives(with_devices(mean_first).lower(*given).compile())
 assert counted(found) == {"all-reduce": 1}
 
