@@ -19,6 +19,7 @@
     pipeline_timeline        when each rank of a pipeline does which action, and how many microbatches it keeps
     play_pipeline            the same, to play and to step through
     placements               which device holds which piece of which array
+    compare_costs            what several ways cost, in several quantities: a bar for each
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
 world import this package too (for `watch`), and have no use for them.
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distlib.draw.charts.byte_bars import bytes_per_rank
+    from distlib.draw.charts.cost_bars import compare_costs
     from distlib.draw.charts.curves import curves
     from distlib.draw.charts.heat_maps import heat_map
     from distlib.draw.charts.histograms import histogram
@@ -55,6 +57,7 @@ __all__ = [
     "Picture",
     "bytes_per_rank",
     "chunk_steps",
+    "compare_costs",
     "curves",
     "draw_chunks",
     "explore_race",
@@ -81,6 +84,7 @@ _HOMES = {
     "Picture": "picture",
     "bytes_per_rank": "charts.byte_bars",
     "chunk_steps": "chunks.chunk_grid",
+    "compare_costs": "charts.cost_bars",
     "curves": "charts.curves",
     "draw_chunks": "chunks.chunk_grid",
     "explore_race": "players.explorer",

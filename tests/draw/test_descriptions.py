@@ -43,6 +43,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "draw_chunks": lambda: draw.draw_chunks(draw.watch_chunks(WORLD, ring_all_reduce)),
     "explore_race": lambda: draw.explore_race(CLUSTER),
     "heat_map": lambda: draw.heat_map({1: {2: 0.5, 4: 0.6}, 3: {2: 0.7, 4: 0.8}}, across="a", down="b", title="Found"),
+    "compare_costs": lambda: draw.compare_costs({"ring": {"bytes": 8}, "tree": {"bytes": 4}}, title="Costs"),
     "histogram": lambda: draw.histogram({"equal": [0, 1, 1]}, along="staleness", title="Found"),
     "memory_per_rank": lambda: draw.memory_per_rank({"GPipe": [64, 64], "1F1B": [64, 32]}, "Activations"),
     "pipeline_timeline": lambda: draw.pipeline_timeline({"1F1B": TIMED, "ZB-H1": time_schedule(zero_bubble(2, 4))}),
