@@ -67,12 +67,12 @@ def memory_parts(ways: Mapping[str, Sequence[Rank]], title: str, subtitle: str =
 def _draw(ways: Mapping[str, Sequence[Rank]], kinds: Sequence[str], title: str, subtitle: str) -> Picture:
     bars = sum(map(len, ways.values()))
     row = max(14.0, min(_ROW, 560 / bars))
-    figure = new_figure(WIDTH, _TOP + _HEADING * len(ways) + row * bars + 8)
+    top = float(_TOP if subtitle else _TOP - 20)
+    figure = new_figure(WIDTH, top + _HEADING * len(ways) + row * bars + 8)
     add_titles(figure, title, subtitle, title_room=430)
     canvas = add_canvas(figure)
     key_of_areas(canvas, {kind: _look(number) for number, kind in enumerate(kinds)})
     largest = max(1.0, *(sum(rank.values()) for way in ways.values() for rank in way))
-    top = float(_TOP)
     for name, by_rank in ways.items():
         canvas.text(_LEFT, top + _HEADING - 8, name, size=points(BODY), weight="bold", color=INK)
         axes = add_axes(figure, _LEFT, top + _HEADING, WIDTH - _LEFT - _RIGHT, row * len(by_rank))
