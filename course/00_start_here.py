@@ -788,7 +788,7 @@ world.close()
 # | 07 | [Parameter servers](07_parameter_server.ipynb) | training that need not wait for slow or dead ranks |
 # | 08 | [Decentralized](08_decentralized.ipynb) | gossip: averages without a center |
 # | 09 | [Pipeline](09_pipeline.ipynb) | a model cut into groups of layers, on different ranks |
-# | 10 | Tensor parallel | one layer on several ranks |
+# | 10 | [Tensor parallelism](10_tensor_parallel.ipynb) | one layer on several ranks |
 # | 11 | ZeRO | the 16 bytes per parameter, cut into shards |
 # | 12 | Hybrid | all of it together, and how to choose |
 # | 13 | [TensorFlow](13_tensorflow.ipynb) | the same strategies there, and what they send |
@@ -846,6 +846,11 @@ world.close()
 # - **stage**: layers of a model that follow each other and stay on one rank, such as layers 4 to 7 of 16.
 # - **schedule**: for each rank, in which order it does the forward and backward passes of the microbatches.
 # - **bubble**: the part of the time in which ranks of a pipeline wait.
+#
+# In [10, Tensor parallelism](10_tensor_parallel.ipynb):
+#
+# - **column parallel**: each rank computes some of the outputs of a layer, from all of its inputs.
+# - **row parallel**: each rank has some of the inputs of a layer, and computes its term of a sum.
 #
 # In a lesson to come, 11:
 #

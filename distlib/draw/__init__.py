@@ -16,9 +16,10 @@
     curves                   how a quantity goes on as time passes, such as a loss
     histogram                how often each whole number came up, such as a staleness
     memory_per_rank          how many bytes each rank keeps at most
+    memory_parts             what these bytes are: weights, gradients, …
     pipeline_timeline        when each rank of a pipeline does which action, and how many microbatches it keeps
     play_pipeline            the same, to play and to step through
-    placements               which device holds which piece of which array
+    placements               which device, or rank, holds which piece of which array (`HeldPieces`)
     compare_costs            what several ways cost, in several quantities: a bar for each
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
     from distlib.draw.charts.heat_maps import heat_map
     from distlib.draw.charts.histograms import histogram
     from distlib.draw.charts.memory_bars import memory_per_rank
+    from distlib.draw.charts.memory_parts import memory_parts
     from distlib.draw.charts.model_check import predicted_and_measured
     from distlib.draw.charts.pipelines import pipeline_timeline
-    from distlib.draw.charts.placements import placements
+    from distlib.draw.charts.placements import HeldPieces, placements
     from distlib.draw.charts.racing import race
     from distlib.draw.charts.speed_ups import speed_up
     from distlib.draw.charts.step_panels import step_timeline
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChunkHistory",
+    "HeldPieces",
     "Picture",
     "bytes_per_rank",
     "chunk_steps",
@@ -63,6 +66,7 @@ __all__ = [
     "explore_race",
     "heat_map",
     "histogram",
+    "memory_parts",
     "memory_per_rank",
     "pipeline_timeline",
     "placements",
@@ -81,6 +85,7 @@ __all__ = [
 
 _HOMES = {
     "ChunkHistory": "chunks.chunk_history",
+    "HeldPieces": "charts.placements",
     "Picture": "picture",
     "bytes_per_rank": "charts.byte_bars",
     "chunk_steps": "chunks.chunk_grid",
@@ -90,6 +95,7 @@ _HOMES = {
     "explore_race": "players.explorer",
     "heat_map": "charts.heat_maps",
     "histogram": "charts.histograms",
+    "memory_parts": "charts.memory_parts",
     "memory_per_rank": "charts.memory_bars",
     "pipeline_timeline": "charts.pipelines",
     "placements": "charts.placements",

@@ -45,6 +45,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "heat_map": lambda: draw.heat_map({1: {2: 0.5, 4: 0.6}, 3: {2: 0.7, 4: 0.8}}, across="a", down="b", title="Found"),
     "compare_costs": lambda: draw.compare_costs({"ring": {"bytes": 8}, "tree": {"bytes": 4}}, title="Costs"),
     "histogram": lambda: draw.histogram({"equal": [0, 1, 1]}, along="staleness", title="Found"),
+    "memory_parts": lambda: draw.memory_parts({"alone": [{"weights": 64, "gradients": 64}]}, "Memory"),
     "memory_per_rank": lambda: draw.memory_per_rank({"GPipe": [64, 64], "1F1B": [64, 32]}, "Activations"),
     "pipeline_timeline": lambda: draw.pipeline_timeline({"1F1B": TIMED, "ZB-H1": time_schedule(zero_bubble(2, 4))}),
     "placements": lambda: draw.placements({"by rows": {"W": cut_array((4, 6), 2)}}, title="Pieces"),
@@ -61,7 +62,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "sweep": lambda: draw.sweep({"plain": {1: [0.5, 0.6], 2: [0.7]}}, along="workers", title="Found"),
     "timeline": lambda: draw.timeline(TRACE),
 }
-NOT_SHOWN = {"ChunkHistory", "Picture", "watch_chunks"}
+NOT_SHOWN = {"ChunkHistory", "HeldPieces", "Picture", "watch_chunks"}
 
 Outputs = list[tuple[dict[str, Any], Any]]
 

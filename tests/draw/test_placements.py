@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distlib.draw import placements
+from distlib.draw import HeldPieces, placements
 from distlib.draw.charts.placements import pieces
 from tests.tools.draw_samples import cut_array, texts
 
@@ -24,6 +24,15 @@ def test_the_picture_names_devices_and_bytes() -> None:
     assert [word for word in found if word in "0123"] == ["0", "1", "2", "3"]
     assert "cut (device 0: 32 B): W in 4 pieces of 2 × 4, on device 0, then device 1" in picture.alt
     assert "copied (device 0: 128 B): W whole on devices 0–3." in picture.alt
+
+
+def test_pieces_that_ranks_hold() -> None:
+    whole = slice(None)
+    cut = HeldPieces((4, 6), [(whole, slice(0, 3)), (whole, slice(3, 6))])
+    assert pieces(cut) == {((0, 4), (0, 3)): [0], ((0, 4), (3, 6)): [1]}
+    picture = placements({"by columns": {"W": cut}}, title="W", holder="rank")
+    assert "by columns (rank 0: 96 B): W in 2 pieces of 4 × 3, on rank 0, then rank 1." in picture.alt
+    assert not any("device" in text for text in texts(picture))
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:

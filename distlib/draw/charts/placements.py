@@ -1,4 +1,4 @@
-"""Which device holds which piece of which array: a row for each way of cutting, a column for each array.
+"""Which device, or rank, holds which piece of which array: a row for each way of cutting, a column for each array.
 
                     W1              b1              images
 data parallel    ┌───────┐       ┌───────┐       ┌───────┐
@@ -10,6 +10,9 @@ data parallel    ┌───────┐       ┌───────┐  
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from distlib.draw.picture import Picture, add_canvas, add_titles, fitting_size, new_figure
@@ -25,7 +28,32 @@ Box = tuple[tuple[int, int], tuple[int, int]]
 """A piece: first row and the one after its last, and the same of columns."""
 
 
-def placements(ways: Mapping[str, Mapping[str, Any]], *, title: str) -> Picture:
+@dataclass(frozen=True)
+class HeldPieces:
+    """An array of which each rank holds a piece, in the form that `placements` draws.
+
+    Attributes:
+        shape: of the whole array.
+        by_rank: for each rank, the piece it holds: a slice for each dimension.
+        itemsize: bytes of an element.
+    """
+
+    shape: tuple[int, ...]
+    by_rank: Sequence[tuple[slice, ...]]
+    itemsize: int = 8
+
+    @property
+    def addressable_shards(self) -> list[Any]:
+        """The pieces, under JAX's names."""
+        return [self._shard(rank, piece) for rank, piece in enumerate(self.by_rank)]
+
+    def _shard(self, rank: int, piece: tuple[slice, ...]) -> Any:
+        sizes = (len(range(length)[part]) for part, length in zip(piece, self.shape, strict=True))
+        data = SimpleNamespace(nbytes=prod(sizes) * self.itemsize)
+        return SimpleNamespace(index=piece, device=SimpleNamespace(id=rank), data=data)
+
+
+def placements(ways: Mapping[str, Mapping[str, Any]], *, title: str, holder: str = "device") -> Picture:
     """Draw which device holds which piece, and below the name of each way how many bytes the first device holds.
 
     Args:
@@ -33,6 +61,7 @@ def placements(ways: Mapping[str, Mapping[str, Any]], *, title: str) -> Picture:
             `addressable_shards`, of which each has an `index` (slices) and a `device` with an `id`. All ways have the
             same arrays, of the same shapes. At most 6 arrays.
         title: the headline.
+        holder: what holds the pieces, in the words of the picture: "device" or "rank".
 
     Raises:
         ValueError: there is nothing to draw, too much, or the ways have different arrays.
@@ -45,9 +74,9 @@ def placements(ways: Mapping[str, Mapping[str, Any]], *, title: str) -> Picture:
             raise ValueError(f"expected the same arrays in all ways, {shapes}, got {found} for {name!r}")
     if not 1 <= len(shapes) <= 6 or not all(1 <= len(shape) <= 2 for shape in shapes.values()):
         raise ValueError(f"expected 1 to 6 arrays of 1 or 2 dimensions, got {shapes}")
-    told = {name: _memory(arrays) for name, arrays in ways.items()}
+    told = {name: _memory(arrays, holder) for name, arrays in ways.items()}
     with drawing_style():
-        return _draw(ways, shapes, title, told)
+        return _draw(ways, shapes, title, told, holder)
 
 
 def pieces(array: Any) -> dict[Box, list[int]]:
@@ -60,15 +89,19 @@ def pieces(array: Any) -> dict[Box, list[int]]:
     return {box: sorted(devices) for box, devices in sorted(found.items())}
 
 
-def _memory(arrays: Mapping[str, Any]) -> str:
+def _memory(arrays: Mapping[str, Any], holder: str) -> str:
     """How much the first device holds."""
     first = min(shard.device.id for array in arrays.values() for shard in array.addressable_shards)
     held = [shard for array in arrays.values() for shard in array.addressable_shards if shard.device.id == first]
-    return f"device {first}: {format_bytes(sum(shard.data.nbytes for shard in held))}"
+    return f"{holder} {first}: {format_bytes(sum(shard.data.nbytes for shard in held))}"
 
 
 def _draw(
-    ways: Mapping[str, Mapping[str, Any]], shapes: Mapping[str, tuple[int, ...]], title: str, told: Mapping[str, str]
+    ways: Mapping[str, Mapping[str, Any]],
+    shapes: Mapping[str, tuple[int, ...]],
+    title: str,
+    told: Mapping[str, str],
+    holder: str,
 ) -> Picture:
     longest = max(max(shape) for shape in shapes.values())
     height = max(_size(shape, longest)[1] for shape in shapes.values())
@@ -77,7 +110,8 @@ def _draw(
     add_titles(
         figure,
         title,
-        "colored: only the device with this number holds the piece; not colored: each of these devices holds a copy",
+        f"colored: only the {holder} with this number holds the piece; "
+        f"not colored: each of these {holder}s holds a copy",
     )
     canvas = add_canvas(figure)
     for place, (name, shape) in enumerate(shapes.items()):
@@ -94,7 +128,7 @@ def _draw(
         size = points(fitting_size(way, BODY, _LEFT - 20))
         canvas.text(10, middle - 4, way, size=size, weight="bold", color=INK)
         canvas.text(10, middle + 16, told[way], size=points(fitting_size(told[way], SMALL + 1, _LEFT - 20)), color=INK)
-    return Picture(figure, _alt(ways, title, told))
+    return Picture(figure, _alt(ways, title, told, holder))
 
 
 def _size(shape: Sequence[int], longest: int) -> tuple[float, float]:
@@ -130,23 +164,23 @@ def _times(shape: Sequence[int]) -> str:
     return " × ".join(map(str, shape))
 
 
-def _alt(ways: Mapping[str, Mapping[str, Any]], title: str, told: Mapping[str, str]) -> str:
+def _alt(ways: Mapping[str, Mapping[str, Any]], title: str, told: Mapping[str, str], holder: str) -> str:
     """The picture in words, as alternative text."""
     rows = []
     for way, arrays in ways.items():
-        parts = [f"{name} {_tell(array)}" for name, array in arrays.items()]
+        parts = [f"{name} {_tell(array, holder)}" for name, array in arrays.items()]
         rows.append(f"{way} ({told[way]}): {'; '.join(parts)}")
     return f"{title}. {'. '.join(rows)}."
 
 
-def _tell(array: Any) -> str:
+def _tell(array: Any, holder: str) -> str:
     found = pieces(array)
     if len(found) == 1:
-        return f"whole on {_on(next(iter(found.values())))}"
+        return f"whole on {_on(next(iter(found.values())), holder)}"
     shape = {(ys[1] - ys[0], xs[1] - xs[0]) for ys, xs in found}
     sizes = " or ".join(_times(size if len(array.shape) == 2 else size[1:]) for size in sorted(shape))
-    return f"in {len(found)} pieces of {sizes}, on {', then '.join(_on(devices) for devices in found.values())}"
+    return f"in {len(found)} pieces of {sizes}, on {', then '.join(_on(devices, holder) for devices in found.values())}"
 
 
-def _on(devices: Sequence[int]) -> str:
-    return f"device{'s' * (len(devices) > 1)} {_devices(devices)}"
+def _on(devices: Sequence[int], holder: str) -> str:
+    return f"{holder}{'s' * (len(devices) > 1)} {_devices(devices)}"
