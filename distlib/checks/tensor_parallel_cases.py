@@ -155,6 +155,8 @@ class Attention:
         packed = linear(batch, stored["qkv_weight"])
         if how == "one head":
             head = packed.shape[-1] // 3
+        if how == "too many heads" and packed.shape[-1] % (3 * self.heads) == 0:
+            head = packed.shape[-1] // 3 // self.heads
         if how == "each head has its own three":
             queries, keys, values = packed.unflatten(-1, (-1, 3, head)).permute(3, 0, 2, 1, 4)
         elif how == "heads across places":
@@ -164,7 +166,9 @@ class Attention:
         if how == "queries and keys exchanged":
             queries, keys = keys, queries
         scores = queries @ keys.mT / math.sqrt(SCALES[how](self) if how in SCALES else head)
-        mixed = scores.softmax(-2 if how == "over queries" else -1) @ values
+        if how == "masked":
+            scores = scores + torch.full(scores.shape[-2:], -math.inf).triu(1)
+        mixed = scores.softmax({"over queries": 2, "over heads": 1}.get(how, 3)) @ values
         mixed = mixed if how == "not put back" else mixed.transpose(1, 2)
         return linear(mixed.reshape(*batch.shape[:2], -1), stored["output_weight"])
 

@@ -72,8 +72,7 @@ def check_row_parallel_linear(draw: Draw, *, layers: Sequence[Row]) -> Iterator[
 
 @check_row_parallel_linear.judge
 def _(seen: Seen) -> Remarks:
-    yield from shares.judged(seen, _row_mistakes, _row_costs, output="It is the sum over the ranks of linear(x, weight), plus the bias.",
-                             gradient=f"{GRAPH} Is the bias added after the sum, on every rank?")
+    yield from shares.judged(seen, _row_mistakes, _row_costs, output="It is the sum over the ranks of linear(x, weight), plus the bias.", gradient=f"{GRAPH} Is the bias added after the sum, on every rank?")
 
 
 def _row_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mistakes:
@@ -114,8 +113,11 @@ WAYS = {
     "heads across places": "heads are cut across the places of the sequence. Take the features apart first, [batch, length, heads, d], then let heads and length change places.",
     "not put back": "the heads are not put back in their places. First let heads and length change places again, then flatten heads and features.",
     "one head": "all heads of a rank are treated as one. Each has a softmax of its own.",
+    "too many heads": f"this rank's features are cut into as many heads as there are altogether. {D}",
     "queries and keys exchanged": "queries and keys are exchanged. The sections are queries, keys, values, in this order.",
     "over queries": "the softmax goes over the queries. It goes over the keys, the last dimension: each query's weights add up to 1.",
+    "over heads": "the softmax goes over the heads. It goes over the keys, the last dimension, for each head by itself.",
+    "masked": "there is no mask here: every place sees all places, also those after it.",
     "scale of all features": f"the scores are divided by the root of the number of all features. {D}",
     "scale of a rank's features": f"the scores are divided by the root of the number of this rank's features. {D}",
     "scale of a smaller head": f"the scores are divided by the root of a wrong size of a head. {D}",

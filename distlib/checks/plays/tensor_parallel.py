@@ -115,6 +115,7 @@ class _Passes:
         self._batches = [laid_out(each).requires_grad_(self._trains) for each in inputs["batches"]]
         self._arriving = [laid_out(each) for each in inputs["arriving"]]
         self._outputs: list[Any] = []
+        self._kept_shapes: list[list[int]] = []
         self._largest = 0
 
     def go(self, layer: Callable[[torch.Tensor], Any]) -> None:
@@ -127,16 +128,17 @@ class _Passes:
                 output.backward(gradient)
 
     def _note(self, tensor: torch.Tensor) -> torch.Tensor:
+        self._kept_shapes.append(list(tensor.shape))
         self._largest = max(self._largest, tensor.untyped_storage().nbytes() // tensor.itemsize)
         return tensor
 
     def noted(self) -> dict[str, Any]:
-        """By batch "outputs", "input_gradients", and "batches" and "arriving" as they are afterwards; "largest": the
-        elements of the largest tensor that is kept for the backward pass.
+        """By batch "outputs", "input_gradients", and "batches" and "arriving" as they are afterwards; of the tensors
+        that are kept for the backward pass the shapes ("kept") and the elements of the "largest", with all its memory.
         """
         gradients: Sequence[torch.Tensor | None] = [each.grad for each in self._batches]
         return {"outputs": self._outputs, "input_gradients": gradients, "batches": self._batches,
-                "arriving": self._arriving, "largest": self._largest}  # fmt: skip
+                "arriving": self._arriving, "kept": self._kept_shapes, "largest": self._largest}  # fmt: skip
 
 
 def _is_tensor(output: Any) -> torch.Tensor:

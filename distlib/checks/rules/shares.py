@@ -15,7 +15,7 @@ from distlib.checks.remark import Remark
 from distlib.checks.rules.flat import EVERYBODY
 from distlib.checks.rules.values import Mistakes, explain_factor, holds, is_close, untouched
 from distlib.checks.seen import Seen
-from distlib.checks.tensor_parallel_cases import Attention, Plan, Whole
+from distlib.checks.tensor_parallel_cases import Attention, Column, Plan, Whole
 from distlib.checks.words import count, listed
 
 # fmt: off
@@ -226,11 +226,18 @@ def reduces(seen: Seen, costs: Costs) -> Iterator[Remark | None]:
 
 
 def keeps_little(seen: Seen, whole: Whole) -> Iterator[Remark | None]:
-    """What is kept for the backward pass is smaller than a whole weight."""
-    limit = min(stored.numel() for stored in whole.stored.values() if stored.dim() > 1)
+    """No tensor that is kept for the backward pass is a whole weight, or as large as the largest one.
+
+    On up to three ranks queries and keys, say, may together have the shape of the whole weight of attention's output.
+    """
+    weights = [stored for stored in whole.stored.values() if stored.dim() > 1]
     for rank in seen.ranks if seen.size > 1 else ():
-        if (largest := seen[rank]["largest"]) >= limit:
-            yield Remark(f"the values are right, but rank {rank} keeps a tensor of {count(largest, 'element')} for its "
-                         f"backward pass. A whole weight has {limit:,}.",
+        kept = seen[rank]["kept"] if seen.size > 3 or isinstance(seen.facts, Column) else []
+        found = [f"of shape {shape}" for shape in kept if sorted(shape) in [sorted(weight.shape) for weight in weights]]
+        if (largest := seen[rank]["largest"]) >= max(weight.numel() for weight in weights):
+            found.append(f"of {largest:,} elements")
+        if found:
+            yield Remark(f"the values are right, but rank {rank} keeps a tensor {found[0]} for its backward pass: as "
+                         "large as a whole weight.",
                          cause="compute with the share as it is. Filled up with zeros, it is as large as the whole.")
 # fmt: on
