@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from distlib.checks.case import Case
 from distlib.checks.rules import shares
-from distlib.checks.rules.shares import Costs
 from distlib.checks.rules.values import Mistakes
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
@@ -15,7 +14,6 @@ from distlib.checks.tensor_parallel_cases import Attention, Column, Row, Whole, 
 # fmt: off
 GRAPH = "Does each operator hand its gradient on as it should, and keep what its own batch needs?"
 SHARE_ONLY = "is gathered. A rank computes with its share."
-
 
 # ── ColumnParallelLinear ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -43,8 +41,7 @@ def _column_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mistakes
 
 
 def _input_mistakes(whole: Whole, rank: int, batch: int) -> Mistakes:
-    own, right = [whole.part(other, batch)[1] for other in whole.ranks], whole.batches[batch].grad
-    assert right is not None
+    own, right = [whole.part(other, batch)[1] for other in whole.ranks], shares.gradient_of(whole.batches[batch])
     return {
         "this is what this rank alone finds. All ranks use the input: its gradient is the sum over the ranks. One all-reduce, in the backward pass.": own[rank],
         "this is the average over the ranks. It is the sum: what each rank finds counts in full.": right / len(own),
@@ -52,13 +49,12 @@ def _input_mistakes(whole: Whole, rank: int, batch: int) -> Mistakes:
     }
 
 
-def _column_costs(whole: Whole) -> Costs:
+def _column_costs(whole: Whole) -> shares.Costs:
     passes, weight = (0 if whole.plan.forward_only else len(whole.batches)), whole.stored["weight"].nbytes
-    return Costs("One all-reduce of the input's gradient in each backward pass, and nothing in the forward pass,", passes and whole.input_bytes, passes, [
+    return shares.Costs("One all-reduce of the input's gradient in each backward pass, and nothing in the forward pass,", passes and whole.input_bytes, passes, [
         (whole.output_bytes, "the output is gathered, or its gradient. A rank's features stay where they are."),
         (whole.input_bytes, "the input is sent, or its gradient reduced twice. All ranks have the same input already."),
         (weight, f"the weight {SHARE_ONLY}"),
-        (weight // whole.plan.ranks, "the weight's gradient is reduced. It belongs to this rank's share alone."),
     ])
 
 
@@ -86,22 +82,19 @@ def _row_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mistakes:
             "this is the average over the ranks. The parts are added up: each counts in full.": [total / size, total / size + bias, right / size],
             "the bias is missing. Add it after the sum, on every rank.": total,
         }
-    gradient = whole.batches[batch].grad if what == "input" else whole.stored[what].grad
-    assert gradient is not None
-    own = gradient[share.inputs if what == "input" else share.stored[what]]
+    own = shares.gradient_of(whole.batches[batch])[share.inputs] if what == "input" else shares.gradient_of(whole.stored[what])[share.stored[what]]
     return {
         "it was added up over the ranks, and so counts once per rank. All ranks have the same gradient of the output already: backward sends nothing.": own * size,
         "it was divided by the number of ranks. A sum hands its gradient on to each of its parts, as it is.": own / size,
     }
 
 
-def _row_costs(whole: Whole) -> Costs:
-    bias = whole.stored["bias"].nbytes if "bias" in whole.stored else 0
-    return Costs("One all-reduce of the output in each forward pass, and nothing in the backward pass,", whole.output_bytes, len(whole.batches), [
+def _row_costs(whole: Whole) -> shares.Costs:
+    return shares.Costs("One all-reduce of the output in each forward pass, and nothing in the backward pass,", whole.output_bytes, len(whole.batches), [
         (whole.output_bytes, "the output is reduced twice, or its gradient is. All ranks have the same gradient already."),
         (whole.input_bytes, "the inputs are gathered, or their gradients. A rank needs its own features alone."),
         (whole.stored["weight"].nbytes, f"the weight {SHARE_ONLY}"),
-        (bias, "the bias is sent, or its gradient. It is the same on all ranks."),
+        (8 * whole.plan.out_features, "the bias is sent, or its gradient. It is the same on all ranks."),
     ])
 
 
@@ -148,9 +141,9 @@ def _attention_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mista
     }
 
 
-def _attention_costs(whole: Whole) -> Costs:
+def _attention_costs(whole: Whole) -> shares.Costs:
     both, nbytes = (1 if whole.plan.forward_only else 2), whole.input_bytes
-    return Costs("One all-reduce of the output in each forward pass, and one of the input's gradient in each backward pass,", both * nbytes, both * len(whole.batches), [
+    return shares.Costs("One all-reduce of the output in each forward pass, and one of the input's gradient in each backward pass,", both * nbytes, both * len(whole.batches), [
         (2 * nbytes, "queries, keys and values have an all-reduce each in the backward pass. Let the input pass one operator, and then go into all three."),
         (nbytes, "the output or a gradient is reduced twice, or the heads are gathered. What a head gives is needed on its own rank alone."),
         *((stored.nbytes, f"{name} {SHARE_ONLY}") for name, stored in whole.stored.items()),

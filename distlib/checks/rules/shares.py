@@ -174,22 +174,23 @@ def computes_as_one(
         right = whole.outputs[batch][whole.shares[rank].outputs]
         yield same("output", rank, batch, seen[rank]["outputs"][batch], right)
     for rank, batch in () if seen.facts.forward_only else places:
-        right = _gradient(whole.batches[batch])[whole.shares[rank].inputs]
+        right = gradient_of(whole.batches[batch])[whole.shares[rank].inputs]
         yield same("input", rank, batch, seen[rank]["input_gradients"][batch], right)
     for rank, name in () if seen.facts.forward_only else names:
         found, share = seen[rank]["gradients"][name], whole.shares[rank].stored[name]
         if found is not None and isinstance(seen.facts, Attention):  # the play collects it in a tensor like the whole
             found = found[share]
-        yield same(name, rank, 0, found, _gradient(whole.stored[name])[share])
+        yield same(name, rank, 0, found, gradient_of(whole.stored[name])[share])
 
 
-def _gradient(tensor: torch.Tensor) -> torch.Tensor:
+def gradient_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The gradient of a tensor that has one."""
     assert tensor.grad is not None
     return tensor.grad
 
 
 def _reduced(whole: Whole, name: str) -> Mistakes:
-    shares = [_gradient(whole.stored[name])[share.stored[name]] for share in whole.shares if name in whole.stored]
+    shares = [gradient_of(whole.stored[name])[share.stored[name]] for share in whole.shares if name in whole.stored]
     if len(shares) < 2 or torch.equal(shares[0], shares[-1]):
         return {}
     total = torch.stack(shares).sum(0)
