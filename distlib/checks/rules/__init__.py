@@ -8,5 +8,6 @@ rings        rings of chunks: the two halves, and the values that wrong numbers 
 steps        how many steps the messages of a tree take
 flat         one all-reduce of a flat tensor, which holds many
 all_reduces  the all-reduces of flat buffers: how many, and of how many bytes
+shares       layers that are cut: what each rank reads, holds, computes and sends
 moments      when, in virtual time, a rank does what in a pass of training; for `judge_times`
 """

@@ -1,0 +1,605 @@
+# %% [markdown]
+# # Exercise 10: tensor parallelism
+#
+# You write two linear layers and an attention whose weights are spread over several ranks. No rank ever has a whole
+# weight, and yet all ranks together compute what one process would.
+#
+# - **Time:** about 90 minutes.
+# - **Before:** read the lesson [Tensor parallelism](../../course/10_tensor_parallel.ipynb).
+# - **Needs:** nothing but this environment. No GPU.
+#
+# | part | function | visible tests | hidden tests |
+# |---|---|---:|---:|
+# | 1 | `ColumnParallelLinear` | 3 | 3 |
+# | 2 | `RowParallelLinear` | 3 | 3 |
+# | 3 | `parallel_attention` | 4 | 5 |
+#
+# That makes 21 points. Each part is graded by itself. What two parts have in common, write in both.
+
+# %% [markdown]
+# ## How to work
+#
+# **A share.** $N$ ranks cut $n$ things into blocks of $n / N$, in the order of the ranks: rank $r$ has those from
+# $r \cdot n / N$ up to, and without, $(r + 1) \cdot n / N$. Of 6 rows on 3 ranks, rank 1 has rows 2 and 3. Where $N$
+# does not divide $n$, raise a `ValueError`, on every rank, before anything is read.
+#
+# **How a rank gets its share.** A whole weight lies in a file that all ranks can read. You are handed this file, and an
+# index reads a part of it:
+#
+# | | |
+# |---|---|
+# | `weight.shape` | the shape of the whole; reads nothing |
+# | `weight[2:4]` | rows 2 and 3, as a tensor |
+# | `weight[:, 2:4]` | columns 2 and 3 |
+# | `weight[[0, 1, 6, 7]]` | rows 0, 1, 6 and 7 |
+#
+# Read your share, all of it, and nothing else: the tests note what is read. In the cells to try things, the "file" is a
+# tensor in memory, which is cut in the same way.
+#
+# **What is sent.** `all_reduce(comm, tensor)` from the set-up cell, or messages of your own. It writes the sum over all
+# ranks into `tensor`. So hand it a copy where the tensor is still needed: `total = tensor.clone()`. For a tensor of $S$
+# bytes it sends $2 (N - 1) \cdot S$ bytes, all ranks together, whatever the algorithm.
+#
+# **The two directions.** What a layer sends in the forward pass is one question, what it sends in the backward pass
+# another. torch does not see messages, and goes back as if there were none. `with_backward` from the set-up cell says
+# what happens in each direction:
+#
+#     with_backward(tensor, forward, backward)      gives forward(tensor); in the backward pass, where a gradient of
+#                                                   this arrives, the gradient of tensor is backward(gradient)
+#
+# Both functions take a tensor and return one of the same shape. Neither may write into the tensor that it is given. You
+# may as well write a `torch.autograd.Function` of your own.
+#
+# All tensors are float64. An input may have any number of dimensions; the features are the last one.
+
+# %% readonly="setup"
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.functional import linear
+
+from distlib import Communicator, SimulatedWorld, World, all_reduce
+
+two = World(2)  # two ranks to try things on
+
+
+class _TwoDirections(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, forward: Callable, backward: Callable) -> torch.Tensor:
+        ctx.go_back = backward
+        return forward(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        return ctx.go_back(gradient), None, None
+
+
+def with_backward(
+    tensor: torch.Tensor,
+    forward: Callable[[torch.Tensor], torch.Tensor],
+    backward: Callable[[torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
+    """forward(tensor). In the backward pass, the gradient of tensor is backward(the gradient of the result)."""
+    return _TwoDirections.apply(tensor, forward, backward)
+
+
+# %% [markdown]
+# **Try it.** Forward leaves a tensor as it is, backward multiplies the gradient by 10.
+
+# %%
+x = torch.ones(3, requires_grad=True)
+with_backward(x, lambda tensor: tensor, lambda gradient: 10 * gradient).sum().backward()
+print(x.grad)
+
+# %% [markdown]
+# ## 1. Each rank some output features: `ColumnParallelLinear`
+#
+# A linear layer computes $y = x W^T + b$, with a weight $W$ of shape `[out_features, in_features]`. Here the output
+# features are cut. Each rank has the rows of $W$ and the entries of $b$ that belong to its output features, and
+# computes these from all of $x$, which every rank has. (The rows of $W$ are the columns of $W^T$: hence the name.)
+#
+# With 2 ranks, $x = (1, 1)$ and no bias:
+#
+# | | rows of $W$ | output | gradient of $x$, if that of each output is 1 |
+# |---|---|---|---|
+# | rank 0 | $(1, 2), (3, 4)$ | $3, 7$ | $(4, 6)$ |
+# | rank 1 | $(5, 6), (7, 8)$ | $11, 15$ | $(12, 14)$ |
+# | one process | all four | $3, 7, 11, 15$ | $(16, 20)$ |
+#
+# **Forward** sends nothing: every rank returns its own features, and what follows works on these.
+#
+# **Backward** is another matter. Each rank finds only what its own features say about $x$. All of them depend on $x$,
+# so the gradient is the sum: one all-reduce, of a tensor as large as $x$. Afterwards every rank has $(16, 20)$. The
+# gradients of a rank's rows are its own, and stay where they are.
+
+
+# %% solution="ColumnParallelLinear"
+class ColumnParallelLinear(torch.nn.Module):
+    """A linear layer of which each rank computes some of the output features.
+
+    Args:
+        comm: the communicator of this rank.
+        weight: a file with the whole weight, [out_features, in_features]. Rank r of N reads the rows from
+            r · out_features / N up to (r + 1) · out_features / N, and nothing else.
+        bias: a file with the whole bias, [out_features], read likewise; None if there is none.
+
+    Attributes:
+        weight: a torch.nn.Parameter, this rank's share: [out_features / N, in_features].
+        bias: a torch.nn.Parameter, [out_features / N], or None.
+
+    Raises:
+        ValueError: N does not divide out_features.
+
+    Cost: forward sends nothing. Backward sends one all-reduce of a tensor of the input's shape.
+    """
+
+    def __init__(self, comm: Communicator, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        ### BEGIN SOLUTION
+        super().__init__()
+        out_features, size = weight.shape[0], comm.world_size
+        if out_features % size:
+            raise ValueError(f"{size} ranks can't have equal shares of {out_features} output features")
+        rows = slice(comm.rank * out_features // size, (comm.rank + 1) * out_features // size)
+        self.comm = comm
+        self.weight = torch.nn.Parameter(weight[rows])
+        self.bias = None if bias is None else torch.nn.Parameter(bias[rows])
+        ### END SOLUTION
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[…, in_features], the same on all ranks → […, out_features / N], this rank's features. x does not change."""
+        ### BEGIN SOLUTION
+        x = with_backward(x, forward=lambda x: x, backward=self.summed)
+        return linear(x, self.weight, self.bias)
+
+    def summed(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sum over all ranks."""
+        total = tensor.clone()
+        all_reduce(self.comm, total)
+        return total
+        ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table. A cell like this one gives no marks. Change it as you like.
+
+# %%
+W = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]).double()
+
+
+def try_column(comm: Communicator) -> tuple[list[float], list[float]]:
+    layer = ColumnParallelLinear(comm, W, None)
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    output = layer(x)
+    output.sum().backward()
+    return output.tolist(), x.grad.tolist()
+
+
+for rank, (output, gradient) in enumerate(two.run(try_column)):
+    print(f"rank {rank}: output {output}, gradient of x {gradient}")
+print(two.trace.summary())
+
+# %% [markdown]
+# **Visible test: 3 points.** It compares outputs and gradients with those of a single process, notes what each rank
+# reads and holds, and counts the bytes. In one case 2 ranks can't have equal shares.
+
+# %% test="ColumnParallelLinear_visible" points=3
+from distlib.checks.exercises.tensor_parallel import check_column_parallel_linear
+from distlib.checks.tensor_parallel_cases import Column
+
+report = check_column_parallel_linear(
+    ColumnParallelLinear,
+    layers=[
+        Column(2, in_features=4, out_features=6, batches=[]),
+        Column(2, in_features=4, out_features=6),
+        Column(2, in_features=4, out_features=6, bias=False),
+        Column(1, in_features=4, out_features=3),
+        Column(3, in_features=5, out_features=6, batches=[(2, 2)]),
+        Column(2, in_features=4, out_features=6, forward_only=True),
+        Column(2, in_features=4, out_features=5),
+    ],
+)
+assert [tuple(result["held"]["weight"].shape) for result in report[1].results] == [(3, 4)] * 2
+assert sum(report[1].trace.bytes_sent) == 2 * (3 * 4) * 8  # a batch of 3, and 4 features
+assert sum(report[4].trace.bytes_sent) == 4 * (4 * 5) * 8
+assert [sum(report[number].trace.bytes_sent) for number in (0, 3, 5, 6)] == [0] * 4
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** More ranks, several batches, inputs of other shapes.
+
+# %% test="ColumnParallelLinear_hidden" points=3
+# The hidden tests of ColumnParallelLinear stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 6 ranks, several batches, inputs of 1 to 4 dimensions, memory that is not contiguous.
+from distlib.checks.exercises.tensor_parallel import check_column_parallel_linear
+from distlib.checks.tensor_parallel_cases import Column
+
+report = check_column_parallel_linear(
+    ColumnParallelLinear,
+    layers=[
+        Column(3, in_features=7, out_features=9, batches=[]),
+        Column(2, in_features=7, out_features=8, batches=[(3,), (3,)]),
+        Column(3, in_features=8, out_features=9, batches=[()]),
+        Column(4, in_features=9, out_features=12, batches=[(1, 2, 3)], strided=True),
+        Column(6, in_features=8, out_features=6, batches=[(2, 2), (4,)], bias=False),
+        Column(3, in_features=6, out_features=6, batches=[(2,), (2, 1)], forward_only=True),
+        Column(3, in_features=6, out_features=8),
+        Column(4, in_features=8, out_features=2),
+    ],
+    seed=101,
+)
+assert len(report) == 8
+assert [tuple(result["held"]["weight"].shape) for result in report[3].results] == [(3, 9)] * 4
+assert sum(report[1].trace.bytes_sent) == 2 * (6 * 7) * 8
+assert sum(report[4].trace.bytes_sent) == 10 * (8 * 8) * 8
+assert [sum(report[number].trace.bytes_sent) for number in (0, 5, 6, 7)] == [0] * 4
+assert all(result["largest"] < 9 * 12 for result in report[3].results)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. Each rank some input features: `RowParallelLinear`
+#
+# Now the input features are cut. Each rank has the columns of $W$ that belong to its input features, and only these
+# features of $x$: just what a `ColumnParallelLinear` leaves on it. What it computes is a part of a sum.
+#
+# With 2 ranks, $x = (1, 1, 1, 1)$, $b = (100, 200)$:
+#
+# | | columns of $W$ | input | its part | output |
+# |---|---|---|---|---|
+# | rank 0 | $(1, 5), (2, 6)$ | $1, 1$ | $3, 11$ | $110, 226$ |
+# | rank 1 | $(3, 7), (4, 8)$ | $1, 1$ | $7, 15$ | $110, 226$ |
+# | one process | all four | $1, 1, 1, 1$ | | $110, 226$ |
+#
+# **Forward** adds up the parts: one all-reduce, of a tensor as large as the output. Afterwards every rank has
+# $(10, 26)$, and every rank adds the bias, which all of them have. Added before the sum, it would count twice.
+#
+# **Backward** sends nothing. Every rank goes on with the same output, so each one is handed the same gradient of it,
+# and the whole gradient. A sum hands its gradient on to each of its parts, as it is.
+
+
+# %% solution="RowParallelLinear"
+class RowParallelLinear(torch.nn.Module):
+    """A linear layer of which each rank has some of the input features.
+
+    Args:
+        comm: the communicator of this rank.
+        weight: a file with the whole weight, [out_features, in_features]. Rank r of N reads the columns from
+            r · in_features / N up to (r + 1) · in_features / N, and nothing else.
+        bias: a file with the whole bias, [out_features]. Every rank reads all of it. None if there is none.
+
+    Attributes:
+        weight: a torch.nn.Parameter, this rank's share: [out_features, in_features / N].
+        bias: a torch.nn.Parameter, [out_features], or None.
+
+    Raises:
+        ValueError: N does not divide in_features.
+
+    Cost: forward sends one all-reduce of a tensor of the output's shape. Backward sends nothing.
+    """
+
+    def __init__(self, comm: Communicator, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        ### BEGIN SOLUTION
+        super().__init__()
+        in_features, size = weight.shape[1], comm.world_size
+        if in_features % size:
+            raise ValueError(f"{size} ranks can't have equal shares of {in_features} input features")
+        self.comm = comm
+        self.weight = torch.nn.Parameter(
+            weight[:, comm.rank * in_features // size : (comm.rank + 1) * in_features // size]
+        )
+        self.bias = None if bias is None else torch.nn.Parameter(bias[:])
+        ### END SOLUTION
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[…, in_features / N], this rank's features → […, out_features], the same on all ranks. x does not change."""
+        ### BEGIN SOLUTION
+        output = with_backward(linear(x, self.weight), forward=self.summed, backward=lambda gradient: gradient)
+        return output if self.bias is None else output + self.bias
+
+    def summed(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sum over all ranks."""
+        total = tensor.clone()
+        all_reduce(self.comm, total)
+        return total
+        ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table. Of the gradient of the bias each rank should have $(1, 1)$.
+
+# %%
+V = torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]).double()
+
+
+def try_row(comm: Communicator) -> tuple[list[float], list[float]]:
+    layer = RowParallelLinear(comm, V, torch.tensor([100.0, 200.0]).double())
+    output = layer(torch.ones(2, dtype=torch.float64))
+    output.sum().backward()
+    return output.tolist(), layer.bias.grad.tolist()
+
+
+for rank, (output, gradient) in enumerate(two.run(try_row)):
+    print(f"rank {rank}: output {output}, gradient of the bias {gradient}")
+print(two.trace.summary())
+
+# %% [markdown]
+# **Visible test: 3 points.** As in part 1.
+
+# %% test="RowParallelLinear_visible" points=3
+from distlib.checks.exercises.tensor_parallel import check_row_parallel_linear
+from distlib.checks.tensor_parallel_cases import Row
+
+report = check_row_parallel_linear(
+    RowParallelLinear,
+    layers=[
+        Row(2, in_features=6, out_features=4, batches=[]),
+        Row(2, in_features=6, out_features=4),
+        Row(2, in_features=6, out_features=4, bias=False),
+        Row(1, in_features=3, out_features=4),
+        Row(3, in_features=6, out_features=5, batches=[(2, 2)]),
+        Row(2, in_features=6, out_features=4, forward_only=True),
+        Row(2, in_features=5, out_features=4),
+    ],
+)
+assert [tuple(result["held"]["weight"].shape) for result in report[1].results] == [(4, 3)] * 2
+assert [sum(report[number].trace.bytes_sent) for number in (1, 2, 5)] == [2 * (3 * 4) * 8] * 3
+assert sum(report[4].trace.bytes_sent) == 4 * (4 * 5) * 8
+assert [sum(report[number].trace.bytes_sent) for number in (0, 3, 6)] == [0] * 3
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** More ranks, several batches, inputs of other shapes.
+
+# %% test="RowParallelLinear_hidden" points=3
+# The hidden tests of RowParallelLinear stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 6 ranks, several batches, inputs of 1 to 4 dimensions, memory that is not contiguous.
+from distlib.checks.exercises.tensor_parallel import check_row_parallel_linear
+from distlib.checks.tensor_parallel_cases import Row
+
+report = check_row_parallel_linear(
+    RowParallelLinear,
+    layers=[
+        Row(3, in_features=9, out_features=7, batches=[]),
+        Row(2, in_features=8, out_features=7, batches=[(3,), (3,)]),
+        Row(3, in_features=9, out_features=8, batches=[()]),
+        Row(4, in_features=12, out_features=9, batches=[(1, 2, 3)], strided=True),
+        Row(6, in_features=6, out_features=8, batches=[(2, 2), (4,)], bias=False),
+        Row(3, in_features=6, out_features=6, batches=[(2,), (2, 1)], forward_only=True),
+        Row(3, in_features=8, out_features=6),
+        Row(4, in_features=2, out_features=8),
+    ],
+    seed=102,
+)
+assert len(report) == 8
+assert [tuple(result["held"]["weight"].shape) for result in report[3].results] == [(9, 3)] * 4
+assert sum(report[1].trace.bytes_sent) == 2 * (6 * 7) * 8
+assert sum(report[4].trace.bytes_sent) == 10 * (8 * 8) * 8
+assert [sum(report[number].trace.bytes_sent) for number in (0, 6, 7)] == [0] * 3
+assert all(result["largest"] < 9 * 12 for result in report[3].results)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. Each rank some heads: `parallel_attention`
+#
+# Self-attention of $F$ features with $h$ heads: each head has $d = F / h$ features. A place in the sequence has a
+# query, a key and a value in each head.
+#
+# $$\text{head} = \text{softmax}\!\left(\frac{q k^T}{\sqrt d}\right) v \qquad
+# y = (\text{all heads, one after the other}) \cdot W_\text{output}^T$$
+#
+# One weight `qkv_weight` of shape `[3 F, F]` gives all queries, keys and values: $F$ rows for the queries, then $F$ for
+# the keys, then $F$ for the values. In each of these three sections, head 0 has the first $d$ rows, head 1 the next
+# $d$, and so on. The weight `output_weight` of shape `[F, F]` has one column for each feature of each head, in the same
+# order.
+#
+# A head needs nothing from another one. So the heads are cut: rank $r$ has those from $r \cdot h / N$ up to
+# $(r + 1) \cdot h / N$. Its rows of `qkv_weight` are three blocks, one in each section. With 8 features, 4 heads (of 2
+# features each) and 2 ranks:
+#
+# | | heads | rows of `qkv_weight` | columns of `output_weight` |
+# |---|---|---|---|
+# | rank 0 | 0, 1 | 0–3, 8–11, 16–19 | 0–3 |
+# | rank 1 | 2, 3 | 4–7, 12–15, 20–23 | 4–7 |
+#
+# Both weights lie in files again, and a forward pass reads its share of them. What it has read is part of torch's
+# graph: the gradients go back to the file by themselves.
+#
+# **Forward**: queries, keys and values are a column-parallel layer, the output is a row-parallel one. Between them each
+# rank works on its own heads. So there is one all-reduce, of the output.
+#
+# **Backward**: one all-reduce as well, of the gradient of the input. The input goes into three sections. If each of
+# them had an all-reduce of its own, that would make three.
+
+
+# %% solution="parallel_attention"
+def parallel_attention(
+    comm: Communicator, x: torch.Tensor, qkv_weight: torch.Tensor, output_weight: torch.Tensor, heads: int
+) -> torch.Tensor:
+    """Self-attention of which each rank computes some of the heads. No bias, no mask: every place sees all places.
+
+    Args:
+        comm: the communicator of this rank.
+        x: [batch, length, features], the same on all ranks. Does not change.
+        qkv_weight: a file with the whole weight of queries, keys and values, [3 · features, features]. A rank reads the
+            rows of its heads in each of the three sections, and nothing else.
+        output_weight: a file with the whole weight of the output, [features, features]. A rank reads the columns of its
+            heads, and nothing else.
+        heads: of all ranks together. Each has features / heads features; it divides.
+
+    Returns:
+        [batch, length, features], the same on all ranks.
+
+    Raises:
+        ValueError: the ranks do not divide the heads.
+
+    Cost: one all-reduce of a tensor of the shape of x in the forward pass, and one in the backward pass.
+    """
+    ### BEGIN SOLUTION
+    features, size = x.shape[-1], comm.world_size
+    if heads % size:
+        raise ValueError(f"{size} ranks can't have equal shares of {heads} heads")
+    columns = slice(comm.rank * features // size, (comm.rank + 1) * features // size)
+    rows = [section * features + row for section in range(3) for row in range(features)[columns]]
+
+    def same(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor
+
+    def summed(tensor: torch.Tensor) -> torch.Tensor:
+        total = tensor.clone()
+        all_reduce(comm, total)
+        return total
+
+    packed = linear(with_backward(x, forward=same, backward=summed), qkv_weight[rows])
+    by_head = packed.unflatten(-1, (3, heads // size, features // heads))
+    queries, keys, values = by_head.permute(2, 0, 3, 1, 4)  # each [batch, heads of this rank, length, d]
+    scores = queries @ keys.transpose(-1, -2) / math.sqrt(features // heads)
+    mixed = scores.softmax(dim=-1) @ values
+    part = linear(mixed.transpose(1, 2).flatten(2), output_weight[:, columns])
+    return with_backward(part, forward=summed, backward=same)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** with 2 ranks against torch's own attention. The differences should be rounding.
+
+
+# %%
+torch.manual_seed(0)
+alone = torch.nn.MultiheadAttention(8, 4, bias=False, batch_first=True, dtype=torch.float64)
+weights = alone.in_proj_weight.detach(), alone.out_proj.weight.detach()
+sentence = torch.randn(2, 5, 8, dtype=torch.float64)
+
+
+def try_attention(comm: Communicator) -> tuple[torch.Tensor, torch.Tensor]:
+    x = sentence.clone().requires_grad_()
+    output = parallel_attention(comm, x, *weights, heads=4)
+    output.square().sum().backward()
+    return output.detach(), x.grad
+
+
+x = sentence.clone().requires_grad_()
+wanted = alone(x, x, x, need_weights=False)[0]
+wanted.square().sum().backward()
+for rank, (output, gradient) in enumerate(two.run(try_attention)):
+    differences = [(found - right).abs().max().item() for found, right in ((output, wanted), (gradient, x.grad))]
+    print(f"rank {rank}: output differs by {differences[0]:.1e}, gradient by {differences[1]:.1e}")
+print(two.trace.summary())
+
+# %% [markdown]
+# **Visible test: 4 points.** Outputs and gradients against a single process, what each rank reads, and the bytes.
+
+# %% test="parallel_attention_visible" points=4
+from distlib.checks.exercises.tensor_parallel import check_parallel_attention
+from distlib.checks.tensor_parallel_cases import Attention
+
+report = check_parallel_attention(
+    parallel_attention,
+    attentions=[
+        Attention(2, features=24, heads=4, batches=[(1, 3)]),
+        Attention(2, features=8, heads=2),
+        Attention(1, features=6, heads=3),
+        Attention(4, features=12, heads=4),
+        Attention(2, features=8, heads=4, batches=[(1, 3)], forward_only=True),
+        Attention(2, features=12, heads=3),
+    ],
+)
+assert sum(report[0].trace.bytes_sent) == 2 * 2 * (3 * 24) * 8  # forward and backward; 3 places of 24 features
+assert sum(report[1].trace.bytes_sent) == 2 * 2 * (6 * 8) * 8
+assert sum(report[3].trace.bytes_sent) == 2 * 6 * (6 * 12) * 8
+assert sum(report[4].trace.bytes_sent) == 2 * (3 * 8) * 8
+assert [sum(report[number].trace.bytes_sent) for number in (2, 5)] == [0, 0]
+print(report)
+
+# %% [markdown]
+# **Hidden test: 5 points.** More ranks, more heads, several batches.
+
+# %% test="parallel_attention_hidden" points=5
+# The hidden tests of parallel_attention stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 6 ranks, up to 12 heads, several batches, memory that is not contiguous.
+from distlib.checks.exercises.tensor_parallel import check_parallel_attention
+from distlib.checks.tensor_parallel_cases import Attention
+
+report = check_parallel_attention(
+    parallel_attention,
+    attentions=[
+        Attention(2, features=16, heads=8, batches=[(2, 3), (2, 3)]),
+        Attention(3, features=18, heads=6, batches=[(3, 2)], strided=True),
+        Attention(4, features=16, heads=4, batches=[(1, 1)]),
+        Attention(6, features=24, heads=12),
+        Attention(3, features=12, heads=6, batches=[(2, 2), (1, 4)], forward_only=True),
+        Attention(4, features=12, heads=6),
+    ],
+    seed=103,
+)
+assert len(report) == 6
+assert sum(report[0].trace.bytes_sent) == 2 * 2 * (12 * 16) * 8
+assert sum(report[1].trace.bytes_sent) == 2 * 4 * (6 * 18) * 8
+assert sum(report[3].trace.bytes_sent) == 2 * 10 * (6 * 24) * 8
+assert sum(report[4].trace.bytes_sent) == 4 * (8 * 12) * 8
+assert all(result["largest"] < 3 * 24 * 24 for result in report[3].results)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## All together
+#
+# Four ranks train an MLP: your column layer, GELU, your row layer. Between the two nothing is sent, because GELU works
+# on each feature by itself. How many bytes does a step send, and how many parameters does a rank hold, of how many?
+# Change the number of ranks to 1: the losses stay the same.
+
+# %%
+STEPS, RANKS, FEATURES, HIDDEN = 5, 4, 16, 64
+
+
+def train(comm: Communicator) -> tuple[list[float], int]:
+    torch.manual_seed(0)  # the same files and data on all ranks
+    up, down = torch.randn(HIDDEN, FEATURES).double() / 4, torch.randn(FEATURES, HIDDEN).double() / 8
+    data = torch.randn(2, 8, FEATURES).double().tanh()
+    first = ColumnParallelLinear(comm, up, torch.zeros(HIDDEN).double())
+    second = RowParallelLinear(comm, down, torch.zeros(FEATURES).double())
+    model, losses = torch.nn.Sequential(first, torch.nn.GELU(), second), []
+    for _ in range(STEPS):
+        model.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(data[0].requires_grad_()), data[1])
+        loss.backward()
+        for parameter in model.parameters():
+            parameter.data -= parameter.grad
+        losses.append(loss.item())
+    return losses, sum(parameter.numel() for parameter in model.parameters())
+
+
+simulated = SimulatedWorld(RANKS, contexts="threads")
+losses, held = simulated.run(train, timeout=30)[0]
+print("losses:", *(f"{loss:.6f}" for loss in losses))
+print(f"a rank holds {held} parameters of {2 * FEATURES * HIDDEN + FEATURES + HIDDEN}")
+print("bytes sent by each rank in each step:", [nbytes // STEPS for nbytes in simulated.trace.bytes_sent])
+
+# %% [markdown]
+# ## Check everything
+#
+# This cell runs the tests on your functions, as they are defined now. It shows what passes and what to do next. It
+# takes some seconds and gives no marks. In a terminal, `distlib check 10_tensor_parallel` does the same with the saved
+# notebook.
+
+# %% tags=["skip-execution"]
+from distlib.classroom import check_exercise
+
+check_exercise("10_tensor_parallel")
+
+# %%
+two.close()
+
+# %% [markdown]
+# ## Hand it in
+#
+# 1. Restart the kernel, run all cells, and check that every visible test passes. The button *Validate* at the top does
+#    the same and says what fails.
+# 2. Save the notebook: Ctrl+S, on a Mac ⌘S. What is not saved is not handed in.
+# 3. Remove the `#` below, and run the cell. It looks at the saved notebook, runs none of your code, and says what to do
+#    next. In a terminal, `distlib hand-in 10_tensor_parallel` does the same.
+
+# %% tags=["skip-execution"]
+# from distlib.classroom import hand_in; hand_in("10_tensor_parallel")

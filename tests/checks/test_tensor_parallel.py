@@ -1,0 +1,116 @@
+"""What the checks of exercise 10 are made of: files of ranks, shares, what one process computes, and what is kept."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from distlib.checks.plays.tensor_parallel import Stored
+from distlib.checks.rules.shares import described, divides
+from distlib.checks.task import Draw
+from distlib.checks.tensor_parallel_cases import SCALES, Attention, Column, Plan, Row, Whole, cut_case
+
+PLANS = [
+    Column(3, 4, 6, batches=[(2,), (1, 2)]),
+    Column(2, 4, 6, bias=False, batches=[()]),
+    Row(3, 6, 4, batches=[(2,), (1, 2)]),
+    Row(2, 6, 4, bias=False),
+    Attention(2, 24, 4),
+    Attention(3, 12, 3, batches=[(1, 2), (2, 1)]),
+]
+
+
+def _id(plan: Plan) -> str:
+    return f"{type(plan).__name__} {plan.title}"
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=_id)
+def test_shares_neither_overlap_nor_leave_anything_out(plan: Plan) -> None:
+    for name, shape in plan.shapes.items():
+        owners = torch.zeros(shape)
+        for rank in range(plan.ranks):
+            owners[plan.share(rank).stored[name]] += 1
+        assert torch.equal(owners, torch.full(shape, plan.ranks if isinstance(plan, Row) and name == "bias" else 1))
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=_id)
+def test_what_ranks_compute_with_their_shares_makes_what_one_process_computes(plan: Plan) -> None:
+    whole = Whole(cut_case(Draw(1), plan))
+    for batch, right in enumerate(whole.outputs):
+        parts = [whole.part(rank, batch) for rank in whole.ranks]
+        outputs, gradients = [part[0] for part in parts], [part[1] for part in parts if part[1] is not None]
+        bias = whole.stored["bias"].detach() if isinstance(plan, Row) and plan.bias else 0
+        made = torch.cat(outputs, dim=-1) if type(plan) is Column else torch.stack(outputs).sum(0) + bias
+        back = torch.cat(gradients, dim=-1) if isinstance(plan, Row) else torch.stack(gradients).sum(0)
+        torch.testing.assert_close(made, right, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(back, whole.batches[batch].grad, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=_id)
+def test_a_file_tells_nothing_about_another_ranks_share(plan: Plan) -> None:
+    given = cut_case(Draw(1), plan).inputs
+    for name in plan.shapes:
+        for rank in range(1, plan.ranks):
+            index = plan.share(rank).stored[name]
+            is_known = isinstance(plan, Row) and name == "bias"
+            assert torch.equal(given[0][name][index], given[rank][name][index]) == is_known
+
+
+def test_the_attention_is_torchs() -> None:
+    whole = Whole(cut_case(Draw(2), Attention(2, 24, 4)))
+    theirs = torch.nn.MultiheadAttention(24, 4, bias=False, batch_first=True, dtype=torch.float64)
+    assert theirs.in_proj_weight is not None
+    theirs.in_proj_weight.data = whole.stored["qkv_weight"].detach()
+    theirs.out_proj.weight.data = whole.stored["output_weight"].detach()
+    batch = whole.batches[0].detach()
+    torch.testing.assert_close(theirs(batch, batch, batch, need_weights=False)[0], whole.outputs[0], rtol=1e-12, atol=0)
+
+
+def test_the_first_case_tells_all_wrong_attentions_apart() -> None:
+    from distlib.checks.exercises.tensor_parallel import WAYS
+
+    whole = Whole(cut_case(Draw(3), Attention(2, 24, 4, batches=[(1, 3)])))
+    made = [torch.stack([whole.part(rank, 0, how=how)[0] for rank in whole.ranks]).sum(0) for how in ("", *WAYS)]
+    assert SCALES.keys() < WAYS.keys()
+    for k, one in enumerate(made):
+        assert not any(torch.allclose(one, other) for other in made[:k]), ("", *WAYS)[k]
+
+
+def test_a_stored_tensor_notes_what_is_read_and_hands_out_copies() -> None:
+    values = torch.arange(12.0).reshape(4, 3)
+    stored = Stored(values)
+    part = stored[1:3]
+    part += 100
+    assert torch.equal(stored[:, 2], values[:, 2])
+    assert (len(stored), stored.shape, stored.size(1)) == (4, (4, 3), 3)
+    assert stored.read.tolist() == [[False, False, True], [True] * 3, [True] * 3, [False, False, True]]
+    with pytest.raises(TypeError, match="Stored"):
+        torch.nn.functional.linear(values, stored)  # type: ignore[arg-type]
+
+
+def test_gradients_go_back_to_a_stored_tensor() -> None:
+    stored = Stored(torch.ones(4, 2), is_trained=True)
+    (3 * stored[[1, 3]]).sum().backward()
+    assert stored.values.grad is not None
+    assert stored.values.grad.tolist() == [[0, 0], [3, 3], [0, 0], [3, 3]]
+
+
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        ((slice(0, 2),), "rows 0 to 1"),
+        (([0, 3],), "rows 0 and 3"),
+        ((slice(None), slice(1, 3)), "columns 1 to 2"),
+        ((slice(1, 2), slice(2, 3)), "rows 1, of these columns 2"),
+        ((slice(None),), "everything"),
+        ((slice(0, 0),), "nothing"),
+    ],
+)
+def test_a_part_is_described(index: object, words: str) -> None:
+    mask = torch.zeros(4, 3, dtype=torch.bool)
+    mask[index] = True  # type: ignore[index]
+    assert described(mask) == words
+
+
+def test_a_plan_that_does_not_divide_is_known() -> None:
+    assert [divides(plan) for plan in (Column(2, 3, 4), Row(2, 3, 4), Attention(2, 12, 3))] == [True, False, False]
