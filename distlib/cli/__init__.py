@@ -106,7 +106,12 @@ def _add_collect_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_launch_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ranks", metavar="N", type=_positive, help="how many to start, on this machine")
+    started = parser.add_mutually_exclusive_group()
+    started.add_argument("--ranks", metavar="N", type=_positive, help="how many to start, on this machine")
+    elastic = "start MAX on this machine; when some are lost, start again with those that are left, at least MIN"
+    started.add_argument("--elastic", metavar="MIN:MAX", type=_fewest_and_most, help=elastic)
+    silence = "with --elastic: a rank that gives no sign of life for as long is lost; else 30"
+    parser.add_argument("--silence", metavar="SECONDS", type=_positive, default=30, help=silence)
     where = "a directory that all nodes share, for what srun starts; else ~/.distlib/rendezvous"
     parser.add_argument("--rendezvous", metavar="DIR", type=Path, help=where)
     patience = "how long to wait for ranks of other nodes; else 120"
@@ -144,6 +149,14 @@ def _times(text: str) -> tuple[str, float]:
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(f"expected NAME=TIMES with 1 to 100 times as much, such as ada=3, got {text!r}")
+
+
+def _fewest_and_most(text: str) -> tuple[int, int]:
+    """(2, 4) for "2:4"."""
+    fewest, _, most = text.partition(":")
+    if fewest.isdecimal() and most.isdecimal() and 1 <= int(fewest) <= int(most):
+        return int(fewest), int(most)
+    raise argparse.ArgumentTypeError(f"expected MIN:MAX with MIN from 1 to MAX, such as 2:4, got {text!r}")
 
 
 def _positive(text: str) -> int:

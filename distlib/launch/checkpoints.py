@@ -6,8 +6,8 @@
              too short, too long, one bit turned: each is noticed before anything is loaded
     resume   each rank looks for its last good one; the ranks take the last step that is good on all of them
 
-The order of write, fsync and rename is that of T. S. Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014:
-without the fsync a file system may do the rename first, and the power may fail before the data is on the disk.
+Without the fsync a file system may do the rename first, and the power may fail before the data is on the disk: T. S.
+Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class TornCheckpoint(Exception):
 class Checkpoints:
     """The checkpoints of a training whose state is the same on all ranks, as with data parallelism.
 
-    Rank 0 writes. The folder may be one that all ranks see, or each machine may have its own: then give `writes=True` on
-    one rank of each.
+    Rank 0 writes. The folder may be one that all ranks see, or each machine may have its own: then give `writes=True`
+    on one rank of each.
 
     Args:
         comm: all ranks.
@@ -78,8 +78,12 @@ class Checkpoints:
     def resume(self) -> tuple[int, Any]:
         """The last checkpoint that is good on all ranks: its step and its state; (0, None) if there is none.
 
-        All ranks must call it, and all get the same step. A damaged file stays where it is.
+        All ranks must call it, and all get the same step. A damaged file stays where it is; halves that writers have
+        left behind go.
         """
+        if self._writes:
+            for part in self._folder.glob("*.part"):
+                part.unlink(missing_ok=True)
         step = last_common_step(self._comm, good_steps(self._folder))
         return (0, None) if step is None else (step, read_checkpoint(checkpoint_path(self._folder, step))[1])
 
