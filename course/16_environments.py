@@ -929,8 +929,8 @@ assert 940_000 < equal < 942_000
 #         -m distlib.cli launch train.py:main
 #
 # JupyterLab in a job listens on a node that you can't reach from home. So the script's log has a line for your own
-# computer, `ssh -N -L 8888:localhost:PORT -J you@login you@node`, which makes port 8888 at home a door to that node, and
-# an address with a token to open then. The port is one that the system has chosen, for the reason of above.
+# computer, `ssh -N -L 8888:localhost:PORT -J you@login you@node`, which makes port 8888 at home a door to that node,
+# and an address with a token to open then. The system has chosen the port, for the reason given above.
 #
 # Two cautions. A container has 64 MB of shared memory by default, so ask for more, `--shm-size=1g`; the course's
 # compose file does. And on a cluster the node on which you log in is not for computing: whatever takes more than a
@@ -973,15 +973,17 @@ assert sums == [3.0, 3.0]
 # And `ends_soon` is an all-reduce of torch's. Here rank 2 has got the signal.
 
 # %%
-from distlib.launch.notice import of_this_process
+from distlib.launch.notice import give_notice
 from distlib.worlds.real.process_group import torch_distributed
 
 
 def compare(comm: Communicator) -> tuple[bool, bool]:
     """ends_soon, ours and by torch."""
-    of_this_process.given = comm.rank == 2
+    signal_came = comm.rank == 2
+    if signal_came:
+        give_notice()
     with torch_distributed(comm):
-        flag = torch.tensor([int(of_this_process.given)])
+        flag = torch.tensor([int(signal_came)])
         dist.all_reduce(flag, op=dist.ReduceOp.MAX)
     return ends_soon(comm), bool(flag)
 

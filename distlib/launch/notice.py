@@ -73,6 +73,11 @@ def ends_soon(comm: Communicator) -> bool:
     return bool(number)
 
 
+def give_notice() -> None:
+    """Give notice to this process, as one of the SIGNALS does."""
+    of_this_process.given = True
+
+
 def status_of(results: list[Any]) -> int:
     """The exit status of a launch whose ranks have returned these: REQUEUE if one of them has, else 0."""
     return REQUEUE if any(type(result) is int and result == REQUEUE for result in results) else 0

@@ -26,7 +26,7 @@ import torch
 from distlib.launch import wire
 from distlib.launch.environment import LaunchError, Placement
 from distlib.launch.link import Link
-from distlib.launch.notice import SIGNALS, of_this_process
+from distlib.launch.notice import SIGNALS, give_notice, of_this_process
 from distlib.launch.rendezvous import Rendezvous
 from distlib.launch.wire import Hello, Welcome
 from distlib.worlds.diagnosis import Failure
@@ -166,7 +166,7 @@ class LaunchedRank(RankProcess):
             self._ended_by = signal.Signals(number).name
             self._endpoint.stop()
         else:
-            notice.given = True
+            give_notice()
 
     def _report(self, *values: Any) -> None:
         """As a `RankProcess`; but a rank that was stopped, and not by the head, has failed."""
