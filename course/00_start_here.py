@@ -794,7 +794,7 @@ world.close()
 # | 13 | [TensorFlow](13_tensorflow.ipynb) | the same strategies there, and what they send |
 # | 14 | [JAX](14_jax.ipynb) | the same strategies there, and how to read what a compiler sends |
 # | 15 | Frameworks | what your code becomes in practice |
-# | 16 | Clusters | torchrun, Slurm, and machines that fail |
+# | 16 | [Environments](16_environments.ipynb) | torchrun, Slurm, and machines that fail |
 # | 17 | Hang clinic | broken programs: find the mistake and mend it |
 # | 18 | GPUs | timing and profiling on real GPUs |
 # | 19 | Capstone | a small language model, trained in every way |

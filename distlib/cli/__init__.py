@@ -3,8 +3,10 @@
 import argparse
 import os
 from pathlib import Path
+from typing import Any
 
 LAUNCHES = "On several machines: torchrun … -m distlib.cli launch train.py:main, or srun … distlib launch train.py:main"
+JOB_SCRIPTS = ("lab", "train")
 DESCRIPTION = "The course in distributed training, from the command line."
 
 
@@ -106,14 +108,31 @@ def _add_collect_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_launch_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ranks", metavar="N", type=_positive, help="how many to start, on this machine")
+    started = parser.add_mutually_exclusive_group()
+    started.add_argument("--ranks", metavar="N", type=_positive, help="how many to start, on this machine")
+    elastic = "start MAX on this machine; when some are lost, start again with those that are left, at least MIN"
+    started.add_argument("--elastic", metavar="MIN:MAX", type=_fewest_and_most, help=elastic)
+    silence = "with --elastic: a rank that gives no sign of life for as long is lost; else 30"
+    parser.add_argument("--silence", metavar="SECONDS", type=_positive, default=30, help=silence)
     where = "a directory that all nodes share, for what srun starts; else ~/.distlib/rendezvous"
     parser.add_argument("--rendezvous", metavar="DIR", type=Path, help=where)
+    script = "print a job script for Slurm: a Jupyter session, or a training that goes on in the next job"
+    parser.add_argument("--script", action=_PrintScript, choices=JOB_SCRIPTS, help=script)
     patience = "how long to wait for ranks of other nodes; else 120"
     parser.add_argument("--patience", metavar="SECONDS", type=_positive, default=120, help=patience)
     parser.add_argument("target", metavar="SCRIPT.py:FUNCTION", help="called as FUNCTION(comm, …) on each rank")
     given = "for the function: numbers and other Python values, else text; name=value for one by name"
     parser.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help=given)
+
+
+class _PrintScript(argparse.Action):
+    """As --help: print, and nothing else."""
+
+    def __call__(self, parser: argparse.ArgumentParser, options: object, name: Any, flag: str | None = None) -> None:
+        from distlib.launch.jobs import job_script
+
+        print(job_script(name), end="")
+        parser.exit()
 
 
 def _add_release_arguments(parser: argparse.ArgumentParser) -> None:
@@ -144,6 +163,14 @@ def _times(text: str) -> tuple[str, float]:
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(f"expected NAME=TIMES with 1 to 100 times as much, such as ada=3, got {text!r}")
+
+
+def _fewest_and_most(text: str) -> tuple[int, int]:
+    """(2, 4) for "2:4"."""
+    fewest, _, most = text.partition(":")
+    if fewest.isdecimal() and most.isdecimal() and 1 <= int(fewest) <= int(most):
+        return int(fewest), int(most)
+    raise argparse.ArgumentTypeError(f"expected MIN:MAX with MIN from 1 to MAX, such as 2:4, got {text!r}")
 
 
 def _positive(text: str) -> int:

@@ -13,16 +13,19 @@ from distlib.launch.script import read_target
 
 
 def launch_script(options: argparse.Namespace) -> int:
-    """Run it. Returns the exit status: 0, 1 if the run has failed, 2 if the ranks could not start.
+    """Run it. Returns the exit status: 0, 1 if the run has failed, 2 if the ranks could not start, 75 (REQUEUE) if
+    the function has stopped early, and wants to go on in another job.
 
-    options: target, arguments, ranks, rendezvous, patience; see `distlib launch --help`.
+    options: target, arguments, ranks, elastic, silence, rendezvous, patience; see `distlib launch --help`.
     """
     try:
         target = read_target(options.target, options.arguments)
         placement = read_placement(os.environ, socket.gethostname())
         from distlib.launch.run import Options, launch  # and torch with it, which takes seconds
 
-        return launch(target, placement, Options(options.ranks, options.rendezvous, options.patience))
+        fewest, ranks = options.elastic or (None, options.ranks)
+        silence = options.silence if options.elastic else None
+        return launch(target, placement, Options(ranks, fewest, silence, options.rendezvous, options.patience))
     except LaunchError as error:
         say(f"distlib launch: {error}", sys.stderr)
         return 2

@@ -40,12 +40,13 @@ class Link(Board):
         commands: what the head wants done; its other end is fed by the listening thread.
         shield: a block in which the rank can't be stopped. See `Endpoint.shield`.
         closing: whether this rank has hung up, so that the end of the connection is no surprise.
+        stopping: whether the head has asked the rank to leave the function.
     """
 
     def __init__(self, connection: Connection, rank: int, lost: str) -> None:
         self.mailbox = LinkMailbox(self, rank)
         self.shield: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
-        self.closing = False
+        self.closing = self.stopping = False
         self._connection, self._rank, self._lost = connection, rank, lost
         self._commands, self._feed = Pipe(duplex=False)
         self._lock = threading.Lock()
@@ -93,8 +94,10 @@ class Link(Board):
         if kind == MESSAGE:
             self.mailbox.take(body)
         elif kind == COMMAND:
+            self.stopping = False
             self._feed.send_bytes(body)
         elif kind == STOP:
+            self.stopping = True
             signal.pthread_kill(self._rank_thread, STOP_SIGNAL)
         elif kind == KILL:
             os._exit(1)

@@ -26,6 +26,7 @@ import torch
 from distlib.launch import wire
 from distlib.launch.environment import LaunchError, Placement
 from distlib.launch.link import Link
+from distlib.launch.notice import SIGNALS, give_notice, of_this_process
 from distlib.launch.rendezvous import Rendezvous
 from distlib.launch.wire import Hello, Welcome
 from distlib.worlds.diagnosis import Failure
@@ -148,18 +149,24 @@ class _Goodbye(Exception):
 
 
 class LaunchedRank(RankProcess):
-    """The loop of one rank, which what has started it may also end: by SIGTERM, or SIGINT."""
+    """The loop of one rank, which what has started it may also end, by SIGTERM or SIGINT, or warn (see notice)."""
 
     def __init__(self, placement: Placement, endpoint: Endpoint, link: Link) -> None:
         super().__init__(placement.rank, placement.world_size, endpoint, link)
         self._ended_by: str | None = None
-        signal.signal(STOP_SIGNAL, lambda number, frame: endpoint.stop())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._end)
+        self._link = link
+        for number in (*SIGNALS, signal.SIGINT):
+            signal.signal(number, self._on_signal)
 
-    def _end(self, number: int, frame: object) -> None:
-        self._ended_by = signal.Signals(number).name
-        self._endpoint.stop()
+    def _on_signal(self, number: int, frame: object) -> None:
+        notice = of_this_process
+        if number == STOP_SIGNAL and self._link.stopping:
+            self._endpoint.stop()
+        elif number == signal.SIGINT or (number == signal.SIGTERM and (notice.given or not notice.wanted)):
+            self._ended_by = signal.Signals(number).name
+            self._endpoint.stop()
+        else:
+            give_notice()
 
     def _report(self, *values: Any) -> None:
         """As a `RankProcess`; but a rank that was stopped, and not by the head, has failed."""

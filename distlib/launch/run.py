@@ -1,6 +1,7 @@
 """`distlib launch`: run a function of a script on ranks, started here, by torchrun, or by srun.
 
 distlib launch --ranks 4 train.py:main                             a World on this machine
+distlib launch --elastic 2:4 train.py:main                         the same; lost ranks are done without
 torchrun --nproc-per-node 4 -m distlib.cli launch train.py:main    torchrun starts the processes, one per rank
 srun --ntasks 4 distlib launch train.py:main                       Slurm does
 """
@@ -15,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from distlib.launch.elastic import run_elastic
 from distlib.launch.environment import LaunchError, Placement
 from distlib.launch.head import Head
+from distlib.launch.notice import SIGNALS, passed_on_by_file, status_of
 from distlib.launch.rank import be_rank
 from distlib.launch.rendezvous import FileRendezvous, Rendezvous, StoreRendezvous, default_directory
 from distlib.launch.script import Target, call_target
@@ -24,7 +27,6 @@ from distlib.worlds import pickling
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real.output_relay import print_output
 from distlib.worlds.real.supervisor import RunSettings, Supervisor
-from distlib.worlds.real.world import World
 
 _NO_LIMIT = 2**62  # bytes that ranks may print
 
@@ -35,11 +37,15 @@ class Options:
 
     Attributes:
         ranks: how many to start here, on this machine.
+        fewest: how many must be left for an elastic run to go on; None if all must.
+        silence: seconds; see `elastic`.
         directory: where processes that srun has started meet; None for one in the home.
         patience: seconds for all of them to come.
     """
 
     ranks: int | None = None
+    fewest: int | None = None
+    silence: float | None = None
     directory: Path | None = None
     patience: float = 120.0
 
@@ -51,7 +57,8 @@ def launch(target: Target, placement: Placement | None, options: Options) -> int
         placement: of this process; None if neither of them has started it.
 
     Returns:
-        The exit status: 0, or 1 if the run has failed. What went wrong is printed, once.
+        The exit status: 0, REQUEUE if the function has returned that (see notice), or 1 if the run has failed. What
+        went wrong is printed, once.
 
     Raises:
         LaunchError: the ranks can't start, or can't find each other.
@@ -59,7 +66,9 @@ def launch(target: Target, placement: Placement | None, options: Options) -> int
     if placement is None:
         return _run_here(target, options)
     if options.ranks is not None:
-        raise LaunchError(f"{placement.launcher} has started {placement.world_size} ranks: leave out --ranks.")
+        raise LaunchError(
+            f"{placement.launcher} has started {placement.world_size} ranks: leave out --ranks and --elastic."
+        )
     _leave(_be_rank(placement, target, options))
 
 
@@ -85,13 +94,16 @@ def _leave(status: int) -> NoReturn:
 def _run_here(target: Target, options: Options) -> int:
     if options.ranks is None:
         raise LaunchError("on how many ranks? Say distlib launch --ranks 4 …, or start it by torchrun or srun.")
-    with World(options.ranks, record=False, output_limit=_NO_LIMIT) as world:
+    fewest = options.fewest or options.ranks
+    with passed_on_by_file() as notice:
         try:
-            world.run(call_target, target)
+            results = run_elastic(
+                call_target, target, lowest=fewest, highest=options.ranks, silence=options.silence, notice=notice
+            )
+            return status_of(results)
         except RankError as error:
             print("\n".join(error._render_traceback_()), file=sys.stderr)
             return 1
-    return 0
 
 
 def _rendezvous(placement: Placement, options: Options, opens: bool = False) -> Rendezvous:
@@ -134,7 +146,7 @@ class HeadProcess:
 def _be_head(placement: Placement, target: Target, options: Options, parent: int) -> int:
     """Gather the ranks, and watch over the run."""
     os.setsid()  # torchrun and a terminal signal rank 0's whole group; the head is to tell what became of it
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (*SIGNALS, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     try:
         rendezvous = _rendezvous(placement, options)
@@ -149,11 +161,10 @@ def _be_head(placement: Placement, target: Target, options: Options, parent: int
 
 
 def _watch(head: Head, target: Target) -> int:
-    """The run itself. Returns 0, or 1 after it has said what went wrong."""
+    """The run itself. Returns the exit status, 1 after it has said what went wrong."""
     settings = RunSettings(1, None, False, 0, _NO_LIMIT, print_output)
     try:
-        Supervisor(head, settings, pickling.pack_call(call_target, (target,), {})).run()
-        return 0
+        return status_of(Supervisor(head, settings, pickling.pack_call(call_target, (target,), {})).run())
     except RankError as error:
         where = [f"Rank {rank} ran on node {head.hellos[rank].node_name}." for rank in error.ranks]
         print("\n".join([*error._render_traceback_(), *where]), file=sys.stderr, flush=True)

@@ -57,8 +57,10 @@ def read_target(text: str, words: Sequence[str]) -> Target:
     return Target(path, function, positional, {name: _value(value) for name, _, value in named})
 
 
-def call_target(comm: Communicator, target: Target) -> None:
-    """On a rank: load the script, and call its function with the communicator. What it returns is dropped.
+def call_target(comm: Communicator, target: Target) -> int:
+    """On a rank: load the script, and call its function with the communicator.
+
+    Returns REQUEUE if the function does (see notice), else 0: all else that it returns is dropped.
 
     Raises:
         AttributeError: the script has no such function.
@@ -72,10 +74,13 @@ def call_target(comm: Communicator, target: Target) -> None:
         raise AttributeError(
             f"{target.path.name} has no function {target.function}; it has {', '.join(names) or 'none'}"
         )
+    from distlib.launch.notice import status_of  # with torch, too
+
     result = function(comm, *target.args, **target.kwargs)
     if isinstance(result, types.GeneratorType):
         for _ in result:
             pass
+    return status_of([result])
 
 
 def _load(path: Path) -> types.ModuleType:

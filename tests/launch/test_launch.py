@@ -200,7 +200,7 @@ def test_a_wrong_command_says_what_is_wrong(nursery: Nursery, words: list[str], 
 
 def test_ranks_are_counted_once(nursery: Nursery) -> None:
     launched = nursery.srun("--ranks", "2", of("show"), nodes=1, tasks=1)
-    assert launched.err == "distlib launch: srun has started 1 ranks: leave out --ranks.\n"
+    assert launched.err == "distlib launch: srun has started 1 ranks: leave out --ranks and --elastic.\n"
 
 
 def test_a_function_that_is_not_there(nursery: Nursery) -> None:
