@@ -40,20 +40,20 @@ def groups_of(text: str) -> list[str]:
     return re.split(r",(?![^\[]*\])", text)
 
 
-def all_numbers(ranges: str, *, padded: bool = True, short: int = 0, by_last: bool = False) -> list[str]:
+def all_numbers(ranges: str, *, width: int | None = None, short: int = 0, by_last: bool = False) -> list[str]:
     """The numbers of "01-03,07": 01, 02, 03, 07.
 
     Args:
-        padded: whether zeros are kept.
+        width: how wide all numbers are; None: as the first one of their range.
         short: numbers that are left out at the end of each range.
         by_last: whether the last number of a range says how wide all are.
     """
     found = []
     for part in ranges.split(","):
         first, _, last = part.partition("-")
-        width = len((last or first) if by_last else first) if padded else 0
+        wide = len((last or first) if by_last else first) if width is None else width
         stop = int(last or first) + 1 - (short if last else 0)
-        found += [f"{number:0{width}}" for number in range(int(first), stop)]
+        found += [f"{number:0{wide}}" for number in range(int(first), stop)]
     return found
 
 
@@ -64,7 +64,10 @@ def names_by_mistake(text: str) -> dict[str, Any]:
     return {
         "it is one text. Return a list with one text for each node.": ",".join(right),
         'zeros are lost: 01 is not 1. A number is as wide as the first one of its range: f"{n:0{width}}".': written_out(
-            text, partial(all_numbers, padded=False)
+            text, partial(all_numbers, width=0)
+        ),
+        "zeros are added: 1 is not 01. A number is as wide as the first one of its range.": written_out(
+            text, partial(all_numbers, width=2)
         ),
         "the last number of a range is missing. range(first, last) ends before last.": written_out(
             text, partial(all_numbers, short=1)

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from distlib.checks.case import Case
-from distlib.checks.checkpoint_disks import NAMES, STATES, Disks, Held, disks_case, drawn_disks
+from distlib.checks.checkpoint_disks import Disks, disks_case, drawn_disks
 from distlib.checks.node_lists import drawn_list, names_by_mistake, why_bad, written_out
 from distlib.checks.plays.calls import attempt
 from distlib.checks.plays.environments import each_task
 from distlib.checks.remark import Remark
+from distlib.checks.rules.checkpoints import CHECKSUM, NAME, folder_untouched, goes_on, one_step
 from distlib.checks.rules.returns import called, returns, shown, type_of
-from distlib.checks.rules.values import holds, is_equal, known
+from distlib.checks.rules.values import known
 from distlib.checks.seen import Played, Seen
 from distlib.checks.slurm_steps import ELSEWHERE, MEANS, Step, mistakes
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count, listed
+from distlib.checks.words import count
 
 # fmt: off
 # ── expand_nodelist ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 ORDER = "write out one group after another: what stands before the brackets, each number, what stands behind them."
+REFUSE = "For a group that is wrong raise a ValueError, with the group in its message; any other error looks like a mistake in your function."
 LEFT = "a bracket is left in a name. Is a group cut at a comma inside of its brackets, or has a name several brackets?"
 
 
-@task("text")
+@task("text", errors=lambda seen: [("raised", f"{why_bad(seen.facts[1])} {REFUSE}")] if seen.facts[1] is not None else [])
 def check_expand_nodelist(draw: Draw, *, texts: Sequence[str], bad: Sequence[tuple[str, str]] = (), drawn: int = 0) -> Iterator[Case]:
     """`function(text)`: the names of a list. `bad`: lists with the group in each that is wrong; `drawn`: more lists that are right."""
     for text, group in [*((text, None) for text in (*texts, *(drawn_list(draw) for _ in range(drawn)))), *bad]:
@@ -115,11 +116,9 @@ def _(seen: Seen) -> Remarks:
 
 MOST_BYTES = 512  # of a message: a list of steps, and not a checkpoint
 FEW = "tell each other which steps are good, and nothing else: 16 numbers at most. One exchange of these lists will do."
-WHOLE = "a damaged file must be found out before anything of it is loaded: compare the checksum of its bytes with the first 32, and call torch.load only if both are the same."
-NAME = "only a file called step-<number>.pt is a checkpoint. What ends with .tmp was never finished, whatever is in it, and others may leave files there, too."
 ALL = "every rank takes part, also one that has no good checkpoint: else the others wait for it."
 ERRORS = (
-    *((words, WHOLE) for words in ("PytorchStreamReader", "Ran out of input", "UnpicklingError", "invalid load key", "EOFError", "invalid magic", "central directory", "Weights only load failed")),
+    *((words, CHECKSUM) for words in ("PytorchStreamReader", "Ran out of input", "UnpicklingError", "invalid load key", "EOFError", "invalid magic", "central directory", "Weights only load failed")),
     ("invalid literal for int()", NAME), ("IsADirectory", NAME), ("substring not found", NAME), ("'NoneType' object has no attribute 'group'", NAME),
     ("No such file or directory", "the folder need not exist yet: on a new machine there is none. folder.glob finds nothing there, and that is no error. A name is joined to it with folder / name."),
     *((words, "there may be no good checkpoint at all, on this rank or in common: max(steps, default=0).") for words in ("empty sequence", "iterable argument is empty", "list index out of range", "numel() == 0")),
@@ -134,56 +133,13 @@ def check_resume(draw: Draw, *, disks: Sequence[Disks], drawn: Sequence[int] = (
     yield from (disks_case(draw, each) for each in (*disks, *(drawn_disks(draw, ranks) for ranks in drawn)))
 
 
-def _step(disks: Disks, found: Sequence[Any]) -> Iterator[Remark | None]:
-    """All ranks have returned the newest step that is good on all of them."""
-    right, table = disks.agreed, tuple(f"rank {rank} has {disk or ('an empty folder' if disk == '' else 'no folder')}" for rank, disk in enumerate(disks.ranks))
-    for rank, step in enumerate(found):
-        if type(step) is not int:
-            yield Remark(f"rank {rank} returned {shown(step)}; expected was {right}, an int.", table, "return the step on every rank, as a plain number: int(…), or .item() of a tensor.")
-    if len(set(found)) > 1:
-        yield Remark(f"the ranks do not agree: they returned {listed(found)}.", table, "with different steps they would go on from different models. Each must know which steps are good on all others; then all choose the same.")
-    step = found[0]
-    if step != right:
-        yield Remark(f"all ranks returned {step}; expected was {right}.", table, next(_why(disks, step)))
-
-
-def _why(disks: Disks, step: int) -> Iterator[str]:
-    """Why it is not this step."""
-    for rank in range(len(disks.ranks)):
-        state = dict(disks.states(rank)).get(step, "missing") if step else "good"
-        if state in STATES:
-            yield f"rank {rank}'s step-{step}.pt {STATES[state]}. {WHOLE}"
-        elif state != "good":
-            yield f"rank {rank} has no step-{step}.pt. " + (NAME if state in NAMES else "The smallest of the ranks' newest steps need not be good on all of them: it must be in everybody's list." if step == min(max(disks.good(r), default=0) for r in range(len(disks.ranks))) else "Only a step that all ranks have will do.")
-    common = set.intersection(*map(disks.good, range(len(disks.ranks))))
-    yield f"step {disks.agreed} is good on all ranks. " + ("Names are no numbers: as texts, step-9 comes after step-10. Compare int(…)." if step == max(common, key=str) else "Take the newest that is." if step else "Does one damaged file, or one rank without files, make you give up on all others?")
-
-
-def _state(rank: int, told: dict[str, Any], held: Held, step: int) -> Iterator[Remark | None]:
-    """Model and optimizer of a rank hold what its checkpoint of a step holds; nothing damaged was ever loaded."""
-    values, own = held.values[rank], {name: (("model", "optimizer")[name == "velocity"]) for name in ("weight", "bias", "velocity")}
-    for name, owner in own.items():
-        yield holds(f"on rank {rank} the {name} of the {owner}", told["held"][name], values[step][name], {
-            f"it is as it was. Call {owner}.load_state_dict(…) with what the checkpoint holds.": values[0][name] if step else None,
-            f"it was loaded although no step is good on all ranks. Then {owner} stays as it is.": [each[name] for number, each in values.items() if number and not step],
-            f"this is another step's. The step that is loaded must be the one that is returned, {step}.": [each[name] for number, each in values.items() if number != step],
-            f"this stands in a damaged file. {WHOLE}": list(held.damaged[rank]),
-        }, otherwise="each rank has its own part of the model, and loads it from its own folder.")
-    for weight in told["loaded"]:
-        if any(map(partial(is_equal, weight), held.damaged[rank])):
-            yield Remark(f"at the end rank {rank} has the right model, but on the way it has loaded a damaged one.", cause=WHOLE)
-
-
 @check_resume.judge
 def _(seen: Seen) -> Remarks:
     held, n = seen.facts, seen.size
-    yield from _step(held.disks, [told["step"] for told in seen.results])
+    yield from one_step(held.disks, [told["step"] for told in seen.results])
     for rank in seen.ranks:
-        yield from _state(rank, seen[rank], held, held.disks.agreed)
-        before, after = seen.given("files")[rank] or {}, seen[rank]["files"]
-        for name in sorted({*before, *after}):
-            if not is_equal(before.get(name), after.get(name)):
-                yield Remark(f"on rank {rank} {name} {'was deleted' if name not in after else 'was changed' if name in before else 'was not there before'}.", cause="leave the folder as it is. A damaged file is evidence, and whoever looks for the fault needs it.")
+        yield from goes_on(rank, seen[rank], held)
+        yield from folder_untouched(rank, seen.given("files")[rank] or {}, seen[rank]["files"])
     for rank in seen.ranks if n > 1 else ():
         sent, came = ([m for m in seen.trace if end(m) == rank] for end in (lambda m: m.src, lambda m: m.dst))
         if not sent or not came:
