@@ -66,14 +66,14 @@ def names_by_mistake(text: str) -> dict[str, Any]:
         'zeros are lost: 01 is not 1. A number is as wide as the first one of its range: f"{n:0{width}}".': written_out(
             text, partial(all_numbers, width=0)
         ),
-        "zeros are added: 1 is not 01. A number is as wide as the first one of its range.": written_out(
-            text, partial(all_numbers, width=2)
-        ),
         "the last number of a range is missing. range(first, last) ends before last.": written_out(
             text, partial(all_numbers, short=1)
         ),
         "the first number of a range says how wide all are: 8-10 is 8, 9, 10, and 08-10 is 08, 09, 10.": written_out(
             text, partial(all_numbers, by_last=True)
+        ),
+        "zeros are added: 1 is not 01. A number is as wide as the first one of its range.": written_out(
+            text, partial(all_numbers, width=2)
         ),
         "what stands behind the brackets is missing.": [
             name for group in groups for name in written_out(group[: group.rfind("]") + 1] or group)

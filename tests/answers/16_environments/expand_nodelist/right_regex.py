@@ -20,4 +20,4 @@ def between(part, complaint):
     first, *_ = ends = part.split("-")
     if int(ends[-1]) < int(first):
         raise ValueError(complaint)
-    return ["%0*d" % (len(first), n) for n in range(int(first), int(ends[-1]) + 1)]
+    return [f"{n:0{len(first)}d}" for n in range(int(first), int(ends[-1]) + 1)]
