@@ -97,6 +97,10 @@ MEANS = {
 }
 WHOLE = "that is the whole job's. The step may have only a part of it: variables with STEP in their names describe it."
 OS_ENVIRON = "this comes from os.environ, the variables of this process. Read slurm, the argument, alone."
+RANK_AS_LOCAL = (
+    "this is the rank among all tasks, or its remainder. A node with 2 GPUs has no GPU 3, and tasks may be dealt out in "
+    "turn: SLURM_LOCALID says it."
+)
 FROM_SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_STEP_NUM_TASKS", "LOCAL_RANK": "SLURM_LOCALID"}
 
 
@@ -107,7 +111,7 @@ def mistakes(name: str, step: Step, rank: int, slurm: Mapping[str, str]) -> dict
         return {**_addresses(step, slurm), OS_ENVIRON: elsewhere}
     counts, (node, local) = counts_of(step.tasks), step.places()[rank]
     tasks, mine, whole = sum(counts), counts[node], counts_of(slurm["SLURM_TASKS_PER_NODE"])
-    numbers: dict[str, dict[str, int]] = {
+    numbers: dict[str, dict[str, Any]] = {
         "RANK": {"this is the local rank, which is 0 on every node. SLURM_PROCID counts all tasks.": local},
         "WORLD_SIZE": {
             WHOLE: sum(whole),
@@ -115,19 +119,20 @@ def mistakes(name: str, step: Step, rank: int, slurm: Mapping[str, str]) -> dict
             "that is the number of tasks on this node.": mine,
         },
         "LOCAL_RANK": {
-            "this is the rank among all tasks. A node with 2 GPUs has no GPU 3.": rank,
-            "this is the rank's remainder, right only if all nodes have equally many tasks, in blocks. SLURM_LOCALID "
-            "says it.": rank % mine,
+            RANK_AS_LOCAL: [rank, rank % mine],
         },
         "LOCAL_WORLD_SIZE": {
             "that is the number of all tasks.": tasks,
-            WHOLE: whole[min(node, len(whole) - 1)],
             "that is the first node's. Nodes may have different numbers of tasks: take entry SLURM_NODEID.": counts[0],
             "that is an average, but nodes may have different numbers of tasks. SLURM_STEP_TASKS_PER_NODE has "
             "them.": tasks // len(counts),
         },
     }
-    return {**{words: str(number) for words, number in numbers[name].items()}, OS_ENVIRON: elsewhere}
+    return {**{words: _texts(number) for words, number in numbers[name].items()}, OS_ENVIRON: elsewhere}
+
+
+def _texts(numbers: int | list[int]) -> list[str]:
+    return list(map(str, numbers if isinstance(numbers, list) else [numbers]))
 
 
 def _addresses(step: Step, slurm: Mapping[str, str]) -> dict[str, Any]:

@@ -150,7 +150,7 @@ report = check_expand_nodelist(
         ("a,,b", ""),
     ],
 )
-assert report.answers[2]["returned"] == ["node01", "node02", "node03", "node07"]
+assert list(report.answers[2]["returned"]) == ["node01", "node02", "node03", "node07"]
 assert "gpu[4-2]" in report.answers[7]["refused"]
 print(report)
 
@@ -194,8 +194,8 @@ report = check_expand_nodelist(
     seed=161,
 )
 assert len(report) == 29
-assert report.answers[0]["returned"] == ["cn-a9", "cn-a10", "cn-a11", "cn-a2", "cn-a007", "cn-a008", "cn-a009"]
-assert report.answers[4]["returned"] == ["n1", "n01", "n001"]
+assert list(report.answers[0]["returned"]) == ["cn-a9", "cn-a10", "cn-a11", "cn-a2", "cn-a007", "cn-a008", "cn-a009"]
+assert list(report.answers[4]["returned"]) == ["n1", "n01", "n001"]
 assert all("refused" in answer for answer in report.answers[14:])
 ### END HIDDEN TESTS
 
@@ -298,7 +298,7 @@ report = check_rendezvous_environment(
     steps=[
         Step("node7", "1"),
         Step("node[01-02]", "2(x2)"),
-        Step("node[03-05]", "2(x2),1", job_nodes="node[01-05]", job_tasks="2(x4),1"),
+        Step("node[03-05]", "2(x2),1", job_nodes="node[01-05]", job_tasks="4(x2),2(x2),1"),
         Step("gpu[8-9]-ib,cn1", "1,3,2", job=1_234_567, cyclic=True),
         Step("node[01-02]", "2(x2)", missing="SLURM_PROCID"),
     ],
@@ -334,6 +334,7 @@ report = check_rendezvous_environment(
                 "SLURM_STEP_NODELIST",
                 "SLURM_STEP_NUM_TASKS",
                 "SLURM_STEP_TASKS_PER_NODE",
+                "SLURM_PROCID",
                 "SLURM_LOCALID",
                 "SLURM_NODEID",
             )
@@ -341,7 +342,7 @@ report = check_rendezvous_environment(
     ],
     seed=162,
 )
-assert len(report) == 11
+assert len(report) == 12
 first = [answer["returned"] for answer in report.answers[0]]
 assert [each["LOCAL_WORLD_SIZE"] for each in first[:25]] == ["12"] * 12 + ["1", "1"] + ["11"] * 11
 assert {each["MASTER_ADDR"] for each in first} == {"n098"}

@@ -73,7 +73,7 @@ def _of_a_task(step: Step, rank: int, told: dict[str, Any], slurm: dict[str, str
     """What a task is given is complete, text, and right, but for the port."""
     found, on = told.get("returned"), f"for task {rank}"
     if "refused" in told:
-        yield Remark(f"{on} it raised {told['refused']}.", cause="is that variable in slurm, and spelled as in the table? Each that the table names is there.")
+        yield Remark(f"{on} it raised {told['refused']}.", cause="is that variable in slurm, and spelled as in the table? Each that the table names is there." if told["refused"].startswith("KeyError") else "SLURM_STEP_TASKS_PER_NODE is a text such as 2(x3),1, which stands for 2, 2, 2, 1, or such as 4.")
     if not isinstance(found, dict) or not set(WANTED) <= set(found):
         missing = [name for name in WANTED if name not in found] if isinstance(found, dict) else []
         yield Remark(f"{on} it returned {shown(found)}.", cause=f"{missing[0]} is missing." if missing else "return a dict with the six names.")
