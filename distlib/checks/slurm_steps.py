@@ -98,8 +98,8 @@ MEANS = {
 WHOLE = "that is the whole job's. The step may have only a part of it: variables with STEP in their names describe it."
 OS_ENVIRON = "this comes from os.environ, the variables of this process. Read slurm, the argument, alone."
 RANK_AS_LOCAL = (
-    "this is the rank among all tasks, or its remainder. A node with 2 GPUs has no GPU 3, and tasks may be dealt out in "
-    "turn: SLURM_LOCALID says it."
+    "this is the rank among all tasks, or its remainder. A node with 2 GPUs has no GPU 3, and tasks may be dealt out "
+    "in turn: SLURM_LOCALID says it."
 )
 FROM_SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_STEP_NUM_TASKS", "LOCAL_RANK": "SLURM_LOCALID"}
 
@@ -118,12 +118,11 @@ def mistakes(name: str, step: Step, rank: int, slurm: Mapping[str, str]) -> dict
             "that is the number of nodes.": len(counts),
             "that is the number of tasks on this node.": mine,
         },
-        "LOCAL_RANK": {
-            RANK_AS_LOCAL: [rank, rank % mine],
-        },
+        "LOCAL_RANK": {RANK_AS_LOCAL: [rank, rank % mine]},
         "LOCAL_WORLD_SIZE": {
             "that is the number of all tasks.": tasks,
             "that is the first node's. Nodes may have different numbers of tasks: take entry SLURM_NODEID.": counts[0],
+            WHOLE: whole[min(node, len(whole) - 1)],
             "that is an average, but nodes may have different numbers of tasks. SLURM_STEP_TASKS_PER_NODE has "
             "them.": tasks // len(counts),
         },

@@ -101,8 +101,7 @@ def _(seen: Seen) -> Remarks:
         return
     for (rank, _), told, slurm in zip(calls, seen[0], given, strict=True):
         yield from _of_a_task(step, rank, told, slurm, right)
-    ports = [told["returned"]["MASTER_PORT"] for told in seen[0]]
-    first = ports[0]
+    first, *_ = ports = [told["returned"]["MASTER_PORT"] for told in seen[0]]
     for (rank, job), port in zip(calls, ports, strict=True):
         if not port.isdecimal() or int(port) not in PORTS:
             yield Remark(f"job {job} has the port {shown(port)}.", cause=f"it is a number from {PORTS[0]:,} to {PORTS[-1]:,}: below stand the system's own, and above are those that Linux hands out to anybody.")
