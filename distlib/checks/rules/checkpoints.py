@@ -22,6 +22,7 @@ CHECKSUM = (
     "a damaged file must be found out before anything of it is loaded: compare the checksum of all that follows with "
     "the first 32 bytes, and call torch.load only if both are the same."
 )
+ALL_HAVE = "Only a step that all ranks have will do"
 NAME = (
     "only a file called step-<number>.pt is a checkpoint. What ends with .tmp was never finished, whatever is in it, "
     "and others may leave files there, too."
@@ -49,26 +50,27 @@ def one_step(disks: Disks, found: Sequence[Any]) -> Iterator[Remark | None]:
 def _why(disks: Disks, step: int) -> str:
     """Why it is not this step."""
     good = [disks.good(rank) for rank in range(len(disks.ranks))]
+    smallest = step == min(max(steps, default=0) for steps in good)
     for rank, steps in enumerate(good):
         state = dict(disks.states(rank)).get(step, "missing")
-        if state in STATES and step not in steps:
-            return f"rank {rank}'s step-{step}.pt {STATES[state]}. {CHECKSUM}"
-        if step and step not in steps:
-            return f"rank {rank} has no step-{step}.pt. {_why_chosen(state, step, good)}"
+        if not step or step in steps:
+            continue
+        lacks = (
+            f"rank {rank}'s step-{step}.pt {STATES[state]}" if state in STATES else f"rank {rank} has no step-{step}.pt"
+        )
+        if smallest:
+            return (
+                f"{lacks}. The smallest of the ranks' newest steps need not be good on all: look for it in every list."
+            )
+        if state in STATES:
+            return f"{lacks}. {ALL_HAVE}, and {CHECKSUM}"
+        return f"{lacks}. {NAME if state in NAMES else ALL_HAVE + '.'}"
     newest = f"step {disks.agreed} is good on all ranks."
     if step == 0:
         return f"{newest} Does one damaged file, or one rank without a file, make you give up all others?"
     if step == max(set.intersection(*good), key=str):
         return f"{newest} Names are not numbers: as texts, step-9 comes after step-10. Compare int(…)."
     return f"{newest} Take the newest that is."
-
-
-def _why_chosen(state: str, step: int, good: Sequence[set[int]]) -> str:
-    if state in NAMES:
-        return NAME
-    if step == min(max(steps, default=0) for steps in good):
-        return "The smallest of the ranks' newest steps need not be good on all of them: look for it in every list."
-    return "Only a step that all ranks have will do."
 
 
 def goes_on(rank: int, told: Mapping[str, Any], held: Held) -> Iterator[Remark | None]:
