@@ -117,12 +117,12 @@ MOST_BYTES = 512  # of a message: a list of steps, and not a checkpoint
 FEW = "tell each other which steps are good, and nothing else: 16 numbers at most. One exchange of these lists will do."
 ALL = "every rank takes part, also one that has no good checkpoint: else the others wait for it."
 ERRORS = (
-    *((words, CHECKSUM) for words in ("PytorchStreamReader", "Ran out of input", "UnpicklingError", "invalid load key", "EOFError", "invalid magic", "central directory", "Weights only load failed")),
+    *((words, f"{CHECKSUM} A file that is good on one rank may be torn on another.") for words in ("PytorchStreamReader", "Ran out of input", "UnpicklingError", "invalid load key", "EOFError", "invalid magic", "central directory", "Weights only load failed")),
     ("invalid literal for int()", NAME), ("IsADirectory", NAME), ("substring not found", NAME), ("'NoneType' object has no attribute 'group'", NAME),
     ("No such file or directory", "the folder need not exist yet: on a new machine there is none. folder.glob finds nothing there, and that is no error. A name is joined to it with folder / name."),
     *((words, "there may be no good checkpoint at all, on this rank or in common: max(steps, default=0).") for words in ("empty sequence", "iterable argument is empty", "list index out of range", "numel() == 0")),
     ("receives into", "a message must fit the tensor that it is received into, and ranks have different numbers of good checkpoints. Fill up lists to 16 numbers, or send their length first."),
-    ("has already returned", ALL), ("nobody received", ALL), ("waits", f"ranks wait for each other. {ALL} And every rank must not begin with send: all would wait."),
+    ("has already returned", ALL), ("nobody received", ALL), ("waits", f"{ALL} And not all may begin with send: it returns only when the other one receives."),
 )
 
 

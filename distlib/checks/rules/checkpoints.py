@@ -22,6 +22,7 @@ CHECKSUM = (
     "a damaged file must be found out before anything of it is loaded: compare the checksum of all that follows with "
     "the first 32 bytes, and call torch.load only if both are the same."
 )
+SMALLEST = "The smallest of the ranks' newest steps need not be good on all: look for it in every list."
 ALL_HAVE = "Only a step that all ranks have will do"
 NAME = (
     "only a file called step-<number>.pt is a checkpoint. What ends with .tmp was never finished, whatever is in it, "
@@ -55,16 +56,12 @@ def _why(disks: Disks, step: int) -> str:
         state = dict(disks.states(rank)).get(step, "missing")
         if not step or step in steps:
             continue
-        lacks = (
-            f"rank {rank}'s step-{step}.pt {STATES[state]}" if state in STATES else f"rank {rank} has no step-{step}.pt"
-        )
+        lacks = f"step-{step}.pt {STATES[state]}" if state in STATES else f"there is no step-{step}.pt"
         if smallest:
-            return (
-                f"{lacks}. The smallest of the ranks' newest steps need not be good on all: look for it in every list."
-            )
+            return f"on rank {rank} {lacks}. {SMALLEST}"
         if state in STATES:
-            return f"{lacks}. {ALL_HAVE}, and {CHECKSUM}"
-        return f"{lacks}. {NAME if state in NAMES else ALL_HAVE + '.'}"
+            return f"on rank {rank} {lacks}. {ALL_HAVE}, and {CHECKSUM}"
+        return f"on rank {rank} {lacks}{': ' + NAME if state in NAMES else '. ' + ALL_HAVE + '.'}"
     newest = f"step {disks.agreed} is good on all ranks."
     if step == 0:
         return f"{newest} Does one damaged file, or one rank without a file, make you give up all others?"
