@@ -57,7 +57,8 @@ def save_checkpoint(folder: Path, step: int, model: Any, optimizer: Any) -> None
 # %% [markdown]
 # ## 1. Which nodes: `expand_nodelist`
 #
-# Slurm writes the nodes of a job in a short form. Here are five **groups**, with a comma between each two:
+# Slurm writes the nodes of a job in a short form: **groups** with commas between them. Each group stands for one or
+# several names:
 #
 # | group | names |
 # |---|---|
@@ -228,7 +229,7 @@ assert all("refused" in answer for answer in report.answers[14:])
 #   1 on the second). Slurm's three numbers are right for both.
 # - **No fixed address.** The next allocation has other nodes. An address or a port that an earlier script has left in
 #   `slurm` does not count.
-# - **The port** is a number from 1,024 to 32,767. Above, Linux hands ports out to anybody. Two jobs may share a node,
+# - **The port** is a number from 1,024 to 32,767. Linux hands those above out to anybody. Two jobs may share a node,
 #   so derive the port from the job: **jobs whose numbers are less than 10,000 apart have different ports.** Job numbers
 #   may have eight digits.
 # - **Only `slurm` counts,** not `os.environ`. A function of its argument alone can be tested without a cluster.
@@ -479,7 +480,7 @@ report = check_resume(
         Disks("one torn", ["10 20 30", "10 20 30-torn"]),
         Disks("a wrong bit", ["5 7 8-flipped", "5 7-flipped 8", "5 7 8"]),
         Disks("an unfinished one", ["8 9 10", "10-tmp 8 9"]),
-        Disks("of the lesson's table", ["10 20 30", "10 20-torn 30", "10 20 30-halftmp"]),
+        Disks("as in the table above", ["10 20 30", "10 20-torn 30", "10 20 30-halftmp"]),
         Disks("numbers that get longer", ["9 10 100", "9 10 100", "100 10 9"]),
         Disks("a new machine", ["10 20", ""]),
     ],
@@ -506,6 +507,7 @@ report = check_resume(
         Disks(
             "all that can happen", ["1 2-checksum 3-short 4-empty 5-zeroed 6-torn 7-halftmp 8-flipped 9-tmp 10-other"]
         ),
+        Disks("many files", [" ".join(map(str, range(5, 21)))] * 3),
         Disks("all of it somewhere", ["3 12-zeroed 7 11", "11-empty 12 7 3", "3 7 11 12-short"]),
         Disks("no folder on one", ["10 20", None, "10 20"]),
         Disks("nothing good", ["4-torn 5-flipped", "4 5-tmp"]),
@@ -513,7 +515,6 @@ report = check_resume(
         Disks("a wrong bit everywhere", ["2 4-flipped"] * 4),
         Disks("one put aside", ["90 100-other 95", "90 95 100", "95 100 90"]),
         Disks("a checksum that does not fit", ["90 1000-checksum", "90 1000"]),
-        Disks("many files", [" ".join(map(str, range(5, 21)))] * 3),
         Disks("nothing", [None]),
         Disks("nothing yet", [None, None]),
         Disks("eight ranks", ["40 50 60", "60 40 50", *["50 60 70 40"] * 5, "60-torn 50 40"]),
@@ -523,7 +524,7 @@ report = check_resume(
 )
 assert len(report) == 18
 steps = [[told["step"] for told in seen.results] for seen in report]
-assert [each[0] for each in steps[:12]] == [1, 7, 0, 0, 0, 2, 95, 90, 20, 0, 0, 50]
+assert [each[0] for each in steps[:12]] == [1, 20, 7, 0, 0, 0, 2, 95, 90, 0, 0, 50]
 for seen, found in zip(report, steps, strict=True):
     assert found == [seen.facts.disks.agreed] * seen.size
     assert [told["files"].keys() for told in seen.results] == [(files or {}).keys() for files in seen.given("files")]
