@@ -15,6 +15,7 @@ import torch
 
 from distlib import collectives
 from distlib.checks.master_parts import gather_outputs, reduce_gradients, replicate, split_batch
+from distlib.checks.node_lists import written_out
 from distlib.checks.student_communicator import noted, unwrapped
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.network import Cluster, all_reduce_seconds
@@ -64,10 +65,16 @@ def may_proceed(clocks: Mapping[int, int], worker: int, bound: float) -> bool:
     return bool(parameter_server.may_proceed(clocks, worker, bound))
 
 
+def expand_nodelist(text: str) -> list[str]:
+    """The names in a node list of Slurm's that is right, such as "node[01-03,07]"."""
+    return written_out(text)
+
+
 _COLLECTIVES = (ring_reduce_scatter, ring_all_gather, all_reduce, broadcast)
 _PARTS = (split_batch, replicate, gather_outputs, reduce_gradients)
 _HELPERS: dict[str, Callable[..., Any]] = {
-    function.__name__: function for function in (*_COLLECTIVES, *_PARTS, predict_time, assign_buckets, may_proceed)
+    function.__name__: function
+    for function in (*_COLLECTIVES, *_PARTS, predict_time, assign_buckets, may_proceed, expand_nodelist)
 }
 
 

@@ -92,7 +92,7 @@ def _reduce_gradients(name: str) -> Callable[..., Any]:
     return helper
 
 
-_PURE = ("assign_buckets", "predict_time", "may_proceed")
+_PURE = ("assign_buckets", "expand_nodelist", "predict_time", "may_proceed")
 _HELPERS: dict[str, Callable[[str], Callable[..., Any]]] = {
     "all_reduce": _all_reduce,
     "broadcast": _broadcast,

@@ -45,13 +45,16 @@ _ABSENT = (
 )
 
 _WITHOUT_EFFECT = (
+    "distlib.checks.checkpoint_disks",
     "distlib.checks.exercises.",
     "distlib.checks.models",
     "distlib.checks.pipeline_cases",
+    "distlib.checks.slurm_steps",
     "distlib.checks.training_cases",
     "distlib.classroom",
     "distlib.draw",
 )
+_SOLUTIONS = ("distlib.collectives", "distlib.launch.")
 _TRAINING = (
     "buckets",
     "data_parallel",
@@ -67,7 +70,7 @@ _TRAINING = (
 
 if __name__ == "distlib":  # in the sandbox, where these modules have no files
     sys.meta_path[:0] = [  # first: an installed distlib is found by a finder of its own
-        AbsentModules(["distlib.collectives", *(f"distlib.training.{name}" for name in _TRAINING)], absent_function),
+        AbsentModules([*_SOLUTIONS, *(f"distlib.training.{name}" for name in _TRAINING)], absent_function),
         AbsentModules(_WITHOUT_EFFECT, Nothing().__getattr__),
         AbsentModules(TORCHS, absent_class),  # before torch is imported
     ]

@@ -1,0 +1,91 @@
+"""Plays of exercise 16: variables of many tasks, and checkpoints in a folder.
+
+Files are real, in a temporary folder that each rank has to itself, as nodes have disks of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from distlib.checks.plays.gated import PassGate
+from distlib.communicator import Communicator
+
+
+def each_task(
+    comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate
+) -> list[dict[str, Any]]:
+    """For the variables of each task what `function(variables)` returns, or the error that refuses them.
+
+    Meanwhile os.environ has variables of something else.
+    """
+    before = dict(os.environ)
+    os.environ.update(inputs["elsewhere"])
+    try:
+        return [_ask(function, dict(variables)) for variables in inputs["tasks"]]
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _ask(function: Callable[..., Any], variables: dict[str, str]) -> dict[str, Any]:
+    try:
+        return {"returned": function(variables), "variables": variables}
+    except (LookupError, ValueError) as error:
+        return {"refused": f"{type(error).__name__}: {error}", "variables": variables}
+
+
+class Layer(torch.nn.Linear):
+    """A layer with the weights given; it notes what it was loaded with."""
+
+    def __init__(self, values: Mapping[str, torch.Tensor]) -> None:
+        outputs, inputs = values["weight"].shape
+        super().__init__(inputs, outputs, dtype=torch.float64)
+        super().load_state_dict({name: values[name].clone() for name in ("weight", "bias")})
+        self.loaded: list[torch.Tensor] = []
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        self.loaded.append(state_dict["weight"].detach().clone())
+        return super().load_state_dict(state_dict, *args, **kwargs)
+
+
+class Momentum:
+    """What an optimizer keeps; used as one of torch's, which take seconds to be imported."""
+
+    def __init__(self, values: Mapping[str, torch.Tensor]) -> None:
+        self.velocity = values["velocity"].clone()
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """What a checkpoint holds of it."""
+        return {"velocity": self.velocity}
+
+    def load_state_dict(self, state_dict: Mapping[str, torch.Tensor]) -> None:
+        """Go on from what a checkpoint holds."""
+        self.velocity = state_dict["velocity"].clone()
+
+
+def resumed(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> dict[str, Any]:
+    """Call `function(comm, folder, model, optimizer)` where the folder has the files given, or does not exist.
+
+    Returns the step, what model and optimizer hold, what the model was loaded with, and the files afterwards.
+    """
+    model, optimizer = Layer(inputs["start"]), Momentum(inputs["start"])
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "checkpoints"
+        if inputs["files"] is not None:
+            folder.mkdir()
+        for name, content in (inputs["files"] or {}).items():
+            (folder / name).write_bytes(bytes(content.tolist()))
+        step = function(comm, folder, model, optimizer)
+        after = {path.name: _content(path) for path in sorted(folder.glob("*"))}
+    held = {"weight": model.weight, "bias": model.bias, "velocity": optimizer.velocity}
+    return {"step": step, "held": held, "loaded": model.loaded, "files": after}
+
+
+def _content(path: Path) -> torch.Tensor | None:
+    return torch.tensor(list(path.read_bytes()), dtype=torch.uint8) if path.is_file() else None
