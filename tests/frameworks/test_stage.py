@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from distlib.frameworks import Process, ProcessDied, ProcessError, ProcessTimeout, processes, run_processes, stage
+from distlib.frameworks.optional import is_there
 from tests.frameworks import played
 from tests.frameworks.test_processes import LIMIT, mark, network, processes_with, wait_until_gone
 
@@ -150,6 +151,25 @@ def test_an_import_that_takes_too_long_is_ended(
     with pytest.raises(ProcessTimeout, match="a had not finished after 0.5 s and was ended"):
         run_processes({"a": Process(played.which_import)}, seconds=0.5)
     assert wait_until_gone(mark, 3.0) == []
+
+
+@pytest.mark.parametrize("name", ["tensorflow", "jax"])
+def test_a_framework_computes_in_forks(name: str, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_there(name):
+        pytest.skip(f"{name} is not installed")
+    monkeypatch.setitem(sys.modules, name, processes)
+    for _ in range(2):
+        outcomes = run_processes(
+            {each: Process(played.import_and_compute, name) for each in ("a", "b")}, seconds=2 * LIMIT
+        )
+        assert [outcome.value for outcome in outcomes.values()] == [(True, 500.0)] * 2
+    if name == "tensorflow":
+        outcome = run_processes({"a": Process(played.compute_and_exit)}, seconds=2 * LIMIT, check=False)["a"]
+        assert outcome.lines[0] == "500.0" and outcome.exit_status == 0
+        assert "__autograph_generated_file" in outcome.lines[1]
+        assert not any(os.path.exists(path) for path in outcome.lines[1].split())
+    assert len(stage._kept) == 1
+    stage.end_kept()
 
 
 # The end of the kernel
