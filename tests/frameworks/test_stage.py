@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from distlib.frameworks import Process, ProcessDied, ProcessError, ProcessTimeout, processes, run_processes, stage
 from distlib.frameworks.optional import is_there
+from distlib.frameworks.temporary import temporary_folder
 from tests.frameworks import played
 from tests.frameworks.test_processes import LIMIT, mark, network, processes_with, wait_until_gone
 
@@ -235,3 +237,19 @@ def test_temporary_files_are_gone_with_the_processes(framework: None, how: str, 
     path = Path(outcome.lines[0])
     assert path.name.startswith("__autograph_generated_file")
     assert not path.exists() and not path.parent.exists()
+
+
+def test_the_folder_of_a_kernel_that_was_killed_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    abandoned = tmp_path / "distlib-processes-abandoned"
+    abandoned.mkdir()
+    (abandoned / "file").touch()
+    with temporary_folder() as used:
+        os.utime(used, (0, 0))
+        assert abandoned.exists(), "it may be a new one, which is not locked yet"
+        os.utime(abandoned, (0, 0))
+        with temporary_folder():
+            assert os.path.exists(used) and not abandoned.exists()
+    assert list(tmp_path.iterdir()) == []
