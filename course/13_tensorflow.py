@@ -1570,11 +1570,11 @@ guess = predict(
 
 # %%
 def read_one_file(folder: Path) -> None:
-    """A worker that reads with AUTO. One that waits for more than 8 s is ended."""
+    """A worker that reads with AUTO. One that waits for more than 5 s is ended."""
     tf.get_logger().setLevel("CRITICAL")
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     cut = strategy.experimental_distribute_dataset(text_of(folder, 1).batch(4))
-    signal.alarm(8)
+    signal.alarm(5)
     try:
         print("I have", numbers_in(strategy, cut))
     except tf.errors.InvalidArgumentError as error:
@@ -1610,7 +1610,7 @@ assert not any(line.startswith("I") for line in one_file["worker 1"].lines)
 # %% [markdown]
 # `AUTO` does not fall back to `DATA`: it tries `FILE`, which needs at least as many files as workers. Worker 0 gets an
 # error that says so, at its first batch. Worker 1 gets none. Before each batch the workers ask one another who still
-# has data, and worker 0 does not answer. Only the alarm, after 8 s, ends that. So **with fewer files than workers
+# has data, and worker 0 does not answer. Only the alarm, after 5 s, ends that. So **with fewer files than workers
 # choose `DATA`**, and look at the output of *all* workers: the one that hangs is not the one that has the reason.
 #
 # ## Checkpoints
