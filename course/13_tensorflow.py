@@ -246,12 +246,13 @@ assert of_losses.receivers == ("CPU:0",)
 #
 # The graph says "collective", not how. But TensorFlow's ring can write a log. Here is the same step in a process of its
 # own, with that log; and before it, as a control, a step that adds on one device and should have no ring.
-# (`run_processes` starts a fresh process. It sends the function there, and ends it whatever happens.)
+# (`run_processes` starts a new process. It sends the function there, and ends it whatever happens. The first time takes
+# a while: TensorFlow is imported once more. Later processes begin as copies of that one.)
 
 
 # %%
 def two_steps() -> None:
-    """In a fresh process: a step with additions on one device, then one as above."""
+    """In a process of its own: a step with additions on one device, then one as above."""
     processor = tf.config.list_physical_devices("CPU")[0]
     parts = [tf.config.LogicalDeviceConfiguration()] * 4
     tf.config.set_logical_device_configuration(processor, parts)
@@ -1287,6 +1288,7 @@ def coordinate(alive: Path, folder: Path) -> None:
     updates, count = counting_step(strategy)
     for _ in range(300):
         coordinator.schedule(count)
+    print(f"after I have handed out 300 steps: {int(updates)} updates", flush=True)
     follow(coordinator, updates, 100)
     coordinator.join()
     total = int(updates)
@@ -1342,15 +1344,21 @@ served = run_processes(
 with np.load(here / "after_20.npz") as saved:
     after_20["ParameterServer"] = [saved[name] for name in saved.files]
 print(f"after 20 steps: {furthest(after_20['ParameterServer'], alone):.0e} off")
-(counted_line,) = [x for x in served["chief"].lines if x.startswith("after 300")]
+in_lines = served["chief"].lines
+(counted_line,) = [line for line in in_lines if line.startswith("after 300")]
 updates_done = int(counted_line.split()[-2])
+(handed_out,) = [line for line in in_lines if line.startswith("after I have")]
+updates_before = int(handed_out.split()[-2])
+(on_server,) = [
+    line.split(" on ")[1] for line in in_lines if " weights are on " in line
+]
 print(guess.compare("300 or more" if updates_done >= 300 else "fewer than 300"))
 
 # %% tags=["folded"]
 # Checks of the numbers above
 assert furthest(after_20["ParameterServer"], alone) < 1e-5
-assert 300 <= updates_done <= 302
-assert any("The weights are on ps 0" in line for line in served["chief"].lines)
+assert 300 <= updates_done <= 302 and updates_before < 300
+assert on_server == "ps 0 CPU:0"
 assert served["chief"].error.kind == "UnavailableError"
 assert not any("after all" in line for line in served["chief"].lines)
 
@@ -1460,8 +1468,8 @@ assert instead.num_replicas_in_sync == 1
 # | `HINT` | its part where your dataset says `shard(SHARD_HINT, SHARD_HINT)` |
 # | `AUTO`, the default | as `FILE` if the dataset reads files, else as `DATA` |
 #
-# (`FILE` needs at least as many files as workers. So says the documentation, and so it does of `HINT`; we try the
-# others.) Three files with four numbers each, and two workers. A global batch is 4 numbers.
+# (What we say of `HINT` is from the documentation; we try the others.) Three files with four numbers each, and two
+# workers. A global batch is 4 numbers.
 
 # %%
 guess = predict(
@@ -1544,6 +1552,67 @@ assert len(got[0]["FILE"]) == len(got[1]["FILE"]) and got[1]["FILE"][-1] == []
 # In the first row nothing is automatic. `distribute_datasets_from_function` calls your function once per worker, with
 # an `InputContext` that knows how many pipelines there are, and which one this is. (Then nothing is cut for you
 # either: the function makes batches for one replica.) You write such a function in the exercise.
+#
+# ### One file for two workers
+#
+# `AUTO` chose `FILE`. There were three files. Now there is one, and all numbers are in it.
+
+# %%
+guess = predict(
+    "AUTO, one file, two workers. What do the workers get?",
+    choices=[
+        "half of it each, as with DATA",
+        "worker 0 gets all of it, worker 1 nothing",
+        "worker 0 gets an error, and worker 1 waits",
+    ],
+)
+
+
+# %%
+def read_one_file(folder: Path) -> None:
+    """A worker that reads with AUTO. One that waits for more than 5 s is ended."""
+    tf.get_logger().setLevel("CRITICAL")
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    cut = strategy.experimental_distribute_dataset(text_of(folder, 1).batch(4))
+    signal.alarm(5)
+    try:
+        print("I have", numbers_in(strategy, cut))
+    except tf.errors.InvalidArgumentError as error:
+        signal.alarm(0)
+        reason = error.message[error.message.index("Could not") :]
+        print("I got an error:", reason.split(" If ")[0])
+        time.sleep(1000)  # so that we see what becomes of the other
+
+
+(Path(files.name) / "0.txt").write_text("\n".join(map(str, range(12))))
+readers = {
+    f"worker {index}": Process(
+        read_one_file, Path(files.name), env=task(two_workers, "worker", index)
+    )
+    for index in range(2)
+}
+one_file = run_processes(
+    readers, seconds=170, until=["worker 1"], check=False, on_output=show
+)
+refused = any("I got an error" in line for line in one_file["worker 0"].lines)
+waited = one_file["worker 1"].exit_status == -signal.SIGALRM
+print(
+    guess.compare(
+        "worker 0 gets an error, and worker 1 waits" if refused and waited else "?"
+    )
+)
+
+# %% tags=["folded"]
+# Checks of the cell above
+assert refused and waited
+assert "the dataset only has 1 file(s)" in "".join(one_file["worker 0"].lines)
+assert not any(line.startswith("I") for line in one_file["worker 1"].lines)
+
+# %% [markdown]
+# `AUTO` does not fall back to `DATA`: it tries `FILE`, which needs at least as many files as workers. Worker 0 gets an
+# error that says so, at its first batch. Worker 1 gets none. Before each batch the workers ask one another who still
+# has data, and worker 0 does not answer. Only the alarm, after 5 s, ends that. So **with fewer files than workers
+# choose `DATA`**, and look at the output of *all* workers: the one that hangs is not the one that has the reason.
 #
 # ## Checkpoints
 #
@@ -1632,43 +1701,87 @@ for name, found_weights in after_20.items():
 # %% [markdown]
 # All the same training, to rounding. (The parameter servers only because we joined after each step. Asynchronously the
 # values differ from run to run, as in lesson 07.) So here values don't tell the strategies apart. What they send, and
-# how they die, does. The numbers and the errors in this table come from the runs above:
+# how they die, does. We have not killed a process of the two strategies that have only one. Each of them trains in a
+# process of its own, which we kill after its batch 5:
+
 
 # %%
+def train_aloud(make_strategy: Callable[[], Any]) -> None:
+    """Train, and say after each batch how many replicas there are."""
+    processor = tf.config.list_physical_devices("CPU")[0]
+    parts = [tf.config.LogicalDeviceConfiguration()] * 4
+    tf.config.set_logical_device_configuration(processor, parts)
+    strategy = make_strategy()
+    _, step = make_trainer(strategy)
+    for number, batch in enumerate(batches(strategy, 1000)):
+        step(*batch)
+        print(f"batch {number}: {strategy.num_replicas_in_sync} replicas", flush=True)
+        time.sleep(0.1)
+
+
+makes = {
+    "Mirrored": partial(tf.distribute.MirroredStrategy, DEVICES),
+    "Central": partial(
+        tf.distribute.experimental.CentralStorageStrategy, DEVICES, "CPU:0"
+    ),
+}
+of_one_process = run_processes(
+    {name: Process(train_aloud, make) for name, make in makes.items()},
+    seconds=170,
+    kill=dict.fromkeys(makes, "batch 5"),
+    on_output=show,
+)
+replicas_gone = {
+    name: int(outcome.lines[-1].split()[-2]) for name, outcome in of_one_process.items()
+}
+assert set(replicas_gone.values()) == {4}
+assert all(o.exit_status == -signal.SIGKILL for o in of_one_process.values())
+
+# %% [markdown]
+# All replicas are gone with their process. What the table says of the strategies comes from the runs above:
+
+
+# %%
+def waits_for(step: Any, *arguments: Any) -> str:
+    """How many replicas' gradients a step adds up before anyone goes on."""
+    members = {e.members for e in reductions(step, *arguments) if e.nbytes > 16}
+    return f"each step, for all {max(members)} replicas"
+
+
 mirrored_ring = f"{theirs.messages_sent[0]} messages each"
 facts = {
     "Mirrored": (
         f"all {len(variable_devices(weights))} devices",
         f"all, a ring: {mirrored_ring}",
-        "each step, for all",
-        "one process: all of it",
+        waits_for(step, *batch),
+        f"its process: all {replicas_gone['Mirrored']} replicas",
         "05",
     ),
     "MultiWorkerMirrored": (
-        "every worker",
+        f"all {len(trained)} workers",
         f"all, a ring: {per_worker[0] // STEPS} messages each",
-        "each step, for all",
+        f"each step, for all {in_graph[0][0]} workers",
         f"a worker: {attempts[0]['worker 0'].error.kind or 'aborted'}",
         "05",
     ),
     "CentralStorage": (
         ", ".join(variable_devices(central_model.weights[0])),
         f"CPU:0, gets {central_trace.bytes_received[0]:,} bytes",
-        "each step, for all",
-        "one process: all of it",
+        waits_for(central_step, *own),
+        f"its process: all {replicas_gone['Central']} replicas",
         "04",
     ),
     "ParameterServer": (
-        "the servers",
+        on_server,
         "nobody: a server adds",
-        "only at join",
+        f"at join: {updates_before} of 300 steps done when all were handed out",
         f"a worker: {updates_done} updates for 300; a server: {served['chief'].error.kind}",
         "07",
     ),
     "TPU (from the documentation)": (
         "every core",
         "all",
-        "each step, for all",
+        "each step, for all cores",
         "not tried here",
         "05",
     ),
@@ -1676,6 +1789,12 @@ facts = {
 header = "| strategy | has the variables | adds up | waits | dies | lesson |"
 rows = [f"| {name} | {' | '.join(told)} |" for name, told in facts.items()]
 Markdown("\n".join([header, "|---" * 6 + "|", *rows]))
+
+# %% tags=["folded"]
+# Checks of the table
+assert facts["Mirrored"][2] == facts["CentralStorage"][2]
+assert facts["Mirrored"][2] == "each step, for all 4 replicas"
+assert facts["MultiWorkerMirrored"][2] == "each step, for all 3 workers"
 
 # %% [markdown]
 # Not in the table: what you have to write yourself. `tf.distribute` has no sharded optimizer (lesson 11), no gossip
@@ -1692,7 +1811,7 @@ Markdown("\n".join([header, "|---" * 6 + "|", *rows]))
 #   Check the text, leave the log on, print the number of replicas, set a time limit.
 # - A killed worker ends a mirrored training; go on from a backup, and some batches are done again. A parameter server
 #   goes on, and some steps count twice.
-# - Collect what each worker reads before you trust auto-shard.
+# - Collect what each worker reads before you trust auto-shard, and give it at least as many files as workers.
 #
 # ## Now you
 #

@@ -2,9 +2,10 @@
 
 processes    run_processes: a demonstration as named processes, their output, their end
 stage        where they live: a network of their own, in which every port is free
-on_stage     the process that starts and ends them
+on_stage     the process that they are forked from, and that ends them
 in_process   what runs in each of them
 reports      what became of a process
+temporary    a folder for temporary files, which goes with them
 tf_config    TF_CONFIG, checked
 shares       batches and arrays that divide by the devices
 optional     a framework, or one sentence if this Python has none

@@ -9,8 +9,9 @@
     worker 0 │ step 20
     worker 0 │ (killed)                  ◄── by an event, not by a clock
 
-Why not the ranks of a `World`: they are forks of a process that has computed, and there TensorFlow and JAX hang. The
-processes here are forks of one that has only imported them; see `stage` for where they live and how they end.
+Why not the ranks of a `World`: servers of a framework listen, and they need addresses, environments and time limits of
+their own. The processes here are forks of one that has only imported the framework: after its first use a fork would
+hang. See `stage` for where they live and how they end.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from distlib.frameworks import reports, stage
 from distlib.frameworks.in_process import STACK_SIGNAL
 from distlib.frameworks.optional import FRAMEWORKS
 from distlib.frameworks.reports import Outcome, ProcessError
+from distlib.frameworks.temporary import temporary_folder
 from distlib.trace import CallSite
 from distlib.worlds import call_site
 from distlib.worlds.diagnosis import RunInterrupted
@@ -145,9 +147,6 @@ class _Run:
         self._room = dict.fromkeys(processes, _OUTPUT_LIMIT)
         self._calls = {name: _call_file(name, process) for name, process in processes.items()}
         self._processes = processes
-        self._folder = tempfile.TemporaryDirectory(
-            prefix="distlib-", ignore_cleanup_errors=True
-        )  # their temporary files
         self._results = {name: tempfile.TemporaryFile() for name in processes}
         self._stacks = {name: tempfile.TemporaryFile() for name in processes}
 
@@ -158,19 +157,24 @@ class _Run:
         frameworks = [name for name in FRAMEWORKS if name in sys.modules and forks]
         environment = dict.fromkeys(_THREADS, "1") | _at_import(*forks[:1])
         try:
-            with stage.borrowed(environment, frameworks) as self._stage:
-                self._start(environment)
+            with temporary_folder() as folder, stage.borrowed(environment, frameworks) as self._stage:
+                self._start(environment, folder)
                 return self._until_the_end()
         finally:
             self._close()
 
-    def _start(self, environment: Mapping[str, str]) -> None:
-        """Start the processes. environment: the stage's; those with another one are fresh."""
+    def _start(self, environment: Mapping[str, str], folder: str) -> None:
+        """Start the processes, those with another environment than the stage's afresh.
+
+        Args:
+            environment: the stage's.
+            folder: for their temporary files.
+        """
         for index, (name, process) in enumerate(self._processes.items()):
             reader, writer = os.pipe()
             self._relays[name] = OutputRelay(index, "stdout", reader, self._take_lines)
             files = [self._calls[name].fileno(), writer, self._results[name].fileno(), self._stacks[name].fileno()]
-            own = {"TMPDIR": self._folder.name, **_environment(process, len(self._processes))}
+            own = {"TMPDIR": folder, **_environment(process, len(self._processes))}
             if process.fresh or not _at_import(process).items() <= environment.items():
                 self._stage.start(name, own, [sys.executable, "-c", _PROGRAM, *sys.path], files)
             else:
@@ -195,7 +199,6 @@ class _Run:
             os.close(relay.fd)
         for file in (*self._calls.values(), *self._results.values(), *self._stacks.values()):
             file.close()
-        self._folder.cleanup()
 
     def _watch(self) -> ProcessError | None:
         """Wait for the end. Returns the error that ended it."""

@@ -36,7 +36,8 @@ from distlib.frameworks import on_stage
 
 _FIRST_PORT = 2222  # as in TensorFlow's own examples
 _TRIAL_SECONDS = 20.0
-_END_PATIENCE = 2.0  # seconds for a stage to end what runs on it
+_END_PATIENCE = 2.0  # seconds for a stage to end what runs on it, and itself
+_CLEAR_PATIENCE = 10.0  # seconds to end what runs on it: on a busy machine less than another import
 _MOST_KEPT = 2  # stages that wait for another demonstration; one with TensorFlow takes 0.4 GB
 _PROGRAM = "import sys; sys.path[:] = sys.argv[2:]\nfrom distlib.frameworks.on_stage import main; main(sys.argv[1])"
 
@@ -129,7 +130,8 @@ def borrowed(environment: dict[str, str], frameworks: Sequence[str]) -> Iterator
         frameworks: what the stage imports, if it can. Without any it is not worth keeping.
     """
     wanted = setting(environment)
-    found = next((kept for kept in reversed(_kept) if kept.setting == wanted and kept.is_alive()), None)
+    _kept[:] = [kept for kept in _kept if kept.is_alive()]
+    found = next((kept for kept in reversed(_kept) if kept.setting == wanted), None)
     if found is not None:
         _kept.remove(found)
     stage = found or Stage(wanted)
@@ -209,7 +211,7 @@ class Stage:
     def clear(self) -> bool:
         """End all processes. Returns whether they are gone, and the stage can be used again."""
         self.order({"end": True})
-        self._socket.settimeout(_END_PATIENCE)
+        self._socket.settimeout(_CLEAR_PATIENCE)
         try:
             while [] not in self._read():
                 pass

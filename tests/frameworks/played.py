@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from typing import Any
 
 
 def count(steps: int) -> int:
@@ -115,3 +116,32 @@ def leave_temporary_files(how: str) -> str:
     if how == "killed":
         wait_forever()
     return tempfile.gettempdir()
+
+
+def import_and_compute(framework: str) -> tuple[bool, float]:
+    """Whether the framework is there before anything asks for it, and a sum that it computes on all its threads."""
+    import importlib
+
+    is_there = framework in sys.modules
+    found = importlib.import_module("jax.numpy" if framework == "jax" else framework)
+    matrix = found.ones((500, 500))
+    return is_there, float((found.matmul(matrix, matrix) if framework == "jax" else convert(found)(matrix))[0, 0])
+
+
+def convert(tensorflow: Any) -> Any:
+    """A function that AutoGraph converts, which leaves a file."""
+
+    @tensorflow.function
+    def square(matrix: Any) -> Any:
+        if matrix[0, 0] > 0:
+            return tensorflow.matmul(matrix, matrix)
+        return matrix
+
+    return square
+
+
+def compute_and_exit() -> None:
+    print(import_and_compute("tensorflow")[1])
+    with os.scandir(os.environ["TMPDIR"]) as files:
+        print(*[file.path for file in files if "autograph" in file.name])
+    os._exit(0)

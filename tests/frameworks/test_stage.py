@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import psutil
 import pytest
 
 from distlib.frameworks import Process, ProcessDied, ProcessError, ProcessTimeout, processes, run_processes, stage
+from distlib.frameworks.optional import is_there
+from distlib.frameworks.temporary import temporary_folder
 from tests.frameworks import played
 from tests.frameworks.test_processes import LIMIT, mark, network, processes_with, wait_until_gone
 
@@ -152,6 +155,25 @@ def test_an_import_that_takes_too_long_is_ended(
     assert wait_until_gone(mark, 3.0) == []
 
 
+@pytest.mark.parametrize("name", ["tensorflow", "jax"])
+def test_a_framework_computes_in_forks(name: str, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_there(name):
+        pytest.skip(f"{name} is not installed")
+    monkeypatch.setitem(sys.modules, name, processes)
+    for _ in range(2):
+        outcomes = run_processes(
+            {each: Process(played.import_and_compute, name) for each in ("a", "b")}, seconds=2 * LIMIT
+        )
+        assert [outcome.value for outcome in outcomes.values()] == [(True, 500.0)] * 2
+    if name == "tensorflow":
+        outcome = run_processes({"a": Process(played.compute_and_exit)}, seconds=2 * LIMIT, check=False)["a"]
+        assert outcome.lines[0] == "500.0" and outcome.exit_status == 0
+        assert "__autograph_generated_file" in outcome.lines[1]
+        assert not any(os.path.exists(path) for path in outcome.lines[1].split())
+    assert len(stage._kept) == 1
+    stage.end_kept()
+
+
 # The end of the kernel
 
 KERNEL = f"""
@@ -215,3 +237,19 @@ def test_temporary_files_are_gone_with_the_processes(framework: None, how: str, 
     path = Path(outcome.lines[0])
     assert path.name.startswith("__autograph_generated_file")
     assert not path.exists() and not path.parent.exists()
+
+
+def test_the_folder_of_a_kernel_that_was_killed_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    abandoned = tmp_path / "distlib-processes-abandoned"
+    abandoned.mkdir()
+    (abandoned / "file").touch()
+    with temporary_folder() as used:
+        os.utime(used, (0, 0))
+        assert abandoned.exists(), "it may be a new one, which is not locked yet"
+        os.utime(abandoned, (0, 0))
+        with temporary_folder():
+            assert os.path.exists(used) and not abandoned.exists()
+    assert list(tmp_path.iterdir()) == []
