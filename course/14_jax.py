@@ -1256,11 +1256,11 @@ assert options["heartbeat_timeout_seconds"].default == 100
 assert not jax.config.jax_enable_recoverability  # the default
 
 # %% [markdown]
-# Process 0 waits in its next sum, and no exception comes that your program could catch. When the heartbeats of process
-# 1 have been missing for 4 seconds (by default 100), JAX aborts process 0, with signal 6. So a job like this is
-# restarted as a whole, from a checkpoint. (An experimental mode, `jax_enable_recoverability`, lets the others go on:
-# see [Fault tolerance](https://docs.jax.dev/en/latest/fault_tolerance.html).) In our `World` the same death is a
-# `PeerLost` error that names the rank, and the parameter server of lesson 07 goes on without it.
+# Process 0 waits in its next sum, and no exception comes that your program could catch. When the last heartbeat of
+# process 1 is 4 seconds old (by default 100), JAX aborts process 0, with signal 6. So a job like this is restarted as a
+# whole, from a checkpoint. (An experimental mode, `jax_enable_recoverability`, lets the others go on: see [Fault
+# tolerance](https://docs.jax.dev/en/latest/fault_tolerance.html).) In our `World` the same death is a `PeerLost` error
+# that names the rank, and the parameter server of lesson 07 goes on without it.
 #
 # What you know from here, by JAX's names:
 #
