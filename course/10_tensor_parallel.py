@@ -10,7 +10,7 @@
 # - keep less with sequence parallelism, and never gather the scores of a large vocabulary,
 # - say when tensor parallelism is the wrong choice.
 #
-# **Time:** about 110 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [Pipeline](09_pipeline.ipynb). No
+# **Time:** about 130 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [Pipeline](09_pipeline.ipynb). No
 # GPU.
 
 # %%
@@ -87,10 +87,14 @@ print(
 )
 print(f"layers that fit into 80 GB: {80e9 // layer_bytes:.0f}, without activations")
 assert f"{layer_bytes / 1e9:.0f}" == "29" and 80e9 // layer_bytes == 2
+stages, microbatches = 96 // 2, 9 * (96 // 2 - 1)
+bubble = (stages - 1) / (microbatches + stages - 1)
+print(f"{stages} stages, {microbatches} microbatches: a bubble of {bubble:.0%}")
+assert stages == 48 and microbatches == 423 and abs(bubble - 0.1) < 1e-9
 
 # %% [markdown]
 # Two layers fit on a device of 80 GB, and even these without their activations. A pipeline would need at least 48
-# stages, and hundreds of microbatches to fill them.
+# stages, and 423 microbatches for a bubble of 10 %.
 #
 # **Tensor parallelism** cuts each layer. All ranks work on the same samples at the same moment, each with its part of
 # every weight matrix. So they must talk within each layer. The art is to talk as little as possible.
@@ -1080,8 +1084,8 @@ for ranks in (1, 2, 4, 8):
 # | queries, keys, values; what the heads give | 4 | by heads |
 # | hidden features, before and after GELU | 8 | by features |
 #
-# Together $4 + 12/N$, and small change. However many ranks you take, a quarter of the 16 remains on each. (What you
-# have in a real model depends on its kernels. Here softmax keeps no matrix of sequence × sequence.)
+# Together $4 + 12/N$ where $h = 4f$, and small change. However many ranks you take, a quarter of the 16 remains on
+# each. (What you have in a real model depends on its kernels. Here softmax keeps no matrix of sequence × sequence.)
 #
 # ## Sequence parallelism
 #
@@ -1128,6 +1132,7 @@ kinds = {message.site.call.partition("(")[0] for message in inside}
 assert kinds == {"all_gather", "reduce_scatter"}
 assert extra == traffic.ring_all_reduce(4, 2 * 6 * FEATURES, 8).nbytes[0]
 assert f"{6 / (4 * 2048):.2%}" == "0.07%"
+assert (4 * 2 + 2) / (4 * 2) == 1.25  # Megatron-LM: two all-gathers more per layer
 
 
 def sequence_steps(comm: Communicator, sequence: bool) -> torch.Tensor:
@@ -1157,7 +1162,8 @@ for ranks in (2, 4):
 # %% [markdown]
 # In the layers the same bytes, and the same number of messages. And a few more: each rank has now used the norms, and
 # the biases that are added after the sum, only on its own part of the sequence. So their gradients must be added up,
-# once per step, $6f$ numbers per layer. That is nothing: with 2,048 words in a batch 0.07 % more.
+# once per step, $6f$ numbers per layer. That is nothing: with 2,048 words in a batch 0.07 % more. Ten
+# steps give the weights that they give without it, as the folded cell checks.
 #
 # Each rank now keeps 34 % of the activations. Why not 25 %? The weights' gradients of `up` need its whole input, the
 # gathered one, and so does that of the queries, keys and values. Ours keeps both: $2 + 14/N$. Megatron-LM keeps only
@@ -1374,8 +1380,8 @@ assert tensor_seconds["fast"] * 1.5 < better < mixed / 3
 # and helps a lot. Still, the step takes nearly twice as long as within one machine. So a group for tensor parallelism
 # lies within one machine, and other strategies connect the machines. How to combine them is the subject of lesson 12.
 #
-# **Try it.** GPUs get faster sooner than networks. Let `SPEED` be four times as high. How many times as fast are
-# eight ranks then, on the fast links? Work it out with the formula before you run.
+# **Try it.** Say that devices get four times as fast, and links stay as they are. How many times as fast are eight
+# ranks then, on the fast links? Work it out with the formula before you run.
 
 # %%
 speed = SPEED  # change it
@@ -1532,8 +1538,8 @@ def counts(mode: CommDebugMode) -> Counted:
 
 def with_torch(
     comm: Communicator, whole: nn.TransformerEncoderLayer, kind: str
-) -> tuple[Tensors, dict[str, Counted]]:
-    """Output and gradients, whole; and what was called when."""
+) -> tuple[Tensors, dict[str, Counted], list[str]]:
+    """Output and gradients, whole; what was called when; whose gradients are still terms."""
     block, x = Block(whole), activations()
     with torch_distributed(comm):
         mesh = init_device_mesh("cpu", (comm.world_size,))
@@ -1544,16 +1550,18 @@ def with_torch(
             found = {"output": y.detach().clone()}  # waits until it is there
         with CommDebugMode() as backward:
             y.square().sum().backward()
+        partial = []
         for name, weight in block.named_parameters():
-            gradient = weight.grad
-            is_cut = isinstance(gradient, DTensor)
-            found[name] = gradient.full_tensor() if is_cut else gradient
+            found[name] = gradient = weight.grad
+            if isinstance(gradient, DTensor):
+                partial += [name] * gradient.placements[0].is_partial()
+                found[name] = gradient.full_tensor()
         called = {"forward": counts(forward), "backward": counts(backward)}
         for optimizer in (torch.optim.SGD, torch.optim.Adam):
             with CommDebugMode() as step:
                 optimizer(block.parameters()).step()
             called[optimizer.__name__] = counts(step)
-    return found, called
+    return found, called, partial
 
 
 torch.manual_seed(4)
@@ -1568,13 +1576,13 @@ theirs = {}
 with World(2) as real:
     for kind in ("layers", "one input", "sequence"):
         by_rank = real.run(with_torch, torch_layer, kind)
-        theirs[kind] = by_rank[0][1]
+        _, theirs[kind], partial = by_rank[0]
         gaps = [
             off(found[name], weight.grad)
-            for found, _ in by_rank
+            for found, *_ in by_rank
             for name, weight in lone.named_parameters()
         ]
-        outputs = [found["output"] for found, _ in by_rank]
+        outputs = [found["output"] for found, *_ in by_rank]
         output = torch.cat(outputs, dim=1) if kind == "sequence" else outputs[0]
         gaps.append(off(output, y))
         print(f"{kind}: largest difference {max(gaps):.0e}")
@@ -1631,6 +1639,7 @@ print(f"    before the step {added(calls_of(two.trace), both)}")
 # %% tags=["folded"]
 # Checks of what is said below
 assert theirs["layers"]["backward"] == {"all_reduce": 3 + 1}
+assert partial == ["norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"]
 assert theirs["sequence"]["SGD"] == {"all_reduce": 4}
 assert theirs["sequence"]["Adam"] == {"all_reduce": 12}
 assert theirs["layers"]["Adam"] == theirs["one input"]["Adam"] == {}
@@ -1641,9 +1650,9 @@ assert calls_of(two.trace)["all_reduce"] == 1
 #   three projections adds up its own gradient of $x$. Nothing warns you. With `PrepareModuleInput` there is one
 #   operator before all three, and it is two, as in ours.
 # - **Sequence parallelism** takes the same collectives as ours. But DTensor leaves the gradients of the norms as
-#   `Partial`, terms of a sum. They are added up where they are used, in the optimizer's step: four all-reduces with
-#   SGD, for four small parameters. Adam uses each gradient three times, and adds it up three times: 12 all-reduces (in
-#   torch 2.13). Ours calls one, for all of them together.
+#   `Partial`, terms of a sum. They are added up in the optimizer's step: four all-reduces with SGD, for four small
+#   parameters. With Adam each is added up three times: 12 all-reduces (in torch 2.13). Ours calls one before the step,
+#   for all of them together, and for the biases.
 #
 # The other pairs of cuts, and the loss over a cut vocabulary:
 
@@ -1720,12 +1729,14 @@ assert calls_of(two.trace) == {"all_reduce": 2}
 # | transformer layer | 2 all-reduces | 2 all-reduces | $8\frac{N-1}{N}S$ |
 # | with sequence parallelism | 2 all-gathers, 2 reduce-scatters | the same | $8\frac{N-1}{N}S$, and a little |
 #
-# - What one operator does forward, its partner does backward. Forget one, and only the layers below are wrong.
+# - What one operator does forward, its partner does backward. Forget what goes back,
+#   and only the gradients below are wrong.
 # - The bias after a sum is added once.
 # - Send where it is narrow: an MLP is the sum of thin MLPs, and attention the sum of some heads each.
 # - Weights, gradients and optimizer state shrink as $1/N$. Activations shrink as $4 + 12/N$ out of 16, with sequence
 #   parallelism as $2 + 14/N$.
-# - The bytes depend on activations only. No batch size makes tensor parallelism pay on a slow link; wider layers do.
+# - The bytes depend on activations only. A larger batch does not help tensor parallelism on a slow link;
+#   wider layers do.
 #
 # ## Now you
 #
