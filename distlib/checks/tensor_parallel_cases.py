@@ -149,7 +149,7 @@ class Attention:
         """Self-attention of the heads whose weights these are. [batch, length, features] → the same shape.
 
         Args:
-            how: one of the ways in which it goes wrong: a key of `SCALES`, or one of the words below.
+            how: one of the ways in which it goes wrong: a key of `WAYS`.
         """
         head = self.features // self.heads
         packed = linear(batch, stored["qkv_weight"])
@@ -163,13 +163,14 @@ class Attention:
             queries, keys, values = (each.reshape(len(batch), -1, batch.shape[1], head) for each in packed.chunk(3, -1))
         else:
             queries, keys, values = packed.unflatten(-1, (3, -1, head)).permute(2, 0, 3, 1, 4)
-        if how == "queries and keys exchanged":
-            queries, keys = keys, queries
+        queries, keys, values = ((queries, keys, values)[k] for k in ORDERS.get(how, (0, 1, 2)))
+        if how == "within a place":
+            queries, keys, values = (each.transpose(1, 2) for each in (queries, keys, values))
         scores = queries @ keys.mT / math.sqrt(SCALES[how](self) if how in SCALES else head)
         if how == "masked":
             scores = scores + torch.full(scores.shape[-2:], -math.inf).triu(1)
         mixed = scores.softmax({"over queries": 2, "over heads": 1}.get(how, 3)) @ values
-        mixed = mixed if how == "not put back" else mixed.transpose(1, 2)
+        mixed = mixed if how in ("not put back", "within a place") else mixed.transpose(1, 2)
         return linear(mixed.reshape(*batch.shape[:2], -1), stored["output_weight"])
 
 
@@ -181,6 +182,38 @@ SCALES: dict[str, Callable[[Attention], float]] = {  # what scores are divided b
     "without a scale": lambda plan: 1.0,
     "scale without a root": lambda plan: (plan.features / plan.heads) ** 2,
 }
+ORDERS = {  # of the three sections: which is taken for queries, which for keys, which for values
+    "queries and keys exchanged": (1, 0, 2),
+    "values first": (1, 2, 0),
+    "values in the middle": (0, 2, 1),
+}
+_D = "Each head has d = features / heads features, also on a rank that has only some of the heads."
+_ORDER = "The sections are queries, keys, values, in this order."
+WAYS = {  # in which attention goes wrong, and what their students read
+    "each head has its own three": "queries, keys and values are taken apart in the wrong order. First come all "
+    "queries of this rank's heads, then all keys, then all values: unflatten(-1, (3, heads of this rank, d)).",
+    "queries and keys exchanged": f"queries and keys are exchanged. {_ORDER}",
+    "values first": f"the first section is taken for the values. {_ORDER}",
+    "values in the middle": f"keys and values are exchanged. {_ORDER}",
+    "heads across places": "heads are cut across the places of the sequence. Take the features apart first, "
+    "[batch, length, heads, d], then let heads and length change places.",
+    "within a place": "at each place the heads attend to one another. Places attend to places: let heads and length "
+    "change places before the product of queries and keys.",
+    "not put back": "the heads are not put back in their places. First let heads and length change places again, then "
+    "flatten heads and features.",
+    "one head": "all heads of a rank are treated as one. Each has a softmax of its own.",
+    "too many heads": f"this rank's features are cut into as many heads as there are altogether. {_D}",
+    "over queries": "the softmax goes over the queries. It goes over the keys, the last dimension: each query's "
+    "weights add up to 1.",
+    "over heads": "the softmax goes over the heads. Each head has one of its own, over the keys: the last dimension.",
+    "masked": "there is no mask here: every place sees all places, also those after it.",
+    "scale of all features": f"the scores are divided by the root of the number of all features. {_D}",
+    "scale of a rank's features": f"the scores are divided by the root of the number of this rank's features. {_D}",
+    "scale of a smaller head": f"the scores are divided by the root of a wrong size of a head. {_D}",
+    "scale by the number of heads": f"the scores are divided by the root of a number of heads, not of features. {_D}",
+    "without a scale": "the scores are not divided by the root of d.",
+    "scale without a root": "the scores are divided by d, and not by its root.",
+}
 Plan = Column | Attention
 
 
@@ -189,6 +222,8 @@ def _own(size: int, ranks: int, rank: int) -> slice:
 
 
 def _details(plan: Plan) -> str:
+    if plan.cut[0] % plan.ranks:
+        return ""
     batches = " and ".join(" × ".join(map(str, shape)) or "one row" for shape in plan.batches)
     no_gradients, strided = ", no gradients" * plan.forward_only, ", memory not contiguous" * plan.strided
     return f", batch of {batches}{no_gradients}{strided}" if plan.batches else ", not used yet"
@@ -257,10 +292,11 @@ class Whole:
         return [_put_together((*parts[0].shape[:-1], features), list(zip(places, parts, strict=True)))
                 for parts in by_batch]  # fmt: skip
 
-    def part(self, rank: int, batch: int, **options: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def part(self, rank: int, batch: int, times: int = 1, **options: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """What a rank computes with its share alone: output, without a bias that all have, and input gradient.
 
         Args:
+            times: what the input is multiplied by.
             options: of the plan's `compute`.
         """
         share = self.shares[rank]
@@ -268,7 +304,7 @@ class Whole:
         if isinstance(self.plan, Row):
             stored.pop("bias", None)
         entry = self.batches[batch].detach()[share.inputs].clone().requires_grad_()
-        output = self.plan.compute(stored, entry, **options)
+        output = self.plan.compute(stored, times * entry, **options)
         if not self.plan.forward_only:
             output.backward(self.arriving[batch][share.outputs])
         return output.detach(), entry.grad
