@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from distlib.checks.attention_ways import ORDERS, SCALES, WAYS
 from distlib.checks.plays.tensor_parallel import Stored
 from distlib.checks.rules.shares import described, divides
 from distlib.checks.task import Draw
-from distlib.checks.tensor_parallel_cases import ORDERS, SCALES, WAYS, Attention, Column, Plan, Row, Whole, cut_case
+from distlib.checks.tensor_parallel_cases import Attention, Column, Plan, Row, Whole, cut_case
 
 PLANS = [
     Column(3, 4, 6, batches=[(2,), (1, 2)]),

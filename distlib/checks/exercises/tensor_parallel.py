@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from distlib.checks.attention_ways import WAYS
 from distlib.checks.case import Case
 from distlib.checks.rules import shares
 from distlib.checks.rules.values import Mistakes
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.tensor_parallel_cases import WAYS, Attention, Column, Row, Whole, cut_case
+from distlib.checks.tensor_parallel_cases import Attention, Column, Row, Whole, cut_case
 
 # fmt: off
 GRAPH = "Does each operator hand its gradient on as it should, and keep what its own batch needs?"
