@@ -9,13 +9,14 @@ Attention(ranks=2, features=8, heads=4)            rank r has heads: rows of que
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.nn.functional import linear
 
+from distlib.checks.attention_ways import ORDERS, SCALES
 from distlib.checks.case import Case
 from distlib.checks.plays.tensor_parallel import attention, linear_layer
 from distlib.checks.task import Draw
@@ -149,7 +150,7 @@ class Attention:
         """Self-attention of the heads whose weights these are. [batch, length, features] → the same shape.
 
         Args:
-            how: one of the ways in which it goes wrong: a key of `SCALES`, or one of the words below.
+            how: one of the ways in which it goes wrong, a key of `attention_ways.WAYS`.
         """
         head = self.features // self.heads
         packed = linear(batch, stored["qkv_weight"])
@@ -163,24 +164,18 @@ class Attention:
             queries, keys, values = (each.reshape(len(batch), -1, batch.shape[1], head) for each in packed.chunk(3, -1))
         else:
             queries, keys, values = packed.unflatten(-1, (3, -1, head)).permute(2, 0, 3, 1, 4)
-        if how == "queries and keys exchanged":
-            queries, keys = keys, queries
-        scores = queries @ keys.mT / math.sqrt(SCALES[how](self) if how in SCALES else head)
+        queries, keys, values = ((queries, keys, values)[k] for k in ORDERS.get(how, (0, 1, 2)))
+        if how == "within a place":
+            queries, keys, values = (each.transpose(1, 2) for each in (queries, keys, values))
+        scale = SCALES[how](self.features, self.heads, self.ranks) if how in SCALES else head
+        scores = queries @ keys.mT / math.sqrt(scale)
         if how == "masked":
             scores = scores + torch.full(scores.shape[-2:], -math.inf).triu(1)
         mixed = scores.softmax({"over queries": 2, "over heads": 1}.get(how, 3)) @ values
-        mixed = mixed if how == "not put back" else mixed.transpose(1, 2)
+        mixed = mixed if how in ("not put back", "within a place") else mixed.transpose(1, 2)
         return linear(mixed.reshape(*batch.shape[:2], -1), stored["output_weight"])
 
 
-SCALES: dict[str, Callable[[Attention], float]] = {  # what scores are divided by the root of
-    "scale of all features": lambda plan: plan.features,
-    "scale of a rank's features": lambda plan: plan.features / plan.ranks,
-    "scale of a smaller head": lambda plan: plan.features / plan.ranks / plan.heads,
-    "scale by the number of heads": lambda plan: plan.heads,
-    "without a scale": lambda plan: 1.0,
-    "scale without a root": lambda plan: (plan.features / plan.heads) ** 2,
-}
 Plan = Column | Attention
 
 
@@ -189,6 +184,8 @@ def _own(size: int, ranks: int, rank: int) -> slice:
 
 
 def _details(plan: Plan) -> str:
+    if plan.cut[0] % plan.ranks:
+        return ""
     batches = " and ".join(" × ".join(map(str, shape)) or "one row" for shape in plan.batches)
     no_gradients, strided = ", no gradients" * plan.forward_only, ", memory not contiguous" * plan.strided
     return f", batch of {batches}{no_gradients}{strided}" if plan.batches else ", not used yet"
@@ -257,10 +254,11 @@ class Whole:
         return [_put_together((*parts[0].shape[:-1], features), list(zip(places, parts, strict=True)))
                 for parts in by_batch]  # fmt: skip
 
-    def part(self, rank: int, batch: int, **options: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def part(self, rank: int, batch: int, times: int = 1, **options: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """What a rank computes with its share alone: output, without a bias that all have, and input gradient.
 
         Args:
+            times: what the input is multiplied by.
             options: of the plan's `compute`.
         """
         share = self.shares[rank]
@@ -268,7 +266,7 @@ class Whole:
         if isinstance(self.plan, Row):
             stored.pop("bias", None)
         entry = self.batches[batch].detach()[share.inputs].clone().requires_grad_()
-        output = self.plan.compute(stored, entry, **options)
+        output = self.plan.compute(stored, times * entry, **options)
         if not self.plan.forward_only:
             output.backward(self.arriving[batch][share.outputs])
         return output.detach(), entry.grad

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from distlib.checks.attention_ways import ORDERS, SCALES, WAYS
 from distlib.checks.plays.tensor_parallel import Stored
 from distlib.checks.rules.shares import described, divides
 from distlib.checks.task import Draw
-from distlib.checks.tensor_parallel_cases import SCALES, Attention, Column, Plan, Row, Whole, cut_case
+from distlib.checks.tensor_parallel_cases import Attention, Column, Plan, Row, Whole, cut_case
 
 PLANS = [
     Column(3, 4, 6, batches=[(2,), (1, 2)]),
@@ -67,11 +68,9 @@ def test_the_attention_is_torchs() -> None:
 
 
 def test_the_first_case_tells_all_wrong_attentions_apart() -> None:
-    from distlib.checks.exercises.tensor_parallel import WAYS
-
     whole = Whole(cut_case(Draw(3), Attention(2, 24, 4, batches=[(1, 3)])))
     made = [torch.stack([whole.part(rank, 0, how=how)[0] for rank in whole.ranks]).sum(0) for how in ("", *WAYS)]
-    assert SCALES.keys() < WAYS.keys()
+    assert SCALES.keys() | ORDERS.keys() < WAYS.keys()
     for k, one in enumerate(made):
         assert not any(torch.allclose(one, other) for other in made[:k]), ("", *WAYS)[k]
 

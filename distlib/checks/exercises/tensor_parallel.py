@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from distlib.checks.attention_ways import WAYS
 from distlib.checks.case import Case
 from distlib.checks.rules import shares
 from distlib.checks.rules.values import Mistakes
@@ -13,6 +14,7 @@ from distlib.checks.tensor_parallel_cases import Attention, Column, Row, Whole, 
 
 # fmt: off
 GRAPH = "Does each operator hand its gradient on as it should, and keep what its own batch needs?"
+SUMMED_INPUT = "the input was added up over the ranks. All ranks have the same input: it enters as it is. Do two operators stand in each other's place?"
 SHARE_ONLY = "is gathered. A rank computes with its share."
 
 # ── ColumnParallelLinear ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -32,6 +34,7 @@ def _column_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mistakes
     if what == "output":
         bias, parts = whole.stored.get("bias"), [whole.part(other, batch)[0] for other in whole.ranks]
         return {
+            SUMMED_INPUT: whole.part(rank, batch, times=whole.plan.ranks)[0],
             "this is the whole output. A rank returns its own features alone; what comes next works on these.": whole.outputs[batch],
             "these are another rank's features.": parts[:rank] + parts[rank + 1:],
             "the bias is missing. Every rank adds its share of it.": None if bias is None else parts[rank] - bias.detach()[whole.shares[rank].stored["bias"]],
@@ -100,26 +103,6 @@ def _row_costs(whole: Whole) -> shares.Costs:
 
 # ── parallel_attention ───────────────────────────────────────────────────────────────────────────────────────────────
 
-D = "Each head has d = features / heads features, also on a rank that has only some of the heads."
-WAYS = {
-    "each head has its own three": "queries, keys and values are taken apart in the wrong order. First come all queries of this rank's heads, then all keys, then all values: unflatten(-1, (3, heads of this rank, d)).",
-    "heads across places": "heads are cut across the places of the sequence. Take the features apart first, [batch, length, heads, d], then let heads and length change places.",
-    "not put back": "the heads are not put back in their places. First let heads and length change places again, then flatten heads and features.",
-    "one head": "all heads of a rank are treated as one. Each has a softmax of its own.",
-    "too many heads": f"this rank's features are cut into as many heads as there are altogether. {D}",
-    "queries and keys exchanged": "queries and keys are exchanged. The sections are queries, keys, values, in this order.",
-    "over queries": "the softmax goes over the queries. It goes over the keys, the last dimension: each query's weights add up to 1.",
-    "over heads": "the softmax goes over the heads. It goes over the keys, the last dimension, for each head by itself.",
-    "masked": "there is no mask here: every place sees all places, also those after it.",
-    "scale of all features": f"the scores are divided by the root of the number of all features. {D}",
-    "scale of a rank's features": f"the scores are divided by the root of the number of this rank's features. {D}",
-    "scale of a smaller head": f"the scores are divided by the root of a wrong size of a head. {D}",
-    "scale by the number of heads": f"the scores are divided by the root of a number of heads. It is the root of the size of one. {D}",
-    "without a scale": "the scores are not divided by the root of d.",
-    "scale without a root": "the scores are divided by d, and not by its root.",
-}
-
-
 @task("comm", "x", "qkv_weight", "output_weight", "heads", helpers=("all_reduce",), errors=shares.signs)
 def check_parallel_attention(draw: Draw, *, attentions: Sequence[Attention]) -> Iterator[Case]:
     """`function(comm, x, qkv_weight, output_weight, heads)`: this rank's heads, one all-reduce forward and one backward."""
@@ -135,6 +118,7 @@ def _attention_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mista
     if what != "output":
         return _input_mistakes(whole, rank, batch) if what == "input" else {}
     return {
+        SUMMED_INPUT: whole.part(rank, batch, times=whole.plan.ranks)[0],
         "this is what this rank's heads give. The output is the sum over the ranks: one all-reduce, in the forward pass.": whole.part(rank, batch)[0],
         "this is the average over the ranks. The parts are added up: each counts in full.": whole.outputs[batch] / whole.plan.ranks,
         **{words: sum(whole.part(other, batch, how=how)[0] for other in whole.ranks) for how, words in WAYS.items()},

@@ -148,5 +148,6 @@ def _is_tensor(output: Any) -> torch.Tensor:
 
 
 def _strided(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy in memory that is not contiguous."""
-    return tensor.detach().transpose(0, -1).clone(memory_format=torch.contiguous_format).transpose(0, -1)
+    """A copy whose memory is in another order: the last dimension's neighbors are the farthest apart."""
+    backwards = tuple(reversed(range(tensor.dim())))
+    return tensor.detach().permute(backwards).clone(memory_format=torch.contiguous_format).permute(backwards)

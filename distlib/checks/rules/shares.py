@@ -148,7 +148,7 @@ def holds_its_share(seen: Seen, whole: Whole) -> Iterator[Remark | None]:
                 "this is the transpose of the share. Keep it as it is stored: linear(x, weight) transposes.": share.t(),
             }, otherwise=f"it is the share, as it was read: self.{name} = torch.nn.Parameter({name}[…]).")
         for name in held.keys() - whole.stored.keys():
-            yield Remark(f"rank {rank} holds a tensor {name} besides, of shape {list(held[name].shape)}.",
+            yield Remark(f"rank {rank} also holds a tensor named {name}, of shape {list(held[name].shape)}.",
                          cause="a layer holds its shares in self.weight and self.bias, and nothing besides: least of "
                                "all what is put together from several ranks.")
 

@@ -50,6 +50,7 @@ _WITHOUT_EFFECT = (
     "distlib.checks.models",
     "distlib.checks.pipeline_cases",
     "distlib.checks.slurm_steps",
+    "distlib.checks.tensor_parallel_cases",
     "distlib.checks.training_cases",
     "distlib.classroom",
     "distlib.draw",
@@ -66,6 +67,7 @@ _TRAINING = (
     "pipeline",
     "sampler",
     "schedules",
+    "tensor_parallel",
 )
 
 if __name__ == "distlib":  # in the sandbox, where these modules have no files

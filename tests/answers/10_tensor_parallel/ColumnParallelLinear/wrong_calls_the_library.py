@@ -1,6 +1,6 @@
 # Wrong: the library's operator in front of the product. Loses all marks.
 # Told: not by lines of yours
-# Told by the judge: copy_to_ranks is not there
+# Told by the judge: the library's copy_to_ranks is not there
 class ColumnParallelLinear(torch.nn.Module):
     def __init__(self, comm, weight, bias):
         super().__init__()

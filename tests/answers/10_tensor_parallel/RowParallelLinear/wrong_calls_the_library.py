@@ -1,6 +1,6 @@
 # Wrong: the library's operator behind the product. Loses all marks.
 # Told: not by lines of yours
-# Told by the judge: sum_over_ranks is not there
+# Told by the judge: the library's sum_over_ranks is not there
 class RowParallelLinear(torch.nn.Module):
     def __init__(self, comm, weight, bias):
         super().__init__()

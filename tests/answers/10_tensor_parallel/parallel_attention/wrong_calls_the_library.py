@@ -1,6 +1,6 @@
 # Wrong: the library's attention, with the shares put into it. Loses all marks.
 # Told: not by lines of yours
-# Told by the judge: copy_to_ranks is not there
+# Told by the judge: the library's copy_to_ranks is not there
 def parallel_attention(comm, x, qkv_weight, output_weight, heads):
     from distlib.training.tensor_parallel import copy_to_ranks, sum_over_ranks
 
