@@ -783,9 +783,10 @@ assert len(found) == 2 and found[0][0][0] == 30 and largest < 1e-9
 # on. Clusters call that fencing.
 #
 # Between machines the sign of life is TCP's: the connections of `distlib launch` ask the other machine every second,
-# and give up after a few. torch's gloo has no such question: it waits for the 30 minutes of above. In the project's
-# `tests/launch/test_two_machines.py` two machines, made of network namespaces, are cut off from each other, and each
-# side names the one that it has lost. That needs the rights of root, so it is not done here.
+# and give up after a few. Whoever has lost the head ends itself, so here nobody wakes up later, either. torch's own
+# calls wait for their time limit, the 30 minutes from above. In the project's `tests/launch/test_two_machines.py` two
+# machines, made of network namespaces, are cut off from each other, and each side names the one that it has lost.
+# That needs the rights of root, so it is not done here.
 
 # %%
 print(f"a machine that does not answer for {SILENCE} s counts as gone")
