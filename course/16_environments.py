@@ -202,7 +202,8 @@ print(guess.compare("both train, and nobody complains"))
 # | `EADDRINUSE`, at once | the port is taken; or two processes are rank 0 |
 # | waits, then "1/2 clients joined" | rank 0 is there, the other elsewhere: its address, its port, or not started |
 # | waits, then "2/3 clients joined" | all that were started are there; `WORLD_SIZE` promises more |
-# | waits, then "failed to connect", on all ranks, rank 0 too | `MASTER_ADDR` is not the machine of rank 0 |
+# | waits, then `DistNetworkError`, on one rank | it looks elsewhere than the others: its address, its port |
+# | waits, then `DistNetworkError`, on *all* ranks | `MASTER_ADDR` is not the machine of rank 0; or nobody is rank 0 |
 # | no error, sum 1 | each is alone in a world of 1. Nothing hangs, and nothing is averaged |
 #
 # The last is the worst. Two machines train two models, and the only symptom is that the loss is no better than that of
@@ -229,8 +230,6 @@ assert "EADDRINUSE" in twice[0] and "1/2 clients joined" in twice[1]
 assert "2/3 clients joined" in first["WORLD_SIZE=3, two are started"]
 assert first["RANK=0, WORLD_SIZE=1, twice"] == "sum 1"
 assert second["RANK=0, WORLD_SIZE=1, twice"] == "sum 2"
-assert outcomes["rank 1 has no MASTER_ADDR"][1][0] < LIMIT  # at once
-assert outcomes["rank 1 has no MASTER_ADDR"][0][0] >= LIMIT  # after the wait
 
 # %% [markdown]
 # **Try it.** Nobody is rank 0: both processes have `RANK=1`. First say what each will see; the table above has it
@@ -446,9 +445,24 @@ print("\nThe end of what rank 2 wrote:\n", *stack.splitlines(keepends=True)[:4])
 # | where is it, without having prepared anything | `py-spy dump --pid 1234` (a package) |
 # | prepared in the program | `faulthandler.register(signal.SIGUSR2)`, then `kill -USR2 1234` |
 # | prepared, with a limit | `faulthandler.dump_traceback_later(300, repeat=True)` |
-# | a rank that has not come at all | the launcher's own words: `distlib launch` names it, and those that are here |
 #
-# Do it on **two** ranks at least: one that waits, and the one that it waits for. If all ranks are in
+# A rank that has not come at all has no stack. Who is missing, only those that are there can say. Here is rank 0 of 2,
+# as if torchrun had started it on one machine, and nobody the other rank.
+
+# %%
+(port,) = free_ports(1)
+(folder / "train.py").write_text("def main(comm):\n    pass\n")
+command = [sys.executable, "-m", "distlib.cli", "launch", "--patience", "2"]
+variables = {**os.environ, **both(port)[0], "PYTHONPATH": os.pathsep.join(sys.path)}
+done = subprocess.run(
+    [*command, f"{folder}/train.py:main"],
+    env=variables, capture_output=True, text=True, timeout=60,
+)  # fmt: skip
+print(done.stderr)
+assert "rank 1 has not come" in done.stderr and done.returncode == 1
+
+# %% [markdown]
+# Whatever you use, look at **two** ranks at least: one that waits, and the one that it waits for. If all ranks are in
 # `init_process_group`, go back to the four variables. A cycle, in which each rank waits for another one in the cycle,
 # needs no limit: `World` and `distlib launch` find it and say so.
 
@@ -533,7 +547,7 @@ assert weights.min() == 0.5 and weights.max() > 1e38
 #     rename   to 00000030.checkpoint                    at once: under this name there is a whole file or none
 #     checksum of everything, in the header              cut off or turned: it is noticed before it is loaded
 #
-# Here is a rank that writes one after another, as fast as it can. After a second the system kills it.
+# Here is a rank that writes one after another, as fast as it can. After 1.5 seconds the system kills it.
 
 
 # %%
@@ -546,7 +560,7 @@ def write_for_ever(comm: Communicator, where: Path) -> None:
 
 where = folder / "checkpoints"
 where.mkdir()
-with World(2, deaths={1: 1.0}) as world:
+with World(2, deaths={1: 1.5}) as world:
     world.run(write_for_ever, where)
 print(f"{len(steps_in(where))} checkpoints, {len(good_steps(where))} of them good,")
 print(
@@ -689,6 +703,7 @@ later = undisturbed[again:]
 largest = max(abs(a - b) for (_, a), (_, b) in zip(found[0], later, strict=True))
 print(f"largest difference to the undisturbed losses: {largest:.0e}")
 assert len(found) == 3 and again == 30 and largest < 1e-9
+assert 37 - again == 7 and BATCH // 4 == 12 and 3 * 12 == 36
 
 # %%
 curves(
@@ -714,7 +729,7 @@ without_momentum = False  # change this line
 
 
 def train_again(comm: Communicator, where: Path) -> Losses | int:
-    """From the checkpoint of step 30 on, with or without the optimizer's state."""
+    """From the checkpoint of step 40 on, with or without the optimizer's state."""
     _, state = read_checkpoint(folder / "undisturbed" / "00000040.checkpoint")
     if without_momentum:
         state["optimizer"]["state"] = {}
@@ -768,9 +783,10 @@ assert len(found) == 2 and found[0][0][0] == 30 and largest < 1e-9
 # on. Clusters call that fencing.
 #
 # Between machines the sign of life is TCP's: the connections of `distlib launch` ask the other machine every second,
-# and give up after a few. torch's gloo has no such question: it waits for the 30 minutes of above. In the project's
-# `tests/launch/test_two_machines.py` two machines, made of network namespaces, are cut off from each other, and each
-# side names the one that it has lost. That needs the rights of root, so it is not done here.
+# and give up after a few. Whoever has lost the head ends itself, so here nobody wakes up later, either. torch's own
+# calls wait for their time limit, the 30 minutes from above. In the project's `tests/launch/test_two_machines.py` two
+# machines, made of network namespaces, are cut off from each other, and each side names the one that it has lost.
+# That needs the rights of root, so it is not done here.
 
 # %%
 print(f"a machine that does not answer for {SILENCE} s counts as gone")
@@ -779,7 +795,8 @@ assert SILENCE == 4
 # %% [markdown]
 # Under `torchrun` the same is spread over machines: `torchrun --nnodes 1:4 --max-restarts 3 …` goes on with as many
 # nodes as are there, at most 4, and restarts the ranks on all of them. Your function resumes. The program that keeps
-# your ranks alive never knows where they were: only the checkpoint does.
+# your ranks alive never knows where they were: only the checkpoint does. (The same test has two machines, of which one
+# is killed, or cut off. torchrun goes on alone, with the losses of an undisturbed run.)
 #
 # ### Before the limit
 #
@@ -932,9 +949,11 @@ assert 940_000 < equal < 942_000
 # computer, `ssh -N -L 8888:localhost:PORT -J you@login you@node`, which makes port 8888 at home a door to that node,
 # and an address with a token to open then. The system has chosen the port, for the reason given above.
 #
-# Two cautions. A container has 64 MB of shared memory by default, so ask for more, `--shm-size=1g`; the course's
-# compose file does. And on a cluster the node on which you log in is not for computing: whatever takes more than a
-# minute belongs in a job.
+# Three cautions:
+#
+# - Under torchrun and srun, `distlib launch` works with tensors of the CPU, by gloo.
+# - A container has 64 MB of shared memory by default, so ask for more, `--shm-size=1g`; the course's compose file does.
+# - On a cluster, the node on which you log in is not for computing. What takes more than a minute belongs in a job.
 #
 # ## In real frameworks
 #

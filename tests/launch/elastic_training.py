@@ -88,6 +88,22 @@ def once_killed(comm: Communicator, folder: str) -> None:
         print(comm.world_size, losses[0][0], f"{losses[-1][1]:.12f}")
 
 
+def lose_a_node(comm: Communicator, folder: str) -> None:
+    """A training of 12 steps. On 2 ranks it does not get further than step 7: the test takes one of them away."""
+
+    def wait(comm: Communicator, step: int) -> None:
+        if (step, comm.world_size) == (7, 2):
+            (Path(folder) / f"there-{comm.rank}").touch()
+            while True:
+                all_reduce(comm, torch.zeros(1))
+                comm.sleep(0.02)
+
+    losses = train(comm, folder, 12, wait)
+    assert not isinstance(losses, int)
+    if comm.rank == 0:
+        print(comm.world_size, losses[0][0], f"{losses[-1][1]:.12f}")
+
+
 def warn_a_rank(comm: Communicator, folder: str, name: str) -> object:
     """In step 3 the last rank gets the signal of this name, and with it notice."""
 

@@ -106,6 +106,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=200)
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_without_a_rank(tmp_path: Path) -> None:
     done = run("--elastic", "2:3", f"{SCRIPT}:lose_a_rank", str(tmp_path / "a"))
     last = undisturbed(tmp_path / "b")[-1][1]
@@ -146,6 +147,7 @@ def test_notice_under_srun_is_for_all_ranks(nursery: Nursery, tmp_path: Path, na
     assert (launched.left, launched.files) == (0, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
 def test_notice_to_the_command_is_passed_on(tmp_path: Path, number: int) -> None:
     launch = subprocess.Popen([*COMMAND, "--ranks", "2", f"{SCRIPT}:until_warned", str(tmp_path)])

@@ -1,6 +1,8 @@
 """Ranks on two machines with addresses of their own: namespaces of this one."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -9,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from distlib import SimulatedWorld
+from tests.launch.elastic_training import train
 from tests.tools import machines
 from tests.tools.launched import slurm_variables
 from tests.tools.machines import Machines
 
 SCRIPT = Path(__file__).parent / "rank_functions.py"
+TRAINING = SCRIPT.with_name("elastic_training.py")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(machines.missing() is not None, reason=str(machines.missing()))]
 PATIENCE = 200
 
@@ -53,3 +58,43 @@ def test_a_machine_that_falls_silent_is_named(two: Machines, tmp_path: Path, los
     assert told[1] == "rank 1 on node n2: lost the head, on node n1.\n"
     assert [rank.returncode for rank in ranks] == [1, 1]
     assert [two.processes(machine) for machine in (1, 2)] == [[], []]
+
+
+def torchrun(two: Machines, machine: int, folder: Path) -> subprocess.Popen[str]:
+    """torchrun on n1 or n2, of which one is enough; the store is on n1, which is going to stay."""
+    meeting = f"{two.addresses[1]}:29400"
+    own = f"is_host={'true' if machine == 1 else 'false'}"  # else it asks for its own name, which nobody knows here
+    quick = f"{own},last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=3"
+    words = ["--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "3", "--rdzv-id", "two"]
+    words += ["--rdzv-backend", "c10d", "--rdzv-endpoint", meeting, "--rdzv-conf", quick]
+    words += [
+        "--local-addr",
+        two.addresses[machine],
+        "-m",
+        "distlib.cli",
+        "launch",
+        f"{TRAINING}:lose_a_node",
+        str(folder),
+    ]
+    command = [sys.executable, "-m", "torch.distributed.run", *words]
+    return two.start(machine, command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("how", ["killed", "cut off"])
+def test_torchrun_goes_on_without_a_machine(two: Machines, tmp_path: Path, how: str) -> None:
+    """From the last checkpoint, on the one that is left; without a checkpoint it would begin again."""
+    stays, goes = (torchrun(two, machine, tmp_path / "a") for machine in (1, 2))
+    give_up = time.monotonic() + PATIENCE
+    while len(list(tmp_path.glob("a/there-*"))) < 2:
+        assert time.monotonic() < give_up and stays.poll() is None
+        time.sleep(0.05)
+    if how == "killed":
+        for pid in two.processes(2):
+            os.kill(int(pid), signal.SIGKILL)
+    else:
+        two.cut_off(2)
+    out, err = stays.communicate(timeout=PATIENCE)
+    last = SimulatedWorld(1).run(train, str(tmp_path / "b"), 12)[0][-1][1]
+    assert out == f"[rank 0] 1 5 {last:.12f}\n", err
+    assert stays.returncode == 0
+    goes.kill()

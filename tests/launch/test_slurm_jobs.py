@@ -1,0 +1,78 @@
+"""The job scripts under a real Slurm."""
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from distlib.launch.checkpoints import good_steps
+from distlib.launch.jobs import job_script
+from tests.tools import slurm_cluster
+from tests.tools.slurm_cluster import SlurmCluster
+
+ROOT = Path(__file__).parents[2]
+ADDRESS = "http://127.0.0.1:41234/lab/tree/lesson.ipynb?token=abc123"
+TRAIN = """
+from tests.launch.elastic_training import until_warned
+
+
+def main(comm):
+    return until_warned(comm, "checkpoints")
+"""
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    reason = slurm_cluster.missing()
+    if reason:
+        pytest.skip(reason)
+    with SlurmCluster(tmp_path_factory.mktemp("slurm"), 2) as made:
+        yield made
+
+
+def submit(cluster: SlurmCluster, folder: Path, script: str, distlib: str) -> str:
+    """Submit a script from a folder in which `distlib` is this line of bash. Returns the job's number."""
+    command = folder / ".venv" / "bin" / "distlib"
+    command.parent.mkdir(parents=True)
+    command.write_text(f"#!/bin/bash\n{distlib}\n")
+    command.chmod(0o700)
+    (folder / f"{script}.sbatch").write_text(job_script(script))
+    words = ("--parsable", "--chdir", str(folder), str(folder / f"{script}.sbatch"))
+    done = cluster.run("sbatch", *words, cwd=folder, variables={"HOME": str(folder), "USER": "ada"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def wait_until(condition: Callable[[], bool], why: Callable[[], str]) -> None:
+    give_up = time.monotonic() + 200
+    while not condition():
+        assert time.monotonic() < give_up, why()
+        time.sleep(0.2)
+
+
+def test_a_training_that_gets_notice_goes_back_into_the_queue(cluster: SlurmCluster, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    job = submit(cluster, tmp_path, "train", f'PYTHONPATH={ROOT} exec {sys.executable} -m distlib.cli "$@"')
+    log = tmp_path / f"train-{job}.log"
+    checkpoints = tmp_path / "checkpoints"
+    wait_until(lambda: len(list(checkpoints.glob("begun-*"))) == 4, lambda: log.read_text() if log.exists() else "")
+    assert cluster.run("scancel", "--signal=USR1", job).returncode == 0  # what --signal=USR1@60 does: to all steps
+    state = lambda: cluster.run("scontrol", "show", "job", job).stdout  # noqa: E731
+    wait_until(lambda: " Restarts=1 " in state() and "JobState=PENDING" in state(), lambda: state() + log.read_text())
+    assert good_steps(checkpoints)[-1] > 3
+    assert all(re.fullmatch(r"srun: error: .* Exited with exit code 75", line) for line in log.read_text().splitlines())
+    cluster.run("scancel", job)
+
+
+def test_a_session_says_how_to_reach_it(cluster: SlurmCluster, tmp_path: Path) -> None:
+    job = submit(cluster, tmp_path, "lab", f"echo '{ADDRESS}'; sleep 100")
+    log = tmp_path / f"distlib-lab-{job}.log"
+    wait_until(lambda: log.exists() and "scancel" in log.read_text(), lambda: log.read_text() if log.exists() else "")
+    assert re.search(r"ssh -N -L 8888:localhost:41234 -J ada@\S+ ada@n[12]\n", log.read_text())
+    assert "http://localhost:8888/lab/tree/lesson.ipynb?token=abc123\n" in log.read_text()
+    assert log.stat().st_mode & 0o077 == 0
+    cluster.run("scancel", job)
