@@ -198,8 +198,8 @@ assert report[0][0]["results"].shape == (5, 10)
 #   sends is what counts.
 # - The step is **one program,** the update included. The first call compiles it, and perhaps the second, whose `params`
 #   come from the first. From the third call on nothing may be compiled, as long as the batches have the same shapes.
-# - What it returns depends on its arguments alone, and these stay as they are: donate nothing, and don't
-#   `update` a dict that you were given.
+# - What it returns depends on its arguments alone. It may donate the old parameters, but it does not put new ones into
+#   the tree that it was given.
 #
 # How is up to you: `jit` and its `in_shardings`, `shard_map`, or arrays that your step takes to the devices itself. It
 # may be any function: the tests find its program.
@@ -216,7 +216,7 @@ def spmd_step(loss_of: LossOf, mesh: Mesh, rate: float) -> Step:
 
     Returns:
         step(params, inputs, targets) → (new params, loss). params: a tree of arrays with S bytes, whole on every
-        device, before and after; the old ones are not changed. inputs, targets: numpy arrays with B samples, the whole
+        device, before and after. inputs, targets: numpy arrays with B samples, the whole
         batch; N divides B. loss: the mean over the batch, before the step; a scalar, on every device.
 
     Cost of a step: a device sends 2(N - 1)/N * S bytes, and at most 64 more. It is compiled in its first two calls

@@ -290,7 +290,7 @@ def _(seen: Seen) -> Remarks:
                 yield holds(f"after step {number}, {name} on device {device}", found, leaf.detach().float(), _wrong_updates(plan, before[k], gradient[k], own, shares[0][1][k] if all_equal(call["params"][k]) else None), same=close,
                             otherwise=_why_wrong(before[k] - found.double(), plan.rate * gradient[k], number))
         if not call["kept"]:
-            yield Remark(f"step {number} has changed the parameters that it was given, or deleted them.", cause="the arguments stay as they are: no donate_argnums, and a new tree in place of params.update(…).")
+            yield Remark(f"step {number} has changed the tree of parameters that it was given.", cause="the caller may still look at the old ones: return a new tree, and no params.update(…).")
         for device, found in enumerate(call["loss"]):
             yield holds(f"in step {number}, the loss on device {device}", found, loss.float(), {
                 "this is the loss of the device's own samples. The loss of the batch is the mean over the devices.": [share[0].float() for share in shares],

@@ -84,7 +84,8 @@ def training(comm: Communicator, function: Callable[..., Any], inputs: dict[str,
     Returns:
         "calls": for each call its "loss", as of every device; how often something was "compiled"; the "programs" that
         are new; and the new parameters, "params": for each array of the tree what every device holds, by its place in
-        the mesh. "tree": whether they are a tree like before; "kept": whether those that the call got are as they were.
+        the mesh. "tree": whether they are a tree like before; "kept": whether the tree that the call got still holds
+        what it held.
     """
     jax, P = _jax(), _jax().sharding.PartitionSpec
     mesh = _mesh([(inputs["axis"], inputs["devices"])], inputs["first"])
@@ -99,7 +100,7 @@ def training(comm: Communicator, function: Callable[..., Any], inputs: dict[str,
         returned = step(params, *(tensor.numpy() for tensor in batch))
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise TypeError(f"a step returns two things, new parameters and the loss; got {type(returned).__name__}")
-        kept = [id(leaf) for leaf in given if not leaf.is_deleted()] == [id(leaf) for leaf in jax.tree.leaves(params)]
+        kept = [id(leaf) for leaf in given] == [id(leaf) for leaf in jax.tree.leaves(params)]
         params, loss = returned
         programs = [program for program in _live_programs() if not any(program is each for each in known)]
         known += programs
