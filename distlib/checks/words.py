@@ -8,8 +8,9 @@ import torch
 
 
 def count(number: int, noun: str) -> str:
-    """ "1 rank", "3 ranks", "1,200 bytes"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """ "1 rank", "3 ranks", "2 batches", "1,200 bytes"."""
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def were(number: int) -> str:

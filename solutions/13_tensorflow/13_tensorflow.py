@@ -21,8 +21,9 @@
 # %% [markdown]
 # ## How to work
 #
-# Your functions are called by tests in a process of its own, with inputs that you don't know. Tests compare what they
-# give with one device. In part 3 they also look at who has computed what.
+# Your functions are called by tests in a process of their own, with inputs that you don't know. Tests compare what they
+# give with one device. In part 3 they also look at who has computed what. The cell of a function may import what it
+# needs, and define helpers.
 #
 # The cell below cuts the processor into four logical devices. That must happen before TensorFlow computes anything. If
 # it complains, restart the kernel.
@@ -45,30 +46,32 @@ tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceCo
 # %% [markdown]
 # ## 1. Who is who: `tf_config`
 #
-# A strategy for several machines reads the environment variable `TF_CONFIG`. It is a text in JSON. It says which
-# processes there are, the **cluster**, and which of them this one is, its **task**:
+# A strategy for several machines reads the environment variable `TF_CONFIG`. Its value is JSON. It says which processes
+# there are, the **cluster**, and which of them this one is, its **task**:
 #
 # ```json
 # {"cluster": {"chief": ["10.0.0.1:2222"], "worker": ["10.0.0.2:2222", "10.0.0.3:2222"], "ps": ["10.0.0.4:2222"]},
 #  "task": {"type": "worker", "index": 1}}
 # ```
 #
-# This is the text for 10.0.0.3. The cluster is the same for all four processes. The index counts the addresses of one
-# role, from 0.
+# This is its value on 10.0.0.3. The cluster is the same for all four processes. The index is the place in the list of
+# the role, from 0.
 #
 # With a mistake in it TensorFlow often waits, and says nothing. So find mistakes before that. Raise `ValueError` for
-# each of these, with a text that names what is wrong:
+# each of these, with a text that names what is wrong. If several things are wrong, name any of them:
 #
 # | what is wrong | the text contains |
 # |---|---|
 # | a role that is not `chief`, `worker`, `ps` or `evaluator`, in `hosts` or as `role` | that role |
-# | an address that is not a host, a colon and a number | that address |
+# | an address that is not a host, a colon, and a port of digits only | that address |
 # | an address that two tasks share, in one role or in two | that address |
 # | more than one chief | `chief` |
 # | nobody in `hosts` has the role `role` | that role |
 # | the index is not one of 0, 1, … for this role | that index |
 #
-# A role may have an empty list in `hosts`. Then it does not appear in the cluster. A cluster need not have every role.
+# A role may have an empty list in `hosts`. Then it does not appear in the cluster; its name must be right all the same.
+# A cluster need not have every role. An evaluator stands in `hosts` like the others; TensorFlow itself would also take
+# one that is not in the cluster. Don't change `hosts`.
 
 
 # %% solution="tf_config"
@@ -76,7 +79,7 @@ def tf_config(hosts: Mapping[str, Sequence[str]], role: str, index: int) -> str:
     """The text for the environment variable TF_CONFIG of one process.
 
     Args:
-        hosts: the addresses ("host:port") of each role, in the order of their indices.
+        hosts: the addresses ("host:port") of each role, in the order of their indices. Stays as it is.
         role: of this process: "chief", "worker", "ps" or "evaluator".
         index: of this process among the addresses of its role, from 0.
 
@@ -158,7 +161,7 @@ print(report)
 # %% test="tf_config_hidden" points=2
 # The hidden tests of tf_config stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: random clusters, negative indices, empty roles, an address in two roles, unknown roles, bad ports.
+### What this tests: random clusters, bad indices, empty roles, shared and bad addresses, unchanged `hosts`.
 from json import loads
 
 from distlib.checks.exercises.tensorflow import check_tf_config
@@ -175,14 +178,17 @@ report = check_tf_config(
         ({"worker": ["a:1"], "server": ["b:1"]}, "worker", 0),
         ({"chief": ["a:1", "b:1"], "worker": ["c:1"]}, "chief", 1),
         ({"worker": ["a:1", "b:grpc"]}, "worker", 0),
+        ({"worker": ["a:1", "b:-1"]}, "worker", 0),
+        ({"worker": ["a:1"], "ps": [":2222"]}, "worker", 0),
         ({"worker": ["a:1"], "ps": ["b:1", "c:1", "d:1"]}, "worker", 2),
+        ({"worker": ["a:1", "b:1"]}, "worker", 47),
     ],
     drawn=6,
     seed=131,
 )
 texts = [answer.get("returned") for answer in report.answers]
 assert [loads(text)["task"]["index"] for text in texts[:3]] == [2, 0, 1]
-assert texts[3:10] == [None] * 7 and None not in texts[10:] and len(texts) == 16
+assert texts[3:13] == [None] * 10 and None not in texts[13:] and len(texts) == 19
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -195,7 +201,7 @@ assert texts[3:10] == [None] * 7 and None not in texts[10:] and len(texts) == 16
 # $$\text{share} = \frac{1}{\text{global batch size}} \sum_i w_i\, \ell_i$$
 #
 # The sum goes over the samples of this replica. $\ell_i$ is the loss of a sample, and $w_i$ its weight. Samples that
-# only fill up a batch have the weight 0.
+# only fill up a batch have the weight 0. The weights are not in the divisor: a sample of weight 2 counts twice.
 #
 # An example with 2 replicas and 3 samples. The global batch size is 3.
 #
@@ -208,8 +214,10 @@ assert texts[3:10] == [None] * 7 and None not in texts[10:] and len(texts) == 16
 # number.
 #
 # - The share has the dtype of the losses. Weights are always float32. `tf.cast` changes a dtype.
-# - A replica may have no sample at all, or only samples of weight 0. Then its share is 0.
-# - The function runs on a replica inside a `tf.function`, where tensors have no values yet.
+# - A replica may have no sample at all, or only samples of weight 0. Then its share is 0, and has a gradient all the
+#   same.
+# - The function runs on a replica inside a `tf.function`, where tensors have no values yet: no `.numpy()`, no
+#   `float(…)`. It does not communicate.
 
 
 # %% solution="global_batch_loss"
@@ -217,9 +225,9 @@ def global_batch_loss(losses: tf.Tensor, weights: tf.Tensor, global_batch_size: 
     """This replica's share of the loss of the global batch. Differentiable.
 
     Args:
-        losses: of this replica's samples, shape [samples], float32 or float64. There may be 0 samples.
+        losses: of this replica's samples, shape [samples], finite, float32 or float64. There may be 0 samples.
         weights: of the same samples, shape [samples], float32; 0 for a sample that only fills up the batch.
-        global_batch_size: how many samples all replicas have, those of weight 0 left out.
+        global_batch_size: how many samples all replicas have, those of weight 0 left out: 1 or more.
 
     Returns:
         One number, shape [], with the dtype of the losses. All replicas' shares add up to the loss of the global batch.
@@ -279,21 +287,23 @@ for seen in report:
 # %% [markdown]
 # ## 3. The step: `distributed_train_step`
 #
-# Now all replicas train together. This is DDP of lesson 05, in TensorFlow's words. Every replica computes the gradient
-# of its share of the loss. The gradients are added up over the replicas, and every replica's copy of the variables is
-# changed by the sum.
+# Now all replicas train together. This is DDP of lesson 05 in TensorFlow's words, with sums of shares in place of
+# means. Every replica computes the gradient of its share of the loss. The gradients are added up over the replicas, and
+# every replica's copy of the variables is changed by the sum.
 #
-# Your function makes the step, and does not run it. It returns a `tf.function`
+# Your function makes the step, and does not run it. It returns the `tf.function` itself,
 # `step(features, labels, weights, global_batch_size)`:
 #
 # - `features`, `labels` and `weights` each hold a value for each replica. TensorFlow calls that a `PerReplica`.
 #   `strategy.run(on_replica, args=(features, labels, weights))` calls your `on_replica` once for each replica, with the
-#   values of this replica, on its device. What it returns comes out as a `PerReplica` again.
-# - `global_batch_size` is a tensor with one number, float32, the same for all replicas.
+#   values of this replica, on its device. What it returns comes out as a `PerReplica` again. What is the same for all
+#   replicas can be an argument, too.
+# - `global_batch_size` is a tensor with one number, the same for all replicas. All tensors and variables are float32.
 # - `loss_function(features, labels)` gives the loss of each sample. Call it on every replica, with its own samples.
 # - The step changes all variables, each by `-learning_rate * gradient`, and returns the loss of the global batch as it
 #   was before the change: one number.
 # - The copies of a variable must stay equal, to the last bit.
+# - A replica may have no samples. It takes part in every all-reduce all the same.
 #
 # With one weight $w = 1$, the loss $(w x - y)^2$, a learning rate of 0.1, and 2 replicas with a sample each:
 #
@@ -309,8 +319,8 @@ for seen in report:
 #   `strategy.run`: `strategy.reduce("SUM", value, axis=None)`.
 # - Where to assign? Outside of `strategy.run`, `variable.assign_sub(…)` changes all copies. Inside, it changes this
 #   replica's copy only.
-# - A `tf.function` calls your Python code once and then runs the graph that came of it. A step that calls it each time
-#   is slow, and a test notices.
+# - A `tf.function` calls your Python code in its first step, and then runs the graph that came out of it. A step that
+#   calls it each time is slow, and a test notices.
 # - Your `global_batch_loss` need not be right: write the one line again.
 
 
@@ -335,8 +345,8 @@ def distributed_train_step(
         own: [samples, …], [samples, …] and [samples]. It changes the variables in place and returns the loss of the
         global batch before that, shape [].
 
-    Cost: with N replicas and S bytes of gradients, 2 (N - 1) S bytes are copied between devices, for the gradients and
-    their sum, and a few single numbers. No samples are.
+    Cost: with N replicas and S bytes of gradients, at most 2 (N - 1) (S + 16) bytes are copied between devices: the
+    gradients, their sum, and a few single numbers. No samples are.
     """
 
     ### BEGIN SOLUTION
@@ -382,8 +392,8 @@ print("copies:", [copy.numpy() for copy in pair.experimental_local_results(weigh
 
 # %% [markdown]
 # **Visible test: 5 points.** Two replicas, with equally many samples and with different numbers. It makes a step and
-# uses it twice. It looks at every copy of the variables, at the losses, at who has computed them, and at what the graph
-# copies between devices. The gradients have 32 bytes here: 6 numbers of a matrix and 2 of a bias.
+# calls it twice. It looks at every copy of the variables, at the losses, at who has computed them, and at what the
+# graph copies between devices. The gradients have 32 bytes here: 6 numbers of a matrix and 2 of a bias.
 
 # %% test="distributed_train_step_visible" points=5
 from distlib.checks.exercises.tensorflow import Shares, check_distributed_train_step
@@ -392,23 +402,26 @@ report = check_distributed_train_step(distributed_train_step, plans=[Shares([4, 
 for seen in report:
     for copies in (copies for step in seen[0]["variables"] for copies in step):
         assert len(copies) == len(seen.facts.samples) and all((copy == copies[0]).all() for copy in copies)
-    assert [len(calls) for calls in seen[0]["calls"]] == [2, 0]
+    first, second = seen[0]["calls"]
+    assert {device for device, _ in first} == {0, 1} and not second
     assert 2 * 32 <= sum(nbytes for _, _, nbytes in seen[0]["copied"]) <= 2 * (32 + 16)
 print(report)
 
 # %% [markdown]
-# **Hidden test: 5 points.** Three and four replicas, other weights, a replica without samples, and more steps.
+# **Hidden test: 5 points.** Three and four replicas, other weights, a replica without samples, more variables, and more
+# steps.
 
 # %% test="distributed_train_step_hidden" points=5
 # The hidden tests of distributed_train_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: three and four replicas, weights other than 0 and 1, a replica without samples, three steps.
+### What this tests: three and four replicas, other weights, a replica without samples, three variables, three steps.
 from distlib.checks.exercises.tensorflow import Shares, check_distributed_train_step
 
 report = check_distributed_train_step(
     distributed_train_step,
     plans=[Shares([4, 0, 3], weighs=True), Shares([6, 6, 6, 2], fillers=[0, 0, 0, 4])],
     steps=3,
+    biases=2,
     seed=133,
 )
 for seen in report:
@@ -416,7 +429,7 @@ for seen in report:
         assert len(copies) == len(seen.facts.samples) and all((copy == copies[0]).all() for copy in copies)
     assert [len(calls) for calls in seen[0]["calls"]][1:] == [0, 0]
     ways = 2 * (len(seen.facts.samples) - 1)
-    assert ways * 32 <= sum(nbytes for _, _, nbytes in seen[0]["copied"]) <= ways * (32 + 16)
+    assert ways * 40 <= sum(nbytes for _, _, nbytes in seen[0]["copied"]) <= ways * (40 + 16)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -426,9 +439,9 @@ for seen in report:
 # same as on one device:
 #
 # - **Step k of all workers together has global batch k of the data set**, its samples k·G … (k+1)·G − 1 if the global
-#   batch size is G. Which worker has which of them is free.
+#   batch size is G. Which worker has which of them, and in which order, is free.
 # - **Every sample counts once.** The last global batch may have fewer than G samples. Then it is filled up, so that
-#   every batch of every worker has the same shape. What fills up has the weight 0, every sample the weight 1.
+#   every batch of every worker has the same shape. Every sample has the weight 1, and what fills up the weight 0.
 #
 # With 2 workers, 5 samples a, b, c, d, e, and a global batch size of 4, so 2 for each worker:
 #
@@ -439,13 +452,14 @@ for seen in report:
 #
 # Worker 1 has nothing left in step 1, but it must take part in the all-reduce. So it gets a batch of weight 0.
 #
-# - A data set of TensorFlow's may not know its length: `len(dataset)` is an error then. `dataset.batch(n)` knows where
-#   the end is.
-# - Samples are tensors of any shape and dtype, also single numbers. `tf.zeros` makes some to fill up, but any finite
-#   numbers will do.
+# - A TensorFlow data set may not know its length: `len(dataset)` is an error then. `dataset.batch(n)` knows where the
+#   end is.
+# - Samples are tensors of numbers, of any shape and dtype, also single numbers. Batches keep the dtype. `tf.zeros`
+#   makes some to fill up, but any finite numbers will do.
 # - Weights are float32.
-# - Raise `ValueError` if the global batch size does not divide by the number of workers, or if the index is not one of
-#   0, 1, …, `num_workers` − 1. Its text names both numbers.
+# - Raise `ValueError`, at once and not when the data set is read, if the number of workers does not divide the global
+#   batch size; its text names both. And if the index is not one of 0, 1, …, `num_workers` − 1; its text names the index
+#   and the number of workers.
 
 
 # %% solution="shard_input"
@@ -460,15 +474,17 @@ def shard_input(dataset: tf.data.Dataset, num_workers: int, index: int, global_b
         global_batch_size: samples of all workers in a step.
 
     Returns:
-        A data set of pairs (samples, weights), one for each global batch: [global_batch_size / num_workers, …], and
-        weights of shape [global_batch_size / num_workers], float32: 1 for a sample, 0 for what fills up.
+        A data set of pairs (samples, weights), one for each global batch: [global_batch_size / num_workers, …], with
+        the dtype of the data set, and weights of shape [global_batch_size / num_workers], float32: 1 for a sample, 0
+        for what fills up.
 
     Raises:
-        ValueError: global_batch_size does not divide by num_workers, or there is no worker `index`. Names both.
+        ValueError: num_workers does not divide global_batch_size, or there is no worker `index`. The text names these
+            two numbers.
     """
     ### BEGIN SOLUTION
     if global_batch_size % num_workers:
-        raise ValueError(f"a global batch of {global_batch_size} does not divide by {num_workers} workers")
+        raise ValueError(f"a global batch of {global_batch_size} can't be shared equally by {num_workers} workers")
     if not 0 <= index < num_workers:
         raise ValueError(f"there is no worker {index}: there are {num_workers}")
 
@@ -491,7 +507,7 @@ for index in range(2):
         print(f"worker {index}:", samples.numpy(), weights.numpy())
 
 # %% [markdown]
-# **Visible test: 4 points.** One worker and two, data sets that divide and that don't.
+# **Visible test: 4 points.** One worker and two; data sets with a full last batch and without.
 
 # %% test="shard_input_visible" points=4
 from distlib.checks.exercises.tensorflow import Pipeline, check_shard_input
@@ -512,26 +528,30 @@ print(report)
 
 # %% [markdown]
 # **Hidden test: 4 points.** More workers, a data set that does not know its length, one that is smaller than a batch,
-# and numbers that can't be.
+# other dtypes, and impossible numbers.
 
 # %% test="shard_input_hidden" points=4
 # The hidden tests of shard_input stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: three workers, unknown lengths, samples of several dimensions, a worker without samples.
+### What this tests: three workers, unknown lengths, other shapes and dtypes, a worker without samples, bad numbers.
+import torch
+
 from distlib.checks.exercises.tensorflow import Pipeline, check_shard_input
 
 report = check_shard_input(
     shard_input,
     pipelines=[
-        Pipeline(samples=13, num_workers=3, global_batch_size=6, shape=(2, 2), is_counted=False),
-        Pipeline(samples=1, num_workers=2, global_batch_size=4),
+        Pipeline(samples=14, num_workers=3, global_batch_size=6, shape=(2, 2), is_counted=False),
+        Pipeline(samples=1, num_workers=2, global_batch_size=4, dtype=torch.float32),
+        Pipeline(samples=12, num_workers=3, global_batch_size=6),
         Pipeline(samples=6, num_workers=2, global_batch_size=9, indices=[1], refused=[9, 2]),
+        Pipeline(samples=6, num_workers=3, global_batch_size=6, indices=[5], refused=[5, 3]),
         Pipeline(samples=6, num_workers=3, global_batch_size=6, indices=[3], refused=[3]),
         Pipeline(samples=6, num_workers=3, global_batch_size=6, indices=[-1], refused=[-1, 3]),
     ],
     seed=134,
 )
-for seen in list(report)[:2]:
+for seen in list(report)[:3]:
     weights = [batch[1] for batches in seen[0] for batch in batches]
     assert sum(each.sum() for each in weights) == seen.facts.samples
 ### END HIDDEN TESTS

@@ -6,7 +6,7 @@
 #
 # - **Time:** about two hours.
 # - **Before:** read the lesson [JAX](../../course/14_jax.ipynb).
-# - **Needs:** JAX, which comes with this environment where its makers offer it. No GPU.
+# - **Needs:** JAX, which this environment has where there is a JAX for your platform. No GPU.
 #
 # | part | function | visible tests | hidden tests |
 # |---|---|---:|---:|
@@ -19,11 +19,12 @@
 # %% [markdown]
 # ## How to work
 #
-# There is no `comm` here. One process has eight devices, parts of your processor, and one program is compiled for all
-# of them.
+# There is no `comm` here. One process has eight virtual devices on your processor, and one program is compiled for all
+# of them. The cell of a function may import what it needs, and define helpers.
 #
 # **Tests look at values and at the compiled program.** They compare with one device, and they count what the program
-# communicates. `counted(collectives(…))` of the lesson shows you the same counts.
+# communicates: what stands in a loop counts as often as the loop runs. `counted(collectives(…))` of
+# `distlib.frameworks.jax_collectives`, as in the lesson, shows you the same counts.
 
 # %% readonly="setup"
 from distlib.frameworks import require
@@ -63,14 +64,15 @@ Step = Callable[[Params, Any, Any], tuple[Params, jax.Array]]  # (params, inputs
 # | after step 3 | 111, 202, **333** → | **111**, 222, 33 → | 110, **222**, 333 → |
 # | after step 4 | 111, 222, 333 | 111, 222, 333 | 111, 222, 333 |
 #
-# - There are $2(N-1)$ steps. In each one every device sends one chunk to a neighbor, always $1/N$ of the piece.
+# - There are $2(N-1)$ steps. In each one every device sends one chunk to its neighbor in the ring, always $1/N$ of the
+#   piece.
 # - In the first $N-1$ steps a device adds what comes in, in the others it copies it. On which device a chunk is
 #   complete first is up to you, and so is the direction.
 # - The mesh may have other axes. Only the devices along `axis_name` add up: `lax.axis_size(axis_name)` is their number,
-#   and `lax.axis_index(axis_name)` this one's place among them.
+#   an `int`, and `lax.axis_index(axis_name)` this one's place among them.
 # - JAX runs your code once, for all devices. So `lax.axis_index(…)` has no value yet: `if` can't ask for it, but
 #   `chunks[index]` works, and `chunks.at[index].add(x)` and `chunks.at[index].set(x)` return a changed copy.
-#   An index must be between 0 and $N-1$: take it `% N`.
+#   JAX does not complain of an index outside of $0 … N-1$, but takes or changes something else: take it `% N`.
 # - If $N$ does not divide the number of elements, raise `ValueError` with both numbers in its text.
 
 
@@ -158,7 +160,7 @@ from distlib.checks.exercises.jax_programs import Ring, check_ring_all_reduce
 grid = [("rows", 2), ("columns", 3)]
 report = check_ring_all_reduce(
     ring_all_reduce,
-    rings=[Ring([("x", 5)], "x", (10,), torch.int32), Ring(grid, "columns", (3, 1, 2))],
+    rings=[Ring([("x", 5)], "x", (10,), torch.int32), Ring(grid, "columns", (1, 3, 2))],
     uneven=[Ring(grid, "rows", (3,))],
     seed=61,
 )
@@ -186,16 +188,21 @@ assert report[0][0]["results"].shape == (5, 10)
 # | new `w`, from the average 15 | −0.5 | −0.5 | −0.5 |
 #
 # - `inputs` and `targets` are the whole batch, numpy arrays with $B$ samples along the first axis. The $N$ devices of
-#   the mesh divide $B$. **Each device is handed its $B/N$ samples,** and no other ones.
+#   the mesh divide $B$. **Each device is handed $B/N$ samples,** and no other ones. Which ones is up to you.
 # - `params` is a tree of arrays, such as a dict, or a dict of lists of dicts. (`jax.tree.map` goes through any tree.)
-#   They lie whole on every device of the mesh, and so must the new ones.
+#   The caller has put them whole on every device of the mesh, and the new ones must lie there like that, too.
 # - The step is what one device with the whole batch would do: `params - rate * gradient`, with the gradient of the mean
-#   over all $B$ samples. The loss that is returned is that mean, before the step.
+#   over all $B$ samples. The loss that is returned is that mean, before the step, a scalar on every device.
 # - A device sends as much as in **one all-reduce of the gradients**, $2\frac{N-1}{N}S$ bytes for parameters of $S$
-#   bytes, and a few more for the loss. Your code need not name an all-reduce: what the compiled program has counts.
-# - The step is **one program, compiled once.** From the third call on nothing may be compiled.
+#   bytes, and at most 64 bytes more, for the loss. Your code need not name an all-reduce: what the compiled program
+#   sends is what counts.
+# - The step is **one program,** the update included. The first call compiles it, and perhaps the second, whose `params`
+#   come from the first. From the third call on nothing may be compiled, as long as the batches have the same shapes.
+# - What it returns depends on its arguments alone. It may donate the old parameters, but it does not put new ones into
+#   the tree that it was given.
 #
-# How is up to you: `jit` and its `in_shardings`, `shard_map`, or arrays that your step takes to the devices itself.
+# How is up to you: `jit` and its `in_shardings`, `shard_map`, or arrays that your step takes to the devices itself. It
+# may be any function: the tests find its program.
 
 
 # %% solution="spmd_step"
@@ -209,10 +216,11 @@ def spmd_step(loss_of: LossOf, mesh: Mesh, rate: float) -> Step:
 
     Returns:
         step(params, inputs, targets) → (new params, loss). params: a tree of arrays with S bytes, whole on every
-        device, before and after. inputs, targets: numpy arrays with B samples, the whole batch; N divides B. loss: the
-        mean over the batch, before the step.
+        device, before and after. inputs, targets: numpy arrays with B samples, the whole
+        batch; N divides B. loss: the mean over the batch, before the step; a scalar, on every device.
 
-    Cost of a step: a device sends 2(N - 1)/N * S bytes, and at most 64 more. It is compiled in its first calls only.
+    Cost of a step: a device sends 2(N - 1)/N * S bytes, and at most 64 more. It is compiled in its first two calls
+    only, as one program.
     """
     ### BEGIN SOLUTION
     whole, cut = NamedSharding(mesh, P()), NamedSharding(mesh, P(mesh.axis_names))
@@ -245,8 +253,9 @@ if hasattr(step, "lower"):
         print(each.kind, *each.shapes)
 
 # %% [markdown]
-# **Visible test: 5 points.** Three steps, on two and on four devices. It looks at the numbers on every device, at what
-# is compiled in each call, and at what the compiled program is handed and sends.
+# **Visible test: 5 points.** Three steps, on two and on four devices; the third begins with the first parameters again.
+# It looks at the numbers on every device, at what is compiled in each call, and at what the compiled program is handed
+# and sends.
 
 # %% test="spmd_step_visible" points=5
 from distlib.checks.exercises.jax_programs import Descent, check_spmd_step
@@ -280,29 +289,31 @@ assert all(call["compiled"] == 0 for seen in report for call in seen[0]["calls"]
 # %% [markdown]
 # ## 3. Three ways to cut a model: `shardings`
 #
-# The second way of the lesson: a step for one device, and for each array a `PartitionSpec` that says where it lies. You
-# write the specs, for a model with any even number of layers: `W1`, `b1`, `W2`, `b2`, and so on. Layer $k$ computes
-# `x @ Wk + bk`, with a ReLU after each layer but the last.
+# `jit` with shardings, as in the lesson: a step for one device, and for each array a `PartitionSpec` that says where it
+# lies. You write the specs, for a model with any even number of layers: `W1`, `b1`, `W2`, `b2`, and so on. Layer $k$
+# computes `x @ Wk + bk`, with a ReLU after each layer but the last.
 #
-# `shapes` has the shape of every parameter by its name. The mesh has one axis with $N$ devices. `way` is one of these:
+# `shapes` has the shape of every parameter by its name, in any order, and stays as it is. The mesh has one axis with
+# $N$ devices. `way` is one of these:
 #
 # - `"data parallel"`: every device has all parameters, and its part of the batch.
 # - `"tensor parallel"`: the layers go in pairs, 1 and 2, 3 and 4, and so on. Between the layers of a pair **nothing is
 #   sent**. Every device has the whole batch, and $1/N$ of both weights of a pair. A bias is cut where a device uses
 #   only a part of it, and whole where every device needs it. $N$ divides the width between the two layers of a pair,
 #   but perhaps no other one.
-# - `"fully sharded"`: every device has its part of the batch, and $1/N$ of every parameter that can be cut: of which
-#   $N$ divides a dimension. Any such dimension will do. A parameter without one stays whole.
+# - `"fully sharded"`: every device has its part of the batch, and $1/N$ of every parameter that can be cut, which means
+#   that $N$ divides one of its dimensions. Cut one: any that $N$ divides will do. A parameter without one stays whole.
 #
-# For anything else raise `ValueError`, with the way and the three that there are in its text.
+# For anything else raise `ValueError`. Its text has the way that was asked for, and the three that there are.
 #
 # Tests look at the bytes that each device holds, and compile a training step with your specs, for a batch larger than
-# the layers. What it may send:
+# the layers: for a small one the compiler may send samples in place of parameters. What it may send, besides a few
+# bytes for the loss:
 #
 # | way | a device sends |
 # |---|---|
 # | data parallel | one all-reduce of the gradients |
-# | tensor parallel | forward, an all-reduce of each pair's outputs; backward, one of its inputs, but for the first |
+# | tensor parallel | forward, an all-reduce of each pair's outputs; backward, of each pair's inputs, not the first's |
 # | fully sharded | an all-reduce of the gradients, and an all-gather of the parameters that are cut |
 #
 # For example, the lesson's model on four devices: `W1` [64, 128], `b1` [128], `W2` [128, 10], `b2` [10]. It is one
@@ -324,8 +335,8 @@ def shardings(mesh: Mesh, shapes: Mapping[str, tuple[int, ...]], way: str) -> tu
 
     Args:
         mesh: has one axis, of any name, with N devices.
-        shapes: of the parameters, by name: W1 [inputs, width], b1 [width], W2 [width, …], and so on; an even number of
-            layers.
+        shapes: of the parameters, by name, in any order: W1 [inputs, width], b1 [width], W2 [width, …], and so on; an
+            even number of layers. Stays as it is.
         way: "data parallel", "tensor parallel" or "fully sharded".
 
     Returns:
@@ -382,25 +393,25 @@ assert counted(collectives(report[0][0]["program"])) == {"all-reduce": 1}
 print(report)
 
 # %% [markdown]
-# **Hidden test: 4 points.** Other numbers of devices and of layers, widths that do not divide, another axis.
+# **Hidden test: 4 points.** Other numbers of devices and of layers, widths that $N$ does not divide, another axis.
 
 # %% test="shardings_hidden" points=4
 # The hidden tests of shardings stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: 2 and 3 devices, 2 and 4 layers, widths that the devices do not divide, another name of the axis.
+### What this tests: 2 and 3 devices, 2 to 10 layers, widths that the devices do not divide, another axis, other ways.
 from distlib.checks.exercises.jax_programs import Cut, check_shardings
 
 report = check_shardings(
     shardings,
     cuts=[
-        Cut("fully sharded", [5, 9, 4], devices=3, axis="x"),
-        Cut("tensor parallel", [5, 9, 4, 12, 7], devices=3, axis="x"),
+        Cut("fully sharded", [5, 9, 6, 4, 7], devices=3, axis="x"),
+        Cut("tensor parallel", [5, 9, 6, 12, 7, 3, 4, 6, 9, 3, 4], devices=3, axis="x"),
         Cut("data parallel", [7, 6, 3], devices=2, axis="y", samples=10),
     ],
-    unknown=["pipeline"],
+    unknown=["pipeline", "tensor", "Fully Sharded"],
     seed=63,
 )
-assert len(report) == 4
+assert len(report) == 6
 ### END HIDDEN TESTS
 
 # %% [markdown]

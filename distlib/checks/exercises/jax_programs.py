@@ -13,7 +13,7 @@ import torch
 from distlib.checks.case import Case
 from distlib.checks.plays.jax_programs import LOSSES, on_devices, placing, training
 from distlib.checks.remark import Remark
-from distlib.checks.rules.values import compared, explain_form, holds, is_close, is_equal, known
+from distlib.checks.rules.values import compared, holds, is_close, is_equal, known
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count, dtype_name
@@ -84,7 +84,8 @@ def check_ring_all_reduce(draw: Draw, *, rings: Sequence[Ring], uneven: Sequence
     check_there("jax")
     for ring in (*rings, *uneven):
         title = f"on {' × '.join(str(size) for _, size in ring.mesh[:-1])}{' × ' * (len(ring.mesh) > 1)}{count(ring.mesh[-1][1], 'device')}" + f", along {ring.axis!r}" * (len(ring.mesh) > 1)
-        pieces = torch.stack([draw.whole(ring.shape, ring.dtype) for _ in range(ring.places.numel())])
+        most = 9 if ring.dtype.is_floating_point else 2**27  # which float32 can't add exactly
+        pieces = torch.stack([draw.whole(ring.shape, ring.dtype, most) for _ in range(ring.places.numel())])
         yield Case(f"{title}, pieces of shape {list(ring.shape)}, {dtype_name(ring.dtype)}", on_devices, [
             {"mesh": list(ring.mesh), "axis": ring.axis, "pieces": pieces, "may_refuse": ring in uneven}], ring)
 
@@ -124,7 +125,9 @@ def _cause(ring: Ring, pieces: torch.Tensor, results: torch.Tensor, found: Seque
     row, result = next(row for row in ring.places if place in row), results[place]
     right, N = pieces[row].sum(dim=0, dtype=pieces.dtype), len(row)
     if result.shape != right.shape:
-        return "the sum is there, but not in the shape of the piece: reshape(piece.shape) at the end." if result.numel() == right.numel() else explain_form(result, right)
+        return "the sum is there, but not in the shape of the piece: reshape(piece.shape) at the end." if result.numel() == right.numel() else f"the sum has the shape of a piece, {list(right.shape)}."
+    if result.dtype != right.dtype:
+        return f"the sum has the dtype of the pieces, {dtype_name(right.dtype)}. Nothing needs to be cast."
     for each in found:
         if each.pairs and len(each.pairs) < len(pieces):
             return f"{count(len(each.pairs), 'pair')} for {len(pieces)} devices: whoever gets nothing has zeros. Close the ring: the last device sends to the first."
@@ -133,7 +136,9 @@ def _cause(ring: Ring, pieces: torch.Tensor, results: torch.Tensor, found: Seque
         "this is the average. The exercise asks for the sum.": (right / N).to(right.dtype),
         f"every piece of the mesh is in it. {AXIS}": pieces.sum(dim=0, dtype=pieces.dtype),
     }
-    return known(result, whole) or explain_form(result, right) or _cause_in_chunks(
+    if is_close(result.double(), right.double(), relative=1e-5):
+        return "it is rounded. Whole numbers are added in their own dtype: a float has too few digits."
+    return known(result, whole) or (AXIS if len(ring.mesh) > 1 else "") or _cause_in_chunks(
         result.reshape(N, -1), right.reshape(N, -1), pieces[row].reshape(N, N, -1), row.tolist().index(place))
 
 
@@ -142,7 +147,7 @@ def _cause_in_chunks(result: torch.Tensor, right: torch.Tensor, pieces: torch.Te
     N = len(pieces)
     ok = sum(map(torch.equal, result, right))
     if ok == 1:
-        return "one chunk is right, and it should be all: that is the first half. In N - 1 more steps complete chunks go around, and take the place of what was there." if not any(map(torch.equal, result, right + pieces[me])) else ADDED
+        return "one chunk is right, and it should be all: that is the first half. In N - 1 more steps complete chunks go around, and take the place of what was there. (Or is an index outside of 0 … N - 1? JAX does not complain. Take it % N.)" if not any(map(torch.equal, result, right + pieces[me])) else ADDED
     if all(any(torch.equal(chunk, each[k]) for each in pieces) for k, chunk in enumerate(result)):
         return "every chunk is that of a single device. In the first half a chunk that comes in is added, and only in the second it takes the place."
     return f"{ok} of {N} chunks are right. In the first half a device sends on the chunk that came in the step before, so that it grows; in the second half it sends on a complete one."
@@ -163,7 +168,8 @@ def _steps(ring: Ring, found: Sequence[Collective], nbytes: int) -> Remarks:
     if wholes:
         yield Remark(f"the sums are right, but a step sends {count(wholes[0].nbytes, 'byte')}, {wholes[0].shapes[0]}; a chunk has {each_step:,}.", cause="cut the piece into as many chunks as there are devices, and send one of them in each step." if wholes[0].nbytes >= nbytes else "send one chunk in each step: a device's piece, divided by the number of devices.")
     if rounds != steps:
-        yield Remark(f"the sums are right, but its program has {count(rounds, 'step')}; {steps} were expected.", cause="N - 1 steps complete the sums, and N - 1 take them to everybody: after N steps a chunk is where it began." if rounds > steps else "each half has N - 1 steps, with one chunk in each.")
+        alone = any(len(each.pairs) < ring.places.numel() for each in found)
+        yield Remark(f"the sums are right, but its program has {count(rounds, 'step')}; {steps} were expected.", cause="in a step all devices send: one ppermute gets all pairs." if alone else "N - 1 steps complete the sums, and N - 1 take them to everybody: after N steps a chunk is where it began." if rounds > steps else "each half has N - 1 steps, with one chunk in each.")
 
 
 def _are_neighbors(ring: Ring, source: int, destination: int) -> bool:
@@ -178,9 +184,8 @@ def _are_neighbors(ring: Ring, source: int, destination: int) -> bool:
 
 STEPS, FEATURES, HIDDEN, OUTPUTS = 3, 5, 8, 3
 SPARE = 64  # bytes that a device may send besides the gradients: the loss, and numbers like it
-MOST_PROGRAMS = 5  # of one step: compiled as a whole it is one
 close = partial(is_close, relative=1e-3, absolute=1e-4)  # rounding is free, in float32
-ONE_JIT = "The whole step is one function under jax.jit: without it every operation is compiled, and run, by itself."
+ONE_JIT = "the whole step, the update too, is one function under jax.jit: outside of it every operation is compiled, and run, by itself."
 SUMMED = "under shard_map the gradient of what all devices share (P()) is already the sum over them; pmean of it is one of N equal numbers. Take the mean of the loss first, or of P() parameters with check_vma=False."
 
 
@@ -211,15 +216,20 @@ def _drawn_params(draw: Draw, model: str) -> Any:
     ("'NoneType' object is not callable", "the last line of spmd_step must return the step."),
     ("unbound axis name", "the mesh has the name of its axis: mesh.axis_names[0]. It is not always called \"data\"."),
     ("is not found in mesh", "the mesh has the name of its axis: mesh.axis_names[0]. It is not always called \"data\"."),
+    ("must refer to an axis", "the mesh has the name of its axis: mesh.axis_names[0]. It is not always called \"data\"."),
+    ("arrays of JAX", "return what the program gives. float(…) and numpy take it from the devices, and wait for it."),
     ("not divisible", "the batch is cut along its first axis, P(axis). Parameters are whole, P()."),
     ("incompatible devices", "all arrays of a program lie on the devices of the mesh that is passed. Is another mesh, or jax.devices(), written into your code?"),
     ("list indices must be", "parameters may be any tree, also with lists: jax.tree.map(lambda p, g: p - rate * g, params, gradient)."),
     ("can't multiply sequence", "parameters may be any tree: jax.tree.map(lambda p, g: p - rate * g, params, gradient)."),
-    ("not done after", f"a step takes milliseconds, once it is compiled. {ONE_JIT}"),
+    ("not done after", f"a step takes milliseconds, once it is compiled; {ONE_JIT}"),
     ("unsupported operand type", "parameters may be any tree: jax.tree.map(lambda p, g: p - rate * g, params, gradient)."),
 ])
 def check_spmd_step(draw: Draw, *, plans: Sequence[Descent]) -> Iterator[Case]:
-    """`function(loss_of, mesh, rate)`: a data-parallel step. Three of them: numbers, placement, programs."""
+    """`function(loss_of, mesh, rate)`: a data-parallel step. Three of them: numbers, placement, programs.
+
+    The last one begins with the first parameters again, so that it shows whether the step remembers any.
+    """
     check_there("jax")
     for plan in plans:
         batches = [(draw.normal((plan.samples, FEATURES)).float(), draw.normal((plan.samples, OUTPUTS)).float()) for _ in range(STEPS)]
@@ -265,7 +275,8 @@ def _(seen: Seen) -> Remarks:
         yield Remark("the new parameters are not a tree like the old ones.", cause="step returns (new params, loss), the parameters in the form in which they came: jax.tree.map(lambda p, g: p - rate * g, params, gradient).")
         return
     for number, (call, batch) in enumerate(zip(calls, given["batches"], strict=True), start=1):
-        before = [leaf.clone() for leaf in _leaves(tree)]
+        tree = _copied(given["params"]) if number == STEPS else tree
+        before = [leaf.detach().clone() for leaf in _leaves(tree)]
         batch = [tensor.double() for tensor in batch]
         loss, gradient = _gradient(plan.model, tree, batch)
         shares = [_gradient(plan.model, tree, share) for share in zip(*(tensor.chunk(plan.devices) for tensor in batch), strict=True)]
@@ -277,7 +288,9 @@ def _(seen: Seen) -> Remarks:
             for device, found in enumerate(call["params"][k]):
                 own = shares[device][1][k]
                 yield holds(f"after step {number}, {name} on device {device}", found, leaf.detach().float(), _wrong_updates(plan, before[k], gradient[k], own, shares[0][1][k] if all_equal(call["params"][k]) else None), same=close,
-                            otherwise="it is not params - rate * gradient, with the gradient of the mean loss over the whole batch.")
+                            otherwise=_why_wrong(before[k] - found.double(), plan.rate * gradient[k], number))
+        if not call["kept"]:
+            yield Remark(f"step {number} has changed the tree of parameters that it was given.", cause="the caller may still look at the old ones: return a new tree, and no params.update(…).")
         for device, found in enumerate(call["loss"]):
             yield holds(f"in step {number}, the loss on device {device}", found, loss.float(), {
                 "this is the loss of the device's own samples. The loss of the batch is the mean over the devices.": [share[0].float() for share in shares],
@@ -301,13 +314,23 @@ def _wrong_updates(plan: Descent, before: torch.Tensor, gradient: torch.Tensor, 
         "this is the parameter as it was. step returns new ones: params - rate * gradient.": 0 * gradient,
         f"the gradient is {N} times too large. Is it summed twice? {SUMMED}": N * gradient,
         f"the gradient is {N * N} times too large: it is summed, and not averaged, twice. {SUMMED}": N * N * gradient,
-        f"the gradient is {N} times too small. Is it divided by N twice?": gradient / N,
+        f"the gradient is {N} times too small. Is it divided by N twice, or by a number that is no property of the mesh?": gradient / N,
         ("each device has moved by the gradient of its own samples only, and they have drifted apart. Average the gradients: lax.pmean." if first is None else
          "every device has moved by the gradient of device 0's samples. It should be the average over the devices: lax.pmean."): own if first is None else first,
         "it has moved uphill: subtract rate * gradient.": -gradient,
         "rate is missing: params - rate * gradient.": gradient / plan.rate,
     }
     return {words: (before - plan.rate * each).float() for words, each in wrong.items()}
+
+
+def _why_wrong(moved: torch.Tensor, right: torch.Tensor, number: int) -> str:
+    """The cause where a parameter has not moved as it should: perhaps the direction is right."""
+    factor = float((moved * right).sum() / (right * right).sum())
+    if close(moved, factor * right):
+        return f"it has moved by {factor:.3g} * rate * gradient. Is a number written into your code that comes from the mesh, or is passed as rate?"
+    if number == STEPS:
+        return "this call got the parameters of the first one again. What step returns depends on its arguments alone: it remembers nothing."
+    return "it is not params - rate * gradient, with the gradient of the mean loss over the whole batch."
 
 
 def _placed(call: dict[str, Any], names: Sequence[str], shapes: Sequence[torch.Size], number: int) -> Remarks:
@@ -332,8 +355,8 @@ def _communication(plan: Descent, programs: Sequence[str], nbytes: int, number: 
     """What the programs that a call has compiled are handed, and what they send."""
     if number == 1 and not programs:
         yield Remark("no compiled program is left after the first call.", cause="keep what jax.jit returns, and call it in every step.")
-    if len(programs) > MOST_PROGRAMS:
-        yield Remark(f"a step runs {len(programs)} programs, one for each operation.", cause=ONE_JIT)
+    if len(programs) > 1:
+        yield Remark(f"a step runs {len(programs)} programs; it should be one.", cause=ONE_JIT)
         return
     wholes = {plan.samples * size for size in (FEATURES, OUTPUTS)}
     for program in programs:
@@ -355,9 +378,10 @@ def _communication(plan: Descent, programs: Sequence[str], nbytes: int, number: 
 # ── shardings ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 WAYS = ("data parallel", "tensor parallel", "fully sharded")
-PAIRS = "in a pair the first layer is cut by columns, P(None, axis), and the second by rows, P(axis, None): then what a device computes in the first is what its rows of the second need."
+NUMBER = " (The number in its name says which layer it is, also 10. Its place in shapes says nothing.)"
+PAIRS = "in a pair the first layer is cut by columns, P(None, axis), and the second by rows, P(axis, None): then what a device computes in the first is what its rows of the second need." + NUMBER
 REFUSE_WAY = "raise ValueError where no way fits, with a text that names the way that was asked for and those that there are."
-BIASES = "the bias of the first layer of a pair is cut like its columns, P(axis). That of the second is added to the sum, on every device: P()."
+BIASES = "the bias of the first layer of a pair is cut like its columns, P(axis). That of the second is added to the sum, on every device: P()." + NUMBER
 
 
 @dataclass(frozen=True)
@@ -397,6 +421,7 @@ class Cut:
 def _sharding_errors(seen: Seen) -> Sequence[tuple[str, str]]:
     return [*([] if seen.facts.way in WAYS else [("raised", REFUSE_WAY)]),
             ("Resource axis", "the mesh has the name of its axis: mesh.axis_names[0]."), ("not found in mesh", "the mesh has the name of its axis: mesh.axis_names[0]."),
+            ("duplicate entries", "cut one dimension: there is one axis, and a device has one place along it."),
             ("two things", "the specs of the parameters in a dict, by their names, and that of the batch."),
             ("KeyError", "a model has any even number of layers: go through shapes, and look at each name and shape.")]
 
@@ -428,6 +453,8 @@ def _(seen: Seen) -> Remarks:
         if entries is None:
             yield Remark(f"{name} has no PartitionSpec.", cause="P() leaves an array whole, P(axis) cuts its first dimension, P(None, axis) its second.")
     yield from _holdings(cut, params, played["batch"])
+    if not played["kept"]:
+        yield Remark("it has changed shapes.", cause="shapes belongs to the caller, who goes on using it.")
     if "error" in played:
         yield Remark("a step with these specs can't be compiled.", (played["error"][:300],))
         return

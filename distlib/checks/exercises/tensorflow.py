@@ -70,7 +70,7 @@ def _refusal(hosts: Hosts, role: str, index: int) -> tuple[str, str] | None:
             return name, f"{name!r} is not a role of TensorFlow's. These are {', '.join(ROLES)}, in the hosts and as `role`."
     for address in addresses:
         if not address.rpartition(":")[0] or not address.rpartition(":")[2].isdecimal():
-            return address, f"{address!r} is not host:port."
+            return address, f"{address!r} is not host:port. There must be a host, and the port has digits only."
         if addresses.count(address) > 1:
             return address, "two tasks can't listen at the same address, whatever their roles. Compare all addresses of the cluster."
     if len(hosts.get("chief", ())) > 1:
@@ -97,6 +97,8 @@ def _(seen: Seen) -> Remarks:
         yield Remark("it raised ValueError, but nothing is wrong here.", (f"found    {refused}",), _why_refused(hosts, refused))
         return
     yield _explain_text(seen[0]["returned"]) or next(_differences(json.loads(seen[0]["returned"]), hosts, role, index), None)
+    if (after := seen[0]["args"][0]) != (before := {name: list(each) for name, each in hosts.items()}):
+        yield Remark("it has changed hosts.", (f"before   {shown(before)}", f"after    {shown(after)}"), "whoever calls it goes on using hosts: for the next process, too. Make a dict of your own.")
 
 
 def _why_refused(hosts: Hosts, refused: str) -> str:
@@ -219,19 +221,20 @@ def _(seen: Seen) -> Remarks:
         losses = (share["features"].double() @ parameters - share["labels"].double()) ** 2
         every.append((losses, share["weights"].double(), parameters))
     whole = sum(((losses * weights).sum() for losses, weights, _ in every), torch.zeros(())).detach() / size
+    all_weights = torch.cat([weights for _, weights, _ in every]).sum()
     for replica, (losses, weights, parameters) in enumerate(every):
         found, gradient, total = seen[0]["losses"][replica], seen[0]["gradients"][replica], (losses * weights).sum()
         what, right = f"on replica {replica} the loss", total / size
         if isinstance(found, torch.Tensor) and found.isnan().any() and not right.isnan():
             yield Remark(f"{what} is NaN.", cause="this replica has nothing that counts, and 0 / 0 is NaN. Its share is 0: a sum of nothing, divided by the global batch size.")
         yield _loss_form(what, found, seen.facts.dtype)
-        yield holds(what, found, right.detach().to(seen.facts.dtype), _loss_mistakes(losses.detach(), weights, size, replicas, whole, seen.facts.dtype), same=close,
+        yield holds(what, found, right.detach().to(seen.facts.dtype), _loss_mistakes(losses.detach(), weights, size, replicas, whole, all_weights, seen.facts.dtype), same=close,
                     otherwise="it is the sum of weights * losses over this replica's samples, divided by global_batch_size.")
         if not right.requires_grad:
             continue
         (expected,) = torch.autograd.grad(right, parameters)
         if gradient is None:
-            yield Remark(f"on replica {replica} the loss has no gradient.", cause="something cuts it off: numpy(), float(), tf.constant(…) of a result, tf.stop_gradient, or a tf.Variable that it is stored in.")
+            yield Remark(f"on replica {replica} the loss has no gradient.", cause="something cuts it off: numpy(), float(), tf.numpy_function, tf.constant(…) of a result or in its place, tf.stop_gradient, or a tf.Variable that it is stored in.")
         yield holds(f"on replica {replica} the gradient", gradient, expected.to(seen.facts.dtype), same=close, otherwise="the loss itself is right. Does something in it have no gradient, such as tf.stop_gradient or a rounding?")
 
 
@@ -246,10 +249,10 @@ def _loss_form(what: str, found: Any, dtype: torch.dtype) -> Remark | None:
     return None
 
 
-def _loss_mistakes(losses: torch.Tensor, weights: torch.Tensor, size: int, replicas: int, whole: torch.Tensor, dtype: torch.dtype) -> dict[str, Any]:
+def _loss_mistakes(losses: torch.Tensor, weights: torch.Tensor, size: int, replicas: int, whole: torch.Tensor, all_weights: torch.Tensor, dtype: torch.dtype) -> dict[str, Any]:
     number, total = max(len(losses), 1), (losses * weights).sum()
     table = {
-        "the weights are left out. Multiply each loss by its weight: it is 0 for a sample that only fills up the batch.": [losses.sum() / size],
+        "the weights are left out, or only asked whether they are 0. Multiply each loss by its weight: any number, and 0 for a sample that only fills up the batch.": [losses.sum() / size, losses[weights > 0].sum() / size],
         "this is the mean of this replica's own samples. The sum over the replicas is then too large: as often as there are replicas, if all are alike. Divide the sum by global_batch_size. (Or was that done, and then multiplied by the number of replicas? The shares are added up, not averaged.)": [total / number, total / weights.sum().clamp(min=1e-9), losses.sum() / number],
         "this is the sum. Divide it by global_batch_size.": [total],
         "it is divided by the number of replicas, too. global_batch_size counts the samples of all replicas already, and the shares of the replicas are added up.": [total / size / replicas],
@@ -257,14 +260,16 @@ def _loss_mistakes(losses: torch.Tensor, weights: torch.Tensor, size: int, repli
         "this is the mean, divided by global_batch_size: two divisions. Divide the sum.": [total / number / size],
         "this is the mean of the replica's samples, divided by the number of replicas. That is right only if all replicas have equally many samples.": [total / number / replicas, total / weights.sum().clamp(min=1e-9) / replicas],
         "this is the loss of all replicas. Return this replica's share: the training step adds them up.": [whole],
-        "samples of weight 0 are left out, but the others count 1. Multiply each loss by its weight.": [losses[weights > 0].sum() / size],
+        "this is the loss of all replicas, in equal parts. The share has this replica's own samples alone, and nothing is communicated.": [whole / replicas],
+        "it is divided by the sum of the weights. global_batch_size counts samples: one of weight 2 counts twice in the sum, and once in the divisor.": [total / all_weights],
     }
     return {words: [value.to(dtype) for value in values] for words, values in table.items()} if losses.numel() else {}
 
 
 # ── distributed_train_step ───────────────────────────────────────────────────────────────────────────────────────────
 
-RATE = 0.05
+RATE = 0.07
+RATE_OF_THE_EXAMPLE = 0.1
 SCALARS = 16  # bytes that a replica may send and get besides its gradients: the loss, the global batch size, a counter
 STEP = "strategy.run(on_replica, args=(features, labels, weights))"
 
@@ -273,18 +278,19 @@ STEP = "strategy.run(on_replica, args=(features, labels, weights))"
     *SYMBOLIC,
     ("in a cross-replica context", "this belongs outside of strategy.run."), ("in a replica context", "this belongs inside of strategy.run."),
     *((sign, "does tape.gradient come after the `with` block of the tape, and is the loss computed in it?") for sign in ("NoneType", "None values", "value None")),
+    ("merge_call() calls", "all replicas take part in every all-reduce, also one that has no samples."),
     ("PerReplica", "outside of strategy.run a value is a PerReplica, one for each replica: hand it to strategy.run, or reduce it with strategy.reduce(\"SUM\", value, axis=None)."),
 ])
-def check_distributed_train_step(draw: Draw, *, plans: Sequence[Shares], steps: int = 2) -> Iterator[Case]:
+def check_distributed_train_step(draw: Draw, *, plans: Sequence[Shares], steps: int = 2, biases: int = 1) -> Iterator[Case]:
     """`function(strategy, variables, loss_function, learning_rate)` makes a tf.function, one step of SGD on all replicas.
 
-    Every step of a case has a batch like its `Shares`.
+    Every step of a case has a batch like its `Shares`. The variables are a matrix of 24 bytes and biases of 8.
     """
     check_there("tensorflow")
     for plan in plans:
         assert len(plan.samples) <= DEVICES
         inputs = {
-            "matrix": draw.normal((3, 2)).float(), "bias": draw.normal((2,)).float(), "learning_rate": RATE,
+            "variables": [draw.normal((3, 2)).float(), *(draw.normal((2,)).float() for _ in range(biases))], "learning_rate": RATE,
             "batches": [plan.draw(draw, 3, (2,)) for _ in range(steps)], "sizes": [plan.total] * steps,
         }
         yield Case(plan.title, training, [inputs], plan)
@@ -305,10 +311,10 @@ class OneDevice:
         """The step that begins with these variables."""
         sums, unweighted, every = [], [], []
         for share in shares:
-            matrix, bias = (each.double().detach().requires_grad_() for each in start)
-            losses = (share["features"].double() @ matrix + bias - share["labels"].double()).square().sum(dim=1)
-            sums.append(torch.autograd.grad((losses * share["weights"]).sum(), (matrix, bias), retain_graph=True))
-            unweighted.append(torch.autograd.grad(losses.sum(), (matrix, bias)))
+            matrix, *biases = variables = [each.double().detach().requires_grad_() for each in start]
+            losses = (share["features"].double() @ matrix + sum(biases) - share["labels"].double()).square().sum(dim=1)
+            sums.append(torch.autograd.grad((losses * share["weights"]).sum(), variables, retain_graph=True))
+            unweighted.append(torch.autograd.grad(losses.sum(), variables))
             every.append(losses.detach())
         return cls([each.double() for each in start], sums, unweighted, every, [share["weights"].double() for share in shares])
 
@@ -328,7 +334,7 @@ def _(seen: Seen) -> Remarks:
     given, played = seen.case.inputs[0], seen[0]
     if not played["is_function"]:
         yield Remark("what it returns is not a tf.function.", cause="put @tf.function above the inner function, and return that: `return step`. It must not be called here." )
-    start, nbytes = [given["matrix"], given["bias"]], given["matrix"].nbytes + given["bias"].nbytes
+    start, nbytes = given["variables"], sum(each.nbytes for each in given["variables"])
     for number, (shares, size) in enumerate(zip(given["batches"], given["sizes"], strict=True)):
         one = OneDevice.of(start, shares)
         start = one.after(one.sums, size)
@@ -362,10 +368,12 @@ def _variables(when: str, found: Sequence[Sequence[torch.Tensor]], one: OneDevic
         "the weights are left out. Multiply the loss of each sample by its weight.": [one.after(one.unweighted, size)],
         "samples of weight 0 count in the division. Divide by the global_batch_size that the step is given.": [one.after(one.sums, sum(map(len, one.weights))), one.after(one.unweighted, sum(map(len, one.weights)))],
         "the gradients are added up twice, so they count as often as there are replicas: in the all-reduce, and again where the result is assigned.": [one.after(one.sums, size / replicas)],
+        "it is divided by the sum of the weights. Divide by the global_batch_size that the step is given: it counts samples.": [one.after(one.sums, float(torch.cat(list(one.weights)).sum()))],
+        "it has another learning rate, that of the example. Take the one that is passed.": [one.after(one.sums, size * RATE / RATE_OF_THE_EXAMPLE)],
         "the sign is wrong: variable - learning_rate * gradient.": [one.after(one.sums, -size)],
         "the learning rate is left out.": [one.after(one.sums, size * RATE)],
     }
-    for variable, name in enumerate(("matrix", "bias")):
+    for variable, name in enumerate(("matrix", "bias", "second bias")[:len(found)]):
         copies = found[variable]
         if replicas > 1 and any(not torch.equal(copies[0], copy) for copy in copies) and all(close(copy.double(), own[r][variable]) for r, copy in enumerate(copies)):
             yield Remark(f"{when} every replica has another {name}.", cause="every replica has applied its own gradient only. Add the gradients of all replicas up first, then update every copy with the sum.")
@@ -425,7 +433,7 @@ class Pipeline:
     Attributes:
         samples: in the data set.
         num_workers, global_batch_size: as the function is given them.
-        shape: of a sample.
+        shape, dtype: of a sample.
         is_counted: whether the data set knows its length.
         indices: of the workers; by default all.
         refused: numbers that the ValueError must name; none: it is a pipeline that works.
@@ -435,6 +443,7 @@ class Pipeline:
     num_workers: int
     global_batch_size: int
     shape: Sequence[int] = ()
+    dtype: torch.dtype = torch.int64
     is_counted: bool = True
     indices: Sequence[int] = ()
     refused: Sequence[int] = ()
@@ -458,12 +467,17 @@ SHARD_ERRORS = [
 ]
 
 
-@task("dataset", "num_workers", "index", "global_batch_size", seconds=SECONDS, errors=SHARD_ERRORS)
+def _shard_errors(seen: Seen) -> Sequence[tuple[str, str]]:
+    late = ("ValueError", "the error comes late, when the data set is read. Look at the numbers first, in shard_input itself.")
+    return [late] if seen.facts.refused else SHARD_ERRORS
+
+
+@task("dataset", "num_workers", "index", "global_batch_size", seconds=SECONDS, errors=_shard_errors)
 def check_shard_input(draw: Draw, *, pipelines: Sequence[Pipeline]) -> Iterator[Case]:
     """`function(dataset, num_workers, index, global_batch_size)`: the batches of a worker, and weights for their samples."""
     check_there("tensorflow")
     for plan in pipelines:
-        numbers = torch.tensor(draw.sample(range(1, 1_000_000), plan.samples * math.prod(plan.shape)), dtype=torch.int64)
+        numbers = torch.tensor(draw.sample(range(1, 1_000_000), plan.samples * math.prod(plan.shape)), dtype=plan.dtype)
         indices = list(plan.indices or range(plan.num_workers))
         inputs = {"samples": numbers.reshape(plan.samples, *plan.shape), "num_workers": plan.num_workers, "indices": indices,
                   "global_batch_size": plan.global_batch_size, "is_counted": plan.is_counted}
@@ -509,8 +523,12 @@ def _batches(plan: Pipeline, found: Sequence[Sequence[Any]]) -> Remarks:
         for number, (samples, weights) in enumerate(batches):
             if list(samples.shape) != shape:
                 yield Remark(f"batch {number} of worker {worker} has the shape {list(samples.shape)}; expected was {shape}.", cause="the last batch has to be filled up: every step of every worker has the same shape. What stands there does not matter, its weight is 0." if number == plan.steps - 1 else "a full global batch gives each worker global_batch_size // num_workers samples. `index` counts from 0.")
+            if samples.dtype != plan.dtype:
+                yield Remark(f"batch {number} of worker {worker} is {dtype_name(samples.dtype)}; expected was {dtype_name(plan.dtype)}, as in the data set.", cause="what fills up has the dtype of the samples, and these keep theirs.")
+            if not samples.isfinite().all():
+                yield Remark(f"batch {number} of worker {worker} has numbers that are not finite.", cause="what fills up goes through the model, too: a loss of NaN is NaN also with the weight 0. tf.zeros will do.")
             if list(weights.shape) != shape[:1] or weights.dtype != torch.float32:
-                yield Remark(f"the weights of batch {number} of worker {worker} are {str(weights.dtype).removeprefix('torch.')} of shape {list(weights.shape)}; expected was float32 of shape {shape[:1]}.", cause="one weight for each sample of the batch: 1.0, or 0.0 if it only fills up.")
+                yield Remark(f"the weights of batch {number} of worker {worker} are {dtype_name(weights.dtype)} of shape {list(weights.shape)}; expected was float32 of shape {shape[:1]}.", cause="one weight for each sample of the batch: 1.0, or 0.0 if it only fills up.")
             if not ((weights == 0) | (weights == 1)).all():
                 yield Remark(f"batch {number} of worker {worker} has the weights {weights.tolist()}.", cause="1.0 for a sample, 0.0 for one that only fills up.")
 
@@ -549,7 +567,7 @@ def _samples(plan: Pipeline, found: Sequence[Sequence[Any]], samples: torch.Tens
         for number in numbers:
             if number // plan.global_batch_size != step:
                 first = step * plan.global_batch_size
-                yield Remark(f"worker {worker} has sample {number} in step {step}.", lines, f"step {step} of all workers together is global batch {step} of the data set: its samples {first} … {min(first + plan.global_batch_size, plan.samples) - 1}. Only who has which of them is free.")
+                yield Remark(f"worker {worker} has sample {number} in step {step}.", lines, f"step {step} of all workers together is global batch {step} of the data set: its samples {first} … {min(first + plan.global_batch_size, plan.samples) - 1}. Who has which of them is free.")
 
 
 def _numbers(numbers: Sequence[int]) -> str:

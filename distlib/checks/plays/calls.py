@@ -15,8 +15,9 @@ def call(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any
 
 
 def attempt(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> dict[str, Any]:
-    """As `call`, where a ValueError may be right: {"returned": …}, or {"refused": the error's text}."""
+    """As `call`, where a ValueError may be right: {"returned": …}, or {"refused": the error's text}; and the "args"."""
     try:
-        return {"returned": call(comm, function, inputs, gate)}
+        ended = {"returned": call(comm, function, inputs, gate)}
     except ValueError as error:
-        return {"refused": str(error)}
+        ended = {"refused": str(error)}
+    return {**ended, "args": inputs["args"]}

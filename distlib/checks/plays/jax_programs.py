@@ -75,6 +75,8 @@ LOSSES = {"two layers": two_layers, "list of layers": list_of_layers}
 def training(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> Play:
     """Make a step with `function(loss_of, mesh, rate)`, and call it with one batch after the other.
 
+    Each call gets the parameters that the one before returned; the last one gets the first parameters again.
+
     Args:
         inputs: "devices": how many; "first": the number of the first one; "axis"; "model": of LOSSES; "rate"; "params":
             a tree; "batches": pairs of inputs and targets.
@@ -82,25 +84,32 @@ def training(comm: Communicator, function: Callable[..., Any], inputs: dict[str,
     Returns:
         "calls": for each call its "loss", as of every device; how often something was "compiled"; the "programs" that
         are new; and the new parameters, "params": for each array of the tree what every device holds, by its place in
-        the mesh. "tree": whether they are a tree like before.
+        the mesh. "tree": whether they are a tree like before; "kept": whether the tree that the call got still holds
+        what it held.
     """
     jax, P = _jax(), _jax().sharding.PartitionSpec
     mesh = _mesh([(inputs["axis"], inputs["devices"])], inputs["first"])
     start = jax.tree.map(lambda tensor: tensor.numpy(), inputs["params"])
-    params = jax.device_put(start, jax.sharding.NamedSharding(mesh, P()))
+    whole = jax.sharding.NamedSharding(mesh, P())
+    params = jax.device_put(start, whole)
     step = function(lambda *given: LOSSES[inputs["model"]](jax.numpy, *given), mesh, inputs["rate"])
     calls, known = [], _live_programs()
-    for batch in inputs["batches"]:
-        before = _compiled()
+    for number, batch in enumerate(inputs["batches"], start=1):
+        params = jax.device_put(start, whole) if number == len(inputs["batches"]) else params
+        before, given = _compiled(), jax.tree.leaves(params)
         returned = step(params, *(tensor.numpy() for tensor in batch))
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise TypeError(f"a step returns two things, new parameters and the loss; got {type(returned).__name__}")
+        kept = [id(leaf) for leaf in given] == [id(leaf) for leaf in jax.tree.leaves(params)]
         params, loss = returned
         programs = [program for program in _live_programs() if not any(program is each for each in known)]
         known += programs
         tree = jax.tree.structure(params) == jax.tree.structure(start)
+        for leaf in [loss, *jax.tree.leaves(params)] * tree:
+            if not isinstance(leaf, jax.Array):
+                raise TypeError(f"loss and parameters are arrays of JAX's; got {type(leaf).__name__}")
         calls.append({
-            "loss": _by_device(loss, mesh), "compiled": _compiled() - before, "tree": tree,
+            "loss": _by_device(loss, mesh), "compiled": _compiled() - before, "tree": tree, "kept": kept,
             "programs": [_shortened(program.hlo_modules()[0].to_string()) for program in programs],
             "params": [_by_device(leaf, mesh) for leaf in jax.tree.leaves(params)],
         })  # fmt: skip
@@ -143,22 +152,24 @@ def placing(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
 
     Returns:
         "params": the spec of each parameter, by name, as a list with None, the name of a mesh axis, or several, for
-        each dimension; "batch"; the "program", or why it can't be compiled, "error". Or the words of a ValueError,
-        "refused".
+        each dimension; "batch"; "kept": whether shapes is as it was; the "program", or why it can't be compiled,
+        "error". Or the words of a ValueError, "refused".
     """
     jax = _jax()
     widths, mesh = inputs["widths"], _mesh([(inputs["axis"], inputs["devices"])])
     shapes: dict[str, tuple[int, ...]] = {}
     for layer, (rows, columns) in enumerate(itertools.pairwise(widths), start=1):
         shapes |= {f"W{layer}": (rows, columns), f"b{layer}": (columns,)}
+    given = dict(sorted(shapes.items()))
     try:
-        returned = function(mesh, dict(shapes), inputs["way"])
+        returned = function(mesh, given, inputs["way"])
     except ValueError as error:
         return {"refused": str(error)}
     if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[0], dict):
         raise TypeError("two things are returned, a dict of specs and the spec of the batch")
     specs, of_batch = returned
     played: Play = {"params": {name: _entries(spec) for name, spec in specs.items()}, "batch": _entries(of_batch)}
+    played["kept"] = given == shapes
     if {name: None for name in shapes} != dict.fromkeys(specs) or None in (*played["params"].values(), played["batch"]):
         return played
 

@@ -60,11 +60,11 @@ def training(
 ) -> dict[str, Any]:
     """Call `function(strategy, variables, loss_function, learning_rate)`, and what it returns for each batch.
 
-    The loss of a sample is that of a linear model, the sum of (features @ matrix + bias - labels) ** 2.
+    The loss of a sample is that of a linear model, the sum of (features @ matrix + biases - labels) ** 2.
 
     Args:
-        inputs: "matrix", "bias"; "batches": for each step a list by replica of "features", "labels" and "weights";
-            "sizes": the size of each global batch; "learning_rate".
+        inputs: "variables": the matrix, and biases; "batches": for each step a list by replica of "features", "labels"
+            and "weights"; "sizes": the size of each global batch; "learning_rate".
 
     Returns:
         "losses": what each step returned; "variables": after each step, for each variable the copies, by replica;
@@ -76,11 +76,11 @@ def training(
     strategy = _strategy(len(inputs["batches"][0]))
     calls: list[tuple[int, int]] = []
     with strategy.scope():
-        variables = [tf.Variable(inputs[name].numpy(), name=name) for name in ("matrix", "bias")]
+        variables = [tf.Variable(each.numpy()) for each in inputs["variables"]]
 
     def loss_function(features: Any, labels: Any) -> Any:
-        matrix, bias = variables
-        losses = tf.reduce_sum((features @ matrix + bias - labels) ** 2, axis=1)
+        matrix, *biases = variables
+        losses = tf.reduce_sum((features @ matrix + sum(biases) - labels) ** 2, axis=1)
         calls.append((_device_number(losses.device), features.shape[0]))
         return losses
 
