@@ -1740,9 +1740,9 @@ assert calls_of(two.trace) == {"all_reduce": 2}
 #
 # ## Now you
 #
-# In the exercise, `10_tensor_parallel`, you write the column-parallel and the row-parallel layer, and attention over
-# several ranks. The tests compare gradients with one process, count what your ranks send, and look whether any of
-# them ever holds a whole weight.
+# In [the exercise](../exercises/10_tensor_parallel/10_tensor_parallel.ipynb) you write the column-parallel and the
+# row-parallel layer, and attention over several ranks. The tests compare gradients with one process, count what your
+# ranks send, and look whether any of them ever holds a whole weight.
 #
 # ## Further reading
 #
