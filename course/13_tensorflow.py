@@ -247,7 +247,7 @@ assert of_losses.receivers == ("CPU:0",)
 # The graph says "collective", not how. But TensorFlow's ring can write a log. Here is the same step in a process of its
 # own, with that log; and before it, as a control, a step that adds on one device and should have no ring.
 # (`run_processes` starts a new process. It sends the function there, and ends it whatever happens. The first time takes
-# a while: TensorFlow is imported once more. Later processes begin as copies of that one.)
+# a while: TensorFlow is imported once more. Later processes with the same settings begin as copies of that one.)
 
 
 # %%

@@ -90,18 +90,14 @@ def serve(control: socket.socket) -> tuple[int, int] | None:
             case {"import": names}:
                 import_for_all(names, control)
             case {"start": name, "environment": environment, "command": command}:
-                running[name] = child = Child(os.fork())
-                with contextlib.suppress(OSError):  # by itself it is too late, or too early, for a signal
-                    os.setpgid(child.pid, child.pid)
+                running[name] = child = fork()
                 if child.pid == 0:
                     control.close()
                     return begin(environment, command, *files)
                 for file in files:
                     os.close(file)
             case {"watch": _}:
-                for name, child in running.items():
-                    child.watcher = threading.Thread(target=report, args=(name, child, control), daemon=True)
-                    child.watcher.start()
+                watch(running, control)
             case {"signal": [name, number]}:
                 send_signal(running[name], number)
             case {"end": _}:
@@ -199,6 +195,17 @@ class Child:
     watcher: threading.Thread | None = None
 
 
+def fork() -> Child:
+    """Fork a process, in a group of its own; in it the number is 0.
+
+    Both sides make the group: until there is one, a signal to it would be lost.
+    """
+    child = Child(os.fork())
+    with contextlib.suppress(OSError):
+        os.setpgid(child.pid, child.pid)
+    return child
+
+
 def begin(
     environment: dict[str, str], command: list[str], call: int, output: int, result: int, stack: int
 ) -> tuple[int, int]:
@@ -221,6 +228,13 @@ def begin(
     if "numpy" in sys.modules:  # else all processes would draw the same; Python's own generator sees to itself
         sys.modules["numpy"].random.seed()
     return result, stack
+
+
+def watch(running: dict[str, Child], control: socket.socket) -> None:
+    """Report the end of each process. From here on the stage has threads, until all processes are gone."""
+    for name, child in running.items():
+        child.watcher = threading.Thread(target=report, args=(name, child, control), daemon=True)
+        child.watcher.start()
 
 
 def report(name: str, child: Child, control: socket.socket) -> None:

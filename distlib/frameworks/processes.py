@@ -164,7 +164,7 @@ class _Run:
             self._close()
 
     def _start(self, environment: Mapping[str, str], folder: str) -> None:
-        """Start the processes, those with another environment than the stage's afresh.
+        """Start the processes: as forks, or afresh if their environment differs from the stage's.
 
         Args:
             environment: the stage's.
