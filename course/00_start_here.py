@@ -847,6 +847,12 @@ world.close()
 # - **schedule**: for each rank, in which order it does the forward and backward passes of the microbatches.
 # - **bubble**: the part of the time in which ranks of a pipeline wait.
 #
+# In [16, Environments](16_environments.ipynb):
+#
+# - **launcher**: the program that starts the ranks, and tells each who it is: `torchrun`, `srun`.
+# - **allocation**: the nodes that a cluster's scheduler gives to one job, for a time.
+# - **checkpoint**: all that a training needs to go on, in a file.
+#
 # In a lesson to come, 11:
 #
 # - **shard**: the part of a state that one rank owns for good, such as a quarter of the optimizer's averages.
