@@ -852,6 +852,12 @@ world.close()
 # - **column parallel**: each rank computes some of the outputs of a layer, from all of its inputs.
 # - **row parallel**: each rank has some of the inputs of a layer, and computes its term of a sum.
 #
+# In [16, Environments](16_environments.ipynb):
+#
+# - **launcher**: the program that starts the ranks, and tells each who it is: `torchrun`, `srun`.
+# - **allocation**: the nodes that a cluster's scheduler gives to one job, for a time.
+# - **checkpoint**: all that a training needs to go on, in a file.
+#
 # In a lesson to come, 11:
 #
 # - **shard**: the part of a state that one rank owns for good, such as a quarter of the optimizer's averages.

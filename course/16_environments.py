@@ -156,6 +156,7 @@ guess = predict(
 )
 
 # %%
+quiet = lambda rank, stream, text: None  # torch writes pages of C++ frames  # noqa: E731
 
 
 def be_another_program(server: socket.socket) -> None:
@@ -167,7 +168,7 @@ def be_another_program(server: socket.socket) -> None:
 taken = socket.create_server(("127.0.0.1", 0))
 threading.Thread(target=be_another_program, args=(taken,), daemon=True).start()
 ports = free_ports(8)
-old, missing, other_port = both(ports[0]), both(ports[1]), both(ports[2])
+missing, other_port = both(ports[1]), both(ports[2])
 del missing[1]["MASTER_ADDR"]
 other_port[1]["MASTER_PORT"] = str(ports[3])
 alone = [{**each[0], "WORLD_SIZE": "1"} for each in (both(ports[6]), both(ports[7]))]
@@ -181,7 +182,6 @@ mistakes = {
     "WORLD_SIZE=3, two are started": both(ports[5], WORLD_SIZE="3"),
     "RANK=0, WORLD_SIZE=1, twice": alone,
 }
-quiet = lambda rank, stream, text: None  # torch writes pages of C++ frames  # noqa: E731
 environments = [each for pair in mistakes.values() for each in pair]
 with World(len(environments), on_output=quiet) as world:
     found = world.run(join, environments, timeout=60)
@@ -326,12 +326,8 @@ assert done.returncode == 0
 assert [int(v["RANK"]) for v in TORCHRUN] == [0, 1]
 assert (here.rank, here.world_size, here.local_rank, here.nodes) == (1, 2, 1, 1)
 assert here.store is not None and there.store is None
-assert (there.rank, there.world_size, there.local_rank, there.local_size) == (
-    3,
-    4,
-    1,
-    2,
-)
+assert (there.rank, there.world_size) == (3, 4)
+assert (there.local_rank, there.local_size) == (1, 2)
 assert (there.node, there.nodes, there.node_name) == (1, 2, "node12")
 
 # %% [markdown]
@@ -342,7 +338,7 @@ assert (there.node, there.nodes, there.node_name) == (1, 2, "node12")
 #     #SBATCH --nodes=2
 #     export MASTER_ADDR=node07        # ← looked up by hand
 #     export MASTER_PORT=29500
-#     srun python train.py
+#     srun python train.py             # takes RANK and WORLD_SIZE from Slurm's variables
 #
 # On Tuesday the same script hangs for 30 minutes, and then ends with an error about the network. Nothing in it has
 # changed. What has changed is the allocation:
@@ -746,10 +742,8 @@ without_momentum = True
 forgetful = SimulatedWorld(1).run(train_again, Path(tempfile.mkdtemp()))[0]
 print(f"last loss {forgetful[-1][1]:.6f}, undisturbed {undisturbed[-1][1]:.6f}")
 assert tried[-1] == undisturbed[-1]
-assert (
-    max(abs(a[1] - b[1]) for a, b in zip(forgetful, undisturbed[40:], strict=True))
-    > 1e-3
-)
+pairs = zip(forgetful, undisturbed[40:], strict=True)
+assert max(abs(a - b) for (_, a), (_, b) in pairs) > 1e-3
 
 # %% [markdown]
 # ### Silence
@@ -771,9 +765,8 @@ began = time.monotonic()
 found = run_elastic(
     train, folder / "silent", 60, stop_rank_1, lowest=2, highest=3, silence=4, say=print
 )
-print(
-    f"{len(found)} ranks, from step {found[0][0][0]}: {time.monotonic() - began:.0f} s"
-)
+took = time.monotonic() - began
+print(f"{len(found)} ranks, from step {found[0][0][0]}: {took:.0f} s")
 largest = max(abs(a[1] - b[1]) for a, b in zip(found[0], later, strict=True))
 assert len(found) == 2 and found[0][0][0] == 30 and largest < 1e-9
 
@@ -822,9 +815,7 @@ timer = threading.Timer(3, notice.touch)
 timer.start()
 results = run_elastic(train, where, 1_000_000, lowest=2, highest=2, notice=notice)
 timer.join()
-print(
-    "returned", results, "and the last checkpoint is that of step", steps_in(where)[-1]
-)
+print("returned", results, "and the last checkpoint:", steps_in(where)[-1], "steps")
 assert results == [REQUEUE, REQUEUE] == [75, 75]
 assert good_steps(where)[-1] == steps_in(where)[-1]
 

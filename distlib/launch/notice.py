@@ -13,7 +13,6 @@ ranks, as ever.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -87,7 +86,7 @@ def status_of(results: list[Any]) -> int:
 def passed_on_by_file() -> Iterator[Path]:
     """In this block, the SIGNALS that this process gets make a file, which is notice to its ranks.
 
-    SIGTERM ends this process if no rank has asked, or if it comes again. Only for the main thread.
+    SIGTERM ends this process, with status 143, if no rank has asked, or if it comes again. Only for the main thread.
     """
     with tempfile.TemporaryDirectory(prefix="distlib-") as folder:
         file = Path(folder) / "notice"
@@ -95,7 +94,7 @@ def passed_on_by_file() -> Iterator[Path]:
         def on_signal(number: int, frame: object) -> None:
             if number == signal.SIGTERM and (file.exists() or not _wanted_mark(file).exists()):
                 signal.signal(number, signal.SIG_DFL)
-                os.kill(os.getpid(), number)
+                raise SystemExit(128 + number)  # so that ranks and folders are cleared away
             file.touch()
 
         before = {number: signal.signal(number, on_signal) for number in SIGNALS}

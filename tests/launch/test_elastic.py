@@ -161,10 +161,14 @@ def test_notice_to_the_command_is_passed_on(tmp_path: Path, number: int) -> None
 def test_a_function_that_does_not_ask_is_terminated(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     functions = SCRIPT.with_name("rank_functions.py")
-    launch = subprocess.Popen([*COMMAND, "--ranks", "2", f"{functions}:wait_for_file", str(flag)])
+    own = tmp_path / "temporary"
+    own.mkdir()
+    command = [*COMMAND, "--ranks", "2", f"{functions}:wait_for_file", str(flag)]
+    launch = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(own)})
     wait_for(tmp_path, "flag-*", 2)
     launch.terminate()
-    assert launch.wait(100) == -signal.SIGTERM
+    assert launch.wait(100) == 128 + signal.SIGTERM
+    assert list(own.iterdir()) == []
 
 
 def wait_for(folder: Path, pattern: str, count: int) -> None:
