@@ -16,6 +16,7 @@ from distlib.checks.exercises.tensorflow import Pipeline, Shares, check_global_b
 from distlib.checks.places import pack
 from distlib.checks.plays.calls import attempt, call
 from distlib.checks.task import Draw
+from distlib.checks.words import count
 from distlib.frameworks import optional
 from distlib.worlds import call_site
 
@@ -68,8 +69,17 @@ def test_a_value_error_is_a_result() -> None:
         return 7
 
     given = [{"args": [number], "kwargs": {}} for number in (0, 3)]
-    assert attempt(None, refuse, given[0], None) == {"returned": 7}  # type: ignore[arg-type]
-    assert attempt(None, refuse, given[1], None) == {"refused": "not 3"}  # type: ignore[arg-type]
+    assert attempt(None, refuse, given[0], None) == {"returned": 7, "args": [0]}  # type: ignore[arg-type]
+    assert attempt(None, refuse, given[1], None) == {"refused": "not 3", "args": [3]}  # type: ignore[arg-type]
+
+
+def test_a_result_comes_with_the_arguments_as_they_are_then() -> None:
+    given = {"args": [{"a": []}], "kwargs": {}}
+    assert attempt(None, dict.clear, given, None)["args"] == [{}]  # type: ignore[arg-type]
+
+
+def test_batches_are_counted_in_english() -> None:
+    assert [count(number, "batch") for number in (1, 3)] == ["1 batch", "3 batches"]
 
 
 def test_cells_travel_where_the_notebook_has_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:

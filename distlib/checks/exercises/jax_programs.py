@@ -66,7 +66,7 @@ class Ring:
 
 
 def _ring_errors(seen: Seen) -> Sequence[tuple[str, str]]:
-    return [("unbound axis name", "the axis has the name that is passed: axis_name."), ("Found an unbound axis", "the axis has the name that is passed: axis_name."),
+    return [*((sign, "the axis has the name that is passed: axis_name.") for sign in ("unbound axis name", "Found an unbound axis")),
             ("cannot reshape", REFUSE if torch.Size(seen.facts.shape).numel() % seen.facts.devices else f"does the number of chunks fit? {AXIS}"),
             ("got NoneType", "the last line must return the sum."),
             ("must be unique", f"in a step every device sends one chunk and gets one: each stands once at the left of a pair, and once at its right. And {AXIS}"),
@@ -185,7 +185,9 @@ def _are_neighbors(ring: Ring, source: int, destination: int) -> bool:
 STEPS, FEATURES, HIDDEN, OUTPUTS = 3, 5, 8, 3
 SPARE = 64  # bytes that a device may send besides the gradients: the loss, and numbers like it
 close = partial(is_close, relative=1e-3, absolute=1e-4)  # rounding is free, in float32
-ONE_JIT = "the whole step, the update too, is one function under jax.jit: outside of it every operation is compiled, and run, by itself."
+NAMED = "the mesh has the name of its axis: mesh.axis_names[0]. It is not always the one of the example."
+ANY_TREE = "parameters may be any tree, also with lists: jax.tree.map(lambda p, g: p - rate * g, params, gradient)."
+ONE_JIT = "the whole step, with the sum over the devices and the update, is one function under jax.jit: outside of it every operation is compiled, and run, by itself."
 SUMMED = "under shard_map the gradient of what all devices share (P()) is already the sum over them; pmean of it is one of N equal numbers. Take the mean of the loss first, or of P() parameters with check_vma=False."
 
 
@@ -214,16 +216,12 @@ def _drawn_params(draw: Draw, model: str) -> Any:
 @task("loss_of", "mesh", "rate", seconds=SECONDS, errors=[
     ("got NoneType", "does step end with `return new_params, loss`, and spmd_step with `return step`?"),
     ("'NoneType' object is not callable", "the last line of spmd_step must return the step."),
-    ("unbound axis name", "the mesh has the name of its axis: mesh.axis_names[0]. It is not always called \"data\"."),
-    ("is not found in mesh", "the mesh has the name of its axis: mesh.axis_names[0]. It is not always called \"data\"."),
-    ("must refer to an axis", "the mesh has the name of its axis: mesh.axis_names[0]. It is not always called \"data\"."),
+    *((sign, NAMED) for sign in ("unbound axis name", "is not found in mesh", "must refer to an axis")),
     ("arrays of JAX", "return what the program gives. float(…) and numpy take it from the devices, and wait for it."),
     ("not divisible", "the batch is cut along its first axis, P(axis). Parameters are whole, P()."),
     ("incompatible devices", "all arrays of a program lie on the devices of the mesh that is passed. Is another mesh, or jax.devices(), written into your code?"),
-    ("list indices must be", "parameters may be any tree, also with lists: jax.tree.map(lambda p, g: p - rate * g, params, gradient)."),
-    ("can't multiply sequence", "parameters may be any tree: jax.tree.map(lambda p, g: p - rate * g, params, gradient)."),
+    *((sign, ANY_TREE) for sign in ("list indices must be", "can't multiply sequence", "unsupported operand type")),
     ("not done after", f"a step takes milliseconds, once it is compiled; {ONE_JIT}"),
-    ("unsupported operand type", "parameters may be any tree: jax.tree.map(lambda p, g: p - rate * g, params, gradient)."),
 ])
 def check_spmd_step(draw: Draw, *, plans: Sequence[Descent]) -> Iterator[Case]:
     """`function(loss_of, mesh, rate)`: a data-parallel step. Three of them: numbers, placement, programs.
@@ -420,7 +418,7 @@ class Cut:
 
 def _sharding_errors(seen: Seen) -> Sequence[tuple[str, str]]:
     return [*([] if seen.facts.way in WAYS else [("raised", REFUSE_WAY)]),
-            ("Resource axis", "the mesh has the name of its axis: mesh.axis_names[0]."), ("not found in mesh", "the mesh has the name of its axis: mesh.axis_names[0]."),
+            *((sign, NAMED) for sign in ("Resource axis", "not found in mesh")),
             ("duplicate entries", "cut one dimension: there is one axis, and a device has one place along it."),
             ("two things", "the specs of the parameters in a dict, by their names, and that of the batch."),
             ("KeyError", "a model has any even number of layers: go through shapes, and look at each name and shape.")]
@@ -492,7 +490,7 @@ def _holdings(cut: Cut, params: dict[str, Any], batch: Sequence[Any]) -> Remarks
 
 def _why_not(cut: Cut, name: str, entries: Sequence[Any]) -> str:
     if any(entry is not None and entry != cut.axis for entry in entries):
-        return "the mesh has the name of its axis: mesh.axis_names[0]."
+        return NAMED
     if len(entries) > len(cut.shapes[name]):
         return "a bias has one dimension, a weight two."
     return PAIRS if cut.way == "tensor parallel" else "cut a dimension that the number of devices divides; leave the parameter whole if there is none."

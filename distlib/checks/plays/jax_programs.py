@@ -113,8 +113,8 @@ def training(comm: Communicator, function: Callable[..., Any], inputs: dict[str,
             "programs": [_shortened(program.hlo_modules()[0].to_string()) for program in programs],
             "params": [_by_device(leaf, mesh) for leaf in jax.tree.leaves(params)],
         })  # fmt: skip
-        if not tree:
-            break
+        if not tree or any(part is None for held in calls[-1]["params"] for part in held):
+            break  # JAX crashes if a program for other devices is called again with parameters like the first ones
     return {"calls": calls}
 
 

@@ -2,7 +2,8 @@
 def check_address(address, others):
     try:
         host, port = address.rsplit(":", 1)
-        int(port)
+        if not host or int(port) < 0:
+            raise ValueError
     except ValueError:
         raise ValueError(f"an address is host:port, and this is {address}") from None
     if address in others:

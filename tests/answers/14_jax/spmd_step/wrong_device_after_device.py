@@ -1,5 +1,5 @@
 # Wrong: one device after the other computes, and the host adds up. Loses all marks.
-# Told: the sum over the devices has to be in the compiled program
+# Told: the whole step, with the sum over the devices
 def spmd_step(loss_of: LossOf, mesh: Mesh, rate: float) -> Step:
     devices = list(mesh.devices.flat)
     whole = NamedSharding(mesh, P())

@@ -1,5 +1,5 @@
 # Wrong: right shardings and no jit: every operation is a program of its own. Loses all marks.
-# Told: The whole step is one function under jax.jit
+# Told: is one function under jax.jit
 def spmd_step(loss_of: LossOf, mesh: Mesh, rate: float) -> Step:
     cut = NamedSharding(mesh, P(mesh.axis_names[0]))
 
