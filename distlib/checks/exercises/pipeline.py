@@ -110,7 +110,7 @@ def _(seen: Seen) -> Remarks:
             f"these are the losses of both calls. {LIVES_ON.capitalize()}": 2 * alone.loss if calls == 2 else None,
             "this is one microbatch's loss. Add up those of all.": [part for n, loss in zip(alone.samples, alone.losses, strict=True) for part in (loss, n / N * loss)],
         }, same=lambda one, other: one is other or (isinstance(one, float) and isinstance(other, float) and math.isclose(one, other)),
-           otherwise="a microbatch of n samples counts n / N. N is the number of all samples: the sum of shape[0] over shapes." if rank == last and isinstance(seen[rank]["loss"], float)
+           otherwise="a microbatch of n samples counts n / N. N is the number of all samples: the sum of shape[0] over shapes; and the sum begins with 0 in each call." if rank == last and isinstance(seen[rank]["loss"], float)
            else "the last rank returns the loss of the whole batch as a float, the others None. loss.item() is a float.")
     for rank in reversed(seen.ranks):
         yield from _backward(seen, alone, rank, N)
