@@ -7,13 +7,13 @@ rank 0   tanh(linear) of 3 features ──► 5  ──►  rank 1   5 ──►
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from distlib.checks.case import Case
-from distlib.checks.plays.pipeline import mean_squared_error, one_stage
+from distlib.checks.plays.pipeline import LOSSES, one_stage
 from distlib.checks.task import Draw
 from distlib.checks.words import count
 from distlib.training.schedules import Action, Schedule, gpipe
@@ -30,11 +30,15 @@ class Plan:
         name: of the schedule.
         schedule: by rank.
         samples: of each microbatch; empty: 2 of each.
+        loss: which function, one of `LOSSES`.
+        calls: how often it is carried out, with the same arguments. What is judged is the last time.
     """
 
     name: str
     schedule: Schedule
     samples: Sequence[int] = ()
+    loss: str = "squared error"
+    calls: int = 1
 
 
 def drawn_plan(draw: Draw, ranks: int, microbatches: int) -> Plan:
@@ -57,6 +61,8 @@ def stage_case(draw: Draw, plan: Plan) -> Case:
         {
             "weight": draw.normal((features[rank + 1], features[rank])) / 2,
             "bias": draw.normal((features[rank + 1],)) / 2,
+            "loss": plan.loss,
+            "calls": plan.calls,
             "actions": [str(action) for action in row],
             "shapes": [[each, features[rank]] for each in samples],
             "inputs": [draw.normal((each, features[0])) for each in samples] if rank == 0 else None,
@@ -65,7 +71,8 @@ def stage_case(draw: Draw, plan: Plan) -> Case:
         for rank, row in enumerate(plan.schedule)
     ]
     title = f"on {count(ranks, 'rank')}, {plan.name}, batch of {' + '.join(map(str, samples))}"
-    return Case(title, one_stage, inputs, Plan(plan.name, plan.schedule, samples))
+    title += f", {plan.loss}" * (plan.loss != Plan.loss) + ", called twice" * (plan.calls == 2)
+    return Case(title, one_stage, inputs, replace(plan, samples=samples))
 
 
 class Alone:
@@ -81,6 +88,7 @@ class Alone:
         arriving: by stage, then microbatch, the gradient of its output.
         parameters: by stage, weight and bias with their gradients.
         loss, losses: of the batch, and of each microbatch: means over samples.
+        other_losses: of the batch, by the functions that are not asked for.
     """
 
     def __init__(self, inputs: Sequence[dict[str, Any]], samples: Sequence[int]) -> None:
@@ -89,13 +97,16 @@ class Alone:
         whole = [torch.cat(inputs[0]["inputs"])]
         for weight, bias in self.parameters:
             whole.append(torch.tanh(torch.nn.functional.linear(whole[-1], weight, bias)))
-        loss = mean_squared_error(whole[-1], torch.cat(targets))
+        others = dict(LOSSES)
+        function = others.pop(inputs[-1]["loss"])
+        loss = function(whole[-1], torch.cat(targets))
         gradients = torch.autograd.grad(loss, whole[1:], retain_graph=True)
         loss.backward()
         self.values = [each.detach().split(self.samples) for each in whole]
         self.arriving = [each.split(self.samples) for each in gradients]
         self.loss = loss.item()
-        self.losses = [mean_squared_error(*pair).item() for pair in zip(self.values[-1], targets, strict=True)]
+        self.losses = [function(*pair).item() for pair in zip(self.values[-1], targets, strict=True)]
+        self.other_losses = [other(whole[-1], torch.cat(targets)).item() for other in others.values()]
 
     def share(self, stage: int, i: int) -> list[torch.Tensor]:
         """What microbatch i adds to the gradients of a stage, of weight and bias."""

@@ -92,7 +92,7 @@ class _Receiving(Handle):
     def wait(self) -> int:
         peer = super().wait()
         self.tensor.copy_(self._landing)
-        self._landing = self.tensor  # a second wait brings nothing new
+        self.tensor = self._landing = torch.empty(0)  # lets the tensor go; a second wait brings nothing new
         return peer
 
     def slip(self) -> str | None:

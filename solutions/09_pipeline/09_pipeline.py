@@ -25,7 +25,7 @@
 # | | |
 # |---|---|
 # | `"2F0"` | stage 2, forward pass, microbatch 0 |
-# | `"2B0"` | stage 2, backward pass, microbatch 0 |
+# | `"2B13"` | stage 2, backward pass, microbatch 13 |
 #
 # A **schedule** is a list with one list of actions for each stage. Every rank does its own actions in this order, and
 # waits where it must:
@@ -33,9 +33,9 @@
 # - `2F0` needs the output of `1F0`.
 # - `2B0` needs what `2F0` has kept, and the gradient that `3B0` computes. On the last stage it needs only `2F0`.
 #
-# The tests of parts 1 and 2 look at four things: whether each action stands in the table once, whether the table can be
+# The tests of parts 1 and 2 look at four things: whether each action stands in the schedule once, whether it can be
 # executed, how many microbatches a stage keeps at the same time, and how long it takes. They let a forward pass take 1
-# second and a backward pass 2.
+# second and a backward pass 2. They refuse a call of the library's own schedules: write these yourself.
 
 # %% readonly="setup"
 from collections.abc import Callable, Sequence
@@ -125,8 +125,8 @@ print(report)
 ### What this tests: up to 12 stages and 20 microbatches, more stages than microbatches, and the other way round.
 from distlib.checks.exercises.pipeline import check_gpipe
 
-report = check_gpipe(gpipe, sizes=[(2, 1), (5, 1), (3, 3), (8, 2), (4, 16), (12, 20)], drawn=6, seed=91)
-assert len(report) == 12
+report = check_gpipe(gpipe, sizes=[(2, 1), (5, 1), (3, 3), (8, 2), (4, 16), (12, 20), (1, 4)], drawn=6, seed=91)
+assert len(report) == 13
 assert sorted(report.answers[0][1]) == ["1B0", "1F0"]
 assert [len(row) for row in report.answers[5]] == [40] * 12
 ### END HIDDEN TESTS
@@ -134,10 +134,11 @@ assert [len(row) for row in report.answers[5]] == [40] * 12
 # %% [markdown]
 # ## 2. Backward as soon as possible: `one_forward_one_backward`
 #
-# GPipe keeps what the forward pass has computed, for all $m$ microbatches. 1F1B takes just as long and keeps less. A
-# stage does as many forward passes as it takes until the first gradient can come back: the **warm-up**. From then on
-# forward and backward passes take turns: one forward, one backward. When no forward pass is left, the backward passes
-# that remain follow. With 3 stages and 4 microbatches:
+# GPipe keeps what the forward pass has computed, for all $m$ microbatches. 1F1B takes just as long, and with many
+# microbatches it keeps much less. A stage begins with one forward pass for itself and one for each stage after it, if
+# there are so many microbatches: the **warm-up**. Then the first gradient comes back. From then on backward and forward
+# passes take turns: one backward, one forward. When no forward pass is left, the backward passes that remain follow.
+# With 3 stages and 4 microbatches:
 #
 # | stage | actions |
 # |---|---|
@@ -146,11 +147,12 @@ assert [len(row) for row in report.answers[5]] == [40] * 12
 # | 2 | `2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3` |
 #
 # Stage 2 is the last one, and can begin with the backward pass of microbatch 0 right after its forward pass. Stage 1
-# must keep one microbatch busy on the stage behind, and stage 0 two.
+# does one forward pass more before that, for stage 2, and stage 0 two more, for stages 1 and 2.
 #
 # **Stage $s$ keeps at most $\min(m, p - s)$ microbatches at the same time**, from the forward to the backward pass.
 # For stage 0 above that is 3, however many microbatches there are. The time is that of GPipe, $(m + p - 1) \cdot 3$
-# seconds. A warm-up that is too long costs memory. One that is too short costs time.
+# seconds. Every schedule that takes no longer and keeps no more is right. A warm-up that is too long costs memory. One
+# that is too short costs time.
 
 
 # %% solution="one_forward_one_backward"
@@ -228,14 +230,17 @@ assert [len(row) for row in report.answers[7]] == [40] * 12
 #
 # Every rank calls `run_stage` with its own stage and its own row of a schedule. It does the actions one after another.
 #
-# | | on the first rank | in between | on the last rank |
-# |---|---|---|---|
-# | forward | takes `inputs[i]` | receives its input from rank $s - 1$ | as in between |
-# | | sends the output to rank $s + 1$ | the same | computes the loss from the output and `targets[i]` |
-# | backward | receives the gradient of its output from rank $s + 1$ | the same | begins at the loss |
-# | | | sends the gradient of its input to rank $s - 1$ | the same |
+# | | begins with | ends with |
+# |---|---|---|
+# | forward, first rank | `inputs[i]` | sends the output to rank $s + 1$ |
+# | forward, in between | receives its input from rank $s - 1$ | sends the output to rank $s + 1$ |
+# | forward, last rank | receives its input from rank $s - 1$ | computes the loss from the output and `targets[i]` |
+# | backward, last rank | the loss | sends the gradient of its input to rank $s - 1$ |
+# | backward, in between | receives the gradient of its output from rank $s + 1$ | the same as the last rank |
+# | backward, first rank | receives the gradient of its output from rank $s + 1$ | sends nothing |
 #
-# For example with 2 stages and the rows `0F0 0F1 0B0 0B1` and `1F0 1B0 1F1 1B1`:
+# A single rank is the first and the last one: it begins with `inputs[i]`, computes the loss, and sends nothing. For
+# example with 2 stages and the rows `0F0 0F1 0B0 0B1` and `1F0 1B0 1F1 1B1`:
 #
 # | rank 0 | rank 1 |
 # |---|---|
@@ -245,22 +250,26 @@ assert [len(row) for row in report.answers[7]] == [40] * 12
 # | `0B1` receives the gradient of output 1, goes back | `1B1` goes back from loss 1, sends the gradient of input 1 |
 #
 # **Two pieces of one graph.** A message carries numbers, and not how they came about. So the input that a rank has
-# received must get `requires_grad_()`: after backward, its `.grad` is what the rank before needs. If the gradient of an
-# output has come by message, `output.backward(gradient)` begins there. Send `output.detach()`: the numbers alone.
+# received must get `requires_grad_()`, after `recv` and before `module`: after backward, its `.grad` is what the rank
+# before needs. If the gradient of an output has come by message, `output.backward(gradient)` begins there. Send
+# `output.detach()`: the numbers alone.
 #
 # **The loss of the batch** is the mean over all its samples. `loss_function` returns the mean over one microbatch, and
 # microbatches may have different numbers of samples. In a batch of $N$ samples a microbatch of $n$ samples counts
-# $n / N$. Multiply its loss by that before it goes back: then all gradients are right, on all ranks, and torch adds
-# them up in `parameter.grad`.
+# $n / N$; `shapes` has all of them. Multiply its loss by that before it goes back: then the sum is the loss of the
+# batch, all gradients are right, on all ranks, and torch adds them up in `parameter.grad`.
 #
 # **No deadlock.** Above, `0F1` sends to rank 1 while `1B0` sends to rank 0. With `send` each would wait until the other
-# receives. `isend` only begins: collect the handles, and wait for them when all actions are done. Receive with `recv`.
+# receives. `isend` only begins: collect the handles, and wait for them at the latest when all actions are done. `recv`
+# may stay: it waits for what the action needs.
 #
-# **Tags.** Two ranks may take the microbatches in different orders. Give every message its microbatch as `tag`, in both
-# calls. Then it does not matter which one comes first.
+# **Tags.** Two ranks may take the microbatches in different orders. Give every message its microbatch as `tag`, in
+# `isend` and in `recv`. Then it does not matter which one comes first. An output and its gradient may share a tag.
 #
-# **Keep little.** Between the forward and the backward pass of a microbatch its stage must keep input and output. After
-# that, forget both: `kept.pop(i)` takes an entry out of a dict. (What is being sent is not counted.)
+# **Keep little.** Between the forward and the backward pass of a microbatch its stage must keep input and output, or
+# the loss. After that, forget them: `kept.pop(i)` takes an entry out of a dict. Add up `loss.item()`: a loss holds on
+# to its graph. What is being sent is not counted here. In a real program, wait for the handle of an output as soon as
+# its gradient has come: until then the handle keeps the output.
 
 
 # %% solution="run_stage"
@@ -276,24 +285,24 @@ def run_stage(
     """Do the actions of this rank's stage: one forward and one backward pass of each microbatch.
 
     Afterwards parameter.grad of every parameter of the stage is the gradient of the mean loss over all samples of the
-    batch. Before, it is None. The parameters themselves do not change. All tensors are float64.
+    batch. Before, it is None. Nothing else that was given changes, and inputs get no gradient. All tensors are float64.
 
     Args:
         comm: the communicator of this rank. Rank s has stage s; there are as many ranks as stages, perhaps only one.
-        module: this rank's stage. Call it once for each microbatch.
+        module: this rank's stage; all its parameters need a gradient. Call it once for each microbatch.
         actions: what this rank does, in this order, such as ["1F0", "1B0", "1F1", "1B1"]. The schedule of all ranks can
             be executed.
         shapes: for each microbatch the shape of this stage's input, [samples, features].
-        inputs: on the first rank the input of each microbatch; on the others None. Not changed.
-        targets: on the last rank the targets of each microbatch; on the others None. Not changed.
+        inputs: on the first rank the input of each microbatch; on the others None.
+        targets: on the last rank the targets of each microbatch; on the others None.
         loss_function: loss_function(output, targets) is the mean loss over the samples of a microbatch, shape [].
 
     Returns:
         On the last rank the mean loss over all samples of the batch, as a float; on the others None.
 
-    Cost: for each microbatch one message to the next rank, of the size of the output, and one to the rank before, of
-        the size of the input. A microbatch's input, output and all that is computed between them are kept from its
-        forward pass to its backward pass, and no longer.
+    Cost: for each microbatch one message to the next rank, if there is one, of the size of the output, and one to the
+        rank before, if there is one, of the size of the input. A microbatch's input, output and all that is computed
+        between them are kept from its forward pass to its backward pass, and no longer.
     """
     ### BEGIN SOLUTION
     first, last = comm.rank == 0, comm.rank == comm.world_size - 1
@@ -334,19 +343,21 @@ def run_stage(
 
 
 # %%
-batch = [torch.tensor([[1.0, 2.0], [3.0, 4.0]]).double(), torch.tensor([[5.0, 6.0]]).double()]
-wanted = [torch.tensor([[1.0], [0.0]]).double(), torch.tensor([[1.0]]).double()]
+batch = [torch.tensor(rows, dtype=torch.float64) for rows in ([[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]])]
+wanted = [torch.tensor(rows, dtype=torch.float64) for rows in ([[1.0], [0.0]], [[1.0]])]
+features = [2, 3, 1]  # 2 into stage 0, 3 from there into stage 1, 1 out of it
 
 
 def layer(stage: int) -> torch.nn.Module:
     torch.manual_seed(stage)  # a layer's weights depend on the layer, and not on how the model is cut
-    return torch.nn.Linear(2, [2, 1][stage]).double()
+    return torch.nn.Linear(features[stage], features[stage + 1]).double()
 
 
 def try_stage(comm: Communicator, schedule: list[list[str]]) -> tuple[float | None, list[float]]:
-    module, is_first = layer(comm.rank), comm.rank == 0
-    data = (batch, None) if is_first else (None, wanted)
-    loss = run_stage(comm, module, schedule[comm.rank], [[2, 2], [1, 2]], *data, torch.nn.functional.mse_loss)
+    module, actions = layer(comm.rank), schedule[comm.rank]
+    shapes = [[2, features[comm.rank]], [1, features[comm.rank]]]
+    inputs, targets = (batch, None) if comm.rank == 0 else (None, wanted)
+    loss = run_stage(comm, module, actions, shapes, inputs, targets, torch.nn.functional.mse_loss)
     return loss, module.weight.grad.flatten().tolist()
 
 
@@ -363,7 +374,7 @@ print("alone: ", loss.item(), *(stage.weight.grad.flatten().tolist() for stage i
 # %% [markdown]
 # **Visible test: 5 points.** It compares loss and gradients with those of a single process, and looks at each message,
 # at the order of the passes, and at how many microbatches a rank keeps at the same time. Microbatches have 2 samples
-# each; in one case the last one has fewer.
+# each; in one case the last one has fewer. One case has another loss function, and one calls `run_stage` twice.
 
 # %% test="run_stage_visible" points=5
 from distlib.checks.exercises.pipeline import check_run_stage
@@ -378,7 +389,8 @@ report = check_run_stage(
         Plan("1F1B", schedules.one_forward_one_backward(2, 4)),
         Plan("1F1B", schedules.one_forward_one_backward(3, 4), samples=[2, 2, 2, 1]),
         Plan("1F1B", schedules.one_forward_one_backward(1, 3)),
-        Plan("GPipe", schedules.gpipe(4, 2)),
+        Plan("GPipe", schedules.gpipe(4, 2), loss="absolute error"),
+        Plan("1F1B", schedules.one_forward_one_backward(2, 3), calls=2),
     ],
 )
 assert report[1].trace.messages_sent == [3, 3]
@@ -396,7 +408,7 @@ print(report)
 # %% test="run_stage_hidden" points=6
 # The hidden tests of run_stage stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, microbatches of different sizes, more ranks than microbatches, any order of actions.
+### What this tests: up to 6 ranks, uneven microbatches, few of them, any order of actions, another loss, a second call.
 from distlib.checks.exercises.pipeline import check_run_stage
 from distlib.checks.pipeline_cases import Plan
 from distlib.training import schedules
@@ -411,12 +423,13 @@ report = check_run_stage(
         Plan("GPipe", schedules.gpipe(1, 4), samples=[1, 2, 3, 1]),
         Plan("1F1B", schedules.one_forward_one_backward(4, 12)),
         Plan("1F1B", schedules.one_forward_one_backward(6, 3), samples=[2, 2, 1]),
-        Plan("GPipe", schedules.gpipe(3, 5)),
+        Plan("GPipe", schedules.gpipe(3, 5), loss="absolute error"),
+        Plan("1F1B", schedules.one_forward_one_backward(3, 4), samples=[2, 1, 3, 2], calls=2),
     ],
     drawn=[(2, 5), (3, 4), (4, 6)],
     seed=93,
 )
-assert len(report) == 10
+assert len(report) == 11
 assert report[0].trace.bytes_sent == [16 * 5 * 8] * 2
 assert report[2].trace.messages_sent == [3, 6, 3]
 assert report[3].trace.bytes_sent == [0]
@@ -424,14 +437,15 @@ assert report[4].trace.bytes_sent == [24 * 5 * 8, 24 * (4 + 5) * 8, 24 * (2 + 4)
 for seen in report:
     expected = schedules.most_live(seen.facts.schedule)
     assert [max(result["kept"]) for result in seen.results] == expected
-    assert seen.trace.messages_sent[0] == len(seen.facts.samples) * (seen.size > 1)
+    assert seen.trace.messages_sent[0] == len(seen.facts.samples) * seen.facts.calls * (seen.size > 1)
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## All together
 #
 # Four ranks train a model of four layers, in 1F1B by your function, with 8 microbatches of 4 samples. The loss falls.
-# How many bytes does a rank in the middle send in each step? Change `schedule` to GPipe: the losses stay the same.
+# Before you run it: how many bytes does a rank in the middle send in each step? Afterwards change `schedule` to
+# `gpipe(4, MICROBATCHES)`: losses and bytes stay the same.
 
 # %%
 STEPS, MICROBATCHES = 5, 8
@@ -445,13 +459,12 @@ def train(comm: Communicator, rows: list[list[str]]) -> list[float | None]:
     data = torch.randn(2, MICROBATCHES, 4, 16, dtype=torch.float64).tanh()
     inputs = list(data[0]) if comm.rank == 0 else None
     targets = list(data[1]) if comm.rank == comm.world_size - 1 else None
-    losses = []
+    losses, mse = [], torch.nn.functional.mse_loss
+    optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
     for _ in range(STEPS):
-        module.zero_grad()
-        mse = torch.nn.functional.mse_loss
+        optimizer.zero_grad()
         losses.append(run_stage(comm, module, rows[comm.rank], [[4, 16]] * MICROBATCHES, inputs, targets, mse))
-        for parameter in module.parameters():
-            parameter.data -= parameter.grad
+        optimizer.step()
     return losses
 
 

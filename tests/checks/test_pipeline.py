@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ import torch
 from distlib import SimulatedWorld
 from distlib.checks.pipeline_cases import Alone, Plan, drawn_plan, stage_case
 from distlib.checks.plays.pipeline import Notes, Stage
+from distlib.checks.remark import Remark
+from distlib.checks.rules.returns import every_call
 from distlib.checks.rules.schedules import all_forward_first, is_a_schedule, keeps_as_1f1b, takes
 from distlib.checks.rules.values import explain_factor
 from distlib.checks.student_communicator import StudentCommunicator
@@ -112,3 +115,32 @@ def test_a_multiple_is_named() -> None:
     right = torch.tensor([1.0, -2.0, 4.0])
     assert explain_factor(3 * right, right) == "this is 3 times what it should be. "
     assert explain_factor(right + 1, right) == explain_factor(None, right) == explain_factor(right[:2], right) == ""
+
+
+def test_a_detached_input_counts_as_kept() -> None:
+    notes = Notes()
+    stage, log = Stage(torch.ones(2, 3).double(), torch.zeros(2).double(), notes), []
+    for _ in range(3):
+        log.append((values := torch.ones(1, 3).double()).detach())
+        stage(values)
+    log.clear()
+    stage(torch.ones(1, 3).double())
+    assert notes.kept_inputs[:3] == [1, 2, 3]
+    assert notes.kept_inputs[3] <= 2  # `values` still holds that of the last turn
+
+
+def test_a_second_call_is_judged_as_the_first_one() -> None:
+    def judge(found: object) -> Iterator[Remark | None]:
+        yield None if found == [1] else Remark("it is wrong.")
+
+    assert first(every_call([1], judge)) is None
+    assert first(every_call({"first": [1], "again": [1]}, judge)) is None
+    assert getattr(first(every_call([2], judge)), "seen", "") == "it is wrong."
+    assert "Called once more, it is wrong." in getattr(
+        first(every_call({"first": [1], "again": [2]}, judge)), "seen", ""
+    )
+
+
+def test_a_rounded_value_is_called_so() -> None:
+    right = torch.tensor([0.1, -0.2, 0.3], dtype=torch.float64)
+    assert "rounded" in explain_factor(right.float().double(), right)

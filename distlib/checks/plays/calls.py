@@ -1,4 +1,4 @@
-"""The simplest plays: a function that does not communicate, called once."""
+"""The simplest plays: a function that does not communicate, called once, or twice."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from distlib.checks.plays.gated import PassGate
+from distlib.checks.plays.plain import plain
 from distlib.communicator import Communicator
 
 
 def call(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> Any:
     """What `function(*inputs["args"], **inputs["kwargs"])` returns."""
     return function(*inputs["args"], **inputs["kwargs"])
+
+
+def call_twice(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> Any:
+    """As `call`; where a second call returns something else, {"first": …, "again": …}, for `returns.every_call`."""
+    first = plain(call(comm, function, inputs, gate))  # a copy: the second call may change what the first has returned
+    again = plain(call(comm, function, inputs, gate))
+    return first if repr(first) == repr(again) else {"first": first, "again": again}
 
 
 def attempt(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> dict[str, Any]:

@@ -13,8 +13,10 @@ def plain(value: object) -> object:
 
     Anything else becomes {"type": the name of its type}, which is a dict that no function returns by chance.
     """
-    if value is None or type(value) in (bool, int, float, str):
+    if value is None or type(value) in (bool, int, float):
         return value
+    if isinstance(value, str):
+        return str.__str__(value)  # of a subclass, too
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if isinstance(value, list | tuple):

@@ -10,7 +10,7 @@ list.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -22,6 +22,9 @@ from distlib.checks.rules.values import Mistakes
 from distlib.checks.seen import Seen
 
 _LONGEST = 60  # characters of an argument in a title
+LIVES_ON = (
+    "does a list live on from one call to the next, outside of the function or as a default argument? Make a new one."
+)
 
 
 def called(*args: Any, facts: Any = None, title: str = "", **kwargs: Any) -> Case:
@@ -56,6 +59,15 @@ def returns(
         otherwise = "return True or False, as a comparison is."
     cause = next((words for words, value in table.items() if same(found, value)), otherwise)
     return Remark("it returned a wrong value.", (f"expected {shown(right)}", f"found    {shown(found)}"), cause)
+
+
+def every_call(found: Any, judge: Callable[[Any], Iterable[Remark | None]]) -> Iterator[Remark | None]:
+    """What `plays.calls.call_twice` has found: each call must return what `judge` finds right, not only the first."""
+    is_both = isinstance(found, dict) and found.keys() == {"first", "again"}
+    yield from judge(found["first"] if is_both else found)
+    for remark in judge(found["again"]) if is_both else ():
+        if remark is not None:
+            yield Remark(f"the first call is right. Called once more, {remark.seen}", remark.details, LIVES_ON)
 
 
 def same(found: Any, expected: Any) -> bool:

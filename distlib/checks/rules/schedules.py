@@ -23,8 +23,12 @@ ORDER = (
     "a forward pass needs that of the stage before. A backward pass needs the forward pass of its own stage, and the "
     "backward pass of the stage behind."
 )
+TURNS = "After it, forward and backward passes take turns, one of each"
 ONE_BY_ONE = "this is one microbatch after another, and only one stage works at a time."
-TEXT = 'an action is a text: stage, F or B, microbatch, such as "0F0", without spaces. Both numbers count from 0.'
+TEXT = (
+    'an action is a text: stage, F or B, microbatch, such as "0F0", without spaces or leading zeros. Both numbers '
+    "count from 0."
+)
 
 
 def rows_of(found: Sequence[Sequence[str]]) -> list[list[Action]]:
@@ -62,7 +66,8 @@ def _form(found: Any, num_stages: int) -> Remark | None:
 
 def _is_an_action(found: Any) -> Remark | None:
     try:
-        if Action.parse(found).kind in "FB":
+        action = Action.parse(found)
+        if action.kind in "FB" and str(action) == found:
             return None
     except (ValueError, AttributeError):
         pass
@@ -111,24 +116,39 @@ def all_forward_first(rows: Rows) -> Iterator[Remark]:
 
 
 def keeps_as_1f1b(rows: Rows, num_microbatches: int) -> Iterator[Remark]:
-    """Every stage must keep as many microbatches at the same time as there are stages from it on, or all if fewer."""
+    """A stage must keep no more microbatches at the same time than there are stages from it on. (Fewer cost time.)"""
     for stage, kept in enumerate(most_live(rows)):
         right = min(num_microbatches, len(rows) - stage)
-        if kept != right:
+        if kept > right:
             text = f"stage {stage} keeps up to {kept} of {num_microbatches} microbatches at the same time; "
-            yield Remark(f"{text}{right} expected.", shown(rows), _why_kept(rows, stage, right, num_microbatches))
+            yield Remark(f"{text}at most {right} expected.", shown(rows), _why_kept(rows, stage, right))
 
 
-def _why_kept(rows: Rows, stage: int, right: int, num_microbatches: int) -> str:
-    live, warmup = most_live(rows), [action.kind for action in rows[stage]].index("B")
-    if min(live) == num_microbatches:
-        return "this is GPipe: all forward passes come first, and memory grows with the number of microbatches."
-    if max(live) == 1:
+def why_1f1b_is_slow(rows: Rows, num_microbatches: int) -> str:
+    """The cause where a schedule that keeps as little as 1F1B takes longer."""
+    if max(most_live(rows)) == 1:
         return f"{ONE_BY_ONE} The warm-up is missing."
-    if warmup == right:
-        return "the warm-up is right. After it, forward and backward passes take turns, one of each."
-    off = "long: it costs memory" if warmup > right else "short: the stage waits, although it could do a forward pass"
+    for stage in range(len(rows)):
+        if _warmup(rows, stage) < (right := min(num_microbatches, len(rows) - stage)):
+            return _off(rows, stage, right, "short: the stage waits, although it could do a forward pass")
+    return f"the warm-up is right. {TURNS}, and all stages take the microbatches in one order."
+
+
+def _why_kept(rows: Rows, stage: int, right: int) -> str:
+    if min(most_live(rows)) == len(rows[0]) // 2:
+        return "this is GPipe: all forward passes come first, and memory grows with the number of microbatches."
+    if _warmup(rows, stage) <= right:
+        return f"the warm-up is not too long. {TURNS}."
+    return _off(rows, stage, right, "long: it costs memory")
+
+
+def _warmup(rows: Rows, stage: int) -> int:
+    return [action.kind for action in rows[stage]].index("B")
+
+
+def _off(rows: Rows, stage: int, right: int, off: str) -> str:
+    passes = f"{_warmup(rows, stage)} forward passes"
     return (
-        f"the warm-up is too {off}. Stage {stage} does {warmup} forward passes before its first backward pass, and "
+        f"the warm-up is too {off}. Stage {stage} does {passes} before its first backward pass, and "
         f"should do {right}: one for each stage from itself to the last one, and not more than there are microbatches."
     )
