@@ -584,7 +584,7 @@ def train(number: int, epochs: int = 3, batch_size: int = 16) -> tuple[float, np
 
 for number in (1, 4):
     loss, line = train(number)
-    print(f"{number} replica{'s' * (number > 1)}: slope and height {line}, last loss {loss:.6f}")
+    print(f"{number} replica{'s' * (number > 1)}: slope and intercept {line}, last loss {loss:.6f}")
 
 # %% [markdown]
 # ## Check everything
