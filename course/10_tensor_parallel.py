@@ -10,7 +10,7 @@
 # - keep less with sequence parallelism, and never gather the scores of a large vocabulary,
 # - say when tensor parallelism is the wrong choice.
 #
-# **Time:** about 110 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [Pipeline](09_pipeline.ipynb). No
+# **Time:** about 120 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [Pipeline](09_pipeline.ipynb). No
 # GPU.
 
 # %%
@@ -42,7 +42,6 @@ from distlib import (
 )
 from distlib.draw import (
     HeldPieces,
-    bytes_per_rank,
     curves,
     memory_parts,
     placements,
@@ -535,9 +534,9 @@ def mlp_in_pieces(
 
 
 # %% [markdown]
-# Between "column, row" nothing is sent. In "row, column" each rank takes its own part of $x$, computes its term of
-# the hidden features, and the terms must be summed *before* GELU. Then each rank has all hidden features, computes
-# its part of the output, and the parts are gathered. In both pairs the ranks also send something backward.
+# In "row, column" each rank takes its own part of $x$, computes its term of the hidden features, and the terms must be
+# summed *before* GELU. Then each rank has all hidden features, computes its part of the output, and the parts are
+# gathered. In both pairs the ranks also send something backward.
 
 # %%
 guess = predict(
@@ -548,17 +547,13 @@ guess = predict(
 # %%
 PAIRS = ("column, row", "row, column")
 (wanted,) = alone.run(mlp_in_pieces, "column, row")
-traces, sent = {}, {}
+sent = {}
 for pair in PAIRS:
     for output, gradient in world.run(mlp_in_pieces, pair):
         assert off(output, wanted[0]) < 1e-12 and off(gradient, wanted[1]) < 1e-12
-    traces[pair], (sent[pair], *_) = world.trace, world.trace.bytes_sent
+    sent[pair] = world.trace.bytes_sent[0]
     print(f"{pair:15} {sent[pair]:6,} bytes, {world.trace.messages_sent[0]} messages")
 print(guess.compare(sent["row, column"] / sent["column, row"]))
-bytes_per_rank(
-    compare=traces,
-    title="The same MLP, the same result: forward and backward",
-)
 
 # %% tags=["folded"]
 # Checks of the numbers above and below, for other sizes and ranks
@@ -579,13 +574,11 @@ for ranks, features, hidden in [(2, 4, 16), (2, 8, 4), (4, 8, 16), (8, 8, 8)]:
 # 4.5 times as many, for the same result. Count in units of $\frac{N-1}{N}$ times the bytes of one feature in all rows:
 # here $\frac34 \cdot 12 \cdot 8 = 72$. An all-gather of $n$ features costs $n$, an all-reduce $2n$.
 #
-# | pair | forward | backward | together | with $h = 4f$ |
-# |---|---|---|---|---|
-# | column, row | all-reduce of $f$ | all-reduce of $f$ | $4f$ | $4f$ |
-# | row, column | all-reduce of $h$, all-gather of $f$ | the same | $4h + 2f$ | $18f$ |
+# - "column, row" takes an all-reduce of $f$ features, forward and backward: $4f$.
+# - "row, column" takes an all-reduce of $h$ and an all-gather of $f$, both times: $4h + 2f$, or $18f$ with $h = 4f$.
 #
-# The right pair sends nothing of the hidden features, and they are the larger ones. It also computes more in
-# parallel: in "row, column" every rank applies GELU to *all* hidden features, and keeps them all.
+# The right pair sends nothing of the hidden features, and they are the larger ones. And in "row, column" every rank
+# applies GELU to *all* hidden features, and keeps them all.
 #
 # Who holds what in the right pair? We take what the ranks have, and look up these numbers in the arrays of one process.
 
@@ -623,7 +616,7 @@ placements({"column, then row": pieces}, title="An MLP on four ranks", holder="r
 # Look at `up`, a weight. It is cut into bands, one below the other, although the way is called "column": torch keeps
 # the matrix transposed.
 #
-# **Try it.** Is there an MLP for which rows first is cheaper? Look at the table, and try its sizes.
+# **Try it.** Is there an MLP for which rows first is cheaper? Look at the formulas, and try its sizes.
 
 # %%
 for pair in PAIRS:
@@ -668,9 +661,6 @@ for sections in (1, 3):
 assert two.run(own_rows, 3)[0] == [0, 1, 4, 5, 8, 9]
 
 # %% [markdown]
-# With three sections rank 0 has rows 0 and 1 of the queries, 0 and 1 of the keys (rows 4 and 5), and 0 and 1 of the
-# values.
-#
 # A transformer layer is attention and an MLP. Each stands behind a LayerNorm, and its result is added to its input:
 # $x + \text{attention}(\text{norm}(x))$, then $x + \text{mlp}(\text{norm}(x))$. The norms and the additions are not
 # cut. Every rank does them, all of them.
@@ -722,8 +712,7 @@ print(guess.compare(sum(counted["whole layer"])))
 assert counted == {"MLP": (1, 1), "attention": (1, 1), "whole layer": (2, 2)}
 
 # %% [markdown]
-# Four: two forward, two backward. That is the number in the Megatron-LM paper. No softmax, no GELU, no hidden feature
-# is ever sent.
+# Four, as in the Megatron-LM paper. No softmax, no GELU, no hidden feature is ever sent.
 #
 # **Try it.** Queries, keys and values are *one* column-parallel layer here. Make them three layers with the same
 # input. How many all-reduces do they need backward?
@@ -993,13 +982,12 @@ two.run(train_gpt, whole)
 assert two.trace.messages_sent == in_reality == [10 * (1 + 2 * 4 + 1 + 2) * 2] * 2
 
 # %% [markdown]
-# The losses and all weights of ten steps are those of one process, to rounding. (With SGD: Adam might hide a factor.) A
-# step of this model has 12 all-reduces: 4 for each of the two layers, one for the embedding, one backward for the
-# scores, two small ones for the loss.
+# The losses and all weights are those of one process, to rounding. (With SGD: Adam might hide a factor.) A step has 12
+# all-reduces: 4 for each layer, one for the embedding, one backward for the scores, two small ones for the loss.
 #
-# Two traps are left, which this model does not have. *Dropout* must drop the same numbers on all ranks where $x$ is
-# whole, and different ones where features are cut. And the length of the gradient, to *clip* it, counts a weight that
-# every rank has once, and adds up the parts of one that is cut.
+# Two traps are left. *Dropout* must drop the same numbers on all ranks where $x$ is whole, and different ones where
+# features are cut. And if you *clip* gradients by their norm, a weight that all ranks have counts once, and the parts
+# of one that is cut are added up over the ranks.
 #
 # ## Memory
 #
@@ -1084,7 +1072,7 @@ for ranks in (1, 2, 4, 8):
 # | hidden features, before and after GELU | 8 | by features |
 #
 # Together $4 + 12/N$ where $h = 4f$, and small change. However many ranks you take, a quarter of the 16 remains on
-# each. (What you have in a real model depends on its kernels. Here softmax keeps no matrix of sequence × sequence.)
+# each. (Real kernels differ. Here softmax keeps no matrix of sequence × sequence.)
 #
 # ## Sequence parallelism
 #
@@ -1272,10 +1260,10 @@ assert f"{one_device / (tensor_seconds['fast'] - hidden):.1f}" == "5.9"
 
 # %% [markdown]
 # Eight devices are *slower* than one. On the fast links they are 5.3 times as fast. (Hiding what can be hidden would
-# make it 5.9.) This is why tensor parallelism stays inside a machine.
+# make it 5.9.)
 #
-# Would a larger batch help, as it does a pipeline, or data parallelism? There is twice as much to compute, and twice
-# as much to send. Where latency does not matter, the ratio stays:
+# Would a larger batch help? There is twice as much to compute, and twice as much to send. Where latency does not
+# matter, the ratio stays:
 #
 # $$\frac{\text{messages}}{\text{computing}} = \frac{16\,(N-1)}{72f + 12s} \cdot
 # \frac{\text{operations per second}}{\text{bytes per second}}$$
@@ -1302,8 +1290,8 @@ assert [f"{shares[8, width, 8][0]:.0%}" for width in (2048, 8192)] == ["34%", "1
 assert f"{shares[2, 2048, 8][0]:.0%}" == "6%"
 
 # %% [markdown]
-# From 8 texts to 64 hardly anything changes. (With one text, latency counts on the fast links.) On the fast links a
-# model with four times as many features pays 11 % of the time, instead of 34 %. And two ranks instead of eight pay 6 %.
+# From 8 texts to 64 hardly anything changes. (With one text, latency counts on the fast links.) There a model with four
+# times as many features pays 11 % of the time, instead of 34 %. And two ranks instead of eight pay 6 %.
 #
 # ### Against the others
 #
@@ -1371,7 +1359,6 @@ assert pipeline_bytes < traffic.ring_all_reduce(8, 12 * WIDTH**2 * LAYERS, 2).nb
 #   batch.
 # - **Slow links.** Up to here the pipeline sends least, and is ahead up to 16 texts. From 32 texts on data parallelism
 #   is, first by a little: two thirds of its messages hide behind the backward pass, at 64 texts all of them.
-# - **Slow links, tensor parallel.** No batch helps.
 #
 # What if the eight ranks are two machines of four? On the ring only two of eight links are slow.
 
@@ -1441,7 +1428,8 @@ for multiple in (8, 8 * 128):
 #
 # Here is a transformer layer in plain torch, on two real ranks, with the weights of torch's own layer. Queries, keys
 # and values are three matrices, so that the plan can name them. One thing the model must not say: how many heads there
-# are. A rank sees only its own, so we write `unflatten(-1, (-1, size))`. `CommDebugMode` counts the collectives.
+# are. A rank sees only its own, so we write `unflatten(-1, (-1, size))`. (`(HEADS, size)` fails, in the last line of
+# the output.) `CommDebugMode` counts the collectives.
 
 # %%
 from torch.distributed import _functional_collectives, group
@@ -1651,8 +1639,8 @@ assert calls_of(two.trace)["all_reduce"] == 1
 #   three projections adds up its own gradient of $x$. Nothing warns you. With `PrepareModuleInput` there is one
 #   operator before all three, and it is two, as in ours.
 # - **Sequence parallelism** takes the same collectives as ours. But DTensor leaves the gradients of the norms as
-#   `Partial`, terms of a sum. They are added up in the optimizer's step: four all-reduces with SGD, for four small
-#   parameters. Ours calls one before the step, for all of them together, and for the biases.
+#   `Partial`, terms of a sum. They are added up in the optimizer's step: four all-reduces with SGD. Ours calls one
+#   before the step, for all of them together.
 #
 # Two more: the loss over a cut vocabulary, and torch's differentiable all-reduce, whose backward pass adds up again.
 
@@ -1696,15 +1684,14 @@ assert calls_of(two.trace) == {"all_reduce": 2} and twice_counted == [2, 2]
 
 # %% [markdown]
 # For the loss torch calls three all-reduces where ours calls two: the sum and the target's score travel one after the
-# other. (The fourth is that of the column-parallel layer, backward.) Nothing is gathered. And the gradient of a sum, 1,
-# became 2 on two ranks.
+# other. (The fourth is that of the column-parallel layer, backward.) Nothing is gathered. And the gradient through the
+# sum is 2 on two ranks.
 #
 # In real training you would also meet:
 #
 # - **Megatron-LM**, where this comes from. Servers of language models such as vLLM use it too: there one text must
 #   get through fast.
-# - **TensorFlow and JAX**: you say how each matrix is cut, and a compiler finds the messages. See
-#   [JAX](14_jax.ipynb).
+# - **[JAX](14_jax.ipynb)**: you say how each matrix is cut, and a compiler finds the messages.
 #
 # ## In short
 #
@@ -1714,24 +1701,20 @@ assert calls_of(two.trace) == {"all_reduce": 2} and twice_counted == [2, 2]
 # |---|---|---|---|
 # | column parallel | nothing | all-reduce of its input's gradient | $2\frac{N-1}{N}S$ |
 # | row parallel | all-reduce of its output | nothing | $2\frac{N-1}{N}S$ |
-# | MLP, attention: column, then row | 1 all-reduce | 1 all-reduce | $4\frac{N-1}{N}S$ |
 # | transformer layer | 2 all-reduces | 2 all-reduces | $8\frac{N-1}{N}S$ |
 # | with sequence parallelism | 2 all-gathers, 2 reduce-scatters | the same | $8\frac{N-1}{N}S$, and a little |
 #
-# - What one operator does forward, its partner does backward. Forget what goes back,
-#   and only the gradients below are wrong.
-# - The bias after a sum is added once.
+# - What one operator does forward, its partner does backward. Forget what goes back, and only the gradients below are
+#   wrong.
 # - Send where it is narrow: an MLP is the sum of thin MLPs, and attention a sum over the heads.
 # - Weights, gradients and optimizer state shrink as $1/N$. Activations shrink to $4 + 12/N$ of 16, with sequence
 #   parallelism to $2 + 14/N$.
-# - The bytes depend on activations only. A larger batch does not help tensor parallelism on a slow link; wider layers
-#   and fewer ranks do.
+# - On a slow link a larger batch does not help. Wider layers and fewer ranks do.
 #
 # ## Now you
 #
 # In [the exercise](../exercises/10_tensor_parallel/10_tensor_parallel.ipynb) you write the column-parallel and the
-# row-parallel layer, and attention over several ranks. The tests compare gradients with one process, count what your
-# ranks send, and look whether any of them ever holds a whole weight.
+# row-parallel layer, and attention over several ranks.
 #
 # ## Further reading
 #
