@@ -354,8 +354,8 @@ print(f"largest error with both operators: {max(conjugate.values()):.0e}")
 assert max(conjugate.values()) < 1e-12
 
 # %% [markdown]
-# Right, all of it. (Each rank holds the whole weights of the MLP here, and uses its quarter. That is for looking at
-# gradients only; the layers of the library hold their part and nothing else.)
+# Right, all of it. (Each rank holds the whole MLP here, and uses its quarter. The layers of the library hold their part
+# and nothing else.)
 #
 # Now somebody forgets the all-reduce in the backward pass of the first operator. That is what you get from a plain
 # `x`, without any operator: the forward pass needs none there.
@@ -381,7 +381,7 @@ print(guess.compare("those of the layer below"))
 
 # %% [markdown]
 # The output is right. The gradients of the MLP itself are right: a test of the layer and its weights passes. Only what
-# lies *below* is wrong, and it is wrong on each rank in its own way: each has the gradient through its own thin MLP.
+# lies *below* is wrong, and it is wrong on each rank in its own way: of four thin MLPs, the gradient went through one.
 #
 # The opposite mistake is one all-reduce too many: forward *and* backward at the end. torch's own differentiable
 # all-reduce, in `torch.distributed._functional_collectives`, does this. It takes the ranks' losses as separate ones,
@@ -399,7 +399,8 @@ assert max(twice["output"], twice["above.weight"], twice["down.bias"]) < 1e-12
 # %% [markdown]
 # The gradients of the thin MLPs are four times as large, an error of 300 %. (`down.bias` is added after the operator.)
 # The layer below gets two terms: one straight from `x + y`, and one through the MLP. Only the second has the factor 4.
-# What becomes of both mistakes in training?
+# What becomes of both mistakes in training? (The last columns say how far the layer below is from other ranks', and
+# from that of one process.)
 
 
 # %%
