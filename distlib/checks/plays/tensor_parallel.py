@@ -60,8 +60,8 @@ def linear_layer(
         inputs: "weight" and "bias" (or None) of this rank's file, and what `_Passes` takes.
 
     Returns:
-        {"refused": the text of a ValueError, "read": as below}, or of each stored tensor what was "read", of each parameter
-        and buffer the values ("held") and "gradients", and what `_Passes` has noted.
+        {"refused": the text of a ValueError, "read": as below}, or of each stored tensor what was "read", of each
+        parameter and buffer the values ("held") and "gradients", and what `_Passes` has noted.
     """
     files = {name: Stored(inputs[name]) for name in ("weight", "bias") if inputs[name] is not None}
     try:
