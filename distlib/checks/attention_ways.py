@@ -30,18 +30,22 @@ WAYS = {  # in which attention goes wrong, and what their students read
     "queries and keys exchanged": f"queries and keys are exchanged. {_ORDER}",
     "values first": f"the first section is taken for the values. {_ORDER}",
     "values in the middle": f"keys and values are exchanged. {_ORDER}",
-    "heads across places": "heads are cut across the places of the sequence. Take the features apart first, "
+    "heads across places": "heads are cut across the positions of the sequence. Take the features apart first, "
     "[batch, length, heads, d], then let heads and length change places.",
-    "within a place": "at each place the heads attend to one another. Places attend to places: let heads and length "
-    "change places before the product of queries and keys.",
+    "within a place": "at each position the heads attend to one another. Positions attend to positions: let heads and "
+    "length change places before the product of queries and keys.",
     "not put back": "the heads are not put back in their places. First let heads and length change places again, then "
     "flatten heads and features.",
+    "every nth feature": "a head has every nth feature of its section. The d features of a head are next to one "
+    "another: unflatten(-1, (heads of this rank, d)).",
+    "across sequences": "the sequences of a batch attend to one another. A position attends to those of its own "
+    "sequence: [batch, length, …] stays apart.",
     "one head": "all heads of a rank are treated as one. Each has a softmax of its own.",
     "too many heads": f"this rank's features are cut into as many heads as there are altogether. {_D}",
     "over queries": "the softmax goes over the queries. It goes over the keys, the last dimension: each query's "
     "weights add up to 1.",
     "over heads": "the softmax goes over the heads. Each head has one of its own, over the keys: the last dimension.",
-    "masked": "there is no mask here: every place sees all places, also those after it.",
+    "masked": "there is no mask here: every position attends to all, also to those after it.",
     "scale of all features": f"the scores are divided by the root of the number of all features. {_D}",
     "scale of a rank's features": f"the scores are divided by the root of the number of this rank's features. {_D}",
     "scale of a smaller head": f"the scores are divided by the root of a wrong size of a head. {_D}",

@@ -57,7 +57,7 @@ class Column:
     ranks: int
     in_features: int
     out_features: int
-    batches: Sequence[Sequence[int]] = ((3,),)
+    batches: Sequence[Sequence[int]] = ((5,),)
     bias: bool = True
     forward_only: bool = False
     strided: bool = False
@@ -152,6 +152,8 @@ class Attention:
         Args:
             how: one of the ways in which it goes wrong, a key of `attention_ways.WAYS`.
         """
+        if how == "across sequences":
+            return self.compute(stored, batch.reshape(1, -1, self.features)).reshape(batch.shape)
         head = self.features // self.heads
         packed = linear(batch, stored["qkv_weight"])
         if how == "one head":
@@ -162,6 +164,8 @@ class Attention:
             queries, keys, values = packed.unflatten(-1, (-1, 3, head)).permute(3, 0, 2, 1, 4)
         elif how == "heads across places":
             queries, keys, values = (each.reshape(len(batch), -1, batch.shape[1], head) for each in packed.chunk(3, -1))
+        elif how == "every nth feature":
+            queries, keys, values = packed.unflatten(-1, (3, head, -1)).permute(2, 0, 4, 1, 3)
         else:
             queries, keys, values = packed.unflatten(-1, (3, -1, head)).permute(2, 0, 3, 1, 4)
         queries, keys, values = ((queries, keys, values)[k] for k in ORDERS.get(how, (0, 1, 2)))
@@ -173,6 +177,7 @@ class Attention:
             scores = scores + torch.full(scores.shape[-2:], -math.inf).triu(1)
         mixed = scores.softmax({"over queries": 2, "over heads": 1}.get(how, 3)) @ values
         mixed = mixed if how in ("not put back", "within a place") else mixed.transpose(1, 2)
+        mixed = mixed.transpose(2, 3) if how == "every nth feature" else mixed
         return linear(mixed.reshape(*batch.shape[:2], -1), stored["output_weight"])
 
 

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Exercise 10: tensor parallelism
 #
-# You write two linear layers and an attention whose weights are spread over several ranks. No rank ever has a whole
-# weight, and yet all ranks together compute what one process would.
+# You write two linear layers and an attention layer whose weights are spread over several ranks. No rank ever has a
+# whole weight, and yet all ranks together compute what one process would.
 #
 # - **Time:** about 90 minutes.
 # - **Before:** read the lesson [Tensor parallelism](../../course/10_tensor_parallel.ipynb).
@@ -14,41 +14,44 @@
 # | 2 | `RowParallelLinear` | 3 | 3 |
 # | 3 | `parallel_attention` | 4 | 5 |
 #
-# That makes 21 points. Each part is graded by itself. What two parts have in common, write in both.
+# That makes 21 points. Each part is graded by itself. Its cell may hold functions and classes besides the one that is
+# asked for; what two parts have in common, write in both.
 
 # %% [markdown]
 # ## How to work
 #
 # **A share.** $N$ ranks cut $n$ things into blocks of $n / N$, in the order of the ranks: rank $r$ has those from
-# $r \cdot n / N$ up to, and without, $(r + 1) \cdot n / N$. Of 6 rows on 3 ranks, rank 1 has rows 2 and 3. Where $N$
-# does not divide $n$, raise a `ValueError`, on every rank, before anything is read.
+# $r \cdot n / N$ up to, but not including, $(r + 1) \cdot n / N$. Of 6 rows on 3 ranks, rank 1 has rows 2 and 3. Where
+# $N$ does not divide $n$, raise a `ValueError`, on every rank, before anything is read.
 #
-# **How a rank gets its share.** A whole weight lies in a file that all ranks can read. You are handed this file, and an
-# index reads a part of it:
+# **How a rank gets its share.** A whole weight lies in a file that all ranks can read. You are handed an object that
+# stands for this file. It is no tensor: it has a shape, and an index reads a part of it, as a new tensor.
 #
 # | | |
 # |---|---|
 # | `weight.shape` | the shape of the whole; reads nothing |
-# | `weight[2:4]` | rows 2 and 3, as a tensor |
+# | `weight[2:4]` | rows 2 and 3; of a bias, entries 2 and 3 |
 # | `weight[:, 2:4]` | columns 2 and 3 |
 # | `weight[[0, 1, 6, 7]]` | rows 0, 1, 6 and 7 |
 #
-# Read your share, all of it, and nothing else: the tests note what is read. In the cells to try things, the "file" is a
-# tensor in memory, which is cut in the same way.
+# Read your share, all of it, and nothing else: the tests note what is read. In how many pieces does not matter. In the
+# cells to try things, the "file" is a tensor in memory, and a part of it is a view.
 #
-# **What is sent.** `all_reduce(comm, tensor)` from the set-up cell, or messages of your own. It writes the sum over all
-# ranks into `tensor`. So hand it a copy where the tensor is still needed: `total = tensor.clone()`. For a tensor of $S$
-# bytes it sends $2 (N - 1) \cdot S$ bytes, all ranks together, whatever the algorithm.
+# **What is sent.** Call `all_reduce(comm, tensor)` from the set-up cell, once for a whole tensor. It writes the sum
+# over all ranks into `tensor`. So hand it a copy where the tensor is still needed: `total = tensor.clone()`. For a
+# tensor of $S$ bytes it sends $2 (N - 1) \cdot S$ bytes, all ranks together, whatever the algorithm. No rank sends more
+# than $2 (N - 1)$ messages for it. Both are counted. You may also send and receive yourself, by `comm.send`, `recv`,
+# `isend`, `irecv` and `exchange`, within the same limits. The other collectives of `distlib` are not allowed here.
 #
 # **The two directions.** What a layer sends in the forward pass is one question, what it sends in the backward pass
-# another. torch does not see messages, and goes back as if there were none. `with_backward` from the set-up cell says
-# what happens in each direction:
+# another. torch does not see messages, and differentiates as if there were none. `with_backward` from the set-up cell
+# says what happens in each direction. (The gradient of a tensor is always that of the loss, with respect to it.)
 #
-#     with_backward(tensor, forward, backward)      gives forward(tensor); in the backward pass, where a gradient of
-#                                                   this arrives, the gradient of tensor is backward(gradient)
+#     with_backward(tensor, forward, backward)      gives forward(tensor); in the backward pass, given the gradient of
+#                                                   this result, the gradient of tensor is backward(gradient)
 #
-# Both functions take a tensor and return one of the same shape. Neither may write into the tensor that it is given. You
-# may as well write a `torch.autograd.Function` of your own.
+# Both functions take a tensor and return one of the same shape. Neither may write into the tensor that it is given:
+# torch or the caller may still need it. You may also write a `torch.autograd.Function` of your own.
 #
 # All tensors are float64. An input may have any number of dimensions; the features are the last one.
 
@@ -94,7 +97,7 @@ with_backward(x, lambda tensor: tensor, lambda gradient: 10 * gradient).sum().ba
 print(x.grad)
 
 # %% [markdown]
-# ## 1. Each rank some output features: `ColumnParallelLinear`
+# ## 1. Cut the output features: `ColumnParallelLinear`
 #
 # A linear layer computes $y = x W^T + b$, with a weight $W$ of shape `[out_features, in_features]`. Here the output
 # features are cut. Each rank has the rows of $W$ and the entries of $b$ that belong to its output features, and
@@ -110,9 +113,10 @@ print(x.grad)
 #
 # **Forward** sends nothing: every rank returns its own features, and what follows works on these.
 #
-# **Backward** is another matter. Each rank finds only what its own features say about $x$. All of them depend on $x$,
-# so the gradient is the sum: one all-reduce, of a tensor as large as $x$. Afterwards every rank has $(16, 20)$. The
-# gradients of a rank's rows are its own, and stay where they are.
+# **Backward** is another matter. Each rank computes only the part of the gradient of $x$ that comes from its own
+# features. All features depend on $x$, so its gradient is the sum: one all-reduce, of a tensor as large as $x$.
+# Afterwards every rank has $(16, 20)$. Where $x$ needs no gradient, nothing need be sent. The gradients of a rank's
+# rows are its own, and stay where they are.
 
 
 # %% solution="ColumnParallelLinear"
@@ -122,7 +126,7 @@ class ColumnParallelLinear(torch.nn.Module):
     Args:
         comm: the communicator of this rank.
         weight: a file with the whole weight, [out_features, in_features]. Rank r of N reads the rows from
-            r · out_features / N up to (r + 1) · out_features / N, and nothing else.
+            r · out_features / N up to, but not including, (r + 1) · out_features / N, and nothing else.
         bias: a file with the whole bias, [out_features], read likewise; None if there is none.
 
     Attributes:
@@ -201,7 +205,7 @@ report = check_column_parallel_linear(
     ],
 )
 assert [tuple(result["held"]["weight"].shape) for result in report[1].results] == [(3, 4)] * 2
-assert sum(report[1].trace.bytes_sent) == 2 * (3 * 4) * 8  # a batch of 3, and 4 features
+assert sum(report[1].trace.bytes_sent) == 2 * (5 * 4) * 8  # a batch of 5, and 4 features
 assert sum(report[4].trace.bytes_sent) == 4 * (4 * 5) * 8
 assert [sum(report[number].trace.bytes_sent) for number in (0, 3, 5, 6)] == [0] * 4
 print(report)
@@ -239,10 +243,10 @@ assert all(result["largest"] < 9 * 12 for result in report[3].results)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. Each rank some input features: `RowParallelLinear`
+# ## 2. Cut the input features: `RowParallelLinear`
 #
 # Now the input features are cut. Each rank has the columns of $W$ that belong to its input features, and only these
-# features of $x$: just what a `ColumnParallelLinear` leaves on it. What it computes is a part of a sum.
+# features of $x$: exactly what a `ColumnParallelLinear` leaves on that rank. What it computes is a part of a sum.
 #
 # With 2 ranks, $x = (1, 1, 1, 1)$, $b = (100, 200)$:
 #
@@ -255,8 +259,8 @@ assert all(result["largest"] < 9 * 12 for result in report[3].results)
 # **Forward** adds up the parts: one all-reduce, of a tensor as large as the output. Afterwards every rank has
 # $(10, 26)$, and every rank adds the bias, which all of them have. Added before the sum, it would count twice.
 #
-# **Backward** sends nothing. Every rank goes on with the same output, so each one is handed the same gradient of it,
-# and the whole gradient. A sum hands its gradient on to each of its parts, as it is.
+# **Backward** sends nothing. Every rank goes on with the same output and computes the same loss, so each one is handed
+# the same gradient of the output, and it is already whole. A sum hands its gradient on to each of its parts, as it is.
 
 
 # %% solution="RowParallelLinear"
@@ -266,7 +270,7 @@ class RowParallelLinear(torch.nn.Module):
     Args:
         comm: the communicator of this rank.
         weight: a file with the whole weight, [out_features, in_features]. Rank r of N reads the columns from
-            r · in_features / N up to (r + 1) · in_features / N, and nothing else.
+            r · in_features / N up to, but not including, (r + 1) · in_features / N, and nothing else.
         bias: a file with the whole bias, [out_features]. Every rank reads all of it. None if there is none.
 
     Attributes:
@@ -344,7 +348,7 @@ report = check_row_parallel_linear(
     ],
 )
 assert [tuple(result["held"]["weight"].shape) for result in report[1].results] == [(4, 3)] * 2
-assert [sum(report[number].trace.bytes_sent) for number in (1, 2, 5)] == [2 * (3 * 4) * 8] * 3
+assert [sum(report[number].trace.bytes_sent) for number in (1, 2, 5)] == [2 * (5 * 4) * 8] * 3
 assert sum(report[4].trace.bytes_sent) == 4 * (4 * 5) * 8
 assert [sum(report[number].trace.bytes_sent) for number in (0, 3, 6)] == [0] * 3
 print(report)
@@ -382,30 +386,29 @@ assert all(result["largest"] < 9 * 12 for result in report[3].results)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. Each rank some heads: `parallel_attention`
+# ## 3. Cut the heads: `parallel_attention`
 #
-# Self-attention of $F$ features with $h$ heads: each head has $d = F / h$ features. A place in the sequence has a
-# query, a key and a value in each head.
+# Self-attention of $F$ features with $h$ heads: each head has $d = F / h$ features. A position in the sequence has a
+# query, a key and a value in each head. The softmax goes over the keys, so each query's weights add up to 1.
 #
 # $$\text{head} = \text{softmax}\!\left(\frac{q k^T}{\sqrt d}\right) v \qquad
 # y = (\text{all heads, one after the other}) \cdot W_\text{output}^T$$
 #
-# One weight `qkv_weight` of shape `[3 F, F]` gives all queries, keys and values: $F$ rows for the queries, then $F$ for
-# the keys, then $F$ for the values. In each of these three sections, head 0 has the first $d$ rows, head 1 the next
-# $d$, and so on. The weight `output_weight` of shape `[F, F]` has one column for each feature of each head, in the same
-# order.
+# A linear layer without bias gives all queries, keys and values. Its weight `qkv_weight` of shape `[3 F, F]` has $F$
+# rows for the queries, then $F$ for the keys, then $F$ for the values. In each of these three sections, head 0 has the
+# first $d$ rows, head 1 the next $d$, and so on. The weight `output_weight` of shape `[F, F]` has one column for each
+# feature of each head, in the same order.
 #
-# A head needs nothing from another one. So the heads are cut: rank $r$ has those from $r \cdot h / N$ up to
-# $(r + 1) \cdot h / N$. Its rows of `qkv_weight` are three blocks, one in each section. With 8 features, 4 heads (of 2
-# features each) and 2 ranks:
+# A head needs nothing from another one. So the heads are cut: each rank has its share of them, as above. Its rows of
+# `qkv_weight` are three blocks, one in each section. With 8 features, 4 heads (of 2 features each) and 2 ranks:
 #
 # | | heads | rows of `qkv_weight` | columns of `output_weight` |
 # |---|---|---|---|
 # | rank 0 | 0, 1 | 0–3, 8–11, 16–19 | 0–3 |
 # | rank 1 | 2, 3 | 4–7, 12–15, 20–23 | 4–7 |
 #
-# Both weights lie in files again, and a forward pass reads its share of them. What it has read is part of torch's
-# graph: the gradients go back to the file by themselves.
+# Both weights lie in files again, and each forward pass reads its share of them. What it has read is part of torch's
+# graph: autograd takes care of the gradients of the weights.
 #
 # **Forward**: queries, keys and values are a column-parallel layer, the output is a row-parallel one. Between them each
 # rank works on its own heads. So there is one all-reduce, of the output.
@@ -418,7 +421,7 @@ assert all(result["largest"] < 9 * 12 for result in report[3].results)
 def parallel_attention(
     comm: Communicator, x: torch.Tensor, qkv_weight: torch.Tensor, output_weight: torch.Tensor, heads: int
 ) -> torch.Tensor:
-    """Self-attention of which each rank computes some of the heads. No bias, no mask: every place sees all places.
+    """Self-attention of which each rank computes some of the heads. No bias, no mask: every position attends to all.
 
     Args:
         comm: the communicator of this rank.
@@ -427,7 +430,7 @@ def parallel_attention(
             rows of its heads in each of the three sections, and nothing else.
         output_weight: a file with the whole weight of the output, [features, features]. A rank reads the columns of its
             heads, and nothing else.
-        heads: of all ranks together. Each has features / heads features; it divides.
+        heads: the number of heads, on all ranks together. It divides the number of features.
 
     Returns:
         [batch, length, features], the same on all ranks.
@@ -498,7 +501,7 @@ from distlib.checks.tensor_parallel_cases import Attention
 report = check_parallel_attention(
     parallel_attention,
     attentions=[
-        Attention(2, features=24, heads=4, batches=[(1, 3)]),
+        Attention(2, features=24, heads=4, batches=[(2, 2)]),
         Attention(2, features=8, heads=2),
         Attention(1, features=6, heads=3),
         Attention(4, features=12, heads=4),
@@ -506,7 +509,7 @@ report = check_parallel_attention(
         Attention(2, features=12, heads=3),
     ],
 )
-assert sum(report[0].trace.bytes_sent) == 2 * 2 * (3 * 24) * 8  # forward and backward; 3 places of 24 features
+assert sum(report[0].trace.bytes_sent) == 2 * 2 * (4 * 24) * 8  # forward and backward; 4 positions of 24 features
 assert sum(report[1].trace.bytes_sent) == 2 * 2 * (6 * 8) * 8
 assert sum(report[3].trace.bytes_sent) == 2 * 6 * (6 * 12) * 8
 assert sum(report[4].trace.bytes_sent) == 2 * (3 * 8) * 8
@@ -514,7 +517,7 @@ assert [sum(report[number].trace.bytes_sent) for number in (2, 5)] == [0, 0]
 print(report)
 
 # %% [markdown]
-# **Hidden test: 5 points.** More ranks, more heads, several batches.
+# **Hidden test: 5 points.** More ranks, more heads on each of them, several batches.
 
 # %% test="parallel_attention_hidden" points=5
 # The hidden tests of parallel_attention stand here when your work is graded.
@@ -563,7 +566,8 @@ def train(comm: Communicator) -> tuple[list[float], int]:
     model, losses = torch.nn.Sequential(first, torch.nn.GELU(), second), []
     for _ in range(STEPS):
         model.zero_grad()
-        loss = torch.nn.functional.mse_loss(model(data[0].requires_grad_()), data[1])
+        x = data[0].requires_grad_()  # as in a deeper model, where layers before this one need the gradient
+        loss = torch.nn.functional.mse_loss(model(x), data[1])
         loss.backward()
         for parameter in model.parameters():
             parameter.data -= parameter.grad

@@ -114,6 +114,7 @@ def test_the_rules_tell_gpipe_and_1f1b_apart() -> None:
 def test_a_multiple_is_named() -> None:
     right = torch.tensor([1.0, -2.0, 4.0])
     assert explain_factor(3 * right, right) == "this is 3 times what it should be. "
+    assert explain_factor(right / 3, right.double() / 3).startswith("this is almost right. ")
     assert explain_factor(right + 1, right) == explain_factor(None, right) == explain_factor(right[:2], right) == ""
 
 

@@ -68,7 +68,7 @@ def test_the_attention_is_torchs() -> None:
 
 
 def test_the_first_case_tells_all_wrong_attentions_apart() -> None:
-    whole = Whole(cut_case(Draw(3), Attention(2, 24, 4, batches=[(1, 3)])))
+    whole = Whole(cut_case(Draw(3), Attention(2, 24, 4, batches=[(2, 2)])))
     made = [torch.stack([whole.part(rank, 0, how=how)[0] for rank in whole.ranks]).sum(0) for how in ("", *WAYS)]
     assert SCALES.keys() | ORDERS.keys() < WAYS.keys()
     for k, one in enumerate(made):

@@ -13,7 +13,7 @@ from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.tensor_parallel_cases import Attention, Column, Row, Whole, cut_case
 
 # fmt: off
-GRAPH = "Does each operator hand its gradient on as it should, and keep what its own batch needs?"
+GRAPH = "Does each operator hand its gradient on as it should, and keep what its own batch needs? Is something cut off, by detach() or .data?"
 SUMMED_INPUT = "the input was added up over the ranks. All ranks have the same input: it enters as it is. Do two operators stand in each other's place?"
 SHARE_ONLY = "is gathered. A rank computes with its share."
 

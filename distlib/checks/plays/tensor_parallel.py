@@ -60,14 +60,14 @@ def linear_layer(
         inputs: "weight" and "bias" (or None) of this rank's file, and what `_Passes` takes.
 
     Returns:
-        {"refused": the text of a ValueError}, or of each stored tensor what was "read", of each parameter and buffer
-        the values ("held") and "gradients", and what `_Passes` has noted.
+        {"refused": the text of a ValueError, "read": as below}, or of each stored tensor what was "read", of each
+        parameter and buffer the values ("held") and "gradients", and what `_Passes` has noted.
     """
     files = {name: Stored(inputs[name]) for name in ("weight", "bias") if inputs[name] is not None}
     try:
         layer = function(comm, files["weight"], files.get("bias"))
     except ValueError as error:
-        return {"refused": str(error)}
+        return {"refused": str(error), "read": _read(files)}
     passes = _Passes(inputs)
     passes.go(layer)
     held = {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
@@ -84,15 +84,15 @@ def attention(
         inputs: "qkv_weight" and "output_weight" of this rank's file, "heads", and what `_Passes` takes.
 
     Returns:
-        {"refused": the text of a ValueError}, or of each stored tensor what was "read", its gradient ("gradients"), and
-        what `_Passes` has noted.
+        {"refused": the text of a ValueError, "read": as below}, or of each stored tensor what was "read", its gradient
+        ("gradients"), and what `_Passes` has noted.
     """
     files = {name: Stored(inputs[name], is_trained=True) for name in ("qkv_weight", "output_weight")}
     passes = _Passes(inputs)
     try:
         passes.go(lambda batch: function(comm, batch, *files.values(), inputs["heads"]))
     except ValueError as error:
-        return {"refused": str(error)}
+        return {"refused": str(error), "read": _read(files)}
     gradients = {name: file.values.grad for name, file in files.items()}
     return {"read": _read(files), "gradients": gradients, **passes.noted()}
 

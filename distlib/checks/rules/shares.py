@@ -36,6 +36,8 @@ SIGNS: Signs = (
     *((sign, RETURNS) for sign in ("number of gradients", "invalid gradient", "number of input gradients")),
     *((sign, COPY) for sign in ("inplace operation", "leaf Variable", "in-place operation")),
     ("'NoneType'", "all_reduce works in place and returns nothing; and a bias may be None: then there is none."),
+    ("tuple index out of range", "an input may have any number of dimensions, also a single one. The features are the "
+     "last: x.shape[-1]."),
     ("shapes cannot be multiplied", "what is multiplied does not fit together. Which features has this rank: all, or "
      "its share?"),
     ("waits to", "some rank leaves out a message that others wait for. Every rank calls all_reduce, equally often and "
@@ -77,6 +79,7 @@ def judged(
         whole = Whole(seen.case)
         yield from reads_its_share(seen, whole)
         yield from holds_its_share(seen, whole) if "held" in seen[0] else ()
+        yield from leaves_its_shape(seen)
         yield from computes_as_one(seen, whole, mistakes, output, gradient)
         yield from leaves_its_input(seen)
         yield from reduces(seen, costs(whole))
@@ -85,7 +88,7 @@ def judged(
 
 def signs(seen: Seen) -> Signs:
     """Words of errors and their causes, for a case."""
-    return SIGNS if divides(seen.facts) else (("rror", UNDIVIDED),)
+    return SIGNS if divides(seen.facts) else (("rror", UNDIVIDED), ("waits to", UNDIVIDED))
 
 
 def divides(plan: Plan) -> bool:
@@ -101,9 +104,17 @@ def refuses(seen: Seen) -> Iterator[Remark | None]:
         if refused is None and not divides(seen.facts):
             yield Remark(f"{seen.size} ranks can't have equal shares of {size} {what}, and rank {rank} goes on.",
                          cause=UNDIVIDED)
+        if refused is not None and not divides(seen.facts):
+            yield from (_reads_first(rank, name) for name, read in seen[rank]["read"].items() if read.any())
         if refused is not None and divides(seen.facts):
             yield Remark(f"rank {rank} raises a ValueError.", (f"ValueError: {refused}",),
                          f"{seen.size} ranks do divide {size} {what}. Is another number divided?")
+
+
+def _reads_first(rank: int, name: str) -> Remark:
+    return Remark(f"rank {rank} raises a ValueError, but reads a part of {name} before it.",
+                  cause="what is read before is read for nothing. weight.shape and heads say at once whether the ranks "
+                        "divide: look there first.")
 
 
 def reads_its_share(seen: Seen, whole: Whole) -> Iterator[Remark | None]:
@@ -166,6 +177,7 @@ def computes_as_one(
         of_batch = f" of batch {batch + 1}" if len(whole.batches) > 1 and what not in whole.stored else ""
         return holds(f"on rank {rank} the {kind}{of_batch}", found, right,
                      lambda: {**mistakes(whole, what, rank, batch), **_reduced(whole, what),
+                              **_of_other_batches(whole, what, rank, batch),
                               "these are zeros: nothing got there.": torch.zeros_like(right)}, same=is_close,
                      otherwise=explain_factor(found, right) + otherwise if found is not None else
                      NO_GRADIENT + " Is the bias added on every rank?" * (what == "bias"))
@@ -196,6 +208,25 @@ def _reduced(whole: Whole, name: str) -> Mistakes:
     total = torch.stack(shares).sum(0)
     return {"the ranks' gradients were added up, or averaged. They belong to different shares: each stays where it is.":
             [total, total / len(shares)]}
+
+
+def _of_other_batches(whole: Whole, what: str, rank: int, batch: int) -> Mistakes:
+    share, others = whole.shares[rank], [k for k in range(len(whole.batches)) if k != batch]
+    right = {"output": lambda k: whole.outputs[k][share.outputs],
+             "input": lambda k: gradient_of(whole.batches[k])[share.inputs]}.get(what)
+    return {"it belongs to another batch. Is something kept from one forward pass to the next?":
+            [right(k) for k in others]} if right else {}
+
+
+def leaves_its_shape(seen: Seen) -> Iterator[Remark | None]:
+    """The inputs have the shapes that they had: else nothing about their gradients can be said."""
+    for rank in seen.ranks:
+        for found, before in zip(seen[rank]["batches"], seen.case.inputs[rank]["batches"], strict=True):
+            if found.shape != before.shape:
+                yield Remark(f"on rank {rank} the input has another shape afterwards: {list(found.shape)}, and before "
+                             f"{list(before.shape)}.",
+                             cause="it belongs to the caller, and others may still need it. x.reshape(…) is another "
+                                   "tensor; x.data = … and functions with a _ at the end change x itself.")
 
 
 def leaves_its_input(seen: Seen) -> Iterator[Remark | None]:

@@ -10,6 +10,7 @@ found    [1, -2.5, 6], shape [3], float32
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -90,6 +91,7 @@ def explain_average(found: object, right: torch.Tensor) -> str:
         return "these are whole numbers. Divide with /, and let nothing round: averages are fractions."
     if (found - right).abs().max() < 0.01 * right.abs().max():
         return "this is nearly the average. Is something rounded on the way, in another dtype?"
+    found = found.to(right.dtype)
     factor = float((found * right).sum() / right.square().sum())
     if right.numel() > 1 and torch.allclose(found, factor * right, rtol=1e-4):
         return f"this is {factor:.3g} times the average. Divide the sum by comm.world_size, and only once."
@@ -103,10 +105,13 @@ def explain_factor(found: object, right: torch.Tensor) -> str:
     """
     if not isinstance(found, torch.Tensor) or found.shape != right.shape or right.numel() < 2 or not right.any():
         return ""
+    found = found.to(right.dtype)
     factor = float((found * right).sum() / right.square().sum())
     if abs(factor - 1) < 1e-5:
         return "this is nearly right. Is something rounded on the way, in another dtype? "
     is_multiple = factor and torch.allclose(found, factor * right, rtol=1e-6)
+    if is_multiple and math.isclose(factor, 1, rel_tol=1e-3):
+        return "this is almost right. Is it rounded on its way, or of a smaller dtype such as float32? "
     return f"this is {factor:.3g} times what it should be. " if is_multiple else ""
 
 
