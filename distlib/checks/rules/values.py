@@ -101,15 +101,13 @@ def explain_average(found: object, right: torch.Tensor) -> str:
 def explain_factor(found: object, right: torch.Tensor) -> str:
     """ "this is 3 times what it should be. ", if it is; empty if not, or if there is only one number to go by.
 
-    A factor of nearly 1 is a rounding, and called so.
+    Where all numbers are nearly right, that is a rounding, and called so.
     """
     if not isinstance(found, torch.Tensor) or found.shape != right.shape or right.numel() < 2 or not right.any():
         return ""
     found = found.to(right.dtype)
     factor = float((found * right).sum() / right.square().sum())
-    if abs(factor - 1) < 1e-5:
-        return "this is nearly right. Is something rounded on the way, in another dtype? "
-    is_multiple = factor and torch.allclose(found, factor * right, rtol=1e-6)
+    is_multiple = factor and torch.allclose(found, factor * right, rtol=1e-5)
     if is_multiple and math.isclose(factor, 1, rel_tol=1e-3):
         return "this is almost right. Is it rounded on its way, or of a smaller dtype such as float32? "
     return f"this is {factor:.3g} times what it should be. " if is_multiple else ""
