@@ -1,6 +1,7 @@
 """Ranks that a real srun has started, on two nodes."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -89,3 +90,13 @@ def test_a_notebook_has_a_world_over_all_nodes(cluster: SlurmCluster, tmp_path: 
     assert told["lost"] == [3]
     assert list(tmp_path.iterdir()) == []
     assert nothing_left(cluster)
+
+
+def test_the_job_script_of_lesson_16_gives_each_task_its_variables(cluster: SlurmCluster) -> None:
+    lesson = (Path(__file__).parents[2] / "course" / "16_environments.py").read_text()
+    lines = re.findall(r"^#     (export MASTER_\w+=\$.*|srun bash .*)$", lesson, re.M)
+    assert [line.split("=")[0] for line in lines] == ["srun bash -c 'RANK", "export MASTER_ADDR", "export MASTER_PORT"]
+    shown = r'bash -c "echo \$RANK \$WORLD_SIZE \$MASTER_ADDR \$((MASTER_PORT - 10000 - SLURM_JOB_ID))"'
+    script = "\n".join([*lines[1:], lines[0].replace("python train.py", shown)])
+    done = cluster.run("salloc", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", "bash", "-c", script)
+    assert sorted(done.stdout.splitlines()) == [f"{rank} 4 n1 0" for rank in range(4)], done.stderr
