@@ -113,7 +113,7 @@ def _drawn_group(draw: random.Random) -> str:
 
 def _drawn_range(draw: random.Random) -> str:
     width, first = draw.choice((1, 1, 2, 3)), draw.choice((draw.randint(0, 12), draw.randint(95, 100)))
-    last = first + draw.randint(1, 6)
+    last = first + draw.choice((0, 1, 2, 3, 4, 6))
     return draw.choice((f"{first:0{width}}", f"{first:0{width}}-{last:0{width}}"))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from distlib.checks.case import Case
 from distlib.checks.checkpoint_disks import Disks, disks_case, drawn_disks
-from distlib.checks.node_lists import drawn_list, names_by_mistake, why_bad, written_out
+from distlib.checks.node_lists import drawn_list, groups_of, names_by_mistake, why_bad, written_out
 from distlib.checks.plays.calls import attempt
 from distlib.checks.plays.environments import each_task
 from distlib.checks.remark import Remark
@@ -49,22 +49,36 @@ def _(seen: Seen) -> Remarks:
         yield returns(replace(seen, played=[Played(found)]), right, lambda: names_by_mistake(text), LEFT if is_left else ORDER)
     elif refused is None:
         yield Remark("it returned a value; expected was a ValueError.", (f"found    {shown(seen[0]['returned'])}",), why_bad(bad))
+    elif others := _others_in(refused, text, bad):
+        yield Remark(f"its ValueError names {others[0]!r}, and nothing is wrong there.", (f"found    {shown(refused)}",), f"only {bad!r} is wrong: {why_bad(bad)} Whoever reads the error must know which group it is.")
     elif bad not in (refused if bad == text else refused.replace(text, "")):
         yield Remark(f"its ValueError does not name the group that is wrong, {bad!r}.", (f"found    {shown(refused)}",), f"{why_bad(bad)} A list may have hundreds of names: put the group into the error's text.")
+
+
+def _others_in(message: str, text: str, bad: str) -> list[str]:
+    """The groups with brackets that a message names besides the one that is wrong; a name may be a word of it by chance.
+
+    It may quote the whole list, and what is left of it from the wrong group on.
+    """
+    if not bad:
+        return []
+    named = message.replace(text, "").replace(text[text.index(bad) :], "")
+    return [group for group in groups_of(text.replace(bad, "")) if "[" in group and group not in bad and group in named]
 
 
 # ── rendezvous_environment ───────────────────────────────────────────────────────────────────────────────────────────
 
 PORTS = range(1_024, 32_768)
 FAR = 10_000  # jobs whose numbers are nearer than this have different ports
+OTHERS = (*range(1, 200), *range(200, FAR + 1, 100))  # what is added to a job's number: any two less than FAR apart, as every distance, occur
 WANTED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 @task("slurm", helpers=["expand_nodelist"])
 def check_rendezvous_environment(draw: Draw, *, steps: Sequence[Step]) -> Iterator[Case]:
-    """`function(slurm)`: the variables of torch.distributed, for each task of a step, and for rank 0 of two other jobs."""
+    """`function(slurm)`: the variables of torch.distributed, for each task of a step, and for rank 0 of many other jobs."""
     for step in steps:
-        calls = [(rank, step.job) for rank in range(len(step.places()))] + [(0, step.job + 1), (0, step.job + draw.randint(2, FAR - 1))]
+        calls = [(rank, step.job) for rank in range(len(step.places()))] + [(0, step.job + more) for more in OTHERS if not step.missing]
         title = f"on {step.nodes}, tasks {step.tasks}{', dealt out in turn' * step.cyclic}{f', without {step.missing}' * bool(step.missing)}"
         yield Case(title, each_task, [{"tasks": [step.variables(*call) for call in calls], "elsewhere": ELSEWHERE}], (step, calls))
 
@@ -84,6 +98,8 @@ def _of_a_task(step: Step, rank: int, told: dict[str, Any], slurm: dict[str, str
     for name, value in right[rank].items():
         if found[name] != value:
             yield Remark(f"{on} {name} is wrong.", (f"expected {value}", f"found    {found[name]}"), known(found[name], mistakes(name, step, rank, slurm), lambda one, other: one == other) or MEANS[name])
+    if told["exported"]:
+        yield Remark(f"{on} os.environ has changed: {', '.join(told['exported'])}.", cause="only compute: return the variables. Whoever calls may want to look at them, or give them to another process.")
     if told["variables"] != slurm:
         yield Remark(f"{on} slurm has changed.", cause="it is the caller's, perhaps os.environ itself. Build a dict of your own.")
 
@@ -102,13 +118,15 @@ def _(seen: Seen) -> Remarks:
     for (rank, _), told, slurm in zip(calls, seen[0], given, strict=True):
         yield from _of_a_task(step, rank, told, slurm, right)
     first, *_ = ports = [told["returned"]["MASTER_PORT"] for told in seen[0]]
+    latest: dict[int, int] = {}  # by port, the job that has it
     for (rank, job), port in zip(calls, ports, strict=True):
         if not port.isdecimal() or int(port) not in PORTS:
             yield Remark(f"job {job} has the port {shown(port)}.", cause=f"it is a number from {PORTS[0]:,} to {PORTS[-1]:,}: below stand the system's own, and above are those that Linux hands out to anybody.")
         if job == step.job and port != first:
             yield Remark(f"task 0 has the port {first}, and task {rank} has {port}.", cause="all tasks must come to one door. Derive the port from SLURM_JOB_ID alone: nothing of the task's own, nothing random.")
-        if job != step.job and port == first:
-            yield Remark(f"jobs {step.job} and {job} have the same port, {port}.", cause=f"both may run on one node. Derive it from SLURM_JOB_ID, so that jobs less than {FAR:,} apart differ: the job's number modulo {FAR:,} or more, added to the first port.")
+        if job - latest.get(int(port), job) in range(1, FAR):
+            yield Remark(f"jobs {latest[int(port)]} and {job} have the same port, {port}.", cause=f"both may run on one node. Derive it from SLURM_JOB_ID, so that jobs less than {FAR:,} apart differ: the job's number modulo {FAR:,} or more, added to the first port.")
+        latest[int(port)] = job
 
 
 # ── resume ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -138,7 +156,7 @@ def _(seen: Seen) -> Remarks:
     yield from one_step(held.disks, [told["step"] for told in seen.results])
     for rank in seen.ranks:
         yield from goes_on(rank, seen[rank], held)
-        yield from folder_untouched(rank, seen.given("files")[rank] or {}, seen[rank]["files"])
+        yield from folder_untouched(rank, seen.given("files")[rank], seen[rank]["files"], seen[rank]["is_there"])
     for rank in seen.ranks if n > 1 else ():
         sent, came = ([m for m in seen.trace if end(m) == rank] for end in (lambda m: m.src, lambda m: m.dst))
         if not sent or not came:

@@ -22,22 +22,26 @@ def each_task(
 ) -> list[dict[str, Any]]:
     """For the variables of each task what `function(variables)` returns, or the error that refuses them.
 
-    Meanwhile os.environ has variables of something else.
+    Meanwhile os.environ has variables of something else. `exported`: those that the function has changed there.
     """
     before = dict(os.environ)
-    os.environ.update(inputs["elsewhere"])
+    meanwhile = {**before, **inputs["elsewhere"]}
     try:
-        return [_ask(function, dict(variables)) for variables in inputs["tasks"]]
+        return [_ask(function, dict(variables), meanwhile) for variables in inputs["tasks"]]
     finally:
         os.environ.clear()
         os.environ.update(before)
 
 
-def _ask(function: Callable[..., Any], variables: dict[str, str]) -> dict[str, Any]:
+def _ask(function: Callable[..., Any], variables: dict[str, str], meanwhile: Mapping[str, str]) -> dict[str, Any]:
+    os.environ.clear()
+    os.environ.update(meanwhile)
     try:
-        return {"returned": function(variables), "variables": variables}
+        told = {"returned": function(variables)}
     except (LookupError, ValueError) as error:
-        return {"refused": f"{type(error).__name__}: {error}", "variables": variables}
+        told = {"refused": f"{type(error).__name__}: {error}"}
+    exported = sorted(name for name in {*os.environ, *meanwhile} if os.environ.get(name) != meanwhile.get(name))
+    return {**told, "variables": variables, "exported": exported}
 
 
 class Layer(torch.nn.Linear):
@@ -72,7 +76,8 @@ class Momentum:
 def resumed(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> dict[str, Any]:
     """Call `function(comm, folder, model, optimizer)` where the folder has the files given, or does not exist.
 
-    Returns the step, what model and optimizer hold, what the model was loaded with, and the files afterwards.
+    Returns the step, what model and optimizer hold, what the model was loaded with, and afterwards the files, and
+    whether the folder is there.
     """
     model, optimizer = Layer(inputs["start"]), Momentum(inputs["start"])
     with tempfile.TemporaryDirectory() as place:
@@ -83,8 +88,9 @@ def resumed(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
             (folder / name).write_bytes(bytes(content.tolist()))
         step = function(comm, folder, model, optimizer)
         after = {path.name: _content(path) for path in sorted(folder.glob("*"))}
+        is_there = folder.is_dir()
     held = {"weight": model.weight, "bias": model.bias, "velocity": optimizer.velocity}
-    return {"step": step, "held": held, "loaded": model.loaded, "files": after}
+    return {"step": step, "held": held, "loaded": model.loaded, "files": after, "is_there": is_there}
 
 
 def _content(path: Path) -> torch.Tensor | None:

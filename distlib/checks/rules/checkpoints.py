@@ -23,6 +23,8 @@ CHECKSUM = (
     "the first 32 bytes, and call torch.load only if both are the same."
 )
 SMALLEST = "The smallest of the ranks' newest steps need not be good on all: look for it in every list."
+FLOAT32 = 2**24  # the whole numbers up to here are exact in float32
+DIGITS = "Steps may have nine digits, and float32 rounds them: send whole numbers, such as torch.int64."
 ALL_HAVE = "Only a step that all ranks have will do"
 NAME = (
     "only a file called step-<number>.pt is a checkpoint. What ends with .tmp was never finished, whatever is in it, "
@@ -51,6 +53,9 @@ def one_step(disks: Disks, found: Sequence[Any]) -> Iterator[Remark | None]:
 def _why(disks: Disks, step: int) -> str:
     """Why it is not this step."""
     good = [disks.good(rank) for rank in range(len(disks.ranks))]
+    newest = f"step {disks.agreed} is good on all ranks."
+    if disks.agreed > FLOAT32:
+        return f"{newest} {DIGITS}"
     smallest = step == min(max(steps, default=0) for steps in good)
     for rank, steps in enumerate(good):
         state = dict(disks.states(rank)).get(step, "missing")
@@ -62,7 +67,8 @@ def _why(disks: Disks, step: int) -> str:
         if state in STATES:
             return f"on rank {rank} {lacks}. {ALL_HAVE}, and {CHECKSUM}"
         return f"on rank {rank} {lacks}{': ' + NAME if state in NAMES else '. ' + ALL_HAVE + '.'}"
-    newest = f"step {disks.agreed} is good on all ranks."
+    if step == 0 and len(good[0]) > 8:
+        return f"{newest} Do the numbers of all good files travel, also those of the oldest? There may be 16."
     if step == 0:
         return f"{newest} Does one damaged file, or one rank without a file, make you give up all others?"
     if step == max(set.intersection(*good), key=str):
@@ -96,9 +102,13 @@ def _loaded(rank: int, name: str, owner: str, found: torch.Tensor, held: Held) -
 
 
 def folder_untouched(
-    rank: int, before: Mapping[str, torch.Tensor], after: Mapping[str, Any]
+    rank: int, given: Mapping[str, torch.Tensor] | None, after: Mapping[str, Any], is_there: bool
 ) -> Iterator[Remark | None]:
-    """A rank's folder holds what it held before."""
+    """A rank's folder holds what it held before. `given`: None if there was no folder."""
+    before = given or {}
+    if is_there != (given is not None):
+        did = "made the folder" if is_there else "removed the folder"
+        yield Remark(f"rank {rank} {did}.", cause="leave everything as it is: only look whether there is a folder.")
     for name in sorted({*before, *after}):
         if is_equal(before.get(name), after.get(name)):
             continue
