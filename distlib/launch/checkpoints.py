@@ -3,7 +3,7 @@
     write    payload ──► 00000030.4711.part ──fsync──► rename to 00000030.checkpoint ──fsync of the folder
              a crash before the rename leaves a .part, which nobody reads
     file     magic 8 bytes │ step 8 │ length of the payload 8 │ SHA-256 of step and payload 32 │ payload
-             too short, too long, one bit turned: each is noticed before anything is loaded
+             too short, too long, one bit flipped: each is noticed before anything is loaded
     resume   each rank looks for its last good one; the ranks take the last step that is good on all of them
 
 Without the fsync a file system may do the rename first, and the power may fail before the data is on the disk: T. S.
