@@ -78,7 +78,7 @@ WANTED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
 def check_rendezvous_environment(draw: Draw, *, steps: Sequence[Step]) -> Iterator[Case]:
     """`function(slurm)`: the variables of torch.distributed, for each task of a step, and for rank 0 of many other jobs."""
     for step in steps:
-        calls = [(rank, step.job) for rank in range(len(step.places()))] + [(0, step.job + more) for more in OTHERS if not step.missing]
+        calls = [(rank, step.job) for rank in (*range(len(step.places())), 0)] + [(0, step.job + more) for more in OTHERS if not step.missing]
         title = f"on {step.nodes}, tasks {step.tasks}{', dealt out in turn' * step.cyclic}{f', without {step.missing}' * bool(step.missing)}"
         yield Case(title, each_task, [{"tasks": [step.variables(*call) for call in calls], "elsewhere": ELSEWHERE}], (step, calls))
 
@@ -123,7 +123,7 @@ def _(seen: Seen) -> Remarks:
         if not port.isdecimal() or int(port) not in PORTS:
             yield Remark(f"job {job} has the port {shown(port)}.", cause=f"it is a number from {PORTS[0]:,} to {PORTS[-1]:,}: below stand the system's own, and above are those that Linux hands out to anybody.")
         if job == step.job and port != first:
-            yield Remark(f"task 0 has the port {first}, and task {rank} has {port}.", cause="all tasks must come to one door. Derive the port from SLURM_JOB_ID alone: nothing of the task's own, nothing random.")
+            yield Remark(f"task 0 has the port {first}, and {f'task {rank} has' if rank else 'at a second call'} {port}.", cause="all tasks must come to one door. Derive the port from SLURM_JOB_ID alone: nothing of the task's own, nothing random.")
         if job - latest.get(int(port), job) in range(1, FAR):
             yield Remark(f"jobs {latest[int(port)]} and {job} have the same port, {port}.", cause=f"both may run on one node. Derive it from SLURM_JOB_ID, so that jobs less than {FAR:,} apart differ: the job's number modulo {FAR:,} or more, added to the first port.")
         latest[int(port)] = job
