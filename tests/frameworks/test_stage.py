@@ -26,6 +26,7 @@ def framework(monkeypatch: pytest.MonkeyPatch, mark: str) -> Iterator[None]:
     """The kernel has imported a framework, and no stage is kept before the test and after it."""
     monkeypatch.setattr(processes, "FRAMEWORKS", (FRAMEWORK,))
     monkeypatch.setitem(sys.modules, FRAMEWORK, processes)
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)  # jax sets it where it is imported
     stage.end_kept()
     yield
     stage.end_kept()
@@ -78,7 +79,8 @@ def test_a_process_may_ask_for_a_fresh_start(framework: None) -> None:
     assert imports_of(Process(played.which_import, fresh=True)) != [own]
 
 
-def test_a_stage_without_a_framework_is_not_kept(network: str, mark: str) -> None:
+def test_a_stage_without_a_framework_is_not_kept(network: str, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "FRAMEWORKS", ())  # another test may have imported one
     stage.end_kept()
     run_processes({"a": Process(played.count, 1)}, seconds=LIMIT)
     assert stage._kept == []
