@@ -29,19 +29,24 @@ def each_task(
     try:
         return [_ask(function, dict(variables), meanwhile) for variables in inputs["tasks"]]
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        _set_environ(before)
 
 
 def _ask(function: Callable[..., Any], variables: dict[str, str], meanwhile: Mapping[str, str]) -> dict[str, Any]:
-    os.environ.clear()
-    os.environ.update(meanwhile)
+    _set_environ(meanwhile)
     try:
         told = {"returned": function(variables)}
     except (LookupError, ValueError) as error:
         told = {"refused": f"{type(error).__name__}: {error}"}
-    exported = sorted(name for name in {*os.environ, *meanwhile} if os.environ.get(name) != meanwhile.get(name))
+    after = dict(os.environ)
+    exported = sorted(name for name in {*after, *meanwhile} if after.get(name) != meanwhile.get(name))
     return {**told, "variables": variables, "exported": exported}
+
+
+def _set_environ(wanted: Mapping[str, str]) -> None:
+    if dict(os.environ) != wanted:  # hundreds of tasks are asked, and most leave it as it is
+        os.environ.clear()
+        os.environ.update(wanted)
 
 
 class Layer(torch.nn.Linear):
