@@ -46,6 +46,7 @@ def test_asking_whether_a_message_is_through_does_not_wait_for_what_was_started(
         before = message.is_completed()
         asked.set()
         started.wait()
+        comm.barrier()  # nobody sends before all have asked
         comm.isend(torch.ones(1), next_rank).wait()
         message.wait()
         return before, in_time[0]
