@@ -34,9 +34,10 @@ import tempfile
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -201,24 +202,33 @@ def judge_all(
         tell: called with each as soon as it is judged.
     """
     cells = {name: cells_of(name, folder) for name in {answer.assignment for answer in answers}}
-    _import_checks([cell for several in cells.values() for cell in several])
-    todo, running, found = list(reversed(answers)), {}, {}
-    while todo or running:
-        while todo and len(running) < jobs:
-            child = _Child(answer := todo.pop(), cells[answer.assignment], seconds, seed)
-            running[child.connection] = child
-        ready = wait(list(running), timeout=0.5)
-        late = [connection for connection, child in running.items() if child.is_late()]
-        for connection in {*ready, *late}:
-            judged = running.pop(connection).end()
+    needed = {name: sorted(frameworks_in("\n".join(cell.source for cell in cells[name]))) for name in cells}
+    found = {}
+    for frameworks in sorted({tuple(names) for names in needed.values()}):  # none first: a fork is slower behind them
+        chosen = [answer for answer in answers if tuple(needed[answer.assignment]) == frameworks]
+        _import_checks(set(frameworks))
+        children = (_Child(answer, cells[answer.assignment], seconds, seed) for answer in chosen)
+        for judged in _as_they_end(children, jobs):
             found[str(judged.answer), judged.answer.assignment] = judged
             tell(judged)
     return [found[str(answer), answer.assignment] for answer in answers]
 
 
-def _import_checks(cells: Sequence[Cell]) -> None:
-    """What test cells import, and torch behind it: once, for all children. TensorFlow and JAX if a cell needs them."""
-    needed = frameworks_in("\n".join(cell.source for cell in cells))
+def _as_they_end(children: Iterator[_Child], jobs: int) -> Iterator[Judged]:
+    """Start the children, so many at a time, and end each as soon as it has reported or is late."""
+    running: dict[Connection, _Child] = {}
+    while True:
+        running |= {child.connection: child for child in islice(children, jobs - len(running))}
+        if not running:
+            return
+        ready = wait(list(running), timeout=0.5)
+        late = [connection for connection, child in running.items() if child.is_late()]
+        for connection in {*ready, *late}:
+            yield running.pop(connection).end()
+
+
+def _import_checks(needed: Set[str]) -> None:
+    """What test cells import, and torch behind it: once, for all children. And the frameworks that are needed."""
     for module in pkgutil.iter_modules(exercises.__path__, f"{exercises.__name__}."):
         import_module(module.name)
     for module in pkgutil.iter_modules(plays.__path__):
