@@ -32,22 +32,26 @@ def show(*command, folder=None):
 
 around = os.path.exists("../distlib/cli/anywhere.py")  # it lies in the course itself
 FOLDER = os.path.abspath(".." if around else "distributed-training")
-here = os.path.exists(os.path.join(FOLDER, "constraints.txt"))
+setup = [sys.executable, "-m", "distlib.cli.anywhere", "--leave-jupyter"]
 installed = importlib.util.find_spec("distlib") is not None
 NEXT = "Open a lesson, such as course/00_start_here.ipynb."
+
+
+def here():
+    return os.path.exists(os.path.join(FOLDER, "distlib", "cli", "anywhere.py"))
+
 
 if installed and importlib.util.find_spec("distlib.communicator"):
     print("The course is installed here already: there is nothing to do.", NEXT)
 elif sys.version_info < (3, 11):
     print("This is Python", sys.version.split()[0], "- the course needs 3.11 or newer.")
-elif not here and not COURSE:
+elif not here() and not COURSE:
     print('Put the address of the course into COURSE = "", and run this cell again.')
-elif not here and not show("git", "clone", "--quiet", "--depth=1", COURSE, FOLDER):
-    print("The course did not come. Is this address right, is this machine online?")
-    print(COURSE)
-elif show(
-    sys.executable, "-m", "distlib.cli.anywhere", "--leave-jupyter", folder=FOLDER
-):
+elif not here() and not show("git", "clone", "--quiet", "--depth=1", COURSE, FOLDER):
+    print("The course did not come from", COURSE, "- the lines above say why.")
+elif not here():
+    print("That is not this course. Correct COURSE, and delete the folder", FOLDER)
+elif show(*setup, folder=FOLDER):
     sys.path.insert(0, FOLDER)  # this kernel began before the course was there
     print(NEXT)
 
