@@ -20,8 +20,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distlib.cli.doctor_checks import last_line
-
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 else:
@@ -34,6 +32,7 @@ COURSE = Path(__file__).parents[2]
 FRAMEWORKS = "tensorflow|jax"  # lessons 13 and 14, and nothing else, need them: 1.6 GB
 OF_THE_COURSE = ("jupyterlab", "nbgrader", "jupytext")  # a Jupyter that is there does without
 OF_JUPYTER = ("ipykernel", "ipywidgets", "nbclient", "nbconvert", "nbformat")  # taken as they are, if they are there
+LINES_OF_PIP = 12  # which say why it failed
 
 
 class NotInstalled(Exception):
@@ -131,8 +130,8 @@ def pip(*arguments: str) -> None:
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
-        reason = last_line(errors[0] if errors else done.stderr)
+        lines = [line for line in done.stderr.splitlines() if not line.startswith("WARNING:")]
+        reason = "\n".join(lines[-LINES_OF_PIP:])
         raise NotInstalled(f"pip could not install the packages. Is this machine connected to the internet?\n{reason}")
 
 
