@@ -23,6 +23,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "sandbox": checks.check_sandbox,
     "/dev/shm": checks.check_shared_memory,
     "temporary": checks.check_temporary_folder,
+    "folder": checks.check_folder,
     "home": checks.check_home,
     "memory": checks.check_memory,
     "cores": checks.check_cores,

@@ -7,6 +7,8 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -220,6 +222,18 @@ def check_transport(*, problem: str | None = "", timeout: float = COMMAND_TIMEOU
         f"gloo (TCP within this machine), since {problem}",
         "everything works, large tensors travel more slowly; in an old Docker: docker run --cap-add=SYS_PTRACE",
     )
+
+
+def check_folder(*, folder: Path | None = None, system: str = platform.release()) -> Finding:
+    """In WSL the course lies in the file system of Linux. folder: the course's; system: the kernel's release."""
+    folder = Path(__file__).parents[2] if folder is None else folder
+    if "microsoft" in system.lower() and re.match(r"/mnt/[a-z](/|$)", str(folder)):
+        return Finding(
+            "note",
+            f"{folder} is on a disk of Windows: from WSL each file there takes long to open",
+            f"copy it into Linux: cp -r {shlex.quote(str(folder))} ~/course && cd ~/course && rm -rf .venv && make lab",
+        )
+    return Finding("ok", f"the course is in {folder}")
 
 
 def check_home(*, home: Path | None = None) -> Finding:

@@ -166,6 +166,27 @@ def test_temporary_folder_missing(tmp_path: Path) -> None:
     assert checks.check_temporary_folder(folder=tmp_path).level == "ok"
 
 
+@pytest.mark.parametrize(
+    ("folder", "system", "level"),
+    [
+        ("/mnt/c/Users/ada/my course", "5.15.167.4-microsoft-standard-WSL2", "note"),
+        ("/mnt/c", "4.4.0-19041-Microsoft", "note"),
+        ("/home/ada/course", "5.15.167.4-microsoft-standard-WSL2", "ok"),
+        ("/mnt/cluster/ada/course", "5.15.167.4-microsoft-standard-WSL2", "ok"),
+        ("/mnt/c/course", "6.1.0-28-amd64", "ok"),
+    ],
+)
+def test_in_wsl_the_course_lies_in_linux(folder: str, system: str, level: str) -> None:
+    finding = checks.check_folder(folder=Path(folder), system=system)
+    assert finding.level == level
+    if level == "note":
+        assert is_note(finding, folder, "disk of Windows", "cp -r ", "make lab")
+
+
+def test_the_folder_of_this_course_is_ok() -> None:
+    assert checks.check_folder(system="6.1.0") == Finding("ok", f"the course is in {Path(distlib.__file__).parents[1]}")
+
+
 def test_home_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_note(checks.check_home(home=tmp_path / "gone"), "distlib lab")
     assert checks.check_home(home=tmp_path).level == "ok"

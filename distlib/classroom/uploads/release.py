@@ -4,7 +4,7 @@ README.md, Makefile      without the parts between lines that hold >>> not for s
 course/                  the lessons; their text sources stay here
 exercises/               as they are generated, checked against the solutions
 distlib/                 the package
-docker/                  an image of all this
+docker/ .binder/         images of all this
 and what installing it needs
 """
 
@@ -18,7 +18,7 @@ from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.submission import CannotGrade, read_submission
 from distlib.classroom.uploads.recognize import normal
 
-_FOR_STUDENTS = ("README.md", "Makefile", "docker/README.md")
+_FOR_STUDENTS = ("README.md", "ANYWHERE.md", "Makefile", "docker/README.md")
 _AS_THEY_ARE = (".dockerignore", "LICENSE", "LICENSE-prose", "pyproject.toml", "constraints.txt")
 _LEFT_BEHIND = ("__pycache__", "Thumbs.db")
 _BEGIN, _END = ">>> not for students", "<<< not for students"
@@ -68,7 +68,8 @@ def release_files(course: Course) -> dict[str, bytes]:
     for path in exercises:
         _check_exercise(path, course)
     pictures = [path for path in _files(root / "course") if path.parent != root / "course"]
-    for path in [*lessons, *pictures, *exercises, *_files(root / "distlib"), *_files(root / "docker")]:
+    folders = [*_files(root / "distlib"), *_files(root / "docker"), *_files(root / ".binder")]
+    for path in [*lessons, *pictures, *exercises, *folders]:
         files.setdefault(path.relative_to(root).as_posix(), path.read_bytes())
     return dict(sorted(files.items()))
 
