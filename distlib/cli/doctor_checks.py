@@ -186,7 +186,9 @@ def check_sandbox(*, problems: Mapping[str, str | None] | None = None) -> Findin
     if working:
         return Finding("ok", f"a class can be graded in {' or '.join(working)}")
     reasons = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
-    return Finding("note", f"none ({reasons})", "only to grade a class: install bubblewrap, and allow user namespaces")
+    return Finding(
+        "note", f"none ({reasons})", "only to grade a class: on Linux install bubblewrap, and allow user namespaces"
+    )
 
 
 def check_shared_memory(*, folder: Path = Path("/dev/shm"), system: str = platform.system()) -> Finding:
