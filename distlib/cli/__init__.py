@@ -139,6 +139,8 @@ class _PrintScript(argparse.Action):
 
 def _add_release_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="FILE.zip|FOLDER", type=Path, help="a folder must be new or empty")
+    address = "where you publish it, as `git clone` wants it; it then has notebooks for Colab, too"
+    parser.add_argument("--address", metavar="URL", default="", help=address)
     parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
 
 

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -252,13 +253,18 @@ def check_home(*, home: Path | None = None) -> Finding:
 
 def check_temporary_folder(*, folder: Path | None = None) -> Finding:
     """Ranks meet through files in the temporary folder: it must be writable and not full."""
+    named = "the temporary folder" if folder is None else str(folder)
     try:
         folder = Path(tempfile.gettempdir()) if folder is None else folder
+        named = str(folder)
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(MEBIBYTE))
             file.flush()
     except OSError as error:
-        return Finding("problem", f"can't be written: {error}", "free space in it, or set TMPDIR to another folder")
+        reason = error.strerror or error
+        return Finding(
+            "problem", f"{named} can't be written: {reason}", "free space in it, or set TMPDIR to another folder"
+        )
     return Finding("ok", f"{folder}, {_size(shutil.disk_usage(folder).free)} free")
 
 
@@ -299,7 +305,8 @@ def _package_folder(name: str) -> Path | None:
 def _kernel_command() -> str:
     from jupyter_client.kernelspec import KernelSpecManager
 
-    return str(KernelSpecManager().get_kernel_spec("python3").argv[0])
+    with warnings.catch_warnings(action="ignore"):  # a home that can't be written has a line of its own
+        return str(KernelSpecManager().get_kernel_spec("python3").argv[0])
 
 
 def _same_file(one: str, other: str) -> bool:
@@ -314,4 +321,6 @@ def last_line(text: str) -> str:
 
 
 def _size(count: int) -> str:
-    return f"{count / GIBIBYTE:.1f} GiB" if count >= GIBIBYTE else f"{count / MEBIBYTE:.0f} MiB"
+    if count >= GIBIBYTE:
+        return f"{count / GIBIBYTE:.1f} GiB"
+    return f"{count / MEBIBYTE:.0f} MiB" if count >= MEBIBYTE else f"{count / 2**10:.0f} KiB"

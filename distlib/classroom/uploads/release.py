@@ -5,6 +5,7 @@ course/                  the lessons; their text sources stay here
 exercises/               as they are generated, checked against the solutions
 distlib/                 the package
 docker/ .binder/         images of all this
+colab/                   with an address: the notebooks with a cell on top that gets the course there
 and what installing it needs
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.submission import CannotGrade, read_submission
+from distlib.classroom.uploads.published import AddressError, published
 from distlib.classroom.uploads.recognize import normal
 
 _FOR_STUDENTS = ("README.md", "ANYWHERE.md", "Makefile", "docker/README.md")
@@ -29,18 +31,24 @@ class ReleaseError(Exception):
     """Nothing was released. The message says why, and what to do."""
 
 
-def release(course: Course, target: Path) -> int:
+def release(course: Course, target: Path, address: str = "") -> int:
     """Write the course for students. Returns the number of files.
 
     Args:
         course: the instructor's.
         target: a zip file (.zip), which is replaced; or a folder, new or empty.
+        address: where it will be published, as `git clone` wants it; "" for nowhere.
 
     Raises:
-        ReleaseError: a file must not go to students, or the folder is not empty.
+        ReleaseError: a file must not go to students, the folder is not empty, or the address can't be one.
         OSError: it can't be written.
     """
     files = release_files(course)
+    if address:
+        try:
+            files = dict(sorted((files | published(files, address)).items()))
+        except AddressError as error:
+            raise ReleaseError(str(error)) from None
     if target.suffix.lower() == ".zip":
         _write_zip(files, target)
     elif target.is_dir() and any(target.iterdir()) or target.is_file():
