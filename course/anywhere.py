@@ -53,6 +53,7 @@ elif not here():
     print("That is not this course. Correct COURSE, and delete the folder", FOLDER)
 elif show(*setup, folder=FOLDER):
     sys.path.insert(0, FOLDER)  # this kernel began before the course was there
+    importlib.invalidate_caches()
     print(NEXT)
 
 # %% [markdown]

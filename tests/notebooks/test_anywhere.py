@@ -1,4 +1,7 @@
-"""The course on a borrowed machine: the cell of course/anywhere.ipynb, what it installs, and how Binder starts."""
+"""The course on a borrowed machine: the cell of course/anywhere.ipynb, what it installs, and how Binder starts.
+
+Neither Colab nor Binder can be reached from here. ANYWHERE.md says what was tried by hand instead.
+"""
 
 from __future__ import annotations
 
