@@ -17,6 +17,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "solutions" / "README.md",
     ROOT / "docker" / "README.md",
+    ROOT / "ANYWHERE.md",
 ]
 SOURCES = [path for name in ("course", "solutions", "distlib") for path in sorted((ROOT / name).rglob("*.py"))]
 

@@ -11,6 +11,7 @@ demo            `make grade-demo`: a class of three
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = ["check_exercise", "hand_in"]
 
 def check_exercise(name: str) -> Table:
     """Run the tests of an exercise on the functions of this notebook; see `self_check.running`."""
+    _check_that_nbgrader_is_there()
     from distlib.classroom.self_check import running  # takes torch along, which `distlib lab` does without
 
     return running.check_exercise(name)
@@ -44,6 +46,17 @@ def hand_in(name: str, student: str = "", *, sure: bool = False) -> Receipt:
     Raises:
         HandInError: nothing was handed in; the message says why.
     """
+    _check_that_nbgrader_is_there()
     from distlib.classroom.uploads.hand_in import hand_in_notebook  # takes nbgrader along, which test cells do without
 
     return hand_in_notebook(name, student=student, sure=sure)
+
+
+def _check_that_nbgrader_is_there() -> None:
+    """A Jupyter that somebody else has set up, such as Colab's, runs the exercises without it."""
+    if find_spec("nbgrader") is None:
+        raise ImportError(
+            "This needs nbgrader, which is not installed here. Save and download the notebook. Where the course is "
+            "installed by `make lab`, run `distlib check 02 --notebook FILE`, or `distlib hand-in 02 --notebook FILE`.",
+            name="nbgrader",
+        )

@@ -15,7 +15,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="distlib", description=DESCRIPTION)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     doctor = "check this machine: Python, torch, ranks, GPUs, Jupyter, nbgrader; say what to do about a problem"
-    commands.add_parser("doctor", help=doctor, description=doctor[0].upper() + doctor[1:] + ".")
+    doctor_parser = commands.add_parser("doctor", help=doctor, description=doctor[0].upper() + doctor[1:] + ".")
+    less = "only what a notebook needs to run, in a Jupyter that is not the course's own"
+    doctor_parser.add_argument("--for-a-notebook", action="store_true", help=less)
     lab = "open JupyterLab on your copies of the lessons and exercises; other options go to `jupyter lab`"
     lab_parser = commands.add_parser(
         "lab",
@@ -82,9 +84,9 @@ def main(arguments: list[str] | None = None) -> int:
         from distlib.cli.grade import grade_submissions
 
         return grade_submissions(options)
-    from distlib.cli.doctor import run_doctor
+    from distlib.cli.doctor import CHECKS, FOR_A_NOTEBOOK, run_doctor
 
-    return run_doctor()
+    return run_doctor({name: CHECKS[name] for name in (FOR_A_NOTEBOOK if options.for_a_notebook else CHECKS)})
 
 
 def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
@@ -137,6 +139,8 @@ class _PrintScript(argparse.Action):
 
 def _add_release_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="FILE.zip|FOLDER", type=Path, help="a folder must be new or empty")
+    address = "where you publish it, as `git clone` wants it; it then has notebooks for Colab, too"
+    parser.add_argument("--address", metavar="URL", default="", help=address)
     parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
 
 

@@ -1,7 +1,9 @@
 """`distlib doctor`: every check, one line each, and what to do about a problem."""
 
+import sys
 import textwrap
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from distlib.cli import doctor_checks as checks
 from distlib.cli import doctor_frameworks as frameworks
@@ -10,6 +12,7 @@ from distlib.cli.doctor_checks import Finding
 CHECKS: dict[str, Callable[[], Finding]] = {
     "Python": checks.check_python,
     "distlib": checks.check_other_distlib,
+    "packages": frameworks.check_packages,
     "torch": checks.check_torch,
     "ranks": checks.check_ranks,
     "transport": checks.check_transport,
@@ -23,21 +26,44 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "sandbox": checks.check_sandbox,
     "/dev/shm": checks.check_shared_memory,
     "temporary": checks.check_temporary_folder,
+    "folder": checks.check_folder,
     "home": checks.check_home,
     "memory": checks.check_memory,
     "cores": checks.check_cores,
 }
 
+# Where a remedy says .venv, and this Python is another one.
+NOT_OUR_OWN = " This Python is not the one that `make env` makes, in .venv; perhaps it lacks something on purpose."
+
+# What a notebook needs to run, in a Jupyter that somebody else has set up: no kernel, no grader, no frameworks of ours.
+FOR_A_NOTEBOOK = (
+    "Python",
+    "distlib",
+    "torch",
+    "ranks",
+    "transport",
+    "GPUs",
+    "/dev/shm",
+    "temporary",
+    "memory",
+    "cores",
+)
+
 
 def run_doctor(available: Mapping[str, Callable[[], Finding]] = CHECKS) -> int:
     """Runs the checks and prints what they find. Returns 1 when one found a problem, else 0."""
-    problems = 0
+    problems, hint = 0, "" if in_own_environment() else NOT_OUR_OWN
     for name, check in available.items():
         finding = examine(check)
         print(line_of(name, finding), flush=True)
         problems += finding.level == "problem"
-    print("\nNo problems." if not problems else f"\n{problems} problem{'s' if problems > 1 else ''}.")
+    print("\nNo problems." if not problems else f"\n{problems} problem{'s' if problems > 1 else ''}.{hint}")
     return 1 if problems else 0
+
+
+def in_own_environment(prefix: Path = Path(sys.prefix)) -> bool:
+    """Whether this Python is that of `make env`. prefix: where it is installed."""
+    return prefix.name == ".venv"
 
 
 def examine(check: Callable[[], Finding]) -> Finding:

@@ -7,10 +7,13 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,7 +187,9 @@ def check_sandbox(*, problems: Mapping[str, str | None] | None = None) -> Findin
     if working:
         return Finding("ok", f"a class can be graded in {' or '.join(working)}")
     reasons = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
-    return Finding("note", f"none ({reasons})", "only to grade a class: install bubblewrap, and allow user namespaces")
+    return Finding(
+        "note", f"none ({reasons})", "only to grade a class: on Linux install bubblewrap, and allow user namespaces"
+    )
 
 
 def check_shared_memory(*, folder: Path = Path("/dev/shm"), system: str = platform.system()) -> Finding:
@@ -222,6 +227,18 @@ def check_transport(*, problem: str | None = "", timeout: float = COMMAND_TIMEOU
     )
 
 
+def check_folder(*, folder: Path | None = None, system: str = platform.release()) -> Finding:
+    """In WSL the course lies in the file system of Linux. folder: the course's; system: the kernel's release."""
+    folder = Path(__file__).parents[2] if folder is None else folder
+    if "microsoft" in system.lower() and re.match(r"/mnt/[a-z](/|$)", str(folder)):
+        return Finding(
+            "note",
+            f"{folder} is on a disk of Windows: from WSL each file there takes long to open",
+            f"copy it into Linux: cp -r {shlex.quote(str(folder))} ~/course && cd ~/course && rm -rf .venv && make lab",
+        )
+    return Finding("ok", f"the course is in {folder}")
+
+
 def check_home(*, home: Path | None = None) -> Finding:
     """Jupyter can write below the home folder."""
     home = Path.home() if home is None else home
@@ -236,13 +253,18 @@ def check_home(*, home: Path | None = None) -> Finding:
 
 def check_temporary_folder(*, folder: Path | None = None) -> Finding:
     """Ranks meet through files in the temporary folder: it must be writable and not full."""
+    named = "the temporary folder" if folder is None else str(folder)
     try:
         folder = Path(tempfile.gettempdir()) if folder is None else folder
+        named = str(folder)
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(MEBIBYTE))
             file.flush()
     except OSError as error:
-        return Finding("problem", f"can't be written: {error}", "free space in it, or set TMPDIR to another folder")
+        reason = error.strerror or error
+        return Finding(
+            "problem", f"{named} can't be written: {reason}", "free space in it, or set TMPDIR to another folder"
+        )
     return Finding("ok", f"{folder}, {_size(shutil.disk_usage(folder).free)} free")
 
 
@@ -283,7 +305,8 @@ def _package_folder(name: str) -> Path | None:
 def _kernel_command() -> str:
     from jupyter_client.kernelspec import KernelSpecManager
 
-    return str(KernelSpecManager().get_kernel_spec("python3").argv[0])
+    with warnings.catch_warnings(action="ignore"):  # a home that can't be written has a line of its own
+        return str(KernelSpecManager().get_kernel_spec("python3").argv[0])
 
 
 def _same_file(one: str, other: str) -> bool:
@@ -298,4 +321,6 @@ def last_line(text: str) -> str:
 
 
 def _size(count: int) -> str:
-    return f"{count / GIBIBYTE:.1f} GiB" if count >= GIBIBYTE else f"{count / MEBIBYTE:.0f} MiB"
+    if count >= GIBIBYTE:
+        return f"{count / GIBIBYTE:.1f} GiB"
+    return f"{count / MEBIBYTE:.0f} MiB" if count >= MEBIBYTE else f"{count / 2**10:.0f} KiB"

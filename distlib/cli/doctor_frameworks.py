@@ -1,4 +1,4 @@
-"""The checks of `distlib doctor` about TensorFlow and JAX: is each there, do its parts fit, can it be imported.
+"""The checks of `distlib doctor` about packages, above all TensorFlow and JAX: there, with parts that fit, importable.
 
 Whether parts fit is read from what the packages say of themselves, which names the culprit. Importing, which takes
 seconds, happens in a process of its own.
@@ -57,6 +57,17 @@ class Installed:
                 yield f"{needed} is missing"
             elif not requirement.specifier.contains(version, prereleases=True):
                 yield f"{needed} is {version}, and {name} {self.versions[name]} needs {requirement.specifier}"
+
+
+def check_packages(*, installed: Installed | None = None) -> Finding:
+    """What the course requires is there, in versions that will do. TensorFlow and JAX have checks of their own."""
+    installed = installed or Installed.here()
+    if COURSE not in installed.versions:
+        return Finding("problem", f"the course itself, {COURSE}, is not installed in this Python", "make env")
+    misfits = [text for text in installed.misfits(COURSE) if not text.startswith((*TENSORFLOWS, "jax"))]
+    if misfits:
+        return Finding("problem", "; ".join(misfits), AFRESH)
+    return Finding("ok", "all there, in versions that will do")
 
 
 def check_tensorflow(
@@ -118,5 +129,5 @@ def _missing(installed: Installed, title: str) -> Finding:
     """None of it is installed: because there is none for this Python, or by mistake."""
     wanted = {str(canonicalize_name(requirement.name)) for requirement in installed.requirements(COURSE)}
     if wanted.intersection([title.lower(), *(TENSORFLOWS if title == "TensorFlow" else ())]):
-        return Finding("problem", "is not installed", AFRESH)
+        return Finding("problem", "is not installed; only one lesson needs it", AFRESH)
     return Finding("note", "not installed: there is none for this Python; only one lesson needs it")

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from distlib.classroom.grader.course import open_course
+from distlib.classroom.uploads.published import CELL, published
 from distlib.classroom.uploads.release import ReleaseError, for_students, release_files
 from distlib.cli import main
 from tests.tools.tiny_course import DOCUMENTS, NAME, ROOT, TinyCourse
@@ -47,7 +48,9 @@ def tiny(made: TinyCourse, tmp_path: Path) -> TinyCourse:
 
 def test_it_has_what_students_need_and_no_more(files: dict[str, bytes]) -> None:
     assert {name for name in files if "/" not in name} == set(DOCUMENTS)
-    assert {name.split("/")[0] for name in files if "/" in name} == {"course", "distlib", "docker", "exercises"}
+    assert {name.split("/")[0] for name in files if "/" in name} == {
+        *("course", "distlib", "docker", "exercises", ".binder")
+    }
     modules = {
         path.relative_to(ROOT).as_posix() for name in ("distlib", "docker") for path in (ROOT / name).rglob("*.py")
     }
@@ -126,6 +129,42 @@ def test_it_runs_where_it_is_unpacked(
         timeout=100,
     )
     assert done.stdout.split()[:3] == [str(folder), str(folder / "distlib" / "__init__.py"), "naive_all_reduce"]
+
+
+# ── at an address ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_at_an_address_each_notebook_brings_the_course_to_colab(files: dict[str, bytes]) -> None:
+    made = published(files, "https://github.com/some-one/course.git")
+    assert made.keys() == {CELL, "ANYWHERE.md"} | {
+        f"colab/{'lessons' if name.startswith('course/') else 'exercises'}/{PurePosixPath(name).name}"
+        for name in files
+        if name.endswith(".ipynb") and name != CELL
+    }
+    source = "".join(json.loads(made["colab/lessons/02_all_reduce.ipynb"])["cells"][1]["source"])
+    assert 'COURSE = "https://github.com/some-one/course.git"\n' in source
+    compile(source, "cell", "exec")
+    start = "https://colab.research.google.com/github/some-one/course/blob/main/"
+    for name, content in made.items():
+        found = re.findall(rf"{re.escape(start)}([^)\\s\"#]+ipynb)", content.decode())
+        assert set(found) <= made.keys(), name
+    assert f"{start}colab/exercises/02_all_reduce.ipynb" in made["colab/lessons/02_all_reduce.ipynb"].decode()
+    assert f"{start}colab/lessons/02_all_reduce.ipynb" in made["colab/exercises/02_all_reduce.ipynb"].decode()
+    assert f"{start}course/anywhere.ipynb" in made["ANYWHERE.md"].decode()
+
+
+def test_at_another_address_links_stay(files: dict[str, bytes]) -> None:
+    made = published(files, "git@example.org:course.git")
+    assert b"colab.research" not in made["colab/lessons/02_all_reduce.ipynb"]
+    assert b"git clone git@example.org:course.git course" in made["ANYWHERE.md"]
+
+
+def test_the_command_takes_an_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["release", str(tmp_path / "out"), "--course", str(ROOT), "--address"]
+    assert main([*command, 'say "hello"']) == 1
+    assert "expected an address such as https://" in capsys.readouterr().err
+    assert main([*command, "https://example.org/course"]) == 0
+    assert (tmp_path / "out" / "colab" / "lessons" / "00_start_here.ipynb").exists()
 
 
 # ── what stops it ────────────────────────────────────────────────────────────────────────────────────────────────────

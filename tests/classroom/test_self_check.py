@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -11,6 +13,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
+from distlib.classroom import check_exercise, hand_in
 from distlib.classroom.self_check.exercise import find_exercise
 from distlib.classroom.self_check.results import (
     ABSENT,
@@ -243,6 +246,15 @@ def test_every_exercise_has_the_cell_and_graders_leave_it_out(root: Path, name: 
     assert cell.cell_type == "code" and "nbgrader" not in cell.metadata
     assert cell.metadata.tags == ["skip-execution"]  # nbclient, and so nbgrader, does not run it
     assert find_exercise(name, start=root).notebook.cells[notebook.cells.index(cell)].metadata.get("distlib") is None
+
+
+@pytest.mark.parametrize("call", [check_exercise, hand_in])
+def test_a_jupyter_without_nbgrader_says_where_else(
+    monkeypatch: pytest.MonkeyPatch, call: Callable[[str], object]
+) -> None:
+    monkeypatch.setitem(sys.modules, "nbgrader", None)
+    with pytest.raises(ImportError, match="nbgrader, which is not installed here.*--notebook FILE"):
+        call(NAME)
 
 
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -162,8 +162,30 @@ def test_shared_memory_is_not_needed_on_macos(tmp_path: Path) -> None:
 
 
 def test_temporary_folder_missing(tmp_path: Path) -> None:
-    assert is_problem(checks.check_temporary_folder(folder=tmp_path / "gone"), "TMPDIR")
+    gone = tmp_path / "gone"
+    assert is_problem(checks.check_temporary_folder(folder=gone), f"{gone} can't be written: No such file", "TMPDIR")
     assert checks.check_temporary_folder(folder=tmp_path).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("folder", "system", "level"),
+    [
+        ("/mnt/c/Users/ada/my course", "5.15.167.4-microsoft-standard-WSL2", "note"),
+        ("/mnt/c", "4.4.0-19041-Microsoft", "note"),
+        ("/home/ada/course", "5.15.167.4-microsoft-standard-WSL2", "ok"),
+        ("/mnt/cluster/ada/course", "5.15.167.4-microsoft-standard-WSL2", "ok"),
+        ("/mnt/c/course", "6.1.0-28-amd64", "ok"),
+    ],
+)
+def test_in_wsl_the_course_lies_in_linux(folder: str, system: str, level: str) -> None:
+    finding = checks.check_folder(folder=Path(folder), system=system)
+    assert finding.level == level
+    if level == "note":
+        assert is_note(finding, folder, "disk of Windows", "cp -r ", "make lab")
+
+
+def test_the_folder_of_this_course_is_ok() -> None:
+    assert checks.check_folder(system="6.1.0") == Finding("ok", f"the course is in {Path(distlib.__file__).parents[1]}")
 
 
 def test_home_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,6 +232,23 @@ def test_this_machine_is_healthy(capsys: pytest.CaptureFixture[str]) -> None:
     output = capsys.readouterr().out
     assert status == 0, output
     assert len([line for line in output.splitlines() if line[:1].isalpha()]) == len(doctor.CHECKS) + 1
+
+
+def test_a_problem_in_an_environment_of_somebody_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert doctor.in_own_environment(Path("/home/ada/course/.venv")) and not doctor.in_own_environment(Path("/usr"))
+    for own, end in ((True, "1 problem."), (False, "perhaps it lacks something on purpose.")):
+        monkeypatch.setattr(doctor, "in_own_environment", lambda own=own: own)
+        assert doctor.run_doctor({"nbgrader": lambda: Finding("problem", "is missing", "make env")}) == 1
+        assert capsys.readouterr().out.endswith(f"{end}\n")
+
+
+def test_only_what_a_notebook_needs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "CHECKS", {name: lambda: Finding("ok", "fine") for name in doctor.CHECKS})
+    assert main(["doctor", "--for-a-notebook"]) == 0
+    names = [line.split()[1] for line in capsys.readouterr().out.splitlines()[:-2]]
+    assert names == list(doctor.FOR_A_NOTEBOOK) and "nbgrader" not in names
 
 
 def test_unknown_option_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from distlib.cli import doctor_frameworks as frameworks
 from distlib.cli.doctor_checks import Finding
-from distlib.cli.doctor_frameworks import Installed
+from distlib.cli.doctor_frameworks import COURSE, Installed
 
 WORKS = "print(3.0)"
 VERSIONS = {
@@ -66,6 +66,27 @@ def test_each_breakage_is_a_problem_with_its_culprit(check: str, changes: dict[s
     finding = checks[check](installed=machine(**changes), probe=WORKS)
     assert finding.level == "problem" and finding.remedy
     assert message in finding.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"anywidget": None}, "anywidget is missing"),
+        ({"numpy": "1.24.0"}, "numpy is 1.24.0, and distlib-course 0.1.0 needs >=1.26"),
+        ({"distlib_course": None}, "the course itself, distlib-course, is not installed in this Python"),
+        (
+            {"anywidget": None, "tensorflow_cpu": None, "jax": "0.4.0", "numpy": "1.25.0"},
+            "anywidget is missing; numpy is",
+        ),
+    ],
+)
+def test_packages_that_are_missing_or_do_not_fit(changes: dict[str, Any], message: str) -> None:
+    requires = {COURSE: [*REQUIRES[COURSE], "anywidget>=0.9.13", "numpy>=1.26"]}
+    present = {"anywidget": "0.11.0"}
+    assert frameworks.check_packages(installed=machine(requires, **present)).level == "ok"
+    finding = frameworks.check_packages(installed=machine(requires, **{**present, **changes}))
+    assert finding.level == "problem" and finding.remedy
+    assert message in finding.message and "jax" not in finding.message and "tensorflow" not in finding.message
 
 
 def test_where_a_python_has_none_nothing_is_wrong() -> None:

@@ -25,7 +25,10 @@ from tests.tools.nbgrader_process import nbgrader
 
 ROOT = Path(__file__).parents[2]
 # What a release takes along besides folders.
-DOCUMENTS = (".dockerignore", "README.md", "LICENSE", "LICENSE-prose", "Makefile", "pyproject.toml", "constraints.txt")
+DOCUMENTS = (
+    *(".dockerignore", "README.md", "ANYWHERE.md", "LICENSE", "LICENSE-prose"),
+    *("Makefile", "pyproject.toml", "constraints.txt"),
+)
 NAME = "01_tiny"
 CELLS = ("double_visible", "double_hidden", "negate_visible", "negate_hidden")
 TEXT = '''

@@ -4,7 +4,8 @@ README.md, Makefile      without the parts between lines that hold >>> not for s
 course/                  the lessons; their text sources stay here
 exercises/               as they are generated, checked against the solutions
 distlib/                 the package
-docker/                  an image of all this
+docker/ .binder/         images of all this
+colab/                   with an address: the notebooks with a cell on top that gets the course there
 and what installing it needs
 """
 
@@ -16,9 +17,10 @@ from pathlib import Path
 
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.submission import CannotGrade, read_submission
+from distlib.classroom.uploads.published import AddressError, published
 from distlib.classroom.uploads.recognize import normal
 
-_FOR_STUDENTS = ("README.md", "Makefile", "docker/README.md")
+_FOR_STUDENTS = ("README.md", "ANYWHERE.md", "Makefile", "docker/README.md")
 _AS_THEY_ARE = (".dockerignore", "LICENSE", "LICENSE-prose", "pyproject.toml", "constraints.txt")
 _LEFT_BEHIND = ("__pycache__", "Thumbs.db")
 _BEGIN, _END = ">>> not for students", "<<< not for students"
@@ -29,18 +31,24 @@ class ReleaseError(Exception):
     """Nothing was released. The message says why, and what to do."""
 
 
-def release(course: Course, target: Path) -> int:
+def release(course: Course, target: Path, address: str = "") -> int:
     """Write the course for students. Returns the number of files.
 
     Args:
         course: the instructor's.
         target: a zip file (.zip), which is replaced; or a folder, new or empty.
+        address: where it will be published, as `git clone` wants it; "" for nowhere.
 
     Raises:
-        ReleaseError: a file must not go to students, or the folder is not empty.
+        ReleaseError: a file must not go to students, the folder is not empty, or the address can't be one.
         OSError: it can't be written.
     """
     files = release_files(course)
+    if address:
+        try:
+            files = dict(sorted((files | published(files, address)).items()))
+        except AddressError as error:
+            raise ReleaseError(str(error)) from None
     if target.suffix.lower() == ".zip":
         _write_zip(files, target)
     elif target.is_dir() and any(target.iterdir()) or target.is_file():
@@ -68,7 +76,8 @@ def release_files(course: Course) -> dict[str, bytes]:
     for path in exercises:
         _check_exercise(path, course)
     pictures = [path for path in _files(root / "course") if path.parent != root / "course"]
-    for path in [*lessons, *pictures, *exercises, *_files(root / "distlib"), *_files(root / "docker")]:
+    folders = [*_files(root / "distlib"), *_files(root / "docker"), *_files(root / ".binder")]
+    for path in [*lessons, *pictures, *exercises, *folders]:
         files.setdefault(path.relative_to(root).as_posix(), path.read_bytes())
     return dict(sorted(files.items()))
 

@@ -8,7 +8,6 @@ gloo or NCCL, so a rank that waits for one can still be interrupted, asked where
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import pickle
@@ -23,6 +22,7 @@ from distlib.worlds.real.status_board import StatusBoard
 
 INLINE_BYTES = 32 * 1024  # a payload up to this size travels inside its control message
 _LARGEST = 2 * INLINE_BYTES
+_FULL = (errno.EAGAIN, errno.ENOBUFS)  # how a system says that an inbox is full: Linux, macOS
 _RETRY = 0.0005  # seconds between attempts while another rank's inbox is full
 
 
@@ -98,9 +98,12 @@ class SocketMailbox(Mailbox):
         self.flush()
 
     def wake(self, *fields: Any) -> None:
-        with contextlib.suppress(BlockingIOError):  # a full inbox wakes that thread as well
+        try:
             self._inbox.sendto(pickle.dumps(fields, 5), socket.MSG_DONTWAIT, self._addresses[self._rank])
             self._board.count_posted(self._rank, self._rank)
+        except OSError as error:
+            if error.errno not in _FULL:  # a full inbox wakes that thread as well
+                raise
 
     def flush(self) -> bool:
         while self._unsent:
@@ -110,7 +113,7 @@ class SocketMailbox(Mailbox):
             except (ConnectionRefusedError, FileNotFoundError):
                 pass  # that rank is gone; the supervisor has seen it and reports it
             except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.ENOBUFS):
+                if error.errno not in _FULL:
                     raise
                 return False  # its inbox is full
             self._unsent.popleft()

@@ -1,0 +1,76 @@
+"""A release that knows where it is published: its notebooks for Colab, where each one has a machine of its own.
+
+course/anywhere.ipynb       its cell has the address
+colab/lessons/NAME.ipynb    a lesson with that cell below its title; its links lead to others of these
+colab/exercises/NAME.ipynb  an exercise, likewise
+ANYWHERE.md                 its examples have the address
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from distlib.classroom.student_copies.notebook import text_of
+
+CELL = "course/anywhere.ipynb"
+EMPTY = 'COURSE = ""'
+COLAB = "https://colab.research.google.com/github"
+_GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?")
+_LINK = re.compile(r"\]\(([^):\s]*?)(\d\w*\.ipynb)")
+
+
+class AddressError(ValueError):
+    """No course can be had from such an address. The message says what is expected."""
+
+
+def published(files: Mapping[str, bytes], address: str) -> dict[str, bytes]:
+    """The files of a release that are different, or come on top, where it has an address.
+
+    Args:
+        files: the release, by path.
+        address: as `git clone` wants it. Links to Colab are made for a repository on GitHub.
+
+    Raises:
+        AddressError: it has blanks or quotes, or is no address.
+    """
+    if not re.fullmatch(r"[\w.+-]+(://|@)[^\s\"'\\\\]+", address):
+        raise AddressError(f"expected an address such as https://example.org/course.git, got {address!r}")
+    github = _GITHUB.fullmatch(address)
+    repository = github[1] if github else ""
+    filled = files[CELL].decode().replace(json.dumps(EMPTY)[1:-1], json.dumps(f'COURSE = "{address}"')[1:-1], 1)
+    guide = files["ANYWHERE.md"].decode().replace("ADDRESS_OF_THE_COURSE", address)
+    if repository:
+        guide = guide.replace("ACCOUNT/REPOSITORY", repository)
+    cell = next(cell for cell in json.loads(filled)["cells"] if cell["cell_type"] == "code")
+    made = {CELL: filled.encode(), "ANYWHERE.md": guide.encode()}
+    for name, content in files.items():
+        if place := _place(name):
+            made[place] = _with_cell(json.loads(content), {**cell, "id": "anywhere"}, place, repository)
+    return made
+
+
+def _place(name: str) -> str:
+    """Where the copy of a notebook for Colab lies; "" if there is none."""
+    path = PurePosixPath(name)
+    if path.suffix != ".ipynb" or not path.name[0].isdigit():
+        return ""
+    return f"colab/{'lessons' if path.parts[0] == 'course' else 'exercises'}/{path.name}"
+
+
+def _with_cell(notebook: dict[str, Any], cell: dict[str, Any], place: str, repository: str) -> bytes:
+    """A notebook with the cell below its title, and links to Colab where there is a repository."""
+
+    def to_colab(link: re.Match[str]) -> str:
+        is_exercise = "exercises/" in link[1] or not link[1] and place.startswith("colab/exercises/")
+        folder = "exercises" if is_exercise else "lessons"
+        return f"]({COLAB}/{repository}/blob/main/colab/{folder}/{link[2]}"
+
+    first, *others = notebook["cells"]
+    for each in notebook["cells"]:
+        if repository and each["cell_type"] == "markdown":
+            each["source"] = _LINK.sub(to_colab, text_of(each)).splitlines(keepends=True)
+    return (json.dumps({**notebook, "cells": [first, cell, *others]}, indent=1, ensure_ascii=False) + "\n").encode()
