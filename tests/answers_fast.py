@@ -37,6 +37,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,15 @@ SLOW = {
     "ring_reduce_scatter/wrong_crashes": _ENDS,
     "predict_time/wrong_exits": _ENDS,
     "ring_all_gather/wrong_sleeps": "it waits outside of Python, where only the end of its process stops it",
+}
+
+
+# Most answers to a function end in the same few programs, and half of their time was spent on compiling these: so JAX
+# keeps each in a file, however small. It locks the files as soon as their size has a limit.
+_KEEP_PROGRAMS = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "JAX_COMPILATION_CACHE_MAX_SIZE": str(2**30),
 }
 
 
@@ -201,19 +211,27 @@ def judge_all(
         tell: called with each as soon as it is judged.
     """
     cells = {name: cells_of(name, folder) for name in {answer.assignment for answer in answers}}
-    _import_checks([cell for several in cells.values() for cell in several])
-    todo, running, found = list(reversed(answers)), {}, {}
-    while todo or running:
-        while todo and len(running) < jobs:
-            child = _Child(answer := todo.pop(), cells[answer.assignment], seconds, seed)
-            running[child.connection] = child
+    with tempfile.TemporaryDirectory(prefix="distlib-", ignore_cleanup_errors=True) as programs:
+        os.environ |= _KEEP_PROGRAMS | {"JAX_COMPILATION_CACHE_DIR": programs}
+        _import_checks([cell for several in cells.values() for cell in several])
+        children = (_Child(answer, cells[answer.assignment], seconds, seed) for answer in answers)
+        found = {(str(judged.answer), judged.answer.assignment): judged for judged in _ended(children, jobs, tell)}
+    return [found[str(answer), answer.assignment] for answer in answers]
+
+
+def _ended(children: Iterator[_Child], jobs: int, tell: Callable[[Judged], None]) -> Iterator[Judged]:
+    """What each has reported, as soon as it has. A child begins when it is taken: at most `jobs` at a time."""
+    running: dict[Connection, _Child] = {}
+    while True:
+        running |= {child.connection: child for child in islice(children, jobs - len(running))}
+        if not running:
+            return
         ready = wait(list(running), timeout=0.5)
         late = [connection for connection, child in running.items() if child.is_late()]
         for connection in {*ready, *late}:
             judged = running.pop(connection).end()
-            found[str(judged.answer), judged.answer.assignment] = judged
             tell(judged)
-    return [found[str(answer), answer.assignment] for answer in answers]
+            yield judged
 
 
 def _import_checks(cells: Sequence[Cell]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 
 import torch
@@ -55,15 +55,15 @@ def play(comm: Communicator, packed: bytes, part: Part, allowed: tuple[str, ...]
     arguments = StudentCommunicator(comm, handles), function, part.inputs[comm.rank], gate
     if part.world_size > 1:
         return Played(plain(part.play(*arguments)), gates, shown, handles.slips())
-    with library_calls(allowed) if _must_look(packed, part) else nullcontext([]) as noted:
+    with _watch(packed, part, allowed) as noted:
         result = plain(part.play(*arguments))
     return Played(result, gates, shown, handles.slips(), noted[0] if noted else None)
 
 
-def _must_look(packed: bytes, part: Part) -> bool:
-    """Whether to look for calls of the library: in a play with many other calls only where there could be one."""
+def _watch(packed: bytes, part: Part, allowed: tuple[str, ...]) -> AbstractContextManager[list[str]]:
+    """Look for calls of the library: in a play with many other calls only where there could be one."""
     many_calls = getattr(sys.modules[part.play.__module__], "MANY_CALLS", False)
-    return not many_calls or _could_call(packed)
+    return nullcontext([]) if many_calls and not _could_call(packed) else library_calls(allowed)
 
 
 @lru_cache(maxsize=1)  # all cases of a check have the same
