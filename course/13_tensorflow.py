@@ -252,8 +252,8 @@ assert of_losses.receivers == ("CPU:0",)
 #
 # The graph says "collective", not how. But TensorFlow's ring can write a log. Here is the same step in a process of its
 # own, with that log; and before it, as a control, a step that adds on one device and should have no ring.
-# (`run_processes` starts a new process. It sends the function there, and ends it whatever happens. The process begins
-# as a copy of one that has imported TensorFlow: since the first cell of this lesson, in the background.)
+# (`run_processes` starts a new process. It sends the function there, and ends it whatever happens. It begins as a
+# copy of another, which has imported TensorFlow in the background, since the first cell of this lesson.)
 
 
 # %%
