@@ -70,6 +70,15 @@ SLOW = {
 }
 
 
+# Most answers to a function end in the same few programs, and half of their time was spent on compiling these: so JAX
+# keeps each in a file, however small. It locks the files as soon as their size has a limit.
+_KEEP_PROGRAMS = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "JAX_COMPILATION_CACHE_MAX_SIZE": str(2**30),
+}
+
+
 @dataclass(frozen=True)
 class Said:
     """What a test cell said to an answer.
@@ -204,18 +213,20 @@ def judge_all(
     cells = {name: cells_of(name, folder) for name in {answer.assignment for answer in answers}}
     needed = {name: sorted(frameworks_in("\n".join(cell.source for cell in cells[name]))) for name in cells}
     found = {}
-    for frameworks in sorted({tuple(names) for names in needed.values()}):  # none first: a fork is slower behind them
-        chosen = [answer for answer in answers if tuple(needed[answer.assignment]) == frameworks]
-        _import_checks(set(frameworks))
-        children = (_Child(answer, cells[answer.assignment], seconds, seed) for answer in chosen)
-        for judged in _as_they_end(children, jobs):
-            found[str(judged.answer), judged.answer.assignment] = judged
-            tell(judged)
+    with tempfile.TemporaryDirectory(prefix="distlib-", ignore_cleanup_errors=True) as programs:
+        os.environ |= _KEEP_PROGRAMS | {"JAX_COMPILATION_CACHE_DIR": programs}
+        for frameworks in sorted({tuple(names) for names in needed.values()}):  # none first: a fork is slower with them
+            chosen = [answer for answer in answers if tuple(needed[answer.assignment]) == frameworks]
+            _import_checks(set(frameworks))
+            children = (_Child(answer, cells[answer.assignment], seconds, seed) for answer in chosen)
+            for judged in _ended(children, jobs):
+                found[str(judged.answer), judged.answer.assignment] = judged
+                tell(judged)
     return [found[str(answer), answer.assignment] for answer in answers]
 
 
-def _as_they_end(children: Iterator[_Child], jobs: int) -> Iterator[Judged]:
-    """Start the children, so many at a time, and end each as soon as it has reported or is late."""
+def _ended(children: Iterator[_Child], jobs: int) -> Iterator[Judged]:
+    """What each has reported, as soon as it has. A child begins when it is taken: at most `jobs` at a time."""
     running: dict[Connection, _Child] = {}
     while True:
         running |= {child.connection: child for child in islice(children, jobs - len(running))}

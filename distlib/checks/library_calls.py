@@ -2,23 +2,33 @@
 
 Python's profiler hook sees every call. What can't be seen: code made from a text (exec), a copy of the library's.
 
+A framework makes a million calls of its own while it makes a graph, and the hook doubles the time of that. So where the
+play says `MANY_CALLS`, it is only set for a function that could come to call the library: see `could_call`.
+
 A module outside of `plays` that calls the student's function says so: `__calls_answers__ = True`. Calls of those and
 of modules that only pass calls on (`__passes_on__`, see worlds.call_site) are not noted.
 """
 
 from __future__ import annotations
 
+import pickletools
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from distlib import partition
 from distlib.checks import plays
 from distlib.network import choose_all_reduce
+from distlib.worlds import pickling
 from distlib.worlds.call_site import name_of
 
 __passes_on__ = True
+
+# The library, and what leads to a module without its name
+_REACHES = re.compile(r"\b(distlib|importlib|__import__|sys|gc|globals|eval|exec|f_globals|f_back|__builtins__)\b")
 
 
 @contextmanager
@@ -49,6 +59,15 @@ def library_calls(allowed: Sequence[str]) -> Iterator[list[str]]:
         yield noted
     finally:
         sys.setprofile(before)
+
+
+def could_call(function: Callable[..., Any]) -> bool:
+    """Whether a function, or what it takes along from its notebook, mentions the library, or a way to get at modules.
+
+    True in doubt. Names, texts and modules count, of the function and of all that travels with it.
+    """
+    texts = (argument for _, argument, _ in pickletools.genops(pickling.dumps(function)))
+    return any(isinstance(text, str) and _REACHES.search(text) for text in texts)
 
 
 def _is_the_librarys(frame: FrameType) -> bool:

@@ -16,7 +16,7 @@ tensorflow_graphs  what a TensorFlow function communicates, and where variables 
 """
 
 from distlib.frameworks.optional import require
-from distlib.frameworks.processes import Process, run_processes
+from distlib.frameworks.processes import Process, prepare_processes, run_processes
 from distlib.frameworks.reports import Outcome, ProcessDied, ProcessError, ProcessTimeout
 from distlib.frameworks.shares import replica_batch, shard_shape
 from distlib.frameworks.stage import addresses
@@ -31,6 +31,7 @@ __all__ = [
     "TfConfig",
     "addresses",
     "parse_tf_config",
+    "prepare_processes",
     "replica_batch",
     "require",
     "run_processes",

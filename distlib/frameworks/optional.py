@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import platform
 from types import ModuleType
 
 FRAMEWORKS = ("tensorflow", "tf_keras", "jax")  # by the names that are imported
+set_by_imports: dict[str, str] = {}  # environment variables that frameworks have set in this process
 
 
 def require(name: str) -> ModuleType:
@@ -17,11 +19,14 @@ def require(name: str) -> ModuleType:
         ImportError: it is not installed, or can't be imported. One sentence, with what to do.
     """
     check_there(name)
+    before = dict(os.environ)
     try:
         return importlib.import_module(name)
     except Exception as error:  # a broken installation raises TypeError and others besides ImportError
         text = f"{name} is installed, but can't be imported ({type(error).__name__}: {error}): run `distlib doctor`."
         raise ImportError(text, name=name) from error
+    finally:
+        set_by_imports.update({name: value for name, value in os.environ.items() if name not in before})
 
 
 def check_there(name: str) -> None:

@@ -30,7 +30,7 @@ import cloudpickle
 
 from distlib.frameworks import reports, stage
 from distlib.frameworks.in_process import STACK_SIGNAL
-from distlib.frameworks.optional import FRAMEWORKS
+from distlib.frameworks.optional import FRAMEWORKS, is_there, set_by_imports
 from distlib.frameworks.reports import Outcome, ProcessError
 from distlib.frameworks.temporary import temporary_folder
 from distlib.trace import CallSite
@@ -79,6 +79,22 @@ class Process:
         self.fresh = fresh
         self.args, self.kwargs = args, kwargs
         self.env: dict[str, Any] = dict(env or {})
+
+
+def prepare_processes(*frameworks: str, env: Mapping[str, str] | None = None) -> None:
+    """Begin to import frameworks for processes to come, in the background. Returns at once.
+
+    Without it, the first `run_processes` begins to, and waits. Before the notebook's own import, which takes as long,
+    it costs no time where there is a second core. The notebook should import with `require`, which notes what a
+    framework sets in the environment: that makes no difference then.
+
+    Args:
+        frameworks: their names, "tensorflow", "tf_keras", "jax". Those that are not installed are left out.
+        env: what the processes have in their own `env`, as far as it matters in the import.
+    """
+    there = [name for name in frameworks if is_there(name)]
+    if there:
+        stage.prepare(_of_stage(Process(print, env=env)), there)
 
 
 def run_processes(
@@ -155,7 +171,7 @@ class _Run:
         self._began = time.perf_counter()
         forks = [process for process in self._processes.values() if not process.fresh]
         frameworks = [name for name in FRAMEWORKS if name in sys.modules and forks]
-        environment = dict.fromkeys(_THREADS, "1") | _at_import(*forks[:1])
+        environment = _of_stage(*forks[:1])
         try:
             with temporary_folder() as folder, stage.borrowed(environment, frameworks) as self._stage:
                 self._start(environment, folder)
@@ -384,12 +400,19 @@ def _call_file(name: str, process: Process) -> BinaryIO:
 def _environment(process: Process, count: int) -> dict[str, str]:
     """The kernel's environment, quiet, with a share of the cores; what the kernel or the process sets comes first.
 
-    Without proxies: gRPC would ask them for the way to 127.0.0.1.
+    Without proxies: gRPC would ask them for the way to 127.0.0.1. Without what the kernel's imports have set, as
+    theirs will: a stage may have begun before these.
     """
     threads = str(max(1, (os.cpu_count() or 1) // count))
-    inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    given = dict(os.environ.items() - set_by_imports.items())
+    inherited = {name: value for name, value in given.items() if not name.lower().endswith("_proxy")}
     inherited.pop("TMPDIR", None)
     return {**_QUIET, **dict.fromkeys(_THREADS, threads), **inherited, **process.env}
+
+
+def _of_stage(*first: Process) -> dict[str, str]:
+    """The environment of a stage. first: its first process that is a fork, if there is one."""
+    return dict.fromkeys(_THREADS, "1") | _at_import(*first)
 
 
 def _at_import(process: Process | None = None) -> dict[str, str]:

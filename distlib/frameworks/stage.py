@@ -14,6 +14,7 @@ each of them on loopback for as long as the kernel lives, so that no other progr
 A stage that has imported a framework is kept when a demonstration has gone well: none of its processes are left, and
 the next one starts in a fraction of a second. After an interrupt, a time limit or an exception it ends as well. What a
 framework reads while it is imported can't be changed afterwards, so another environment means another stage.
+`prepare` begins one before the first demonstration.
 """
 
 from __future__ import annotations
@@ -129,12 +130,7 @@ def borrowed(environment: dict[str, str], frameworks: Sequence[str]) -> Iterator
         environment: of the imports; processes may have more in theirs.
         frameworks: what the stage imports, if it can. Without any it is not worth keeping.
     """
-    wanted = setting(environment)
-    _kept[:] = [kept for kept in _kept if kept.is_alive()]
-    found = next((kept for kept in reversed(_kept) if kept.setting == wanted), None)
-    if found is not None:
-        _kept.remove(found)
-    stage = found or Stage(wanted)
+    stage = _take(setting(environment))
     try:
         stage.order({"import": list(frameworks)})
         yield stage
@@ -144,6 +140,27 @@ def borrowed(environment: dict[str, str], frameworks: Sequence[str]) -> Iterator
         raise
     if not is_kept:
         return stage.end()
+    _keep(stage)
+
+
+def prepare(environment: dict[str, str], frameworks: Sequence[str]) -> None:
+    """Begin to import frameworks on a stage, and keep it for a demonstration. Returns at once. Arguments: see above."""
+    stage = _take(setting(environment))
+    stage.order({"import": list(frameworks)})
+    _keep(stage)
+
+
+def _take(wanted: Setting) -> Stage:
+    """A stage that was kept, or a new one."""
+    _kept[:] = [kept for kept in _kept if kept.is_alive()]
+    found = next((kept for kept in reversed(_kept) if kept.setting == wanted), None)
+    if found is None:
+        return Stage(wanted)
+    _kept.remove(found)
+    return found
+
+
+def _keep(stage: Stage) -> None:
     _kept.append(stage)
     while len(_kept) > _MOST_KEPT:
         _kept.pop(0).end()

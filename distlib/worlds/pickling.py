@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -64,7 +65,18 @@ class _Pickler(cloudpickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if type(value) is torch.Tensor and _is_plain(value):
             return _rebuild, (to_bytes(value), value.dtype, tuple(value.shape), value.requires_grad)
+        if isinstance(value, type) and _is_in_its_module(value):
+            return getattr, (sys.modules[value.__module__], value.__qualname__.rpartition(".")[2])
         return super().reducer_override(value)
+
+
+def _is_in_its_module(value: type) -> bool:
+    """Whether a class is found in its module, but not under the name that it gives: jax.Array is "jaxlib._jax.Array".
+
+    Cloudpickle would take it along by value, with all that it uses.
+    """
+    name, module = value.__qualname__.rpartition(".")[2], sys.modules.get(value.__module__)
+    return name != value.__qualname__ and value.__module__ != "__main__" and getattr(module, name, None) is value
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 from distlib.checks import on_a_rank, places
 from distlib.checks.case import Case, Part
+from distlib.checks.library_calls import could_call
 from distlib.checks.owners import is_own
 from distlib.checks.plays import calls
 from distlib.checks.plays.calls import call
@@ -44,9 +46,52 @@ def backward_through_gates(comm: Any, function: Any, inputs: Any, gate: Any) -> 
     return x.grad.item()
 
 
+def is_watched(comm: Any, function: Any, inputs: Any, gate: Any) -> bool:
+    """A play: whether calls of the library are looked for."""
+    return sys.getprofile() is not None
+
+
 def seconds_of(inputs: Any, k: int) -> float:
     """Of the play's gates."""
     return (0.5, 0.25)[k]
+
+
+@pytest.mark.parametrize(
+    ("set_up", "line", "could"),
+    [
+        ("import math", "math.sqrt(x)", False),
+        ("", "x + 1", False),
+        ("", "imported_systems", False),
+        ("import distlib", "distlib.all_reduce(x)", True),
+        ("from distlib import all_reduce", "all_reduce(x)", True),
+        ("def helper(x):\n    from distlib.frameworks import jax_ring\n    return jax_ring", "helper(x)", True),
+        ("import sys", "sys.modules", True),
+        ("", "__import__('dist' + x)", True),
+        ("from importlib import import_module as get", "get('dist' + x)", True),
+        ("", "eval('all_' + x)", True),
+    ],
+)
+def test_whether_a_function_could_call_the_library(set_up: str, line: str, could: bool) -> None:
+    with in_a_notebook(f"{set_up}\n\ndef answer(x):\n    return {line}\n", "answer") as answer:
+        assert could_call(answer) == could
+
+
+@pytest.mark.parametrize(("line", "many", "watched"), [("x", True, False), ("distlib", True, True), ("x", False, True)])
+def test_where_calls_are_many_only_a_function_that_could_call_the_library_is_watched(
+    monkeypatch: pytest.MonkeyPatch, line: str, many: bool, watched: bool
+) -> None:
+    monkeypatch.setattr(f"{__name__}.MANY_CALLS", many, raising=False)
+    with in_a_notebook(f"def answer(x):\n    return {line}", "answer") as answer:
+        packed = pickling.pack_call(answer, (), {})
+    played, _, _ = on_a_rank.simulate(None, packed, Part(is_watched, [None], seed=5), (), None, 10.0)
+    assert played[0].result == watched
+
+
+def test_a_class_with_another_name_travels_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As jax.Array, which says that it is jaxlib._jax.Array."""
+    renamed = type("Renamed", (), {"__module__": __name__, "__qualname__": "elsewhere.Renamed"})
+    monkeypatch.setattr(f"{__name__}.Renamed", renamed, raising=False)
+    assert pickling.loads(pickling.dumps(renamed)) is renamed
 
 
 def test_what_travels() -> None:

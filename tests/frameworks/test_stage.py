@@ -11,7 +11,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from distlib.frameworks import Process, ProcessDied, ProcessError, ProcessTimeout, processes, run_processes, stage
+from distlib.frameworks import (
+    Process,
+    ProcessDied,
+    ProcessError,
+    ProcessTimeout,
+    prepare_processes,
+    processes,
+    require,
+    run_processes,
+    stage,
+)
 from distlib.frameworks.optional import is_there
 from distlib.frameworks.temporary import temporary_folder
 from tests.frameworks import played
@@ -60,6 +70,44 @@ def test_another_environment_has_another_import(framework: None, monkeypatch: py
     assert imports_of(quiet) != first
     assert len(stage._kept) == 2, "not more of them: each takes memory"
     assert imports_of(loud) != second, "the oldest has ended"
+
+
+def test_one_that_was_prepared_is_the_one_that_is_used(network: str, framework: None, mark: str) -> None:
+    prepare_processes(FRAMEWORK, env={"DISTLIB_TEST_OTHER": "1"})
+    (prepared,) = stage._kept
+    imports_of(Process(played.which_import, env={"DISTLIB_TEST_OTHER": "1", "TF_CONFIG": "late"}))
+    assert stage._kept == [prepared]
+    prepare_processes(FRAMEWORK, env={"DISTLIB_TEST_OTHER": "1"})
+    assert stage._kept == [prepared], "there is one already"
+    stage.end_kept()
+    assert wait_until_gone(mark, 3.0) == []
+
+
+def test_what_the_notebooks_own_import_sets_makes_no_other_stage(
+    framework: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sets_a_variable.py").write_text("import os\nos.environ['DISTLIB_TEST_OTHER'] = 'by the import'\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("DISTLIB_TEST_OTHER", "")  # so that it is as it was, afterwards
+    monkeypatch.delenv("DISTLIB_TEST_OTHER")
+    prepare_processes(FRAMEWORK)
+    (prepared,) = stage._kept
+    require("sets_a_variable")
+    imports_of(Process(played.which_import))
+    assert stage._kept == [prepared]
+    monkeypatch.setenv("DISTLIB_TEST_OTHER", "by the notebook")
+    imports_of(Process(played.which_import))
+    assert len(stage._kept) == 2
+
+
+def test_a_stage_that_still_imports_when_the_kernel_ends_leaves_nothing(
+    network: str, framework: None, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DISTLIB_TEST_IMPORT", "takes long")
+    prepare_processes(FRAMEWORK)
+    assert processes_with(mark)
+    stage.end_kept()
+    assert wait_until_gone(mark, 3.0) == []
 
 
 def test_a_process_unlike_the_first_imports_by_itself(framework: None) -> None:

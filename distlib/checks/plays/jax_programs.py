@@ -20,6 +20,7 @@ from distlib.checks.plays.gated import PassGate
 from distlib.communicator import Communicator
 
 IMPORTED_LATE = ("jax", "jax.numpy", "jax.sharding")  # a second or two
+MANY_CALLS = True  # of the framework itself, while it makes a graph: see checks.library_calls
 DEVICES = 8
 _METADATA = re.compile(r", metadata=\{[^}]*\}")
 

@@ -17,6 +17,7 @@ from distlib.checks.plays.gated import PassGate
 from distlib.communicator import Communicator
 
 IMPORTED_LATE = ("tensorflow", "distlib.frameworks.tensorflow_graphs")  # nine seconds of the processor
+MANY_CALLS = True  # of the framework itself, while it makes a graph: see checks.library_calls
 DEVICES = 4
 _SPARE_BATCHES = 3  # that a pipeline may give too many, before it is taken for endless
 
