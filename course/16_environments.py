@@ -817,7 +817,7 @@ took = time.monotonic() - began
 print(f"{len(found)} ranks, from step {found[0][0][0]}: {took:.0f} s")
 largest = max(abs(a[1] - b[1]) for a, b in zip(found[0], later, strict=True))
 assert len(found) == 2 and found[0][0][0] == 30 and largest < 1e-9
-assert SILENCE == 4  # seconds, between machines
+assert SILENCE == 3  # seconds, between machines
 
 # %% [markdown]
 # Each rank gives a sign of life, from a thread of its own, so a rank that computes for long is not silent. Nor is one
@@ -828,7 +828,7 @@ assert SILENCE == 4  # seconds, between machines
 # that has moved on. Clusters call that fencing.
 #
 # Between machines the sign of life is TCP's: the connections of `distlib launch` ask the other machine every second,
-# and give up after 4 s. That finds a machine or a cable that is gone. It does not find the process that we stopped: its
+# and give up after 3 s. That finds a machine or a cable that is gone. It does not find the process that we stopped: its
 # machine still answers for it. Nor can anybody kill what is behind a cut cable. So a rank that has lost rank 0's
 # machine ends itself, and *one* place decides who goes on: torchrun's store, or Slurm. Else both sides might. torch's
 # own calls wait for their time limit, the 30 minutes from above.

@@ -23,10 +23,12 @@ from distlib.launch.environment import LaunchError, Placement
 from distlib.launch.head import Head
 from distlib.launch.node_list import write_out
 from distlib.launch.rendezvous import FileRendezvous, default_directory
+from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real.forkserver import ENVIRONMENT, fresh_python
+from distlib.worlds.real.supervisor import Supervisor
 from distlib.worlds.real.world import Pool, World
 
-_END_PATIENCE = 5.0  # seconds for srun to end when it is asked to
+_END_PATIENCE = 1.0  # seconds for srun to end when its ranks have, or when it is asked to
 
 
 class SlurmWorld(World):
@@ -54,6 +56,14 @@ class SlurmWorld(World):
     def _prepare(self) -> None:
         """Nothing on this machine: what the ranks need gets ready on their nodes."""
 
+    def _supervise(self, run: Supervisor) -> list[Any]:
+        try:
+            return super()._supervise(run)
+        except RankError as error:
+            assert isinstance(run.pool, SlurmPool)
+            run.pool.name_nodes(error)
+            raise error.with_traceback(None) from None
+
     def _start_pool(self) -> Pool:
         return SlurmPool(self.nodes, self._ranks_per_node, self._directory, self._patience)
 
@@ -76,7 +86,7 @@ class SlurmPool(Head):
         try:
             self.gather(patience, wanted=lambda: self._srun.poll() is None)
         except LaunchError as error:
-            why = str(error) if self._srun.poll() is None else f"srun has not started the ranks. {self._last_words()}"
+            why = self._explain(error)
             self.close()
             raise LaunchError(why) from None
         except BaseException:
@@ -96,10 +106,17 @@ class SlurmPool(Head):
         except OSError as error:
             raise LaunchError(f"can't start srun: {error}") from None
 
-    def _last_words(self) -> str:
+    def _explain(self, error: LaunchError) -> str:
+        """Why the ranks have not come: srun knows best, once it has ended the ranks of the other nodes."""
+        self._wait_for_srun()
         self._errors.seek(0)
         words = self._errors.read().decode(errors="replace").strip()
-        return f"srun said:\n{words}" if words else ""
+        said = f" srun said:\n{words}" if words else ""
+        return f"srun has not started the ranks.{said}" if self._srun.poll() is not None else f"{error}{said}"
+
+    def _wait_for_srun(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._srun.wait(_END_PATIENCE)
 
     @property
     def alive(self) -> bool:
@@ -107,12 +124,11 @@ class SlurmPool(Head):
         return self._srun.poll() is None and all(thread.is_alive() for thread in self._threads)
 
     def close(self) -> None:
-        """End the ranks."""
+        """End the ranks. Does not wait long for srun, which itself waits for a node that is gone."""
         self.kill()
         self.__exit__()
         self._srun.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._srun.wait(_END_PATIENCE)
+        self._wait_for_srun()
         self._errors.close()
 
 
