@@ -1,6 +1,8 @@
 """What a notebook in an allocation does while node n2 comes to an end; run by test_slurm and the benchmarks.
 
-python slurm_lost_node.py DIRECTORY      prints lines of JSON: when the ranks compute; what it is told; what comes then
+python slurm_lost_node.py DIRECTORY [--once]
+
+Prints lines of JSON: when the ranks compute; what it is told; what the next run brings, unless there is to be none.
 """
 
 import json
@@ -43,6 +45,8 @@ try:
     world.run(compute)
 except PeerLost as error:
     say(told="\n".join(error._render_traceback_()), lost=error.lost)
+if "--once" in sys.argv:
+    sys.exit()
 try:
     say(then=world.run(lambda comm: comm.rank))
 except LaunchError as error:
