@@ -10,5 +10,5 @@ rank, link     a rank, and its end of the connection to the head (`wire`)
 checkpoints    what a run that has to end early goes on from; `notice`, that it has to
 elastic        runs that go on with fewer ranks; `silence`, ranks that are there and do nothing
 jobs           job scripts, for `sbatch`
-slurm_world    SlurmWorld: the head is a notebook in a Slurm job, and srun starts the ranks (`slurm_rank`)
+slurm_world    SlurmWorld: the head is a notebook in a Slurm job, and srun starts ranks on the nodes (`slurm_node`)
 """

@@ -33,7 +33,7 @@ from distlib.launch import wire
 from distlib.launch.environment import LaunchError, Placement
 from distlib.launch.rendezvous import Rendezvous
 from distlib.launch.wire import COMMAND, KILL, MESSAGE, POST, PRINT, PUBLISH, RANK, REPORT, STOP, Hello, Welcome
-from distlib.worlds.diagnosis import name_ranks
+from distlib.worlds.diagnosis import PeerLost, RankError, name_ranks
 from distlib.worlds.real.endpoint import LOST
 from distlib.worlds.real.status_board import StatusBoard
 
@@ -154,6 +154,15 @@ class Head:
     def describe(self, rank: int) -> str:
         """ "rank 2 on node n2"."""
         return f"rank {rank} on node {self.hellos[rank].node_name}"
+
+    def name_nodes(self, error: RankError) -> None:
+        """Add to an error on which nodes its ranks ran, in a note for each."""
+        for node in dict.fromkeys(self.hellos[rank].node_name for rank in error.ranks):
+            there = [rank for rank, hello in self.hellos.items() if hello.node_name == node]
+            ranks = sorted(set(there).intersection(error.ranks))
+            all_lost = isinstance(error, PeerLost) and len(there) == len(ranks) > 1
+            doubt = ", and no other rank: is that node still up?" if all_lost else "."
+            error.add_note(f"{name_ranks(ranks).capitalize()} ran on node {node}{doubt}")
 
     # ── passing on ───────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -166,6 +166,6 @@ def _watch(head: Head, target: Target) -> int:
     try:
         return status_of(Supervisor(head, settings, pickling.pack_call(call_target, (target,), {})).run())
     except RankError as error:
-        where = [f"Rank {rank} ran on node {head.hellos[rank].node_name}." for rank in error.ranks]
-        print("\n".join([*error._render_traceback_(), *where]), file=sys.stderr, flush=True)
+        head.name_nodes(error)
+        print("\n".join(error._render_traceback_()), file=sys.stderr, flush=True)
         return 1

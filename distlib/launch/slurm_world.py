@@ -1,9 +1,10 @@
 """`SlurmWorld`: a `World` over the nodes of a Slurm allocation, from a notebook that runs in one of them.
 
     salloc --nodes 2 jupyter lab …        a job; the notebook runs on its first node
-      └─ notebook, which is the head ──srun --overlap──► ranks on all nodes, kept warm from one run to the next
+      └─ notebook, which is the head ──srun --overlap──► a process on each node, which forks ranks (see slurm_node)
 
-The ranks find the notebook by a file in the home (see rendezvous), so no address needs to be known.
+The ranks find the notebook by a file in the home (see rendezvous), so no address needs to be known. They are kept warm
+from one run to the next.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import os
 import secrets
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,9 +23,12 @@ from distlib.launch.environment import LaunchError, Placement
 from distlib.launch.head import Head
 from distlib.launch.node_list import write_out
 from distlib.launch.rendezvous import FileRendezvous, default_directory
+from distlib.worlds.diagnosis import RankError
+from distlib.worlds.real.forkserver import ENVIRONMENT, fresh_python
+from distlib.worlds.real.supervisor import Supervisor
 from distlib.worlds.real.world import Pool, World
 
-_END_PATIENCE = 5.0  # seconds for srun to end when it is asked to
+_END_PATIENCE = 1.0  # seconds for srun to end when its ranks have, or when it is asked to
 
 
 class SlurmWorld(World):
@@ -50,6 +53,17 @@ class SlurmWorld(World):
         self._directory, self._patience = directory or default_directory(), patience
         super().__init__(ranks_per_node * len(self.nodes), backend="gloo", **options)
 
+    def _prepare(self) -> None:
+        """Nothing on this machine: what the ranks need gets ready on their nodes."""
+
+    def _supervise(self, run: Supervisor) -> list[Any]:
+        try:
+            return super()._supervise(run)
+        except RankError as error:
+            assert isinstance(run.pool, SlurmPool)
+            run.pool.name_nodes(error)
+            raise error.with_traceback(None) from None
+
     def _start_pool(self) -> Pool:
         return SlurmPool(self.nodes, self._ranks_per_node, self._directory, self._patience)
 
@@ -68,37 +82,41 @@ class SlurmPool(Head):
         )
         super().__init__(placement, FileRendezvous(directory, name), shows=True)
         self._errors = tempfile.TemporaryFile()
-        self._srun = self._start(len(nodes), ranks_per_node, [str(directory), name, str(patience)])
+        self._srun = self._start(len(nodes), [str(directory), name, str(patience), str(ranks_per_node)])
         try:
             self.gather(patience, wanted=lambda: self._srun.poll() is None)
         except LaunchError as error:
-            why = str(error) if self._srun.poll() is None else f"srun has not started the ranks. {self._last_words()}"
+            why = self._explain(error)
             self.close()
             raise LaunchError(why) from None
         except BaseException:
             self.close()
             raise
 
-    def _start(self, nodes: int, ranks_per_node: int, words: list[str]) -> subprocess.Popen[bytes]:
-        counts = (f"--nodes={nodes}", f"--ntasks={nodes * ranks_per_node}", f"--ntasks-per-node={ranks_per_node}")
-        shared = ("--overlap", "--overcommit")  # with the notebook's own step; and ranks may outnumber cores
-        command = ["srun", *shared, "--distribution=block", "--kill-on-bad-exit=0", *counts, sys.executable]
+    def _start(self, nodes: int, words: list[str]) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                [*command, "-m", "distlib.launch.slurm_rank", *words],
+                [*_SRUN, f"--nodes={nodes}", f"--ntasks={nodes}", *fresh_python(_PROGRAM), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
-                env={name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_STEP},
+                env=_variables(),
                 start_new_session=True,  # an interrupt from the keyboard is for the kernel
             )
         except OSError as error:
             raise LaunchError(f"can't start srun: {error}") from None
 
-    def _last_words(self) -> str:
+    def _explain(self, error: LaunchError) -> str:
+        """Why the ranks have not come: srun knows best, once it has ended the ranks of the other nodes."""
+        self._wait_for_srun()
         self._errors.seek(0)
         words = self._errors.read().decode(errors="replace").strip()
-        return f"srun said:\n{words}" if words else ""
+        said = f" srun said:\n{words}" if words else ""
+        return f"srun has not started the ranks.{said}" if self._srun.poll() is not None else f"{error}{said}"
+
+    def _wait_for_srun(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._srun.wait(_END_PATIENCE)
 
     @property
     def alive(self) -> bool:
@@ -106,17 +124,24 @@ class SlurmPool(Head):
         return self._srun.poll() is None and all(thread.is_alive() for thread in self._threads)
 
     def close(self) -> None:
-        """End the ranks."""
+        """End the ranks. Does not wait long for srun, which itself waits for a node that is gone."""
         self.kill()
         self.__exit__()
         self._srun.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._srun.wait(_END_PATIENCE)
+        self._wait_for_srun()
         self._errors.close()
 
 
+# One process on each node, next to the notebook's own step, which may use all cores of the job: it forks several ranks.
+_SRUN = ("srun", "--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--kill-on-bad-exit=0")
+_PROGRAM = "import os; from distlib.launch.slurm_node import main; os._exit(main(*sys.argv[1:]))"
+
 # What srun would take from the step in which the notebook itself runs.
 _OF_ANOTHER_STEP = ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_STEP_ID", "SLURM_PROCID")
+
+
+def _variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_STEP} | ENVIRONMENT
 
 
 def nodes_of_job(variables: Mapping[str, str]) -> list[str]:

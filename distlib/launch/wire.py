@@ -26,7 +26,7 @@ from multiprocessing.connection import Connection, answer_challenge, deliver_cha
 POST, PUBLISH, REPORT, PRINT, MESSAGE, COMMAND, STOP, KILL = (bytes([number]) for number in range(8))
 RANK = struct.Struct("<I")  # in front of the message of a POST
 
-SILENCE = 4  # seconds after which a machine that does not answer counts as gone
+SILENCE = 3  # seconds after which a machine that does not answer counts as gone
 _HANDSHAKE = 10  # seconds for each step of it
 
 

@@ -48,10 +48,11 @@ class RankError(Exception):
         self.stack = stack
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows instead of the frames of the framework: the message and the student's lines."""
+        """What IPython shows instead of the frames of the framework: the message, the student's lines and notes."""
         shown = [f"{type(self).__name__}: {self}"]
         if self.site is not None:
             shown += ["", *source_excerpt(self.site)]
+        shown += getattr(self, "__notes__", [])
         if self.stack and (world := self._world()):
             shown += ["", f"The whole stack of each rank: print({world}.last_error.stack)"]
         return shown

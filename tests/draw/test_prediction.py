@@ -247,7 +247,9 @@ def test_choices_may_be_numbers() -> None:
 
 
 def test_an_answer_that_was_no_choice_is_the_mistake_of_the_author() -> None:
-    with pytest.raises(ValueError, match="expected one of master, ring, tree, got 'grid'"):
+    with pytest.raises(
+        ValueError, match="expected one of master, ring, tree, got 'grid'. This is compared with the pr"
+    ):
         predict("Which?", choices=NAMES).compare("grid")
     with pytest.raises(ValueError, match="expected each of master, ring, tree once, in an order, got ring, tree"):
         predict("Which?", order=NAMES).compare(["ring", "tree"])

@@ -56,7 +56,7 @@ start = time.perf_counter()
 try:
     world.run(die)
 except PeerLost as error:
-    told["lost"] = error.lost
+    told["lost"], told["where"] = error.lost, error.__notes__
 times.append(time.perf_counter() - start)
 told["again"] = world.run(total, 2)
 world.close()

@@ -88,8 +88,31 @@ def test_a_notebook_has_a_world_over_all_nodes(cluster: SlurmCluster, tmp_path: 
     assert told["messages"] == 4 * 2 * 3
     assert "deadlock. rank 0 waits to receive 2 float32 from rank 1 (slurm_notebook.py, line " in told["deadlock"]
     assert told["lost"] == [3]
+    assert told["where"] == ["Rank 3 ran on node n2."]
     assert list(tmp_path.iterdir()) == []
     assert nothing_left(cluster)
+
+
+def test_a_killed_node_is_named(cluster: SlurmCluster, tmp_path: Path) -> None:
+    notebook = [sys.executable, str(SCRIPT.with_name("slurm_lost_node.py")), str(tmp_path)]
+    command = ["salloc", "--nodes=2", "srun", "--overlap", "--nodes=1", "--ntasks=1", *notebook]
+    job = cluster.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert job.stdout is not None
+        assert json.loads(job.stdout.readline())["computing"] == [0, 1, 2, 3]
+        cluster.kill_node(2)
+        out, err = job.communicate(timeout=200)
+        assert job.returncode == 0, err
+        told, then, _ = (json.loads(line) for line in out.splitlines())
+        assert told["lost"] == [2, 3]
+        assert "ranks 2 and 3 ended in the middle of the run" in told["told"]
+        assert "Ranks 2 and 3 ran on node n2, and no other rank: is that node still up?" in told["told"]
+        assert then["then"].startswith("srun has not started the ranks. srun said:\nsrun: ")
+        assert re.search(r"Task launch for StepId=\S+ failed on node n2", then["then"])
+        assert list(tmp_path.iterdir()) == []
+        assert nothing_left(cluster)
+    finally:
+        cluster.revive_node(2)
 
 
 def test_the_job_script_of_lesson_16_gives_each_task_its_variables(cluster: SlurmCluster) -> None:

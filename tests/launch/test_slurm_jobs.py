@@ -22,6 +22,7 @@ from tests.launch.elastic_training import until_warned
 def main(comm):
     return until_warned(comm, "checkpoints")
 """
+EXPECTED = re.compile(r"srun: error: .* Exited with exit code 75|slurmstepd.* JOB \d+ .* DUE TO JOB REQUEUE .*")
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 
@@ -34,14 +35,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
         yield made
 
 
-def submit(cluster: SlurmCluster, folder: Path, script: str, distlib: str) -> str:
-    """Submit a script from a folder in which `distlib` is this line of bash. Returns the job's number."""
+def submit(cluster: SlurmCluster, folder: Path, script: str, distlib: str, *options: str) -> str:
+    """Submit a script from a folder in which `distlib` is this line of bash. Returns the job's number.
+
+    options: of sbatch, which count more than those in the script.
+    """
     command = folder / ".venv" / "bin" / "distlib"
     command.parent.mkdir(parents=True)
     command.write_text(f"#!/bin/bash\n{distlib}\n")
     command.chmod(0o700)
     (folder / f"{script}.sbatch").write_text(job_script(script))
-    words = ("--parsable", "--chdir", str(folder), str(folder / f"{script}.sbatch"))
+    words = ("--parsable", *options, "--chdir", str(folder), str(folder / f"{script}.sbatch"))
     done = cluster.run("sbatch", *words, cwd=folder, variables={"HOME": str(folder), "USER": "ada"})
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -54,17 +58,44 @@ def wait_until(condition: Callable[[], bool], why: Callable[[], str]) -> None:
         time.sleep(0.2)
 
 
-def test_a_training_that_gets_notice_goes_back_into_the_queue(cluster: SlurmCluster, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(TRAIN)
-    job = submit(cluster, tmp_path, "train", f'PYTHONPATH={ROOT} exec {sys.executable} -m distlib.cli "$@"')
-    log = tmp_path / f"train-{job}.log"
-    checkpoints = tmp_path / "checkpoints"
-    wait_until(lambda: len(list(checkpoints.glob("begun-*"))) == 4, lambda: log.read_text() if log.exists() else "")
-    assert cluster.run("scancel", "--signal=USR1", job).returncode == 0  # what --signal=USR1@60 does: to all steps
+def train(cluster: SlurmCluster, folder: Path, *options: str) -> str:
+    """Submit train.sbatch, and wait until all ranks compute. Returns the job's number."""
+    (folder / "train.py").write_text(TRAIN)
+    job = submit(cluster, folder, "train", f'PYTHONPATH={ROOT} exec {sys.executable} -m distlib.cli "$@"', *options)
+    begun = lambda: len(list((folder / "checkpoints").glob("begun-*"))) == 4  # noqa: E731
+    wait_until(begun, lambda: log_of(folder, job))
+    return job
+
+
+def log_of(folder: Path, job: str) -> str:
+    log = folder / f"train-{job}.log"
+    return log.read_text() if log.exists() else ""
+
+
+def is_back_in_the_queue(cluster: SlurmCluster, folder: Path, job: str) -> None:
+    """Asserts that a job gets there, with a checkpoint, and has not been killed."""
     state = lambda: cluster.run("scontrol", "show", "job", job).stdout  # noqa: E731
-    wait_until(lambda: " Restarts=1 " in state() and "JobState=PENDING" in state(), lambda: state() + log.read_text())
-    assert good_steps(checkpoints)[-1] > 3
-    assert all(re.fullmatch(r"srun: error: .* Exited with exit code 75", line) for line in log.read_text().splitlines())
+    wait_until(
+        lambda: " Restarts=1 " in state() and "JobState=PENDING" in state(), lambda: state() + log_of(folder, job)
+    )
+    assert good_steps(folder / "checkpoints")[-1] > 3
+    assert [line for line in log_of(folder, job).splitlines() if not EXPECTED.fullmatch(line)] == []
+
+
+def test_a_training_that_gets_notice_goes_back_into_the_queue(cluster: SlurmCluster, tmp_path: Path) -> None:
+    job = train(cluster, tmp_path)
+    assert cluster.run("scancel", "--signal=USR1", job).returncode == 0  # what --signal=USR1@60 does: to all steps
+    is_back_in_the_queue(cluster, tmp_path, job)
+    cluster.run("scancel", job)
+
+
+def test_slurm_gives_notice_before_the_limit_and_the_next_turn_goes_on(cluster: SlurmCluster, tmp_path: Path) -> None:
+    job = train(cluster, tmp_path, "--time=2", "--signal=USR1@30")  # 60 to 90 s after the start: Slurm looks each 30 s
+    is_back_in_the_queue(cluster, tmp_path, job)
+    checkpoints = tmp_path / "checkpoints"
+    before = good_steps(checkpoints)[-1]
+    assert cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now").returncode == 0  # else in 2 minutes
+    wait_until(lambda: good_steps(checkpoints)[-1] > before, lambda: log_of(tmp_path, job))
     cluster.run("scancel", job)
 
 

@@ -1,8 +1,10 @@
 """A world over the nodes of an allocation, which are all this machine; test_slurm has a real one."""
 
+import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +54,13 @@ def kill_one(comm: Communicator) -> None:
     comm.barrier()
 
 
+def kill_the_node_of_rank_2(comm: Communicator) -> None:
+    if comm.rank == 2:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(100)  # not to its end
+    comm.barrier()
+
+
 def test_runs_follow_each_other_also_after_a_death(
     world: SlurmWorld, job: Path, printed: list[tuple[int, str, str]]
 ) -> None:
@@ -62,11 +71,31 @@ def test_runs_follow_each_other_also_after_a_death(
     assert sorted(printed) == [(rank, "stdout", "done\n") for rank in (0, 0, 1, 1)]
     with pytest.raises(PeerLost, match="rank 1 ended in the middle of the run") as lost:
         world.run(kill_one)
-    assert lost.value.lost == [1]
+    assert (lost.value.lost, lost.value.__notes__) == ([1], ["Rank 1 ran on node n2."])
     assert world.run(total, 3) == [3.0, 3.0]
     world.close()
     assert list(job.iterdir()) == []
     assert [child for child in psutil.Process().children() if "fake_srun" in " ".join(child.cmdline())] == []
+
+
+def is_running(pid: int) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def test_a_node_takes_its_ranks_along(job: Path) -> None:
+    with SlurmWorld(2, directory=job) as world:
+        nodes = world.run(lambda comm: os.getppid())
+        assert nodes[0] == nodes[1] != nodes[2] == nodes[3]
+        pids = world.run(lambda comm: os.getpid())
+        with pytest.raises(PeerLost, match="ranks 2 and 3 ended in the middle of the run") as lost:
+            world.run(kill_the_node_of_rank_2)
+        assert lost.value.__notes__ == ["Ranks 2 and 3 ran on node n2, and no other rank: is that node still up?"]
+    give_up = time.monotonic() + 30
+    while any(map(is_running, pids)):
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
 
 
 def test_srun_that_fails_is_quoted(job: Path) -> None:

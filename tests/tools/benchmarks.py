@@ -66,7 +66,7 @@ from distlib.worlds.real.process_group import torch_distributed
 from tests.answer_files import read_answers
 from tests.conftest import BROWSERS
 from tests.notebooks.test_browser import FLAGS, open_notebook
-from tests.tools import framework_figures
+from tests.tools import framework_figures, slurm_figures
 from tests.tools.hostile_submissions import read_hostile, released_notebook, right_answers
 from tests.tools.lab_process import running_lab
 from tests.tools.sandboxed_ranks import Ranks
@@ -99,6 +99,7 @@ def main() -> None:
         interrupt_a_cell,
         kill_a_kernel,
         demonstrations_of_frameworks,
+        slurm_world,
         go_on_after_a_kill,
         train_with_a_slow_worker,
         simulate_messages,
@@ -734,6 +735,11 @@ def _wait_until_gone(pids: list[int]) -> None:
 
 def demonstrations_of_frameworks() -> None:
     for row in framework_figures.figures():
+        note(*row)
+
+
+def slurm_world() -> None:
+    for row in slurm_figures.figures():
         note(*row)
 
 

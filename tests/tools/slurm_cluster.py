@@ -5,7 +5,10 @@ No munge, no database, no cgroups: what a test needs to see is what srun starts,
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -74,15 +77,29 @@ class SlurmCluster:
         try:
             self.start(["slurmctld", "-D", "-i"], stderr=subprocess.DEVNULL)
             for node in range(1, self.nodes + 1):
-                self.start(["slurmd", "-D", "-N", f"n{node}"], node, stderr=subprocess.DEVNULL)
+                self._start_node(node)
             self._wait_until_up()
         except BaseException:
             self.machines.__exit__()
             raise
         return self
 
+    def _start_node(self, node: int) -> None:
+        self.start(["slurmd", "-D", "-N", f"n{node}"], node, stderr=subprocess.DEVNULL)
+
     def __exit__(self, *_: object) -> None:
         self.machines.__exit__()
+
+    def kill_node(self, node: int) -> None:
+        """End all that runs on a node, Slurm's own daemon first: as if the node had lost its power."""
+        for pid in self.machines.processes(node):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+    def revive_node(self, node: int) -> None:
+        """Start a killed node again, and wait until it is up."""
+        self._start_node(node)
+        self._wait_until_up()
 
     def start(
         self, command: Sequence[str], machine: int = 0, variables: Mapping[str, str] | None = None, **options: Any

@@ -89,14 +89,24 @@ class Prediction:
             source: what says it: "the run", "the formula", …
 
         Raises:
-            ValueError: `actual` is none of the choices, or not each item once: a mistake of the notebook's author.
+            ValueError: `actual` is none of the choices, or not each item once: it belongs to another question, one that
+                has used the same variable, or is a mistake of the notebook's author.
         """
-        found = self.kind.find(actual)
+        found = self._find(actual)
         told = f"{source} says {self.kind.say(found) if found is not None else actual}."
         if self.value is None:
             return Comparison(None, found, f"{told[0].upper()}{told[1:]} (No prediction was committed.)")
         verdict = "" if found is None else f" {self.kind.judge(self.value, found, source)}"
         return Comparison(self.value, found, f"You said {self.said}, {told}{verdict}")
+
+    def _find(self, actual: Any) -> Any:
+        try:
+            return self.kind.find(actual)
+        except ValueError as error:
+            raise ValueError(
+                f'{error}. This is compared with the prediction of "{self.question}" If another question stands above '
+                "this cell, run the cell with that question again, and then this one."
+            ) from None
 
     @property
     def said(self) -> str:

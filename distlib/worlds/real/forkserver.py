@@ -35,7 +35,7 @@ from typing import Any
 from distlib.worlds.real import shared_memory
 from distlib.worlds.real.rank_place import RankPlace
 
-_ENVIRONMENT = {
+ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"),
     "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",  # macOS: else it ends a fork that uses one of its own libraries
     "THP_MEM_ALLOC_ENABLE": "1",  # torch: huge pages for large tensors, which are cheaper to get and to copy
@@ -58,18 +58,13 @@ class ForkServer:
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(_START_TIMEOUT)
         self._errors = tempfile.TemporaryFile()
-        program = (  # while torch is imported, there is nothing for the garbage collector to find
-            "import gc, sys; gc.disable(); sys.path[:] = sys.argv[2:]\n"
-            "from distlib.worlds.real.forkserver import serve; serve(int(sys.argv[1]))"
-        )
-        package_parent = str(Path(__file__).absolute().parents[3])
         self._process = subprocess.Popen(
-            [sys.executable, "-c", program, str(theirs.fileno()), *dict.fromkeys([*sys.path, package_parent])],
+            fresh_python(f"from distlib.worlds.real.forkserver import serve; serve({theirs.fileno()})"),
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            env={**os.environ, **_ENVIRONMENT},
+            env={**os.environ, **ENVIRONMENT},
             start_new_session=True,  # an interrupt from the keyboard is for the kernel, which passes on what it means
         )
         theirs.close()
@@ -141,6 +136,17 @@ def current() -> ForkServer:
     return _current
 
 
+def fresh_python(program: str) -> list[str]:
+    """The command of a new Python to fork ranks from. Run it in ENVIRONMENT. It imports from where this one does.
+
+    Args:
+        program: what it runs. The garbage collector is off, since it finds nothing while torch is imported; when that
+            is done, `freeze` turns it on.
+    """
+    path = list(dict.fromkeys([*sys.path, str(Path(__file__).absolute().parents[3])]))
+    return [sys.executable, "-c", f"import gc, sys; gc.disable(); sys.path[:] = {path!r}; {program}"]
+
+
 # ── in the fork server ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -154,9 +160,7 @@ def serve(fd: int) -> None:
     ranks: set[int] = set()
     ended: dict[int, int] = {}
     directories: set[str] = set()
-    gc.collect()
-    gc.freeze()  # so that a rank's garbage collector leaves the shared pages alone
-    gc.enable()
+    freeze()
     while True:
         readable, _, _ = select.select([control], [], [], _REAP_EVERY if ranks else None)
         _reap(ranks, ended)
@@ -208,7 +212,7 @@ def _fork(arguments: Any, fds: list[int], ranks: set[int], control: socket.socke
         return False, str(error)
     if pid == 0:
         control.close()
-        _die_with_parent()
+        die_with_parent()
         main(arguments, fds)
         os._exit(0)
     for fd in fds:
@@ -225,8 +229,18 @@ def _reap(ranks: set[int], ended: dict[int, int]) -> None:
             ended[pid] = os.waitstatus_to_exitcode(status)
 
 
-def _die_with_parent() -> None:
-    """Linux: have the kernel kill this process when the fork server ends, even if it is killed."""
+def freeze() -> None:
+    """All that ranks need is imported: from now on a garbage collector, also that of a rank, leaves it alone.
+
+    So the pages with it stay shared.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+def die_with_parent() -> None:
+    """Linux: have the system kill this process when the one that has forked it ends, even if that is killed."""
     if sys.platform == "linux":
         set_parent_death_signal = 1  # PR_SET_PDEATHSIG, prctl(2)
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)

@@ -350,7 +350,9 @@ class Supervisor:
         waiting_for = [r for r, s in states.items() if any(rank in wait.peers for wait in s.waits) and r not in lost]
         others = f" {name_ranks(waiting_for).capitalize()} waited for it." if waiting_for else ""
         prefix = f"{waits[0].place}: " if waits else _first_place(self._stopped)
-        text = f"{prefix}{name_ranks(lost)} ended in the middle of the run{doing}: {how_it_ended(status)}.{others}"
+        which = f", rank {rank}" if len(lost) > 1 else ""
+        told = f"{name_ranks(lost)} ended in the middle of the run{which}{doing}: {how_it_ended(status)}."
+        text = f"{prefix}{told}{others}"
         return PeerLost(text, lost, next((f.site for f in self._stopped if f.site), None), self._stacks())
 
     def _stacks(self) -> str:

@@ -100,7 +100,7 @@ class World:
         self._let_go: weakref.finalize[[], World] | None = None
         self._runs = 0
         self._lock = threading.Lock()
-        forkserver.current()  # gets ready in the background
+        self._prepare()
 
     def run(self, fn: Callable[..., Any], /, *args: Any, timeout: float | None = None, **kwargs: Any) -> list[Any]:
         """Call `fn(comm, *args, **kwargs)` on every rank and return the results, indexed by rank.
@@ -171,6 +171,10 @@ class World:
             pool = self._start_pool()
             self._pool, self._let_go = pool, weakref.finalize(self, pool.close)
         return self._pool
+
+    def _prepare(self) -> None:
+        """Have what the first run needs get ready in the background."""
+        forkserver.current()
 
     def _start_pool(self) -> Pool:
         try:
