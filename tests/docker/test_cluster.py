@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import secrets
@@ -23,7 +24,6 @@ pytestmark = [
     pytest.mark.docker,
     pytest.mark.slow,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(shutil.which("docker-compose") is None, reason="needs docker-compose"),
 ]
 PATIENCE = 400
 WHERE = """
@@ -41,17 +41,15 @@ class Cluster:
     """A head and two nodes.
 
     Attributes:
-        name: of the project; all containers and networks begin with it.
-        head: the name of the container.
+        name: of the project; all networks begin with it.
     """
 
     def __init__(self, root: Path, folder: Path, image: str) -> None:
         self.name = f"distlib-test-{secrets.token_hex(4)}"
-        self.head = f"{self.name}_head_1"
         override = folder / "images.yaml"
         services = {name: {"image": image} for name in ("head", "node")}
         override.write_text(json.dumps({"version": "3.9", "services": services}))
-        self._command = ["docker-compose", "-p", self.name, "-f", str(root / "docker" / "cluster.yaml")]
+        self._command = [*compose_command(), "-p", self.name, "-f", str(root / "docker" / "cluster.yaml")]
         self._command += ["-f", str(override)]
 
     def compose(self, *words: str) -> str:
@@ -63,6 +61,11 @@ class Cluster:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    @functools.cached_property
+    def head(self) -> str:
+        """The number of the head's container."""
+        return self.compose("ps", "--quiet", "head").strip()
 
     def nodes(self) -> set[str]:
         """The names of the nodes, which are the beginnings of their containers' numbers."""
@@ -79,6 +82,15 @@ class Cluster:
         out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, err) == (0, ""), out + err
         return sorted(out.splitlines())
+
+
+def compose_command() -> list[str]:
+    """Compose, version 2 where there is one. Skips the test where there is none."""
+    if subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0:
+        return ["docker", "compose"]
+    if shutil.which("docker-compose") is None:
+        pytest.skip("needs Docker Compose")
+    return ["docker-compose"]
 
 
 @pytest.fixture(scope="module")
