@@ -1,28 +1,32 @@
 """Images for the tests, made here: no registry is asked.
 
-The base is Debian, by debootstrap, with the packages of this environment in the place where the image installs them. So
-pip finds that nothing is missing, and minutes become seconds. To try installing, too, name another base:
+The base is this machine's own Debian or Ubuntu, made small, with the packages of this environment in the place where
+the image installs them. So pip finds that nothing is missing, and minutes become seconds. To try installing, too, name
+another base:
 
     DISTLIB_DOCKER_BASE=debian:trixie-slim python -m pytest tests/docker
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-BASE, LAB = "distlib-test-base", "distlib-test-lab"
-SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}  # Debian's, by their Python
-LEFT_OUT = tuple(
-    f"*/site-packages/{name}"
-    for name in ("tensorflow", "keras", "tf_keras", "jax", "clang", "libclang", "playwright", "mypy")
-)
+from tests.tools import own_system
+
+BASE, LAB = "distlib-test-system", "distlib-test-lab"
+LEFT_OUT = (
+    "tensorflow", "tensorboard", "keras", "tf_keras", "jax", "clang", "libclang", "grpc", "h5py", "playwright", "mypy",
+    "*__mypyc", "torch/include", "torch/test/", "*/tests/", "jedi/third_party/django-stubs",
+)  # fmt: skip
 OF_THE_PROJECT = ("*/site-packages/*distlib_course", "*/site-packages/distlib")
 LONG = 800  # seconds, on a busy machine; a free one takes a tenth
 SECRET = "mirror.example"  # the name of a mirror, which must not get into an image
@@ -40,35 +44,36 @@ def base_image(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The name of a base for the Dockerfile. It stays, for the next time."""
     if "DISTLIB_DOCKER_BASE" in os.environ:
         return os.environ["DISTLIB_DOCKER_BASE"]
-    if shutil.which("debootstrap") is None or os.geteuid() != 0:
-        pytest.skip("needs debootstrap, and root, for a base image")
-    if sys.version_info[:2] not in SUITES:
-        pytest.skip(f"no Debian has Python {sys.version_info[0]}.{sys.version_info[1]}")
-    if subprocess.run(["docker", "image", "inspect", BASE], capture_output=True, timeout=100).returncode:
-        folder = tmp_path_factory.mktemp("debian")
-        unpack_debian(folder)
-        import_base(folder)
-        shutil.rmtree(folder)
+    if (problem := own_system.missing()) is not None:
+        pytest.skip(f"{problem}, for a base image")
+    with one_at_a_time(tmp_path_factory):
+        if subprocess.run(["docker", "image", "inspect", BASE], capture_output=True, timeout=100).returncode:
+            folder = tmp_path_factory.mktemp("system")
+            import_base(folder)
+            shutil.rmtree(folder)
     return BASE
 
 
-def unpack_debian(folder: Path) -> None:
-    """Debian, with the Python that runs this test, in an empty folder."""
-    suite = SUITES[sys.version_info[0], sys.version_info[1]]
-    wanted = "--include=python3,python3-venv,tini"
-    debootstrap = ["debootstrap", "--variant=minbase", wanted, suite, str(folder)]
-    done = subprocess.run(debootstrap, capture_output=True, text=True, timeout=LONG)
-    if done.returncode:
-        pytest.skip(f"debootstrap failed: {done.stdout[-300:]}")
+@contextmanager
+def one_at_a_time(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """In this block, no other worker of the same tests. What the first one makes, others find."""
+    with open(tmp_path_factory.getbasetemp().parent / "docker.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def import_base(folder: Path) -> None:
-    """An image of what is in `folder` and of this environment's packages."""
+    """An image of this machine's system and of this environment's packages. folder: an empty one."""
+    try:
+        system = own_system.lay_out(folder, own_system.packages(["python3", "python3-venv", "apt", "passwd", "tini"]))
+    except LookupError as error:
+        pytest.skip(f"{error}, for a base image")
     copy_programs(folder / "opt" / "venv" / "bin")
-    left_out = [f"--exclude={name}*" for name in (*LEFT_OUT, *OF_THE_PROJECT)]
-    archive = ["tar", "-c", "--exclude=./var/cache/apt/archives/*.deb", "-C", str(folder), ".", *left_out]
-    archive += [f"--transform=s,^[.]{sys.prefix},opt/venv,", "-C", "/"]
+    left_out = [f"*/site-packages/{name}*" for name in LEFT_OUT]
+    archive = ["tar", "-c", "--numeric-owner", *(f"--exclude={pattern}" for pattern in (*left_out, *OF_THE_PROJECT))]
+    archive += [f"--transform=s,^[.]{sys.prefix},opt/venv,", "-C", str(folder), "opt/venv/bin", "-C", "/"]
     archive += [f".{sys.prefix}/{name}" for name in ("etc", "lib", "share") if Path(sys.prefix, name).is_dir()]
+    archive += ["--no-recursion", "--verbatim-files-from", "-T", str(system), "-C", str(folder), *own_system.MADE]
     with subprocess.Popen(archive, stdout=subprocess.PIPE) as packing:
         subprocess.run(["docker", "import", "-", BASE], stdin=packing.stdout, check=True, timeout=LONG)
     assert packing.returncode == 0
@@ -85,12 +90,24 @@ def copy_programs(folder: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def lab_image(base_image: str, root: Path) -> Iterator[str]:
-    """The name of the image `lab`, built without TensorFlow and JAX."""
-    options = {"BASE": base_image, "WITHOUT": "tensorflow|jax"}
-    if base_image == BASE:
+def lab_image(base_image: str, root: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of the image `lab`, built without TensorFlow and JAX. It stays: other workers may need it."""
+    with one_at_a_time(tmp_path_factory):
+        return build(root, base_image, "lab", LAB)
+
+
+@pytest.fixture(scope="session")
+def gpu_image(lab_image: str, base_image: str, root: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of the image `lab-gpu`, with the same torch, since the base has that."""
+    with one_at_a_time(tmp_path_factory):
+        return build(root, base_image, "lab-gpu", f"{LAB}-gpu")
+
+
+def build(root: Path, base: str, target: str, name: str) -> str:
+    """Build a target of the Dockerfile without TensorFlow and JAX. Returns the image's name."""
+    options = {"BASE": base, "WITHOUT": "tensorflow|jax"}
+    if base == BASE:
         options |= {"PIP_NO_INDEX": "1", "PIP_TRUSTED_HOST": SECRET}
-    words = [word for name, value in options.items() for word in ("--build-arg", f"{name}={value}")]
-    docker("build", "-f", str(root / "docker" / "Dockerfile"), "--target", "lab", "-t", LAB, *words, str(root))
-    yield LAB
-    docker("image", "rm", "--no-prune", LAB)  # what the next build can take is kept
+    words = [word for option, value in options.items() for word in ("--build-arg", f"{option}={value}")]
+    docker("build", "-f", str(root / "docker" / "Dockerfile"), "--target", target, "-t", name, *words, str(root))
+    return name

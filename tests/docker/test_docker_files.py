@@ -24,6 +24,13 @@ def test_compose_publishes_only_to_this_machine(services: dict[str, Any]) -> Non
     assert len(ports) == 2 and all(port.startswith("127.0.0.1:") for port in ports)
 
 
+def test_nodes_of_a_cluster_are_reached_by_nobody_else(root: Path) -> None:
+    cluster = yaml.safe_load((root / "docker" / "cluster.yaml").read_text())
+    node = cluster["services"]["node"]
+    assert "ports" not in node and node["networks"] == ["private"] and cluster["networks"]["private"]["internal"]
+    assert cluster["services"]["head"]["extends"] == {"file": "compose.yaml", "service": "lab"}
+
+
 def test_compose_starts_one_of_them_unless_asked(services: dict[str, Any]) -> None:
     assert [name for name, service in services.items() if "profiles" not in service] == ["lab"]
 

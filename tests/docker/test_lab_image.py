@@ -102,3 +102,11 @@ def test_ranks_share_memory(lab: str) -> None:
 def test_pips_settings_are_not_in_it(lab_image: str) -> None:
     for words in (("history", "--no-trunc", lab_image), ("inspect", lab_image)):
         assert SECRET not in docker(*words)
+
+
+def test_the_image_for_gpus_says_that_there_are_none(gpu_image: str) -> None:
+    """It is built and starts here, and has no GPU to see."""
+    printed = docker("run", "--rm", "--shm-size", "1g", gpu_image, "sh", "-c", "distlib doctor || true")
+    assert re.search(r"GPUs +none; every lesson and exercise runs without one", printed), printed
+    variables = docker("inspect", "--format", "{{.Config.Env}}", gpu_image)
+    assert "NVIDIA_VISIBLE_DEVICES=all" in variables

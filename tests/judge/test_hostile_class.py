@@ -54,13 +54,18 @@ def needs_all_functions(submission: HostileSubmission) -> bool:
 @pytest.fixture(scope="module")
 def graded(before: set[int], root: Path, tmp_path_factory: pytest.TempPathFactory) -> Graded:
     """Both classes after their grading."""
-    made = {}
     with Judges(choose_sandbox("bubblewrap"), QUICK) as open_judge:
-        for has_all, functions in ((True, FUNCTIONS), (False, SHORT)):
-            folder = tmp_path_factory.mktemp("short")
-            project = short_course(root, folder, ASSIGNMENT, functions, FEWER_CASES)
-            submissions = [submission for submission in HOSTILE if needs_all_functions(submission) == has_all]
-            made[has_all] = graded_class(project, tmp_path_factory.mktemp("hostile"), submissions, open_judge)
+        return grade_both(root, tmp_path_factory.mktemp("hostile"), open_judge)
+
+
+def grade_both(root: Path, folder: Path, open_judge: Judges) -> Graded:
+    """Make both classes in a folder, and grade them."""
+    made = {}
+    for has_all, functions in ((True, FUNCTIONS), (False, SHORT)):
+        own = folder / "-".join(functions)
+        project = short_course(root, own / "short", ASSIGNMENT, functions, FEWER_CASES)
+        submissions = [submission for submission in HOSTILE if needs_all_functions(submission) == has_all]
+        made[has_all] = graded_class(project, own / "class", submissions, open_judge)
     return made
 
 
@@ -94,6 +99,22 @@ def has_the_marks_that_it_deserves(classroom: Classroom, run: ClassRun, submissi
     full = classroom.full_marks()
     deserved = {cell: full[cell] if cell.rsplit("_", 1)[0] in submission.deserves else 0 for cell in full}
     assert marks == deserved, record.remarks
+
+
+def undeserved(graded: Graded) -> list[str]:
+    """The names of the submissions, and neighbors, that did not get what they deserve."""
+    wrong = []
+    for submission in HOSTILE:
+        try:
+            has_the_marks_that_it_deserves(*graded[needs_all_functions(submission)], submission)
+        except AssertionError:
+            wrong.append(submission.name)
+    for has_all, functions in ((True, FUNCTIONS), (False, SHORT)):
+        try:
+            have_all_marks(*graded[has_all], functions)
+        except AssertionError:
+            wrong.append(f"neighbors of has_all={has_all}")
+    return wrong
 
 
 @pytest.mark.parametrize("has_all", [True, False])

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -65,6 +68,7 @@ from distlib.worlds.real import forkserver
 from distlib.worlds.real.process_group import torch_distributed
 from tests.answer_files import read_answers
 from tests.conftest import BROWSERS
+from tests.judge import test_hostile_class as hostile_class
 from tests.notebooks.test_browser import FLAGS, open_notebook
 from tests.tools import framework_figures, slurm_figures
 from tests.tools.hostile_submissions import read_hostile, released_notebook, right_answers
@@ -115,6 +119,9 @@ def main() -> None:
         hold_up_a_class,
         grade_a_class,
         grade_tensorflow_and_jax,
+        grade_in_docker,
+        grade_the_hostile_in_docker,
+        start_jupyterlab_in_docker,
     )
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     names = [measure.__name__ for measure in measures]
@@ -125,7 +132,7 @@ def main() -> None:
     if not chosen:
         parser.error(f"there is no {' or '.join(options.names)}; there are {', '.join(names)}")
     for measure in chosen:
-        if measure in (grade_a_class, grade_tensorflow_and_jax):
+        if measure in (grade_a_class, grade_tensorflow_and_jax, grade_in_docker):
             measure(options.students)  # type: ignore[call-arg]
         else:
             measure()
@@ -1004,6 +1011,99 @@ def grade_tensorflow_and_jax(size: int) -> None:
         note(f"class of {size} on {exercise}, 2 jobs, for each student", f"{took / size:.1f} s", "≤ 6 s")
 
 
+def grade_in_docker(size: int) -> None:
+    """A class, a third of it right, a third partly, a third empty, by `distlib grade --sandbox …`, twice each."""
+    if (problem := KINDS["docker"]().problem()) is not None:
+        return note(f"class of {size} in the docker sandbox, against bubblewrap", problem, "≤ 2×")
+    students = [f"student-{number:02}" for number in range(size)]
+    with tempfile.TemporaryDirectory() as name:
+        classroom = _class(Path(name), students)
+        for student in students[1::3]:
+            classroom.hand_in(student, {**classroom.solutions(), "naive_all_reduce": _SENDS_NOTHING})
+        for student in students[2::3]:
+            classroom.hand_in(student, {})
+        took: dict[str, list[float]] = {"bubblewrap": [], "docker": []}
+        marks = []
+        for kind, times in 2 * list(took.items()):
+            times.append(seconds(lambda: classroom.grade("--jobs", "2", "--again", "--sandbox", kind)))  # noqa: B023
+            marks.append([classroom.marks(student) for student in students])
+        assert all(each == marks[0] for each in marks)
+    _note_docker(f"class of {size} in the docker sandbox, 2 jobs, against bubblewrap, same marks", took)
+
+
+def grade_the_hostile_in_docker() -> None:
+    """All of tests/hostile, with the limits and the short exercise of its test."""
+    if (problem := KINDS["docker"]().problem()) is not None:
+        return note("the hostile class in the docker sandbox, against bubblewrap", problem, "≤ 2×")
+    took: dict[str, list[float]] = {"bubblewrap": [], "docker": []}
+    undeserved: dict[str, list[str]] = {}
+    for kind, times in took.items():
+        with tempfile.TemporaryDirectory() as name, Judges(choose_sandbox(kind), hostile_class.QUICK) as open_judge:
+            start = time.perf_counter()
+            graded = hostile_class.grade_both(ROOT, Path(name), open_judge)
+            times.append(time.perf_counter() - start)
+            undeserved[kind] = hostile_class.undeserved(graded)
+    note("… of it, with undeserved marks", f"{undeserved}", "none")
+    _note_docker(f"all {len(read_hostile())} hostile submissions in the docker sandbox, against bubblewrap", took)
+
+
+def start_jupyterlab_in_docker() -> None:
+    """`docker compose up` with an image that is built, until JupyterLab answers; and how large the image is."""
+    what = "docker compose up → JupyterLab answers, image built"
+    images = [image for image in _LAB_IMAGES if _is_image(image)]
+    if not images:
+        return note(what, f"no image {' or '.join(_LAB_IMAGES)} here", "≤ 15 s")
+    values = [_start_in_docker(images[0]) for _ in range(3)]
+    note(
+        f"{what} ({images[0]})", f"{statistics.median(values):.1f} s ({min(values):.1f} to {max(values):.1f})", "≤ 15 s"
+    )
+    command = ["docker", "run", "--rm", "--user", "0", "--entrypoint", "du", images[0], "-xs", "--block-size=1000000"]
+    printed = subprocess.check_output([*command, "--exclude=/proc", "/"], text=True)
+    note(f"what {images[0]} holds", f"{int(printed.split()[0]) / 1000:.2f} GB", "≤ 3.5 GB")
+
+
+_LAB_IMAGES = ("distlib-lab", "distlib-test-lab")
+
+
+def _is_image(name: str) -> bool:
+    command = ["docker", "image", "inspect", name]
+    return shutil.which("docker") is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+
+def _start_in_docker(image: str) -> float:
+    """Seconds. The address is on this machine, on a port that is free."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    compose = shutil.which("docker-compose")
+    with tempfile.TemporaryDirectory() as name:
+        override = Path(name, "image.json")
+        override.write_text(json.dumps({"version": "3.9", "services": {"lab": {"image": image}}}))
+        command = [*([compose] if compose else ["docker", "compose"]), "-p", f"distlib-test-{port}"]
+        command += ["-f", str(ROOT / "docker" / "compose.yaml"), "-f", str(override)]
+        run = partial(subprocess.run, env={**os.environ, "PORT": str(port)}, capture_output=True, check=True)
+        try:
+            return seconds(lambda: (run([*command, "up", "--detach", "--no-build"]), _wait_for_api(port)))
+        finally:
+            run([*command, "down", "--volumes", "--timeout", "1"])
+
+
+def _wait_for_api(port: int) -> None:
+    directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    give_up = time.monotonic() + 300
+    while True:
+        try:
+            return directly.open(f"http://127.0.0.1:{port}/api", timeout=10).close()
+        except OSError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.05)
+
+
+def _note_docker(what: str, took: dict[str, list[float]]) -> None:
+    ours, theirs = statistics.median(took["docker"]), statistics.median(took["bubblewrap"])
+    note(what, f"{ours:.0f} s against {theirs:.0f} s, {ours / theirs:.2f}×", "≤ 2×")
+
+
 def hold_up_a_class() -> None:
     """Hostile submissions that fight for time, one at a time: how long beyond their limit each takes."""
     limits = Limits(check_seconds=3, submission_seconds=20, cells_seconds=6, reruns_seconds=20)
@@ -1025,6 +1125,7 @@ _SLOW = (
     "sends_half_a_frame_byte_by_byte", "prints_200_megabytes", "starts_ten_thousand_threads",
     "has_300_megabytes_of_output", "has_60_000_lines_and_400_magics",
 )  # fmt: skip
+_SENDS_NOTHING = "def naive_all_reduce(comm, tensor):\n    pass\n"
 _LOOPS = "def {}(comm, tensor):\n    while True:\n        pass\n"
 
 
