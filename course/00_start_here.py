@@ -43,7 +43,7 @@ from distlib.draw import predict, timeline
 # pass. They come on top.)
 
 # %%
-guess = predict(
+guess_1 = predict(
     "The parameters take 4 MB. How much does all of it take?",
     choices=["4 MB", "8 MB", "12 MB", "16 MB"],
 )
@@ -78,7 +78,7 @@ def show_memory(kept: dict[str, list[torch.Tensor]]) -> float:
 
 bytes_per_parameter = show_memory(kept)
 megabytes = sum(t.nbytes for tensors in kept.values() for t in tensors) / 1e6
-print(guess.compare(f"{megabytes:.0f} MB"))
+print(guess_1.compare(f"{megabytes:.0f} MB"))
 
 # %% [markdown]
 # Four times the parameters: 16 bytes for each of them. Large models are trained in **mixed precision**: the model
@@ -148,7 +148,7 @@ print(f"1,000 GPUs that share the work perfectly: {days_on_one / 1000:.1f} days"
 # 28 GB.
 
 # %%
-guess = predict(
+guess_2 = predict(
     "How long does a link of 10 Gbit/s take to carry all gradients, once?",
     choices=["20 ms", "200 ms", "2 s", "20 s"],
 )
@@ -159,7 +159,7 @@ print(f"computing: {computing:.2f} s in every training step")
 seconds = {gigabits: 7e9 * 4 / (gigabits * 1e9 / 8) for gigabits in (10, 100, 400)}
 for gigabits, taken in seconds.items():
     print(f"a link of {gigabits:3} Gbit/s: {taken:5.2f} s in every training step")
-print(guess.compare(f"{round(seconds[10], -1):.0f} s"))
+print(guess_2.compare(f"{round(seconds[10], -1):.0f} s"))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -278,7 +278,7 @@ def add_my_number(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
 
 
 # %%
-guess = predict(
+guess_3 = predict(
     "The ranks add 1, 2, 3 and 4. What does data[0] show afterwards, in the notebook?",
     choices=["0", "1", "4", "10"],
 )
@@ -288,7 +288,7 @@ results = world.run(add_my_number, data)
 for rank, tensor in enumerate(results):
     print(f"rank {rank} returned {tensor.tolist()}")
 print(f"here, data is {data.tolist()}")
-print(guess.compare(f"{data[0].item():g}"))
+print(guess_3.compare(f"{data[0].item():g}"))
 
 # %% [markdown]
 # Every rank added to its own copy of zeros. Nothing was added up, and the tensor in this notebook has not changed.
@@ -331,7 +331,7 @@ def first_message(comm: Communicator) -> torch.Tensor:
 
 
 # %%
-guess = predict(
+guess_4 = predict(
     "What does the tensor of rank 1 hold at the end?",
     choices=["1", "7", "8", "107"],
 )
@@ -340,7 +340,7 @@ guess = predict(
 results = world.run(first_message)
 for rank, tensor in enumerate(results):
     print(f"rank {rank}: {tensor.tolist()}")
-print(guess.compare(f"{results[1][0].item():g}"))
+print(guess_4.compare(f"{results[1][0].item():g}"))
 
 # %% [markdown]
 # All ranks ran the same function, and each took its own way through the `if`. Rank 1 received a copy of what rank 0
@@ -417,7 +417,7 @@ def pass_it_on(comm: Communicator) -> float:
 
 
 # %%
-guess = predict(
+guess_5 = predict(
     "Each message takes about a millisecond. How long does the run take?",
     choices=["about 100 ms", "about 300 ms", "about 600 ms"],
 )
@@ -427,7 +427,7 @@ results = world.run(pass_it_on)
 print(results)
 elapsed = world.trace.elapsed
 nearest = min((100, 300, 600), key=lambda ms: abs(ms - 1e3 * elapsed))
-print(f"{1e3 * elapsed:.0f} ms.", guess.compare(f"about {nearest} ms"))
+print(f"{1e3 * elapsed:.0f} ms.", guess_5.compare(f"about {nearest} ms"))
 
 # %%
 timeline(world.trace)
@@ -506,7 +506,7 @@ def swap(comm: Communicator) -> float:
 
 
 # %%
-guess = predict(
+guess_6 = predict(
     "What happens?",
     choices=["they swap", "only one of them gets a number", "both wait for ever"],
 )
@@ -514,10 +514,10 @@ guess = predict(
 # %%
 try:
     world.run(swap)
-    print(guess.compare("they swap"))
+    print(guess_6.compare("they swap"))
 except DeadlockError as error:
     print(error, "\n")
-    print(guess.compare("both wait for ever"))
+    print(guess_6.compare("both wait for ever"))
     assert sorted(error.ranks) == [0, 1]
 
 # %% [markdown]
@@ -683,7 +683,7 @@ def draw_one(comm: Communicator) -> float:
 
 
 # %%
-guess = predict(
+guess_7 = predict(
     "Do the ranks draw the same number, and do the two runs?",
     choices=[
         "same on all ranks, same in both runs",
@@ -697,7 +697,7 @@ first, second = world.run(draw_one), world.run(draw_one)
 print(first, second)
 ranks = "different on each rank" if len(set(first)) == 4 else "same on all ranks"
 runs = "same in both runs" if first == second else "different in both runs"
-print(guess.compare(f"{ranks}, {runs}"))
+print(guess_7.compare(f"{ranks}, {runs}"))
 
 # %% tags=["folded"]
 # Checks of the numbers above

@@ -122,7 +122,7 @@ def early_and_late(comm: Communicator) -> float:
 
 
 # %%
-guess = predict(
+guess_1 = predict(
     "Rank 0 calls send at 0 s. When does the call return?",
     choices=["0 s", "0.5 s", "1.5 s", "2 s", "3.5 s"],
 )
@@ -130,7 +130,7 @@ guess = predict(
 # %%
 done = slow.run(early_and_late)
 print("done at", done)
-print(guess.compare(f"{done[0]:g} s"))
+print(guess_1.compare(f"{done[0]:g} s"))
 
 # %%
 timeline(slow.trace)
@@ -163,7 +163,7 @@ def swap(comm: Communicator, length: int = 4) -> float:
 
 
 # %%
-guess = predict(
+guess_2 = predict(
     "What happens?",
     choices=["right", "right, but slow", "wrong values", "deadlock"],
 )
@@ -171,10 +171,10 @@ guess = predict(
 # %%
 try:
     world.run(swap)
-    print(guess.compare("right"))
+    print(guess_2.compare("right"))
 except DeadlockError as error:
     print(error, "\n")
-    print(guess.compare("deadlock"))
+    print(guess_2.compare("deadlock"))
     assert {0, 1} <= set(error.ranks)
 
 # %% [markdown]
@@ -236,7 +236,7 @@ for repair in (in_order, with_irecv, with_isend, with_exchange):
 # All four swap the tensors. Do they also take the same time?
 
 # %%
-guess = predict(
+guess_3 = predict(
     "A message takes 1.5 s on the slow links. Which repair is the slowest?",
     choices=["in_order", "with_irecv", "with_isend", "with_exchange", "all the same"],
 )
@@ -249,7 +249,7 @@ for repair in (in_order, with_irecv, with_isend, with_exchange):
     print(f"{repair.__name__:13} {slow.elapsed} s")
 slowest = max(seconds, key=seconds.__getitem__)
 alike = len(set(seconds.values())) == 1
-print(guess.compare("all the same" if alike else slowest))
+print(guess_3.compare("all the same" if alike else slowest))
 
 # %% [markdown]
 # With an order, rank 1 sends only after it has received: one message after the other. With the others, both messages
@@ -415,7 +415,7 @@ def pass_on(comm: Communicator) -> None:
 
 
 # %%
-guess = predict(
+guess_4 = predict(
     "Which of the two takes fewer steps?",
     choices=["to_each", "pass_on", "both the same"],
 )
@@ -439,7 +439,7 @@ def count(function: Callable[..., object], ranks: int = 4) -> tuple[int, int, fl
 counts = {function: count(function) for function in (to_each, pass_on, with_exchange)}
 steps = {function.__name__: counts[function][1] for function in (to_each, pass_on)}
 alike = steps["to_each"] == steps["pass_on"]
-print(guess.compare("both the same" if alike else min(steps, key=steps.__getitem__)))
+print(guess_4.compare("both the same" if alike else min(steps, key=steps.__getitem__)))
 
 # %% [markdown]
 # `to_each` has one round: rank 0 has received nothing, so none of its messages had to wait for another. But it sends
@@ -473,7 +473,7 @@ def along_a_line(comm: Communicator) -> None:
 
 
 # %%
-guess = predict(
+guess_5 = predict(
     "8 ranks in a line, and a message takes 1.5 s. What happens?",
     choices=[
         "1.5 s: all at once",
@@ -490,7 +490,7 @@ outcomes = {
     3.0: "3 s: in two turns",
     10.5: "10.5 s: one by one",
 }
-print(guess.compare(outcomes[line[2]]))
+print(guess_5.compare(outcomes[line[2]]))
 
 # %%
 slow.run(along_a_line)
@@ -596,7 +596,7 @@ def by_tag(comm: Communicator) -> list[float]:
 
 
 # %%
-guess = predict(
+guess_6 = predict(
     "What happens?",
     choices=["right", "error: the sizes do not fit", "deadlock"],
 )
@@ -604,12 +604,12 @@ guess = predict(
 # %%
 try:
     print("rank 1 has", world.run(by_tag)[1])
-    print(guess.compare("right"))
+    print(guess_6.compare("right"))
 except MessageMismatch:
-    print(guess.compare("error: the sizes do not fit"))
+    print(guess_6.compare("error: the sizes do not fit"))
 except DeadlockError as error:
     print(error, "\n")
-    print(guess.compare("deadlock"))
+    print(guess_6.compare("deadlock"))
     assert sorted(error.ranks) == [0, 1]
 
 # %% [markdown]
@@ -753,7 +753,7 @@ def tree_of_four(comm: Communicator, tensor: torch.Tensor) -> None:
 
 
 # %%
-guess = predict(
+guess_7 = predict(
     "Both send three messages. What about the rounds, and the time?",
     choices=[
         "the flat one has more rounds and is slower",
@@ -781,7 +781,7 @@ rounds = {name: trace.rounds for name, trace in traces.items()}
 more = "tree" if rounds["tree_of_four"] > rounds["flat_broadcast"] else "flat one"
 others = "flat_broadcast" if more == "tree" else "tree_of_four"
 speed = "faster" if min(seconds, key=seconds.__getitem__) != others else "slower"
-print(guess.compare(f"the {more} has more rounds and is {speed}"))
+print(guess_7.compare(f"the {more} has more rounds and is {speed}"))
 
 # %%
 timeline(traces["flat_broadcast"], title="Flat: the root sends to each")
@@ -889,7 +889,7 @@ def scatter_by_tree_of_four(comm: Communicator) -> float:
 
 
 # %%
-guess = predict(
+guess_8 = predict(
     "What does the tree do, compared with the direct way?",
     choices=[
         "it is faster, and rank 0 sends fewer bytes",
@@ -909,7 +909,7 @@ for function in (scatter_directly, scatter_by_tree_of_four):
 (_, direct, direct_sent), (_, tree, tree_sent) = scatters.values()
 faster = f"it is {'faster' if tree < direct else 'slower'}"
 bytes_sent = "as many bytes" if tree_sent[0] == direct_sent[0] else "fewer bytes"
-print(guess.compare(f"{faster}, and rank 0 sends {bytes_sent}"))
+print(guess_8.compare(f"{faster}, and rank 0 sends {bytes_sent}"))
 
 # %% [markdown]
 # Every part has to leave the root, so no tree can save bytes there: 24 bytes either way. What the tree saves is a
@@ -959,7 +959,7 @@ def two_children(comm: Communicator, tensor: torch.Tensor) -> None:
 
 
 # %%
-guess = predict(
+guess_9 = predict(
     "Both trees have 6 rounds. Rank 0 sends 2 messages in the first, and 6 in the"
     " library's. Which is faster?",
     choices=["two_children", "broadcast", "both the same"],
@@ -980,7 +980,7 @@ for pattern in patterns:
     print(f"   steps {steps:2.0f}   rounds {rounds:2}   busiest rank sends {busiest:2}")
 two, library = rows["two_children"][0], rows["broadcast"][0]
 faster = "two_children" if two < library else "broadcast"
-print(guess.compare("both the same" if two == library else faster))
+print(guess_9.compare("both the same" if two == library else faster))
 
 # %% [markdown]
 # The flat broadcast has one round, and the chain has 63. Both take 63 steps, and the same time. The trees have 6
@@ -1166,7 +1166,7 @@ except TimeoutError as error:
 eager = SimulatedWorld(4, Cluster.flat(4, LINK, eager_limit=16))
 
 # %%
-guess = predict(
+guess_10 = predict(
     "Both send first. What happens with 4 numbers (16 bytes), and with 5?",
     choices=["right with both", "right with 4, deadlock with 5", "deadlock with both"],
 )
@@ -1182,7 +1182,7 @@ for length in (4, 5):
         outcome[length] = "deadlock"
 same = outcome[4] == outcome[5]
 apart = f"{outcome[4]} with 4, {outcome[5]} with 5"
-print(guess.compare(f"{outcome[4]} with both" if same else apart))
+print(guess_10.compare(f"{outcome[4]} with both" if same else apart))
 
 # %% [markdown]
 # A program with a deadlock runs well with small messages, and hangs with large ones: perhaps not on the day on which it

@@ -82,7 +82,7 @@ for rank, tensor in enumerate(world.run(sum_of_all)):
 # The library has it under the name "naive".
 
 # %%
-guess = predict(
+guess_1 = predict(
     "8 ranks. Of all bytes that are sent, which part does rank 0 send?",
     choices=["1/8", "1/7", "1/2", "7/8"],
 )
@@ -108,7 +108,7 @@ def run_and_trace(world_size: int, length: int, algorithm: str) -> Trace:
 
 master = run_and_trace(8, 24 * MIB // 4, "naive")
 part = Fraction(master.bytes_sent[0], sum(master.bytes_sent))
-print(guess.compare(str(part)))
+print(guess_1.compare(str(part)))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -185,7 +185,7 @@ for n, trace in naive.items():
 # each from its own starting point, so that no two of them need the same link in the same step.
 
 # %%
-guess = predict(
+guess_2 = predict(
     "Which chunk does rank 2 send in the first step?",
     choices=["chunk 0", "chunk 1", "chunk 2", "chunk 3"],
 )
@@ -214,7 +214,7 @@ for step in range(4):
         print(f"    rank {rank}: {values}")
 
 first_of_rank_2 = next(message for message in history.messages if message.src == 2)
-print(guess.compare(f"chunk {first_of_rank_2.chunks[0]}"))
+print(guess_2.compare(f"chunk {first_of_rank_2.chunks[0]}"))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -302,14 +302,14 @@ assert history.full_sums[3:] == [4, 8, 12, 16]
 # Before you run the next cell, count: how many steps are there in both phases, and how large is one chunk?
 
 # %%
-guess = predict(
+guess_3 = predict(
     "A ring of 4 ranks, 24 MiB each. How much does each rank send in both phases?",
     unit="MiB",
 )
 
 # %%
 ring = run_and_trace(4, 24 * MIB // 4, "ring")
-print(guess.compare(ring.bytes_sent[0] / MIB))
+print(guess_3.compare(ring.bytes_sent[0] / MIB))
 print(ring.summary())
 
 # %% tags=["folded"]
@@ -440,7 +440,7 @@ for n in range(2, 9):
 # 10 GB/s. The ring needs 126 rounds for these four bytes.
 
 # %%
-guess = predict(
+guess_4 = predict(
     "64 ranks sum up one number. 126 rounds in the ring, 2 through a master. Which is faster?",
     choices=[
         "the master, about 60 times",
@@ -477,7 +477,7 @@ print("      bytes    ring, ms   master, ms   tree, ms")
 for size in SIZES:
     ring_ms, master_ms, tree_ms = (simulated[size, name] for name in NAMES)
     print(f"{size:11,} {ring_ms:11.2f} {master_ms:12.2f} {tree_ms:10.2f}")
-print(guess.compare("equally fast"))
+print(guess_4.compare("equally fast"))
 
 # %% [markdown]
 # For one number the master is exactly as fast as the ring, although it has two rounds and the ring 126. A round of the
@@ -692,7 +692,7 @@ assert len(world.trace.messages) == 24
 # `recv`.
 
 # %%
-guess = predict(
+guess_5 = predict(
     "Every rank sends to the next, then receives from the previous. What happens?",
     choices=["correct, in one round", "correct, but late", "a deadlock"],
 )
@@ -716,7 +716,7 @@ try:
     world.run(one_step)
 except DeadlockError as error:
     print(error)
-    print(guess.compare("a deadlock"))
+    print(guess_5.compare("a deadlock"))
 
 # %% [markdown]
 # `send` returns when the other rank has taken the message. All four wait for that, around the whole ring, and no rank
@@ -811,7 +811,7 @@ for step_function, needed in [(one_step_in_turns, 2), (one_step_at_once, 1)]:
 # the first phase twice.
 
 # %%
-guess = predict(
+guess_6 = predict(
     "The first phase, twice, on 4 ranks. How many of the 16 chunks hold a full sum in the end?",
 )
 
@@ -826,7 +826,7 @@ wrong = watch_chunks(world, wrong_all_reduce)
 wrong_trace = world.trace
 print("full sums after each round, right:", history.full_sums)
 print("full sums after each round, wrong:", wrong.full_sums)
-print(guess.compare(wrong.full_sums[-1]))
+print(guess_6.compare(wrong.full_sums[-1]))
 play_chunks(wrong, title="The first phase, twice")
 
 # %% [markdown]
@@ -880,7 +880,7 @@ print(
 )
 
 # %%
-guess = predict(
+guess_7 = predict(
     "The sums are correct on every rank. Is it a ring all-reduce?",
     choices=[
         "yes",
@@ -901,7 +901,7 @@ try:
     check_ring_all_reduce(is_it_a_ring, world_sizes=(4,), lengths=(8,))
 except AssertionError as error:
     print(error)
-print(guess.compare("no: its messages are too large"))
+print(guess_7.compare("no: its messages are too large"))
 
 # %% [markdown]
 # It has even fewer rounds than a ring all-reduce: $N-1$. But every message is the whole tensor. Each rank sends

@@ -65,7 +65,7 @@ KIB, MIB = 2**10, 2**20
 FAR = Link(latency=5e-6, bandwidth=10e9)
 
 # %%
-guess = predict(
+guess_1 = predict(
     "One message has 4 bytes, another one 5,000. How much longer does that one take?",
     choices=["10 %", "twice as long", "1,000 times as long"],
 )
@@ -89,7 +89,7 @@ for nbytes in [4, 5_000, 50_000, 500_000, 50_000_000]:
     share = FAR.latency / pair.elapsed
     print(f"{nbytes:10,} {pair.elapsed * 1e6:10,.1f} {share:12.0%}")
 
-print(guess.compare("10 %"))
+print(guess_1.compare("10 %"))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -111,7 +111,9 @@ assert round(FAR.latency * FAR.bandwidth) == 50_000 and taken[50_000] == 2 * FAR
 # [lesson 01](01_messages.ipynb).)
 
 # %%
-guess = predict("1,024 ranks sum up 4 KiB in a ring. How long does it take?", unit="ms")
+guess_2 = predict(
+    "1,024 ranks sum up 4 KiB in a ring. How long does it take?", unit="ms"
+)
 
 
 # %%
@@ -133,7 +135,7 @@ for n in [8, 64, 1024]:
         shares[n, name] = latency / total
         print(f"{n:6,} {name:>11} {total * 1e3:10.2f} {shares[n, name]:12.1%}")
 
-print(guess.compare(seconds("ring", flat(1024), 4 * KIB) * 1e3, source="the formula"))
+print(guess_2.compare(seconds("ring", flat(1024), 4 * KIB) * 1e3, source="the formula"))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
@@ -232,7 +234,7 @@ for n in [8, 64, 65]:
 # Three all-reduces, two sizes. For 4 KiB the tree is sure to win. What about a large tensor?
 
 # %%
-guess = predict(
+guess_3 = predict(
     "64 ranks, 400 MiB each. Order them, the fastest first.",
     order=["master", "ring", "tree"],
 )
@@ -245,7 +247,7 @@ for label, nbytes in [("4 KiB", 4 * KIB), ("400 MiB", 400 * MIB)]:
     print(f"{label:>8} " + " ".join(f"{time:9.2f} ms" for time in times.values()))
 
 ordered = sorted(times, key=lambda name: times[name])
-print(guess.compare([names[name] for name in ordered], source="the formula"))
+print(guess_3.compare([names[name] for name in ordered], source="the formula"))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
@@ -316,7 +318,7 @@ play_chunks(history, title="Halving (rounds 1 and 2), then doubling (rounds 3 an
 # is next door, and one chunk moves. Then the same backwards: one chunk, two chunks.
 
 # %%
-guess = predict(
+guess_4 = predict(
     "8 ranks: 6 rounds instead of the ring's 14. How many bytes does a rank send?",
     choices=["fewer than in the ring", "as many", "more"],
 )
@@ -329,7 +331,7 @@ for name, run in [("halving and doubling", halving), ("ring", ring)]:
     parts = [message.nbytes / MIB for message in run.trace if message.src == 0]
     print(f"{name:20} {sum(parts):g} = " + " + ".join(f"{part:g}" for part in parts))
 
-print(guess.compare("as many"))
+print(guess_4.compare("as many"))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -361,13 +363,13 @@ for label, nbytes in [("4 KiB", 4 * KIB), ("400 MiB", 400 * MIB)]:
 # result back.
 
 # %%
-guess = predict("64 ranks need 83 ms for 400 MiB. How long do 65 need?", unit="ms")
+guess_5 = predict("64 ranks need 83 ms for 400 MiB. How long do 65 need?", unit="ms")
 
 # %%
 just_right = run_on(flat(64), 400 * MIB, "halving_doubling").elapsed * 1e3
 one_more = run_on(flat(65), 400 * MIB, "halving_doubling").elapsed * 1e3
 print(f"64 ranks: {just_right:.1f} ms, 65 ranks: {one_more:.1f} ms")
-print(guess.compare(one_more))
+print(guess_5.compare(one_more))
 
 # %% [markdown]
 # One rank more, and the all-reduce takes twice as long. The whole tensor goes in and out once more, and in the meantime
@@ -446,7 +448,7 @@ play_timeline(grid.trace, title="A grid of 2 rows and 3 columns: rows, columns, 
 # Rounds 1 and 2 stay inside the rows (ranks 0 to 2, ranks 3 to 5), 3 and 4 cross them, 5 and 6 stay inside again.
 
 # %%
-guess = predict(
+guess_6 = predict(
     "64 ranks (a grid of 8 × 8), 1 MiB. Order them, the fastest first.",
     order=["grid", "halving and doubling", "ring", "tree"],
 )
@@ -460,7 +462,7 @@ for name, run in runs.items():
     print(f"{name:21} {run.elapsed * 1e3:.2f} ms, {steps}")
 
 ordered = sorted(runs, key=lambda name: runs[name].elapsed)
-print(guess.compare(ordered))
+print(guess_6.compare(ordered))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
@@ -485,7 +487,7 @@ assert seconds("grid", flat(997), 40 * MIB) == seconds("ring", flat(997), 40 * M
 # 10 GB/s from before. Does that help the ring?
 
 # %%
-guess = predict(
+guess_7 = predict(
     "A ring of 16 slow links. Then 14 of them become 10 times as fast. The time?",
     choices=["about an eighth", "about half", "the same"],
 )
@@ -496,7 +498,7 @@ two_nodes = Cluster(nodes=2, ranks_per_node=8, intra=NEAR, inter=FAR)
 all_slow = run_on(flat(16), 8 * MIB, "ring").elapsed * 1e3
 two_slow = run_on(two_nodes, 8 * MIB, "ring").elapsed * 1e3
 print(f"ring, 8 MiB: {all_slow:.3f} ms with slow links, {two_slow:.3f} ms on two nodes")
-print(guess.compare("the same"))
+print(guess_7.compare("the same"))
 
 # %% [markdown]
 # A ring is as fast as its slowest link. In every step the fast links wait for the two slow ones, which carry 15 MiB
@@ -534,7 +536,7 @@ assert abs(by_nodes / 1e3 - seconds("hierarchical", two_nodes, 8 * MIB)) < 1e-12
 # Two formulas are equal at some size. Below it one is faster, above it the other.
 
 # %%
-guess = predict(
+guess_8 = predict(
     "The bandwidth doubles. The size from which the ring beats the tree …",
     choices=["halves", "stays", "doubles"],
 )
@@ -545,7 +547,7 @@ for link in (FAR, Link(FAR.latency, 2 * FAR.bandwidth)):
     assert meeting is not None
     small = link.latency * link.bandwidth
     print(f"{link}: from {meeting / 1e3:,.0f} kB on, {meeting / small:.1f} times α/β")
-print(guess.compare("doubles"))
+print(guess_8.compare("doubles"))
 
 # %% [markdown]
 # On a faster network more tensors are "small", because the latency stays. By hand: set
@@ -625,7 +627,7 @@ SLOW = Link(latency=1e-3, bandwidth=50e6)  # 1 ms and 50 MB/s
 paced = World(4, network=SLOW)
 
 # %%
-guess = predict(
+guess_9 = predict(
     "4 real ranks, 4 MiB. Order them by the clock, the fastest first.",
     order=["master", "ring", "tree"],
 )
@@ -641,7 +643,7 @@ for name in said:
     print(f"{said[name]:15} " + " ".join(pairs))
     clocked[said[name]] = results
 
-print(guess.compare(sorted(clocked, key=lambda name: clocked[name][-1].measured)))
+print(guess_9.compare(sorted(clocked, key=lambda name: clocked[name][-1].measured)))
 
 # %%
 predicted_and_measured(clocked, title="1 ms and 50 MB/s: the model and the clock")

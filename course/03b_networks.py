@@ -87,7 +87,7 @@ def run_on(cluster: Cluster, nbytes: int, algorithm: str) -> SimulatedWorld:
 # This is the **double binary tree** of Sanders, Speck and Träff (2009).
 
 # %%
-guess = predict(
+guess_1 = predict(
     "Both trees at once, on the way up: which ranks receive the most bytes?",
     choices=[
         "the two roots",
@@ -105,7 +105,7 @@ for rank in range(8):
     received.append((len(first) + len(second)) / 2)  # each child brings half of it
     print(f"{rank:4}   {str(first):>18}   {str(second):>18}   {received[rank]:20} S")
 
-print(guess.compare("six ranks, all the same", source="the table"))
+print(guess_1.compare("six ranks, all the same", source="the table"))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -247,7 +247,7 @@ assert best == {1: 4, 4: 8, 16: 16, 64: 32}
 # is a prime number, so a grid is a ring.
 
 # %%
-guess = predict(
+guess_2 = predict(
     "997 ranks, 40 MiB: which is the fastest?",
     choices=["ring", "tree", "halving and doubling", "two trees"],
 )
@@ -261,7 +261,7 @@ for n in [1024, 997]:
     print(f"{n:6,}  " + " ".join(f"{time:17.1f} ms" for time in times.values()))
 
 winner = min(times, key=lambda name: times[name])
-print(guess.compare(spoken[winner], source="the formula"))
+print(guess_2.compare(spoken[winner], source="the formula"))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
@@ -332,7 +332,7 @@ for n in [2, 3, 5, 8, 13]:
 print("The sums are correct, and every rank sends as few bytes as in a ring.")
 
 # %%
-guess = predict(
+guess_3 = predict(
     "64 ranks need 8.3 ms for 40 MiB, 65 with the fold 16.7 ms. And 65 in this way?",
     unit="ms",
 )
@@ -349,7 +349,7 @@ for n in [64, 65, 96, 127]:
     formula = steps * FAR.latency + 2 * (n - 1) * 4 * (10 * MIB // n) / FAR.bandwidth
     assert steps == 2 * (n - 1).bit_length() and abs(ranks.elapsed / formula - 1) < 1e-9
 
-print(guess.compare(without_fold[65] * 1e3))
+print(guess_3.compare(without_fold[65] * 1e3))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
@@ -428,7 +428,7 @@ timeline(slow, title="A ring through two nodes: only the messages between them")
 # This is the **hierarchical** all-reduce. The library's uses rings inside, and halving and doubling between the nodes.
 
 # %%
-guess = predict(
+guess_4 = predict(
     "4 nodes instead of 2, still 8 MiB. The hierarchical all-reduce takes …",
     choices=["half as long", "a fifth longer", "twice as long"],
 )
@@ -440,7 +440,7 @@ four_nodes = run_on(Cluster(4, 8, NEAR, FAR), 8 * MIB, "hierarchical")
 both = f"hierarchical {by_nodes.elapsed * 1e3:.2f} ms, ring {ring.elapsed * 1e3:.2f} ms"
 print(f"2 nodes: {both}")
 print(f"4 nodes: hierarchical {four_nodes.elapsed * 1e3:.2f} ms")
-print(guess.compare("a fifth longer"))
+print(guess_4.compare("a fifth longer"))
 timeline(by_nodes.trace, title="Hierarchical: inside, between the nodes, inside")
 
 # %%
@@ -463,7 +463,7 @@ assert by_nodes.trace.rounds == 7 + 2 + 7
 # share *one* link to the network?
 
 # %%
-guess = predict(
+guess_5 = predict(
     "One shared link per node, 8 MiB. Order them, the fastest first.",
     order=["halving and doubling", "hierarchical", "ring"],
 )
@@ -478,7 +478,7 @@ for name in ["ring", "hierarchical", "halving_doubling"]:
     by_links[said] = [run.elapsed * 1e3 for run in runs]
     print(f"{said:21} {by_links[said][0]:7.2f} ms {by_links[said][1]:14.2f} ms")
 
-print(guess.compare(sorted(by_links, key=lambda name: by_links[name][1])))
+print(guess_5.compare(sorted(by_links, key=lambda name: by_links[name][1])))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
@@ -559,7 +559,7 @@ assert dealt["one shared link"] > 7 * by_links["ring"][1]
 # the sums. It takes some seconds.
 
 # %%
-guess = predict(
+guess_6 = predict(
     "4,096 ranks, 16 KiB. Order them by the number of messages, the fewest first.",
     order=["halving and doubling", "hierarchical", "tree"],
 )
@@ -585,7 +585,7 @@ for name in ["halving_doubling", "tree", "hierarchical"]:
     print(f"{counted} {large.elapsed * 1e6:15.2f} {formula * 1e6:13.2f}")
     assert abs(large.elapsed / formula - 1) < 1e-9
 
-print(guess.compare(sorted(messages, key=lambda name: messages[name])))
+print(guess_6.compare(sorted(messages, key=lambda name: messages[name])))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below

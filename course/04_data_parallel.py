@@ -77,7 +77,7 @@ print(f"{len(train.images):,} images. The model: {P} tensors, {S:,} bytes")
 # The batch below has 11 images, so the four parts are not even equally large.
 
 # %%
-guess = predict(
+guess_1 = predict(
     "What must the master do with the gradients of the ranks?",
     choices=["average them", "add them", "average them, weighted by images"],
 )
@@ -109,7 +109,7 @@ off = {}
 for name, candidate in candidates.items():
     off[name] = float((candidate - alone[3].bias.grad).abs().max())
     print(f"{name:33} differs from one process by {off[name]:.1e}")
-print(guess.compare(min(off, key=lambda name: off[name])))
+print(guess_1.compare(min(off, key=lambda name: off[name])))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -192,7 +192,7 @@ assert difference > 1e-2
 # training step, forward and backward. A *call* is what one stage sends between the master and one other device.
 
 # %%
-guess = predict(
+guess_2 = predict(
     "The rule says 12 calls for forward on 4 devices. "
     "How many messages does our training step send, with backward?",
     unit="messages",
@@ -207,7 +207,7 @@ def trace_of_a_step(world: World | SimulatedWorld, model: nn.Module) -> Trace:
 
 
 trace = trace_of_a_step(world, make_model())
-print(guess.compare(len(trace)))
+print(guess_2.compare(len(trace)))
 play_timeline(trace, by="round", title="One training step of DataParallel on 4 ranks")
 
 # %% [markdown]
@@ -257,7 +257,7 @@ for n in (2, 3, 5, 8):  # and with other numbers of ranks, too
 #   of words. It knows 50,257 of them, and predicts at each position how likely each of them is.
 
 # %%
-guess = predict(
+guess_3 = predict(
     "GPT-2, 8 texts of 1,024 tokens per rank: which are most of a step's bytes?",
     choices=["texts", "the model and its gradients", "outputs and their gradients"],
 )
@@ -271,7 +271,7 @@ gpt2 = {  # per rank, in float32
 }
 for name, nbytes in gpt2.items():
     print(f"{name:28} {nbytes / 1e6:8,.1f} MB {nbytes / sum(gpt2.values()):6.1%}")
-print(guess.compare(max(gpt2, key=lambda name: gpt2[name])))
+print(guess_3.compare(max(gpt2, key=lambda name: gpt2[name])))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -353,7 +353,7 @@ def one_step(comm: Communicator, way: str, device: str = "cpu") -> StepTimes:
 
 
 # %%
-guess = predict(
+guess_4 = predict(
     "With a master, 8 devices instead of 4. The training step is then",
     choices=["faster", "about as fast", "slower"],
 )
@@ -377,7 +377,7 @@ for n in (2, 4, 8):
 
 ratio = measured["flat", 8] / measured["flat", 4]
 answer = "slower" if ratio > 1.1 else "faster" if ratio < 0.9 else "about as fast"
-print(guess.compare(answer, source="the clock"))
+print(guess_4.compare(answer, source="the clock"))
 
 # %% [markdown]
 # These are seconds on a real clock, so a busy machine makes them longer. It can delay the ring most: with 8 ranks its
@@ -473,7 +473,7 @@ assert "reduce_add(" in inspect.getsource(torch_comm.reduce_add_coalesced)
 # and with many blocks all is over soon after $S\beta$. Our step can do it, too: `algorithm="chain"`.
 
 # %%
-guess = predict(
+guess_5 = predict(
     "16 devices. The flat master takes ten times as long as the ring. The chain is",
     choices=["nearly as slow as flat", "in between", "nearly as fast as the ring"],
 )
@@ -487,7 +487,7 @@ for n in (1, 2, 3, 4, 8, 16):
         times[n] = virtual.elapsed
 flat, chain, ring = (times[16] for times in seconds.values())
 answer = "nearly as slow as flat" if chain > flat / 1.5 else "in between"
-print(guess.compare("nearly as fast as the ring" if chain < 1.5 * ring else answer))
+print(guess_5.compare("nearly as fast as the ring" if chain < 1.5 * ring else answer))
 speed_up(seconds, title="How many times faster than one rank? (simulated)")
 
 # %% tags=["folded"]

@@ -149,7 +149,7 @@ assert all(torch.equal(found, by_rank[0]) for found in by_rank)
 # `copy_from_rank_0` sends rank 0's weights to all. What if you forget it?
 
 # %%
-guess = predict(
+guess_1 = predict(
     "Without it the models of ranks 0 and 1 start apart. After 20 steps they are …",
     choices=["closer", "exactly as far apart", "farther apart"],
 )
@@ -158,7 +158,7 @@ guess = predict(
 apart = world.run(train_on_ranks, 20, same_start=False)
 at_the_start = float((weights(make_model(0)) - weights(make_model(1))).abs().max())
 at_the_end = float((apart[0] - apart[1]).abs().max())
-print(guess.compare("exactly as far apart"))
+print(guess_1.compare("exactly as far apart"))
 print("largest difference of a weight:")
 print(f"at the start {at_the_start:.4f}, after 20 steps {at_the_end:.4f}")
 assert abs(at_the_start - at_the_end) < 1e-12
@@ -315,7 +315,7 @@ def train(comm: Communicator, version: str, steps: int, **options: int) -> torch
 
 
 # %%
-guess = predict(
+guess_2 = predict(
     "Which version sends the most bytes?",
     choices=["one all-reduce per parameter", "flat", "overlapped", "all the same"],
 )
@@ -336,7 +336,7 @@ for version in VERSIONS:
     ]
     assert messages == 6 * all_reduces
     assert sum(two.bytes_sent) - sum(one.bytes_sent) == 2 * 3 * total
-print(guess.compare("all the same"))
+print(guess_2.compare("all the same"))
 
 # %% [markdown]
 # The bytes are the same, the messages are not. Are the results? All four, 20 steps, against the one process from
@@ -487,12 +487,12 @@ def show_times(steps: dict[str, StepTimes]) -> None:
 
 
 # %%
-guess = predict("Order them, shortest training step first.", order=VERSIONS)
+guess_3 = predict("Order them, shortest training step first.", order=VERSIONS)
 
 # %%
 simulated = SimulatedWorld(2, Cluster.flat(2, LINK), contexts="threads")
 steps = {version: found[0] for version, found in simulated.run(race)[0].items()}
-print(guess.compare(sorted(VERSIONS, key=lambda version: steps[version].seconds)))
+print(guess_3.compare(sorted(VERSIONS, key=lambda version: steps[version].seconds)))
 show_times(steps)
 overlapped, flat = steps["overlapped"], steps["flat"]
 gain = 1 - overlapped.seconds / flat.seconds
@@ -698,7 +698,7 @@ else:
 # And without a paced network? Guess, and then look.
 
 # %%
-guess = predict(
+guess_4 = predict(
     "2 ranks on this machine, no network between them. Faster?", choices=TWO
 )
 
@@ -707,7 +707,7 @@ with World(2) as pair:
     real = pair.run(race, VERSIONS, turns=5, pretend=False)[0]
 typical = {version: middle(each) for version, each in real.items()}
 measured = median_gain(real)
-print(guess.compare("overlapped" if measured > 0 else "flat"))
+print(guess_4.compare("overlapped" if measured > 0 else "flat"))
 show_times(typical)
 if measured > 0:
     print(f"Today overlapped gains {measured:.0%}: there were cores to spare.")
@@ -728,7 +728,7 @@ step_timeline(typical, title="The same on 2 real ranks, as fast as this machine 
 # An all-reduce ends when the last rank has brought its gradients. What if one rank computes half as fast as the other?
 
 # %%
-guess = predict(
+guess_5 = predict(
     "Rank 1 needs twice the time to compute. How much longer is the step of rank 0?",
     unit="%",
 )
@@ -743,7 +743,7 @@ def with_straggler(factor: float) -> list[StepTimes]:
 
 slowed = with_straggler(2.0)
 longer = slowed[0].seconds / overlapped.seconds - 1
-print(guess.compare(100 * longer))
+print(guess_5.compare(100 * longer))
 print(f"rank 0 computes for {slowed[0].computing * 1e3:.0f} ms,")
 print(f"its step takes {slowed[0].seconds * 1e3:.0f} ms")
 both = {f"rank {rank}": slowed[rank] for rank in (0, 1)}
@@ -874,7 +874,7 @@ assert joined == [3, 3, 3, 2]
 # step rank 0 brings 4 and rank 1 zero.
 
 # %%
-guess = predict(
+guess_6 = predict(
     "With torch's Join, as it is by default: rank 0's gradient in the second step?",
     choices=["4", "2"],
 )
@@ -898,7 +898,7 @@ def last_gradient(comm: Communicator, **options: bool) -> tuple[float, float]:
 
 by_default = pair.run(last_gradient)[0]
 by_those_left = pair.run(last_gradient, divide_by_initial_world_size=False)[0]
-print(guess.compare(f"{by_default[0]:g}"))
+print(guess_6.compare(f"{by_default[0]:g}"))
 print("torch's Join, by default:                ", by_default[0])
 print("with divide_by_initial_world_size=False: ", by_those_left[0])
 print("ours:                                    ", by_default[1])
@@ -913,7 +913,7 @@ assert by_default == (2.0, 4.0) and by_those_left == (4.0, 4.0)
 # torch's DDP meets that error one day.
 
 # %%
-guess = predict(
+guess_7 = predict(
     "A layer is never used. When does torch's DDP complain?",
     choices=["first forward", "first backward", "second forward", "second backward"],
 )
@@ -953,7 +953,7 @@ def with_ours(comm: Communicator, **options: bool) -> list[str]:
 
 with World(2) as two:
     complaint = two.run(with_torch)[0]
-print(guess.compare(complaint[-2]))
+print(guess_7.compare(complaint[-2]))
 print("\n  ".join(complaint[:-1]), "\n ", complaint[-1].split(". ")[0])
 print("\nOurs:", *pair.run(with_ours)[0], sep="\n  ")
 allowed = pair.run(with_ours, find_unused_parameters=True)[0]
@@ -1109,7 +1109,7 @@ assert off > 1e-3
 # gradient comes last. Six layers of 256 KiB, and buckets of at most 0.5 MiB.
 
 # %%
-guess = predict(
+guess_8 = predict(
     "Into how many buckets does torch put the gradients in the very first step?",
     choices=["1", "3", "6"],
 )
@@ -1160,7 +1160,7 @@ def show_buckets(title: str, **options: float) -> list[list[list[int]]]:
 
 half = show_buckets("bucket_cap_mb=0.5", bucket_cap_mb=0.5)
 default = show_buckets("default")
-print(guess.compare(str(len(half[0]))))
+print(guess_8.compare(str(len(half[0]))))
 ours = assign_buckets([256 << 10] * 6, bucket_bytes=512 << 10)
 print("ours, in every step:", ours)
 

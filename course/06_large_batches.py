@@ -119,7 +119,7 @@ WAYS: dict[str, tuple[Callable[[int], int], ReduceOp]] = {
 }
 
 # %%
-guess = predict("Which way gives the gradient of all 50 images?", choices=[*WAYS])
+guess_1 = predict("Which way gives the gradient of all 50 images?", choices=[*WAYS])
 
 
 # %%
@@ -151,7 +151,7 @@ for name, way in WAYS.items():
         (gradient - correct).norm() / correct.norm(),
     )
     print(f"{name:28} {length:13.2f}   {off:6.0%}")
-print(guess.compare(min(found, key=lambda name: (found[name] - correct).norm())))
+print(guess_1.compare(min(found, key=lambda name: (found[name] - correct).norm())))
 
 # %% [markdown]
 # Only the last way is correct. The others fall into two kinds.
@@ -257,7 +257,7 @@ assert naive > by_token + 0.2 and TOKENS[0] == 16 * TOKENS[1]
 # When should the ranks talk? They could all-reduce after each microbatch, and add up the results.
 
 # %%
-guess = predict(
+guess_2 = predict(
     "4 ranks with 4 microbatches each. How often must the ranks all-reduce for one training step?",
     choices=["once", "4 times", "16 times"],
 )
@@ -294,7 +294,7 @@ for way, times in [(talk_once, 1), (talk_each_time, 4)]:
     messages, sent = world.trace.messages_sent[0], world.trace.bytes_sent[0]
     print(f"{way.__name__:15} {messages:3} messages, {sent:6,} bytes by rank 0")
     assert world.trace.messages_sent == [6 * times] * 4
-print(guess.compare("once"))
+print(guess_2.compare("once"))
 
 # %% [markdown]
 # Both give the gradient of the whole batch, because the sum of the ranks' sums is the same in any order. One
@@ -387,7 +387,9 @@ def seconds_of_a_step(workers: int) -> float:
 
 
 # %%
-guess = predict("How many times as many images per second do 96 workers handle as one?")
+guess_3 = predict(
+    "How many times as many images per second do 96 workers handle as one?"
+)
 
 # %%
 step_seconds = {workers: seconds_of_a_step(workers) for workers in WORKERS}
@@ -401,7 +403,7 @@ for workers in WORKERS:
     print(
         f"{workers:7}   {ms:5.2f} ms   {throughput[workers]:17,.0f}   {efficiency:10.0%}"
     )
-print(guess.compare(throughput[96] / throughput[1]))
+print(guess_3.compare(throughput[96] / throughput[1]))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -513,7 +515,7 @@ for name, parameter in alone.named_parameters():
 table = {workers: train(workers, RATES) for workers in WORKERS}
 
 # %%
-guess = predict(
+guess_4 = predict(
     "With a rate of 0.4 one worker gets 96% of the test images right. "
     "What do 96 workers get with the same rate?",
     unit="%",
@@ -526,7 +528,7 @@ for workers in WORKERS:
     shares = percent(table[workers][RATE])
     print(f"{workers:7}   {EACH * workers:5}   {steps_taken:14}   {shares}")
 middle = {w: {r: statistics.median(table[w][r]) for r in RATES} for w in WORKERS}
-print(guess.compare(100 * middle[96][RATE]))
+print(guess_4.compare(100 * middle[96][RATE]))
 
 # %% [markdown]
 # The images are the same, and each was seen 10 times. Yet the more workers, the less was learned. With 96 workers there
@@ -578,7 +580,7 @@ for k, distance in distances.items():
 # good. Here is the rule in our results: the rate grows with the workers.
 
 # %%
-guess = predict(
+guess_5 = predict(
     "The linear rule from 0.4 gives 16 workers 6.4 and 32 workers 12.8. What happens?",
     choices=["both fine", "16 fine, 32 broken", "both broken"],
 )
@@ -590,7 +592,7 @@ for workers in WORKERS[:-1]:
     print(
         f"{workers:7}   {percent(table[workers][RATE]):20}   {rate:4}: {percent(table[workers][rate])}"
     )
-print(guess.compare("16 fine, 32 broken"))
+print(guess_5.compare("16 fine, 32 broken"))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -614,7 +616,7 @@ assert middle[32][12.8] < 0.7
 # Which of them broke it? We have trained the other combinations, too.
 
 # %%
-guess = predict(
+guess_6 = predict(
     "For which numbers of workers does the rate of 12.8 work?",
     choices=["only for few", "only for many", "for all but 32", "for none"],
 )
@@ -625,7 +627,7 @@ for workers in WORKERS:
     print(
         f"{workers:7}   {percent(table[workers][3.2]):20}   {percent(table[workers][12.8])}"
     )
-print(guess.compare("for none"))
+print(guess_6.compare("for none"))
 
 # %% [markdown]
 # **It was the rate.** 512 images with a rate of 3.2 are fine. And 12.8 breaks the training with every batch, also with
@@ -845,7 +847,7 @@ def noise_on_the_way(
 
 
 # %%
-guess = predict(
+guess_7 = predict(
     "What happens to the noise scale while a model learns?",
     choices=["it falls", "it stays", "it grows"],
 )
@@ -856,7 +858,7 @@ noises = noise_on_the_way(4, 1.6, LOOKS)
 print("step   correct   noise scale, in images")
 for step, (share, noise) in zip(LOOKS, noises, strict=True):
     print(f"{step:4}   {share:7.0%}   {noise:11.0f}")
-print(guess.compare("it grows"))
+print(guess_7.compare("it grows"))
 NOISE = statistics.median(noise for share, noise in noises if share < 0.92)
 print(f"median up to 92%: {NOISE:.0f} images")
 
@@ -906,7 +908,7 @@ def steps_to_goals(workers: int) -> dict[float, list[float]]:
 
 
 # %%
-guess = predict(
+guess_8 = predict(
     "One worker needs about 90 training steps to 95%. How many do 96 workers need?",
     unit="steps",
 )
@@ -921,7 +923,7 @@ for workers in WORKERS:
     print(
         f"{workers:7}   {needed[workers]:12.0f}   {needed[workers] * workers / 96:6.1f}   {time:>12}"
     )
-print(guess.compare(needed[96]))
+print(guess_8.compare(needed[96]))
 
 # %%
 fewest = min(needed.values())
@@ -1092,7 +1094,7 @@ assert max(warm_median.values()) < cold_median[6] + 0.015
 # the differences are larger.
 
 # %%
-guess = predict(
+guess_9 = predict(
     "Adam, from 16 images to 1,536. Which rule gives the best model?",
     choices=["same rate", "square root", "linear"],
 )
@@ -1113,7 +1115,7 @@ for optimizer, base in ((torch.optim.SGD, 1.6), (torch.optim.Adam, 0.016)):
             + "   ".join(f"{percent(found):20}" for found in shares.values())
         )
 adam = {name: statistics.median(shares) for name, shares in after["Adam", 96].items()}
-print(guess.compare(max(adam, key=adam.get).replace("same", "same rate")))
+print(guess_9.compare(max(adam, key=adam.get).replace("same", "same rate")))
 
 # %% [markdown]
 # With 4 times the batch both rules do, for both optimizers: such a batch is about where the elbow is. At 16 times,
@@ -1252,7 +1254,7 @@ local = {"mixed": results_of("mixed")}
 # Now the sorted images. A rank alone learns its own digits only: it gets about 30 %.
 
 # %%
-guess = predict(
+guess_10 = predict(
     "Sorted images, and the ranks average 5 times in all, once an epoch. "
     "How many of the test images are correct?",
     unit="%",
@@ -1260,7 +1262,7 @@ guess = predict(
 
 # %%
 local["sorted"] = results_of("sorted")
-print(guess.compare(100 * statistics.median(local["sorted"][24])))
+print(guess_10.compare(100 * statistics.median(local["sorted"][24])))
 
 # %%
 lines = {name: {h: shares for h, shares in local[name].items() if h} for name in local}

@@ -205,7 +205,7 @@ def throughput(log: ServerLog) -> float:
 
 
 # %%
-guess = predict(
+guess_1 = predict(
     "Synchronous training. Rank 4 of 4 workers takes 4 times as long as the others. "
     "How many times fewer gradients per second are applied?"
 )
@@ -220,7 +220,7 @@ per_second = {name: throughput(results[0]) for name, results in synchronous.item
 for name, rate in per_second.items():
     print(f"{name:9}  {rate:5.1f} gradients per second")
 slowdown = per_second["equal"] / per_second["straggler"]
-print(guess.compare(slowdown))
+print(guess_1.compare(slowdown))
 
 # %% [markdown]
 # Every step takes as long as its slowest worker. (Not quite 4 times as long as before: among four equal workers, too,
@@ -246,7 +246,7 @@ show_start(
 )
 
 # %%
-guess = predict(
+guess_2 = predict(
     "Now asynchronous, with the same slow worker. What percentage of the throughput of four equal workers is lost?",
     unit="%",
 )
@@ -259,7 +259,7 @@ asynchronous = {
 free = {name: throughput(results[0]) for name, results in asynchronous.items()}
 lost = 1 - free["straggler"] / free["equal"]
 print(f"{free['equal']:.1f} and {free['straggler']:.1f} gradients per second")
-print(guess.compare(100 * lost))
+print(guess_2.compare(100 * lost))
 
 # %%
 show_start(
@@ -291,7 +291,7 @@ assert min(waited[rank] for rank in (1, 2, 3)) >= 29
 # takes four times as long in one gradient out of ten.
 
 # %%
-guess = predict(
+guess_3 = predict(
     "One worker is always 4 times slower. Compared with asynchronous training, what throughput does a bound of 4 give?",
     choices=["nearly the same", "about two thirds", "about one third"],
 )
@@ -318,7 +318,7 @@ speeds = {
 print("gradients per second  ", "  ".join(f"{mode:>12}" for mode in MODES))
 for condition, found in speeds.items():
     print(f"{condition:20}  ", "  ".join(f"{found[mode]:12.0f}" for mode in MODES))
-print(guess.compare("about one third"))
+print(guess_3.compare("about one third"))
 log = straggling.run(train, 40, backups=1)[0]
 all_there = [update for update in log.updates if update.time < 40 * SECONDS]
 used = Counter(each.worker for update in all_there for each in update.contributions)
@@ -374,7 +374,7 @@ assert tried[30] < 0.9 * slow["asynchronous"] < tried[45]
 # updates there were in between is its **staleness**. The server writes it down for every gradient.
 
 # %%
-guess = predict(
+guess_4 = predict(
     "With four equal workers the mean staleness is about 3: while I compute once, each of the other three pushes once. "
     "Now one worker becomes 4 times slower. What happens to the mean staleness?",
     choices=["it falls", "it stays at about 3", "it rises"],
@@ -390,7 +390,7 @@ for name, world in (("four equal workers", equal), ("one 4 times slower", stragg
     ]
 means = {name: statistics.mean(found) for name, found in staleness.items()}
 print({name: round(mean, 2) for name, mean in means.items()})
-print(guess.compare("it stays at about 3"))
+print(guess_4.compare("it stays at about 3"))
 
 # %%
 histogram(
@@ -554,7 +554,7 @@ for mode, log in crowd_logs.items():
     print(f"{mode:12}  {counts}, mean staleness {mean:4.1f}")
 
 # %%
-guess = predict(
+guess_5 = predict(
     "The best rate of the synchronous training is about 6.4. Somebody changes to asynchronous training, "
     "without the division by 16: each gradient moves the parameters by 6.4 times itself. What happens?",
     choices=["it learns faster", "about the same", "it breaks"],
@@ -572,7 +572,7 @@ print("loss at rate ", "  ".join(f"{rate:5}" for rate in RATES))
 for mode, found in final.items():
     print(f"{mode:13}", "  ".join(f"{found[rate]:5.3f}" for rate in RATES))
 print(f"asynchronous with 6.4 for each gradient: {undivided:.3g}")
-print(guess.compare("it breaks"))
+print(guess_5.compare("it breaks"))
 
 # %% [markdown]
 # That comparison was a straw man, and an easy mistake: "asynchronous training diverges". With the same rate *per
@@ -645,7 +645,7 @@ def ceiling(workers: int, momentum: float = 0.0) -> float:
 
 
 # %%
-guess = predict(
+guess_6 = predict(
     "With 1 worker the ceiling is at 2. "
     "Where is it with 64 workers and gradients that are 63 updates old?"
 )
@@ -657,7 +657,7 @@ for workers, found in ceilings.items():
     theory = 2 * workers * math.sin(math.pi / (2 * (2 * workers - 1)))
     print(f"{workers:7}   {found:5.3f}   {theory:5.3f}")
     assert abs(found / theory - 1) < 0.03
-print(guess.compare(ceilings[64]))
+print(guess_6.compare(ceilings[64]))
 with_momentum = {(n, m): ceiling(n, m) for m in (0.5, 0.9) for n in (1, 4, 16)}
 for m in (0.5, 0.9):
     found = "  ".join(f"{with_momentum[n, m]:5.2f}" for n in (1, 4, 16))
@@ -691,7 +691,7 @@ assert all(a >= b for a, b in zip(falling, falling[1:], strict=False))
 # Each way gets five rates, and keeps the one whose median loss at the end is lowest. All have the same virtual time.
 
 # %%
-guess = predict(
+guess_7 = predict(
     "1.2 virtual seconds, one of 4 workers 4 times slower. Which way has learned most?",
     choices=[
         "asynchronous, by far",
@@ -771,7 +771,7 @@ for way, log in logs.items():
         f"{way:22} {chosen_rate[way]:4}   {len(log.contributions):9}   {stale:9.1f}   "
         f"{middle:.3f} ({low:.3f} to {high:.3f})   {end_share[way]:13.1%}"
     )
-print(guess.compare("these two, with hardly a difference"))
+print(guess_7.compare("these two, with hardly a difference"))
 
 # %%
 the_same = ("all-reduce", "3 workers, all-reduce")
@@ -875,7 +875,7 @@ def busiest(trace: Trace) -> int:
 
 
 # %%
-guess = predict(
+guess_8 = predict(
     "16 synchronous workers. Through the busiest rank of 1 server go how many times the bytes of a ring all-reduce?"
 )
 
@@ -903,7 +903,7 @@ for way, speed in rate_of.items():
     print(
         f"{way[0]:10} {way[1]:5}   {traffic[way]:23.2f}   {speed:20.0f}   {stale:9.1f}"
     )
-print(guess.compare(traffic["1 server", "sync"] / traffic["all-reduce", "sync"]))
+print(guess_8.compare(traffic["1 server", "sync"] / traffic["all-reduce", "sync"]))
 
 # %% [markdown]
 # - **One server** has to move $2 \cdot 16 = 32$ times $P$ in each step (and once more, at the end, the last pull). The
@@ -973,7 +973,7 @@ def only_messages(comm: Communicator, servers: int, steps: int) -> float:
 PACED = Link(latency=1e-3, bandwidth=20e6)
 
 # %%
-guess = predict(
+guess_9 = predict(
     "4 workers and 1 server: 400 kB take 20 ms on such a link. How long does a step take?",
     unit="ms",
 )
@@ -990,7 +990,7 @@ for servers in (1, 2, 0):
     expected[name] = max(simulated.run(only_messages, servers, 3))
     real, ideal = 1e3 * clock[name], 1e3 * expected[name]
     print(f"{name:10}  {real:5.0f} ms on the clock, {ideal:5.0f} ms in virtual time")
-print(guess.compare(1e3 * clock["1 server"]))
+print(guess_9.compare(1e3 * clock["1 server"]))
 
 # %% [markdown]
 # The busiest link decides, on a clock as well. Four times the parameters go out through one server's link: 80 ms. The
@@ -1082,7 +1082,7 @@ assert (
 # with an all-reduce.
 
 # %%
-guess = predict(
+guess_10 = predict(
     "One of 4 equal workers dies. What does the synchronous server lose of its gradients per second?",
     choices=["nothing", "a quarter", "half", "everything"],
 )
@@ -1114,7 +1114,7 @@ except RankError as error:
 print("               before   after, in gradients per second")
 for way, (before, after) in crash.items():
     print(f"{way:12}   {before:6.0f}   {after:5.0f}")
-print(guess.compare("a quarter"))
+print(guess_10.compare("a quarter"))
 
 # %% [markdown]
 # Synchronous or not, a server loses what the dead worker did, and not more. It forgets the clock of the dead worker,
@@ -1179,7 +1179,7 @@ assert abs(between(log, *AFTER) / between(log, *BEFORE) - 4 / 3) < 0.06
 # And if rank 0 dies?
 
 # %%
-guess = predict(
+guess_11 = predict(
     "The server dies after 0.3 s. What do the four workers have then?",
     choices=[
         "the newest parameters",
@@ -1195,7 +1195,9 @@ except RankError as error:
     print("The run has ended:", str(error).partition(";")[0])
     ended = True
 print(
-    guess.compare("parameters they last pulled, and nobody who applies their gradients")
+    guess_11.compare(
+        "parameters they last pulled, and nobody who applies their gradients"
+    )
 )
 
 # %% [markdown]
@@ -1436,7 +1438,7 @@ def live(comm: Communicator, steps: int) -> ServerLog | list[torch.Tensor]:
 
 
 # %%
-guess = predict(
+guess_12 = predict(
     "How many of the test images are classified correctly at the end?", unit="%"
 )
 
@@ -1450,7 +1452,7 @@ for rank, when in log.lost:
     print(
         f"lost: rank {rank}, {when - log.updates[0].time:.1f} s after the first update"
     )
-print(guess.compare(100 * correct))
+print(guess_12.compare(100 * correct))
 
 # %% tags=["folded"]
 # Checks of the numbers above

@@ -64,7 +64,7 @@ world = World(4)
 # third of what it has, a third of what its left neighbor has, and a third of its right neighbor's.
 
 # %%
-guess = predict(
+guess_1 = predict(
     "After how many rounds has rank 4, on the other side of the ring, more than 0?",
     unit="rounds",
 )
@@ -87,7 +87,7 @@ for rounds in (0, 1, 2, 3, 4, 8, 16, 32):
     print(
         f"{rounds:6}   {'  '.join(f'{x:.2f}' for x in found):>50}   {sum(found) / 8:5.2f}"
     )
-print(guess.compare(min(rounds for rounds in heard if heard[rounds][4] > 0)))
+print(guess_1.compare(min(rounds for rounds in heard if heard[rounds][4] > 0)))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -173,7 +173,7 @@ for rank, others in enumerate(NINE):
 print("columns:", [round(x, 2) for x in naive.sum(dim=0).tolist()])
 
 # %%
-guess = predict(
+guess_2 = predict(
     "With these weights all ranks agree in the end. How much of it comes from rank 0? (In the mean: 1/9, or 11 %.)",
     unit="%",
 )
@@ -190,7 +190,7 @@ def agreed(matrix: torch.Tensor, rounds: int = 400) -> torch.Tensor:
 fair = metropolis_weights(NINE)
 for name, matrix in [("naive", naive), ("doubly stochastic", fair)]:
     print(f"{name:18}", [f"{share:.1%}" for share in agreed(matrix).tolist()])
-print(guess.compare(100 * agreed(naive)[0].item()))
+print(guess_2.compare(100 * agreed(naive)[0].item()))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -249,7 +249,7 @@ assert abs(contraction(swap) - 1) < 1e-6
 # the ranks are in a grid, and the last of a row or column is next to the first.
 
 # %%
-guess = predict(
+guess_3 = predict(
     "A ring of 32 ranks, compared with a ring of 8: how many times as many rounds for the same precision?",
     unit="times",
 )
@@ -265,7 +265,7 @@ for ranks in (8, 16, 32):
         f"{ranks:5}   {rho['ring', ranks]:.3f}   {rho['static', ranks]:18.3f}   {rho['one-peer', ranks]:35.3f}"
     )
 times = rounds_for(metropolis_weights(ring(32)), 0.01) / rounds_for(ring_of_8, 0.01)
-print(guess.compare(times))
+print(guess_3.compare(times))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -536,7 +536,7 @@ def shares_of_mean_model(stack: ModelStack) -> torch.Tensor:
 # gradient. The last column has a best rate of its own.
 
 # %%
-guess = predict(
+guess_4 = predict(
     "Mixed images: how many percentage points is a rank on the ring worse than with all-reduce (median, best rates)?",
     unit="points",
 )
@@ -572,7 +572,7 @@ def best(
 
 
 mixed = results_of("mixed", [*WAYS])
-print(guess.compare(100 * (best(mixed, "all-reduce") - best(mixed, "ring"))))
+print(guess_4.compare(100 * (best(mixed, "all-reduce") - best(mixed, "ring"))))
 
 # %% [markdown]
 # Every graph comes within four points of the all-reduce, the ring too. The control "never" is further behind. The
@@ -587,7 +587,7 @@ print(guess.compare(100 * (best(mixed, "all-reduce") - best(mixed, "ring"))))
 # Now the images sorted by digit. A rank has one or two digits.
 
 # %%
-guess = predict(
+guess_5 = predict(
     "Sorted images: what order, from the best median rank to the worst?",
     order=["ring", "all-reduce", "one-peer exponential", "never", "static exponential"],
 )
@@ -595,7 +595,7 @@ guess = predict(
 # %%
 compared = [way for way in WAYS if way != "complete graph"]
 by_digit = results_of("sorted", compared)
-print(guess.compare(sorted(compared, key=lambda way: -best(by_digit, way))))
+print(guess_5.compare(sorted(compared, key=lambda way: -best(by_digit, way))))
 
 # %%
 sweep(
@@ -796,7 +796,7 @@ flat = Cluster.flat(RANKS, Link(latency=20e-6, bandwidth=1e9))
 KINDS = ["all-reduce", SGD_4, "one-peer exponential", "ring", "never"]
 
 # %%
-guess = predict(
+guess_6 = predict(
     "With hiccups a rank alone needs about 1.5 ms for a step. How long with all-reduce?",
     unit="ms",
 )
@@ -820,7 +820,7 @@ expected = 1 + 9 * any_rank
 print(
     f"all-reduce, expected: 1 + 9 · {any_rank:.0%} = {expected:.2f} ms, and its messages"
 )
-print(guess.compare(expected))
+print(guess_6.compare(expected))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -847,7 +847,7 @@ for seed in range(3):
 # Now a rank that is **always** four times as slow.
 
 # %%
-guess = predict(
+guess_7 = predict(
     "Rank 0 is always 4 times as slow. How many times as long does a step of ring gossip take, for the fastest rank?",
     unit="times",
 )
@@ -861,7 +861,7 @@ print("times as long as without      all ranks     the fastest rank")
 for way in KINDS:
     factors = [a / b for a, b in zip(slow[way], alike[way], strict=True)]
     print(f"{way:22}  {max(factors):15.2f}  {min(factors):19.2f}")
-print(guess.compare(min(slow["ring"]) / min(alike["ring"])))
+print(guess_7.compare(min(slow["ring"]) / min(alike["ring"])))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -899,7 +899,7 @@ inside = metropolis_weights(
 SELDOM = [WAYS["ring"][0], inside, inside, inside]
 
 # %%
-guess = predict(
+guess_8 = predict(
     "Which one takes the least time per step, if the ring crosses the link in every step?",
     choices=["all-reduce", "ring", "one-peer exponential"],
 )
@@ -917,7 +917,7 @@ crossing[SGD_4] = max(finished(SGD_4, short, two_nodes, 100_000))
 for way, ms in crossing.items():
     print(f"{way:22} {ms:5.1f} ms per step")
 print(
-    guess.compare(
+    guess_8.compare(
         min(("all-reduce", "ring", "one-peer exponential"), key=crossing.__getitem__)
     )
 )

@@ -128,7 +128,7 @@ print(schedule_grid(time_schedule(naive(4, 1))))
 # forward pass. Dots are waiting, and dashes that an action goes on.
 
 # %%
-guess = predict(
+guess_1 = predict(
     "Four ranks, against one that could hold all. How many times as fast are the four?",
     unit="times",
 )
@@ -177,7 +177,7 @@ ideal = SimulatedWorld(4, Cluster.flat(4, FREE))
 alone = timing_of(SimulatedWorld(1).run(train, naive(1, 1), costs=Costs(4, 8)))
 four = timing_of(ideal.run(train, naive(4, 1), costs=Costs(1, 2)))
 print(f"one rank {alone.seconds} s, four ranks {four.seconds} s")
-print(guess.compare(alone.seconds / four.seconds))
+print(guess_1.compare(alone.seconds / four.seconds))
 assert alone.seconds == four.seconds == 12
 
 # %%
@@ -241,7 +241,7 @@ assert found < 1e-9
 # need 8 · 12 = 96 s.
 
 # %%
-guess = predict(
+guess_2 = predict(
     "4 ranks, 8 microbatches. What share of the time do the ranks wait now?",
     unit="%",
 )
@@ -249,7 +249,7 @@ guess = predict(
 # %%
 EVEN = Costs(forward=1.0, backward=2.0)
 run = ideal.run(train, gpipe(4, 8), costs=EVEN)
-print(guess.compare(100 * timing_of(run).bubble))
+print(guess_2.compare(100 * timing_of(run).bubble))
 pipeline_timeline(timing_of(run), title="GPipe, 4 ranks, 8 microbatches, from a run")
 
 # %% [markdown]
@@ -323,7 +323,7 @@ assert abs(time_schedule(gpipe(p, m)).bubble - 0.05) < 1e-9
 # a rank does only as many forward passes as are needed to fill the stages behind it.
 
 # %%
-guess = predict(
+guess_3 = predict(
     "1F1B in place of GPipe, 4 ranks, 8 microbatches. A training step is …",
     choices=["faster", "just as fast", "slower"],
 )
@@ -337,7 +337,7 @@ for name, make in {"GPipe": gpipe, "1F1B": one_forward_one_backward}.items():
     print(f"{name:6} {timings[name].seconds} s")
 gap = timings["1F1B"].seconds - timings["GPipe"].seconds
 verdict = "just as fast" if abs(gap) < 1e-9 else "faster" if gap < 0 else "slower"
-print(guess.compare(verdict))
+print(guess_3.compare(verdict))
 pipeline_timeline(timings, title="The same time, less memory")
 
 # %% tags=["folded"]
@@ -426,7 +426,7 @@ except ScheduleError as error:
 # two cities. Several messages may be under way at once.
 
 # %%
-guess = predict(
+guess_4 = predict(
     "1F1B on this slow link. Which is faster for the same batch: 8 or 32 microbatches?",
     choices=["8", "32"],
 )
@@ -456,7 +456,7 @@ print("microbatches ", "".join(f"{m:7}" for m in MICROBATCHES))
 for name, times in took.items():
     print(f"{name:13} {''.join(f'{ms:7.0f}' for ms in times.values())}  ms")
 faster = min((8, 32), key=took["1F1B, 5 ms"].__getitem__)
-print(guess.compare(str(faster)))
+print(guess_4.compare(str(faster)))
 curves(
     {name: list(times.items()) for name, times in took.items()},
     along="microbatches",
@@ -517,7 +517,7 @@ for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
 # GPipe it keeps 48 KiB.
 
 # %%
-guess = predict(
+guess_5 = predict(
     "GPipe, 8 microbatches, recomputed. How much does rank 1 keep at most?",
     unit="KiB",
 )
@@ -535,7 +535,7 @@ for name, make, again in [
     ways[name] = [record.peak_bytes for record, _, _ in run]
     seconds[name] = timing_of(run).seconds
     print(f"{name:18} {seconds[name]} s")
-print(guess.compare(ways["GPipe, recomputed"][1] / 1024))
+print(guess_5.compare(ways["GPipe, recomputed"][1] / 1024))
 memory_per_rank(ways, "Activations that are kept, 4 ranks, 8 microbatches")
 
 # %% tags=["folded"]
@@ -564,7 +564,7 @@ assert distance(ideal.run(train, gpipe(4, 8), steps=10, recompute=True)) < 1e-9
 # 4, rank 1 has 1 and 5, and so on. A microbatch goes around twice.
 
 # %%
-guess = predict(
+guess_6 = predict(
     "Interleaved, with two stages per rank. 4 ranks, 8 microbatches: what share of the time do the ranks wait?",
     unit="%",
 )
@@ -574,7 +574,7 @@ HALF = Costs(forward=0.5, backward=1.0)  # a stage has half as many layers
 run = ideal.run(train, interleaved_1f1b(4, 8), costs=HALF)
 interleaved = timing_of(run)
 interleaved_bytes = [record.peak_bytes for record, _, _ in run]
-print(guess.compare(100 * interleaved.bubble))
+print(guess_6.compare(100 * interleaved.bubble))
 compared = {"1F1B": timings["1F1B"], "interleaved": interleaved}
 pipeline_timeline(compared, title="One stage per rank, and two")
 

@@ -151,7 +151,7 @@ assert off(torch.stack(rows).sum(0) + layer.bias, y) < 1e-12
 # ranks adds the bias to its part, as `linear(part, weight, layer.bias)` would, and then the parts are summed.
 
 # %%
-guess = predict(
+guess_1 = predict(
     "The first bias is 1.0, and each of 4 ranks adds it before the sum. By how much is the first output off?"
 )
 
@@ -161,7 +161,7 @@ with torch.no_grad():
 y = layer(x)
 mistaken = [part + layer.bias for part in rows]
 found = off(torch.stack(mistaken).sum(0)[:, 0], y[:, 0])
-print(guess.compare(round(found, 9)))
+print(guess_1.compare(round(found, 9)))
 assert abs(found - 3.0) < 1e-12
 for ranks in (2, 8):
     parts = zip(x.chunk(ranks, 1), layer.weight.chunk(ranks, 1), strict=True)
@@ -361,7 +361,7 @@ assert max(conjugate.values()) < 1e-12
 # `x`, without any operator: the forward pass needs none there.
 
 # %%
-guess = predict(
+guess_2 = predict(
     "The all-reduce backward is forgotten. Which gradients are wrong?",
     choices=[
         "those of the MLP",
@@ -377,7 +377,7 @@ for name, error in forgotten.items():
     print(f"{name:12}  {error:7.0%}")
 wrong = [name for name, error in forgotten.items() if error > 1e-12]
 assert wrong == ["below.weight", "below.bias"]
-print(guess.compare("those of the layer below"))
+print(guess_2.compare("those of the layer below"))
 
 # %% [markdown]
 # The output is right. The gradients of the MLP itself are right: a test of the layer and its weights passes. Only what
@@ -540,7 +540,7 @@ def mlp_in_pieces(
 # gathered. In both pairs the ranks also send something backward.
 
 # %%
-guess = predict(
+guess_3 = predict(
     "16 features, 64 hidden. How many times as many bytes does a rank send with the rows first, then the columns?",
     unit="times",
 )
@@ -554,7 +554,7 @@ for pair in PAIRS:
         assert off(output, wanted[0]) < 1e-12 and off(gradient, wanted[1]) < 1e-12
     sent[pair] = world.trace.bytes_sent[0]
     print(f"{pair:15} {sent[pair]:6,} bytes, {world.trace.messages_sent[0]} messages")
-print(guess.compare(sent["row, column"] / sent["column, row"]))
+print(guess_3.compare(sent["row, column"] / sent["column, row"]))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below, for other sizes and ranks
@@ -667,7 +667,7 @@ assert two.run(own_rows, 3)[0] == [0, 1, 4, 5, 8, 9]
 # cut. Every rank does them, all of them.
 
 # %%
-guess = predict(
+guess_4 = predict(
     "A transformer layer on 4 ranks, forward and backward. How many all-reduces?",
     unit="all-reduces",
 )
@@ -709,7 +709,7 @@ for block in ("MLP", "attention", "whole layer"):
     world.run(one_block, block)
     counted[block] = forward, all_reduces(world.trace) - forward
     print(f"{block:11}  forward {counted[block][0]}, backward {counted[block][1]}")
-print(guess.compare(sum(counted["whole layer"])))
+print(guess_4.compare(sum(counted["whole layer"])))
 assert counted == {"MLP": (1, 1), "attention": (1, 1), "whole layer": (2, 2)}
 
 # %% [markdown]
@@ -788,7 +788,7 @@ for ranks in (1, 2, 4, 8):
 # $e^{s_v - \max}$.
 
 # %%
-guess = predict(
+guess_5 = predict(
     "A vocabulary of 1,536 words, 4 ranks. Gathering the scores sends how many times as many bytes as adding up three"
     " numbers per place in the text?",
     unit="times",
@@ -822,7 +822,7 @@ for gather in (True, False):
         assert off(found, gradient.chunk(4, dim=-1)[rank]) < 1e-12
     cost[gather] = world.trace.bytes_sent[0]
     print(f"scores gathered: {gather!s:5}  {cost[gather]:9,} bytes")
-print(guess.compare(cost[True] / cost[False]))
+print(guess_5.compare(cost[True] / cost[False]))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below, for other vocabularies and numbers of ranks
@@ -997,7 +997,7 @@ assert two.trace.messages_sent == in_reality == [10 * (1 + 2 * 4 + 1 + 2) * 2] *
 # pass.
 
 # %%
-guess = predict(
+guess_6 = predict(
     "Four ranks. What share of the activations of one process does each of them keep?",
     unit="%",
 )
@@ -1044,7 +1044,7 @@ memory = {
 whole_step, cut_step = memory["one process"][0], memory["tensor parallel"][0]
 for kind in whole_step:
     print(f"{kind:11} {cut_step[kind] / whole_step[kind]:.1%} of one process")
-print(guess.compare(100 * cut_step["activations"] / whole_step["activations"]))
+print(guess_6.compare(100 * cut_step["activations"] / whole_step["activations"]))
 memory_parts(memory, "A training step of two transformer layers")
 
 # %% tags=["folded"]
@@ -1091,7 +1091,7 @@ for ranks in (1, 2, 4, 8):
 # ring all-reduce is: a reduce-scatter, then an all-gather.
 
 # %%
-guess = predict(
+guess_7 = predict(
     "With sequence parallelism a training step of these layers sends …",
     choices=["half the bytes", "the same bytes", "a few bytes more"],
 )
@@ -1112,7 +1112,7 @@ assert inside.messages_sent == sent[False].messages_sent
 extra = sent[True].bytes_sent[0] - sent[False].bytes_sent[0]
 less = "half the bytes" if extra < -S else "the same bytes"
 verdict = "a few bytes more" if 0 < extra < S else less
-print(guess.compare(verdict))
+print(guess_7.compare(verdict))
 memory_parts(memory, "A training step of two transformer layers")
 
 # %% tags=["folded"]
@@ -1226,7 +1226,7 @@ def seconds_of(cluster: Cluster, texts: int, width: int = WIDTH) -> float:
 
 
 # %%
-guess = predict(
+guess_8 = predict(
     "8 texts on the slow links: how many times as fast are eight ranks as one that has the whole model?",
     unit="times",
 )
@@ -1241,7 +1241,7 @@ for name, seconds in tensor_seconds.items():
         f"eight, {name} {seconds * 1e3:5.0f} ms: {one_device / seconds:.1f} times as fast,"
         f" {messages:.0%} of the time messages"
     )
-print(guess.compare(one_device / tensor_seconds["slow"]))
+print(guess_8.compare(one_device / tensor_seconds["slow"]))
 step_timeline(
     {f"{name} links": layer_on(cluster, 8) for name, cluster in LINKS.items()},
     title="One layer, forward and backward, on one of eight ranks",

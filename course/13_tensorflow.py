@@ -225,7 +225,7 @@ assert [part.shape[0] for part in batch[0].values] == [replica_batch(BATCH, 4)] 
 # devices, `copies` the tensors that are made on one device and used on another.
 
 # %%
-guess = predict(
+guess_1 = predict(
     "The model has 4 arrays of parameters. How many all-reduces are in the graph of a step?",
 )
 
@@ -233,7 +233,7 @@ guess = predict(
 for each in reductions(step, *batch):
     to = ", ".join(each.receivers)
     print(f"{each.kind}: {each.nbytes:,} bytes of {each.members} replicas, for {to}")
-print(guess.compare(len(all_reduces(step, *batch))))
+print(guess_1.compare(len(all_reduces(step, *batch))))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -274,7 +274,7 @@ def hide(name: str, line: str) -> None:
 
 
 # %%
-guess = predict(
+guess_2 = predict(
     "Four replicas. If it is a ring, how many messages does each send in the step?",
     unit="messages",
 )
@@ -292,7 +292,7 @@ for each in sorted(of_0, key=lambda each: (each.phase, (each.phase - each.chunk)
     print(
         f"0 sends chunk {each.chunk} to {each.dst}, {each.nbytes} bytes, where it {does}"
     )
-print(guess.compare(len(of_0)))
+print(guess_2.compare(len(of_0)))
 
 # %% [markdown]
 # Chunk 0 to the next, then the chunk that came in, and so on around: three chunks are added, three are copied. (They
@@ -351,7 +351,7 @@ def moved(step: Any, *arguments: Any) -> list[tuple[int, int, int]]:
 
 
 # %%
-guess = predict(
+guess_3 = predict(
     "Four replicas, ReductionToOneDevice. How many bytes does CPU:0 send in a step? "
     f"The parameters have {SIZE:,} bytes.",
     unit="bytes",
@@ -369,7 +369,7 @@ for way, trace in traces.items():
     print(
         f"{way:26} sent by each: {trace.bytes_sent}, in all {sum(trace.bytes_sent):,}"
     )
-print(guess.compare(traces["ReductionToOneDevice"].bytes_sent[0]))
+print(guess_3.compare(traces["ReductionToOneDevice"].bytes_sent[0]))
 bytes_per_rank(compare=traces, title="One step, three of TensorFlow's all-reduces")
 
 # %% tags=["folded"]
@@ -425,7 +425,7 @@ assert [e.nbytes for e in all_reduces(try_step, *batch)] == [SIZE + 4 * (32 * 32
 # An optimizer such as Adam keeps two numbers for each parameter. Where are they?
 
 # %%
-guess = predict(
+guess_4 = predict(
     "Four replicas with Adam. How many bytes do its two numbers for each parameter take on all devices together?",
     unit="bytes",
 )
@@ -447,7 +447,7 @@ held = sum(
 )
 print(len(state), "arrays, each on", set(map(variable_devices, state)))
 print(f"{held:,} bytes")
-print(guess.compare(held))
+print(guess_4.compare(held))
 assert held == 4 * 2 * SIZE and len(state) == 8
 assert [e.nbytes for e in all_reduces(adam_step, *batch)] == [SIZE]
 
@@ -541,7 +541,7 @@ def times_too_large(gradient: Weights, true: Weights) -> float:
 true = gradient_of(one_device, tf.reduce_mean)
 
 # %%
-guess = predict(
+guess_5 = predict(
     "Every replica takes the mean of its own 60 losses. What is the gradient, compared with one device?",
     choices=["a quarter", "the same", "4 times as large", "240 times as large"],
 )
@@ -570,7 +570,7 @@ for name, to_one in LOSSES.items():
     gradients[name] = gradient_of(mirrored, to_one)
     factors[name] = times_too_large(gradients[name], true)
     print(f"{name:12} {factors[name]:6.2f} times the gradient of one device")
-print(guess.compare("4 times as large" if round(factors["mean"], 3) == 4 else "?"))
+print(guess_5.compare("4 times as large" if round(factors["mean"], 3) == 4 else "?"))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -678,7 +678,7 @@ print([part.shape[0] for part in parts])
 assert [part.shape[0] for part in parts] == [3, 3, 3, 1]
 
 # %%
-guess = predict(
+guess_6 = predict(
     "The mean of the four means of 3, 3, 3 and 1 images. "
     "How many times as much as any other does the single image count?",
 )
@@ -697,7 +697,7 @@ weights_of = {
     "sum / 10": [1 / 10] * 10,
     "sum / 240": [1 / 240] * 10,
 }
-print(guess.compare(weights_of["mean of means"][-1] / weights_of["mean of means"][0]))
+print(guess_6.compare(weights_of["mean of means"][-1] / weights_of["mean of means"][0]))
 true_of_ten = gradient_of(one_device, tf.reduce_mean, 10)
 found = {
     "mean of means": gradient_of(mirrored, mean_of_means, 10),
@@ -754,7 +754,7 @@ assert furthest(of_nine["sum / 9"], true_of_nine) < 1e-6
 # And `fit`?
 
 # %%
-guess = predict(
+guess_7 = predict(
     "fit on a batch of 240 and then one of 10, with four replicas. Its second step is the one of",
     choices=["one device", "the mean of means", "the sum / 240"],
 )
@@ -770,7 +770,7 @@ compared = {
 for name, others in compared.items():
     print(f"fit differs from {name} by {furthest(of_fit, others):.0e}")
 nearest = min(compared, key=lambda name: furthest(of_fit, compared[name]))
-print(guess.compare(nearest))
+print(guess_7.compare(nearest))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -790,7 +790,7 @@ assert furthest(of_any_size, compared["one device"]) < 1e-6
 # With replicas it depends on *when*: before the sum or after it.
 
 # %%
-guess = predict(
+guess_8 = predict(
     "The gradient has length 1, each of the 4 shares about 0.25. Keras is to clip at 0.5. "
     "How long is the gradient that it uses?",
 )
@@ -811,7 +811,7 @@ clipped = {
 lengths = {name: np.linalg.norm(flat(g)) / length for name, g in clipped.items()}
 for name, found_length in lengths.items():
     print(f"{name}: {found_length:.2f}")
-print(guess.compare(lengths["4 replicas"]))
+print(guess_8.compare(lengths["4 replicas"]))
 
 # %% tags=["folded"]
 # Checks of the numbers above; with a very low limit each share is clipped, so Keras does clip
@@ -912,7 +912,7 @@ def show(name: str, line: str) -> None:
 
 
 # %%
-guess = predict(
+guess_9 = predict(
     "Three workers and a ring: how many messages does a worker send for the gradients of one step?",
     unit="messages",
 )
@@ -930,7 +930,7 @@ per_worker = [sum(each.src == rank for each in of_gradients) for rank in range(3
 after_20["MultiWorkerMirrored"], in_graph = trained["worker 0"].value
 print(f"all-reduces in the graph: {in_graph}")
 print(f"messages of gradients in {STEPS} steps: {per_worker}")
-print(guess.compare(per_worker[0] / STEPS))
+print(guess_9.compare(per_worker[0] / STEPS))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -1010,7 +1010,7 @@ assert forgotten.num_replicas_in_sync == 1
 # it says of others.
 
 # %%
-guess = predict(
+guess_10 = predict(
     "Worker 0 of 2 starts, worker 1 never does. What does TensorFlow say within 5 seconds?",
     choices=["an error", "only in its log: who is missing", "nothing at all"],
 )
@@ -1047,7 +1047,7 @@ wrong = run_processes(
     on_output=show_who,
 )
 told = "/job:worker/replica:0/task:1" in wrong["missing"].lines
-print(guess.compare("only in its log: who is missing" if told else "nothing at all"))
+print(guess_10.compare("only in its log: who is missing" if told else "nothing at all"))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -1078,7 +1078,7 @@ assert kinds == {"", "UnknownError"}, "one of the two can't have the address"
 # two of its four batches, we kill worker 1. Then we start both again, with the same program.
 
 # %%
-guess = predict(
+guess_11 = predict(
     "Worker 1 is killed and both are started again. How many batches does worker 0 do a second time?",
 )
 
@@ -1145,7 +1145,7 @@ again = set(batches_done[0]) & set(batches_done[1])
 survivor, victim = attempts[0]["worker 0"], attempts[0]["worker 1"]
 print(f"worker 0 ended {survivor.seconds - victim.seconds:.1f} s after worker 1")
 print("twice:", sorted(again))
-print(guess.compare(len(again)))
+print(guess_11.compare(len(again)))
 
 # %% tags=["folded"]
 # Checks of the numbers above, and of the sentences below
@@ -1179,7 +1179,7 @@ central_model, central_step = trainer_of(central, share_of_mean, sgd)
 print("weights on", variable_devices(central_model.weights[0]))
 
 # %%
-guess = predict(
+guess_12 = predict(
     f"Four replicas, the parameters ({SIZE:,} bytes) on CPU:0. How many bytes cross between devices in a step?",
     unit="bytes",
 )
@@ -1192,7 +1192,7 @@ print("sent by each device:", central_trace.bytes_sent)
 print("received:           ", central_trace.bytes_received)
 for each in reductions(central_step, *own):
     print(f"{each.kind}: {each.nbytes:,} bytes, for {', '.join(each.receivers)}")
-print(guess.compare(sum(central_trace.bytes_sent)))
+print(guess_12.compare(sum(central_trace.bytes_sent)))
 after_20["CentralStorage"] = train(central)
 print(f"after 20 steps: {furthest(after_20['CentralStorage'], alone):.0e} off")
 
@@ -1326,7 +1326,7 @@ place = tempfile.TemporaryDirectory()
 alive, here = Path(place.name) / "alive", Path(place.name)
 
 # %%
-guess = predict(
+guess_13 = predict(
     "300 steps, each adds 1 to a counter on the server. Worker 1 is killed on the way. How many updates are there?",
     choices=["fewer than 300", "300 or more"],
 )
@@ -1354,7 +1354,7 @@ updates_before = int(handed_out.split()[-2])
 (on_server,) = [
     line.split(" on ")[1] for line in in_lines if " weights are on " in line
 ]
-print(guess.compare("300 or more" if updates_done >= 300 else "fewer than 300"))
+print(guess_13.compare("300 or more" if updates_done >= 300 else "fewer than 300"))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -1373,7 +1373,7 @@ assert not any("after all" in line for line in served["chief"].lines)
 # The death of the server ends the training: it had the variables. What if *all* workers die? And the coordinator?
 
 # %%
-guess = predict(
+guess_14 = predict(
     "The only worker is killed, and the coordinator waits for its steps. What does it get?",
     choices=["an error after some seconds", "no error: it waits"],
 )
@@ -1411,7 +1411,9 @@ orphaned = run_processes(
     on_output=show_failure,
 )
 waited = "I have waited for 5 s" in orphaned["chief"].lines
-print(guess.compare("no error: it waits" if waited else "an error after some seconds"))
+print(
+    guess_14.compare("no error: it waits" if waited else "an error after some seconds")
+)
 
 # %% tags=["folded"]
 # Checks of the cell above
@@ -1474,7 +1476,7 @@ assert instead.num_replicas_in_sync == 1
 # workers. A global batch is 4 numbers.
 
 # %%
-guess = predict(
+guess_15 = predict(
     "Policy FILE: how many of the 12 numbers does worker 1 get in an epoch?",
 )
 
@@ -1534,7 +1536,7 @@ got = [o.value for o in run_processes(readers, seconds=170, on_output=show).valu
 for policy in got[0]:
     for worker in range(2):
         print(f"{policy:14} worker {worker}: {got[worker][policy]}")
-print(guess.compare(sum(map(len, got[1]["FILE"]))))
+print(guess_15.compare(sum(map(len, got[1]["FILE"]))))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -1560,7 +1562,7 @@ assert len(got[0]["FILE"]) == len(got[1]["FILE"]) and got[1]["FILE"][-1] == []
 # `AUTO` chose `FILE`. There were three files. Now there is one, and all numbers are in it.
 
 # %%
-guess = predict(
+guess_16 = predict(
     "AUTO, one file, two workers. What do the workers get?",
     choices=[
         "half of it each, as with DATA",
@@ -1599,7 +1601,7 @@ one_file = run_processes(
 refused = any("I got an error" in line for line in one_file["worker 0"].lines)
 waited = one_file["worker 1"].exit_status == -signal.SIGALRM
 print(
-    guess.compare(
+    guess_16.compare(
         "worker 0 gets an error, and worker 1 waits" if refused and waited else "?"
     )
 )
@@ -1621,7 +1623,7 @@ assert not any(line.startswith("I ") for line in one_file["worker 1"].lines)
 # A mirrored variable has four copies. What is saved?
 
 # %%
-guess = predict(
+guess_17 = predict(
     f"The model has {SIZE:,} bytes, mirrored on four devices. About how many bytes has a checkpoint of it?",
     unit="bytes",
 )
@@ -1638,7 +1640,7 @@ tf.train.Checkpoint(model=other_model).read(path).assert_consumed()
 print(
     f"read on one device: {furthest(other_model.get_weights(), model.get_weights()):.0e} off"
 )
-print(guess.compare(in_file))
+print(guess_17.compare(in_file))
 
 # %% tags=["folded"]
 # Checks of the numbers above

@@ -91,7 +91,7 @@ print(rows)
 # communication in it has a name: `all-reduce`, `all-gather`, and so on. `counted(collectives(…))` counts them.
 
 # %%
-guess = predict(
+guess_1 = predict(
     "vmap, pmap, shard_map: the same function on 4 rows. How many all-reduces has the program of vmap?",
 )
 
@@ -117,7 +117,7 @@ for name, function in ways.items():
     print(f"{name:10} {np.asarray(result)[3]} on devices {on}", end="   ")
     print(counted(collectives(programs[name])))
     assert (np.asarray(result) == [1111, 2222, 3333, 4444]).all()
-print(guess.compare(counted(collectives(programs["vmap"])).get("all-reduce", 0)))
+print(guess_1.compare(counted(collectives(programs["vmap"])).get("all-reduce", 0)))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -162,7 +162,7 @@ assert jax.vmap(lambda mine: jnp.array(mine.shape))(rows).tolist() == [[4]] * 4
 # So what does this do? Device 3 sends to nobody, and nobody sends to device 0.
 
 # %%
-guess = predict(
+guess_2 = predict(
     "Pairs (0, 1), (1, 2), (2, 3); device r has r + 10. What does device 0 have afterwards?",
     choices=["10, as before", "0", "an error", "it waits forever"],
 )
@@ -175,7 +175,7 @@ def shift(mine: jax.Array) -> jax.Array:
 
 shifted = over_ranks(shift)(np.arange(4.0) + 10)
 print(shifted)
-print(guess.compare(f"{shifted[0]:.0f}"))
+print(guess_2.compare(f"{shifted[0]:.0f}"))
 assert shifted.tolist() == [0, 10, 11, 12]
 
 
@@ -242,7 +242,7 @@ assert difference.max() == 0
 # that.
 
 # %%
-guess = predict(
+guess_3 = predict(
     "8 devices, a loop for each phase. How many lines of the program have a collective-permute?",
     unit="lines",
 )
@@ -257,7 +257,7 @@ in_loops = collectives(program)
 for each in in_loops:
     print(f"{each.kind} of {each.shapes[0]}, {each.times} times")
 print("in one call:", counted(in_loops))
-print(guess.compare(len(in_loops)))
+print(guess_3.compare(len(in_loops)))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -435,7 +435,7 @@ assert {way: on_device_0(arrays) for way, arrays in pictures.items()} == {
 # pass?
 
 # %%
-guess = predict(
+guess_4 = predict(
     "Tensor parallel, forward and backward pass and the update. How many all-reduces?",
 )
 
@@ -461,7 +461,7 @@ def told(name: str, program: Any) -> list[Collective]:
 steps = {way: compiled(*placed(way)) for way in WAYS}
 data = told("data parallel", steps["data parallel"])
 tensor = told("tensor parallel", steps["tensor parallel"])
-print(guess.compare(counted(tensor)["all-reduce"]))
+print(guess_4.compare(counted(tensor)["all-reduce"]))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -489,7 +489,7 @@ assert [each.shapes for each in found] == [(f"f32[{BATCH},10]",), (f"f32[{BATCH}
 # send less, as lesson 02 has shown.) The gradients don't depend on the batch. The outputs do.
 
 # %%
-guess = predict(
+guess_5 = predict(
     "From which batch on does the tensor-parallel step send more than the data-parallel one?",
     unit="images",
 )
@@ -502,7 +502,7 @@ for batch in (960, 964):
     print(f"{batch} images, tensor parallel: {sent[batch]:,.0f} bytes")
 equal = (SIZE + 4) / (10 * 4)
 print(f"equal at {equal:.1f} images")
-print(guess.compare(int(equal) + 1))
+print(guess_5.compare(int(equal) + 1))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -524,7 +524,7 @@ assert all(abs(nbytes - 57_666) <= 4 for nbytes in by_our_ring)  # 9,611 numbers
 # sends, if the compiler finds that.
 
 # %%
-guess = predict(
+guess_6 = predict(
     "Compared with the data-parallel step, how much does a device send in the fully sharded one?",
     choices=["as much", "half as much again", "twice as much"],
 )
@@ -533,7 +533,7 @@ guess = predict(
 sharded = told("fully sharded", steps["fully sharded"])
 times = bytes_sent(sharded) / bytes_sent(data)
 print(f"{times:.3f} times as much as data parallel")
-print(guess.compare({1.0: "as much", 1.5: "half as much again"}[round(times, 1)]))
+print(guess_6.compare({1.0: "as much", 1.5: "half as much again"}[round(times, 1)]))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -568,7 +568,7 @@ assert {each.kind: each.shapes for each in few if each not in sharded} == {
 # gathers the whole parameters from all pieces.
 
 # %%
-guess = predict(
+guess_7 = predict(
     "We write all_gather in the forward pass. What does JAX make of it in the backward pass?",
     choices=["an all-gather", "an all-reduce", "a reduce-scatter", "nothing"],
 )
@@ -610,7 +610,7 @@ hand = told("by hand", steps["fully sharded, by hand"])
 backward = max(
     set(counted(hand)) - {"all-gather"}, key=lambda kind: counted(hand)[kind]
 )
-print(guess.compare(f"a {backward}"))
+print(guess_7.compare(f"a {backward}"))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -804,7 +804,7 @@ except ValueError as error:
 # traced. An epoch of 1,536 images in batches of 100 has 16 steps.
 
 # %%
-guess = predict(
+guess_8 = predict(
     "Two epochs in batches of 100 images, 32 steps. How often is the step traced?",
     unit="times",
 )
@@ -839,7 +839,7 @@ def careless(params: Params, images: Any, labels: Any) -> tuple[Params, jax.Arra
 
 thrown_away = times_traced(careless, an_epoch[:3])
 print(f"jit of a new function in each step, 3 steps: traced {thrown_away} times")
-print(guess.compare(kept))
+print(guess_8.compare(kept))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -903,7 +903,7 @@ def shuffling_step(
 order = np.random.default_rng(0).permutation(BATCH)
 
 # %%
-guess = predict(
+guess_9 = predict(
     "Cut over 4 devices, shuffled in the step. For how many images does each device compute?",
     unit="images",
 )
@@ -917,7 +917,7 @@ print("operations:", f"{operations(shuffled) / 1e6:.1f} million, instead of", en
 print(f"{operations(steps['data parallel']) / 1e6:.1f} million when data parallel")
 print("largest difference:", furthest(new, expected))
 times = operations(shuffled) / operations(steps["data parallel"])
-print(guess.compare(BATCH // 4 * round(times)))
+print(guess_9.compare(BATCH // 4 * round(times)))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -985,7 +985,7 @@ def recipe(params: Params, images: Any, labels: Any) -> Params:
 
 
 # %%
-guess = predict(
+guess_10 = predict(
     "The recipe on 4 devices. What comes out, compared with the gradient of the whole batch?",
     choices=["a quarter of it", "the same", "4 times as much", "16 times as much"],
 )
@@ -1017,7 +1017,7 @@ twice = with_devices(recipe).lower(*given).compile()
 factor = times_too_large(twice(*given))
 print(f"{factor:.2f} times the gradient of the whole batch")
 summed_by = told("the recipe", twice)
-print(guess.compare("4 times as much" if abs(factor - 4) < 1e-3 else str(factor)))
+print(guess_10.compare("4 times as much" if abs(factor - 4) < 1e-3 else str(factor)))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -1201,7 +1201,7 @@ def member(address: str, number: int) -> None:
 
 
 # %%
-guess = predict(
+guess_11 = predict(
     "Process 1 is killed. What becomes of process 0?",
     choices=["it goes on alone", "an exception", "it waits forever", "it is aborted"],
 )
@@ -1238,7 +1238,7 @@ became = {
     -signal.SIGKILL: "it waits forever",  # until we ended it
     -signal.SIGABRT: "it is aborted",
 }
-print(guess.compare(became[outcomes["process 0"].exit_status]))
+print(guess_11.compare(became[outcomes["process 0"].exit_status]))
 
 # %% tags=["folded"]
 # Checks of the cell above, and of the sentences below

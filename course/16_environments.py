@@ -154,7 +154,7 @@ assert minutes == 30 and documented in (dist.init_process_group.__doc__ or "")
 # defaults are `RANK=0`, `WORLD_SIZE=1` and its own machine. (Here both are on yours, so each has a port of its own.)
 
 # %%
-guess = predict(
+guess_1 = predict(
     "Two machines, on each one process with RANK=0, WORLD_SIZE=1 and its own address. What do they do?",
     choices=["both hang", "one reports an error", "both train, and nobody complains"],
 )
@@ -204,7 +204,7 @@ for name, outcome in outcomes.items():
     print(name)
     for rank, (seconds, seen) in enumerate(outcome):
         print(f"   process {rank}, {seconds:4.1f} s: {brief(seen)}")
-print(guess.compare("both train, and nobody complains"))
+print(guess_1.compare("both train, and nobody complains"))
 
 # %% [markdown]
 # Read it as a doctor does, from the symptom to the cause:
@@ -396,13 +396,13 @@ assert "node07" in monday and "node07" not in tuesday
 # Node lists have more forms than one thinks:
 
 # %%
-guess = predict("How many nodes are node[01-03,07],gpu[8-11]-ib,login?", unit="nodes")
+guess_2 = predict("How many nodes are node[01-03,07],gpu[8-11]-ib,login?", unit="nodes")
 
 # %%
 for text in ("node[01-03,07]", "gpu[8-11]-ib", "login", "rack[1-2]n[1-2]"):
     print(f"{text:16} ", *write_out(text))
 nodes = write_out("node[01-03,07],gpu[8-11]-ib,login")
-print(guess.compare(len(nodes)))
+print(guess_2.compare(len(nodes)))
 assert len(nodes) == 9
 
 # %% [markdown]
@@ -551,7 +551,7 @@ assert plain.stat().st_size == 200_000
 # there, but one of them is not as it was written? Disks do that, seldom; networks and memory, too.
 
 # %%
-guess = predict(
+guess_3 = predict(
     "One bit of the weights in a file of torch.save is flipped. What does torch.load give?",
     choices=["an error", "a wrong weight"],
 )
@@ -564,7 +564,7 @@ content[place] ^= 0b0100_0000
 plain.write_bytes(content)
 weights = torch.load(plain)["weights"]
 print(f"weights between {weights.min():.3g} and {weights.max():.3g}")
-print(guess.compare("a wrong weight"))
+print(guess_3.compare("a wrong weight"))
 assert weights.min() == 0.5 and weights.max() > 1e38
 
 # %% [markdown]
@@ -629,7 +629,7 @@ assert good_steps(spoiled) == [10]
 # then the others wait for it.
 
 # %%
-guess = predict(
+guess_4 = predict(
     "Good checkpoints: 10, 20, 30 on rank 0; 10, 30 on rank 1; 10, 20, 40 on rank 2. From which step can all go on?",
     unit="",
 )
@@ -646,7 +646,7 @@ def resume_from(comm: Communicator, have: list[list[int]]) -> int:
 
 common = SimulatedWorld(3).run(resume_from, [[10, 20, 30], [10, 30], [10, 20, 40]])
 print(common)
-print(guess.compare(common[0]))
+print(guess_4.compare(common[0]))
 assert common == [10, 10, 10]
 
 
@@ -734,7 +734,7 @@ print(f"one rank, undisturbed: loss {undisturbed[0][1]:.3f} → {undisturbed[-1]
 # the notebook.
 
 # %%
-guess = predict("Rank 2 is killed before step 37. Which step is done next?", unit="")
+guess_5 = predict("Rank 2 is killed before step 37. Which step is done next?", unit="")
 
 
 # %%
@@ -748,7 +748,7 @@ found = run_elastic(
 )
 again = found[0][0][0]
 print(f"{len(found)} ranks are left; they began at step {again}")
-print(guess.compare(again))
+print(guess_5.compare(again))
 later = undisturbed[again:]
 largest = max(abs(a - b) for (_, a), (_, b) in zip(found[0], later, strict=True))
 print(f"largest difference to the undisturbed losses: {largest:.0e}")
@@ -899,7 +899,7 @@ assert [step for step, _ in found[0]] == [38, 39, 40, 41, 42]
 # | tree | $2\log_2 n$ | $2\log_2 n$ |
 
 # %%
-guess = predict(
+guess_6 = predict(
     "8 machines, 5 ms and 100 MB/s. How long does the ring take for 32 bytes?",
     unit="ms",
 )
@@ -930,17 +930,17 @@ def in_words(found: dict[str, float]) -> str:
 
 small = simulate(SIZES["32 B"])
 print("32 B, in virtual time:", in_words(small))
-print(guess.compare(small["ring"]))
+print(guess_6.compare(small["ring"]))
 
 # %%
-guess = predict(
+guess_7 = predict(
     "And for 4 MB: which is faster?", choices=["the ring", "the tree", "they are equal"]
 )
 
 # %%
 large = simulate(SIZES["4 MB"])
 print("4 MB, in virtual time:", in_words(large))
-print(guess.compare("the ring"))
+print(guess_7.compare("the ring"))
 
 # %% tags=["folded"]
 # Checks of the numbers above

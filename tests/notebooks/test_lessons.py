@@ -163,14 +163,17 @@ def test_a_lesson_has_its_parts(path: Path) -> None:
 
 @each_lesson
 def test_predictions_are_made_before_the_run_that_answers_them(path: Path) -> None:
-    """`guess = predict(…)` stands alone in its cell, and the next code cell compares the guess with the run."""
+    """`guess_1 = predict(…)` stands alone in its cell, and a later cell compares this very guess with the run.
+
+    Each has a number of its own: a student who goes back and runs a comparison again compares what belongs together.
+    """
     cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
     asking = [number for number, source in enumerate(cells) if "predict(" in source]
     assert asking
-    for number in asking:
-        assert re.fullmatch(r"guess = predict\(.*\)", cells[number], re.DOTALL), cells[number]
-        following = next(source for source in cells[number + 1 :] if "guess" in source)
-        assert "guess.compare(" in following
+    for count, number in enumerate(asking, start=1):
+        assert re.fullmatch(rf"guess_{count} = predict\(.*\)", cells[number], re.DOTALL), cells[number]
+        following = next(source for source in cells[number + 1 :] if "guess_" in source)
+        assert f"guess_{count}.compare(" in following
 
 
 @each_lesson
