@@ -95,7 +95,7 @@ def lab_command(folder: Path, first: Path, extra: list[str]) -> list[str]:
 
     folder: what the file browser shows. first: the notebook to open, from there. extra: more options.
     """
-    command = [sys.executable, "-m", "jupyterlab", str(folder / first)]
+    command = [sys.executable, "-m", _server(os.environ), str(folder / first)]
     command.append(f"--ServerApp.root_dir={folder}")
     command.append("--ServerApp.answer_yes=True")
     command += ["--ServerApp.log_level=ERROR", "--LabApp.log_level=ERROR"]
@@ -109,6 +109,11 @@ def lab_command(folder: Path, first: Path, extra: list[str]) -> list[str]:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")  # containers and CI machines run as root
     return command + extra
+
+
+def _server(environment: Mapping[str, str]) -> str:
+    """The module that starts JupyterLab; for JupyterHub, which tells the server its address, it asks the hub who it is."""
+    return "jupyterhub.singleuser" if "JUPYTERHUB_SERVICE_URL" in environment else "jupyterlab"
 
 
 def folders_for_jupyter(environment: Mapping[str, str], home: Path, spare: Path) -> dict[str, str]:
