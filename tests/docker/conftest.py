@@ -8,6 +8,7 @@ pip finds that nothing is missing, and minutes become seconds. To try installing
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -17,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-BASE, LAB = "distlib-test-base", "distlib-test-lab"
+BASE, LAB, HUB = "distlib-test-base", "distlib-test-lab", "distlib-test"
+HUB_TARGETS = ("student", "teacher", "hub")
 SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}  # Debian's, by their Python
 LEFT_OUT = tuple(
     f"*/site-packages/{name}"
@@ -87,10 +89,43 @@ def copy_programs(folder: Path) -> None:
 @pytest.fixture(scope="session")
 def lab_image(base_image: str, root: Path) -> Iterator[str]:
     """The name of the image `lab`, built without TensorFlow and JAX."""
-    options = {"BASE": base_image, "WITHOUT": "tensorflow|jax"}
-    if base_image == BASE:
-        options |= {"PIP_NO_INDEX": "1", "PIP_TRUSTED_HOST": SECRET}
-    words = [word for name, value in options.items() for word in ("--build-arg", f"{name}={value}")]
-    docker("build", "-f", str(root / "docker" / "Dockerfile"), "--target", "lab", "-t", LAB, *words, str(root))
+    options = {"PIP_NO_INDEX": "1", "PIP_TRUSTED_HOST": SECRET} if base_image == BASE else {}
+    build(root, "lab", LAB, BASE=base_image, **options)
     yield LAB
     docker("image", "rm", "--no-prune", LAB)  # what the next build can take is kept
+
+
+def build(root: Path, target: str, name: str, **options: str) -> None:
+    """Build a target of the Dockerfile without TensorFlow and JAX. options: build arguments."""
+    options = {"WITHOUT": "tensorflow|jax", **options}
+    words = [word for option, value in options.items() for word in ("--build-arg", f"{option}={value}")]
+    docker("build", "-f", str(root / "docker" / "Dockerfile"), "--target", target, "-t", name, *words, str(root))
+
+
+@pytest.fixture(scope="session")
+def hub_images(base_image: str, root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """What the names of the images of a class begin with."""
+    options = {"BASE": base_image}
+    if base_image == BASE:
+        with_wheels = base_with_wheels(root, tmp_path_factory.mktemp("hub"))
+        options = {"BASE": with_wheels, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
+    for target in HUB_TARGETS:
+        build(root, target, f"{HUB}-{target}", **options)
+    yield HUB
+    docker("image", "rm", "--no-prune", *(f"{HUB}-{target}" for target in HUB_TARGETS))
+
+
+def base_with_wheels(root: Path, folder: Path) -> str:
+    """The base, and JupyterHub for pip to find, which this environment does not have. It stays, for the next time."""
+    versions = (root / "constraints.txt").read_bytes()
+    name = f"{BASE}-hub:{hashlib.sha256(versions).hexdigest()[:12]}"
+    if subprocess.run(["docker", "image", "inspect", name], capture_output=True, timeout=100).returncode == 0:
+        return name
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder / "wheels")]
+    download += ["-c", str(root / "constraints.txt"), "jupyterhub", "dockerspawner"]
+    done = subprocess.run(download, capture_output=True, text=True, timeout=LONG)
+    if done.returncode:
+        pytest.skip(f"JupyterHub can't be downloaded: {done.stderr[-300:]}")
+    (folder / "Dockerfile").write_text(f"FROM {BASE}\nCOPY wheels /wheels\n")
+    docker("build", "-t", name, str(folder))
+    return name
