@@ -63,7 +63,7 @@ def prepare_student(spawner, name):
 
 def prepare_teacher(spawner, name):
     spawner.image = f"{IMAGES}-teacher"
-    spawner.cmd = ["distlib", "lab", "--instructor", "--no-browser"]
+    spawner.cmd = [*LAB, "--instructor"]
     spawner.volumes = {
         f"{CLASS}.{name}.home": "/home/teacher",
         f"{CLASS}-classroom": "/course/classroom",
@@ -103,9 +103,16 @@ LIMITS = {
     "shm_size": "1g",
     "pids_limit": 2048,
 }
+# A kernel that nobody looks at and that does nothing ends after a while, and then the container.
+IDLE = os.environ["IDLE"]
+LAB = ["distlib", "lab", "--no-browser", f"--ServerApp.shutdown_no_activity_timeout={IDLE}"]
+LAB += [
+    f"--{kind}={IDLE}" for kind in ("MappingKernelManager.cull_idle_timeout", "TerminalManager.cull_inactive_timeout")
+]
+
 c.JupyterHub.spawner_class = "docker"
 c.Spawner.pre_spawn_hook = prepare
-c.Spawner.cmd = ["distlib", "lab", "--no-browser"]
+c.Spawner.cmd = LAB
 c.Spawner.environment = {"CLASS": CLASS}
 c.Spawner.start_timeout = c.Spawner.http_timeout = 300
 c.DockerSpawner.network_name = CLASS

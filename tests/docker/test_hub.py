@@ -154,8 +154,9 @@ def test_an_instructor_sees_who_is_there(people: dict[str, Member]) -> None:
 
 
 def test_a_student_finds_nothing_of_others(hub: Hub, exercise: SimpleNamespace) -> None:
-    words = f"find / -path /proc -prune -o -path /opt/venv -prune -o '(' -name '*{NAME}*' -o -name gradebook.db ')' -print 2>/dev/null || true"
-    found = hub.inside("bob", "sh", "-c", words).splitlines()
+    names = f"'(' -name '*{NAME}*' -o -name gradebook.db ')'"
+    command = f"find / -path /proc -prune -o -path /opt/venv -prune -o {names} -print 2>/dev/null || true"
+    found = hub.inside("bob", "sh", "-c", command).splitlines()
     his = {f"/course/exercises/{NAME}", f"/course/work/{NOTEBOOK}", f"/exchange/{hub.name}/outbound/{NAME}"}
     assert his <= set(found) and any(path.startswith(f"/exchange/{hub.name}/inbound/bob+{NAME}") for path in found)
     assert not [path for path in found if "solutions/" in path or "classroom" in path or "gradebook" in path]
@@ -203,7 +204,8 @@ def test_answers_run_in_a_sandbox(exercise: SimpleNamespace) -> None:
 
 def test_each_gets_the_feedback_to_their_own_work(exercise: SimpleNamespace) -> None:
     shown = {
-        name: re.search(rf">([✓◐✗○])</span>(<a [^>]*>)?<code>{FUNCTION}<", page) for name, page in exercise.pages.items()
+        name: re.search(rf">([✓◐✗○])</span>(<a [^>]*>)?<code>{FUNCTION}<", page)
+        for name, page in exercise.pages.items()
     }
     assert shown["ada"] and shown["bob"], exercise.pages
     assert (shown["ada"][1], shown["bob"][1]) == ("✓", "✗")

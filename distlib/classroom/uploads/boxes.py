@@ -39,7 +39,8 @@ class CollectFromBoxes(ExchangeCollect):
             copies.mkdir(parents=True)
             for box in sorted(inbound.glob(self.coursedir.student_id or "*")):
                 self._copy_box(box, copies)
-            self.root, self.check_owner = place, False
+            self.set_trait("root", place)
+            self.set_trait("check_owner", False)  # all boxes have the same owner
             super().start()
 
     def _copy_box(self, box: Path, copies: Path) -> None:
