@@ -3,8 +3,8 @@
     exchange/COURSE/inbound/ada/ada+02_all_reduce+2030-11-02 21:50:00.123456 UTC+Xk3_/02_all_reduce.ipynb
 
 The box says whose work it is, not the name in it. All that is in a box is its student's to change, also while it is
-read. So plain files are copied, at most so many bytes, and no link is followed, which could lead to the work of others
-or to the solutions. nbgrader collects from that copy.
+read. So plain files are copied, up to a limit, and no link is followed: it could lead to the work of others, or to the
+solutions. nbgrader collects from that copy.
 """
 
 from __future__ import annotations
