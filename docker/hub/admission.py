@@ -3,7 +3,7 @@
 
     admit ada bob          prints a new password for each of them
     admit < names.txt      the same for names that stand in a file, one a line
-    admit --remove ada     ends it: within minutes ada is signed out; what she has written stays
+    admit --remove ada     ends it: ada can start no container any more; what she has written stays
     admit --list           the names
 
 A password has 79 bits, drawn by the machine, and is kept as a hash only: nobody can try them all, or look one up.
@@ -80,9 +80,6 @@ def authenticator() -> type:
         async def authenticate(self, handler: Any, data: dict[str, str]) -> str | None:
             name = self.normalize_username(data["username"].strip())
             return name if await asyncio.to_thread(is_right, name, data["password"].strip()) else None
-
-        async def refresh_user(self, user: Any, handler: Any = None, **more: Any) -> bool:
-            return user.name in read_list()
 
     return OnTheList
 

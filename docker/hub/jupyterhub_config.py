@@ -16,6 +16,8 @@ import os
 import sys
 from pathlib import Path
 
+from tornado.web import HTTPError
+
 from docker import APIClient
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -42,6 +44,8 @@ def make_exchange():
 def prepare(spawner):
     """Called before a container is made: what it is made of, and what it holds."""
     name = spawner.user.name
+    if name not in admission.read_list():  # but still signed in, from before
+        raise HTTPError(403, f"{name} is not on the list any more")
     (prepare_teacher if name in INSTRUCTORS else prepare_student)(spawner, name)
 
 
