@@ -43,7 +43,7 @@ class Hub:
             port = door.getsockname()[1]
         self.address = f"http://127.0.0.1:{port}"
         settings = {"COMPOSE_PROJECT_NAME": self.name, "PORT": str(port), "IMAGES": images}
-        self._settings = settings | {"INSTRUCTORS": " ".join(instructors), "MEMORY": "3G", "CORES": "2"}
+        self._settings = settings | {"INSTRUCTORS": " ".join(instructors), "MEMORY": "3G", "CORES": "2", "IDLE": "7200"}
 
     def compose(self, *words: str) -> str:
         """What a command of Compose prints. AssertionError if it fails."""
