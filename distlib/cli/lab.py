@@ -50,10 +50,8 @@ def open_lab(extra: list[str], *, instructor: bool = False) -> int:
         # In a session of its own, so that Ctrl-C reaches it once, through us, as an orderly end.
         server = subprocess.Popen(lab_command(folder, first, extra), cwd=root, start_new_session=True)
         asked = end_when_asked(server)
-        address = wait_for_address(server, Path(jupyter_runtime_dir()), first)
-        if address:
-            print(f"\nJupyterLab is at\n\n    {address}\n\nStop it with Ctrl-C.", flush=True)
-            start_kernel(address, first)
+        if not of_hub(os.environ):
+            announce(server, first)
         status = server.wait()
         signal.alarm(0)
         if status < 0 and not asked.is_set():
@@ -61,6 +59,18 @@ def open_lab(extra: list[str], *, instructor: bool = False) -> int:
             print(f"\nJupyterLab was killed ({name}), perhaps because the machine had no memory left.")
             return 128 - status
         return max(0, status)
+
+
+def announce(server: subprocess.Popen[bytes], first: Path) -> None:
+    """Prints the address of the notebook `first` once the server listens, and starts its kernel."""
+    if address := wait_for_address(server, Path(jupyter_runtime_dir()), first):
+        print(f"\nJupyterLab is at\n\n    {address}\n\nStop it with Ctrl-C.", flush=True)
+        start_kernel(address, first)
+
+
+def of_hub(environment: Mapping[str, str]) -> bool:
+    """Whether JupyterHub starts this server. It tells it where to listen, and decides who may come in."""
+    return "JUPYTERHUB_SERVICE_URL" in environment
 
 
 def own_token(environment: Mapping[str, str]) -> str:
@@ -95,7 +105,8 @@ def lab_command(folder: Path, first: Path, extra: list[str]) -> list[str]:
 
     folder: what the file browser shows. first: the notebook to open, from there. extra: more options.
     """
-    command = [sys.executable, "-m", "jupyterlab", str(folder / first)]
+    server = "jupyterhub.singleuser" if of_hub(os.environ) else "jupyterlab"
+    command = [sys.executable, "-m", server, str(folder / first)]
     command.append(f"--ServerApp.root_dir={folder}")
     command.append("--ServerApp.answer_yes=True")
     command += ["--ServerApp.log_level=ERROR", "--LabApp.log_level=ERROR"]

@@ -43,6 +43,12 @@ def test_prints_an_address_that_works_on_the_next_free_port(course: Path) -> Non
                 assert b"JupyterLab" in page.read()
 
 
+def test_for_jupyterhub_it_starts_the_server_that_asks_the_hub(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lab.lab_command(course, lab.FIRST_LESSON, [])[2] == "jupyterlab"
+    monkeypatch.setenv("JUPYTERHUB_SERVICE_URL", "http://0.0.0.0:8888/user/ada/")
+    assert lab.lab_command(course, lab.FIRST_LESSON, [])[2] == "jupyterhub.singleuser"
+
+
 def test_the_address_is_there_once_the_server_listens(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server, socket.socket() as door:
         door.bind(("127.0.0.1", 0))

@@ -10,6 +10,7 @@ another base:
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -22,7 +23,8 @@ import pytest
 
 from tests.tools import own_system
 
-BASE, LAB = "distlib-test-system", "distlib-test-lab"
+BASE, LAB, HUB = "distlib-test-system", "distlib-test-lab", "distlib-test"
+HUB_TARGETS = ("student", "teacher", "hub")
 LEFT_OUT = (
     "tensorflow", "tensorboard", "keras", "tf_keras", "jax", "clang", "libclang", "grpc", "h5py", "playwright", "mypy",
     "*__mypyc", "torch/include", "torch/test/", "*/tests/", "jedi/third_party/django-stubs",
@@ -93,21 +95,50 @@ def copy_programs(folder: Path) -> None:
 def lab_image(base_image: str, root: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The name of the image `lab`, built without TensorFlow and JAX. It stays: other workers may need it."""
     with one_at_a_time(tmp_path_factory):
-        return build(root, base_image, "lab", LAB)
+        return build(root, base_image, "lab", LAB, **_offline(base_image))
 
 
 @pytest.fixture(scope="session")
 def gpu_image(lab_image: str, base_image: str, root: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The name of the image `lab-gpu`, with the same torch, since the base has that."""
     with one_at_a_time(tmp_path_factory):
-        return build(root, base_image, "lab-gpu", f"{LAB}-gpu")
+        return build(root, base_image, "lab-gpu", f"{LAB}-gpu", **_offline(base_image))
 
 
-def build(root: Path, base: str, target: str, name: str) -> str:
-    """Build a target of the Dockerfile without TensorFlow and JAX. Returns the image's name."""
-    options = {"BASE": base, "WITHOUT": "tensorflow|jax"}
-    if base == BASE:
-        options |= {"PIP_NO_INDEX": "1", "PIP_TRUSTED_HOST": SECRET}
+@pytest.fixture(scope="session")
+def hub_images(base_image: str, root: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the names of the images of a class begin with. They stay."""
+    with one_at_a_time(tmp_path_factory):
+        base = base_with_wheels(root, tmp_path_factory.mktemp("hub")) if base_image == BASE else base_image
+        for target in HUB_TARGETS:
+            build(root, base, target, f"{HUB}-{target}", **_offline(base_image), PIP_FIND_LINKS="/wheels")
+    return HUB
+
+
+def _offline(base: str) -> dict[str, str]:
+    """Build arguments where the base has all packages already."""
+    return {"PIP_NO_INDEX": "1", "PIP_TRUSTED_HOST": SECRET} if base == BASE else {}
+
+
+def build(root: Path, base: str, target: str, name: str, **options: str) -> str:
+    """Build a target of the Dockerfile without TensorFlow and JAX. Returns the image's name. options: its arguments."""
+    options = {"BASE": base, "WITHOUT": "tensorflow|jax", **options}
     words = [word for option, value in options.items() for word in ("--build-arg", f"{option}={value}")]
     docker("build", "-f", str(root / "docker" / "Dockerfile"), "--target", target, "-t", name, *words, str(root))
+    return name
+
+
+def base_with_wheels(root: Path, folder: Path) -> str:
+    """The base, and JupyterHub for pip to find, which this environment does not have. It stays, for the next time."""
+    versions = (root / "constraints.txt").read_bytes()
+    name = f"{BASE}-hub:{hashlib.sha256(versions).hexdigest()[:12]}"
+    if subprocess.run(["docker", "image", "inspect", name], capture_output=True, timeout=100).returncode == 0:
+        return name
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder / "wheels")]
+    download += ["-c", str(root / "constraints.txt"), "jupyterhub", "dockerspawner"]
+    done = subprocess.run(download, capture_output=True, text=True, timeout=LONG)
+    if done.returncode:
+        pytest.skip(f"JupyterHub can't be downloaded: {done.stderr[-300:]}")
+    (folder / "Dockerfile").write_text(f"FROM {BASE}\nCOPY wheels /wheels\n")
+    docker("build", "-t", name, str(folder))
     return name

@@ -1,0 +1,133 @@
+"""Collecting from boxes: whose box it is decides, and nothing that a student puts into one leads out of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Config
+
+from distlib.classroom.uploads import boxes
+from distlib.classroom.uploads.boxes import CollectFromBoxes, copy_plain_files
+
+NAME = "02_all_reduce"
+
+
+@pytest.fixture
+def inbound(tmp_path: Path) -> Path:
+    """The folder of all boxes."""
+    folder = tmp_path / "exchange" / "dt101" / "inbound"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def hand_in(box: Path, text: str, student: str = "", ago: float = 0, secret: str = "5" * 64) -> Path:
+    """What `nbgrader submit` puts into a box, `ago` seconds ago by its own account."""
+    when = (datetime.now(UTC) - timedelta(seconds=ago)).strftime("%Y-%m-%d %H:%M:%S.%f UTC")
+    folder = box / f"{student or box.name}+{NAME}+{when}+Xk3_"
+    folder.mkdir(parents=True)
+    (folder / f"{NAME}.ipynb").write_text(text)
+    (folder / "timestamp.txt").write_text(when)
+    (folder / "submission_secret.txt").write_text(secret)
+    return folder
+
+
+def collect(inbound: Path, **options: bool) -> dict[str, str]:
+    """The notebooks that `nbgrader collect` has collected, by student."""
+    root = inbound.parents[2]
+    config = Config()
+    directory = {"root": str(root), "course_id": "dt101", "assignment_id": NAME}
+    config.CourseDirectory = Config(directory, db_url=f"sqlite:///{root}/gradebook.db")
+    config.Exchange = Config(root=str(root / "exchange"))
+    CollectFromBoxes(coursedir=CourseDirectory(config=config), config=config, **options).start()
+    return {path.parts[-3]: path.read_text() for path in root.glob(f"submitted/*/{NAME}/{NAME}.ipynb")}
+
+
+def said_time(inbound: Path, student: str) -> datetime:
+    path = inbound.parents[2] / "submitted" / student / NAME / "timestamp.txt"
+    return datetime.strptime(path.read_text(), "%Y-%m-%d %H:%M:%S.%f %Z").replace(tzinfo=UTC)
+
+
+def test_the_latest_of_each_student_is_collected(inbound: Path) -> None:
+    for student in ("ada", "bob"):
+        hand_in(inbound / student, f"{student}'s first", ago=20)
+        hand_in(inbound / student, f"{student}'s second", ago=10)
+    assert collect(inbound) == {"ada": "ada's second", "bob": "bob's second"}
+
+
+def test_a_newer_one_replaces_it_if_asked(inbound: Path) -> None:
+    hand_in(inbound / "ada", "first", ago=20)
+    collect(inbound)
+    hand_in(inbound / "ada", "second")
+    assert collect(inbound) == {"ada": "first"}
+    assert collect(inbound, update=True) == {"ada": "second"}
+
+
+def test_the_box_says_whose_it_is(inbound: Path) -> None:
+    hand_in(inbound / "ada", "ada's")
+    hand_in(inbound / "bob", "bob's, in her name", student="ada", ago=-5)
+    assert collect(inbound) == {"ada": "ada's", "bob": "bob's, in her name"}
+
+
+def test_a_link_to_the_work_of_others_is_not_followed(inbound: Path, caplog: pytest.LogCaptureFixture) -> None:
+    secret = hand_in(inbound / "ada", "ada's")
+    file = hand_in(inbound / "bob", "", ago=20) / f"{NAME}.ipynb"
+    file.unlink()
+    file.symlink_to(secret / f"{NAME}.ipynb")
+    (inbound / "eve").mkdir()
+    (inbound / "eve" / secret.name).symlink_to(secret)
+    (hand_in(inbound / "guy", "guy's") / "more").symlink_to(secret)
+    assert collect(inbound) == {"ada": "ada's", "guy": "guy's"}
+    assert "of bob" in caplog.text and "of eve" in caplog.text
+    assert not list(inbound.parents[2].glob("submitted/guy/**/more"))
+
+
+def test_what_cannot_be_collected_stops_nobody(inbound: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boxes, "MOST_BYTES", 1000)
+    os.mkfifo(hand_in(inbound / "ada", "") / "pipe")
+    (hand_in(inbound / "bob", "") / "large").write_bytes(bytes(2000))
+    for number, name in enumerate(
+        (f"a+{NAME}+no time+x", f"a+{NAME}+99999-1-1 x UTC+x", f"{NAME}+", f"a+{NAME}", "+++")
+    ):
+        (inbound / f"student-{number}" / name).mkdir(parents=True)
+    hand_in(inbound / "zoe", "zoe's")
+    assert collect(inbound) == {"zoe": "zoe's"}
+
+
+def test_a_time_that_is_not_true_does_not_count(inbound: Path) -> None:
+    hand_in(inbound / "ada", "ada's", ago=30)
+    hand_in(inbound / "bob", "bob's", ago=86_400)
+    hand_in(inbound / "eve", "eve's", ago=-86_400)
+    collect(inbound)
+    ago = {name: (datetime.now(UTC) - said_time(inbound, name)).total_seconds() for name in ("ada", "bob", "eve")}
+    assert ago["ada"] >= 30 and ago["bob"] < 3600 and ago["eve"] > -3600
+
+
+def test_every_submission_gets_a_secret_that_nbgrader_can_use(inbound: Path) -> None:
+    hand_in(inbound / "ada", "", secret="é" * 64)
+    (hand_in(inbound / "bob", "") / "submission_secret.txt").unlink()
+    hand_in(inbound / "eve", "")
+    collect(inbound)
+    secrets = {
+        path.parts[-3]: path.read_text()
+        for path in inbound.parents[2].glob(f"submitted/*/{NAME}/submission_secret.txt")
+    }
+    assert secrets["eve"] == "5" * 64
+    assert len(secrets["ada"]) == len(secrets["bob"]) == 128 and secrets["ada"] != secrets["bob"]
+
+
+def test_a_copy_tells_when_the_last_change_was(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "deeper").mkdir(parents=True)
+    (source / "deeper" / "file").write_text("text")
+    os.utime(source / "deeper" / "file", (0, 0))
+    assert abs(copy_plain_files(source, tmp_path / "target") - time.time()) < 60
+    assert (tmp_path / "target" / "deeper" / "file").read_text() == "text"
+    shutil.rmtree(source)
+    with pytest.raises(OSError):
+        copy_plain_files(source, tmp_path / "other")
