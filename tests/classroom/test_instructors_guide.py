@@ -36,7 +36,7 @@ BLOCK_LINES = [line[4:] for line in GUIDE.splitlines() if line.startswith("    "
 IN_BLOCKS = [line for line in BLOCK_LINES if line.split() and line.split()[0] in PROGRAMS]
 INLINE = [" ".join(text.split()) for text in re.findall(r"`([^`]+)`", GUIDE.replace("\n    ", "\n"))]
 COMMANDS = sorted({*IN_BLOCKS, *(text for text in INLINE if text.split()[0] in PROGRAMS)})
-SETTINGS = [line for line in BLOCK_LINES if line.startswith("c.")]
+SETTINGS = [line for line in BLOCK_LINES if re.match(r"c\.(?!JupyterHub|\w*Spawner)", line)]  # nbgrader's
 
 
 def words_of(program: str) -> list[list[str]]:

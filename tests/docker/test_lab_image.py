@@ -90,7 +90,7 @@ def test_nobody_is_root_in_it(lab: str) -> None:
 
 def test_it_has_what_students_need_and_no_more(lab: str) -> None:
     there = {name for name in docker("exec", lab, "ls", "/course").split() if not name.endswith(".egg-info")}
-    files = {"LICENSE", "LICENSE-prose", "Makefile", "README.md", "constraints.txt", "pyproject.toml"}
+    files = {"ANYWHERE.md", "LICENSE", "LICENSE-prose", "Makefile", "README.md", "constraints.txt", "pyproject.toml"}
     assert there == files | {"course", "distlib", "docker", "exercises", "work"}
 
 

@@ -22,7 +22,7 @@ _SINCE_INSTALLED = (
     "/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources",
     "/etc/apt/keyrings/*", "/etc/apt/trusted.gpg.d/*", "/usr/share/keyrings/*",
 )  # fmt: skip
-MADE = ("etc/passwd", "etc/group", "etc/apt/apt.conf.d/99-no-languages", "var/lib/dpkg/status")
+MADE = ("etc/passwd", "etc/group", "etc/apt/apt.conf.d/99-no-languages", "var/lib/dpkg/status", "usr/local/bin")
 _APT = "_apt:x:42:65534::/nonexistent:/usr/sbin/nologin\n"  # apt makes this user when it is installed
 
 
@@ -94,7 +94,8 @@ def lay_out(folder: Path, chosen: Sequence[str]) -> Path:
         passwd.write(_APT)
     (folder / "etc/apt/apt.conf.d").mkdir(parents=True)
     (folder / "etc/apt/apt.conf.d/99-no-languages").write_text('Acquire::Languages "none";\n')  # 6 MB less each time
-    (folder / "var/lib/dpkg").mkdir(parents=True)
+    for made in ("var/lib/dpkg", "usr/local/bin"):
+        (folder / made).mkdir(parents=True)
     (folder / "var/lib/dpkg/status").write_bytes(subprocess.check_output(["dpkg-query", "--status", *chosen]))
     listed = folder.with_name(f"{folder.name}.files")
     listed.write_text("".join(f"{path.lstrip('/')}\n" for path in sorted(set(_files(chosen))) if path != "/"))
