@@ -49,7 +49,7 @@ def tiny(made: TinyCourse, tmp_path: Path) -> TinyCourse:
 def test_it_has_what_students_need_and_no_more(files: dict[str, bytes]) -> None:
     assert {name for name in files if "/" not in name} == set(DOCUMENTS)
     assert {name.split("/")[0] for name in files if "/" in name} == {
-        *("course", "distlib", "docker", "exercises", ".binder")
+        *("course", "distlib", "docker", "exercises", ".binder", ".devcontainer")
     }
     modules = {
         path.relative_to(ROOT).as_posix() for name in ("distlib", "docker") for path in (ROOT / name).rglob("*.py")

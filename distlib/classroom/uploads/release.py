@@ -4,7 +4,7 @@ README.md, Makefile      without the parts between lines that hold >>> not for s
 course/                  the lessons; their text sources stay here
 exercises/               as they are generated, checked against the solutions
 distlib/                 the package
-docker/ .binder/         images of all this
+docker/, .devcontainer/, .binder/    images of all this
 colab/                   with an address: the notebooks with a cell on top that gets the course there
 and what installing it needs
 """
@@ -22,6 +22,7 @@ from distlib.classroom.uploads.recognize import normal
 
 _FOR_STUDENTS = ("README.md", "ANYWHERE.md", "Makefile", "docker/README.md")
 _AS_THEY_ARE = (".dockerignore", "LICENSE", "LICENSE-prose", "pyproject.toml", "constraints.txt")
+_WHOLE = ("distlib", "docker", ".devcontainer", ".binder")
 _LEFT_BEHIND = ("__pycache__", "Thumbs.db")
 _BEGIN, _END = ">>> not for students", "<<< not for students"
 _DAY = (2000, 1, 1, 0, 0, 0)  # the same files make the same zip file
@@ -76,8 +77,8 @@ def release_files(course: Course) -> dict[str, bytes]:
     for path in exercises:
         _check_exercise(path, course)
     pictures = [path for path in _files(root / "course") if path.parent != root / "course"]
-    folders = [*_files(root / "distlib"), *_files(root / "docker"), *_files(root / ".binder")]
-    for path in [*lessons, *pictures, *exercises, *folders]:
+    whole = [path for name in _WHOLE for path in _files(root / name)]
+    for path in [*lessons, *pictures, *exercises, *whole]:
         files.setdefault(path.relative_to(root).as_posix(), path.read_bytes())
     return dict(sorted(files.items()))
 
