@@ -72,6 +72,7 @@ def test_a_student_predicts_and_looks(page: Page, folder: Path) -> None:
         _commit_by_button(page.locator(".jp-Cell").nth(2))
         _choose_by_key(page.locator(".jp-Cell").nth(5))
         _order_by_key_and_mouse(page.locator(".jp-Cell").nth(6))
+        _change_it(page.locator(".jp-Cell").nth(6))
         for number in (4, 7):
             page.locator(".jp-Cell").nth(number).locator(".cm-content").click()
             page.keyboard.press("Shift+Enter")
@@ -82,6 +83,7 @@ def test_a_student_predicts_and_looks(page: Page, folder: Path) -> None:
         assert picture.get_attribute("class") == "distlib-dark", "the theme is dark"
         box = picture.bounding_box()
         assert box is not None and 600 < box["width"] <= 900
+        _run_again_and_on(page.locator(".jp-Cell").nth(2))
         answer = "You said 2*4 B, which is 8 B, the run says 8 B. That is right."
         page.locator(".jp-OutputArea p", has_text=answer).wait_for()
         assert page.locator("body").get_attribute("data-jp-theme-light") == "false"
@@ -139,6 +141,23 @@ def _order_by_key_and_mouse(cell: Locator) -> None:
     cell.get_by_text("Your order so far: tree, ring, master.").wait_for()
     cell.get_by_role("button", name="Commit").press("Enter")
     cell.get_by_text("✓ Committed: tree, ring, master.").wait_for()
+
+
+def _change_it(cell: Locator) -> None:
+    cell.get_by_role("button", name="Change it").click()
+    commit = cell.get_by_role("button", name="Commit", exact=True)
+    commit.wait_for()
+    assert cell.get_by_role("button", name="tree, place 1").is_enabled(), "it stands as it was committed"
+    commit.click()
+    cell.get_by_text("✓ Committed: tree, ring, master.").wait_for()
+
+
+def _run_again_and_on(cell: Locator) -> None:
+    """Shift+Enter, as lessons say: in the cell that was clicked into last, the question's, and then in the next one."""
+    cell.get_by_text("✓ Committed").click()
+    cell.page.keyboard.press("Shift+Enter")
+    cell.get_by_text("✓ Committed: 7*16, which is 112 rounds.").wait_for()
+    assert not cell.get_by_label("Your prediction:").is_enabled()
 
 
 def _restart(page: Page) -> None:

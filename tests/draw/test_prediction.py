@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from nbclient import NotebookClient
 
 from distlib.draw import predict
+from distlib.draw.predictions import ask
+from distlib.draw.predictions import form as form_module
 from distlib.draw.predictions.form import PredictionForm, build_form
 from distlib.draw.predictions.prediction import Prediction
 from distlib.draw.predictions.quantity import parse_quantity
@@ -132,6 +134,7 @@ def test_what_is_said_back_can_be_typed(value: float) -> None:
         ("2*(4-1)/4", "", 1.5, "You said 2*(4-1)/4, which is 1.5, the run says 1.5. That is right."),
         ("18000 kB", "MB", 18, "You said 18000 kB, which is 18 MB, the run says 18 MB. That is right."),
         ("1 round", "rounds", 6, "You said 1 round, the run says 6 rounds. That of the run is 6 times yours."),
+        ("-3", "", 6, "You said -3, the run says 6. The difference is 9."),
         ("0", "messages", 6, "You said 0 messages, the run says 6 messages. The difference is 6."),
         ("3", "messages", 0, "You said 3 messages, the run says 0 messages. The difference is 3."),
         ("50%", "%", 50, "You said 50%, the run says 50%. That is right."),
@@ -326,8 +329,34 @@ def test_the_form_commits_a_choice_and_an_order() -> None:
 
 def test_a_form_of_a_committed_prediction_shows_it() -> None:
     prediction = Prediction("How many?", "MB")
-    prediction.commit("24")
-    assert build_form(prediction).said == "24 MB"
+    prediction.commit("2*12")
+    form = build_form(prediction)
+    assert (form.said, form.chosen) == ("2*12, which is 24 MB", "2*12")
+
+
+def test_what_was_committed_can_be_taken_back() -> None:
+    prediction = Prediction("How many?", "MB")
+    form = build_form(prediction)
+    _press_commit(form, "24")
+    form._handle_custom_msg({"take_back": True}, [])
+    assert (prediction.committed, form.said, form.problem, form.answered) == (False, "", "", 2)
+    _press_commit(form, "18")
+    assert (prediction.value, form.said) == (18, "18 MB")
+
+
+def test_in_a_notebook_a_question_asked_again_is_the_same_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Shift+Enter that follows Commit runs the question's own cell again: what was committed must stay."""
+    shown: list[Prediction] = []
+    monkeypatch.setattr(ask, "_in_notebook", lambda: True)
+    monkeypatch.setattr(ask, "_asked", {})
+    monkeypatch.setattr(form_module, "show_form", shown.append)
+    first = predict("How many?", "MB")
+    first.commit("24")
+    again = predict("How many?", "MB")
+    assert again is first and shown == [first, first]
+    others = [predict("How many?", "s"), predict("How many?", choices=[1, 2]), predict("How many?", order=[1, 2])]
+    assert len({*others, predict("How long?", "MB"), first}) == 5
+    assert not any(other.committed for other in others)
 
 
 def test_a_notebook_without_a_browser_runs_through_quietly() -> None:

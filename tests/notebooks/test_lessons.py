@@ -166,6 +166,7 @@ def test_predictions_are_made_before_the_run_that_answers_them(path: Path) -> No
     """`guess_1 = predict(…)` stands alone in its cell, and a later cell compares this very guess with the run.
 
     Each has a number of its own: a student who goes back and runs a comparison again compares what belongs together.
+    And a question of its own: the same one again would be the same prediction.
     """
     cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
     asking = [number for number, source in enumerate(cells) if "predict(" in source]
@@ -174,6 +175,7 @@ def test_predictions_are_made_before_the_run_that_answers_them(path: Path) -> No
         assert re.fullmatch(rf"guess_{count} = predict\(.*\)", cells[number], re.DOTALL), cells[number]
         following = next(source for source in cells[number + 1 :] if "guess_" in source)
         assert f"guess_{count}.compare(" in following
+    assert len({cells[number].partition("=")[2] for number in asking}) == len(asking)
 
 
 @each_lesson

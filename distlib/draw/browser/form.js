@@ -62,9 +62,13 @@ class Form {
     this.row.append(...makers[this.model.get("kind")](), this.button);
     // It can have the focus, but is no stop of the Tab key: what is committed can't keep the focus, and this can.
     const live = { role: "status", "aria-live": "polite", tabindex: -1 };
-    this.state = make("p", { class: "distlib-state", id: `${this.id}-state`, ...live });
+    this.state = make("span", { class: "distlib-state", id: `${this.id}-state`, ...live });
+    this.again = make("button", { type: "button", class: "distlib-again" }, "Change it");
+    this.again.addEventListener("click", () => this.send({ take_back: true }, "Taking it back …"));
+    const told = make("p", { class: "distlib-told" });
+    told.append(this.state, this.again);
     this.fields.append(legend, this.row);
-    this.root.append(this.fields, this.state);
+    this.root.append(this.fields, told);
   }
 
   buildField() {
@@ -116,12 +120,15 @@ class Form {
   // ── committing and showing ────────────────────────────────────────────────────────────────────────────────────────
 
   commit() {
-    if (this.model.get("said")) return;
-    this.say("Committing …", "");
+    if (!this.model.get("said")) this.send({ commit: this.read() }, "Committing …");
+  }
+
+  send(message, meanwhile) {
+    this.say(meanwhile, "");
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.say(SILENT, "problem"), PATIENCE);
     try {
-      this.model.send({ commit: this.read() });
+      this.model.send(message);
     } catch {
       clearTimeout(this.timer);
       this.say(GONE, "problem");
@@ -132,7 +139,10 @@ class Form {
     clearTimeout(this.timer);
     const { said, problem, chosen, hint } = this.values("said", "problem", "chosen", "hint");
     if (said && this.fields.contains(document.activeElement)) this.state.focus({ preventScroll: true });
+    const takenBack = !said && document.activeElement === this.again;
     this.fields.disabled = said !== "";
+    this.again.hidden = said === "";
+    if (takenBack) this.row.querySelector("input, button").focus({ preventScroll: true });
     this.field?.setAttribute("aria-invalid", String(problem !== ""));
     this.root.classList.toggle("distlib-committed", said !== "");
     this.button.textContent = said ? "Committed" : "Commit";

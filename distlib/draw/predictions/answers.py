@@ -79,7 +79,7 @@ class Number:
     def recall(self, value: float, given: Any) -> str:
         """If it was typed as an expression or in another unit, both as typed and as a number."""
         typed = str(given).strip()
-        plain = re.fullmatch(r"[\d.,_e]+\s*([^\W\d_]*|%)", typed)
+        plain = re.fullmatch(r"[-−]?[\d.,_e]+\s*([^\W\d_]*|%)", typed)
         same_unit = plain and (not plain[1] or units_agree(plain[1], self.unit))
         return self.say(value) if same_unit else f"{typed}, which is {self.say(value)}"
 

@@ -1,4 +1,8 @@
-"""`predict`: asks for an answer before a run; in a notebook with a form."""
+"""`predict`: asks for an answer before a run; in a notebook with a form.
+
+Who has pressed Commit is in that cell, and the next Shift+Enter runs it again. So a notebook's kernel keeps each
+question with its answer: asked again, it is the same one, committed or not.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,15 @@ from typing import Any
 from distlib.draw.predictions.answers import Choice, Kind, Number, Order
 from distlib.draw.predictions.prediction import Prediction
 
+_asked: dict[tuple[Any, ...], Prediction] = {}  # in this notebook, by all that was asked
+
 
 def predict(
     question: str, unit: str = "", *, choices: Iterable[Any] | None = None, order: Iterable[Any] | None = None
 ) -> Prediction:
     """Ask for an answer before a run. In a notebook, shows a form at once. By default it asks for a number.
+
+    The same question asked again in the same notebook is the same prediction, with what was committed.
 
     Args:
         question: one sentence.
@@ -28,10 +36,13 @@ def predict(
         ValueError: more than one of `unit`, `choices` and `order`; fewer than 2 words, or the same one twice.
     """
     prediction = Prediction(question, kind=_kind(unit, choices, order))
-    if _in_notebook():
-        from distlib.draw.predictions.form import show_form  # loads widgets, which only a notebook needs
+    if not _in_notebook():
+        return prediction
+    from distlib.draw.predictions.form import show_form  # loads widgets, which only a notebook needs
 
-        show_form(prediction)
+    kind = prediction.kind
+    prediction = _asked.setdefault((question, unit, kind.name, kind.options), prediction)
+    show_form(prediction)
     return prediction
 
 

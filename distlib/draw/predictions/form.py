@@ -41,15 +41,23 @@ class PredictionForm(anywidget.AnyWidget):
 
 
 def build_form(prediction: Prediction) -> PredictionForm:
-    """The widget of a prediction, which commits what the browser sends."""
+    """The widget of a prediction, which commits what the browser sends, and takes it back when it asks for that."""
     kind = prediction.kind
     form = PredictionForm(
-        question=prediction.question, kind=kind.name, options=list(kind.options), hint=kind.hint, said=prediction.said
+        question=prediction.question,
+        kind=kind.name,
+        options=list(kind.options),
+        hint=kind.hint,
+        said=prediction.said,
+        chosen=prediction.typed,
     )
 
     def on_message(_: Any, content: Any, __: Any) -> None:
         if isinstance(content, dict) and "commit" in content:
             _commit(form, prediction, content["commit"])
+        elif isinstance(content, dict) and "take_back" in content:
+            prediction.take_back()
+            _answer(form, prediction, "")
 
     form.on_msg(on_message)
     return form
@@ -61,6 +69,11 @@ def _commit(form: PredictionForm, prediction: Prediction, answer: Any) -> None:
         prediction.commit(answer)
     except ValueError as error:
         problem = f"Not yet: {error}."
+    _answer(form, prediction, problem)
+
+
+def _answer(form: PredictionForm, prediction: Prediction, problem: str) -> None:
+    """Show the browser how the prediction stands."""
     with form.hold_sync():  # the browser gets all of it at once
         form.problem, form.said, form.chosen = problem, prediction.said, prediction.typed
         form.answered += 1

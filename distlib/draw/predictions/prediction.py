@@ -67,7 +67,7 @@ class Prediction:
 
     @property
     def committed(self) -> bool:
-        """Whether an answer was committed. From then on it does not change."""
+        """Whether an answer was committed. From then on it does not change, unless it is taken back."""
         return self.value is not None
 
     def commit(self, answer: Any) -> None:
@@ -79,6 +79,10 @@ class Prediction:
         if not self.committed:
             self.value = self.kind.read(answer)
             self.typed = answer
+
+    def take_back(self) -> None:
+        """Be as before an answer was committed."""
+        self.value, self.typed = None, ""
 
     def compare(self, actual: Any, source: str = "the run") -> Comparison:
         """What was predicted beside what came out.
