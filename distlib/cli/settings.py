@@ -1,6 +1,6 @@
 """What JupyterLab shall do by default, for everybody, for students, and where nbgrader has no exchange.
 
-    jupyter/everybody/     line numbers; messages wrap between words; no questions about news and updates
+    jupyter/everybody/     line numbers; messages wrap between words; no questions about news; our own Validate
     jupyter/student/       no Formgrader, no Create Assignment, no text sources
     jupyter/no_exchange/   no list of assignments: without an exchange it only shows errors
 

@@ -1,0 +1,89 @@
+"""What JupyterLab's button Validate does, in a process of its own: an extension of the server, in place of nbgrader's.
+
+    browser ──/assignments/validate──► server ──starts──► python -m distlib.cli.validate NOTEBOOK
+            ◄───────────────── what it prints ◄───────────┘   nbgrader's validator, and the kernel that it starts
+
+nbgrader's own runs the notebook inside the server, which answers nobody meanwhile: after half a minute the page says
+that it has lost its connection. And a lesson has no tests: this one says so, at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import zmq
+from jupyter_server.serverapp import ServerApp
+from nbgrader.apps import NbGrader
+from nbgrader.server_extensions.validate_assignment.handlers import (
+    NbGraderVersionHandler,
+    ValidateAssignmentHandler,
+    ujoin,
+    web,
+)
+from nbgrader.validator import Validator
+
+NO_TESTS = "This notebook has no tests: the button is for exercises. To run a lesson: Run > Run All Cells."
+
+
+class ValidateHandler(ValidateAssignmentHandler):
+    """Answers as nbgrader's does, and lets the server do other work meanwhile."""
+
+    _process: asyncio.subprocess.Process | None = None
+
+    @web.authenticated
+    async def post(self) -> None:
+        root = Path(self.root_dir).resolve()
+        path = (root / (self.get_json_body() or {})["path"]).resolve()
+        if not path.is_relative_to(root):
+            raise web.HTTPError(403, "Access denied: path outside allowed directory")
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", __name__, path.name), cwd=path.parent, stdout=asyncio.subprocess.PIPE
+        )
+        printed, _ = await self._process.communicate()
+        failed = json.dumps({"success": False, "value": "It has ended in the middle: is there memory left?"})
+        self.finish(failed if self._process.returncode else printed.decode())
+
+    def on_connection_close(self) -> None:
+        """The page is gone: so nobody waits any more, and the notebook need not run on."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+
+
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    return [{"module": __name__}]
+
+
+def _load_jupyter_server_extension(server: ServerApp) -> None:
+    settings = server.web_app.settings
+    settings["root_dir"] = server.root_dir
+    handlers = {"/assignments/validate": ValidateHandler, "/nbgrader_version": NbGraderVersionHandler}
+    server.web_app.add_handlers(".*$", [(ujoin(settings["base_url"], path), to) for path, to in handlers.items()])
+
+
+def validate(path: Path) -> dict[str, Any]:
+    """What nbgrader says of a notebook's tests, as the page wants it: "success", and as "value" the result, or why not.
+
+    Its folder must be the working folder.
+    """
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        if not any("nbgrader" in cell.metadata for cell in notebook.cells):
+            return {"success": False, "value": NO_TESTS}
+        app = NbGrader()
+        app.load_config_file()
+        if zmq.has("curve"):
+            app.config.KernelManager.transport_encryption = "auto"  # as JupyterLab's own kernels: see lab
+        return {"success": True, "value": Validator(config=app.config).validate(str(path))}
+    except Exception as error:  # whatever it is, the student is to read it
+        return {"success": False, "value": f"{type(error).__name__}: {error}"}
+
+
+if __name__ == "__main__":
+    print(json.dumps(validate(Path(sys.argv[1]))))
