@@ -39,7 +39,7 @@ class ValidateHandler(ValidateAssignmentHandler):
     @web.authenticated
     async def post(self) -> None:
         root = Path(self.root_dir).resolve()
-        path = (root / (self.get_json_body() or {})["path"]).resolve()
+        path = (root / self.get_argument("path")).resolve()
         if not path.is_relative_to(root):
             raise web.HTTPError(403, "Access denied: path outside allowed directory")
         self._process = await asyncio.create_subprocess_exec(
