@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,6 +56,12 @@ def worlds() -> Iterator[Callable[[int], World]]:
     yield of_size
     for world in made.values():
         world.close()
+
+
+def pytest_configure() -> None:
+    """A shell starts what is to run in the background with SIGINT ignored, and so would be every process of a test."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
