@@ -40,10 +40,15 @@ update: $(READY)  ## get a newer version of the course; what you have written st
 
 EXTRAS := [dev]
 
-.PHONY: test notebooks exercises check answers grade-demo bench
+.PHONY: test test-all notebooks exercises check answers grade-demo bench
 
-test: $(READY)  ## run all tests; some of them: make test ARGS="-k ring"
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test: $(READY)  ## run the tests of every day, in about 10 minutes; some of them: make test ARGS="-k ring"
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: $(READY)  ## run all tests, also whole lessons, every answer, browsers, Docker, Slurm: three quarters of an hour
+	$(PYTEST) $(ARGS)
 
 notebooks: $(READY)  ## make the notebooks of course/ and solutions/ from their text sources
 	$(BIN)/python -m distlib.authoring notebooks

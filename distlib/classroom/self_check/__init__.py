@@ -8,6 +8,7 @@
     saved      runs the tests of a saved notebook
     running    runs them on the functions of a running notebook
     table      shows the results as text and as HTML
+    validate   the button Validate of JupyterLab: nbgrader's own look, in a process of its own
 
 Hidden tests run where the instructor's notebook is there, as in this repository. Elsewhere they run when the work is
 graded.

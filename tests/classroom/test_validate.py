@@ -20,7 +20,7 @@ import pytest
 from nbformat import NotebookNode
 
 from distlib.cli import lab
-from distlib.cli.validate import NO_TESTS
+from distlib.classroom.self_check.validate import NO_TESTS
 from tests.cli.test_lab import ask
 from tests.tools.lab_process import running_lab
 

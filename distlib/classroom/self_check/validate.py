@@ -1,7 +1,7 @@
 """What JupyterLab's button Validate does, in a process of its own: an extension of the server, in place of nbgrader's.
 
-    browser ──/assignments/validate──► server ──starts──► python -m distlib.cli.validate NOTEBOOK
-            ◄───────────────── what it prints ◄───────────┘   nbgrader's validator, and the kernel that it starts
+    browser ──/assignments/validate──► server ──starts──► python -m … NOTEBOOK: nbgrader's validator, which runs it
+            ◄─────────────────────────────── what it prints ◄──┘
 
 nbgrader's own runs the notebook inside the server, which answers nobody meanwhile: after half a minute the page says
 that it has lost its connection. And a lesson has no tests: this one says so, at once.
@@ -79,7 +79,7 @@ def validate(path: Path) -> dict[str, Any]:
         app = NbGrader()
         app.load_config_file()
         if zmq.has("curve"):
-            app.config.KernelManager.transport_encryption = "auto"  # as JupyterLab's own kernels: see lab
+            app.config.KernelManager.transport_encryption = "auto"  # as JupyterLab's own kernels, see cli.lab
         return {"success": True, "value": Validator(config=app.config).validate(str(path))}
     except Exception as error:  # whatever it is, the student is to read it
         return {"success": False, "value": f"{type(error).__name__}: {error}"}
