@@ -19,8 +19,8 @@ import psutil
 import pytest
 from nbformat import NotebookNode
 
-from distlib.cli import lab
 from distlib.classroom.self_check.validate import NO_TESTS
+from distlib.cli import lab
 from tests.cli.test_lab import ask
 from tests.tools.lab_process import running_lab
 
