@@ -423,9 +423,12 @@ guess_5 = predict(
 )
 
 # %%
-results = world.run(pass_it_on)
+runs = []
+for _ in range(3):
+    results = world.run(pass_it_on)
+    runs.append(world.trace.elapsed)
 print(results)
-elapsed = world.trace.elapsed
+elapsed = min(runs)  # the shortest of three: a machine that is busy only adds to a time
 nearest = min((100, 300, 600), key=lambda ms: abs(ms - 1e3 * elapsed))
 print(f"{1e3 * elapsed:.0f} ms.", guess_5.compare(f"about {nearest} ms"))
 
