@@ -424,11 +424,10 @@ guess_5 = predict(
 
 # %%
 traces = []
-for _ in range(
-    3
-):  # and take the shortest run: a machine that is busy only adds to a time
+for _ in range(3):
     results = world.run(pass_it_on)
     traces.append(world.trace)
+# A busy machine only adds to a time, so take the shortest.
 shortest = min(traces, key=lambda trace: trace.elapsed)
 print(results)
 elapsed = shortest.elapsed
