@@ -423,14 +423,19 @@ guess_5 = predict(
 )
 
 # %%
-results = world.run(pass_it_on)
+traces = []
+for _ in range(3):
+    results = world.run(pass_it_on)
+    traces.append(world.trace)
+# A busy machine only adds to a time, so take the shortest.
+shortest = min(traces, key=lambda trace: trace.elapsed)
 print(results)
-elapsed = world.trace.elapsed
+elapsed = shortest.elapsed
 nearest = min((100, 300, 600), key=lambda ms: abs(ms - 1e3 * elapsed))
 print(f"{1e3 * elapsed:.0f} ms.", guess_5.compare(f"about {nearest} ms"))
 
 # %%
-timeline(world.trace)
+timeline(shortest)
 
 # %% tags=["folded"]
 # Checks of the numbers above

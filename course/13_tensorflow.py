@@ -375,7 +375,8 @@ bytes_per_rank(compare=traces, title="One step, three of TensorFlow's all-reduce
 # %% tags=["folded"]
 # Checks of the numbers above
 to_one = traces["ReductionToOneDevice"]
-assert to_one.bytes_sent == [3 * SIZE, SIZE, SIZE, SIZE]
+assert to_one.bytes_sent == [3 * SIZE, SIZE, SIZE, SIZE] and 3 * SIZE == 28_920
+assert round(28_920 / 2**10, 2) == 28.24 and round(14_500 / 2**10, 1) == 14.2
 assert to_one.bytes_sent == traffic.naive_all_reduce(4, SIZE // 4, 4).nbytes
 assert all(sum(trace.bytes_sent) == 6 * SIZE for trace in traces.values())
 assert len([e for e in additions["ReductionToOneDevice"] if e.is_all_reduce]) == 4
@@ -387,9 +388,9 @@ assert all(14_400 < nbytes < 14_600 for nbytes in theirs.bytes_sent)
 # %% [markdown]
 # `ReductionToOneDevice` is the first all-reduce of lesson 02, through a master. Device 0 sends three times the
 # parameters and receives as much. In all, the three move the same number of bytes. But the device that sends most
-# decides: here 28,920 bytes, against about 14,500 in the ring. (`HierarchicalCopyAllReduce` adds in each half, 0 and 1,
-# 2 and 3, and then both halves: a tree of lesson 03. It was made for NVIDIA's DGX-1, whose eight GPUs are two groups of
-# four.)
+# decides: here 28,920 bytes (28.24 KiB), against about 14,500 (14.2 KiB) in the ring. (`HierarchicalCopyAllReduce` adds
+# in each half, 0 and 1, 2 and 3, and then both halves: a tree of lesson 03. It was made for NVIDIA's DGX-1, whose eight
+# GPUs are two groups of four.)
 #
 # With GPUs the default is the same `CollectiveReduceV2`, carried out by NVIDIA's NCCL, which decides how. (The
 # docstring still names the older `NcclAllReduce`.)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,6 +169,27 @@ def fitting_size(words: str, size: float, room: float) -> float:
     """The size of text, at most `size`, at which `words` take no more than `room`; all in CSS pixels."""
     bold = 1.15 * text_width(words, size)
     return size if bold <= room else size * room / bold
+
+
+def wrap_words(words: str, size: float, room: float) -> list[str]:
+    """As few lines as `words` need to take no more than `room` each, as equal as they can be; all in CSS pixels.
+
+    A word that is longer than `room` has a line to itself. `fitting_size` of each line is `size`, but for such a word.
+    """
+    parts = words.split(" ")
+    for breaks in range(len(parts)):
+        best = min((_lines(parts, at) for at in combinations(range(1, len(parts)), breaks)), key=_longest)
+        if all(fitting_size(line, size, room) == size for line in best):
+            return best
+    return parts
+
+
+def _lines(parts: Sequence[str], breaks: Sequence[int]) -> list[str]:
+    return [" ".join(parts[start:end]) for start, end in pairwise([0, *breaks, len(parts)])]
+
+
+def _longest(lines: Sequence[str]) -> int:
+    return max(map(len, lines))
 
 
 def key_of_areas(canvas: Axes, looks: Mapping[str, Mapping[str, Any]]) -> None:

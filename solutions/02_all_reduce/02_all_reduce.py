@@ -269,12 +269,13 @@ for rank, values in enumerate(three.run(try_reduce_scatter, timeout=5)):
 # %% [markdown]
 # **Watch it** on 4 ranks, step by step: space plays, ← and → go one step. Rows are ranks, columns are chunks. A cell
 # fills up as it collects the values of more ranks. Point at an arrow to read which line of yours sent it. You can watch
-# a wrong ring, too: in which round does the first warning come?
+# a wrong ring, too: in which round does the first warning come? (`end="scattered"` says what your function promises: in
+# the end, the full sum of chunk r is on rank r.)
 
 # %%
 from distlib.draw import play_chunks, watch_chunks
 
-play_chunks(watch_chunks(four, ring_reduce_scatter, timeout=5))
+play_chunks(watch_chunks(four, ring_reduce_scatter, end="scattered", timeout=5))
 
 # %% [markdown]
 # **Visible test: 3 points.** Now each message carries one chunk, and the messages form a ring.
@@ -387,12 +388,12 @@ for rank, values in enumerate(three.run(try_all_gather, timeout=5)):
     print(f"rank {rank} holds {values}")
 
 # %% [markdown]
-# **Watch it** on 4 ranks.
+# **Watch it** on 4 ranks. It starts as a reduce-scatter ends. In the end every full sum should be everywhere.
 
 # %%
 from distlib.draw import play_chunks, watch_chunks
 
-play_chunks(watch_chunks(four, ring_all_gather, start="scattered", timeout=5))
+play_chunks(watch_chunks(four, ring_all_gather, start="scattered", end="everywhere", timeout=5))
 
 # %% [markdown]
 # **Visible test: 3 points.** Your tensor starts with its full sum in chunk `comm.rank`, and random numbers elsewhere.
@@ -482,7 +483,7 @@ def ring_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
 # %%
 from distlib.draw import play_chunks, watch_chunks
 
-play_chunks(watch_chunks(four, ring_all_reduce, timeout=5))
+play_chunks(watch_chunks(four, ring_all_reduce, end="everywhere", timeout=5))
 
 # %% [markdown]
 # **Visible test: 3 points.** The test supplies the two halves, in the place of yours.

@@ -301,7 +301,7 @@ for rank, values in enumerate(four.run(try_halving_doubling, timeout=5)):
 # %%
 from distlib.draw import play_chunks, watch_chunks
 
-play_chunks(watch_chunks(four, halving_doubling_all_reduce, timeout=5))
+play_chunks(watch_chunks(four, halving_doubling_all_reduce, end="everywhere", timeout=5))
 
 # %% [markdown]
 # **Visible test: 4 points.** First powers of two, then other numbers of ranks.

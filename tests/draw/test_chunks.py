@@ -16,7 +16,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlib import Communicator, DeadlockError, MessageMismatch, PeerLost, RankError, RunTimeout, World
+from distlib import Communicator, DeadlockError, MessageMismatch, PeerLost, RankError, RunTimeout, SimulatedWorld, World
 from distlib.collectives.naive import naive_all_reduce
 from distlib.collectives.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from distlib.draw import ChunkHistory, chunk_steps, draw_chunks, watch_chunks
@@ -48,6 +48,41 @@ def adds_to_another_chunk(comm: Communicator, tensor: torch.Tensor) -> None:
         incoming = torch.empty_like(chunks[0])
         comm.exchange(chunks[(rank - step) % size], (rank + 1) % size, incoming, (rank - 1) % size)
         chunks[(rank - step) % size].add_(incoming)
+
+
+def one_chunk_off(comm: Communicator, tensor: torch.Tensor) -> None:
+    """A reduce-scatter that is right but for one thing: the sum of chunk r ends on the rank before r."""
+    size, rank = comm.world_size, comm.rank
+    chunks = tensor.tensor_split(size)
+    for step in range(size - 1):
+        incoming = torch.empty_like(chunks[0])
+        comm.exchange(chunks[(rank - step) % size], (rank + 1) % size, incoming, (rank - 1) % size)
+        chunks[(rank - step - 1) % size].add_(incoming)
+
+
+def gathers_one_chunk_off(comm: Communicator, tensor: torch.Tensor) -> None:
+    """An all-gather that expects what `one_chunk_off` leaves."""
+    size, rank = comm.world_size, comm.rank
+    chunks = tensor.tensor_split(size)
+    for step in range(size - 1):
+        outgoing, incoming = chunks[(rank + 1 - step) % size], chunks[(rank - step) % size]
+        comm.exchange(outgoing, (rank + 1) % size, incoming, (rank - 1) % size)
+
+
+def one_half_off(comm: Communicator, tensor: torch.Tensor) -> None:
+    one_chunk_off(comm, tensor)
+    ring_all_gather(comm, tensor)
+
+
+def through_a_master(comm: Communicator, tensor: torch.Tensor) -> None:
+    """A reduce-scatter in which rank 0 has all sums before it hands them out."""
+    from_anyone(comm, tensor)
+    mine = tensor.tensor_split(comm.world_size)[comm.rank]
+    if comm.rank == 0:
+        for dst, chunk in enumerate(tensor.tensor_split(comm.world_size)[1:], start=1):
+            comm.send(chunk, dst)
+    else:
+        comm.recv(mine, 0)
 
 
 def deadlocks_in_round_2(comm: Communicator, tensor: torch.Tensor) -> None:
@@ -285,6 +320,63 @@ def test_what_is_in_the_wrong_chunk_is_found(worlds: Worlds) -> None:
     assert history.findings[0].startswith("After round 1, chunk 0 on rank 0 holds what belongs to chunk 2.")
 
 
+def test_a_sum_on_the_wrong_rank_is_found_where_it_arrives(worlds: Worlds) -> None:
+    history = watch_chunks(worlds(4), one_chunk_off, end="scattered")
+    assert history.findings_by_round == [
+        (
+            3,
+            "After round 3, rank 0 holds the full sum of chunk 1, which belongs to rank 1. "
+            "In the end: 4 full sums on a wrong rank.",
+        )
+    ]
+    assert history.summary().endswith("Cells with the full sum: 4 of 16. Where it belongs: 0 of 4.")
+    astray = [(rank, chunk) for rank in range(4) for chunk in range(4) if history.is_astray(3, rank, chunk)]
+    assert astray == [(0, 1), (1, 2), (2, 3), (3, 0)]
+    assert watch_chunks(worlds(4), one_chunk_off).findings == [], "nothing was promised"
+
+
+@pytest.mark.parametrize(
+    ("function", "start", "end"),
+    [
+        (ring_reduce_scatter, "own", "scattered"),
+        (through_a_master, "own", "scattered"),
+        (ring_all_gather, "scattered", "everywhere"),
+        (ring_all_reduce, "own", "everywhere"),
+        (naive_all_reduce, "own", "everywhere"),
+    ],
+)
+def test_nothing_is_found_where_the_promise_is_kept(function: Any, start: Any, end: Any) -> None:
+    history = watch_chunks(SimulatedWorld(4), function, start=start, end=end)
+    assert history.findings == [] and history.full_sums[-1] >= 4
+    assert not any(history.is_astray(round, 0, chunk) for round in range(history.rounds + 1) for chunk in range(4))
+
+
+@pytest.mark.parametrize(
+    ("function", "start", "end", "found"),
+    [
+        (gathers_one_chunk_off, "scattered", "everywhere", "After round 1, chunk 0 on rank 0 no longer holds"),
+        (one_half_off, "own", "everywhere", "After round 6, chunk 1 on rank 0 no longer holds the full sum."),
+        (one_chunk_off, "own", "everywhere", "After the last round, round 3, chunk 0 on rank 0 does not hold"),
+        (lambda comm, tensor: None, "own", "scattered", "Without any message, chunk 0 on rank 0 does not hold"),
+    ],
+)
+def test_a_full_sum_that_is_missing_in_the_end_is_found(function: Any, start: Any, end: Any, found: str) -> None:
+    (finding,) = watch_chunks(SimulatedWorld(4), function, start=start, end=end).findings
+    assert finding.startswith(found) and "In the end: " in finding
+
+
+def test_a_broken_promise_is_not_told_of_a_run_that_shows_something_worse(worlds: Worlds) -> None:
+    (finding,) = watch_chunks(worlds(3), counts_everything_again, end="everywhere").findings
+    assert "twice" in finding
+    assert watch_chunks(worlds(3), deadlocks_in_round_2, end="everywhere").findings == []
+
+
+def test_a_picture_marks_a_sum_on_the_wrong_rank() -> None:
+    picture = chunk_steps(SimulatedWorld(4), one_chunk_off, end="scattered")
+    assert "does not belong here" in texts(picture) and "which belongs to rank 1" in picture.alt
+    assert "does not belong here" not in texts(chunk_steps(SimulatedWorld(4), ring_reduce_scatter, end="scattered"))
+
+
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_a_ring_with_a_border_that_is_off_by_one_is_found(worlds: Worlds, shift: int) -> None:
     def off_by_one(comm: Communicator, tensor: torch.Tensor) -> None:
@@ -397,7 +489,9 @@ def test_a_run_that_takes_too_long_is_stopped(worlds: Worlds) -> None:
         ({"chunks": 0}, "expected 1 to 32 chunks, got 0"),
         ({"chunks": "4"}, "expected 1 to 32 chunks, got '4'"),
         ({"start": "everything"}, "expected start='own' or 'scattered', got 'everything'"),
-        ({"start": "scattered", "chunks": 3}, "one chunk a rank: 2 chunks, got 3"),
+        ({"start": "scattered", "chunks": 3}, "start='scattered' needs one chunk a rank: 2 chunks, got 3"),
+        ({"end": "somewhere"}, "expected end='scattered', 'everywhere' or None, got 'somewhere'"),
+        ({"end": "scattered", "chunks": 3}, "end='scattered' needs one chunk a rank: 2 chunks, got 3"),
     ],
 )
 def test_bad_input_is_one_clear_error(worlds: Worlds, arguments: dict[str, Any], words: str) -> None:

@@ -7,8 +7,17 @@ from typing import Any
 import pytest
 
 from distlib.draw import curves, histogram
+from distlib.draw.picture import wrap_words
+from distlib.draw.style import BODY, drawing_style, points
 from tests.tools.draw_samples import text_boxes, texts
 
+LONG = (
+    "one rank, undisturbed",
+    "one device, rate 1.6",
+    "a",
+    "3 ranks from step 30",
+    "every rank with a bound of 4 updates",
+)
 LINES = {"synchronous": [(0.0, 2.0), (1.0, 1.0), (2.0, 0.5)], "asynchronous": [(0.0, 2.0), (1.5, 0.1)]}
 STALENESS = {"equal": [0, 3, 3, 3], "one is slower": [2, 2, 12, 2]}
 
@@ -23,6 +32,26 @@ def test_a_curve_goes_through_its_points() -> None:
         picture.alt
         == "Loss. Over virtual seconds. synchronous: from 2 to 0.5 at 2; asynchronous: from 2 to 0.1 at 1.5."
     )
+
+
+def test_names_of_any_length_have_one_size() -> None:
+    picture = curves({name: LINES["synchronous"] for name in LONG}, along="s", values="loss", title="Loss")
+    names = [text for text in picture.figure.axes[1].texts if text.get_text() in " ".join(LONG)]
+    assert " ".join(text.get_text() for text in names) == " ".join(LONG)
+    assert {text.get_size() for text in names} == {points(BODY)}
+    assert all(box.x1 <= 1 for box in text_boxes(picture).values())
+
+
+def test_names_of_a_histogram_have_one_size() -> None:
+    picture = histogram({name: [0, 1, 1] for name in LONG}, along="staleness", title="Found")
+    assert {text.get_size() for axes in picture.figure.axes for text in axes.texts} == {points(BODY)}
+
+
+def test_words_are_wrapped_into_few_lines_of_like_length() -> None:
+    with drawing_style():
+        assert wrap_words("one device, rate 1.6", BODY, 114) == ["one device,", "rate 1.6"]
+        assert wrap_words("one device, rate 1.6", BODY, 900) == ["one device, rate 1.6"]
+        assert wrap_words("Unbreakable-as-a-word is", BODY, 80) == ["Unbreakable-as-a-word", "is"]
 
 
 def test_steps_are_whole_and_a_narrow_range_has_ticks() -> None:
@@ -58,7 +87,12 @@ def test_histograms_that_cannot_be_drawn(wrong: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "picture",
-    [curves(LINES, along="s", values="loss", title="Loss"), histogram(STALENESS, along="staleness", title="Found")],
+    [
+        curves(LINES, along="s", values="loss", title="Loss"),
+        curves({name: LINES["synchronous"] for name in LONG}, along="s", values="loss", title="Loss"),
+        histogram(STALENESS, along="staleness", title="Found"),
+        histogram({name: [0, 1] for name in LONG}, along="staleness", title="Found"),
+    ],
 )
 def test_no_text_lies_on_another(picture: Any) -> None:
     boxes = list(text_boxes(picture).values())

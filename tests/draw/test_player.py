@@ -29,7 +29,12 @@ from distlib.draw.players.scene import Scene, Shape, runs
 from distlib.draw.players.still import still_html, still_svg
 from distlib.draw.style import INK
 from distlib.trace import Trace
-from tests.draw.test_chunks import adds_to_another_chunk, counts_everything_again, deadlocks_in_round_2
+from tests.draw.test_chunks import (
+    adds_to_another_chunk,
+    counts_everything_again,
+    deadlocks_in_round_2,
+    one_chunk_off,
+)
 from tests.tools.draw_samples import master_trace, message, ring_trace
 
 Worlds = Callable[[int], World]
@@ -208,6 +213,19 @@ def test_a_wrong_ring_is_seen_to_go_wrong() -> None:
     assert scene.steps[4].warning.startswith("After round 4, chunk 0 on rank 0 holds rank 0's contribution twice.")
     assert "×2" not in words(seen(scene, 3)) and "×2" in words(seen(scene, 4))
     assert any("rank 0's contribution twice" in shape.tip for shape in seen(scene, 4))
+
+
+def test_a_sum_on_the_wrong_rank_is_marked_and_told() -> None:
+    scene = play_chunks(watch_chunks(SimulatedWorld(4), one_chunk_off, end="scattered")).scene
+    assert [bool(step.warning) for step in scene.steps] == [False] * 3 + [True]
+    assert "rank 0 holds the full sum of chunk 1, which belongs to rank 1" in scene.steps[3].warning
+    assert scene.steps[3].words.endswith("Cells with the full sum: 4 of 16. Where it belongs: 0 of 4.")
+    assert any("chunk 1: all (belongs to rank 1)" in line for line in scene.steps[3].details)
+    hatched = [
+        len([shape for shape in seen(scene, step) if shape.attributes.get("stroke-dasharray")]) for step in (2, 3)
+    ]
+    assert hatched == [1, 1 + 4], "one is the key"
+    assert "rank 0, chunk 1: holds the full sum. It belongs to rank 1." in {shape.tip for shape in seen(scene, 3)}
 
 
 def test_what_does_not_belong_somewhere_is_hatched() -> None:

@@ -97,6 +97,8 @@ def test_a_student_plays_steps_and_points(page: Page, address: str, folder: Path
     steps_by_keys(page, messages)
     points_at_an_arrow(page, messages)
     plays_to_the_end(chunks)
+    shows_whole_lines(messages, 4)
+    shows_whole_lines(chunks, 8)
     moves_a_slider(page, race)
     stands_out_in_the_dark(messages)
     has_ids_of_its_own(page)
@@ -168,6 +170,13 @@ def plays_to_the_end(player: Locator) -> None:
     player.get_by_role("button", name="Play (space)").wait_for()
     assert "chunk 0 on rank 0 holds rank 0's contribution twice" in player.locator(".distlib-warning").inner_text()
     assert player.locator("text:not(.distlib-gone)", has_text="×2").count() > 0
+
+
+def shows_whole_lines(player: Locator, expected: int) -> None:
+    """The list has room for the lines of a step: none is cut through its middle."""
+    details = player.get_by_role("list", name="This step in words")
+    lines = details.evaluate("(list) => list.clientHeight / parseFloat(getComputedStyle(list).lineHeight)")
+    assert lines == pytest.approx(expected, abs=0.05)
 
 
 def moves_a_slider(page: Page, race: Locator) -> None:

@@ -119,11 +119,12 @@ def test_what_is_no_race_is_one_clear_error(cluster: Any, nbytes: Any, algorithm
         race(cluster, nbytes, algorithms)
 
 
-@given(st.lists(st.floats(0, 100), min_size=1, max_size=9))
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(1, 11)), min_size=1, max_size=9))
 @settings(max_examples=50)
-def test_labels_are_moved_apart_and_stay_in_order(wanted: list[float]) -> None:
-    placed = spread(wanted, 10, 0, 100)
-    assert all(0 <= place <= 100.001 for place in placed)
-    ordered = [place for _, place in sorted(zip(wanted, placed, strict=True))]
-    assert all(after - before >= 9.999 for before, after in zip(sorted(ordered), sorted(ordered)[1:], strict=False))
+def test_labels_are_moved_apart_and_stay_in_order(labels: list[tuple[float, float]]) -> None:
+    wanted, sizes = [place for place, _ in labels], [size for _, size in labels]
+    placed = spread(wanted, sizes, 0, 100)
+    edges = sorted((place - size / 2, place + size / 2) for place, size in zip(placed, sizes, strict=True))
+    assert all(-0.001 <= begin and end <= 100.001 for begin, end in edges)
+    assert all(begin >= end - 0.001 for (_, end), (begin, _) in zip(edges, edges[1:], strict=False))
     assert sorted(range(len(wanted)), key=lambda i: wanted[i]) == sorted(range(len(wanted)), key=lambda i: placed[i])

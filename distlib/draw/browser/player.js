@@ -4,6 +4,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const PLAYED_IN = 20000; // milliseconds that a run takes from start to end, if its steps are neither too fast nor too slow
 const NARROWEST = 740; // CSS pixels: with less room the picture is scrolled, so that its text stays legible
+const MOST_LINES = 8; // of the list below the picture; the rest is scrolled
 const GAP = 10; // CSS pixels between a thing and its tip
 const [FASTEST, SLOWEST] = [120, 1200];
 
@@ -55,6 +56,8 @@ class Player {
     this.words ??= make("p", { class: "distlib-words", "aria-live": "polite" });
     this.warning ??= make("p", { class: "distlib-warning", role: "status" });
     this.details = make("ul", { class: "distlib-details", tabindex: 0, "aria-label": "This step in words" });
+    const lines = Math.max(...this.scene.steps.map(({ details = [] }) => details.length));
+    this.details.style.setProperty("--lines", clamp(lines, 1, MOST_LINES));
     this.tip = make("div", { class: "distlib-tip", role: "tooltip", hidden: "" });
     const controls = this.buildControls();
     controls.hidden = this.last === 0;

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from distlib.draw.charts.log_axes import LEFT, RIGHT, set_ticks
-from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, fitting_size, new_figure
+from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, fitting_size, new_figure, wrap_words
 from distlib.draw.style import BODY, INK, WIDTH, color_of, drawing_style, points
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ def histogram(values: Mapping[str, Sequence[int]], *, along: str, title: str, su
             top = _TOP + order * (_HEIGHT + _GAP)
             axes = add_axes(figure, LEFT, top, WIDTH - LEFT - RIGHT, _HEIGHT)
             _draw(axes, found, largest, order, statistics.mean(values[name]))
-            words = (name, f"mean {statistics.mean(values[name]):.2f}")
+            words = (*wrap_words(name, BODY, RIGHT - 24), f"mean {statistics.mean(values[name]):.2f}")
             for line, text in enumerate(words):
                 size = points(fitting_size(text, BODY, RIGHT - 24))
-                canvas.text(WIDTH - RIGHT + 14, top + 30 + 20 * line, text, size=size, color=INK)
+                canvas.text(WIDTH - RIGHT + 14, top + 22 + 17 * line, text, size=size, color=INK)
         axes.set_xlabel(along, size=points(12))
         return Picture(figure, _describe(shares, values, along, title))
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from distlib.draw.picture import fitting_size
+from distlib.draw.picture import fitting_size, wrap_words
 from distlib.draw.style import (
     BODY,
     INK,
@@ -22,6 +22,7 @@ from distlib.draw.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_NAME_LINE = 15.0  # CSS pixels: from one line of a name to the next
 LEFT, RIGHT = 70.0, 158.0  # CSS pixels: for the labels of the y axis, for the names of the lines
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = (
@@ -131,24 +132,30 @@ def name_lines(canvas: Axes, axes: Axes, ends: Mapping[str, tuple[int, float]], 
     """
     of_axes = axes.transData - axes.transAxes  # the part of the axes' height that lies below a value
     heights = [top + height * (1 - of_axes.transform((axes.get_xlim()[0], value))[1]) for _, value in ends.values()]
-    places = spread(heights, 18, top + 8, top + height - 8)
-    for (name, (number, _)), end, y in zip(ends.items(), heights, places, strict=True):
+    written = [wrap_words(name, BODY, RIGHT - 44) for name in ends]
+    places = spread(heights, [3 + _NAME_LINE * len(lines) for lines in written], top, top + height)
+    for lines, (number, _), end, y in zip(written, ends.values(), heights, places, strict=True):
         color, right = line_color_of(number), WIDTH - RIGHT
         canvas.plot([right + 5, right + 24], [end, y], color=color, linewidth=points(1))
         canvas.plot(right + 30, y, MARKERS[number], color=color, markersize=points(8))
-        canvas.text(
-            right + 40, y, name, size=points(fitting_size(name, BODY, RIGHT - 44)), color=INK, va="center_baseline"
-        )
+        size = min(fitting_size(line, BODY, RIGHT - 44) for line in lines)
+        for order, line in enumerate(lines):
+            below = _NAME_LINE * (order - (len(lines) - 1) / 2)
+            canvas.text(right + 40, y + below, line, size=points(size), color=INK, va="center_baseline")
 
 
-def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> list[float]:
-    """Places for labels, in the order of `wanted`: near what is wanted, at least `apart`, inside of low to high."""
+def spread(wanted: Sequence[float], sizes: Sequence[float], low: float, high: float) -> list[float]:
+    """Places for the middles of labels, in the order of `wanted`: near what is wanted, apart, inside of low to high.
+
+    sizes: how high each label is. Where there is too little room for all, the last ones stand below `high`.
+    """
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     placed = [0.0] * len(wanted)
-    below = low - apart
-    for number, index in enumerate(order):
-        room = high - apart * (len(order) - 1 - number)
-        below = placed[index] = max(min(wanted[index], room), below + apart)
+    begin, room = low, sum(sizes)  # where the next label may begin; what the labels from here on take
+    for index in order:
+        begin = max(min(wanted[index] - sizes[index] / 2, high - room), begin)
+        placed[index] = begin + sizes[index] / 2
+        begin, room = begin + sizes[index], room - sizes[index]
     return placed
 
 

@@ -23,6 +23,7 @@ from distlib.communicator import Communicator
 from distlib.draw.chunks.chunk_history import ChunkHistory, ChunkMessage, watch_chunks
 from distlib.draw.chunks.chunk_layout import HEAD, LABELS, MARGIN, Layout, is_whole, lay_out
 from distlib.draw.chunks.markers import Cell, format_count, is_part, is_repeated
+from distlib.draw.chunks.promises import End
 from distlib.draw.picture import Picture, add_canvas, add_titles, new_figure, text_width
 from distlib.draw.style import BODY, INK, SMALL, VERMILLION, WIDTH, color_of, count, drawing_style, points, text_on
 from distlib.worlds.real.world import World
@@ -44,6 +45,7 @@ def chunk_steps(
     chunks: int | None = None,
     *,
     start: Literal["own", "scattered"] = "own",
+    end: End | None = None,
     steps: Iterable[int] | None = None,
     title: str | None = None,
     timeout: float | None = None,
@@ -54,10 +56,10 @@ def chunk_steps(
     and the error's text below; `picture.error` is the error.
 
     Args:
-        world, function, chunks, start, timeout: see `watch_chunks`.
+        world, function, chunks, start, end, timeout: see `watch_chunks`.
         steps, title: see `draw_chunks`.
     """
-    history = watch_chunks(world, function, chunks, start=start, timeout=timeout)
+    history = watch_chunks(world, function, chunks, start=start, end=end, timeout=timeout)
     name = getattr(function, "__name__", "")
     if title is None and name.isidentifier():
         title = f"{name}, round by round"
@@ -128,7 +130,8 @@ def _draw_panel(brush: _Brush, history: ChunkHistory, step: int, left: float, to
         if named:
             brush.text(left - 8, y + layout.cell[1] / 2, f"rank {rank}", SMALL + 1, ha="right", va="center_baseline")
         for chunk, cell in enumerate(cells):
-            brush.cell(cell, left + layout.cell_at(rank, chunk)[0], y)
+            astray = history.is_astray(step, rank, chunk)
+            brush.cell(cell, left + layout.cell_at(rank, chunk)[0], y, astray=astray)
     _draw_messages(brush, history.messages_in(step), history.chunks, left, top)
 
 
@@ -152,7 +155,7 @@ class _Brush:
     def text(self, x: float, y: float, words: str, size: float, **options: Any) -> None:
         self.canvas.text(x, y, words, size=points(size), **{"color": INK, **options})
 
-    def cell(self, cell: Cell, left: float, top: float, outlined: bool = True) -> None:
+    def cell(self, cell: Cell, left: float, top: float, outlined: bool = True, astray: bool = False) -> None:
         """The places of one cell, with its top left corner at (left, top), and its outline if it has one."""
         place = self.layout.place
         for rank, times in enumerate(cell.counts):
@@ -163,7 +166,7 @@ class _Brush:
             return
         if cell.is_full:
             self.outline(left, top, width, height, **_FULL)
-        elif not cell.is_clean:
+        if astray or not cell.is_clean:
             self.outline(left, top, width, height, **_ODD)
             self.outline(left, top, width, height, **_HATCH)
 
@@ -251,11 +254,16 @@ def _draw_key(brush: _Brush, history: ChunkHistory, shown: Sequence[int]) -> Non
         one.place(0, 2.0, x, middle - 9)
         one.finish()
         x = _key_word(brush, x + 26, "counted twice")
-    if not all(cell.is_clean for cell in cells):
+    if not all(cell.is_clean for cell in cells) or _any_astray(history, shown):
         brush.outline(x + 2, middle - 9, 20, 18, **_ODD)
         brush.outline(x + 2, middle - 9, 20, 18, **_HATCH)
         _key_word(brush, x + 32, "does not belong here")
     small.finish()
+
+
+def _any_astray(history: ChunkHistory, shown: Sequence[int]) -> bool:
+    ranks, chunks = range(history.world_size), range(history.chunks)
+    return any(history.is_astray(step, rank, chunk) for step in shown for rank in ranks for chunk in chunks)
 
 
 def _key_word(brush: _Brush, x: float, words: str) -> float:
@@ -276,8 +284,7 @@ def _subtitle(history: ChunkHistory, shown: Sequence[int]) -> str:
         return f"{history.summary()} Shown: {len(shown)} of {history.rounds + 1} steps."
     first, last = ("the start" if step == 0 else f"round {step}" for step in (shown[0], shown[-1]))
     span = f"From {first} to {last}" if len(shown) > 1 else f"After {last}" if shown[0] else "The start"
-    cells = f"{history.full_sums[shown[-1]]} of {history.world_size * history.chunks}"
-    return f"{span}, of {count(history.rounds, 'round')}. Cells with the full sum: {cells}."
+    return f"{span}, of {count(history.rounds, 'round')}. {history.tell_full_sums(shown[-1])}"
 
 
 def describe_chunks(history: ChunkHistory, shown: Sequence[int], title: str) -> str:

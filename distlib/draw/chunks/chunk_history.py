@@ -24,6 +24,7 @@ import torch
 
 from distlib.communicator import Communicator
 from distlib.draw.chunks.markers import Cell, Markers, format_count, is_part, is_repeated
+from distlib.draw.chunks.promises import End, find_broken, is_astray, places_of
 from distlib.draw.chunks.watch import GroupPath, Received, Record, Sent, Split, State, records_path, run_watched
 from distlib.draw.style import count
 from distlib.trace import Message
@@ -60,6 +61,7 @@ class ChunkHistory:
         messages: all messages that were received, by round.
         error: the exception that ended the run early, or None. The states then go as far as the run went.
         returned_new: the ranks on which the function returned a tensor other than the one it was given.
+        end: where full sums should be in the end, as `watch_chunks` was told; None: it was not.
     """
 
     world_size: int
@@ -68,6 +70,7 @@ class ChunkHistory:
     messages: list[ChunkMessage] = field(default_factory=list)
     error: RankError | None = None
     returned_new: list[int] = field(default_factory=list)
+    end: End | None = None
 
     @property
     def rounds(self) -> int:
@@ -88,11 +91,17 @@ class ChunkHistory:
     def findings_by_round(self) -> list[tuple[int, str]]:
         """The findings, each with the round in which it was first seen."""
         found = [_find(self, look, ending) for look, ending in _ODDITIES] + [(self.rounds, self._find_new_tensor())]
-        return [(round, sentence) for round, sentence in found if sentence]
+        told = [(round, sentence) for round, sentence in found if sentence]
+        broken = find_broken(self.states, self.end)
+        return [broken] if broken[1] and not told and self.error is None else told
 
     def cell(self, round: int, rank: int, chunk: int) -> Cell:
         """What `rank` held of `chunk` after `round`."""
         return self.states[round][rank][chunk]
+
+    def is_astray(self, round: int, rank: int, chunk: int) -> bool:
+        """Whether `rank` holds a full sum of a reduce-scatter that belongs to another rank, and never comes there."""
+        return self.end == "scattered" and self.error is None and is_astray(self.states, round, rank, chunk)
 
     def messages_in(self, round: int) -> list[ChunkMessage]:
         """The messages of one round."""
@@ -101,7 +110,15 @@ class ChunkHistory:
     def summary(self) -> str:
         """How it ended, in two short sentences."""
         ended = f"Stopped in round {self.rounds + 1}" if self.error else f"Ended after {count(self.rounds, 'round')}"
-        return f"{ended}. Cells with the full sum: {self.full_sums[-1]} of {self.world_size * self.chunks}."
+        return f"{ended}. {self.tell_full_sums(self.rounds)}"
+
+    def tell_full_sums(self, round: int) -> str:
+        """How many cells hold the full sum after `round`; of a reduce-scatter also how many of those that should."""
+        told = f"Cells with the full sum: {self.full_sums[round]} of {self.world_size * self.chunks}."
+        if self.end != "scattered":
+            return told
+        places = places_of(self.end, self.world_size, self.chunks)
+        return f"{told} Where it belongs: {sum(self.cell(round, *place).is_full for place in places)} of {len(places)}."
 
     def __str__(self) -> str:
         parts = [self._panel(round) for round in range(self.rounds + 1)]
@@ -132,6 +149,7 @@ def watch_chunks(
     chunks: int | None = None,
     *,
     start: Literal["own", "scattered"] = "own",
+    end: End | None = None,
     timeout: float | None = None,
 ) -> ChunkHistory:
     """Run `function(comm, tensor)` on `world` and note which contributions to which chunk each rank holds.
@@ -145,16 +163,18 @@ def watch_chunks(
         chunks: into how many chunks the function cuts the tensor; by default as many as there are ranks.
         start: "own": each rank holds its own contribution to each chunk. "scattered": moreover chunk r on rank r is
             the full sum already, as a reduce-scatter leaves it and an all-gather expects it.
+        end: where the function should leave full sums, so that it is said if it does not. "scattered": of chunk r on
+            rank r. "everywhere": of each chunk on each rank. None: anywhere.
         timeout: seconds after which the run is stopped, as in `World.run`.
 
     Returns:
         The history. If something goes wrong on a rank it goes up to then, and `history.error` says what.
 
     Raises:
-        ValueError: too many ranks, a number of chunks below 1, or another word for `start`.
+        ValueError: too many ranks, a number of chunks below 1, or another word for `start` or `end`.
         RankError: something went wrong before any rank had begun.
     """
-    markers = _choose_markers(world.world_size, chunks, start)
+    markers = _choose_markers(world.world_size, chunks, start, end)
     with tempfile.TemporaryDirectory(prefix="distlib-watch-") as folder:
         error, returned_new = None, []
         try:
@@ -167,7 +187,7 @@ def watch_chunks(
         raise error
     states, messages = _Replay(records, markers).line_up()
     found = _find_sent(messages, world.trace.messages)
-    return ChunkHistory(markers.world_size, markers.chunks, states, found, error, returned_new)
+    return ChunkHistory(markers.world_size, markers.chunks, states, found, error, returned_new, end)
 
 
 def _find_sent(messages: Sequence[ChunkMessage], recorded: Sequence[Message]) -> list[ChunkMessage]:
@@ -179,16 +199,19 @@ def _find_sent(messages: Sequence[ChunkMessage], recorded: Sequence[Message]) ->
     return [replace(message, sent=candidates.popleft() if candidates else None) for message, candidates in alike]
 
 
-def _choose_markers(world_size: int, chunks: int | None, start: str) -> Markers:
+def _choose_markers(world_size: int, chunks: int | None, start: str, end: str | None) -> Markers:
     if world_size > MAX_RANKS:
         raise ValueError(f"expected a world of at most {MAX_RANKS} ranks to watch, got {world_size}: use a smaller one")
     if start not in ("own", "scattered"):
         raise ValueError(f"expected start='own' or 'scattered', got {start!r}")
+    if end not in ("scattered", "everywhere", None):
+        raise ValueError(f"expected end='scattered', 'everywhere' or None, got {end!r}")
     chunks = world_size if chunks is None else chunks
     if not isinstance(chunks, int) or not 1 <= chunks <= 2 * MAX_RANKS:
         raise ValueError(f"expected 1 to {2 * MAX_RANKS} chunks, got {chunks!r}")
-    if start == "scattered" and chunks != world_size:
-        raise ValueError(f"start='scattered' needs one chunk a rank: {world_size} chunks, got {chunks}")
+    if "scattered" in (start, end) and chunks != world_size:
+        where = "start" if start == "scattered" else "end"
+        raise ValueError(f"{where}='scattered' needs one chunk a rank: {world_size} chunks, got {chunks}")
     return Markers(world_size, chunks)
 
 

@@ -11,7 +11,7 @@ rank 1  │0 │1 │    │  │1 │─┘    the arrow: rank 1 sent this chun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from distlib.draw.chunks.chunk_grid import describe_chunks
 from distlib.draw.chunks.chunk_history import ChunkHistory, ChunkMessage, name_chunks, tell_cell
@@ -86,9 +86,11 @@ def _cells(history: ChunkHistory, layout: Layout) -> Iterator[Shape]:
                 down, across = divmod(contributor, layout.across)
                 x, y = left + across * layout.place, top + down * layout.place
                 yield from _place(layout, contributor, [cell.counts[contributor] for cell in cells], x, y)
-            yield from _outlines(layout, cells, left, top)
+            astray = [history.is_astray(round, rank, chunk) for round in range(history.rounds + 1)]
+            yield from _outlines(layout, cells, astray, left, top)
             for cell, first, end in runs(cells):
-                tip = f"rank {rank}, chunk {chunk}: {tell_cell(cell)}"
+                owner = f" It belongs to rank {chunk}." if astray[first] else ""
+                tip = f"rank {rank}, chunk {chunk}: {tell_cell(cell)}{owner}"
                 yield box(left, top, *layout.cell, {"fill": "transparent"}, first=first, end=end, tip=tip)
 
 
@@ -115,13 +117,18 @@ def _digit(layout: Layout, rank: int, times: float, x: float, y: float, first: i
     return write(x, y + 0.36 * size, words, size, is_repeated(times), "middle", fill=fill, first=first, end=end)
 
 
-def _outlines(layout: Layout, cells: list[Cell], left: float, top: float) -> Iterator[Shape]:
+def _outlines(layout: Layout, cells: list[Cell], astray: list[bool], left: float, top: float) -> Iterator[Shape]:
     """A thick outline where a cell holds the full sum; a hatching where it holds what does not belong there."""
     width, height = layout.cell[0] - layout.gap + 4, layout.cell[1] - layout.gap + 4
     full: Look = {"fill": "none", "stroke": INK, "stroke-width": 2.4}
-    for kind, first, end in runs(["full" if cell.is_full else "" if cell.is_clean else "odd" for cell in cells]):
-        if kind:
-            yield box(left - 2, top - 2, width, height, full if kind == "full" else _ODD, first=first, end=end)
+    for look, marked in ((full, [cell.is_full for cell in cells]), (_ODD, _do_not_belong(cells, astray))):
+        for is_marked, first, end in runs(marked):
+            if is_marked:
+                yield box(left - 2, top - 2, width, height, look, first=first, end=end)
+
+
+def _do_not_belong(cells: list[Cell], astray: list[bool]) -> list[bool]:
+    return [is_astray or not cell.is_clean for cell, is_astray in zip(cells, astray, strict=True)]
 
 
 def _arrows(history: ChunkHistory, layout: Layout) -> Iterator[Shape]:
@@ -161,15 +168,13 @@ def _steps(history: ChunkHistory) -> Iterator[Step]:
     if history.error is not None:
         after = f"in round {history.rounds + 1}" if history.rounds else "before anything was received"
         odd = [(0, f"This run ended in an error, {after}:\n{history.error}"), *odd]
-    for round, full in enumerate(history.full_sums):
+    for round in range(history.rounds + 1):
         warning = "\n".join(sentence for first, sentence in odd if first <= round)
-        yield _step(
-            history, round, f"Cells with the full sum: {full} of {history.world_size * history.chunks}.", warning
-        )
+        yield _step(history, round, history.tell_full_sums(round), warning)
 
 
 def _step(history: ChunkHistory, round: int, cells: str, warning: str) -> Step:
-    held = [_tell_rank(rank, row) for rank, row in enumerate(history.states[round])]
+    held = [_tell_rank(history, round, rank) for rank in range(history.world_size)]
     if round == 0:
         return Step("start", f"The start: nothing has been sent. {cells}", held, warning)
     messages = history.messages_in(round)
@@ -178,8 +183,11 @@ def _step(history: ChunkHistory, round: int, cells: str, warning: str) -> Step:
     return Step(name, words, [*map(describe, messages), *held], warning)
 
 
-def _tell_rank(rank: int, cells: Sequence[Cell]) -> str:
+def _tell_rank(history: ChunkHistory, round: int, rank: int) -> str:
     """What a rank holds, for those who can't point at a cell: "rank 1 holds contributions to chunk 0: 0+1; …"."""
-    words = {"-": "none"}
-    told = ("all" if cell.is_full else words.get(str(cell), str(cell)) for cell in cells)
-    return f"rank {rank} holds contributions to {'; '.join(f'chunk {n}: {held}' for n, held in enumerate(told))}"
+    held = []
+    for chunk, cell in enumerate(history.states[round][rank]):
+        told = "all" if cell.is_full else {"-": "none"}.get(str(cell), str(cell))
+        owner = f" (belongs to rank {chunk})" if history.is_astray(round, rank, chunk) else ""
+        held.append(f"chunk {chunk}: {told}{owner}")
+    return f"rank {rank} holds contributions to {'; '.join(held)}"

@@ -109,7 +109,7 @@ def _lines(plan: _Plan) -> Iterator[Shape]:
 def _names(plan: _Plan) -> Iterator[Shape]:
     """The names right of the lines' ends, moved apart, each with a piece of its line from its own end."""
     ends = [plan.y(times[-1]) for times in plan.table.seconds.values()]
-    places = spread(ends, 18, _TOP + 6, _TOP + _HEIGHT - 6)
+    places = spread(ends, [18] * len(ends), _TOP - 3, _TOP + _HEIGHT + 3)
     for name, end, y in zip(plan.table.seconds, ends, places, strict=True):
         number = ALL_REDUCES.index(name)
         path = f"M{_RIGHT + 3} {end:.1f} L{_RIGHT + 12} {y:.1f} L{_RIGHT + 40} {y:.1f}"
