@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import signal
@@ -61,6 +62,35 @@ def test_the_address_is_there_once_the_server_listens(tmp_path: Path) -> None:
             door.listen()
             assert address.result(timeout=100) == "http://localhost:1/lab/tree/first.ipynb"
         server.communicate(b"\n")
+
+
+@pytest.mark.parametrize("wanted", [None, 8977])
+def test_it_says_when_the_port_is_taken_and_where_the_folder_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wanted: int | None
+) -> None:
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(lab, "start_kernel", lambda address, first: None)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server, socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        door.listen()
+        here, port, elsewhere = tmp_path / "work", door.getsockname()[1], tmp_path / "elsewhere" / "work"
+        for pid, folder, its_port in ((server.pid, here, port), (os.getpid(), here, 8977), (1, elsewhere, 8979)):
+            where = {"url": f"http://localhost:{its_port}/", "hostname": "127.0.0.1", "port": its_port, "token": "abc"}
+            information = json.dumps({**where, "pid": pid, "root_dir": str(folder)})
+            (tmp_path / f"jpserver-{pid}.json").write_text(information)
+        lab.announce(server, here, Path("first.ipynb"), wanted)
+        server.communicate(b"\n")
+    said, _, address = capsys.readouterr().out.partition("JupyterLab is at")
+    assert f"http://localhost:{port}/lab/tree/first.ipynb?token=abc" in address
+    assert (f"Port 8977 is taken, so this JupyterLab is on port {port}." in said) == (wanted is not None)
+    assert "same folder is running already, at http://localhost:8977/lab/tree/first.ipynb?token=abc\n" in said
+    assert "8979" not in said
+
+
+def test_the_port_that_was_asked_for() -> None:
+    assert lab.wanted_port(["--no-browser"]) is lab.wanted_port(["--port=0"]) is None
+    for options in (["--port=8977"], ["--no-browser", "--port", "8977"], ["--port=1", "--ServerApp.port=8977"]):
+        assert lab.wanted_port(options) == 8977
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -170,7 +200,8 @@ def test_a_student_gets_lessons_and_exercises_and_nothing_else(course: Path) -> 
         assert default_of(address, "apputils-extension:notification", "fetchNews") == "false"
         assert default_of(address, "apputils-extension:notification", "checkForUpdates") is False
         assert default_of(address, "notebook-extension:tracker", "codeCellConfig")["lineNumbers"] is True
-        assert b"word-break: normal" in ask(address, "custom/custom.css")
+        style = ask(address, "custom/custom.css")
+        assert b"word-break: normal" in style and b"overflow-x: auto" in style
         assert asyncio.run(said_in_a_terminal(address, "command -v distlib")).endswith("/distlib")
 
 

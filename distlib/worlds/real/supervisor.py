@@ -504,7 +504,8 @@ def _of_several(activity: str, ranks: Sequence[int]) -> str:
     if len(ranks) == 1:
         return activity
     verb, _, rest = activity.partition(" ")
-    return f"{ {'was': 'were', 'waits': 'wait'}[verb] } {rest}"
+    plural = {"was": "were", "waits": "wait"}
+    return f"{plural[verb]} {rest}"
 
 
 def _first_place(failures: Sequence[Failure]) -> str:
