@@ -64,27 +64,37 @@ def test_the_address_is_there_once_the_server_listens(tmp_path: Path) -> None:
         server.communicate(b"\n")
 
 
-@pytest.mark.parametrize("wanted", [None, 8977])
+@pytest.mark.parametrize("asked", [False, True])
 def test_it_says_when_the_port_is_taken_and_where_the_folder_is_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wanted: int | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: bool
 ) -> None:
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(lab, "start_kernel", lambda address, first: None)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server, socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        door.listen()
-        here, port, elsewhere = tmp_path / "work", door.getsockname()[1], tmp_path / "elsewhere" / "work"
-        for pid, folder, its_port in ((server.pid, here, port), (os.getpid(), here, 8977), (1, elsewhere, 8979)):
-            where = {"url": f"http://localhost:{its_port}/", "hostname": "127.0.0.1", "port": its_port, "token": "abc"}
-            information = json.dumps({**where, "pid": pid, "root_dir": str(folder)})
-            (tmp_path / f"jpserver-{pid}.json").write_text(information)
-        lab.announce(server, here, Path("first.ipynb"), wanted)
+    here, elsewhere, ended = tmp_path / "work", tmp_path / "elsewhere" / "work", subprocess.Popen(["true"])
+    ended.wait()
+    with (
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server,
+        socket.create_server(("127.0.0.1", 0)) as door,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        port, taken = door.getsockname()[1], other.getsockname()[1]
+        write_information(tmp_path, server.pid, here, port, "new")
+        write_information(tmp_path, os.getpid(), here, taken, "abc")
+        write_information(tmp_path, os.getppid(), elsewhere, taken, "of-another-folder")
+        write_information(tmp_path, ended.pid, here, taken, "that-has-ended")
+        lab.announce(server, here, Path("first.ipynb"), taken if asked else None)
         server.communicate(b"\n")
     said, _, address = capsys.readouterr().out.partition("JupyterLab is at")
-    assert f"http://localhost:{port}/lab/tree/first.ipynb?token=abc" in address
-    assert (f"Port 8977 is taken, so this JupyterLab is on port {port}." in said) == (wanted is not None)
-    assert "same folder is running already, at http://localhost:8977/lab/tree/first.ipynb?token=abc\n" in said
-    assert "8979" not in said
+    assert f"http://localhost:{port}/lab/tree/first.ipynb?token=new" in address
+    assert (f"Port {taken} is taken, so this JupyterLab is on port {port}." in said) == asked
+    assert f"same folder is running already, at http://localhost:{taken}/lab/tree/first.ipynb?token=abc\n" in said
+    assert said.count("token=") == 1
+
+
+def write_information(folder: Path, pid: int, root: Path, port: int, token: str) -> None:
+    """The file that a JupyterLab writes about itself."""
+    information = {"url": f"http://localhost:{port}/", "hostname": "127.0.0.1", "port": port, "token": token}
+    (folder / f"jpserver-{pid}.json").write_text(json.dumps({**information, "pid": pid, "root_dir": str(root)}))
 
 
 def test_the_port_that_was_asked_for() -> None:
