@@ -190,7 +190,7 @@ def test_a_name_that_is_no_exercise(
     monkeypatch.chdir(course)
     assert main(["check", "03"]) == 1
     assert capsys.readouterr().err == (
-        "there is no notebook 03.ipynb here or in work/exercises/03/. There are 02_all_reduce.\n"
+        "there is no notebook 03.ipynb here or in work/exercises/03/. The exercises are 02_all_reduce.\n"
     )
 
 
@@ -210,7 +210,7 @@ def test_a_lesson_without_an_exercise(
     (course / "work" / "lessons").mkdir(parents=True)
     monkeypatch.chdir(course / "work" / "lessons")
     assert main([command, name]) == 1
-    assert capsys.readouterr().err.endswith(f"lesson {lesson} has no exercise. There are 02_all_reduce.\n")
+    assert capsys.readouterr().err.endswith(f"lesson {lesson} has no exercise. The exercises are 02_all_reduce.\n")
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,9 @@ def _find(name: str, start: Path) -> Path:
             if (place / f"{name}.ipynb").is_file():
                 return place / f"{name}.ipynb"
     known = _known(start)
-    there = f"There are {', '.join(known)}." if known else "Go to the course's folder, or name it: --notebook PATH"
+    there = (
+        f"The exercises are {', '.join(known)}." if known else "Go to the course's folder, or name it: --notebook PATH"
+    )
     alone = known and lesson_alone(name, (start, *start.parents))
     missing = alone or f"there is no notebook {name}.ipynb here or in work/exercises/{name}/"
     raise ExerciseError(f"{missing}. {there}")
