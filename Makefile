@@ -23,10 +23,13 @@ env: $(READY)  ## make the environment in .venv; nothing to do when it is up to 
 # tf-keras asks for "tensorflow" by name. On a PC that is the package for GPUs; tensorflow-cpu is the same without them.
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed. If it has another name: make env PYTHON=/path/to/python"; exit 1; }
-	@echo "Making the environment in $(VENV). The first time this takes some minutes."
-	"$(PYTHON)" -m venv $(VENV)
-	$(PIP) -e ".$(EXTRAS)"
-	@test ! -d $(VENV)/lib/python*/site-packages/tensorflow || $(PIP) --no-deps tf-keras
+	@echo "Making the environment in $(VENV). The first time this takes 3 to 10 minutes. A step prints nothing until it is done."
+	@echo "  a Python of its own"
+	@"$(PYTHON)" -m venv $(VENV)
+	@echo "  pip: torch, JupyterLab and all that they need, the longest step"
+	@$(PIP) -e ".$(EXTRAS)"
+	@test ! -d $(VENV)/lib/python*/site-packages/tensorflow || { echo "  pip: Keras, for TensorFlow"; $(PIP) --no-deps tf-keras; }
+	@echo "  compiling it all"
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # pip compiles on one core; some files are for other Pythons
 	@touch $(READY)
 

@@ -360,7 +360,8 @@ assert (there.node, there.nodes, there.node_name) == (1, 2, "node12")
 #     #SBATCH --nodes=2
 #     export MASTER_ADDR=node07        # ← looked up by hand
 #     export MASTER_PORT=29500
-#     srun bash -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS exec python train.py'
+#     srun bash -c \
+#         'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS exec python train.py'
 #
 # (The single quotes matter: each task must read its own `SLURM_PROCID`.)
 #
@@ -570,13 +571,16 @@ assert weights.min() == 0.5 and weights.max() > 1e38
 # %% [markdown]
 # One bit, and a weight of 0.5 is $1.7\cdot10^{38}$. The training would go on with it.
 #
-# Four things together make a checkpoint safe. `distlib.launch.checkpoints` does them:
+# Four things together make a checkpoint safe: another name, fsync, rename, checksum. `distlib.launch.checkpoints` does
+# them:
 #
-#     write    into another name, 00000030.4711.part     a crash leaves the old checkpoints as they were
-#     fsync    wait until the data is on the disk        else the name may get there before the data; and the folder's
-#                                                        after the rename, else the name may be lost
-#     rename   to 00000030.checkpoint                    at once: under this name there is a whole file or none
-#     checksum of everything, in the header              cut off or flipped: it is noticed before it is loaded
+# | | what is done | why |
+# |---|---|---|
+# | write | into a file of another name, `00000030.4711.part` | a crash leaves the old checkpoints as they were |
+# | fsync | wait until the data is on the disk | else the name may get there before the data |
+# | rename | to `00000030.checkpoint`, at once | under this name there is a whole file or none |
+# | fsync | wait until the folder is on the disk | else the name may be lost |
+# | checksum | of everything, in the file's header | what is cut off or flipped is noticed before it is loaded |
 #
 # Here is a rank that writes one after another, as fast as it can. After 1.5 seconds the system kills it.
 
@@ -853,8 +857,8 @@ assert SILENCE == 3  # seconds, between machines
 # the job back into the queue:
 #
 #     #SBATCH --time=24:00:00 --requeue --open-mode=append
-#     #SBATCH --signal=USR1@60                        # SIGUSR1 to all ranks, 60 to 120 s before the limit
-#     srun distlib launch train.py:main               # the same script each time: it resumes
+#     #SBATCH --signal=USR1@60             # to all ranks, 60 to 120 s before the limit
+#     srun distlib launch train.py:main    # the same script each time: it resumes
 #     if [ $? -eq 75 ]; then scontrol requeue $SLURM_JOB_ID; fi
 #
 # `distlib launch --script train` prints such a script, whole. A step and a checkpoint must fit into the 60 s.
@@ -1026,7 +1030,8 @@ curves(
 # | a Hub in the browser | nothing: the course is there; a terminal of it has `distlib`, too |
 # | anywhere, if it does not work | `distlib doctor` |
 #
-#     torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint FIRST:29500 \
+#     torchrun --nnodes 2 --nproc-per-node 4 \
+#         --rdzv-backend c10d --rdzv-endpoint FIRST:29500 \
 #         -m distlib.cli launch train.py:main
 #
 # JupyterLab in a job listens on a node that you can't reach from home. So the script's log has a line for your own

@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         return open_lab(rest, instructor=options.instructor)
     if rest:
-        parser.error(f"unknown option {rest[0]}")
+        parser.error(f"unknown {'option' if rest[0].startswith('-') else 'argument'} {rest[0]}")
     if options.command == "update":
         from distlib.cli.update import update as update_course
 
@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce; its number will do")
+    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, or 02")
     parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in work/exercises/")
 
 
@@ -124,7 +124,8 @@ def _add_launch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--patience", metavar="SECONDS", type=_positive, default=120, help=patience)
     parser.add_argument("target", metavar="SCRIPT.py:FUNCTION", help="called as FUNCTION(comm, …) on each rank")
     given = "for the function: numbers and other Python values, else text; name=value for one by name"
-    parser.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help=given)
+    arguments = parser.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help=given)
+    arguments.required = False  # Python 3.11 would name it next to a target that is missing
 
 
 class _PrintScript(argparse.Action):
@@ -146,7 +147,7 @@ def _add_release_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_grade_arguments(parser: argparse.ArgumentParser) -> None:
     sandboxes = ("auto", "bubblewrap", "docker", "none")
-    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce")
+    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, or 02")
     parser.add_argument("--student", metavar="NAME", nargs="+", action="extend", default=[], help="only these")
     parser.add_argument("--jobs", metavar="N", type=_positive, default=os.cpu_count() or 1, help="how many at a time")
     parser.add_argument("--sandbox", choices=sandboxes, default="auto", help="where the students' code runs")
@@ -178,7 +179,7 @@ def _fewest_and_most(text: str) -> tuple[int, int]:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {number}")
-    return number
+    """3 for "3"."""
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r}")

@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from distlib.checks.words import count
 from distlib.classroom.grader.course import CourseError, course_above, open_course
 from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, Outcome, collect
-from distlib.classroom.uploads.names import full_name
 from distlib.cli.saying import say
 from distlib.printable import printable
 
@@ -24,8 +23,7 @@ def collect_uploads(options: argparse.Namespace) -> int:
     """
     try:
         course = open_course(options.course or course_above(Path.cwd()))
-        there = [folder.name for folder in course.source_folder(".").glob("*") if folder.is_dir()]
-        assignment = full_name(options.assignment, there)
+        assignment = course.full_name(options.assignment)
         course.source(assignment)  # an assignment that does not exist is named
         outcomes = collect(course, assignment, options.uploads, time_zone=_zone(options.times_in))
     except (CourseError, ValueError, OSError) as error:

@@ -71,7 +71,7 @@ def _grade_with_bar(course: Course, options: argparse.Namespace, open_judge: Ope
     with Progress(sys.stderr) as progress:
         return grade_class(
             course,
-            options.assignment,
+            course.full_name(options.assignment),
             open_judge,
             students=options.student,
             jobs=options.jobs,

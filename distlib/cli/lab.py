@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -13,9 +14,10 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlsplit
 
 import zmq
 from jupyter_core.paths import jupyter_runtime_dir
@@ -51,7 +53,7 @@ def open_lab(extra: list[str], *, instructor: bool = False) -> int:
         server = subprocess.Popen(lab_command(folder, first, extra), cwd=root, start_new_session=True)
         asked = end_when_asked(server)
         if not of_hub(os.environ):
-            announce(server, first)
+            announce(server, folder, first, wanted_port(extra))
         status = server.wait()
         signal.alarm(0)
         if status < 0 and not asked.is_set():
@@ -61,11 +63,40 @@ def open_lab(extra: list[str], *, instructor: bool = False) -> int:
         return max(0, status)
 
 
-def announce(server: subprocess.Popen[bytes], first: Path) -> None:
-    """Prints the address of the notebook `first` once the server listens, and starts its kernel."""
+def announce(server: subprocess.Popen[bytes], folder: Path, first: Path, wanted: int | None) -> None:
+    """Prints the address of the notebook `first` once the server listens, and starts its kernel.
+
+    Before it, what the user may not expect: that the wanted port is taken, and where else this folder is open.
+    """
+    elsewhere = list(running_on(folder, first, besides=server.pid))
     if address := wait_for_address(server, Path(jupyter_runtime_dir()), first):
+        if wanted and (port := urlsplit(address).port) != wanted:
+            print(f"\nPort {wanted} is taken, so this JupyterLab is on port {port}.")
+        for other in elsewhere:
+            print(f"\nA JupyterLab of the same folder is running already, at {other}")
+            print("Use one of the two: what you save in one, the other does not show until it is loaded again.")
         print(f"\nJupyterLab is at\n\n    {address}\n\nStop it with Ctrl-C.", flush=True)
         start_kernel(address, first)
+
+
+def wanted_port(extra: list[str]) -> int | None:
+    """The port that options for `jupyter lab` name; None if it may be any."""
+    named = re.findall(r"--(?:ServerApp\.)?port[= ](\d+)", " ".join(extra))
+    return int(named[-1]) or None if named else None
+
+
+def running_on(folder: Path, first: Path, besides: int) -> Iterator[str]:
+    """The addresses of the notebook `first` on this user's other JupyterLabs that show `folder`.
+
+    besides: the process id of the one that is not meant.
+    """
+    for file in Path(jupyter_runtime_dir()).glob("jpserver-*.json"):
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or it is another machine's with the same home
+            server_info = json.loads(file.read_text())
+            if server_info["pid"] != besides and Path(server_info["root_dir"]).resolve() == folder.resolve():
+                os.kill(server_info["pid"], 0)
+                socket.create_connection((server_info["hostname"], server_info["port"]), timeout=1).close()
+                yield address_of(server_info, first)
 
 
 def of_hub(environment: Mapping[str, str]) -> bool:

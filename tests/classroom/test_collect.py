@@ -426,6 +426,7 @@ def test_the_command(tiny: TinyCourse, monkeypatch: pytest.MonkeyPatch, capsys: 
         (["01", "none.zip"], "none.zip: there is no such file or folder"),
         (["01", "nbgrader_config.py"], "it is not a folder, a zip file or a notebook"),
         (["09", "uploads"], "there is no solutions/09/09.ipynb"),
+        (["00", "uploads"], "lesson 00_start_here has no exercise; assignments: 01_tiny"),
         (["01", "uploads", "--times-in", "Berlin"], "there is no time zone 'Berlin'"),
     ],
 )
@@ -438,6 +439,7 @@ def test_what_the_command_refuses(
 ) -> None:
     monkeypatch.chdir(tiny.root)
     (tiny.root / "uploads").mkdir()
+    (tiny.root / "course" / "00_start_here.ipynb").write_text("{}")
     assert main(["collect", *words]) == 1
     assert message in capsys.readouterr().err
 

@@ -718,6 +718,17 @@ def test_the_command(course: TinyCourse, capsys: pytest.CaptureFixture[str]) -> 
     assert "2 had been graded before and have not changed; --again grades them, too." in printed
 
 
+def test_the_command_takes_a_number(course: TinyCourse, capsys: pytest.CaptureFixture[str]) -> None:
+    course.hand_in("a", RIGHT)
+    assert grade_submissions(options(course, assignment="01"), lambda kind: nullcontext(simple_judges)) == 0
+    assert f"classroom/graded/{NAME}/marks.csv" in capsys.readouterr().out
+
+    (course.root / "course").mkdir()
+    (course.root / "course" / "00_start_here.ipynb").write_text("{}")
+    assert grade_submissions(options(course, assignment="0"), lambda kind: nullcontext(simple_judges)) == 1
+    assert capsys.readouterr().err == f"lesson 00_start_here has no exercise; assignments: {NAME}\n"
+
+
 @pytest.mark.parametrize("somebody_fails", [False, True])
 def test_nothing_is_lost_when_nobody_reads(course: TinyCourse, somebody_fails: bool) -> None:
     course.hand_in("a", RIGHT)
@@ -750,7 +761,7 @@ def test_the_command_names_what_is_wrong(
     assert "is no course: there is no nbgrader_config.py; use --course FOLDER" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["grade", NAME, "--jobs", "0"])
-    assert "expected a number above 0, got 0" in capsys.readouterr().err
+    assert "expected a whole number above 0, got '0'" in capsys.readouterr().err
 
 
 def test_nothing_is_left_that_nbformat_does_not_accept(course: TinyCourse) -> None:

@@ -190,8 +190,27 @@ def test_a_name_that_is_no_exercise(
     monkeypatch.chdir(course)
     assert main(["check", "03"]) == 1
     assert capsys.readouterr().err == (
-        "there is no notebook 03.ipynb here or in work/exercises/03/. There are 02_all_reduce.\n"
+        "there is no notebook 03.ipynb here or in work/exercises/03/. The exercises are 02_all_reduce.\n"
     )
+
+
+@pytest.mark.parametrize("command", ["check", "hand-in"])
+@pytest.mark.parametrize(("name", "lesson"), [("00", "00_start_here"), ("0", "00_start_here"), ("03b", "03b_networks")])
+def test_a_lesson_without_an_exercise(
+    course: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+    command: str,
+    name: str,
+    lesson: str,
+) -> None:
+    for other in ("00_start_here", "02_all_reduce", "03b_networks"):
+        (course / "course").mkdir(exist_ok=True)
+        (course / "course" / f"{other}.ipynb").write_text("{}")
+    (course / "work" / "lessons").mkdir(parents=True)
+    monkeypatch.chdir(course / "work" / "lessons")
+    assert main([command, name]) == 1
+    assert capsys.readouterr().err.endswith(f"lesson {lesson} has no exercise. The exercises are 02_all_reduce.\n")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import signal
@@ -61,6 +62,45 @@ def test_the_address_is_there_once_the_server_listens(tmp_path: Path) -> None:
             door.listen()
             assert address.result(timeout=100) == "http://localhost:1/lab/tree/first.ipynb"
         server.communicate(b"\n")
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_it_says_when_the_port_is_taken_and_where_the_folder_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: bool
+) -> None:
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(lab, "start_kernel", lambda address, first: None)
+    here, elsewhere, ended = tmp_path / "work", tmp_path / "elsewhere" / "work", subprocess.Popen(["true"])
+    ended.wait()
+    with (
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server,
+        socket.create_server(("127.0.0.1", 0)) as door,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        port, taken = door.getsockname()[1], other.getsockname()[1]
+        write_information(tmp_path, server.pid, here, port, "new")
+        write_information(tmp_path, os.getpid(), here, taken, "abc")
+        write_information(tmp_path, os.getppid(), elsewhere, taken, "of-another-folder")
+        write_information(tmp_path, ended.pid, here, taken, "that-has-ended")
+        lab.announce(server, here, Path("first.ipynb"), taken if asked else None)
+        server.communicate(b"\n")
+    said, _, address = capsys.readouterr().out.partition("JupyterLab is at")
+    assert f"http://localhost:{port}/lab/tree/first.ipynb?token=new" in address
+    assert (f"Port {taken} is taken, so this JupyterLab is on port {port}." in said) == asked
+    assert f"same folder is running already, at http://localhost:{taken}/lab/tree/first.ipynb?token=abc\n" in said
+    assert said.count("token=") == 1
+
+
+def write_information(folder: Path, pid: int, root: Path, port: int, token: str) -> None:
+    """The file that a JupyterLab writes about itself."""
+    information = {"url": f"http://localhost:{port}/", "hostname": "127.0.0.1", "port": port, "token": token}
+    (folder / f"jpserver-{pid}.json").write_text(json.dumps({**information, "pid": pid, "root_dir": str(root)}))
+
+
+def test_the_port_that_was_asked_for() -> None:
+    assert lab.wanted_port(["--no-browser"]) is lab.wanted_port(["--port=0"]) is None
+    for options in (["--port=8977"], ["--no-browser", "--port", "8977"], ["--port=1", "--ServerApp.port=8977"]):
+        assert lab.wanted_port(options) == 8977
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -170,7 +210,8 @@ def test_a_student_gets_lessons_and_exercises_and_nothing_else(course: Path) -> 
         assert default_of(address, "apputils-extension:notification", "fetchNews") == "false"
         assert default_of(address, "apputils-extension:notification", "checkForUpdates") is False
         assert default_of(address, "notebook-extension:tracker", "codeCellConfig")["lineNumbers"] is True
-        assert b"word-break: normal" in ask(address, "custom/custom.css")
+        style = ask(address, "custom/custom.css")
+        assert b"word-break: normal" in style and b"overflow-x: auto" in style
         assert asyncio.run(said_in_a_terminal(address, "command -v distlib")).endswith("/distlib")
 
 

@@ -61,7 +61,9 @@ def test_no_script_has_an_address_or_a_port() -> None:
 
 def test_a_session_says_how_to_reach_it(tmp_path: Path, job: dict[str, str]) -> None:
     stand_in(tmp_path, "hostname", "echo node07")
-    stand_in(tmp_path, "distlib", f'echo "$@" > called; echo; echo "    {ADDRESS}"; sleep 1.5; exit 3')
+    other = "A JupyterLab of the same folder is running already, at http://127.0.0.1:8888/lab?token=no"
+    said = f'echo "{other}"; echo "    {ADDRESS}"'
+    stand_in(tmp_path, "distlib", f'echo "$@" > called; {said}; sleep 1.5; exit 3')
     done = bash(tmp_path, "lab", job)
     assert "\n    ssh -N -L 8888:localhost:41234 -J ada@login1 ada@node07\n" in done.stdout
     assert "\n    http://localhost:8888/lab/tree/course/00_start_here.ipynb?token=abc123\n" in done.stdout

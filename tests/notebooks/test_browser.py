@@ -100,6 +100,14 @@ def test_a_student_runs_a_lesson(page: "Page", address: str, course: Path, lesso
     assert page.get_by_text("Would you like to get notified").count() == 0
 
 
+def test_preformatted_text_keeps_its_columns_in_a_narrow_window(page: "Page", address: str) -> None:
+    page.set_viewport_size({"width": 1100, "height": 1000})
+    open_notebook(page, address, "lessons/lesson_05_ddp.ipynb")
+    drawing = page.locator(".jp-RenderedMarkdown pre", has_text="rank 0   images 0, 4, 8").first
+    drawing.wait_for()
+    assert drawing.evaluate("pre => pre.scrollWidth > pre.clientWidth"), "it wraps, or the window is wide enough"
+
+
 def answers(root: Path) -> dict[str, str]:
     """The text of each solution cell as a student would have written it."""
     notebook = nbformat.read(root / "solutions" / "02_all_reduce" / "02_all_reduce.ipynb", as_version=4)

@@ -382,6 +382,22 @@ def test_a_time_limit_says_where_every_rank_was(worlds) -> None:
     assert still_works(worlds(2))
 
 
+def test_a_time_limit_names_a_place_once_for_all_ranks_that_were_there(worlds) -> None:
+    def sleep(comm: Communicator) -> None:
+        if comm.rank < 3:
+            time.sleep(1000)
+        elif comm.rank == 3:
+            time.sleep(2000)
+        comm.recv(torch.empty(2), 0)
+
+    place = f"{HERE}[0-9]+"
+    words = (
+        f"ranks 0, 1 and 2 were computing at {place}; rank 3 was computing at {place}; "
+        f"ranks 4 and 5 wait to receive 2 float32 from rank 0 \\({place}\\)[.]$"
+    )
+    assert re.search(words, out_of_time(worlds(6), sleep, words))
+
+
 def test_a_rank_that_ignores_being_stopped_is_ended_and_says_where_it_was(worlds) -> None:
     def stubborn(comm: Communicator) -> None:
         while True:
@@ -390,7 +406,7 @@ def test_a_rank_that_ignores_being_stopped_is_ended_and_says_where_it_was(worlds
             except BaseException:
                 pass
 
-    words = f"^{HERE}.*rank 0 was computing at {HERE}"
+    words = f"^{HERE}.*(rank 0 was|ranks 0 and 1 were) computing at {HERE}"
     assert re.search(words, out_of_time(worlds(2), stubborn, words))
     assert still_works(worlds(2))
 

@@ -13,6 +13,7 @@ from typing import Any
 from nbgrader.apps import NbGrader
 
 from distlib.classroom.grader.source import Source, read_source
+from distlib.classroom.uploads.names import full_name, lesson_alone
 
 
 class CourseError(Exception):
@@ -48,6 +49,10 @@ class Course:
         found = (re.fullmatch(pattern, str(self.root / place)) for place in places)
         return sorted(match["student"] for match in found if match)
 
+    def full_name(self, name: str) -> str:
+        """The assignment that "2", "02" or "02_all" stands for; the name itself if it is none."""
+        return full_name(name, self._assignments())
+
     def source(self, assignment: str) -> Source:
         """The instructor's notebook.
 
@@ -56,12 +61,16 @@ class Course:
         """
         path = self.source_folder(assignment) / f"{assignment}.ipynb"
         if not path.is_file():
-            there = sorted(folder.name for folder in self.source_folder(".").glob("*") if folder.is_dir())
-            raise CourseError(f"there is no {self.name(path)}; assignments: {', '.join(there) or 'none'}")
+            there = self._assignments()
+            missing = (there and lesson_alone(assignment, [self.root])) or f"there is no {self.name(path)}"
+            raise CourseError(f"{missing}; assignments: {', '.join(there) or 'none'}")
         try:
             return read_source(path, self.config)
         except Exception as error:
             raise CourseError(f"{self.name(path)}: {error}") from None
+
+    def _assignments(self) -> list[str]:
+        return sorted(folder.name for folder in self.source_folder(".").glob("*") if folder.is_dir())
 
     def source_folder(self, assignment: str) -> Path:
         """Where the instructor's files of an assignment are."""

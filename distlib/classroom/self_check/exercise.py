@@ -24,7 +24,7 @@ from distlib.classroom.grader.source import Source, read_source
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, read_submission
 from distlib.classroom.grader.transplant import FROM_STUDENT, transplant
 from distlib.classroom.self_check.results import ExerciseError
-from distlib.classroom.uploads.names import full_name
+from distlib.classroom.uploads.names import full_name, lesson_alone
 
 _RELEASED = re.compile(r"cell-\d+")  # ids of cells that the author has not named
 
@@ -85,8 +85,12 @@ def _find(name: str, start: Path) -> Path:
             if (place / f"{name}.ipynb").is_file():
                 return place / f"{name}.ipynb"
     known = _known(start)
-    there = f"There are {', '.join(known)}." if known else "Go to the course's folder, or name it: --notebook PATH"
-    raise ExerciseError(f"there is no notebook {name}.ipynb here or in work/exercises/{name}/. {there}")
+    there = (
+        f"The exercises are {', '.join(known)}." if known else "Go to the course's folder, or name it: --notebook PATH"
+    )
+    alone = known and lesson_alone(name, (start, *start.parents))
+    missing = alone or f"there is no notebook {name}.ipynb here or in work/exercises/{name}/"
+    raise ExerciseError(f"{missing}. {there}")
 
 
 def _read(path: Path) -> list[HandedCell]:

@@ -10,6 +10,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable
+from pathlib import Path
 
 _MOST_BYTES = 120  # of a name; a file's name may have 255
 _UPLOAD = re.compile(r"(?P<assignment>.+?)--(?P<student>.+)")
@@ -68,3 +69,13 @@ def full_name(name: str, known: Iterable[str]) -> str:
     names, begin = set(known), name.zfill(2) if name.isdecimal() else name
     found = [other for other in names if begin and other.startswith(begin)]
     return found[0] if name not in names and len(found) == 1 else name
+
+
+def lesson_alone(name: str, folders: Iterable[Path]) -> str:
+    """For "00", which is no exercise: "lesson 00_start_here has no exercise"; "" if it is no lesson either.
+
+    folders: where to look for course/.
+    """
+    lessons = {path.stem for folder in folders for path in folder.glob("course/[0-9]*.ipynb")}
+    lesson = full_name(name, lessons)
+    return f"lesson {lesson} has no exercise" if lesson in lessons else ""

@@ -54,6 +54,7 @@ _LATE = 1.0  # seconds likewise, and for joining a deadlock, for ranks that stil
 _STOP_PATIENCE = 1.0  # seconds for a rank to leave a run when asked, before it is killed
 _EXIT_PATIENCE = 5.0  # seconds to learn how a rank ended that has closed its command pipe
 _SETTLE = 5.0  # seconds for messages that are on their way when all functions have returned
+_TOLD = 4  # places that are named when a run is cut off
 _INTERRUPT = object()
 
 
@@ -325,8 +326,12 @@ class Supervisor:
         late = sorted(self._waiting)
         self._stop_the_others()
         sites = {failure.rank: failure.site for failure in self._stopped}
-        told = [f"rank {rank} {_activity(states[rank], place(sites.get(rank)))}" for rank in late[:4]]
-        return "; ".join(told) + (f"; and {len(late) - 4} more ranks" if len(late) > 4 else "")
+        doing: dict[str, list[int]] = {}  # by what they do: the ranks that do the same at the same place
+        for rank in late:
+            doing.setdefault(_activity(states[rank], place(sites.get(rank))), []).append(rank)
+        told = [f"{name_ranks(ranks)} {_of_several(words, ranks)}" for words, ranks in list(doing.items())[:_TOLD]]
+        others = sum(len(ranks) for ranks in list(doing.values())[_TOLD:])
+        return "; ".join(told) + (f"; and {others} more {'rank' if others == 1 else 'ranks'}" if others else "")
 
     def _explain_output(self) -> RankError:
         self._stop_the_others()
@@ -492,6 +497,15 @@ def _activity(state: RankState, where: str) -> str:
     if state.activity == "blocked":
         return f"{state.waits[0].describe()} ({state.waits[0].place})"
     return f"was computing{f' at {where}' if where else ' outside your code'}"
+
+
+def _of_several(activity: str, ranks: Sequence[int]) -> str:
+    """What `_activity` says, of one or several ranks: "was computing …" becomes "were computing …"."""
+    if len(ranks) == 1:
+        return activity
+    verb, _, rest = activity.partition(" ")
+    plural = {"was": "were", "waits": "wait"}
+    return f"{plural[verb]} {rest}"
 
 
 def _first_place(failures: Sequence[Failure]) -> str:

@@ -1,0 +1,30 @@
+"""What the command says about arguments that it can't take: what was expected, in the words of `--help`."""
+
+import pytest
+
+from distlib.cli import main
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("launch", "the following arguments are required: SCRIPT.py:FUNCTION\n"),
+        ("launch --ranks 2", "the following arguments are required: SCRIPT.py:FUNCTION\n"),
+        ("launch --ranks x a.py:main", "argument --ranks: expected a whole number above 0, got 'x'"),
+        ("launch --ranks 0 a.py:main", "argument --ranks: expected a whole number above 0, got '0'"),
+        ("launch --silence 1.5 a.py:main", "argument --silence: expected a whole number above 0, got '1.5'"),
+        ("launch --patience -1 a.py:main", "argument --patience: expected a whole number above 0, got '-1'"),
+        ("launch --elastic 4:2 a.py:main", "argument --elastic: expected MIN:MAX with MIN from 1 to MAX"),
+        ("grade 02 --jobs all", "argument --jobs: expected a whole number above 0, got 'all'"),
+        ("grade 02 --time-for ada", "argument --time-for: expected NAME=TIMES with 1 to 100 times as much"),
+        ("check", "the following arguments are required: ASSIGNMENT\n"),
+        ("check 02 03", "unknown argument 03"),
+        ("check 02 --loud", "unknown option --loud"),
+    ],
+)
+def test_it_says_what_was_expected(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert f"error: {message}" in error and "_positive" not in error
