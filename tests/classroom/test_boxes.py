@@ -7,6 +7,7 @@ import shutil
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nbgrader.coursedir import CourseDirectory
@@ -87,16 +88,34 @@ def test_a_link_to_the_work_of_others_is_not_followed(inbound: Path, caplog: pyt
     assert not list(inbound.parents[2].glob("submitted/guy/**/more"))
 
 
-def test_what_cannot_be_collected_stops_nobody(inbound: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boxes, "MOST_BYTES", 1000)
+def test_what_cannot_be_collected_stops_nobody(inbound: Path) -> None:
     os.mkfifo(hand_in(inbound / "ada", "") / "pipe")
-    (hand_in(inbound / "bob", "") / "large").write_bytes(bytes(2000))
+    (inbound / "bob").mkdir()
+    os.mkfifo(inbound / "bob" / f"bob+{NAME}+2030-01-01 00:00:00 UTC+x")
+    (inbound / "cat").touch()  # as little to be read as a box with no permissions
+    below = hand_in(inbound / "dan", "") / "/".join("x" * 600)
+    below.mkdir(parents=True)
+    for file in ("timestamp.txt", "submission_secret.txt"):
+        folder = hand_in(inbound / file[:4], "")
+        (folder / file).unlink()
+        (folder / file).mkdir()
     for number, name in enumerate(
         (f"a+{NAME}+no time+x", f"a+{NAME}+99999-1-1 x UTC+x", f"{NAME}+", f"a+{NAME}", "+++")
     ):
         (inbound / f"student-{number}" / name).mkdir(parents=True)
     hand_in(inbound / "zoe", "zoe's")
     assert collect(inbound) == {"zoe": "zoe's"}
+
+
+def test_neither_does_what_is_too_large(inbound: Path) -> None:
+    for student, size in (("ada", 100_000_000), ("bob", 100_001_000), ("dan", 1 << 40)):
+        with (hand_in(inbound / student, "") / "large").open("wb") as file:
+            file.truncate(size)
+    for number in range(boxes.MOST_ENTRIES):
+        (inbound / "eve" / f"eve+{NAME}+2030-01-01 00:00:00 UTC+x" / str(number) / "more").mkdir(parents=True)
+    (hand_in(inbound / "guy", "guy's") / "fits").write_bytes(bytes(90_000_000))
+    hand_in(inbound / "zoe", "zoe's")
+    assert collect(inbound) == {"guy": "guy's", "zoe": "zoe's"}
 
 
 def test_a_time_that_is_not_true_does_not_count(inbound: Path) -> None:
@@ -126,8 +145,25 @@ def test_a_copy_tells_when_the_last_change_was(tmp_path: Path) -> None:
     (source / "deeper").mkdir(parents=True)
     (source / "deeper" / "file").write_text("text")
     os.utime(source / "deeper" / "file", (0, 0))
-    assert abs(copy_plain_files(source, tmp_path / "target") - time.time()) < 60
+    assert abs(copy_plain_files(source, tmp_path / "target", 1000) - time.time()) < 60
     assert (tmp_path / "target" / "deeper" / "file").read_text() == "text"
     shutil.rmtree(source)
     with pytest.raises(OSError):
-        copy_plain_files(source, tmp_path / "other")
+        copy_plain_files(source, tmp_path / "other", 1000)
+
+
+def test_a_change_while_it_is_copied_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A student can watch a file being opened, and change it before it is read."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    (source / "file").write_text("in time")
+    before = (source / "file").stat().st_ctime
+    time.sleep(0.1)
+
+    def open_later(*words: Any, **options: Any) -> Any:
+        (source / "file").write_text("too late")
+        return open(*words, **options)
+
+    monkeypatch.setattr(boxes, "open", open_later, raising=False)
+    changed = copy_plain_files(source, target, 1000)
+    assert (target / "file").read_text() == "too late" and changed > before

@@ -15,18 +15,21 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nbgrader.exchange.default import ExchangeCollect
 from nbgrader.utils import parse_utc
 
-MOST_BYTES = 100 << 20  # of a submission
-MOST_FILES = 1000
-MOST_SUBMISSIONS = 100  # of a student to an assignment: the latest count
+MOST_ENTRIES = 1000  # files and folders of a submission; its bytes have nbgrader's limit, CourseDirectory.max_dir_size
+DEEPEST = 20  # folders in folders
+MOST_SUBMISSIONS = 20  # of a student to an assignment: the latest count
 _TIME, _SECRET = "timestamp.txt", "submission_secret.txt"
+_ROOM = 1000  # bytes for these two
 _SUBMITTING = timedelta(minutes=1)  # what `nbgrader submit` may take
-_DAMAGES = (OSError, ValueError, TypeError, OverflowError)  # the last two: dateutil, of what is no time
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # opening a pipe must not wait for somebody who writes into it
+_FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY
 
 
 class CollectFromBoxes(ExchangeCollect):
@@ -38,70 +41,112 @@ class CollectFromBoxes(ExchangeCollect):
             copies = Path(place) / self.coursedir.course_id / "inbound"
             copies.mkdir(parents=True)
             for box in sorted(inbound.glob(self.coursedir.student_id or "*")):
-                self._copy_box(box, copies)
+                try:
+                    self._copy_box(box, copies)
+                except OSError as error:
+                    self.log.error("Not collected: the box of %s can't be read: %s", box.name, error.strerror)
             self.set_trait("root", place)
             self.set_trait("check_owner", False)  # all boxes have the same owner
             super().start()
 
     def _copy_box(self, box: Path, copies: Path) -> None:
+        most = 1000 * self.coursedir.max_dir_size - _ROOM  # nbgrader stops at what is larger, and collects nothing
         for number, submission in enumerate(_submissions(box, self.coursedir.assignment_id)):
             copy = copies / f"{box.name}-{number}"
             try:
-                time = copy_submission(submission, copy).strftime(self.timestamp_format)
-            except _DAMAGES as error:
+                time = copy_submission(submission, copy, most).strftime(self.timestamp_format)
+                (copy / _TIME).write_text(time)
+            except Exception as error:  # whatever a student has thought of, the others' work is collected
                 self.log.error("Not collected: %s of %s: %s", ascii(submission.name), box.name, ascii(str(error)))
                 continue
-            (copy / _TIME).write_text(time)
             copy.rename(copies / f"{box.name}+{self.coursedir.assignment_id}+{time}+{number}")
 
 
-def copy_submission(source: Path, target: Path) -> datetime:
+def copy_submission(source: Path, target: Path, most: int) -> datetime:
     """Copies what was handed in; a new secret, if there is none that nbgrader can use.
 
     Returns when it was handed in: as it says itself, unless the system saw the last change at another time.
+
+    Args:
+        source, target: folders; the second is made.
+        most: bytes.
 
     Raises:
         OSError, ValueError, TypeError, OverflowError: it can't be copied, or has no time; what was begun stays.
     """
     said = parse_utc(source.name.split("+")[2]).replace(tzinfo=UTC)
-    changed = datetime.fromtimestamp(copy_plain_files(source, target), UTC)
+    changed = datetime.fromtimestamp(copy_plain_files(source, target, most), UTC)
     secret = target / _SECRET
     if not secret.is_file() or not re.fullmatch(rb"\w{32,256}", secret.read_bytes()):
         secret.write_text(secrets.token_hex(64))
     return said if abs(changed - said) < _SUBMITTING else changed
 
 
-def copy_plain_files(source: Path, target: Path) -> float:
+def copy_plain_files(source: Path, target: Path, most: int) -> float:
     """Copies a folder that somebody else may change meanwhile. Returns the time of the last change that the system saw.
 
+    Args:
+        source, target: folders; the second is made.
+        most: bytes.
+
     Raises:
-        OSError: something in it can't be read, such as a link instead of a file.
-        ValueError: it is no folder, or it is too large.
+        OSError: it is no folder, or something in it can't be read, such as a link instead of a file.
+        ValueError: it is too large.
     """
-    changed, files, left = 0.0, 0, MOST_BYTES
-    for folder, _, names, descriptor in os.fwalk(source, onerror=_raise):
-        place = target / Path(folder).relative_to(source)
-        place.mkdir()
-        changed = max(changed, os.stat(descriptor).st_ctime)
-        for name in names:
-            content, time = _read(name, descriptor, left)
-            (place / name).write_bytes(content)
-            changed, files, left = max(changed, time), files + 1, left - len(content)
-            if files > MOST_FILES or left < 0:
-                raise ValueError(f"it has more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB")
-    if not target.is_dir():
-        raise ValueError("it is not a folder")
-    return changed
+    copier = _Copier(most)
+    with _opened(source, _FOLDER) as descriptor:
+        copier.folder(descriptor, target)
+    return copier.changed
 
 
-def _read(name: str, folder: int, most: int) -> tuple[bytes, float]:
-    """What a file holds, at most one byte more than `most`, and when it was changed."""
-    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    with open(descriptor, "rb") as file:
-        state = os.stat(descriptor)
-        if not stat.S_ISREG(state.st_mode):
-            raise ValueError(f"{name} is not a file")
-        return file.read(most + 1), state.st_ctime
+class _Copier:
+    """Copies files and folders that are open. changed: when the last of them was changed, as the system saw it."""
+
+    def __init__(self, most: int) -> None:
+        self.changed, self._entries, self._most, self._left = 0.0, 0, most, most
+
+    def folder(self, descriptor: int, target: Path, depth: int = 0) -> None:
+        """Copy a folder with all that is in it, except links to folders."""
+        if depth > DEEPEST:
+            raise ValueError(f"it has folders in folders, more than {DEEPEST} deep")
+        target.mkdir()
+        with os.scandir(descriptor) as entries:
+            for entry in entries:
+                self._entries += 1
+                if self._entries > MOST_ENTRIES:
+                    raise ValueError(f"it has more than {MOST_ENTRIES} files and folders")
+                if entry.is_dir(follow_symlinks=False):
+                    with _opened(entry.name, _FOLDER, descriptor) as below:
+                        self.folder(below, target / entry.name, depth + 1)
+                elif not entry.is_dir():
+                    with _opened(entry.name, _FILE, descriptor) as file:
+                        self._file(file, target / entry.name)
+        self._see(descriptor)
+
+    def _file(self, descriptor: int, target: Path) -> None:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError(f"{target.name} is not a file")
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(self._left + 1)
+        self._see(descriptor)
+        self._left -= len(content)
+        if self._left < 0:
+            raise ValueError(f"it has more than {self._most:,} bytes")
+        target.write_bytes(content)
+
+    def _see(self, descriptor: int) -> None:
+        """Note the time of a change. After reading: whoever sees a file opened can still change it while it is read."""
+        self.changed = max(self.changed, os.fstat(descriptor).st_ctime)
+
+
+@contextmanager
+def _opened(path: Path | str, how: int, folder: int | None = None) -> Iterator[int]:
+    """A file or folder, opened where `folder` is, as a descriptor."""
+    descriptor = os.open(path, how, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _submissions(box: Path, assignment: str) -> Iterator[Path]:
@@ -109,7 +154,3 @@ def _submissions(box: Path, assignment: str) -> Iterator[Path]:
     found = [path for path in box.iterdir() if path.name.split("+")[1:2] == [assignment]]
     by_time = sorted((path for path in found if path.name.count("+") >= 2), key=lambda path: path.name.split("+")[2])
     yield from by_time[: -MOST_SUBMISSIONS - 1 : -1]
-
-
-def _raise(error: OSError) -> None:
-    raise error
