@@ -118,7 +118,8 @@ def test_a_killed_node_is_named(cluster: SlurmCluster, tmp_path: Path) -> None:
 
 def test_the_job_script_of_lesson_16_gives_each_task_its_variables(cluster: SlurmCluster) -> None:
     lesson = (Path(__file__).parents[2] / "course" / "16_environments.py").read_text()
-    lines = re.findall(r"^#     (export MASTER_\w+=\$.*|srun bash .*)$", lesson, re.M)
+    joined = re.sub(r" \\\n#\s+", " ", lesson)  # a line that ends with a backslash goes on in the next one
+    lines = re.findall(r"^#     (export MASTER_\w+=\$.*|srun bash .*)$", joined, re.M)
     assert [line.split("=")[0] for line in lines] == ["srun bash -c 'RANK", "export MASTER_ADDR", "export MASTER_PORT"]
     shown = r'bash -c "echo \$RANK \$WORLD_SIZE \$MASTER_ADDR \$((MASTER_PORT - 10000 - SLURM_JOB_ID))"'
     script = "\n".join([*lines[1:], lines[0].replace("python train.py", shown)])
