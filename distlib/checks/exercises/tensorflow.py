@@ -33,6 +33,7 @@ SYMBOLIC = [
 ]
 SECONDS = 15.0  # a case takes less than one; but making graphs is work for Python, which a busy machine does slowly
 close = partial(is_close, relative=1e-4, absolute=1e-5)  # rounding is free, in float32
+WEIGHTS = (1.5, 2.0, 3.0)  # all above 1: then their sum is never the number of samples, which is to be divided by
 
 
 # ── tf_config ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -193,7 +194,7 @@ class Shares:
         return [{
             "features": draw.normal((real + more, features)).to(self.dtype),
             "labels": draw.normal((real + more, *labels)).to(self.dtype),
-            "weights": torch.tensor([draw.choice((0.5, 1.5, 2.0)) if self.weighs else 1.0 for _ in range(real)] + [0.0] * more),
+            "weights": torch.tensor([draw.choice(WEIGHTS) if self.weighs else 1.0 for _ in range(real)] + [0.0] * more),
         } for real, more in zip(self.samples, fillers, strict=True)]
 
 
