@@ -30,7 +30,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PIP) -e ".$(EXTRAS)"
 	@test ! -d $(VENV)/lib/python*/site-packages/tensorflow || { echo "  pip: Keras, for TensorFlow"; $(PIP) --no-deps tf-keras; }
 	@echo "  compiling it all"
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # pip compiles on one core; some files are for other Pythons
+	@PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # pip compiles on one core; some files are for other Pythons
 	@touch $(READY)
 
 lab: $(READY)  ## open JupyterLab on the course; without a screen: make lab BROWSER=no PORT=8899

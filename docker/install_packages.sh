@@ -16,4 +16,4 @@ rm -rf clang tensorflow/include torch/include torch/test
 find torch/bin -type f ! -name torch_shm_manager -delete
 
 # pip would compile on one core. Some files are for other Pythons and don't compile.
-python3 -m compileall -qq -j 0 /opt/venv/lib || true
+PYTHONWARNINGS=ignore python3 -m compileall -qq -j 0 /opt/venv/lib || true
