@@ -6,12 +6,14 @@
 # - train one model on several ranks, and show that the result is that of one process,
 # - say why one all-reduce per parameter is slow, and what buckets do about it,
 # - explain how the communication hides behind the backward pass, and measure how much of it does, on a clock,
+# - say what page-locked memory is, and when copying batches to a GPU costs time,
 # - deal out a data set, accumulate gradients, and cope with ranks that run out of batches,
 # - stop a training and resume it to the last bit,
 # - say what torch's `DistributedDataParallel` does differently, and put an all-reduce of your own into it.
 #
-# **Time:** about 100 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and
-# [Data parallel](04_data_parallel.ipynb). No GPU.
+# **Time:** about 130 minutes; a good place for a break is before "Several batches, one all-reduce". **You need:**
+# [All-reduce](02_all_reduce.ipynb) and [Data parallel](04_data_parallel.ipynb). No GPU; one cell uses yours if there
+# is one.
 
 # %%
 import itertools
@@ -55,8 +57,6 @@ from distlib.training.ddp import (
 from distlib.training.sampler import DistributedSampler
 from distlib.worlds.real.process_group import torch_distributed
 
-world = World(4)
-
 # %% [markdown]
 # ## The idea
 #
@@ -76,6 +76,7 @@ world = World(4)
 # Here it is in one function. The model is a small convolutional network, in float64 so that we see how exact it is.
 
 # %%
+world = World(4)
 train_set, test_set = digits()
 images, labels = train_set.images.double(), train_set.labels
 
@@ -107,6 +108,11 @@ def take_steps(
         optimizer.step()
 
 
+# %% [markdown]
+# A rank takes its part of every batch, and averages its gradients before each step:
+
+
+# %%
 def batches_of(part: slice, steps: int) -> Batches:
     """Each batch is 64 images of the training set; `part` says which of the 64."""
     wholes = zip(images.split(64), labels.split(64), strict=True)
@@ -142,7 +148,8 @@ assert all(torch.equal(found, by_rank[0]) for found in by_rank)
 
 # %% [markdown]
 # Four ranks with 16 images each give the weights that one process gets from 64, up to rounding. And the four ranks
-# have *the same* weights, to the last bit.
+# have *the same* weights, to the last bit. (That they train like one process takes parts of equal size, and layers
+# that treat each image by itself: see lesson 06 for the first, and "Buffers" below for the second.)
 #
 # ### Equal at the start
 #
@@ -416,7 +423,8 @@ assert events[-2:] == ["backward is over", "all sums are there"]
 # long as forward. First we look in virtual time. `StepClock` notes when the rank computes and when gradients are on
 # their way.
 
-# %%
+# %% tags=["folded"]
+# The model, and how long its layers take
 WIDTHS = [64, *[128] * 24, 10]
 BATCH = 256  # images per rank
 SPEED = 4e9  # multiplications and additions per second, each counted
@@ -441,10 +449,12 @@ def forward_seconds(model: nn.Module) -> dict[str, float]:
 
 
 # %% [markdown]
-# `race` lets several versions take turns, so that a disturbance on this machine meets all of them. With `pretend` the
-# layers *sleep* for their computing time. That is what virtual time needs, and it will also be useful on real ranks.
+# `race`, in the folded cell, lets several versions take turns, so that a disturbance on this machine meets all of
+# them. With `pretend` the layers *sleep* for their computing time. That is what virtual time needs, and it will also be
+# useful on real ranks.
 
-# %%
+# %% tags=["folded"]
+# The machinery: versions that take turns, and a table of their times
 Steps = dict[str, list[StepTimes]]
 
 
@@ -723,12 +733,159 @@ step_timeline(typical, title="The same on 2 real ranks, as fast as this machine 
 # vanish. And there is little to hide, since copying inside one machine is fast. Overlap pays when *something else* does
 # the work: a network card, or the copy engine of a GPU.
 #
+# ### The copy to the GPU
+#
+# There is a second thing to hide: the batch itself. It lies in the memory of the computer, and the GPU has a memory of
+# its own. A **copy engine** on the GPU fetches it. It reads addresses of the memory chips, and asks nobody.
+#
+# An operating system may move an ordinary tensor to other chips, or to the disk, at any moment. Its memory is
+# **pageable**. So the engine must not read it. The driver first copies it into a buffer of its own that stays where it
+# is: **page-locked** memory, also called **pinned**. Only then does the engine fetch it. The bytes move twice. And with
+# pageable memory the driver waits until the GPU has done what it was told before (NVIDIA's page on synchronization,
+# below).
+#
+#     pageable                  ▒▒▒▒▒▓▓██████▒▒▒▒▒▓▓██████       ▒ the driver's copy
+#     page-locked               ▓▓██████▓▓██████                 ▓ the engine's copy
+#     page-locked, and ahead    ▓▓██████                         █ the GPU computes
+#                                 ▓▓    ██████
+#
+# `DataLoader(…, pin_memory=True)` makes the first copy early, in a thread of its own. Then
+# `batch.to("cuda", non_blocking=True)` only starts the engine and returns. One more thing is needed to fetch the next
+# batch *while* this one computes: a second **stream**. What is given to one stream is done one after the other.
+#
+# How much is that? Take 256 images of 224 × 224 points in three colors, as is usual for ImageNet, 16 lanes of PCIe 4,
+# and a processor that copies 10 GB/s. The GPU computes for 15 ms per batch. Rank 0 plays the computer, rank 1 the GPU.
+
+# %%
+PCIE = Link(latency=10e-6, bandwidth=25e9)
+MEMORY = 10e9  # bytes/s from memory to memory
+STEPS = 20
+
+
+def computer(comm: Communicator, batch: torch.Tensor, pageable: bool) -> None:
+    for _ in range(STEPS):
+        if pageable:
+            comm.barrier()  # until the GPU has nothing else to do
+            comm.sleep(batch.nbytes / MEMORY)
+        comm.send(batch, dst=1)
+
+
+def gpu(
+    comm: Communicator, batch: torch.Tensor, pageable: bool, ahead: bool, compute: float
+) -> None:
+    for step in range(STEPS):
+        if pageable:
+            comm.barrier()
+        if step == 0 or not ahead:
+            coming = comm.irecv(batch, src=0)
+        coming.wait()
+        if ahead and step + 1 < STEPS:
+            coming = comm.irecv(batch, src=0)  # a second buffer, a second stream
+        comm.sleep(compute)
+
+
+def fetch_and_compute(
+    comm: Communicator, pageable: bool, ahead: bool, compute: float
+) -> None:
+    batch = torch.empty(256, 3, 224, 224, device="meta")  # a shape without numbers
+    if comm.rank == 0:
+        computer(comm, batch, pageable)
+    else:
+        gpu(comm, batch, pageable, ahead, compute)
+
+
+# %%
+guess_5 = predict(
+    "With pageable memory: which part of the time does the GPU compute?", unit="%"
+)
+
+# %%
+machine = SimulatedWorld(2, Cluster.flat(2, PCIE))
+WAYS = {
+    "pageable": (True, False),
+    "page-locked": (False, False),
+    "page-locked, and ahead": (False, True),
+}
+step_ms = {}
+for compute in (0.015, 0.3):
+    for name, way in WAYS.items():
+        machine.run(fetch_and_compute, *way, compute)
+        step_ms[name, compute] = 1e3 * machine.elapsed / STEPS
+        share = 1e3 * compute / step_ms[name, compute]
+        print(
+            f"{name:22} {step_ms[name, compute]:6.1f} ms, it computes for {share:.0%}"
+        )
+print(guess_5.compare(100 * 15 / step_ms["pageable", 0.015]))
+
+# %% tags=["folded"]
+# Checks of the numbers above: first the copies one after the other, then the longer of both
+batch_bytes = 256 * 3 * 224 * 224 * 4
+staged, fetched = 1e3 * batch_bytes / MEMORY, 1e3 * batch_bytes / PCIE.bandwidth
+for compute in (15, 300):
+    expected = (
+        staged + fetched + compute,
+        fetched + compute,
+        max(fetched, compute) + fetched / STEPS,
+    )
+    for name, wanted in zip(WAYS, expected, strict=True):
+        assert abs(step_ms[name, compute / 1e3] - wanted) < 0.1
+assert staged > 2 * fetched
+assert step_ms["pageable", 0.015] > 2.3 * step_ms["page-locked, and ahead", 0.015]
+assert step_ms["pageable", 0.3] < 1.08 * step_ms["page-locked, and ahead", 0.3]
+
+# %% [markdown]
+# Less than half of the time. The larger part of the loss is not the famous bus, but the copy inside the computer that
+# no line of the program mentions. A GPU that computes for 300 ms per batch hardly notices any of it.
+#
+# Page-locked memory has a price. Nobody else can use it, and locking it takes time. `batch.pin_memory().to("cuda")` in
+# the training loop only moves the driver's copy into your own line. So let the loader do it. And
+# without page-locked memory `non_blocking=True` is no error; it just need not be asynchronous.
+#
+# **Needs a GPU:** the next cell measures it on yours. It ends with the mistake that this invites. The engine reads the
+# batch *after* `.to` has returned. Who fills the same buffer with the next batch before that, trains on a mixture. It
+# is the rule of `isend`: until the copy is done, the buffer belongs to somebody else.
+
+# %% tags=["gpu"]
+# Needs a GPU; without one it says so
+
+
+def copy_ms(batch: torch.Tensor, non_blocking: bool) -> tuple[float, float]:
+    """Until `.to` returns, and until the batch is there."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    batch.to("cuda", non_blocking=non_blocking)
+    returned = time.perf_counter()
+    torch.cuda.synchronize()
+    return 1e3 * (returned - start), 1e3 * (time.perf_counter() - start)
+
+
+if torch.cuda.is_available():
+    pageable = torch.ones(256, 3, 224, 224)
+    locked = pageable.pin_memory()
+    for name, batch in {"pageable": pageable, "page-locked": locked}.items():
+        for non_blocking in (False, True):
+            copy_ms(batch, non_blocking)  # the first one reserves memory on the GPU
+            returned, there = copy_ms(batch, non_blocking)
+            print(
+                f"{name:11} {non_blocking=}: returns after {returned:.2f} ms,", end=" "
+            )
+            print(f"there after {there:.2f} ms, {batch.nbytes / there / 1e6:.0f} GB/s")
+    on_gpu = locked.to("cuda", non_blocking=True)
+    locked.zero_()  # too early
+    torch.cuda.synchronize()
+    print(
+        f"{(on_gpu == 0).float().mean():.0%} of the copy are the zeros that came later"
+    )
+else:
+    print("There is no GPU here.")
+
+# %% [markdown]
 # ### One slow rank
 #
 # An all-reduce ends when the last rank has brought its gradients. What if one rank computes half as fast as the other?
 
 # %%
-guess_5 = predict(
+guess_6 = predict(
     "Rank 1 needs twice the time to compute. How much longer is the step of rank 0?",
     unit="%",
 )
@@ -743,7 +900,7 @@ def with_straggler(factor: float) -> list[StepTimes]:
 
 slowed = with_straggler(2.0)
 longer = slowed[0].seconds / overlapped.seconds - 1
-print(guess_5.compare(100 * longer))
+print(guess_6.compare(100 * longer))
 print(f"rank 0 computes for {slowed[0].computing * 1e3:.0f} ms,")
 print(f"its step takes {slowed[0].seconds * 1e3:.0f} ms")
 both = {f"rank {rank}": slowed[rank] for rank in (0, 1)}
@@ -874,7 +1031,7 @@ assert joined == [3, 3, 3, 2]
 # step rank 0 brings 4 and rank 1 zero.
 
 # %%
-guess_6 = predict(
+guess_7 = predict(
     "With torch's Join, as it is by default: rank 0's gradient in the second step?",
     choices=["4", "2"],
 )
@@ -898,7 +1055,7 @@ def last_gradient(comm: Communicator, **options: bool) -> tuple[float, float]:
 
 by_default = pair.run(last_gradient)[0]
 by_those_left = pair.run(last_gradient, divide_by_initial_world_size=False)[0]
-print(guess_6.compare(f"{by_default[0]:g}"))
+print(guess_7.compare(f"{by_default[0]:g}"))
 print("torch's Join, by default:                ", by_default[0])
 print("with divide_by_initial_world_size=False: ", by_those_left[0])
 print("ours:                                    ", by_default[1])
@@ -913,7 +1070,7 @@ assert by_default == (2.0, 4.0) and by_those_left == (4.0, 4.0)
 # torch's DDP meets that error one day.
 
 # %%
-guess_7 = predict(
+guess_8 = predict(
     "A layer is never used. When does torch's DDP complain?",
     choices=["first forward", "first backward", "second forward", "second backward"],
 )
@@ -953,7 +1110,7 @@ def with_ours(comm: Communicator, **options: bool) -> list[str]:
 
 with World(2) as two:
     complaint = two.run(with_torch)[0]
-print(guess_7.compare(complaint[-2]))
+print(guess_8.compare(complaint[-2]))
 print("\n  ".join(complaint[:-1]), "\n ", complaint[-1].split(". ")[0])
 print("\nOurs:", *pair.run(with_ours)[0], sep="\n  ")
 allowed = pair.run(with_ours, find_unused_parameters=True)[0]
@@ -1109,7 +1266,7 @@ assert off > 1e-3
 # gradient comes last. Six layers of 256 KiB, and buckets of at most 0.5 MiB.
 
 # %%
-guess_8 = predict(
+guess_9 = predict(
     "Into how many buckets does torch put the gradients in the very first step?",
     choices=["1", "3", "6"],
 )
@@ -1149,6 +1306,7 @@ def torchs_buckets(comm: Communicator, **options: float) -> list[list[list[int]]
     return steps
 
 
+# %%
 def show_buckets(title: str, **options: float) -> list[list[list[int]]]:
     found = pair.run(torchs_buckets, **options)[0]
     print(title)
@@ -1160,7 +1318,7 @@ def show_buckets(title: str, **options: float) -> list[list[list[int]]]:
 
 half = show_buckets("bucket_cap_mb=0.5", bucket_cap_mb=0.5)
 default = show_buckets("default")
-print(guess_8.compare(str(len(half[0]))))
+print(guess_9.compare(str(len(half[0]))))
 ours = assign_buckets([256 << 10] * 6, bucket_bytes=512 << 10)
 print("ours, in every step:", ours)
 
@@ -1219,35 +1377,34 @@ for model in (InOrder(), OtherWayAround()):
 
 # %%
 def three_ways(comm: Communicator) -> tuple[dict[str, tuple[torch.Tensor, float]], int]:
-    inputs, wanted = (
-        images[comm.rank : 128 : comm.world_size],
-        labels[comm.rank : 128 : comm.world_size],
-    )
-    found = {}
     with torch_distributed(comm):
         theirs = nn.parallel.DistributedDataParallel(make_model(0))
         with_our_ring = nn.parallel.DistributedDataParallel(make_model(0))
         with_our_ring.register_comm_hook(None, all_reduce_hook(comm, "ring"))
         ours = DistributedDataParallel(comm, make_model(0))
-        for name, ddp in (
-            ("torch's", theirs),
-            ("torch's, our ring", with_our_ring),
-            ("ours", ours),
-        ):
-            seconds = []
-            for _ in range(12):
-                ddp.zero_grad()
-                comm.barrier()
-                start = time.perf_counter()
-                cross_entropy(ddp(inputs), wanted).backward()
-                seconds.append(time.perf_counter() - start)
-            gradient = torch.cat(
-                [parameter.grad.flatten() for parameter in ddp.parameters()]
-            )
-            found[name] = gradient, sorted(seconds)[len(seconds) // 2]
+        found = {
+            "torch's": a_few_steps(comm, theirs),
+            "torch's, our ring": a_few_steps(comm, with_our_ring),
+            "ours": a_few_steps(comm, ours),
+        }
     return found, theirs.bucket_bytes_cap
 
 
+def a_few_steps(comm: Communicator, ddp: nn.Module) -> tuple[torch.Tensor, float]:
+    """The gradient of a step, and the median time of twelve."""
+    mine = slice(comm.rank, 128, comm.world_size)
+    seconds = []
+    for _ in range(12):
+        ddp.zero_grad()
+        comm.barrier()
+        start = time.perf_counter()
+        cross_entropy(ddp(images[mine]), labels[mine]).backward()
+        seconds.append(time.perf_counter() - start)
+    gradient = torch.cat([each.grad.flatten() for each in ddp.parameters()])
+    return gradient, statistics.median(seconds)
+
+
+# %%
 with pair:
     compared, bucket_bytes = pair.run(three_ways)[0]
     calls = [
@@ -1289,12 +1446,19 @@ world.close()
 # | buckets | bytes / bucket size | after backward | all bytes, some latencies |
 # | overlapped | bytes / bucket size | when a bucket is full | the last bucket, and what did not fit behind backward |
 #
-# - Equal at the start, equal steps: the weights stay equal without being sent.
-# - With N ranks each sends 2(N − 1)/N times the model's bytes in a step, in every version.
+# - Equal at the start, equal steps: the weights stay equal without being sent. Buffers do not: the ranks see other
+#   images.
+# - The result is that of one process if all ranks have equally many images and the loss is their mean. Otherwise some
+#   images count more (lesson 06).
+# - With a ring and N ranks each sends 2(N − 1)/N times the model's bytes in a step, in every version.
 # - What counts is the time that somebody waits, not the time that messages take.
-# - Everybody is as slow as the slowest rank.
-# - Overlap pays when communication takes about as long as backward and something else carries the messages.
-# - torch builds its buckets in the order in which gradients arrived in the first step.
+# - Everybody is as slow as the slowest rank, unless it is slower by less than what hides behind it.
+# - Overlap pays when communication takes about as long as backward and something else carries the messages. On a much
+#   faster network there is little to hide, on a much slower one little to hide it behind.
+# - torch builds its buckets in the order in which gradients arrived in the first step, unless
+#   `find_unused_parameters` is set.
+# - A batch reaches the GPU faster from page-locked memory, and at the same time as the GPU computes only on a second
+#   stream. Where the GPU computes for much longer than the copy takes, neither matters.
 #
 # ## Now you
 #
@@ -1311,6 +1475,9 @@ world.close()
 # - [DDP communication hooks](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html).
 # - A. Sergeev, M. Del Balso, [Horovod: fast and easy distributed deep learning in
 #   TensorFlow](https://arxiv.org/abs/1802.05799), 2018. "Tensor fusion" is another word for buckets.
-# - With GPUs two options of `DataLoader` matter: `num_workers` and `pin_memory`. M. Harris, [How to Optimize Data
-#   Transfers in CUDA C/C++](https://developer.nvidia.com/blog/how-optimize-data-transfers-cuda-cc/), 2012, explains
-#   page-locked memory and measures it.
+# - M. Harris, [How to Optimize Data Transfers in CUDA
+#   C/C++](https://developer.nvidia.com/blog/how-optimize-data-transfers-cuda-cc/), 2012. Page-locked memory, measured.
+# - V. Moens, [A guide on good usage of non_blocking and
+#   pin_memory()](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html), with profiles of each way.
+# - NVIDIA, [API synchronization behavior](https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html): which
+#   copies wait for what.
