@@ -8,7 +8,7 @@
 # - send a tensor from one process to another, and look at a picture of it,
 # - read the error messages of this course.
 #
-# **Time:** about 50 minutes. **You need:** Python, and to have used torch tensors before. No GPU.
+# **Time:** about 80 minutes. **You need:** Python, and to have used torch tensors before. No GPU.
 #
 # Go from top to bottom and run each cell with Shift+Enter. Three things come back in every lesson:
 #

@@ -8,7 +8,7 @@
 # - count the rounds, the steps and the seconds of a program,
 # - draw broadcast, scatter, gather and reduce, and say what each of them costs.
 #
-# **Time:** about 95 minutes. **You need:** [Start here](00_start_here.ipynb). No GPU.
+# **Time:** about 110 minutes. **You need:** [Start here](00_start_here.ipynb). No GPU.
 #
 # Why should somebody who trains networks care about `send` and `recv`? Because training on many GPUs is made of them.
 # **Broadcast** hands out a model's first weights, so that all ranks start from the same model. **Scatter** hands out

@@ -11,7 +11,7 @@
 # - keep traffic off the slow links between nodes, and see what a shared link or a bad numbering of ranks costs,
 # - run an all-reduce on 4,096 simulated ranks, and find places where the formulas mislead.
 #
-# **Time:** about 75 minutes. **You need:** [Trees and grids](03_trees_and_grids.ipynb). No GPU. For
+# **Time:** about 65 minutes. **You need:** [Trees and grids](03_trees_and_grids.ipynb). No GPU. For
 # [exercise 03](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb) it helps with part 4, but you can do without.
 
 # %%
@@ -38,6 +38,7 @@ from distlib.network.duration import grid_all_reduce as grid_seconds
 from distlib.network.two_trees import moves_up, two_trees
 from distlib.trace import Trace
 
+# %%
 KIB, MIB = 2**10, 2**20
 FAR = Link(latency=5e-6, bandwidth=10e9)  # as in lesson 03
 NEAR = Link(latency=1e-6, bandwidth=100e9)

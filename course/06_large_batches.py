@@ -9,8 +9,8 @@
 # - compute the noise of a gradient, and say what it predicts about useful batch sizes and what it does not,
 # - send fewer messages with local SGD, and check with a control how much the messages mattered.
 #
-# **Time:** about 105 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), and [DDP](05_ddp.ipynb) for the part on
-# real frameworks. No GPU.
+# **Time:** about 130 minutes; a good place for a break is before "Warm-up". **You need:**
+# [All-reduce](02_all_reduce.ipynb), and [DDP](05_ddp.ipynb) for the part on real frameworks. No GPU.
 
 # %%
 import statistics
@@ -41,6 +41,7 @@ from distlib.training.large_batch import (
 )
 from distlib.training.model_stack import ModelStack
 
+# %%
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
 world = World(4)
@@ -825,6 +826,8 @@ def noise_scale(parameters: dict[str, torch.Tensor]) -> float:
     )
 
 
+# %% tags=["folded"]
+# The machinery: train, and look at the noise scale after some steps
 def noise_on_the_way(
     workers: int, rate: float, looks: list[int]
 ) -> list[tuple[float, float]]:
@@ -881,7 +884,8 @@ draw_map("Where the noise scale expects the ridge", {"from the noise scale": rid
 # take to reach 95 % on the test images? For each number of workers we try four rates and keep the best one: the rate at
 # which the slowest of the five seeds is fastest.
 
-# %%
+# %% tags=["folded"]
+# The machinery: count the steps to each goal, with the best of four rates
 GOALS = [0.80, 0.90, 0.93, 0.95]
 
 
@@ -1348,6 +1352,7 @@ from torch.nn.parallel import DistributedDataParallel
 from distlib.worlds.real.process_group import torch_distributed
 
 
+# %%
 def ddp_gradients(
     comm: Communicator, model: nn.Module, pieces: list[Batch]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
