@@ -8,7 +8,7 @@
 # - predict which all-reduce is the fastest for a cluster and a size,
 # - check such a prediction on real processes, and say when not to trust it.
 #
-# **Time:** about 90 minutes. **You need:** [All-reduce](02_all_reduce.ipynb). No GPU.
+# **Time:** about 75 minutes. **You need:** [All-reduce](02_all_reduce.ipynb). No GPU.
 #
 # Afterwards comes [the exercise](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb).
 # [Lesson 03b](03b_networks.ipynb) goes on where this one ends: with two trees at once, many nodes and 4,096 ranks. It
@@ -819,7 +819,8 @@ print("torch.distributed agrees with", ", ".join(OURS))
 # | grid, $R \times C$ | $2(R-1) + 2(C-1)$ | $2\frac{N-1}{N}S$ | large tensors, many ranks, rows that are nodes |
 #
 # - $\alpha/\beta$ says which messages are small.
-# - Below a crossover steps decide, above it bytes.
+# - Below a crossover steps decide, above it bytes: where all links are alike, and each is used by one message at a
+#   time. Where they are not, use the fast ones more (the grid, lesson 03b).
 # - What ranks share, no formula of this kind knows. Measure.
 #
 # ## Now you

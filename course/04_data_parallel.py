@@ -8,7 +8,7 @@
 # - count the calls, the messages and the bytes of a training step, and judge rules such as "3×M calls",
 # - say when more ranks make it *slower*, and which part of that torch avoids on GPUs.
 #
-# **Time:** about 45 minutes. **You need:** [All-reduce](02_all_reduce.ipynb). No GPU.
+# **Time:** about 55 minutes. **You need:** [All-reduce](02_all_reduce.ipynb). No GPU.
 
 # %%
 import inspect
@@ -629,6 +629,10 @@ world.close()
 # | images and outputs | through the master | through the master | stay |
 # | gradients are | added: one loss | added: one loss | averaged: a loss per rank |
 # | the optimizer steps | on the master | on the master | on every rank |
+#
+# - With parts of equal size all three give the gradient of one process. With unequal parts only the sum of one loss
+#   does; an average of the ranks' means counts the images of small parts too much (lesson 06).
+# - Through a flat master more ranks are slower as soon as sending takes longer than what they save in computing.
 #
 # ## Now you
 #
