@@ -20,12 +20,13 @@ from distlib.training.schedules import (
     schedule_grid,
     time_schedule,
     zero_bubble,
+    zero_bubble_v,
 )
 
 EQUAL = Costs(forward=1, backward=1)
 SIZES = [(p, m) for p in range(1, 9) for m in range(1, 17)]
 ONE_STAGE_PER_RANK = [naive, gpipe, one_forward_one_backward, zero_bubble]
-ALL: list[Callable[[int, int], Schedule]] = [*ONE_STAGE_PER_RANK, interleaved_1f1b]
+ALL: list[Callable[[int, int], Schedule]] = [*ONE_STAGE_PER_RANK, interleaved_1f1b, zero_bubble_v]
 
 
 # ── pictures ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -79,6 +80,13 @@ def test_zero_bubble() -> None:
     ]
 
 
+def test_zero_bubble_v() -> None:
+    assert schedule_grid(time_schedule(zero_bubble_v(2, 3))).splitlines() == [
+        "rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1 0I2 0W2 ...",
+        "rank 1  ... 1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2",
+    ]
+
+
 # ── happens-before ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -105,10 +113,10 @@ def happens_before(order: Sequence[Action], num_stages: int) -> bool:
 def test_it_can_be_executed(make: Callable[[int, int], Schedule]) -> None:
     for p, m in SIZES:
         schedule = make(p, m)
-        num_stages = p * (2 if make is interleaved_1f1b else 1)
+        num_stages = p * (2 if make in (interleaved_1f1b, zero_bubble_v) else 1)
         order = execution_order(schedule)
         assert happens_before(order, num_stages), (p, m)
-        assert len(order) == num_stages * m * (3 if make is zero_bubble else 2)
+        assert len(order) == num_stages * m * (3 if make in (zero_bubble, zero_bubble_v) else 2)
         assert [[a for a in order if a in set(row)] for row in schedule] == [list(row) for row in schedule]
 
 
@@ -135,6 +143,24 @@ def test_most_live_microbatches() -> None:
         assert most_live(zero_bubble(p, m), up_to_weight=True) == [min(m, p)] * p
 
 
+def test_a_longer_warmup_keeps_more() -> None:
+    for p, m in SIZES:
+        for k in (0, 1, 2):
+            schedule = one_forward_one_backward(p, m, eager=k)
+            check_schedule(schedule)
+            assert most_live(schedule) == [min(m, (1 + k) * (p - stage - 1) + 1) for stage in range(p)]
+    with pytest.raises(ValueError, match="eager to be an integer of at least 0, got eager=-1"):
+        one_forward_one_backward(2, 2, eager=-1)
+
+
+def test_zero_bubble_v_keeps_what_the_first_rank_of_1f1b_keeps() -> None:
+    for p, m in SIZES:
+        for up_to_weight in (False, True):
+            halves = most_live(zero_bubble_v(p, m), up_to_weight)
+            assert max(halves) <= 2 * p
+            assert m < 2 * p - 1 or halves == [2 * p] * p
+
+
 @pytest.mark.parametrize("v", [2, 3])
 def test_most_live_microbatches_interleaved(v: int) -> None:
     for p, m in SIZES:
@@ -159,6 +185,13 @@ def test_bubble_of_interleaved(v: int) -> None:
         if m % p == 0:
             bubble = time_schedule(interleaved_1f1b(p, m, v), EQUAL).bubble
             assert bubble == pytest.approx((p - 1) / (v * m + p - 1), abs=1e-9)
+
+
+def test_bubble_of_zero_bubble_v() -> None:
+    for p, m in SIZES:
+        timing = time_schedule(zero_bubble_v(p, m), Costs(forward=0.5, backward=1.0))
+        if m >= 2 * p - 1:
+            assert timing.bubble == pytest.approx((p - 1) / (6 * m + p - 1), abs=1e-9)
 
 
 def test_bubble_of_naive_and_zero_bubble() -> None:

@@ -6,6 +6,7 @@ gpipe                 all forward passes, then all backward passes
 one_forward_one_backward   the same bubble, but at most p microbatches are kept
 interleaved           several stages per rank: a smaller bubble, more messages
 zero_bubble           backward passes cut in two: the second half fills the bubble
+zero_bubble_v         the same with two stages per rank: hardly a bubble, and no more is kept
 
 execution             can a schedule be executed at all? In which order?
 memory                how many microbatches a rank keeps at the same time
@@ -25,6 +26,7 @@ from distlib.training.schedules.naive import naive
 from distlib.training.schedules.one_forward_one_backward import one_forward_one_backward
 from distlib.training.schedules.timing import ActionSpan, Costs, Timing, time_schedule
 from distlib.training.schedules.zero_bubble import zero_bubble
+from distlib.training.schedules.zero_bubble_v import zero_bubble_v
 
 __all__ = [
     "Action",
@@ -44,4 +46,5 @@ __all__ = [
     "schedule_grid",
     "time_schedule",
     "zero_bubble",
+    "zero_bubble_v",
 ]
