@@ -10,10 +10,12 @@
 # - say when a pipeline is the wrong choice,
 # - fill a grid of your own, and be graded by the clock.
 #
-# **Time:** about 120 minutes. **You need:** [Messages](01_messages.ipynb) and [DDP](05_ddp.ipynb). No GPU.
+# **Time:** about 120 minutes; a good place for a break is before "Stages that cost the same". **You need:**
+# [Messages](01_messages.ipynb) and [DDP](05_ddp.ipynb). No GPU.
 
 # %%
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import nn
@@ -45,14 +47,10 @@ from distlib.training.schedules import (
     schedule_grid,
     time_schedule,
     zero_bubble,
+    zero_bubble_v,
 )
-from distlib.training.schedules.puzzle import (
-    Attempt,
-    Grid,
-    fill,
-    level_of,
-    score_card,
-)
+from distlib.training.schedules.execution import execution_order
+from distlib.training.schedules.puzzle import Attempt, Grid, fill, level_of, score_card
 from distlib.worlds.real.process_group import torch_distributed
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
@@ -172,6 +170,7 @@ def timing_of(by_rank: Sequence[Trained]) -> Timing:
     return Timing([record.spans for record, _, _ in by_rank])
 
 
+# %%
 FREE = Link(latency=0.0, bandwidth=float("inf"))
 ideal = SimulatedWorld(4, Cluster.flat(4, FREE))
 alone = timing_of(SimulatedWorld(1).run(train, naive(1, 1), costs=Costs(4, 8)))
@@ -213,7 +212,8 @@ right_losses, right_weights = train_alone(10)
 
 def distance(by_rank: Sequence[Trained]) -> float:
     """The largest difference to one process, of a loss or of a weight."""
-    losses = by_rank[-1][1]  # the rank of the last stage has them
+    # the rank of the last stage has the losses, the others None
+    losses = next(found for _, found, _ in by_rank if found[0] is not None)
     gaps = [abs(a - b) for a, b in zip(losses, right_losses, strict=True)]
     weights = {name: value for _, _, part in by_rank for name, value in part.items()}
     assert set(weights) == set(right_weights)
@@ -443,8 +443,10 @@ def milliseconds(make: Maker, m: int, link: Link) -> float:
 
 
 MICROBATCHES = (1, 2, 4, 8, 16, 32, 64)
+longer_warmup = partial(one_forward_one_backward, eager=1)
 CASES = {
     "1F1B, 5 ms": (one_forward_one_backward, SLOW),
+    "longer warmup": (longer_warmup, SLOW),
     "GPipe, 5 ms": (gpipe, SLOW),
     "no latency": (gpipe, FREE),
 }
@@ -455,6 +457,8 @@ took = {
 print("microbatches ", "".join(f"{m:7}" for m in MICROBATCHES))
 for name, times in took.items():
     print(f"{name:13} {''.join(f'{ms:7.0f}' for ms in times.values())}  ms")
+kept_by_longer = most_live(longer_warmup(4, 16))
+print("a longer warmup keeps, of 16 microbatches:", kept_by_longer)
 faster = min((8, 32), key=took["1F1B, 5 ms"].__getitem__)
 print(guess_4.compare(str(faster)))
 curves(
@@ -469,6 +473,26 @@ curves(
 # Checks of the numbers above, and of what is said below
 assert took["1F1B, 5 ms"][8] < took["1F1B, 5 ms"][32] - 100
 assert min(took["1F1B, 5 ms"], key=took["1F1B, 5 ms"].__getitem__) == 8
+assert [round(took[name][16]) for name in list(CASES)[:3]] == [425, 315, 315]
+thirty_two = [took[name][32] for name in list(CASES)[:3]]
+assert thirty_two[0] > 500 and 300 < thirty_two[1] < 350 and 280 < thirty_two[2] < 300
+assert kept_by_longer == [7, 5, 3, 1]
+assert most_live(one_forward_one_backward(4, 16)) == [4, 3, 2, 1]
+for m, eager in [
+    (8, 1),
+    (16, 1),
+    (32, 2),
+    (64, 3),
+]:  # the first that is as fast as GPipe
+    late = Costs(0.08 / m, 0.16 / m, transfer=5e-3)
+    eager_seconds = [
+        time_schedule(one_forward_one_backward(4, m, eager=k), late).seconds
+        for k in (eager - 1, eager)
+    ]
+    gpipe_seconds = time_schedule(gpipe(4, m), late).seconds
+    assert eager_seconds[0] > gpipe_seconds + 1e-3
+    assert abs(eager_seconds[1] - gpipe_seconds) < 1e-9
+assert most_live(one_forward_one_backward(4, 32, eager=2)) == [10, 7, 4, 1]
 assert min(took["GPipe, 5 ms"], key=took["GPipe, 5 ms"].__getitem__) == 64
 assert min(took["no latency"], key=took["no latency"].__getitem__) == 64
 for m in (8, 16, 32, 64):
@@ -493,7 +517,7 @@ for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
 
 # %% [markdown]
 # Eight. With 32 the formula promises a bubble of 8.6 %, and the step takes longer than with 8. The formula knows
-# nothing of messages. With 1F1B there is a best number of microbatches: of those above, 8.
+# nothing of messages. With this 1F1B there is a best number of microbatches: of those above, 8.
 #
 # GPipe sends its messages one after another, and nobody waits for an answer. So it pays its $2(p-1)$ latencies once,
 # however many microbatches there are, and goes on gaining with more of them. For that its receives must be posted early
@@ -502,7 +526,15 @@ for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
 # In 1F1B a rank that has done its warm-up sends an activation and *waits* for a gradient before it goes on. At each
 # time $p$ microbatches are under way, and each has to travel there and back: $2(p-1)$ messages. So each microbatch
 # adds $2(p-1)/p$ latencies, 1.5 for four ranks. In all, four ranks wait for $1.5m + 4$ latencies, where GPipe waits
-# for 6. A longer warm-up would help, and keep more. You will need that in the puzzle.
+# for 6.
+#
+# But nothing forces a rank to wait. It can do more forward passes first, and has work while the gradient travels: a
+# longer **warmup**. The usual one has $p-s-1$ forward passes on rank $s$. The second line of the plot has twice as
+# many. With 16 microbatches it is as fast as GPipe, 315 ms instead of 425, and keeps 7, 5, 3 and 1 of them, where GPipe
+# keeps 16 on every rank and the usual 1F1B 4, 3, 2 and 1. With 32, where a microbatch is shorter and the latency is
+# not, it takes three times the usual warmup to be as fast as GPipe: 10, 7, 4 and 1 are kept. So latency can be bought
+# with memory, and the price is far below GPipe's. (Zhuang et al. 2022 call it *eager* 1F1B.) You will need that in the
+# puzzle.
 #
 # Small microbatches have another cost, which virtual time does not show. Products of small matrices make poor use of a
 # GPU.
@@ -657,7 +689,71 @@ assert 0.85 < kept["ZB-H1"][3] / kept["GPipe"][3] < 0.9
 # More than with 1F1B on every rank: 50 KiB instead of 32 on the first, and nearly seven times as much on the last, not
 # far from GPipe. A good part of that is our pipeline: for each layer that has weights, its input and the gradient of
 # its output wait for W, and our pipeline keeps the output too. In the paper's transformer the peak stays that of 1F1B.
-# Schedules with hardly any bubble (its ZB-H2) do pay: nearly twice the memory.
+#
+# Can the last triangles go, too? The paper has two answers. ZB-H2 fills them with more forward passes, and keeps
+# nearly twice as much. The other one is a question of *where* the stages are.
+#
+# ### A V of stages
+#
+# Look at the picture once more. All memory is at the front: rank 0 keeps a microbatch for the longest time, the last
+# rank for the shortest. So give each rank two stages again, of half the size, but now the second half comes back the
+# same way:
+#
+#     rank               0  1  2  3
+#     stages going down  0  1  2  3      a microbatch goes down to rank 3,
+#     stages going up    7  6  5  4      and up again: its loss is on rank 0
+#
+# Rank 0 has the first stage, which keeps a microbatch for long, and the last one, which hardly keeps it. So all ranks
+# keep the same. And rank 0 has a loss early, so it has I and W early. This is **ZB-V**.
+
+# %%
+guess_7 = predict(
+    "ZB-V, 4 ranks, 8 microbatches, two stages per rank: what share of the time do the ranks wait?",
+    unit="%",
+)
+
+# %%
+run = ideal.run(train, zero_bubble_v(4, 8), costs=HALF)
+v_shaped = timing_of(run)
+kept["ZB-V"] = [record.peak_bytes for record, _, _ in run]
+print(guess_7.compare(100 * v_shaped.bubble))
+for name, schedule in {
+    "1F1B": one_forward_one_backward(4, 8),
+    "ZB-H1": zero_bubble(4, 8),
+    "ZB-V": zero_bubble_v(4, 8),
+}.items():
+    size = 2 if name == "ZB-V" else 1  # its stages have half the size
+    live = [count / size for count in most_live(schedule, up_to_weight=True)]
+    print(
+        f"{name:6} keeps on the ranks, in microbatches of a whole stage, up to W: {live}"
+    )
+compared = {"zero bubble, ZB-H1": halves, "ZB-V": v_shaped}
+pipeline_timeline(compared, title="Halves, and halves in a V")
+
+# %% tags=["folded"]
+# Checks of the numbers above and below: (p − 1)/(6m + p − 1) where m ≥ 2p − 1
+for p in range(1, 9):
+    for m in range(2 * p - 1, 20):
+        schedule = zero_bubble_v(p, m)
+        assert (
+            abs(time_schedule(schedule, HALF).bubble - (p - 1) / (6 * m + p - 1)) < 1e-9
+        )
+        assert most_live(schedule, up_to_weight=True) == [2 * p] * p
+assert v_shaped.seconds == 25.5 and f"{v_shaped.bubble:.1%}" == "5.9%"
+assert f"{time_schedule(zero_bubble_v(4, 16), HALF).bubble:.1%}" == "3.0%"
+assert kept["ZB-V"][0] == 64 * 1024 and kept["1F1B"][0] == 32 * 1024
+few = time_schedule(zero_bubble_v(4, 4), HALF).bubble
+assert abs(few - time_schedule(zero_bubble(4, 4)).bubble) < 1e-9
+
+# %% [markdown]
+# 5.9 %, and 3.0 % with 16 microbatches: what is left is the way of the first microbatch down the V. Every rank keeps 4
+# microbatches, which is the most that 1F1B keeps on any. So a bubble can nearly vanish *without* more memory at the
+# fullest rank. The other ranks pay, as in ZB-H1: with 1F1B the last one keeps 1. What it costs besides are messages:
+# twice as many, since every microbatch goes there and back. And it wants at least $2p - 1$ microbatches; with 4 it is
+# no better than ZB-H1.
+#
+# In the bytes of our pipeline rank 0 keeps 64 KiB instead of 32. The reason is the same as for ZB-H1, and half stages
+# have twice as many inputs. As always, F, I and W take equally long here. In a real model they do not, and gaps return.
 #
 # ### All of them, compared
 #
@@ -671,6 +767,7 @@ SCHEDULES = {
     "1F1B": (one_forward_one_backward(4, 8), EVEN),
     "interleaved": (interleaved_1f1b(4, 8), HALF),
     "ZB-H1": (zero_bubble(4, 8), EVEN),
+    "ZB-V": (zero_bubble_v(4, 8), HALF),
 }
 print("schedule       time  bubble  kept by rank 0  messages     bytes  difference")
 sent = {}
@@ -692,14 +789,15 @@ for name, (schedule, costs) in SCHEDULES.items():
 # %% tags=["folded"]
 # Checks: each microbatch crosses each boundary forward and backward, as 32 float64 per sample
 for name, (messages, nbytes) in sent.items():
-    boundaries = 7 if name == "interleaved" else 3
+    boundaries = {"interleaved": 7, "ZB-V": 6}.get(name, 3)
     assert messages == 2 * 8 * boundaries
     assert nbytes == 2 * boundaries * 64 * 32 * 8
 
 # %% [markdown]
-# With $p$ stages there are $p - 1$ boundaries. A step sends $2m$ messages over each, and over each the activations of
-# the whole batch forward, and as many bytes backward. The number of microbatches does not change the bytes, and
-# neither does the schedule, unless it has more stages.
+# With $p$ stages there are $p - 1$ boundaries between ranks. A step sends $2m$ messages over each, and over each the
+# activations of the whole batch forward, and as many bytes backward. The number of microbatches does not change the
+# bytes, and neither does the schedule, unless it has more stages. (ZB-V has 8 stages and only 6 boundaries: the two
+# stages at the tip of the V are neighbors on the same rank.)
 #
 # What is sent does not depend on the number of parameters directly (wider models have wider activations). That is the
 # great difference to data parallelism. Take the model of 175 billion parameters again. Its layers hand on 12,288
@@ -719,6 +817,98 @@ assert f"{gradients / boundary:.0f}" == "6954"
 # %% [markdown]
 # 157 GB is less than a quarter of 700. So a pipeline is for links between machines, which are slower than those inside.
 # But the larger the batch, the smaller the difference: with more than 6,954 texts a pipeline sends more.
+#
+# ## A pipeline that never drains
+#
+# All schedules so far drain the pipeline at the end of a step, because the optimizer must see all gradients. The bubble
+# is the price of that. What if nobody waits? Each stage takes a step of its own after every backward pass, and the
+# forward passes go on forever. There is no bubble at all. This is the first **PipeDream**.
+#
+# The price is another one. Between the forward and the backward pass of a microbatch, rank $s$ has updated its weights
+# $p - s - 1$ times. With which weights should it go backward? The chain rule multiplies by the weights that the forward
+# pass used. They are gone, unless the rank keeps them: **weight stashing**.
+#
+# Take four stages of a single weight each. They multiply: $y = w_3 w_2 w_1 w_0$, and the loss is $(y-2)^2/2$. Below is
+# the gradient that rank 0 computes for microbatch 4, with stashed weights and without.
+
+
+# %%
+Versions = dict[int, tuple[float, float, float]]
+
+
+def never_drained(microbatch: int, stash: bool) -> Versions:
+    """For each stage: its weight in the forward pass, in the backward pass, its gradient."""
+    weights, seen = [1.3, 0.9, 1.1, 1.2], {}
+    given: dict[tuple[int, int], float] = {}  # the input of a stage
+    used: dict[tuple[int, int], float] = {}  # the weight of its forward pass
+    back: dict[tuple[int, int], float] = {}  # the gradient of its input
+    for stage, kind, number in execution_order(one_forward_one_backward(4, 8)):
+        at = stage, number
+        if kind == "F":
+            given[at] = (
+                given[stage - 1, number] * used[stage - 1, number] if stage else 1.0
+            )
+            used[at] = weights[stage]
+            if stage == 3:
+                back[4, number] = given[at] * used[at] - 2  # of the loss
+        else:
+            gradient = back[stage + 1, number] * given[at]
+            back[at] = back[stage + 1, number] * (used[at] if stash else weights[stage])
+            if number == microbatch:
+                seen[stage] = used[at], weights[stage], gradient
+            weights[stage] -= 0.05 * gradient  # at once: nobody waits for the others
+    return seen
+
+
+# %%
+def gradient_at(weights: Sequence[float]) -> list[float]:
+    """What autograd says at these four weights."""
+    at = torch.tensor(weights, dtype=torch.float64, requires_grad=True)
+    ((at.prod() - 2) ** 2 / 2).backward()
+    return at.grad.tolist()
+
+
+print("the gradient of rank 0's weight, microbatch 4")
+for stash in (True, False):
+    rows = [row for _, row in sorted(never_drained(4, stash).items())]
+    at_forward, at_backward, computed = zip(*rows, strict=True)
+    print(f"{'with' if stash else 'without'} stashed weights {computed[0]:9.5f}")
+    print(
+        f"    autograd at the weights of the forward pass  {gradient_at(at_forward)[0]:9.5f}"
+    )
+    print(
+        f"    autograd at the weights of the backward pass {gradient_at(at_backward)[0]:9.5f}"
+    )
+    exact = [
+        abs(a - b) < 1e-12
+        for a, b in zip(computed, gradient_at(at_forward), strict=True)
+    ]
+    assert exact == ([True] * 4 if stash else [False, False, True, True])
+    assert abs(computed[0] - gradient_at(at_backward)[0]) > 0.1
+
+# %% [markdown]
+# With stashed weights it is a true gradient, to the last digit: that of the loss at the weights which the forward pass
+# met on its way. (On each rank they are of another age, and all of them are old; what that does is the subject of
+# [lesson 07](07_parameter_server.ipynb).) Without, it is the gradient at neither place: forward through one
+# function, and back through another. Only ranks 3 and 2 are right: between the two passes of rank 3 nothing
+# happens, so what it hands back to rank 2 is right as well.
+#
+# Nothing crashes, and a model may still learn. The error is small where weights move little between the two passes. But
+# no theorem about gradients speaks of it any more.
+#
+# Rank $s$ keeps $p - s$ versions of its weights. For the 175 billion parameters on four ranks, in 16 bits:
+
+# %%
+versions = sum(4 - rank for rank in range(4))
+print(f"one version of all weights: {2 * parameters / 1e9:.0f} GB")
+print(f"with stashed ones: {versions * 2 * parameters / 4 / 1e9:.0f} GB")
+assert (2 * parameters, versions * 2 * parameters / 4) == (350e9, 875e9)
+live = most_live(one_forward_one_backward(4, 8))
+assert live == [4, 3, 2, 1] and sum(live) == versions  # a version per microbatch
+
+# %% [markdown]
+# That is why pipelines are drained today: GPipe and 1F1B with a flush need one version. (PipeDream-2BW, by the same
+# authors, keeps two on every rank: it adds up gradients over at least $p$ microbatches before each update.)
 #
 # ## Stages that cost the same
 #
@@ -920,7 +1110,7 @@ assert apart > 0.1
 # ## In real frameworks
 #
 # torch has pipelines in `torch.distributed.pipelining`. A `PipelineStage` wraps the module of one stage, and a
-# schedule class runs it. The names are those of this lesson. We run four of them on our four ranks, on gloo, with the
+# schedule class runs it. The names are those of this lesson. We run five of them on our four ranks, on gloo, with the
 # stages of our model, and compare the gradients with those of one process.
 
 # %%
@@ -930,38 +1120,47 @@ from torch.distributed.pipelining import (
     ScheduleGPipe,
     ScheduleInterleaved1F1B,
     ScheduleInterleavedZeroBubble,
+    ScheduleZBVZeroBubble,
 )
 
 THEIRS = [ScheduleGPipe, Schedule1F1B]
 THEIRS += [ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble]
+THEIRS += [ScheduleZBVZeroBubble]
 Gradients = dict[str, torch.Tensor]
+
+
+# %%
+def stages_of_rank(kind: type, rank: int) -> list[int]:
+    """The numbers of a rank's stages, on four ranks."""
+    if kind is ScheduleZBVZeroBubble:
+        return [rank, 7 - rank]
+    return [rank, rank + 4] if "Interleaved" in kind.__name__ else [rank]
 
 
 def with_torch(
     comm: Communicator, kind: type
 ) -> tuple[Gradients, list[float], list[str]]:
     """The gradients of this rank's stages, the losses of the microbatches, and what this rank did."""
-    per_rank = 2 if "Interleaved" in kind.__name__ else 1
-    cut = cut_model(4 * per_rank)
-    numbers = range(comm.rank, len(cut), 4)
+    numbers = stages_of_rank(kind, comm.rank)
+    cut = cut_model(4 * len(numbers))
     with torch_distributed(comm):
         device = torch.device("cpu")
         stages = [PipelineStage(cut[n], n, len(cut), device) for n in numbers]
-        given = stages[0] if per_rank == 1 else stages
+        given = stages if len(stages) > 1 else stages[0]
         schedule = kind(given, n_microbatches=8, loss_fn=cross_entropy)
         losses: list[torch.Tensor] = []
-        if comm.rank == 0:
-            schedule.step(images[:64])
-        elif comm.rank == 3:
-            schedule.step(target=labels[:64], losses=losses)
-        else:
-            schedule.step()
+        inputs = [images[:64]] if 0 in numbers else []
+        last = len(cut) - 1 in numbers
+        schedule.step(
+            *inputs, **dict(target=labels[:64], losses=losses) if last else {}
+        )
     done = [str(action) for action in schedule.pipeline_order[comm.rank] if action]
     parameters = (pair for n in numbers for pair in cut[n].named_parameters())
     gradients = {name: parameter.grad for name, parameter in parameters}
     return gradients, [loss.item() for loss in losses], done
 
 
+# %%
 alone = make_model()
 loss = cross_entropy(alone(images[:64]), labels[:64])
 loss.backward()
@@ -975,7 +1174,7 @@ with World(4) as world:
             float((found[name] - parameter.grad).abs().max())
             for name, parameter in alone.named_parameters()
         ]
-        losses = by_rank[-1][1]
+        losses = next(losses for _, losses, _ in by_rank if losses)
         gaps.append(abs(sum(losses) / 8 - loss.item()))
         print(f"{kind.__name__:30} largest difference to one process {max(gaps):.0e}")
         assert len(gaps) == 17 and max(gaps) < 1e-12
@@ -998,6 +1197,7 @@ print(f"13 samples in 5 microbatches: loss {ours:.6f}, in one process {wanted:.6
 assert abs(ours - wanted) < 1e-9
 
 
+# %%
 def thirteen_in_torch(comm: Communicator) -> Gradients:
     """torch's GPipe, one stage per rank: the gradients of this rank's stage."""
     stages, last = cut_model(comm.world_size), comm.world_size - 1
@@ -1048,12 +1248,14 @@ theirs = [row[:16] for row in orders["Schedule1F1B"]]
 assert theirs[:3] == ours[:3] and theirs[3][0] == "3F1"
 ours = [[str(action) for action in row] for row in interleaved_1f1b(4, 8)]
 assert orders["ScheduleInterleaved1F1B"] == ours
+ours = [[str(action) for action in row] for row in zero_bubble_v(4, 8)]
+assert orders["ScheduleZBVZeroBubble"] == ours
 
 # %% [markdown]
-# The interleaved schedule that torch runs is ours, action by action, on all four ranks. So are its listings of GPipe
-# and of 1F1B, which are only for reading. (In torch 2.13 that of the *last* rank of 1F1B is off by one: it begins with
-# microbatch 1. The code does rank 3 in the same order as ours.) `REDUCE_GRAD` finishes the gradients after the last
-# microbatch. In real training you would also meet:
+# The interleaved schedule and the ZB-V that torch runs are ours, action by action, on all four ranks. So are its
+# listings of GPipe and of 1F1B, which are only for reading. (In torch 2.13 that of the *last* rank of 1F1B is off by
+# one: it begins with microbatch 1. The code does rank 3 in the same order as ours.) `REDUCE_GRAD` finishes the
+# gradients after the last microbatch. In real training you would also meet:
 #
 # - **Tracing.** `torch.distributed.pipelining.pipeline` follows the forward pass of a model that is not a list of
 #   layers, and cuts it at points that you name.
@@ -1153,12 +1355,18 @@ print(score_card(tried))
 # | 1F1B | $(p-1)/(m+p-1)$ | $\min(m, p-s)$ | $2m(p-1)$ |
 # | interleaved, $v$ stages per rank, $m$ a multiple of $p$ | $(p-1)/(vm+p-1)$ | more than 1F1B | $2m(vp-1)$ |
 # | ZB-H1, F = I = W, $m \ge p$ | $(p-1)/(3m+p-1)$ | as 1F1B up to I, $p$ up to W | $2m(p-1)$ |
+# | ZB-V, F = I = W, $m \ge 2p-1$ | $(p-1)/(6m+p-1)$ | $p$ up to W, on every rank | $4m(p-1)$ |
 #
 # - A pipeline makes a model fit. It is fast only with many microbatches.
-# - Where stages are alike, 1F1B is not faster than GPipe. It keeps less, and on a slow link it is slower.
-# - With 1F1B on a link with latency there is a best number of microbatches.
-# - Recomputation costs at most a third more time. The slowest stage sets the pace of all.
-# - The bytes sent depend on activations, not on parameters.
+# - Where stages are alike, 1F1B is not faster than GPipe. It keeps less. On a link with latency it is slower, and has a
+#   best number of microbatches, as long as its warmup is the shortest. One that is long enough keeps more, and is as
+#   fast as GPipe.
+# - Hardly a bubble need not cost memory (ZB-V). It costs messages, and needs many microbatches.
+# - A pipeline that never drains has no bubble, but old weights, and up to $p$ versions of them on a rank.
+# - Recomputation costs at most a third more time, if a backward pass takes two forward passes.
+# - The slowest stage sets the pace of all: no schedule mends a bad cut.
+# - The bytes sent depend on activations, not on parameters. So a large batch can make a pipeline send more than data
+#   parallelism does.
 #
 # ## Now you
 #
@@ -1174,8 +1382,11 @@ print(score_card(tried))
 #   2021, with the form used here.
 # - D. Narayanan et al., [Efficient Large-Scale Language Model Training on GPU
 #   Clusters](https://arxiv.org/abs/2104.04473), SC 2021. Interleaving, and how pipelines are combined with the rest.
-# - P. Qi et al., [Zero Bubble Pipeline Parallelism](https://arxiv.org/abs/2401.10241), 2023. I and W, and schedules
-#   with more memory and hardly any bubble.
+# - P. Qi et al., [Zero Bubble Pipeline Parallelism](https://arxiv.org/abs/2401.10241), 2023. I and W; ZB-H2, with more
+#   memory, and ZB-V, without. [Pipeline Parallelism with Controllable Memory](https://arxiv.org/abs/2405.15362), 2024,
+#   has more in a V, down to a third of 1F1B's memory.
+# - Y. Zhuang et al., [On Optimizing the Communication of Model Parallelism](https://arxiv.org/abs/2211.05322), 2022.
+#   The longer warmup.
 # - T. Chen et al., [Training Deep Nets with Sublinear Memory Cost](https://arxiv.org/abs/1604.06174), 2016.
 #   Recomputation.
 # - [torch.distributed.pipelining](https://docs.pytorch.org/docs/stable/distributed.pipelining.html), torch's manual.
