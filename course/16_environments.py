@@ -10,7 +10,7 @@
 # - choose an all-reduce for a network by its delay and its bandwidth,
 # - type the right command on a laptop, in Docker, on a cluster, on a Hub.
 #
-# **Time:** about 80 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU, no
+# **Time:** about 95 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU, no
 # cluster, no Docker, no special rights: all that is run here is run on your machine.
 
 # %%
@@ -33,6 +33,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+# %%
 from distlib import (
     Cluster,
     Communicator,
@@ -59,6 +60,7 @@ from distlib.launch.notice import REQUEUE, ends_soon
 from distlib.launch.wire import SILENCE
 from distlib.training.datasets import digits
 
+# %%
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 folder = Path(tempfile.mkdtemp())
 
@@ -109,6 +111,7 @@ def both(port: int, **change: str) -> list[Environment]:
     return [{**base, "RANK": str(rank), **change} for rank in range(2)]
 
 
+# %%
 def join(comm: Communicator, environments: list[Environment]) -> tuple[float, str]:
     """Be a program of its own. Returns the seconds that it took, and what was seen."""
     for name in NAMES:
@@ -178,6 +181,7 @@ def brief(text: str) -> str:
     return f"{text[:22].rsplit(' ', 1)[0]} … {text[-60:].split(' ', 1)[1]}"
 
 
+# %%
 taken = socket.create_server(("127.0.0.1", 0))
 threading.Thread(target=be_another_program, args=(taken,), daemon=True).start()
 ports = free_ports(8)
@@ -702,6 +706,7 @@ def one_step(comm: Communicator, model: nn.Module, step: int) -> float:
     return float(total[0])
 
 
+# %%
 def train(
     comm: Communicator, where: Path, steps: int, trouble: Trouble | None = None
 ) -> Losses | int:
@@ -894,126 +899,46 @@ assert [step for step, _ in found[0]] == [38, 39, 40, 41, 42]
 #
 # ## Delay and bandwidth
 #
-# Between machines a message is slower than within one, and in two ways: it is *late*, and it is *long*. Eight machines,
-# each with a link of 5 ms delay and 100 MB/s. Which all-reduce is faster, the ring or the tree? You know their rounds:
-#
-# | | rounds | tensors through a link, one after another |
-# |---|---|---|
-# | ring | $2(n-1)$ | $2\frac{n-1}{n}$ |
-# | tree | $2\log_2 n$ | $2\log_2 n$ |
+# Between machines a message is slower than within one, and in two ways: it is *late*, and it is *long*. Lessons
+# [02](02_all_reduce.ipynb) and [03](03_trees_and_grids.ipynb) have the formulas: of eight ranks, a ring pays 14
+# latencies and sends 1.75 tensors one after another, a tree pays 6 and sends 6. So there is a size up to which the tree
+# is faster. Only the links are new here.
 
 # %%
-guess_6 = predict(
-    "8 machines, 5 ms and 100 MB/s. How long does the ring take for 32 bytes?",
-    unit="ms",
-)
-
-
-# %%
-def reduce(comm: Communicator, numbers: int, algorithm: str) -> None:
-    all_reduce(comm, torch.zeros(numbers), algorithm=algorithm)
-
-
 DISTANT = Link(latency=5e-3, bandwidth=100e6)
-SIZES = {"32 B": 32, "4 MB": 4_000_000}
-
-
-def simulate(size: float, link: Link = DISTANT) -> dict[str, float]:
-    """Milliseconds of virtual time for so many bytes, by algorithm."""
-    world = SimulatedWorld(8, Cluster.flat(8, link))
-    found = {}
-    for algorithm in ("ring", "tree"):
-        world.run(reduce, int(size) // 4, algorithm)
-        found[algorithm] = 1e3 * world.elapsed
-    return found
-
-
-def in_words(found: dict[str, float]) -> str:
-    return ", ".join(f"{name} {took:.1f} ms" for name, took in found.items())
-
-
-small = simulate(SIZES["32 B"])
-print("32 B, in virtual time:", in_words(small))
-print(guess_6.compare(small["ring"]))
-
-# %%
-guess_7 = predict(
-    "And for 4 MB: which is faster?", choices=["the ring", "the tree", "they are equal"]
-)
-
-# %%
-large = simulate(SIZES["4 MB"])
-print("4 MB, in virtual time:", in_words(large))
-print(guess_7.compare("the ring"))
-
-# %% tags=["folded"]
-# Checks of the numbers above
-assert abs(small["ring"] - 2 * 7 * 5) < 0.1
-assert abs(small["tree"] - 2 * 3 * 5) < 0.1
-assert abs(large["ring"] - (70 + 2 * 7 / 8 * 40)) < 0.1
-assert abs(large["tree"] - 2 * 3 * (5 + 40)) < 0.1
-
-# %% [markdown]
-# For 32 bytes only the delay counts: 14 rounds of 5 ms against 6. For 4 MB, each round of the tree carries the whole
-# tensor, 40 ms; the ring carries an eighth. **The same network, and the other one wins.**
-#
-# Now real processes. Their messages are held back for as long as such links take; each number is the least of 5 runs.
-# The clock is real, so your numbers will differ from the ones above, and from run to run. What is added is mostly the
-# time in which 8 processes wait for a core, in each round.
-
-# %%
-with World(8, network=DISTANT) as world:
-    world.run(reduce, 8, "ring")  # the first run starts the ranks
-    for name, size in SIZES.items():
-        for algorithm in ("ring", "tree"):
-            times = []
-            for _ in range(5):
-                world.run(reduce, size // 4, algorithm)
-                messages = world.trace.messages
-                began = min(message.start for message in messages)
-                times.append(max(message.end for message in messages) - began)
-            print(f"{name}  {algorithm}  {1e3 * min(times):6.1f} ms on the real clock")
-
-# %% [markdown]
-# **Try it.** From which size on does the ring win? Compute it from the table of rounds, then check with the simulator.
-
-# %%
-mine = 100_000  # bytes; change this line
-print(f"{mine:,} B:", in_words(simulate(mine)))
-
-# %% tags=["folded"]
-# One way to do it: 70 ms + 1.75 t = 30 ms + 6 t, with t the tensor's time on a link
 IN_A_CLUSTER = Link(latency=20e-6, bandwidth=1.25e9)
 
 
 def crossover(link: Link) -> float:
-    return (14 - 6) * link.latency / (6 - 1.75) * link.bandwidth
+    return (14 - 6) * link.latency / (6 - 1.75) * link.bandwidth  # bytes
 
 
 for link in (DISTANT, IN_A_CLUSTER):
-    sides = [simulate(factor * crossover(link), link) for factor in (0.98, 1.02)]
-    below, above = (min(side, key=side.get) for side in sides)
     network = f"{1e6 * link.latency:,.0f} µs and {link.bandwidth / 1e6:,.0f} MB/s"
-    print(
-        f"{network}: up to {crossover(link):,.0f} bytes the {below}, then the {above}"
-    )
-    assert (below, above) == ("tree", "ring")
-assert 941_000 < crossover(DISTANT) < 942_000
+    print(f"{network}: up to {crossover(link):,.0f} bytes the tree, then the ring")
+
+# %% tags=["folded"]
+# Checks of the numbers above, in virtual time
+
+
+def reduce(comm: Communicator, numbers: int, algorithm: str) -> None:
+    all_reduce(comm, torch.zeros(numbers), algorithm=algorithm)
+
+
+for link in (DISTANT, IN_A_CLUSTER):
+    simulated = SimulatedWorld(8, Cluster.flat(8, link))
+    for factor, expected in ((0.98, "tree"), (1.02, "ring")):
+        found = {}
+        for algorithm in ("ring", "tree"):
+            simulated.run(reduce, int(factor * crossover(link)) // 4, algorithm)
+            found[algorithm] = simulated.elapsed
+        assert min(found, key=found.get) == expected
 assert 47_000 < crossover(IN_A_CLUSTER) < 47_100
-sizes = [0.001, 0.25, 0.5, 1, 2]  # MB
-curves(
-    {
-        name: [(size, simulate(1e6 * size)[name]) for size in sizes]
-        for name in ("ring", "tree")
-    },
-    along="size of the tensor in MB",
-    values="virtual milliseconds",
-    title="From 0.94 MB on the ring is faster",
-)
 
 # %% [markdown]
-# 5 ms is far, so that you can see it. With what a cluster has, 20 µs and 1.25 GB/s, the ring wins from 47 KB on. NCCL's
-# tree cuts the tensor into pieces that follow one another, so it is good at large ones, too: there let NCCL choose.
+# With what a cluster has, the ring wins from 47 KB on. That is for links that are all alike and that nobody else uses.
+# NCCL's tree cuts the tensor into pieces that follow one another, so it is good at large ones, too: there let NCCL
+# choose.
 #
 # ## What to type where
 #
@@ -1113,7 +1038,8 @@ assert answers == [(True, True)] * 3
 # - Elastic means: the same step on any number of ranks, and everything that the next step needs in the checkpoint.
 # - Silence needs a time limit, and who is silent is ended before the others go on, where one can.
 # - Ask for a signal before the limit. Write, and go back into the queue.
-# - Small tensors: few rounds. Large tensors: few bytes.
+# - Small tensors: few rounds. Large tensors: few bytes. The latency times the bandwidth of your link says what is
+#   small.
 #
 # ## Now you
 #
@@ -1129,6 +1055,7 @@ assert answers == [(True, True)] * 3
 # - T. S. Pillai et al., [All File Systems Are Not Created
 #   Equal](https://www.usenix.org/conference/osdi14/technical-sessions/presentation/pillai), OSDI 2014. Why a program
 #   that writes and renames needs an fsync in between.
-# - Python, [faulthandler](https://docs.python.org/3/library/faulthandler.html); [py-spy](https://github.com/benfred/py-spy).
+# - Python, [faulthandler](https://docs.python.org/3/library/faulthandler.html);
+#   [py-spy](https://github.com/benfred/py-spy).
 # - J. Mohan et al., [CheckFreq](https://www.usenix.org/conference/fast21/presentation/mohan), FAST 2021. How often to
 #   write a checkpoint, and how to write it while the training goes on.
