@@ -1452,7 +1452,8 @@ world.close()
 #   images count more (lesson 06).
 # - With a ring and N ranks each sends 2(N − 1)/N times the model's bytes in a step, in every version.
 # - What counts is the time that somebody waits, not the time that messages take.
-# - Everybody is as slow as the slowest rank, unless it is slower by less than what hides behind it.
+# - Everybody is as slow as the slowest rank. But what computes for longer also hides more: here, 10 % slower computing
+#   made the step less than 10 % longer.
 # - Overlap pays when communication takes about as long as backward and something else carries the messages. On a much
 #   faster network there is little to hide, on a much slower one little to hide it behind.
 # - torch builds its buckets in the order in which gradients arrived in the first step, unless

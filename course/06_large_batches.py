@@ -689,9 +689,10 @@ assert all(1.6 <= best[workers] <= 6.4 for workers in WORKERS[1:])
 assert middle[96][best[96]] > middle[96][RATE] + 0.2
 
 # %% [markdown]
-# One test image is 0.4 %, so a few tenths between two cells mean nothing. We repeated the map with other seeds, and
-# with 5 and with 20 epochs. The ceiling stayed where it is. With 5 epochs the ridge is sharper, because nobody has
-# time to recover from a bad rate. Eleven seeds this time:
+# One test image is 0.4 %, so a few tenths between two cells mean nothing. We repeated the map with other seeds, with 5
+# and with 20 epochs, and with a fifth of the labels replaced at random. The ceiling stayed where it is. (With wrong
+# labels the best rate of a small batch is lower: there is more noise to average.) With 5 epochs the ridge is sharper,
+# because nobody has time to recover from a bad rate. Eleven seeds this time:
 
 # %%
 MANY = range(11)
@@ -1486,7 +1487,8 @@ world.close()
 # - $k$ times the batch, $k$ times the rate: up to a ceiling of the *rate*, which no batch can pass. The curvature
 #   of the loss sets it, and warm-up lifts it a little. With Adam, rather the square root of $k$, from a good rate.
 # - The noise scale tells the order of magnitude up to which more workers save steps. Above it they waste images.
-# - Local SGD: $H$ times fewer messages, if the ranks' data are alike. Always run the control that never talks.
+# - Local SGD: $H$ times fewer messages, if the ranks' data are alike; with sorted images it needs an average now and
+#   then. Always run the control that never talks.
 # - Repeat with several seeds, and look at every run: a mean hides the one that broke.
 #
 # ## Now you
