@@ -16,8 +16,13 @@ from typing import Any
 
 import torch
 
-_short = reprlib.Repr()
-_short.maxstring = _short.maxother = 80
+_cut = reprlib.Repr()
+_cut.maxstring = _cut.maxother = 80
+
+
+def short(value: object) -> str:
+    """`repr(value)`, cut where it is long."""
+    return _cut.repr(value)
 
 
 def described(value: object) -> str:
@@ -29,7 +34,7 @@ def described(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(value, int | float | complex | str):
-        return f"the {'text' if isinstance(value, str) else type(value).__name__} {_short.repr(value)}"
+        return f"the {'text' if isinstance(value, str) else type(value).__name__} {short(value)}"
     if isinstance(value, list | tuple | set | frozenset | dict):
         return _described_group(value)
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
@@ -132,7 +137,7 @@ def check_integer(who: str, name: str, value: object, at_least: int = 0, at_most
     except TypeError:
         pass
     range_ = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
-    raise ValueError(f"{who} expected an integer {range_} as {name}, got {name}={_short.repr(value)}")
+    raise ValueError(f"{who} expected an integer {range_} as {name}, got {name}={short(value)}")
 
 
 def check_number(who: str, name: str, value: object, *, at_least: float = -math.inf, above: float = -math.inf) -> None:
@@ -147,7 +152,7 @@ def check_number(who: str, name: str, value: object, *, at_least: float = -math.
         fits = False
     if not fits:
         limits = [f" of at least {at_least:g}"] * (at_least > -math.inf) + [f" above {above:g}"] * (above > -math.inf)
-        raise ValueError(f"{who} expected a number{''.join(limits)} as {name}, got {name}={_short.repr(value)}")
+        raise ValueError(f"{who} expected a number{''.join(limits)} as {name}, got {name}={short(value)}")
 
 
 def check_choice(who: str, name: str, value: object, choices: Sequence[str] | Mapping[str, object]) -> None:
@@ -157,7 +162,7 @@ def check_choice(who: str, name: str, value: object, choices: Sequence[str] | Ma
         ValueError: with the choices and what came.
     """
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{who} expected one of {', '.join(choices)} as {name}, got {name}={_short.repr(value)}")
+        raise ValueError(f"{who} expected one of {', '.join(choices)} as {name}, got {name}={short(value)}")
 
 
 def check_callable(who: str, value: object, example: str) -> None:

@@ -50,14 +50,15 @@ def collective(name: str, algorithm: str | None = None) -> Callable[[Function], 
         @functools.wraps(function)
         def call(comm: Communicator, tensor: torch.Tensor, *args: Any, **options: Any) -> None:
             given = defaults | dict(**dict(zip(positional, args, strict=False)), **options)
-            is_written = check_call(name, comm, tensor, given)
+            if getattr(comm, "call", None) is None:  # not a part of another collective, which has been checked
+                check_call(name, comm, tensor, given)
             comm = announced(comm, name, tensor, **in_order | given)
             is_average = given.get("op") is ReduceOp.AVG
             inside = given | {"op": ReduceOp.SUM} if is_average else given
             with torch.no_grad() if torch.is_grad_enabled() else nullcontext():  # off already inside another collective
                 flat = flat_view(tensor)
                 function(comm, flat, *args[len(positional) :], **inside)  # Python complains if there are more
-                if is_written and (name != "reduce" or comm.rank == given["root"]):
+                if "root" not in given or (comm.rank == given["root"]) == (name in _COLLECTING):
                     if is_average:
                         _result(name, comm, flat).div_(comm.world_size)
                     write_back(tensor, flat)
@@ -68,11 +69,8 @@ def collective(name: str, algorithm: str | None = None) -> Callable[[Function], 
     return decorate
 
 
-def check_call(name: str, comm: Communicator, tensor: torch.Tensor, given: Mapping[str, Any]) -> bool:
+def check_call(name: str, comm: Communicator, tensor: torch.Tensor, given: Mapping[str, Any]) -> None:
     """Check what a collective was given. If it writes into a tensor with a history, autograd's user gets to know.
-
-    Returns:
-        Whether it writes into this rank's tensor.
 
     Raises:
         TypeError: no communicator, or not a tensor.
@@ -85,11 +83,9 @@ def check_call(name: str, comm: Communicator, tensor: torch.Tensor, given: Mappi
         check_root(name, comm, given["root"])
     if "op" in given:
         check_op(name, given["op"], tensor.dtype)
-    is_written = name == "reduce" or "root" not in given or (comm.rank == given["root"]) == (name in _COLLECTING)
-    if is_written:
-        check_tensor(name, tensor, written=True)
+    if name == "reduce" or "root" not in given or (comm.rank == given["root"]) == (name in _COLLECTING):
+        check_tensor(name, tensor, written=True)  # a reduce leaves parts of the result in all tensors
         watch_backward(name, tensor)
-    return is_written
 
 
 def _result(name: str, comm: Communicator, flat: torch.Tensor) -> torch.Tensor:

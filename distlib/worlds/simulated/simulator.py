@@ -38,6 +38,7 @@ from typing import Any
 
 import torch
 
+from distlib.arguments import check_callable, check_number, check_tensor
 from distlib.communicator import Communicator, Work
 from distlib.network import Cluster
 from distlib.trace import CallSite, Counts, Message, Trace
@@ -353,6 +354,7 @@ class SimulatedCommunicator(Communicator):
         self._engine.wait(self._rank, both)
 
     def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
+        check_callable("start", function, "all_reduce")
         site = self._site()
         call = SimulatedCall(partial(function, self, *args, **kwargs), self._rank, self.rank, site)
         self._rank.background.start(call)
@@ -382,8 +384,7 @@ class SimulatedCommunicator(Communicator):
         self._rank.site = site
 
     def sleep(self, seconds: float) -> None:
-        if seconds < 0:
-            raise ValueError(f"expected a time to sleep of at least 0 seconds, got {seconds}")
+        check_number("sleep", "seconds", seconds, at_least=0)
         rank = self._rank
         self._computations += 1
         rank.now += seconds * self.cluster.slowdown(rank.number, self._computations)
@@ -407,6 +408,8 @@ class SimulatedCommunicator(Communicator):
         )  # fmt: skip
         if not usual:
             check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
+        elif not (operation.is_send or tensor.is_contiguous()):
+            check_tensor("receive", tensor, written=True)
         destination = ANYONE if peer is None else self._group.members[peer]
         operation.begin(tensor, destination, tag, self._group, site)
 
