@@ -3,19 +3,30 @@
 A check comes first, before anything is computed or sent. Its error says what was expected, what came, and what to do:
 
     all_reduce expected a torch.Tensor, got a list of 3 floats: make a tensor first, with torch.tensor(…)
+
+One word means one thing in the whole package, so most checks follow from the names of the arguments:
+
+    @checked
+    def replicate(comm, model, algorithm="flat"):      # a communicator, a torch.nn.Module; `algorithm` has no rule here
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
+import numbers
 import operator
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 
+__decorated__ = "function"  # so that a call site names the function, and not the wrapper around it
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _cut = reprlib.Repr()
 _cut.maxstring = _cut.maxother = 80
 
@@ -122,37 +133,43 @@ def _remedy(value: object) -> str:
 # ── numbers, names and functions ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def check_integer(who: str, name: str, value: object, at_least: int = 0, at_most: int | None = None) -> None:
+def check_integer(who: str, name: str, value: object, at_least: int | None = 0, at_most: int | None = None) -> None:
     """Check that `value`, the argument `name`, is an integer in a range. A truth value is none.
 
     Raises:
         ValueError: with what was expected and what came.
     """
-    if type(value) is int and at_least <= value and (at_most is None or value <= at_most):
-        return  # the usual case, quickly
-    try:
-        fits = not isinstance(value, bool) and at_least <= operator.index(value)  # type: ignore[arg-type]
-        if fits and (at_most is None or operator.index(value) <= at_most):  # type: ignore[arg-type]
+    if not isinstance(value, bool) and hasattr(value, "__index__"):
+        number = operator.index(value)  # also those of numpy
+        if (at_least is None or at_least <= number) and (at_most is None or number <= at_most):
             return
-    except TypeError:
-        pass
-    range_ = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
-    raise ValueError(f"{who} expected an integer {range_} as {name}, got {name}={short(value)}")
+    limits = (
+        "" if at_least is None else f" of at least {at_least}" if at_most is None else f" from {at_least} to {at_most}"
+    )
+    raise ValueError(f"{who} expected an integer{limits} as {name}, got {name}={short(value)}")
+
+
+def is_real(value: object) -> bool:
+    """Whether it is a number, of Python or of numpy, and not a truth value, a text or a tensor."""
+    return type(value) in (int, float) or (isinstance(value, numbers.Real) and not isinstance(value, bool))
 
 
 def check_number(who: str, name: str, value: object, *, at_least: float = -math.inf, above: float = -math.inf) -> None:
-    """Check that `value`, the argument `name`, is a number in a range; not NaN. Infinity is in the range if `above` is.
+    """Check that `value`, the argument `name`, is a number in a range; not NaN.
 
     Raises:
         ValueError: with what was expected and what came.
     """
-    try:
-        fits = not isinstance(value, bool | str) and float(value) >= at_least and float(value) > above  # type: ignore[arg-type]
-    except (TypeError, ValueError, RuntimeError):
-        fits = False
-    if not fits:
+    one = isinstance(value, torch.Tensor) and value.numel() == 1
+    if not (one or is_real(value)) or not (at_least <= float(value) and above < float(value)):  # type: ignore[arg-type]
         limits = [f" of at least {at_least:g}"] * (at_least > -math.inf) + [f" above {above:g}"] * (above > -math.inf)
         raise ValueError(f"{who} expected a number{''.join(limits)} as {name}, got {name}={short(value)}")
+
+
+def check_timeout(timeout: object) -> None:
+    """Check the time limit of a run: None, or seconds above 0. Raises ValueError."""
+    if timeout is not None:
+        check_number("run", "timeout", timeout, above=0)
 
 
 def check_choice(who: str, name: str, value: object, choices: Sequence[str] | Mapping[str, object]) -> None:
@@ -188,3 +205,142 @@ def check_type(who: str, name: str, value: object, kind: type, example: str) -> 
         raise TypeError(
             f"{who} expected {with_article(kind.__name__)} as {name}, such as {example}, got {described(value)}"
         )
+
+
+# ── by the names of arguments ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def checked(function: _Function) -> _Function:
+    """Decorate a function or an `__init__`: first its arguments are checked, as their names say. See `_RULES`.
+
+    An argument whose default is None may be None.
+
+    Raises:
+        TypeError, ValueError: from the decorated function, with its name.
+    """
+    parameters = inspect.signature(function).parameters
+    names = list(parameters)
+    rules = [(name, _RULES[name], parameters[name].default is None) for name in names if name in _RULES]
+    assert rules, f"{function.__qualname__}: no argument has a rule"
+    who = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        for name, rule, may_be_none in rules:
+            if name in given and not (given[name] is None and may_be_none):
+                rule(who, name, given[name], given)
+        return function(*args, **kwargs)
+
+    return cast(_Function, call)
+
+
+def _communicator(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    if not (hasattr(value, "rank") and hasattr(value, "world_size")):
+        hint = ": call it on the ranks, in the function that world.run(…) is given" * hasattr(value, "run")
+        raise TypeError(f"{who} expected the communicator of its rank as {name}, got {described(value)}{hint}")
+
+
+def _model(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    check_type(who, name, value, torch.nn.Module, "torch.nn.Linear(64, 10)")
+
+
+def _optimizer(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    if isinstance(value, type) or not (hasattr(value, "step") and hasattr(value, "zero_grad")):
+        example = "torch.optim.SGD(model.parameters(), lr=0.1)"
+        raise TypeError(f"{who} expected an optimizer, such as {example}, got {described(value)}")
+
+
+def _cluster(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    if not hasattr(value, "slowest_link") or isinstance(value, type):
+        example = "Cluster(nodes=2, ranks_per_node=4)"
+        raise TypeError(f"{who} expected a Cluster as {name}, such as {example}, got {described(value)}")
+
+
+def _tensor(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    check_tensor(who, value, f" as {name}")
+
+
+def _tensors(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    if not isinstance(value, Sequence | torch.Tensor) or isinstance(value, str):
+        raise TypeError(f"{who} expected a list of tensors as {name}, got {described(value)}")
+    for index, tensor in enumerate(value):
+        check_tensor(who, tensor, f" as {name}[{index}]")
+
+
+def _function(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    check_callable(who, value, "torch.nn.functional.cross_entropy")
+
+
+def _batches(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    if not isinstance(value, Iterable) or isinstance(value, torch.Tensor | str):
+        raise TypeError(f"{who} expected pairs of inputs and targets as {name}, got {described(value)}")
+
+
+def _batch(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    """A tensor, or a pair of inputs and targets."""
+    if not isinstance(value, tuple | list):
+        check_tensor(who, value, f" as {name}")
+    elif len(value) != 2:
+        raise TypeError(f"{who} expected a pair of inputs and targets as {name}, got {described(value)}")
+    else:
+        for part, tensor in zip(("inputs", "targets"), value, strict=True):
+            check_tensor(who, tensor, f" as the {part} of {name}")
+
+
+def _sized(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    if not hasattr(value, "__len__"):
+        raise TypeError(
+            f"{who} expected a {name} with a length, such as a list or a TensorDataset, got {described(value)}"
+        )
+
+
+def _count(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    check_integer(who, name, value, 1)
+
+
+def _whole(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    check_integer(who, name, value, None)
+
+
+def _length(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    if not (isinstance(value, float) and value.is_integer() and value >= 0):  # 1e6 elements
+        check_integer(who, name, value, 0)
+
+
+def _number(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    check_number(who, name, value)
+
+
+def _root(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    ranks = given.get("world_size", getattr(given.get("cluster") or given.get("comm"), "world_size", None))
+    check_integer(who, name, value, 0, None if ranks is None else ranks - 1)
+
+
+def _divisor(who: str, name: str, value: Any, given: Mapping[str, Any]) -> None:
+    check_integer(who, name, value, 1)
+    ranks = given.get("world_size", getattr(given.get("cluster"), "world_size", 0))
+    if ranks % value:
+        raise ValueError(f"{who} expected {name} to divide the {ranks} ranks, got {name}={value}")
+
+
+_RULES: dict[str, Callable[[str, str, Any, Mapping[str, Any]], None]] = {
+    "comm": _communicator,
+    **dict.fromkeys(["model", "module"], _model),
+    "optimizer": _optimizer,
+    "cluster": _cluster,
+    **dict.fromkeys(["tensor", "weight", "images", "labels", "output", "outputs", "gradient"], _tensor),
+    "tensors": _tensors,
+    "batch": _batch,
+    **dict.fromkeys(["batches", "microbatches"], _batches),
+    "dataset": _sized,
+    "loss_function": _function,
+    **dict.fromkeys(["world_size", "itemsize", "blocks", "repeats"], _count),
+    "length": _length,
+    **dict.fromkeys(["rounds", "first_round", "step", "epoch", "seed", "num_servers", "largest_bytes"], _whole),
+    **dict.fromkeys(["bucket_bytes", "first_bucket_bytes"], _whole),  # these say themselves from where on
+    **dict.fromkeys(["base_learning_rate", "base_batch_size", "batch_size", "warmup_steps"], _number),
+    "global_batch_size": _number,
+    "root": _root,
+    **dict.fromkeys(["columns", "ranks_per_node"], _divisor),
+}

@@ -38,7 +38,7 @@ from typing import Any
 
 import torch
 
-from distlib.arguments import check_callable, check_number, check_tensor
+from distlib.arguments import check_callable, check_number, check_tensor, check_timeout, described
 from distlib.communicator import Communicator, Work
 from distlib.network import Cluster
 from distlib.trace import CallSite, Counts, Message, Trace
@@ -110,12 +110,13 @@ class SimulatedWorld:
         contexts: str = "greenlets",
         deaths: Mapping[int, float] | None = None,
     ) -> None:
-        if not isinstance(world_size, int) or world_size < 1:
+        if not isinstance(world_size, int) or isinstance(world_size, bool) or world_size < 1:
             raise ValueError(f"SimulatedWorld expects a number of ranks, at least 1, got {world_size!r}")
+        _check_cluster(cluster, world_size)
         self.cluster = cluster if cluster is not None else Cluster.flat(world_size)
         if self.cluster.world_size != world_size:
             raise ValueError(f"{world_size} ranks do not fit a cluster with places for {self.cluster.world_size} ranks")
-        if contexts not in _CONTEXTS:
+        if not isinstance(contexts, str) or contexts not in _CONTEXTS:
             raise ValueError(f"expected one of the contexts {', '.join(_CONTEXTS)}, got {contexts!r}")
         self.world_size = world_size
         self.record = record if record is not None else world_size <= 64
@@ -136,6 +137,7 @@ class SimulatedWorld:
             TypeError, RankError, KeyboardInterrupt: as `World.run`. A deadlock is found as soon as no rank can go on.
             PeerLost: all ranks have died.
         """
+        check_timeout(timeout)
         self.last_error = None
         run = _Run(self, pickling.pack_call(fn, args, kwargs))
         try:
@@ -473,6 +475,12 @@ def _time_limit(seconds: float | None, running_thread: Callable[[], int]) -> Ite
     finally:
         done.set()
         watcher.join()
+
+
+def _check_cluster(cluster: object, world_size: int) -> None:
+    if cluster is not None and not isinstance(cluster, Cluster):
+        example = f"SimulatedWorld({world_size}, Cluster.flat({world_size}, Link(latency=1e-6, bandwidth=1e9)))"
+        raise ValueError(f"SimulatedWorld expects a Cluster, got {described(cluster)}: try {example}")
 
 
 def _describe(rank: int, error: BaseException) -> Failure:
