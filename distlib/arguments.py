@@ -44,6 +44,8 @@ def described(value: object) -> str:
         return f"a tensor of {describe_tensor(tuple(value.shape), dtype_name(value))}"
     if isinstance(value, type):
         return f"the class {value.__name__}"
+    if inspect.isroutine(value):
+        return f"the function {value.__name__}"
     if isinstance(value, int | float | complex | str):
         return f"the {'text' if isinstance(value, str) else type(value).__name__} {short(value)}"
     if isinstance(value, list | tuple | set | frozenset | dict):
@@ -119,6 +121,8 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
 
 
 def _remedy(value: object) -> str:
+    if value is None:
+        return ": what works in place returns None; hand over the tensor itself"
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
         return ": torch.from_numpy(array) makes a tensor that shares its memory"
     if isinstance(value, torch.nn.Module):
@@ -235,6 +239,12 @@ def checked(function: _Function) -> _Function:
     return cast(_Function, call)
 
 
+def check_by_name(who: str, **given: object) -> None:
+    """Check arguments as their names say, for a function that has something else to check before."""
+    for name, value in given.items():
+        _RULES[name](who, name, value, given)
+
+
 def _communicator(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
     if not (hasattr(value, "rank") and hasattr(value, "world_size")):
         hint = ": call it on the ranks, in the function that world.run(…) is given" * hasattr(value, "run")
@@ -242,7 +252,9 @@ def _communicator(who: str, name: str, value: object, given: Mapping[str, Any]) 
 
 
 def _model(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
-    check_type(who, name, value, torch.nn.Module, "torch.nn.Linear(64, 10)")
+    if not isinstance(value, torch.nn.Module):
+        example = "torch.nn.Linear(64, 10)"
+        raise TypeError(f"{who} expected a torch.nn.Module as {name}, such as {example}, got {described(value)}")
 
 
 def _optimizer(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
@@ -304,8 +316,11 @@ def _whole(who: str, name: str, value: object, given: Mapping[str, Any]) -> None
 
 
 def _length(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
-    if not (isinstance(value, float) and value.is_integer() and value >= 0):  # 1e6 elements
+    """How many elements: exact counts take an integer, 1e6 too; predicted seconds also a fraction."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    if "world_size" in given and not is_whole:
         check_integer(who, name, value, 0)
+    check_number(who, name, value, at_least=0)
 
 
 def _number(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:

@@ -46,7 +46,7 @@ def check_communicator(name: str, comm: object) -> None:
     """Check that a collective was given a communicator first. Raises TypeError."""
     if isinstance(comm, Communicator) or all(hasattr(comm, each) for each in _NEEDED):
         return
-    if isinstance(comm, torch.Tensor):
+    if isinstance(comm, torch.Tensor) and name != "barrier":
         raise TypeError(
             f"{name} expected comm as the first argument and the tensor as the second, got {described(comm)} first"
         )

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from distlib.arguments import checked
+from distlib.arguments import check_by_name, checked
 from distlib.network import duration
 from distlib.network.cluster import DEFAULT_LINK, Cluster, Link
 
@@ -66,7 +66,6 @@ def _choose(cluster: Cluster, length: int, itemsize: int) -> Choice:
     return Choice(fastest, ordered, latency, cluster, length * itemsize)
 
 
-@checked
 def all_reduce_seconds(algorithm: str, cluster: Cluster, length: int, itemsize: int) -> float:
     """What `all_reduce(…, algorithm=algorithm)` takes on a cluster, in seconds; see `duration`.
 
@@ -75,6 +74,7 @@ def all_reduce_seconds(algorithm: str, cluster: Cluster, length: int, itemsize: 
     """
     if not isinstance(algorithm, str) or algorithm not in ALL_REDUCES:
         raise ValueError(f"expected one of the algorithms {', '.join(ALL_REDUCES)}, got {algorithm!r}")
+    check_by_name("all_reduce_seconds", cluster=cluster, length=length, itemsize=itemsize)
     options = {
         "double_tree": {"blocks": duration.best_blocks(cluster, length, itemsize)},
         "grid": {"columns": square_columns(cluster.world_size)},
