@@ -1424,7 +1424,7 @@ assert (
     bucket_bytes == 25 << 20
     and torch.distributed._DEFAULT_FIRST_BUCKET_BYTES == 1 << 20
 )
-assert calls and set(calls) == {'all_reduce(op=SUM, algorithm="ring")'}
+assert calls and all('op=SUM, algorithm="ring")' in call for call in calls)
 
 # %% [markdown]
 # The same gradients to rounding. The times are those of a small model on this machine, today. torch's DDP is written in

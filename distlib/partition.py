@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 import torch
 
+from distlib.arguments import check_integer, check_number, check_tensor
+
 
 def chunk_lengths(length: int, parts: int) -> list[int]:
     """The lengths of the `parts` chunks that `torch.tensor_split` cuts `length` elements into. They sum to `length`.
@@ -19,6 +21,9 @@ def chunk_lengths(length: int, parts: int) -> list[int]:
     Raises:
         ValueError: `length` is negative or `parts` is less than 1.
     """
+    if type(length) is not int or type(parts) is not int:  # the usual case, quickly
+        check_number("chunk_lengths", "length", length)
+        check_integer("chunk_lengths", "parts", parts, None)
     if length < 0 or parts < 1:
         raise ValueError(f"expected a length of at least 0 and at least 1 part, got length={length}, parts={parts}")
     short, longer = divmod(length, parts)
@@ -43,7 +48,16 @@ def write_back(tensor: torch.Tensor, flat: torch.Tensor) -> None:
 
 
 def chunks_of(flat: torch.Tensor, parts: int) -> Chunks:
-    """`parts` views that cover the one-dimensional `flat` in order; sizes as in `chunk_lengths`."""
+    """`parts` views that cover the one-dimensional `flat` in order; sizes as in `chunk_lengths`.
+
+    Raises:
+        TypeError: not a tensor.
+        ValueError: a tensor of more dimensions, or less than 1 part.
+    """
+    check_tensor("chunks_of", flat)
+    if flat.ndim != 1:
+        raise ValueError(f"chunks_of expected one dimension, got shape {tuple(flat.shape)}: see flat_view")
+    check_integer("chunks_of", "parts", parts, 1)
     return Chunks(flat, parts)
 
 

@@ -33,8 +33,8 @@ class CallSite:
         line: the line's number in that file, from 1.
         via: None if the line itself called send, recv, …; else the library function it called, which did
             ("distlib.collectives.ring.ring_all_reduce").
-        call: the collective call that the message belongs to, with its arguments; None outside of the library's
-            collectives ('all_reduce(op=SUM, algorithm="ring")').
+        call: the collective call that the message belongs to, with its tensor and arguments; None outside of the
+            library's collectives ('all_reduce(3×2 float32, op=SUM, algorithm="ring")').
     """
 
     place: str

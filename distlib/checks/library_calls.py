@@ -21,7 +21,6 @@ from typing import Any
 
 from distlib import partition
 from distlib.checks import plays
-from distlib.network import choose_all_reduce
 from distlib.worlds import pickling
 from distlib.worlds.call_site import name_of
 
@@ -52,7 +51,6 @@ def library_calls(allowed: Sequence[str]) -> Iterator[list[str]]:
         if is_called_from_outside and name not in allowed:
             noted.append(name)
 
-    choose_all_reduce.cache_clear()  # what it remembers would come without a call
     before = sys.getprofile()
     sys.setprofile(note)
     try:

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from distlib.arguments import with_article
 from distlib.communicator import Communicator, Work
 from distlib.worlds import call_site
 
@@ -247,5 +248,4 @@ def unwrapped(communicator: Any) -> Communicator:
 
 def named(value: object) -> str:
     """What a value is, in an error: "a Tensor", "an int"."""
-    name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+    return with_article(type(value).__name__)

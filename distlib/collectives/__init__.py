@@ -10,7 +10,7 @@ import torch
 from distlib.collectives.bruck import bruck_all_gather
 from distlib.collectives.chain import chain_broadcast, chain_reduce
 from distlib.collectives.cluster_of import cluster_of, has_network
-from distlib.collectives.collective import ALGORITHMS
+from distlib.collectives.collective import ALGORITHMS, check_call
 from distlib.collectives.dissemination import barrier
 from distlib.collectives.double_tree import double_tree_all_reduce
 from distlib.collectives.flat import flat_broadcast, flat_reduce
@@ -75,7 +75,7 @@ def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm
         ValueError: an unknown algorithm, or no rank `root`.
         MessageMismatch: tensors of different length or dtype on two ranks.
     """
-    _named("broadcast", algorithm)(comm, tensor, root)
+    _named("broadcast", algorithm, comm, tensor)(comm, tensor, root)
 
 
 def reduce(
@@ -99,7 +99,7 @@ def reduce(
         ValueError: an unknown algorithm, no rank `root`, or an `op` that has no meaning for the dtype.
         MessageMismatch: tensors of different length or dtype on two ranks.
     """
-    _named("reduce", algorithm)(comm, tensor, root, op)
+    _named("reduce", algorithm, comm, tensor)(comm, tensor, root, op)
 
 
 def all_gather(comm: Communicator, tensor: torch.Tensor, algorithm: str = "ring") -> None:
@@ -117,7 +117,7 @@ def all_gather(comm: Communicator, tensor: torch.Tensor, algorithm: str = "ring"
         ValueError: an unknown algorithm.
         MessageMismatch: tensors of different length or dtype on two ranks.
     """
-    _named("all_gather", algorithm)(comm, tensor)
+    _named("all_gather", algorithm, comm, tensor)(comm, tensor)
 
 
 def reduce_scatter(
@@ -137,7 +137,7 @@ def reduce_scatter(
         ValueError: an unknown algorithm, or an `op` that has no meaning for the dtype.
         MessageMismatch: tensors of different length or dtype on two ranks.
     """
-    _named("reduce_scatter", algorithm)(comm, tensor, op)
+    _named("reduce_scatter", algorithm, comm, tensor)(comm, tensor, op)
 
 
 def all_reduce(
@@ -165,11 +165,15 @@ def all_reduce(
         ValueError: an unknown algorithm, or an `op` that has no meaning for the dtype.
         MessageMismatch: tensors of different length or dtype on two ranks.
     """
-    if async_op:
-        return comm.start(all_reduce, tensor, op, algorithm)
+    if async_op:  # what is wrong is said at the caller's line, not in the background
+        check_call("all_reduce", comm, tensor, {"op": op})
+        if algorithm != "auto":
+            _named("all_reduce", algorithm, comm, tensor)
+        return comm.start(all_reduce, tensor.detach(), op, algorithm)
     if algorithm == "auto":
+        check_call("all_reduce", comm, tensor, {"op": op})
         algorithm = _choose(comm, tensor)
-    _named("all_reduce", algorithm)(comm, tensor, op)
+    _named("all_reduce", algorithm, comm, tensor)(comm, tensor, op)
     return None
 
 
@@ -187,10 +191,15 @@ def _choose(comm: Communicator, tensor: torch.Tensor) -> str:
     return algorithm
 
 
-def _named(name: str, algorithm: str) -> Callable[..., None]:
-    """The function that `@collective(name, algorithm)` stands above."""
+def _named(name: str, algorithm: str, comm: Communicator, tensor: torch.Tensor) -> Callable[..., None]:
+    """The function that `@collective(name, algorithm)` stands above.
+
+    Raises:
+        TypeError, ValueError: there is none; or what comes before it in the call, `comm` or `tensor`, is wrong.
+    """
     known = ALGORITHMS[name]
-    if algorithm not in known:
+    if not isinstance(algorithm, str) or algorithm not in known:
+        check_call(name, comm, tensor, {})
         names = sorted([*known, "auto"] if name == "all_reduce" else known)
-        raise ValueError(f"expected one of the algorithms {', '.join(names)}, got {algorithm!r}")
+        raise ValueError(f"{name} expected one of the algorithms {', '.join(names)}, got {algorithm!r}")
     return known[algorithm]

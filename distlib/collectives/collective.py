@@ -4,7 +4,7 @@
 def ring_reduce_scatter(comm, tensor, op=ReduceOp.SUM):
     …                                                      # who sends what to whom
 
-before     `root` and `op` are checked, the call is announced (see `arguments`), the tensor is flattened
+before     the arguments are checked, the call is announced (see `arguments`), the tensor is flattened
 inside     `tensor` has one dimension, autograd records nothing, an average is a sum
 after      an average is divided; where flattening had to make a copy, it is written back into the caller's tensor
 """
@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, TypeVar, cast
 
 import torch
 
-from distlib.collectives.arguments import announced, check_root
+from distlib.arguments import check_tensor
+from distlib.collectives.arguments import announced, check_communicator, check_root
+from distlib.collectives.history import watch_backward
 from distlib.collectives.reduction import check_op
 from distlib.communicator import Communicator, ReduceOp
 from distlib.partition import chunks_of, flat_view, write_back
@@ -48,8 +50,9 @@ def collective(name: str, algorithm: str | None = None) -> Callable[[Function], 
         @functools.wraps(function)
         def call(comm: Communicator, tensor: torch.Tensor, *args: Any, **options: Any) -> None:
             given = defaults | dict(**dict(zip(positional, args, strict=False)), **options)
-            _check(comm, tensor, given)
-            comm = announced(comm, name, **in_order | given)
+            if getattr(comm, "call", None) is None:  # not a part of another collective, which has been checked
+                check_call(name, comm, tensor, given)
+            comm = announced(comm, name, tensor, **in_order | given)
             is_average = given.get("op") is ReduceOp.AVG
             inside = given | {"op": ReduceOp.SUM} if is_average else given
             with torch.no_grad() if torch.is_grad_enabled() else nullcontext():  # off already inside another collective
@@ -66,11 +69,23 @@ def collective(name: str, algorithm: str | None = None) -> Callable[[Function], 
     return decorate
 
 
-def _check(comm: Communicator, tensor: torch.Tensor, given: dict[str, Any]) -> None:
+def check_call(name: str, comm: Communicator, tensor: torch.Tensor, given: Mapping[str, Any]) -> None:
+    """Check what a collective was given. If it writes into a tensor with a history, autograd's user gets to know.
+
+    Raises:
+        TypeError: no communicator, or not a tensor.
+        ValueError: a tensor that is sparse or whose elements share memory, no rank `root`, or an `op` that has no
+            meaning for the dtype.
+    """
+    check_communicator(name, comm)
+    check_tensor(name, tensor)
     if "root" in given:
-        check_root(comm, given["root"])
+        check_root(name, comm, given["root"])
     if "op" in given:
-        check_op(given["op"], tensor.dtype)
+        check_op(name, given["op"], tensor.dtype)
+    if name == "reduce" or "root" not in given or (comm.rank == given["root"]) == (name in _COLLECTING):
+        check_tensor(name, tensor, written=True)  # a reduce leaves parts of the result in all tensors
+        watch_backward(name, tensor)
 
 
 def _result(name: str, comm: Communicator, flat: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import announced
+from distlib.collectives.arguments import announced, check_communicator
 from distlib.communicator import Communicator
 from distlib.network.powers import powers_of_two_below
 
@@ -25,6 +25,7 @@ def barrier(comm: Communicator) -> None:
 
     `Communicator.barrier` does the same; this one shows how to do it with messages.
     """
+    check_communicator("barrier", comm)
     comm = announced(comm, "barrier")
     rank, size = comm.rank, comm.world_size
     outgoing, incoming = torch.empty(0, device=comm.device), torch.empty(0, device=comm.device)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import torch
 
-from distlib.collectives.arguments import announced
+from distlib.collectives.arguments import announced, check_communicator, check_tensors
 from distlib.communicator import Communicator
 
 
@@ -30,22 +30,21 @@ def all_to_all(comm: Communicator, outputs: Sequence[torch.Tensor], inputs: Sequ
         inputs: a tensor for every rank to send to. They are not changed. No output shares memory with an input.
 
     Raises:
+        TypeError: no communicator, not lists, or something in them that is not a tensor.
         ValueError: not one output and one input for each rank, or the piece for this rank itself does not fit.
         MessageMismatch: an output does not fit what another rank sends.
     """
-    comm = announced(comm, "all_to_all")
+    check_communicator("all_to_all", comm)
     rank, size = comm.rank, comm.world_size
-    if len(outputs) != size or len(inputs) != size:
-        raise ValueError(
-            f"expected one output and one input for each of the {size} ranks, "
-            f"got {len(outputs)} outputs and {len(inputs)} inputs"
-        )
+    check_tensors("all_to_all", "outputs", outputs, size, written=True)
+    check_tensors("all_to_all", "inputs", inputs, size, written=False)
     own, kept = inputs[rank], outputs[rank]
     if own.numel() != kept.numel() or own.dtype != kept.dtype:
         raise ValueError(
-            f"rank {rank} keeps inputs[{rank}] itself, with {own.numel()} elements of {own.dtype}, "
+            f"all_to_all: rank {rank} keeps inputs[{rank}] itself, with {own.numel()} elements of {own.dtype}, "
             f"but outputs[{rank}] has {kept.numel()} of {kept.dtype}"
         )
+    comm = announced(comm, "all_to_all")
     kept.copy_(own.reshape(kept.shape))
     for step in range(1, size):
         next_rank, previous_rank = (rank + step) % size, (rank - step) % size

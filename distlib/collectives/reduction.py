@@ -4,25 +4,46 @@ from __future__ import annotations
 
 import torch
 
+from distlib.arguments import described
 from distlib.communicator import ReduceOp
 
 
-def check_op(op: ReduceOp, dtype: torch.dtype) -> None:
+def check_op(name: str, op: ReduceOp, dtype: torch.dtype) -> None:
     """Check that `op` has a meaning for `dtype`: at once, on every rank, before anything is sent.
+
+    Args:
+        name: of the collective.
 
     Raises:
         ValueError: not a ReduceOp; an average of integers or truth values; an order of complex numbers; a sum of
             truth values.
     """
     if not isinstance(op, ReduceOp):
-        raise ValueError(f"expected a ReduceOp, such as ReduceOp.SUM, got {op!r}")
+        raise ValueError(f"{name} expected a ReduceOp, such as ReduceOp.SUM, got {_what_instead(op)}")
     inexact = dtype.is_floating_point or dtype.is_complex
     if op is ReduceOp.AVG and not inexact:
-        raise ValueError(f"averages of {dtype} need not be {dtype}: convert to float first, or use ReduceOp.SUM")
+        raise ValueError(
+            f"{name}: averages of {dtype} need not be {dtype}: convert to float first, or use ReduceOp.SUM"
+        )
     if op in (ReduceOp.MIN, ReduceOp.MAX) and dtype.is_complex:
-        raise ValueError(f"complex numbers have no order: ReduceOp.{op.name} has no meaning for {dtype}")
+        raise ValueError(f"{name}: complex numbers have no order: ReduceOp.{op.name} has no meaning for {dtype}")
     if op is ReduceOp.SUM and dtype is torch.bool:
-        raise ValueError("torch.bool has no sum: use ReduceOp.MAX for 'any', ReduceOp.MIN for 'all', or integers")
+        raise ValueError(
+            f"{name}: torch.bool has no sum: use ReduceOp.MAX for 'any', ReduceOp.MIN for 'all', or integers"
+        )
+
+
+def _what_instead(op: object) -> str:
+    """What was given as an op, and what to write instead."""
+    said = op.upper() if isinstance(op, str) else getattr(op, "name", "")
+    known = said in ReduceOp.__members__
+    if isinstance(op, str):
+        hint = f"write op=ReduceOp.{said}" if known else f"an algorithm is given by its name, algorithm={op!r}"
+        return f"{described(op)}: {hint}"
+    if type(op).__module__.startswith("torch.") and said:
+        ours = f"write op=ReduceOp.{said}," if known else f"distlib has {', '.join(ReduceOp.__members__)},"
+        return f"torch.distributed's {said}: {ours} with the ReduceOp of: from distlib import ReduceOp"
+    return described(op)
 
 
 def combine(into: torch.Tensor, other: torch.Tensor, op: ReduceOp) -> None:

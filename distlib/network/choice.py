@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from distlib.arguments import check_by_name, checked
 from distlib.network import duration
 from distlib.network.cluster import DEFAULT_LINK, Cluster, Link
 
@@ -44,12 +45,20 @@ class Choice:
         )
 
 
-@lru_cache(maxsize=1024)
+@checked
 def choose_all_reduce(cluster: Cluster, length: int, itemsize: int) -> Choice:
     """The fastest all-reduce for `length` elements of `itemsize` bytes. Among equals, the simplest.
 
     Eager messages and shared links between nodes are left out of account, as in all of `duration`.
+
+    Raises:
+        TypeError, ValueError: not a cluster, or not the numbers of elements and of bytes.
     """
+    return _choose(cluster, length, itemsize)
+
+
+@lru_cache(maxsize=1024)
+def _choose(cluster: Cluster, length: int, itemsize: int) -> Choice:
     seconds = {name: all_reduce_seconds(name, cluster, length, itemsize) for name in ALL_REDUCES}
     ordered = dict(sorted(seconds.items(), key=lambda item: item[1]))  # keeps the order of ALL_REDUCES among equals
     fastest = next(iter(ordered))
@@ -63,8 +72,9 @@ def all_reduce_seconds(algorithm: str, cluster: Cluster, length: int, itemsize: 
     Raises:
         ValueError: an unknown algorithm.
     """
-    if algorithm not in ALL_REDUCES:
+    if not isinstance(algorithm, str) or algorithm not in ALL_REDUCES:
         raise ValueError(f"expected one of the algorithms {', '.join(ALL_REDUCES)}, got {algorithm!r}")
+    check_by_name("all_reduce_seconds", cluster=cluster, length=length, itemsize=itemsize)
     options = {
         "double_tree": {"blocks": duration.best_blocks(cluster, length, itemsize)},
         "grid": {"columns": square_columns(cluster.world_size)},
@@ -73,6 +83,7 @@ def all_reduce_seconds(algorithm: str, cluster: Cluster, length: int, itemsize: 
     return getattr(duration, f"{algorithm}_all_reduce")(cluster, length, itemsize, **options.get(algorithm, {}))
 
 
+@checked
 def square_columns(world_size: int) -> int:
     """The number of columns of the grid of `world_size` ranks that is nearest to a square, at least as many as rows."""
     return next(
@@ -80,6 +91,7 @@ def square_columns(world_size: int) -> int:
     )
 
 
+@checked
 def crossover_bytes(
     cluster: Cluster, first: str, second: str, itemsize: int = 4, max_bytes: int = 1 << 40
 ) -> int | None:

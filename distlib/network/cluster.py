@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from distlib.arguments import check_integer, is_real
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -35,14 +37,21 @@ class Link:
     bandwidth: float
 
     def __post_init__(self) -> None:
-        if not (0 <= self.latency < math.inf and self.bandwidth > 0):
+        is_number = is_real(self.latency) and is_real(self.bandwidth)
+        if not (is_number and 0 <= self.latency < math.inf and self.bandwidth > 0):
             raise ValueError(
                 f"expected a latency of at least 0 seconds and a bandwidth above 0 bytes/s, "
-                f"got latency={self.latency}, bandwidth={self.bandwidth}"
+                f"got latency={self.latency!r}, bandwidth={self.bandwidth!r}"
             )
 
     def seconds(self, nbytes: float) -> float:
-        """How long a message of `nbytes` bytes takes: α + m/B."""
+        """How long a message of `nbytes` bytes takes: α + m/B.
+
+        Raises:
+            ValueError: not a number of at least 0.
+        """
+        if not (is_real(nbytes) and nbytes >= 0):
+            raise ValueError(f"expected a number of bytes of at least 0, got nbytes={nbytes!r}")
         return self.latency + nbytes / self.bandwidth
 
     def __str__(self) -> str:
@@ -93,13 +102,17 @@ class Cluster:
         for name, link in (("intra", self.intra), ("inter", self.inter)):
             if not isinstance(link, Link):
                 raise ValueError(f"expected a Link as {name}, such as Link(latency=1e-6, bandwidth=1e10), got {link!r}")
-        if self.eager_limit < 0 or self.jitter < 0:
+        if not all(is_real(value) and value >= 0 for value in (self.eager_limit, self.jitter)):
             raise ValueError(
                 f"expected an eager limit of at least 0 bytes and a jitter of at least 0, "
-                f"got eager_limit={self.eager_limit}, jitter={self.jitter}"
+                f"got eager_limit={self.eager_limit!r}, jitter={self.jitter!r}"
+            )
+        if not isinstance(self.stragglers, Mapping):
+            raise ValueError(
+                f"expected stragglers as a mapping from ranks to factors, {{1: 3.0}}, got {self.stragglers!r}"
             )
         for rank, factor in self.stragglers.items():
-            if rank not in range(self.world_size) or not 0 < factor < math.inf:
+            if rank not in range(self.world_size) or not (is_real(factor) and 0 < factor < math.inf):
                 raise ValueError(
                     f"expected stragglers among the ranks 0 to {self.world_size - 1} with factors above 0, "
                     f"got rank {rank!r} with factor {factor!r}"
@@ -116,7 +129,8 @@ class Cluster:
         return self.nodes * self.ranks_per_node
 
     def node_of(self, rank: int) -> int:
-        """The node that a rank is on."""
+        """The node that a rank is on. Raises ValueError if there is no such rank."""
+        check_integer("node_of", "rank", rank, 0, self.world_size - 1)
         return rank // self.ranks_per_node
 
     def link(self, src: int, dst: int) -> Link:

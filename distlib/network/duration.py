@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 
+from distlib.arguments import checked
 from distlib.network.cluster import Cluster
 from distlib.network.powers import beyond_power_of_two, is_power_of_two, powers_of_two_below
 from distlib.network.two_trees import chain_lengths
@@ -27,17 +28,20 @@ from distlib.partition import chunk_lengths
 # ── one to all and all to one ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@checked
 def flat_broadcast(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
     """(N−1)·(α + S/B): the root sends to one after the other. Exact on every cluster."""
     others = [rank for rank in range(cluster.world_size) if rank != root]
     return sum(cluster.link(root, rank).seconds(length * itemsize) for rank in others)
 
 
+@checked
 def flat_reduce(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
     """As `flat_broadcast`: the root receives from one after the other."""
     return flat_broadcast(cluster, length, itemsize, root)
 
 
+@checked
 def scatter(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
     """(N−1)·α + (N−1)/N·S/B: the root sends one chunk after the other. Exact on every cluster."""
     lengths = chunk_lengths(length, cluster.world_size)
@@ -45,21 +49,25 @@ def scatter(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> floa
     return sum(cluster.link(root, rank).seconds(lengths[rank] * itemsize) for rank in others)
 
 
+@checked
 def gather(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
     """As `scatter`: the root receives one chunk after the other."""
     return scatter(cluster, length, itemsize, root)
 
 
+@checked
 def tree_broadcast(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
     """⌈log₂ N⌉·(α + S/B)."""
     return sum(_pairs(cluster, d, length * itemsize, root == 0) for d in powers_of_two_below(cluster.world_size))
 
 
+@checked
 def tree_reduce(cluster: Cluster, length: int, itemsize: int, root: int = 0) -> float:
     """⌈log₂ N⌉·(α + S/B)."""
     return tree_broadcast(cluster, length, itemsize, root)
 
 
+@checked
 def chain_broadcast(cluster: Cluster, length: int, itemsize: int, root: int = 0, *, blocks: int) -> float:
     """(k + N − 2)·(α + S/(k·B)) with k blocks: the first link carries k, the last one comes N−2 links later.
 
@@ -73,6 +81,7 @@ def chain_broadcast(cluster: Cluster, length: int, itemsize: int, root: int = 0,
     return (blocks + size - 2) * max(link.seconds(nbytes) for link in links)
 
 
+@checked
 def chain_reduce(cluster: Cluster, length: int, itemsize: int, root: int = 0, *, blocks: int) -> float:
     """As `chain_broadcast`: the same blocks over the same links, the other way."""
     return chain_broadcast(cluster, length, itemsize, root, blocks=blocks)
@@ -81,16 +90,19 @@ def chain_reduce(cluster: Cluster, length: int, itemsize: int, root: int = 0, *,
 # ── all to all ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@checked
 def ring_reduce_scatter(cluster: Cluster, length: int, itemsize: int) -> float:
     """(N−1)·(α + S/(N·B)): the longest chunk travels all the way."""
     return _ring(cluster, length, itemsize)
 
 
+@checked
 def ring_all_gather(cluster: Cluster, length: int, itemsize: int) -> float:
     """(N−1)·(α + S/(N·B)): the longest chunk travels all the way."""
     return _ring(cluster, length, itemsize)
 
 
+@checked
 def recursive_doubling_all_gather(cluster: Cluster, length: int, itemsize: int) -> float:
     """log₂ N·α + (N−1)/N·S/B for powers of two; else as `bruck_all_gather`."""
     size = cluster.world_size
@@ -99,6 +111,7 @@ def recursive_doubling_all_gather(cluster: Cluster, length: int, itemsize: int) 
     return _doubling(cluster, chunk_lengths(length, size), itemsize)
 
 
+@checked
 def bruck_all_gather(cluster: Cluster, length: int, itemsize: int) -> float:
     """⌈log₂ N⌉·α + (N−1)/N·S/B, for any N."""
     size = cluster.world_size
@@ -107,6 +120,7 @@ def bruck_all_gather(cluster: Cluster, length: int, itemsize: int) -> float:
     return sum(cluster.slowest_link().seconds(sum(lengths[:count]) * itemsize) for count in counts)
 
 
+@checked
 def recursive_halving_reduce_scatter(cluster: Cluster, length: int, itemsize: int) -> float:
     """log₂ N·α + (N−1)/N·S/B for powers of two; else folding costs α + S/B more, and α + S/(N·B) at the end."""
     extra, power = beyond_power_of_two(cluster.world_size)
@@ -116,11 +130,13 @@ def recursive_halving_reduce_scatter(cluster: Cluster, length: int, itemsize: in
     return _doubling(cluster, blocks, itemsize) + sum(cluster.slowest_link().seconds(nbytes) for nbytes in folding)
 
 
+@checked
 def all_to_all(cluster: Cluster, length: int, itemsize: int) -> float:
     """(N−1)·(α + S/(N·B)). `length`: of all chunks of one rank together."""
     return _ring(cluster, length, itemsize)
 
 
+@checked
 def barrier(cluster: Cluster) -> float:
     """⌈log₂ N⌉·α."""
     return len(powers_of_two_below(cluster.world_size)) * cluster.slowest_link().seconds(0)
@@ -129,21 +145,25 @@ def barrier(cluster: Cluster) -> float:
 # ── all-reduce ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@checked
 def naive_all_reduce(cluster: Cluster, length: int, itemsize: int) -> float:
     """2(N−1)·(α + S/B)."""
     return flat_reduce(cluster, length, itemsize) + flat_broadcast(cluster, length, itemsize)
 
 
+@checked
 def ring_all_reduce(cluster: Cluster, length: int, itemsize: int) -> float:
     """2(N−1)·(α + S/(N·B))."""
     return 2 * _ring(cluster, length, itemsize)
 
 
+@checked
 def tree_all_reduce(cluster: Cluster, length: int, itemsize: int) -> float:
     """2·⌈log₂ N⌉·(α + S/B)."""
     return tree_reduce(cluster, length, itemsize) + tree_broadcast(cluster, length, itemsize)
 
 
+@checked
 def halving_doubling_all_reduce(cluster: Cluster, length: int, itemsize: int) -> float:
     """2·log₂ N·α + 2(N−1)/N·S/B for powers of two.
 
@@ -154,6 +174,7 @@ def halving_doubling_all_reduce(cluster: Cluster, length: int, itemsize: int) ->
     return 2 * _doubling(cluster, chunk_lengths(length, power), itemsize) + folding
 
 
+@checked
 def double_tree_all_reduce(cluster: Cluster, length: int, itemsize: int, blocks: int) -> float:
     """(4k + c)·(α + S/(2k·B)) for k > 1 blocks per half and N > 2; c grows as 4·log₂ N.
 
@@ -163,6 +184,7 @@ def double_tree_all_reduce(cluster: Cluster, length: int, itemsize: int, blocks:
     return _steps_of_double_tree(cluster.world_size, blocks) * cluster.slowest_link().seconds(block)
 
 
+@checked
 def grid_all_reduce(cluster: Cluster, length: int, itemsize: int, columns: int) -> float:
     """2(C−1)·(α + S/(C·B)) + 2(R−1)·(α + S/(N·B)) for C columns and R rows."""
     row = Cluster.flat(columns, cluster.link_within(columns))
@@ -170,6 +192,7 @@ def grid_all_reduce(cluster: Cluster, length: int, itemsize: int, columns: int) 
     return ring_all_reduce(row, length, itemsize) + ring_all_reduce(column, math.ceil(length / columns), itemsize)
 
 
+@checked
 def hierarchical_all_reduce(cluster: Cluster, length: int, itemsize: int, ranks_per_node: int) -> float:
     """2(G−1)·(α + S/(G·B)) inside nodes of G ranks, and what halving and doubling takes for S/G between nodes.
 
@@ -181,6 +204,7 @@ def hierarchical_all_reduce(cluster: Cluster, length: int, itemsize: int, ranks_
     return ring_all_reduce(node, length, itemsize) + halving_doubling_all_reduce(nodes, chunk, itemsize)
 
 
+@checked
 def best_blocks(cluster: Cluster, length: int, itemsize: int) -> int:
     """Into how many blocks to cut each half for the double tree to be fastest: k = √(c·S / (8·α·B)).
 
@@ -195,6 +219,7 @@ def best_blocks(cluster: Cluster, length: int, itemsize: int) -> int:
     return max(1, round(min(best, length // 2, 1024)))
 
 
+@checked
 def best_chain_blocks(cluster: Cluster, length: int, itemsize: int) -> int:
     """Into how many blocks to cut a tensor for the chain to be fastest: k = √((N−2)·S / (α·B)).
 

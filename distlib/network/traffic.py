@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from distlib.arguments import checked
 from distlib.network.powers import beyond_power_of_two, is_power_of_two, powers_of_two_below
 from distlib.network.two_trees import chain_lengths, two_trees
 from distlib.partition import chunk_lengths
@@ -42,43 +43,51 @@ class Traffic:
 # ── one to all and all to one ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@checked
 def flat_broadcast(world_size: int, length: int, itemsize: int, root: int = 0) -> Traffic:
     """The root sends S to each of the others."""
     return _from_root(world_size, root, world_size - 1, (world_size - 1) * length * itemsize)
 
 
+@checked
 def scatter(world_size: int, length: int, itemsize: int, root: int = 0) -> Traffic:
     """The root sends each of the others its chunk."""
     return _from_root(world_size, root, world_size - 1, (length - chunk_lengths(length, world_size)[root]) * itemsize)
 
 
+@checked
 def flat_reduce(world_size: int, length: int, itemsize: int, root: int = 0) -> Traffic:
     """Everybody but the root sends S."""
     return _to_root([length * itemsize] * world_size, root, min(1, world_size - 1))
 
 
+@checked
 def gather(world_size: int, length: int, itemsize: int, root: int = 0) -> Traffic:
     """Everybody but the root sends its chunk."""
     return _to_root([n * itemsize for n in chunk_lengths(length, world_size)], root, min(1, world_size - 1))
 
 
+@checked
 def tree_broadcast(world_size: int, length: int, itemsize: int, root: int = 0) -> Traffic:
     """Every rank sends S to each of its children; rounds: ⌊log₂ N⌋, the longest way down."""
     children = [_binomial_children((rank - root) % world_size, world_size) for rank in range(world_size)]
     return Traffic(children, [count * length * itemsize for count in children], world_size.bit_length() - 1)
 
 
+@checked
 def tree_reduce(world_size: int, length: int, itemsize: int, root: int = 0) -> Traffic:
     """Everybody but the root sends S to its parent; rounds: ⌊log₂ N⌋, the longest way up."""
     return _to_root([length * itemsize] * world_size, root, world_size.bit_length() - 1)
 
 
+@checked
 def chain_broadcast(world_size: int, length: int, itemsize: int, root: int = 0, *, blocks: int) -> Traffic:
     """Every rank but the last sends each block to the next; rounds: N−1, what the first block needs to the end."""
     sends = [(rank + 1) % world_size != root for rank in range(world_size)]
     return Traffic([blocks * s for s in sends], [length * itemsize * s for s in sends], world_size - 1)
 
 
+@checked
 def chain_reduce(world_size: int, length: int, itemsize: int, root: int = 0, *, blocks: int) -> Traffic:
     """Everybody but the root sends each block to the rank before it; rounds as in `chain_broadcast`."""
     sends = [rank != root for rank in range(world_size)]
@@ -88,12 +97,14 @@ def chain_reduce(world_size: int, length: int, itemsize: int, root: int = 0, *, 
 # ── all to all ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@checked
 def ring_reduce_scatter(world_size: int, length: int, itemsize: int) -> Traffic:
     """Every rank sends all chunks but its own, in N−1 rounds."""
     kept = chunk_lengths(length, world_size)
     return _alike(world_size, world_size - 1, [(length - kept[rank]) * itemsize for rank in range(world_size)])
 
 
+@checked
 def ring_all_gather(world_size: int, length: int, itemsize: int) -> Traffic:
     """Every rank sends all chunks but that of the next rank, in N−1 rounds."""
     lengths = chunk_lengths(length, world_size)
@@ -101,6 +112,7 @@ def ring_all_gather(world_size: int, length: int, itemsize: int) -> Traffic:
     return _alike(world_size, world_size - 1, nbytes)
 
 
+@checked
 def recursive_doubling_all_gather(world_size: int, length: int, itemsize: int) -> Traffic:
     """Every rank sends what it has, 1, 2, 4, … chunks, in log₂ N rounds. Other numbers of ranks: Bruck."""
     if not is_power_of_two(world_size):
@@ -109,6 +121,7 @@ def recursive_doubling_all_gather(world_size: int, length: int, itemsize: int) -
     return _doubling(lengths, itemsize)
 
 
+@checked
 def bruck_all_gather(world_size: int, length: int, itemsize: int) -> Traffic:
     """Every rank sends chunks, from its own on: 1, 2, 4, …, and finally however many are missing; ⌈log₂ N⌉ rounds."""
     lengths = chunk_lengths(length, world_size)
@@ -120,6 +133,7 @@ def bruck_all_gather(world_size: int, length: int, itemsize: int) -> Traffic:
     return _alike(world_size, len(counts), nbytes)
 
 
+@checked
 def recursive_halving_reduce_scatter(world_size: int, length: int, itemsize: int) -> Traffic:
     """Every rank sends half of what it still has, in log₂ N rounds.
 
@@ -136,12 +150,14 @@ def recursive_halving_reduce_scatter(world_size: int, length: int, itemsize: int
     return _unfold(world_size, halving, length * itemsize, back, rounds)
 
 
+@checked
 def all_to_all(world_size: int, length: int, itemsize: int) -> Traffic:
     """Every rank sends each other rank its chunk, in N−1 rounds. `length`: of all chunks of one rank together."""
     lengths = chunk_lengths(length, world_size)
     return _alike(world_size, world_size - 1, [(length - n) * itemsize for n in lengths])
 
 
+@checked
 def barrier(world_size: int) -> Traffic:
     """Every rank sends ⌈log₂ N⌉ empty messages."""
     return _alike(world_size, len(powers_of_two_below(world_size)), [0] * world_size)
@@ -150,21 +166,25 @@ def barrier(world_size: int) -> Traffic:
 # ── all-reduce ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@checked
 def naive_all_reduce(world_size: int, length: int, itemsize: int) -> Traffic:
     """Rank 0 sends (N−1)·S, the others S each, in 2 rounds."""
     return flat_reduce(world_size, length, itemsize) + flat_broadcast(world_size, length, itemsize)
 
 
+@checked
 def ring_all_reduce(world_size: int, length: int, itemsize: int) -> Traffic:
     """Every rank sends about 2(N−1)/N·S, in 2(N−1) rounds."""
     return ring_reduce_scatter(world_size, length, itemsize) + ring_all_gather(world_size, length, itemsize)
 
 
+@checked
 def tree_all_reduce(world_size: int, length: int, itemsize: int) -> Traffic:
     """Up the tree and down again: 2·⌊log₂ N⌋ rounds; rank 0 sends ⌈log₂ N⌉·S."""
     return tree_reduce(world_size, length, itemsize) + tree_broadcast(world_size, length, itemsize)
 
 
+@checked
 def halving_doubling_all_reduce(world_size: int, length: int, itemsize: int) -> Traffic:
     """About 2(N−1)/N·S in 2·log₂ N rounds; beyond a power of two, 2 rounds and S more for some."""
     extra, power = beyond_power_of_two(world_size)
@@ -174,6 +194,7 @@ def halving_doubling_all_reduce(world_size: int, length: int, itemsize: int) -> 
     return _unfold(world_size, both, length * itemsize, back, both.rounds + (2 if extra else 0))
 
 
+@checked
 def double_tree_all_reduce(world_size: int, length: int, itemsize: int, blocks: int) -> Traffic:
     """Each half goes up its tree and down again in `blocks` blocks; rounds are found by walking along."""
     trees = two_trees(world_size)
@@ -186,11 +207,13 @@ def double_tree_all_reduce(world_size: int, length: int, itemsize: int, blocks: 
     return Traffic(messages, nbytes, chain_lengths(world_size, blocks)[1])
 
 
+@checked
 def grid_all_reduce(world_size: int, length: int, itemsize: int, columns: int) -> Traffic:
     """About 2(N−1)/N·S, as the ring, in 2(columns−1) + 2(rows−1) rounds."""
     return _rows_columns_rows(world_size, length, itemsize, columns, ring_all_reduce)
 
 
+@checked
 def hierarchical_all_reduce(world_size: int, length: int, itemsize: int, ranks_per_node: int) -> Traffic:
     """2(G−1)/G·S inside a node of G ranks; between n nodes what halving and doubling takes for S/G."""
     return _rows_columns_rows(world_size, length, itemsize, ranks_per_node, halving_doubling_all_reduce)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from distlib.arguments import check_integer, checked, described
 
+
+@checked
 def assign_buckets(
     nbytes: Sequence[int],
     bucket_bytes: int,
@@ -35,6 +38,10 @@ def assign_buckets(
     Source: S. Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", PVLDB 13(12), 2020,
     section 3.2.3 (https://arxiv.org/abs/2006.15704).
     """
+    if not isinstance(nbytes, Sequence):
+        raise TypeError(f"assign_buckets expected a list of sizes in bytes, got {described(nbytes)}")
+    for index, size in enumerate(nbytes):
+        check_integer("assign_buckets", f"nbytes[{index}]", size)
     first_limit = bucket_bytes if first_bucket_bytes is None else first_bucket_bytes
     if bucket_bytes < 1 or first_limit < 1:
         raise ValueError(f"expected buckets of at least 1 byte, got {bucket_bytes} and first {first_limit}")

@@ -41,6 +41,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from distlib.arguments import checked
 from distlib.collectives import broadcast, reduce
 from distlib.collectives.arguments import announced
 from distlib.communicator import Communicator
@@ -49,6 +50,7 @@ from distlib.partition import chunk_lengths
 LossFunction = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
+@checked
 def data_parallel_step(
     comm: Communicator,
     model: nn.Module,
@@ -90,6 +92,7 @@ def data_parallel_step(
     return loss
 
 
+@checked
 @torch.no_grad()
 def split_batch(comm: Communicator, batch: torch.Tensor) -> torch.Tensor:
     """Rank 0 cuts the batch into parts, one per rank, and sends each rank its own. Returns this rank's part.
@@ -116,6 +119,7 @@ def split_batch(comm: Communicator, batch: torch.Tensor) -> torch.Tensor:
     return parts[0]
 
 
+@checked
 def replicate(comm: Communicator, model: nn.Module, algorithm: str = "flat") -> None:
     """Copy the parameters and buffers of rank 0's model into the models of all other ranks, in place.
 
@@ -129,6 +133,7 @@ def replicate(comm: Communicator, model: nn.Module, algorithm: str = "flat") -> 
         broadcast(group, tensor.detach(), root=0, algorithm=algorithm)
 
 
+@checked
 @torch.no_grad()
 def gather_outputs(comm: Communicator, output: torch.Tensor, batch_size: int) -> torch.Tensor | None:
     """Every rank sends its output to rank 0, which puts them together in the order of the ranks.
@@ -162,6 +167,7 @@ def gather_outputs(comm: Communicator, output: torch.Tensor, batch_size: int) ->
     return outputs
 
 
+@checked
 def loss_of_outputs(
     outputs: torch.Tensor, labels: torch.Tensor, loss_function: LossFunction
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -178,6 +184,7 @@ def loss_of_outputs(
     return loss.detach(), gradient
 
 
+@checked
 @torch.no_grad()
 def split_gradient(comm: Communicator, gradient: torch.Tensor | None, output: torch.Tensor) -> torch.Tensor:
     """Rank 0 sends every rank the rows of the gradient that belong to its output. The way back of `gather_outputs`.
@@ -201,6 +208,7 @@ def split_gradient(comm: Communicator, gradient: torch.Tensor | None, output: to
     return parts[0]
 
 
+@checked
 def reduce_gradients(comm: Communicator, model: nn.Module, algorithm: str = "flat") -> None:
     """Add up the gradients of all ranks in the model of rank 0. One reduce per parameter.
 

@@ -29,6 +29,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
+from distlib.arguments import checked, described
 from distlib.communicator import Communicator
 from distlib.training.mixing import check_mixing_matrix, check_push_matrix
 
@@ -41,6 +42,7 @@ LossFunction = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 
+@checked
 def gossip_average(
     comm: Communicator, tensor: torch.Tensor, schedule: Schedule, rounds: int = 1, first_round: int = 0
 ) -> None:
@@ -65,6 +67,7 @@ def gossip_average(
         _mix(comm, tensor, matrices[number % len(matrices)])
 
 
+@checked
 def push_sum(
     comm: Communicator,
     tensor: torch.Tensor,
@@ -97,6 +100,8 @@ def push_sum(
 
 def _matrices(comm: Communicator, tensor: torch.Tensor, schedule: Schedule, rounds: int) -> Sequence[torch.Tensor]:
     matrices = [schedule] if isinstance(schedule, torch.Tensor) else schedule
+    if not isinstance(matrices, Sequence) or not all(isinstance(matrix, torch.Tensor) for matrix in matrices):
+        raise TypeError(f"expected a mixing matrix or a list of them as the schedule, got {described(schedule)}")
     for matrix in matrices:
         if matrix.shape != (comm.world_size, comm.world_size):
             raise ValueError(f"expected a weight for each pair of {comm.world_size} ranks, got {list(matrix.shape)}")
@@ -129,6 +134,7 @@ def _mix(comm: Communicator, tensor: torch.Tensor, matrix: torch.Tensor) -> None
 # Training
 
 
+@checked
 def decentralized_step(
     comm: Communicator,
     model: nn.Module,
@@ -161,6 +167,7 @@ def decentralized_step(
     optimizer.step()
 
 
+@checked
 def gradient_push_step(
     comm: Communicator,
     model: nn.Module,
@@ -208,6 +215,7 @@ def _write(model: nn.Module, flat: torch.Tensor) -> None:
             parameter.copy_(part.view(parameter.shape))
 
 
+@checked
 def consensus_error(tensors: Sequence[torch.Tensor]) -> float:
     """How far the ranks are from their mean, all together: the root of the summed squares of all differences."""
     stacked = torch.stack([tensor.detach().reshape(-1).double() for tensor in tensors])

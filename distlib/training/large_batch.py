@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import nn
 
+from distlib.arguments import checked
 from distlib.collectives import all_reduce
 from distlib.communicator import Communicator, ReduceOp
 
@@ -37,6 +38,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 """Inputs and targets of the same samples; the first dimension counts the samples."""
 
 
+@checked
 def accumulate_gradients(
     comm: Communicator,
     model: nn.Module,
@@ -73,6 +75,7 @@ def accumulate_gradients(
     all_reduce_together(comm, gradients, ReduceOp.SUM)
 
 
+@checked
 def warmup_learning_rate(
     step: int, base_learning_rate: float, base_batch_size: int, batch_size: int, warmup_steps: int
 ) -> float:
@@ -102,6 +105,7 @@ def warmup_learning_rate(
     return base_learning_rate * (1 + (scale - 1) * step / warmup_steps)
 
 
+@checked
 def local_sgd_round(
     comm: Communicator,
     model: nn.Module,
@@ -136,6 +140,7 @@ def local_sgd_round(
     all_reduce_together(comm, [*model.parameters(), *buffers], ReduceOp.AVG)
 
 
+@checked
 @torch.no_grad()
 def all_reduce_together(comm: Communicator, tensors: Sequence[torch.Tensor], op: ReduceOp) -> None:
     """All-reduce several tensors, in place, as if they were one: one latency instead of many.
@@ -150,6 +155,7 @@ def all_reduce_together(comm: Communicator, tensors: Sequence[torch.Tensor], op:
         tensor.copy_(part.view(tensor.shape))
 
 
+@checked
 def check_gradients(comm: Communicator, model: nn.Module) -> None:
     """Check that this rank's gradients are finite: a sum over ranks no longer shows where a NaN came from.
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sized
 import torch
 from torch.utils.data import Sampler
 
+from distlib.arguments import checked
 from distlib.communicator import Communicator
 
 
@@ -38,6 +39,7 @@ class DistributedSampler(Sampler[int]):
         ValueError: an empty data set, or one with fewer samples than ranks if `drop_last`.
     """
 
+    @checked
     def __init__(
         self, comm: Communicator, dataset: Sized, *, shuffle: bool = True, seed: int = 0, drop_last: bool = False
     ) -> None:
@@ -50,6 +52,7 @@ class DistributedSampler(Sampler[int]):
         self._shuffle, self._seed, self._drop_last = shuffle, seed, drop_last
         self._epoch = 0
 
+    @checked
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that comes next. Without this call every epoch has the same order."""
         self._epoch = epoch

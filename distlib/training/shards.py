@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 import torch
 
+from distlib.arguments import checked
+
 
 class Piece(NamedTuple):
     """Elements `start` to `stop` (without `stop`) of tensor number `tensor`, seen as one-dimensional."""
@@ -39,6 +41,7 @@ Shard = list[Piece]
 """The pieces that one server keeps, in the order of the tensors."""
 
 
+@checked
 def shard_parameters(
     tensors: Sequence[torch.Tensor], num_servers: int, largest_bytes: int | None = None
 ) -> list[Shard]:
@@ -76,6 +79,7 @@ def shard_parameters(
     return [sorted(shard) for shard in shards]
 
 
+@checked
 def flatten(tensors: Sequence[torch.Tensor], shard: Shard) -> torch.Tensor:
     """The elements of a shard, one after the other, copied into one new tensor."""
     return torch.cat([_view(tensors, piece) for piece in shard])

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 import torch
 
+from distlib.arguments import check_integer, check_type, described
 from distlib.collectives import all_reduce
 from distlib.communicator import Communicator
 from distlib.network import Cluster, Link, all_reduce_seconds
@@ -72,6 +73,9 @@ def calibrate(world: _CanRun, sizes: Sequence[int] = _SIZES, repeats: int = 7) -
     Raises:
         ValueError: fewer than 2 ranks, fewer than 2 sizes, or sizes whose messages all took about as long.
     """
+    _check_world("calibrate", world)
+    check_integer("calibrate", "repeats", repeats, 1)
+    _check_sizes("calibrate", sizes)
     if world.world_size < 2 or len(set(sizes)) < 2:
         raise ValueError(
             f"expected at least 2 ranks and 2 sizes to measure, got world_size={world.world_size}, sizes={tuple(sizes)}"
@@ -93,6 +97,10 @@ def compare(
     Raises:
         ValueError: an unknown algorithm, or a cluster with a different number of ranks.
     """
+    _check_world("compare", world)
+    check_integer("compare", "repeats", repeats, 1)
+    _check_sizes("compare", sizes)
+    check_type("compare", "cluster", cluster, Cluster, "that of calibrate(world)")
     if cluster.world_size != world.world_size:
         raise ValueError(f"expected a cluster of {world.world_size} ranks, got one of {cluster.world_size}")
     predicted = [all_reduce_seconds(algorithm, cluster, size // 4, 4) for size in sizes]
@@ -120,6 +128,18 @@ def fit_link(sizes: Sequence[int], seconds: Sequence[float]) -> Link:
     if latency < 0:  # the line would begin below 0: all of the time is bandwidth
         latency, per_byte = 0.0, float((rows[:, 1] ** 2).sum() ** -1 * rows[:, 1].sum())
     return Link(latency, 1 / per_byte)
+
+
+def _check_world(who: str, world: object) -> None:
+    if not (hasattr(world, "run") and hasattr(world, "world_size")) or isinstance(world, type):
+        raise TypeError(f"{who} expected a world, such as World(4), got {described(world)}")
+
+
+def _check_sizes(who: str, sizes: object) -> None:
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str):
+        raise TypeError(f"{who} expected a list of sizes in bytes, got {described(sizes)}")
+    for index, size in enumerate(sizes):
+        check_integer(who, f"sizes[{index}]", size, 4)
 
 
 def _time_steps(comm: Communicator, sizes: tuple[int, ...], repeats: int) -> list[float]:

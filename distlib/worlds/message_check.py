@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from distlib.arguments import check_tensor, short
 from distlib.communicator import Communicator
 from distlib.worlds.diagnosis import MessageMismatch
 
@@ -23,11 +24,12 @@ def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: int
 
     Raises:
         TypeError: not a tensor, or a tensor as the rank.
-        ValueError: a tag that is not an integer, or a tensor that is not dense or not on the rank's device.
+        ValueError: a tag that is not an integer, a tensor that is not dense or not on the rank's device, or one to
+            receive into whose elements share memory.
         MessageMismatch: the other rank does not exist, or is this rank.
     """
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"expected a torch.Tensor to {verb}, got {type(tensor).__name__}: {tensor!r}. {ORDER}")
+        raise TypeError(f"expected a torch.Tensor to {verb}, got {type(tensor).__name__}: {short(tensor)}. {ORDER}")
     if isinstance(peer, torch.Tensor):
         raise TypeError(f"expected the number of a rank, got a tensor. {ORDER}")
     direction = "to" if verb == "send" else "from"
@@ -45,10 +47,10 @@ def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: int
         )
     if type(tag) is not int:
         raise ValueError(f"expected an integer tag, got {tag!r}")
-    if tensor.device.type not in ("cpu", comm.device.type) or tensor.layout != torch.strided:
+    check_tensor(verb, tensor, written=verb == "receive")
+    if tensor.device.type not in ("cpu", comm.device.type):
         raise ValueError(
-            f"expected a dense tensor on {comm.device}, got a {tensor.layout} one on {tensor.device}: "
-            f"move it with tensor.to(comm.device)"
+            f"expected a dense tensor on {comm.device}, got one on {tensor.device}: move it with tensor.to(comm.device)"
         )
 
 

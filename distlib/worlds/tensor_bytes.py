@@ -6,23 +6,12 @@ Every dtype travels as bytes, so none needs the backend's support: bool, bfloat1
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
 
 import torch
 
+from distlib.arguments import describe_tensor, dtype_name
 
-def dtype_name(tensor: torch.Tensor) -> str:
-    """ "float32" for torch.float32."""
-    return _DTYPE_NAMES.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
-
-
-_DTYPE_NAMES = {d: str(d).removeprefix("torch.") for d in vars(torch).values() if isinstance(d, torch.dtype)}
-
-
-@lru_cache(maxsize=1024)  # a rank that waits says each time for what
-def describe_tensor(shape: tuple[int, ...], dtype: str) -> str:
-    """ "4 float32" for one dimension, "2×3 float32" for more."""
-    return f"{'×'.join(str(length) for length in shape) or '1'} {dtype}"
+__all__ = ["as_bytes", "dense", "describe_tensor", "dtype_name", "from_bytes", "landing_of", "to_bytes"]
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:

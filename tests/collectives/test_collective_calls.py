@@ -79,10 +79,26 @@ def different_options(comm: Communicator) -> None:
 @pytest.mark.parametrize(
     ("function", "one", "other"),
     [
-        (different_ops, 'all_reduce(op=SUM, algorithm="ring")', 'all_reduce(op=MAX, algorithm="ring")'),
-        (different_algorithms, 'all_reduce(op=SUM, algorithm="tree")', 'all_reduce(op=SUM, algorithm="ring")'),
-        (different_collectives, 'all_reduce(op=SUM, algorithm="ring")', 'broadcast(root=0, algorithm="tree")'),
-        (different_order, 'broadcast(root=0, algorithm="tree")', 'all_reduce(op=SUM, algorithm="ring")'),
+        (
+            different_ops,
+            'all_reduce(4 float32, op=SUM, algorithm="ring")',
+            'all_reduce(4 float32, op=MAX, algorithm="ring")',
+        ),
+        (
+            different_algorithms,
+            'all_reduce(4 float32, op=SUM, algorithm="tree")',
+            'all_reduce(4 float32, op=SUM, algorithm="ring")',
+        ),
+        (
+            different_collectives,
+            'all_reduce(4 float32, op=SUM, algorithm="ring")',
+            'broadcast(4 float32, root=0, algorithm="tree")',
+        ),
+        (
+            different_order,
+            'broadcast(4 float32, root=0, algorithm="tree")',
+            'all_reduce(4 float32, op=SUM, algorithm="ring")',
+        ),
         (different_options, '"grid", columns=1)', '"grid", columns=2)'),
     ],
 )
@@ -101,7 +117,7 @@ def test_sends_that_never_meet_are_a_deadlock_told_with_its_calls(make: Callable
     text = told(make(2), lambda comm: broadcast(comm, ones(), root=comm.rank), DeadlockError)
     for rank in (0, 1):
         assert f"rank {rank} waits to send 4 float32 to rank {1 - rank} (test_collective_calls.py, line " in text
-        assert f'round 1, in collective call 1: broadcast(root={rank}, algorithm="tree"))' in text
+        assert f'round 1, in collective call 1: broadcast(4 float32, root={rank}, algorithm="tree"))' in text
     assert text.endswith(f"← rank 0. They are not in the same collective call.\nHint: every rank has to make {SAME}.")
 
 
@@ -197,7 +213,7 @@ def test_a_message_says_to_which_call_it_belongs(make: Callable[[int], AnyWorld]
     world = make(2)
     world.run(both, timeout=100)
     calls = [message.site.call for message in world.trace]
-    assert calls == ['all_reduce(op=MAX, algorithm="tree")'] * 2 + [None] * 2
+    assert calls == ['all_reduce(4 float32, op=MAX, algorithm="tree")'] * 2 + [None] * 2
     assert {message.site.via for message in world.trace} == {"distlib.collectives.all_reduce", None}
 
 
@@ -226,7 +242,10 @@ def test_the_communicator_of_an_exercise_tells_no_calls(name: str) -> None:
 def test_many_ranks_without_a_record_of_lines() -> None:
     world = SimulatedWorld(200)
     text = told(world, different_collectives, MessageMismatch)
-    assert 'rank 0 is in all_reduce(op=SUM, algorithm="ring") (a line that was not recorded), but rank 1 is in' in text
+    assert (
+        'rank 0 is in all_reduce(4 float32, op=SUM, algorithm="ring") (a line that was not recorded), but rank 1 is in'
+        in text
+    )
 
 
 def test_a_check_that_watches_for_calls_of_the_library_sees_the_algorithm_itself() -> None:
@@ -247,8 +266,8 @@ def test_a_rank_that_makes_one_call_less(make: Callable[[int], AnyWorld]) -> Non
             all_reduce(comm, ones())
 
     text = told(make(3), unequal, DeadlockError)
-    assert 'in collective call 3: all_reduce(op=SUM, algorithm="ring"))' in text
-    after = 'has already returned, after collective call 2: all_reduce(op=SUM, algorithm="ring") (test_collective_calls'
+    assert 'in collective call 3: all_reduce(4 float32, op=SUM, algorithm="ring"))' in text
+    after = 'has already returned, after collective call 2: all_reduce(4 float32, op=SUM, algorithm="ring") (test_coll'
     assert after in text
     assert f"Hint: every rank has to make {SAME}." in text
 

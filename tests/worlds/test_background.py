@@ -121,7 +121,7 @@ def test_messages_name_the_line_that_has_started_the_call(world: World) -> None:
     world.run(start)
     sites = {message.site for message in world.trace.messages}
     assert [site.line - start.__code__.co_firstlineno for site in sites] == [1]
-    assert {site.call for site in sites} == {'all_reduce(op=SUM, algorithm="ring")'}
+    assert {site.call for site in sites} == {'all_reduce(3 float32, op=SUM, algorithm="ring")'}
 
 
 def test_hooks_may_start_calls_inside_backward(world: World) -> None:

@@ -300,7 +300,10 @@ def test_a_peer_that_can_not_be_is_a_mismatch(worlds, act, says: str) -> None:
         (lambda comm: comm.send([1.0], 1 - comm.rank), "expected a torch.Tensor to send, got list"),
         (lambda comm: comm.send(torch.ones(1), 1 - comm.rank, tag="a"), "expected an integer tag, got 'a'"),
         (lambda comm: comm.send(torch.ones(1, device="meta"), 1 - comm.rank), "expected a dense tensor on cpu"),
-        (lambda comm: comm.send(torch.ones(2, 2).to_sparse(), 1 - comm.rank), "expected a dense tensor on cpu"),
+        (
+            lambda comm: comm.send(torch.ones(2, 2).to_sparse(), 1 - comm.rank),
+            "send expected a dense tensor, got a sparse one",
+        ),
         (lambda comm: comm.split("red"), "expected an integer or None as color, got 'red'"),
     ],
 )

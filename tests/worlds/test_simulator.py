@@ -502,6 +502,13 @@ def test_real_and_simulated_worlds_refuse_the_same_calls(worlds) -> None:
             (lambda comm: comm.recv(torch.ones(1), comm.rank), "itself"),
             (lambda comm: comm.send([1.0], 1 - comm.rank), "expected a torch.Tensor"),
             (lambda comm: comm.split("red"), "as color, got 'red'"),
+            (lambda comm: comm.recv(torch.ones(1).expand(2), 1 - comm.rank), "receive can't write into a tensor whose"),
+            (lambda comm: comm.recv(torch.eye(2).to_sparse(), 1 - comm.rank), "receive expected a dense tensor"),
+            (lambda comm: comm.exchange(1 - comm.rank, torch.ones(1), torch.ones(1), 0), "expected .*tensor"),
+            (lambda comm: comm.isend(None, 1 - comm.rank), "expected a torch.Tensor to send, got NoneType: None"),
+            (lambda comm: comm.start(None), "start expected a function, such as all_reduce, got None"),
+            (lambda comm: comm.sleep(-1), "sleep expected a number of at least 0 as seconds, got seconds=-1"),
+            (lambda comm: comm.sleep("1"), "sleep expected a number of at least 0 as seconds, got seconds='1'"),
         ):
             with pytest.raises(RankError, match=says):
                 world.run(act, timeout=100)

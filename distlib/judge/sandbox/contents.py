@@ -17,6 +17,7 @@ HOME = "/student"  # a rank's own folder
 # The real modules that a rank may import, besides all of checks/plays. Solutions of an exercise, formulas that one
 # asks for, and checks are not among them; `inside` has what stands in their place.
 MODULES = (
+    "arguments.py",
     "communicator.py",
     "checks/student_communicator.py",
     "frameworks/optional.py",

@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from distlib.arguments import checked
 from distlib.collectives import barrier
 from distlib.communicator import Communicator
 from distlib.training.ddp.replicas import bytes_from_rank_0
 
 
+@checked
 def save_checkpoint(
     comm: Communicator, path: str | os.PathLike[str], module: nn.Module, optimizer: torch.optim.Optimizer, **more: Any
 ) -> None:
@@ -35,6 +37,7 @@ def save_checkpoint(
     barrier(comm)
 
 
+@checked
 def load_checkpoint(
     comm: Communicator, path: str | os.PathLike[str], module: nn.Module, optimizer: torch.optim.Optimizer
 ) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from distlib.arguments import checked
 from distlib.communicator import Communicator
 from distlib.training.ddp.active_ranks import ActiveRanks
 from distlib.training.ddp.bucket import make_buckets
@@ -62,6 +63,7 @@ class DistributedDataParallel(nn.Module):
     Source: S. Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", PVLDB 13(12), 2020.
     """
 
+    @checked
     def __init__(
         self,
         comm: Communicator,

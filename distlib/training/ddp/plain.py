@@ -26,11 +26,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from distlib.arguments import checked
 from distlib.collectives import all_reduce, broadcast
 from distlib.communicator import Communicator, Work
 from distlib.training.buckets import assign_buckets
 
 
+@checked
 def average_per_parameter(comm: Communicator, module: nn.Module) -> None:
     """Average the gradients of all ranks, in place, with one all-reduce per parameter.
 
@@ -52,6 +54,7 @@ class PlainDDP(nn.Module):
         bucket_bytes, first_bucket_bytes: see `assign_buckets`.
     """
 
+    @checked
     def __init__(
         self, comm: Communicator, module: nn.Module, bucket_bytes: int = 25 << 20, first_bucket_bytes: int = 1 << 20
     ) -> None:

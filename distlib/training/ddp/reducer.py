@@ -22,6 +22,7 @@ import torch
 from torch import nn
 from torch.autograd import Variable
 
+from distlib.arguments import check_callable
 from distlib.collectives import all_reduce
 from distlib.communicator import Communicator, Work
 from distlib.training.ddp.active_ranks import ActiveRanks
@@ -34,7 +35,10 @@ AllReduce = Callable[[Communicator, torch.Tensor], object]  # sums up a tensor o
 
 def summing(algorithm: str | AllReduce) -> AllReduce:
     """The function that sums up: that of an algorithm of `all_reduce`, or the one that was given."""
-    return partial(all_reduce, algorithm=algorithm) if isinstance(algorithm, str) else algorithm
+    if isinstance(algorithm, str):
+        return partial(all_reduce, algorithm=algorithm)
+    check_callable("algorithm=", algorithm, 'distlib.collectives.ring_all_reduce, or a name, such as "ring"')
+    return algorithm
 
 
 class GradientReducer:

@@ -13,12 +13,14 @@ from itertools import zip_longest
 import torch
 from torch import nn
 
+from distlib.arguments import checked
 from distlib.collectives import broadcast
 from distlib.communicator import Communicator
 
 Description = list[tuple[str, str, list[int], str]]  # kind, name, shape and dtype of each parameter and buffer
 
 
+@checked
 def check_same_model(comm: Communicator, module: nn.Module) -> None:
     """Check that every rank has a model with the parameters and buffers of rank 0's: names, shapes and dtypes.
 
@@ -37,6 +39,7 @@ def check_same_model(comm: Communicator, module: nn.Module) -> None:
             )
 
 
+@checked
 def copy_from_rank_0(comm: Communicator, module: nn.Module) -> None:
     """Give every rank rank 0's parameters and buffers, in place."""
     copy_state(comm, module, root=0)

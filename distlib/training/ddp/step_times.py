@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.autograd import Variable
 
+from distlib.arguments import checked
 from distlib.communicator import Communicator
 from distlib.training.ddp.reducer import AllReduce, summing
 
@@ -119,6 +120,7 @@ class StepClock:
         ValueError: `seconds` names a layer that does not exist.
     """
 
+    @checked
     def __init__(self, comm: Communicator, module: nn.Module, seconds: Mapping[str, float] | None = None) -> None:
         self.steps: list[StepTimes] = []
         self._comm, self._seconds = comm, dict(seconds or {})

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed
 
+from distlib.arguments import check_callable, check_number
 from distlib.communicator import Communicator, Work
 from distlib.trace import CallSite
 from distlib.worlds.call_site import find_call_site, is_own_file
@@ -57,6 +58,7 @@ class ProcessGroupCommunicator(Communicator):
         self._endpoint.wait_for([sending, receiving])
 
     def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
+        check_callable("start", function, "all_reduce")
         comm = ProcessGroupCommunicator(self._endpoint, self._group, self.call, self._site())
         return self._endpoint.start(partial(function, comm, *args, **kwargs), self.rank)
 
@@ -82,6 +84,7 @@ class ProcessGroupCommunicator(Communicator):
         return ProcessGroupCommunicator(self._endpoint, self._group, call, called_from)
 
     def sleep(self, seconds: float) -> None:
+        check_number("sleep", "seconds", seconds, at_least=0)
         self._endpoint.sleep(seconds)
 
     def time(self) -> float:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import torch
 
+from distlib.arguments import check_callable, check_integer, check_timeout
 from distlib.network import Cluster, Link
 from distlib.trace import Trace
 from distlib.worlds import pickling
@@ -89,6 +90,10 @@ class World:
         self.deaths = check_deaths(deaths, self.world_size)
         self.backend = _choose_backend(backend, self.world_size, survives=deaths is not None)
         self.network = _check_network(network, self.world_size)
+        check_integer("World", "seed", seed, None)
+        check_integer("World", "output_limit", output_limit, 0)
+        if on_output is not None:
+            check_callable("World", on_output, "on_output=lambda rank, stream, text: …")
         self._may_fall_back = backend is None
         self.record = record
         self.seed = seed
@@ -118,6 +123,7 @@ class World:
             KeyboardInterrupt: the kernel was interrupted; more exactly, RunInterrupted. The ranks have stopped; the
                 world can be used again.
         """
+        check_timeout(timeout)
         blob = pickling.pack_call(fn, args, kwargs)
         if not self._lock.acquire(blocking=False):
             raise RuntimeError("this world is already running a function: wait for it, or make another World")
@@ -191,7 +197,7 @@ class World:
 
 def _check_world_size(world_size: int) -> int:
     try:
-        size = operator.index(world_size)
+        size = operator.index(None if isinstance(world_size, bool) else world_size)  # type: ignore[arg-type]
     except TypeError:
         raise ValueError(f"World expects a number of ranks, at least 1, got {world_size!r}: try World(4)") from None
     if size < 1:
@@ -219,7 +225,7 @@ def _choose_backend(backend: str | None, world_size: int, survives: bool) -> str
     gpus = torch.cuda.device_count() if torch.distributed.is_nccl_available() else 0
     if backend is None:
         return "nccl" if gpus >= world_size > 1 and not survives else "shared_memory"
-    if backend not in BACKENDS:
+    if not isinstance(backend, str) or backend not in BACKENDS:
         raise ValueError(f"expected one of the backends {', '.join(BACKENDS)}, got {backend!r}")
     if survives and backend not in SURVIVING:
         raise ValueError(

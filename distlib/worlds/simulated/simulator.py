@@ -38,6 +38,7 @@ from typing import Any
 
 import torch
 
+from distlib.arguments import check_callable, check_number, check_tensor, check_timeout, described
 from distlib.communicator import Communicator, Work
 from distlib.network import Cluster
 from distlib.trace import CallSite, Counts, Message, Trace
@@ -109,12 +110,13 @@ class SimulatedWorld:
         contexts: str = "greenlets",
         deaths: Mapping[int, float] | None = None,
     ) -> None:
-        if not isinstance(world_size, int) or world_size < 1:
+        if not isinstance(world_size, int) or isinstance(world_size, bool) or world_size < 1:
             raise ValueError(f"SimulatedWorld expects a number of ranks, at least 1, got {world_size!r}")
+        _check_cluster(cluster, world_size)
         self.cluster = cluster if cluster is not None else Cluster.flat(world_size)
         if self.cluster.world_size != world_size:
             raise ValueError(f"{world_size} ranks do not fit a cluster with places for {self.cluster.world_size} ranks")
-        if contexts not in _CONTEXTS:
+        if not isinstance(contexts, str) or contexts not in _CONTEXTS:
             raise ValueError(f"expected one of the contexts {', '.join(_CONTEXTS)}, got {contexts!r}")
         self.world_size = world_size
         self.record = record if record is not None else world_size <= 64
@@ -135,6 +137,7 @@ class SimulatedWorld:
             TypeError, RankError, KeyboardInterrupt: as `World.run`. A deadlock is found as soon as no rank can go on.
             PeerLost: all ranks have died.
         """
+        check_timeout(timeout)
         self.last_error = None
         run = _Run(self, pickling.pack_call(fn, args, kwargs))
         try:
@@ -353,6 +356,7 @@ class SimulatedCommunicator(Communicator):
         self._engine.wait(self._rank, both)
 
     def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
+        check_callable("start", function, "all_reduce")
         site = self._site()
         call = SimulatedCall(partial(function, self, *args, **kwargs), self._rank, self.rank, site)
         self._rank.background.start(call)
@@ -382,8 +386,7 @@ class SimulatedCommunicator(Communicator):
         self._rank.site = site
 
     def sleep(self, seconds: float) -> None:
-        if seconds < 0:
-            raise ValueError(f"expected a time to sleep of at least 0 seconds, got {seconds}")
+        check_number("sleep", "seconds", seconds, at_least=0)
         rank = self._rank
         self._computations += 1
         rank.now += seconds * self.cluster.slowdown(rank.number, self._computations)
@@ -407,6 +410,8 @@ class SimulatedCommunicator(Communicator):
         )  # fmt: skip
         if not usual:
             check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
+        elif not (operation.is_send or tensor.is_contiguous()):
+            check_tensor("receive", tensor, written=True)
         destination = ANYONE if peer is None else self._group.members[peer]
         operation.begin(tensor, destination, tag, self._group, site)
 
@@ -470,6 +475,12 @@ def _time_limit(seconds: float | None, running_thread: Callable[[], int]) -> Ite
     finally:
         done.set()
         watcher.join()
+
+
+def _check_cluster(cluster: object, world_size: int) -> None:
+    if cluster is not None and not isinstance(cluster, Cluster):
+        example = f"SimulatedWorld({world_size}, Cluster.flat({world_size}, Link(latency=1e-6, bandwidth=1e9)))"
+        raise ValueError(f"SimulatedWorld expects a Cluster, got {described(cluster)}: try {example}")
 
 
 def _describe(rank: int, error: BaseException) -> Failure:
