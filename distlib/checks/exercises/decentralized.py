@@ -74,7 +74,7 @@ class Gossip:
     layout: str = "contiguous"
 
 
-EQUALLY = "every rank takes part in every round, and every message is received. "
+EQUALLY = "every rank does the same number of rounds, and every message is received. "
 LIKE = "a buffer for what comes in has the tensor's shape and dtype: torch.empty_like(tensor)."
 MOVED = "the mean of all ranks has moved. Does a tensor change before it was sent to everybody in this round, or is a buffer read before it was waited for? Else look at the weights."
 HEARS = "Rank i hears from j if matrix[i, j] is not 0, and sends to j if matrix[j, i] is not 0. One may be true without the other."
@@ -161,6 +161,7 @@ class Training:
     layout: str = "contiguous"
 
 
+EVERY_STEP = "every rank takes part in every step, and every message is received. "
 IS_FUNCTION = "gradient is a function. What it returns for the parameters is the gradient: gradient(parameters)."
 ALIKE = "hand gradient the tensor `parameters`, or a copy of it: it has this shape and dtype."
 ONCE = "computing a gradient is what takes time. Call gradient once in a step, and keep what it returns."
@@ -170,19 +171,22 @@ ANYONE = " If you receive from any rank, a message of the next step may come fir
 
 
 def _step_errors(seen: Seen) -> Sequence[tuple[str, str]]:
-    return (("'function'", IS_FUNCTION), (EXPECTED, ALIKE), *_errors(seen))
+    known_ones = [(sign, cause.replace(EQUALLY, EVERY_STEP)) for sign, cause in _errors(seen)]
+    return (("'function'", IS_FUNCTION), (EXPECTED, ALIKE), *known_ones)
 
 
 @task("comm", "parameters", "gradient", "matrix", "learning_rate", errors=_step_errors)
 def check_decentralized_step(draw: Draw, *, plans: Sequence[Training]) -> Iterator[Case]:
     """`function(comm, parameters, gradient, matrix, learning_rate)`: x_i becomes (Wx)_i - rate * g_i(x_i), in place."""
     for plan in plans:
+        slow = draw.randrange(len(plan.matrix))
         notes = f"{count(plan.steps, 'step')}, {count(plan.length, 'parameter')}, {dtype_name(plan.dtype)}{LAYOUTS[plan.layout]}"
         yield Case(f"on {count(len(plan.matrix), 'rank')}, {notes}", train, [
             {"values": draw.normal((plan.length,)).to(plan.dtype), "layout": plan.layout,
              "curvature": torch.tensor([draw.uniform(0.5, 1.5) for _ in range(plan.length)]).double(),
-             "target": draw.normal((plan.length,)), "matrix": plan.matrix.clone(), "rate": plan.rate, "steps": plan.steps}
-            for _ in plan.matrix
+             "target": draw.normal((plan.length,)), "is_slow": rank == slow, "matrix": plan.matrix.clone(), "rate": plan.rate,
+             "steps": plan.steps}
+            for rank in range(len(plan.matrix))
         ], plan, seed=draw.getrandbits(60))
 
 

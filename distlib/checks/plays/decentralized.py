@@ -2,11 +2,13 @@
 
     on rank i, in step k:   gradient(x) = factor · curvature_i · (x - target_i)        gate k hands out the factor
 
-Every rank has a curvature and a target of its own, so the gradient of one rank is of no use to another.
+Every rank has a curvature and a target of its own, so the gradient of one rank is of no use to another. One rank takes
+longer for it than the others. So a rank two places away gets ahead, and its next message comes before one of this step.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,13 +18,13 @@ from distlib.checks.plays.gated import PassGate
 from distlib.checks.plays.tensor import lay_out, strayed
 from distlib.communicator import Communicator
 
-SECONDS = 0.01  # virtual time of a gradient
+SECONDS = 0.01  # that a gradient takes on the slow rank, in virtual time and in real time
 EXPECTED = "gradient: expected this rank's parameters"  # how its error begins
 
 
 def seconds_of(inputs: dict[str, Any], k: int) -> float:
     """The virtual time of gate k: a gradient's."""
-    return SECONDS
+    return SECONDS * inputs["is_slow"]
 
 
 def slope(inputs: dict[str, Any], x: torch.Tensor, factor: float) -> torch.Tensor:
@@ -35,7 +37,7 @@ def train(comm: Communicator, function: Callable[..., Any], inputs: dict[str, An
 
     Args:
         inputs: "values": shape [length]; "layout": how they lie in memory, of `plays.tensor.LAYOUTS`; "curvature",
-            "target": of the gradient, shape [length]; "matrix"; "rate"; "steps": how many.
+            "target": of the gradient, shape [length]; "is_slow"; "matrix"; "rate"; "steps": how many.
 
     Returns:
         "steps": the parameters after each step, shape [length]; "returned": what the last call returned; "strayed":
@@ -49,6 +51,7 @@ def train(comm: Communicator, function: Callable[..., Any], inputs: dict[str, An
         def gradient(parameters: torch.Tensor, step: int = step) -> torch.Tensor:
             """As a student calls it. It takes the gate of this step."""
             _expect_alike(parameters, ours)
+            time.sleep(SECONDS * inputs["is_slow"])  # real ranks have no virtual time
             at = parameters.detach().reshape(-1).clone()
             return slope(inputs, at, gate(step, at)).view(ours.shape)
 
