@@ -274,6 +274,8 @@ report = check_gossip_average(
         Gossip(one_peer_exponential(4)[1], rounds=1, length=1, layout="scalar"),
         Gossip(metropolis_weights(torus(3, 3)), rounds=2),
         Gossip(metropolis_weights(ring(7)), rounds=9, length=3),
+        Gossip(torch.tensor([[3.0, 1.0], [1.0, 3.0]]).double() / 4, rounds=3),
+        Gossip((4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, rounds=2, length=2),
     ],
     seed=81,
 )
@@ -438,6 +440,8 @@ report = check_decentralized_step(
         Training(metropolis_weights(star(6)), steps=3),
         Training(metropolis_weights(torus(3, 3)), steps=2),
         Training(metropolis_weights(ring(7)), steps=5, length=3),
+        Training(torch.tensor([[3.0, 1.0], [1.0, 3.0]]).double() / 4, steps=3),
+        Training((4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, steps=3, length=2),
     ],
     seed=82,
 )

@@ -155,7 +155,7 @@ class Training:
 
     matrix: torch.Tensor
     steps: int = 1
-    rate: float = 0.5
+    rate: float = 0.4  # not 1/2: then a gradient without its rate would be one that is subtracted twice
     length: int = 4
     dtype: torch.dtype = torch.float64
     layout: str = "contiguous"
