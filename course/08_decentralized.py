@@ -1087,25 +1087,26 @@ curves(
     {
         name: [(steps, 1 - share) for steps, share in after[name].items()]
         for name in (
-            "ring, rate 0.1",
-            "falling from 0.1",
-            "tracking, rate 0.1",
+            "ring",
+            "falling from 0.05",
+            "tracking, rate 0.05",
             "all-reduce",
         )
     },
     along="steps",
     values="wrong on test images",
     title="Wrong labels, sorted images: what helps the ring",
-    subtitle="the median of 16 ranks; all-reduce at rate 0.05",
+    subtitle="the median of 16 ranks; all begin at rate 0.05",
     show=lambda value: f"{value:.0%}",
 )
 
 # %% [markdown]
-# - A **small constant rate** has a small floor, and needs long to get there: compare 0.02, 0.05 and 0.1.
+# - At a **smaller constant rate** everything takes longer, drifting apart as well: compare 0.1, 0.05 and 0.02. It buys
+#   time. Of these three, 0.02 is the best after 2000 steps.
 # - The **falling rate** from 0.1 looks hopeless for most of the time. Then the rate gets small, and the ranks come
 #   together near the mean of their models.
-# - **Tracking** is as good as the all-reduce, from early on and at a constant rate. But it is no cure for a rate that
-#   is too large: see rate 1. And it sends twice as much.
+# - **Tracking** at a constant rate is as good as the all-reduce at that rate, from early on. But it is no cure for a
+#   rate that is too large: see rate 1. And it sends twice as much.
 #
 # **Try it.** Is it the falling rate, or only the gossip at the end? Take the ranks of "ring, rate 0.1" after 2000 steps
 # and let them gossip, without any gradient. How many rounds bring the median rank to 85 %?
@@ -1135,7 +1136,10 @@ assert after["ring, rate 0.02"][240] < after["tracking, rate 0.1"][240] - 0.3
 assert after["ring, rate 0.1"][2000] < 0.5
 for name in ("tracking, rate 0.05", "tracking, rate 0.1"):
     assert after[name][2000] > after["all-reduce"][2000] - 0.02, name
-assert after["tracking, rate 0.1"][600] > after["all-reduce"][600] - 0.02
+assert all(
+    abs(after["tracking, rate 0.05"][steps] - after["all-reduce"][steps]) < 0.04
+    for steps in (240, 600, 1200, 2000)
+)
 assert (
     after["local SGD, rate 0.1"][2000] < 0.6
     and mean_model["local SGD, rate 0.1"] > 0.87
