@@ -400,7 +400,7 @@ report = check_decentralized_step(
         Training(path, steps=3, rate=0.25),
         Training(pair, steps=2, length=1),
         Training(metropolis_weights(star(4)), steps=2, dtype=torch.float32),
-        Training(metropolis_weights(ring(5)), steps=3),
+        Training(metropolis_weights(ring(5)), steps=5),
         Training(one_way, steps=3),
     ],
 )
