@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Exercise 08: decentralized
 #
-# You write two functions: the weights with which neighbors average, for any graph, and gossip with these weights. At
-# the end you try them on graphs of your own.
+# You write three functions: the weights with which neighbors average, for any graph, gossip with these weights, and a
+# step of training that needs no more than that. At the end you try them on graphs of your own.
 #
-# - **Time:** about 60 minutes.
+# - **Time:** about 90 minutes.
 # - **Before:** read the lesson [Decentralized](../../course/08_decentralized.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
@@ -12,15 +12,16 @@
 # |---|---|---:|---:|
 # | 1 | `mixing_matrix` | 3 | 3 |
 # | 2 | `gossip_average` | 5 | 5 |
+# | 3 | `decentralized_step` | 5 | 5 |
 #
-# That makes 16 points. Each part is graded by itself.
+# That makes 26 points. Each part is graded by itself.
 
 # %% [markdown]
 # ## How to work
 #
-# `mixing_matrix` only computes, and needs no ranks. All ranks call `gossip_average` at the same time. `comm` has
-# `comm.rank` and `comm.world_size`, and is how a rank talks to the others: by `send`, `recv`, `exchange`, `isend` and
-# `irecv`.
+# `mixing_matrix` only computes, and needs no ranks. All ranks call `gossip_average` at the same time, and
+# `decentralized_step` as well. `comm` has `comm.rank` and `comm.world_size`, and is how a rank talks to the others: by
+# `send`, `recv`, `exchange`, `isend` and `irecv`.
 #
 # `isend` and `irecv` return a handle at once. Call `wait()` on it before you read or change the tensor, and before your
 # function returns.
@@ -29,7 +30,7 @@
 # no marks.
 
 # %% readonly="setup"
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -69,7 +70,7 @@ def mixing_matrix(neighbors: Sequence[Sequence[int]]) -> torch.Tensor:
 
     Args:
         neighbors: for each rank the ranks that it talks to, in any order, without itself. If j is in neighbors[i], then
-            i is in neighbors[j]. The graph is connected. A single rank has none.
+            i is in neighbors[j]. The graph is connected. A single rank has none. Not changed.
 
     Returns:
         The weights, float64, shape [ranks, ranks]: row i has what rank i multiplies the tensors of all ranks by.
@@ -273,6 +274,8 @@ report = check_gossip_average(
         Gossip(one_peer_exponential(4)[1], rounds=1, length=1, layout="scalar"),
         Gossip(metropolis_weights(torus(3, 3)), rounds=2),
         Gossip(metropolis_weights(ring(7)), rounds=9, length=3),
+        Gossip(torch.tensor([[3.0, 1.0], [1.0, 3.0]]).double() / 4, rounds=3),
+        Gossip((4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, rounds=2, length=2),
     ],
     seed=81,
 )
@@ -292,7 +295,170 @@ for seen in report:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Both together
+# ## 3. A step of training: `decentralized_step`
+#
+# Every rank $i$ has parameters $x_i$ of its own, and data of its own. `gradient(parameters)` returns the gradient
+# $g_i$ of its loss at these parameters. A step of decentralized training is
+#
+# $$x_i \leftarrow \sum_j W_{ij}\, x_j \;-\; \eta\, g_i(x_i) ,$$
+#
+# where $\eta$ is `learning_rate`. All that stands on the right is as it was **when the step began**: what the
+# neighbors send, and the parameters at which a rank takes its gradient. The gradients stay at home.
+#
+# On the path again, with the weights from above, $\eta = 1/2$, and one parameter on each rank. The loss of rank $i$ is
+# $(x - b_i)^2 / 2$, so its gradient is $x - b_i$.
+#
+# | | rank 0 | rank 1 | rank 2 |
+# |---|---|---|---|
+# | $b_i$ | 4 | 3 | 5 |
+# | $x_i$ at the start | 0 | 3 | 9 |
+# | gradient there | 0 - 4 = -4 | 0 | 4 |
+# | mixed, as in part 2 | 1 | 4 | 7 |
+# | $x_i$ after the step | 1 + 4/2 = 3 | 4 - 0 = 4 | 7 - 4/2 = 5 |
+#
+# - Two similar methods are **not** asked for. To take the gradient step first and mix what comes out (adapt, then
+#   combine) gives 7/3 on rank 0. To take the gradient at the mixed parameters gives 1 + 3/2. Both train, too. But in
+#   ours the messages need not wait for the gradient: they can be under way while it is computed.
+# - Call `gradient` once in a step: in training it is what takes the time. It returns a new tensor like `parameters`.
+# - For the messages the rules of part 2 hold: the whole tensor, once, to each rank that has a weight for it, and
+#   nothing to others. `matrix` may be any doubly stochastic matrix. Shapes, dtypes and layouts are as there.
+# - A neighbor may be a step ahead, and there is no number of the step to make a tag of. So name the rank that you
+#   receive from.
+# - You may call your `gossip_average`. Then this part needs it to be right.
+
+
+# %% solution="decentralized_step"
+def decentralized_step(
+    comm: Communicator,
+    parameters: torch.Tensor,
+    gradient: Callable[[torch.Tensor], torch.Tensor],
+    matrix: torch.Tensor,
+    learning_rate: float,
+) -> None:
+    """A step of decentralized SGD, in place: mix with the neighbors, and go against this rank's own gradient.
+
+    Args:
+        comm: the communicator of this rank.
+        parameters: of this rank; floating-point numbers, any shape, alike on all ranks in shape and dtype. Overwritten.
+        gradient: takes parameters like these, returns the gradient of this rank's loss there, a new tensor of the same
+            shape and dtype. To be called once, with the parameters as they were when the step began.
+        matrix: doubly stochastic weights, float64, shape [ranks, ranks], the same on every rank. Not changed.
+        learning_rate: what the gradient is multiplied by.
+
+    Cost for parameters of S bytes: a rank sends one message of S bytes to each other rank that has a weight for it, and
+    no message to any other.
+    """
+    ### BEGIN SOLUTION
+    mine, ranks = comm.rank, range(comm.world_size)
+    sources = [rank for rank in ranks if rank != mine and matrix[mine, rank] != 0]
+    targets = [rank for rank in ranks if rank != mine and matrix[rank, mine] != 0]
+    arrived = {source: torch.empty_like(parameters) for source in sources}
+    works = [comm.irecv(buffer, source) for source, buffer in arrived.items()]
+    works += [comm.isend(parameters, target) for target in targets]
+    slope = gradient(parameters)  # meanwhile the messages travel
+    for work in works:
+        work.wait()
+    parameters *= matrix[mine, mine].item()
+    for source, buffer in arrived.items():
+        parameters += matrix[mine, source].item() * buffer
+    parameters -= learning_rate * slope
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table. The first step should give 3, 4, 5. What is best for all ranks together is the
+# mean of the $b_i$, 4. Where do the ranks end, and how does that change with the rate?
+
+
+# %%
+def try_training(comm: Communicator, steps: int, learning_rate: float) -> float:
+    parameters, wanted = torch.tensor([0.0, 3.0, 9.0])[comm.rank], torch.tensor([4.0, 3.0, 5.0])[comm.rank]
+    for _ in range(steps):
+        decentralized_step(comm, parameters, lambda x: x - wanted, weights, learning_rate)
+    return round(parameters.item(), 2)
+
+
+print("1 step, rate 0.5:   ", three.run(try_training, 1, 0.5, timeout=30))
+for learning_rate in (0.5, 0.1, 0.01):
+    print(f"400 steps, rate {learning_rate}:", three.run(try_training, 400, learning_rate, timeout=30))
+
+# %% [markdown]
+# **Visible test: 5 points.** On the path, a pair, a star, a ring, and on ranks each of which only sends to the next
+# one: one step, and several in a row. It looks at the parameters after every step, at where each gradient was taken,
+# and at every message.
+
+# %% test="decentralized_step_visible" points=5
+from distlib.checks.exercises.decentralized import Training, check_decentralized_step
+from distlib.training.mixing import metropolis_weights, ring, star
+
+pair, path = torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double() / 3, metropolis_weights([[1], [0, 2], [1]])
+one_way = (torch.eye(4) + torch.eye(4).roll(1, dims=0)).double() / 2
+report = check_decentralized_step(
+    decentralized_step,
+    plans=[
+        Training(path),
+        Training(path, steps=3, rate=0.25),
+        Training(pair, steps=2, length=1),
+        Training(metropolis_weights(star(4)), steps=2, dtype=torch.float32),
+        Training(metropolis_weights(ring(5)), steps=5),
+        Training(one_way, steps=3),
+    ],
+)
+assert report[0].trace.bytes_sent == [32, 2 * 32, 32]  # 4 float64 are 32 bytes
+assert report[0].trace.messages_sent == [1, 2, 1]
+assert report[3].trace.bytes_sent == [2 * 3 * 16, 2 * 16, 2 * 16, 2 * 16]
+assert report[5].trace.bytes_sent == [3 * 32] * 4
+for seen in report:
+    for rank, own in enumerate(seen.given("values")):
+        assert len(seen.passed(rank, 0)) == 1
+        assert torch.allclose(seen.shown(rank, 0)[0], own)  # the gradient was taken where the step began
+print(report)
+
+# %% [markdown]
+# **Hidden test: 5 points.** More ranks, other graphs, weights that differ from edge to edge, one rank, a rate of 0, and
+# tensors whose memory is not contiguous.
+
+# %% test="decentralized_step_hidden" points=5
+# The hidden tests of decentralized_step stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 9 ranks, irregular and one-way graphs, one rank, a rate of 0, memory that is not contiguous.
+from distlib.checks.exercises.decentralized import Training, check_decentralized_step
+from distlib.training.mixing import metropolis_weights, one_peer_exponential, ring, star, static_exponential, torus
+
+uneven = (3 * torch.eye(4) + 2 * torch.eye(4).roll(1, dims=0) + torch.eye(4).roll(-1, dims=0)).double() / 6
+house = metropolis_weights([[1, 4], [0, 2, 4], [1, 3], [2, 4], [0, 1, 3]])
+report = check_decentralized_step(
+    decentralized_step,
+    plans=[
+        Training(uneven),
+        Training(uneven, steps=4, length=9, layout="transposed"),
+        Training(house, steps=3, length=5, layout="strided", rate=0.1),
+        Training(house, rate=0.0),
+        Training(torch.ones(1, 1).double(), steps=2),
+        Training(static_exponential(5), steps=2, dtype=torch.float32),
+        Training(one_peer_exponential(4)[1], steps=2, length=1, layout="scalar"),
+        Training(metropolis_weights(star(6)), steps=3),
+        Training(metropolis_weights(torus(3, 3)), steps=2),
+        Training(metropolis_weights(ring(7)), steps=5, length=3),
+        Training(torch.tensor([[3.0, 1.0], [1.0, 3.0]]).double() / 4, steps=3),
+        Training((4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, steps=3, length=2),
+    ],
+    seed=82,
+)
+assert report[1].trace.bytes_sent == [4 * 2 * 72] * 4
+assert report[2].trace.bytes_sent == [3 * degree * 40 for degree in (2, 3, 2, 2, 3)]
+assert report[4].trace.bytes_sent == [0]
+assert report[5].trace.bytes_sent == [2 * 3 * 16] * 5
+assert report[7].trace.messages_sent == [3 * degree for degree in (5, 1, 1, 1, 1, 1)]
+assert report[8].trace.bytes_sent == [2 * 4 * 32] * 9
+for seen in report:
+    for rank, own in enumerate(seen.given("values")):
+        assert all(len(seen.passed(rank, step)) == 1 for step in range(seen.facts.steps))
+        assert torch.allclose(seen.shown(rank, 0)[0], own)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## All together
 #
 # Rank 0 begins with the number of ranks, every other rank with 0. So the mean is 1. Which graph brings all ranks near
 # it in the fewest rounds, and how many bytes does that take? Change `neighbors`.

@@ -1,14 +1,15 @@
-"""Exercise 08: a mixing matrix for any graph, and gossip with it. Weights and averages are judged by what must hold."""
+"""Exercise 08: a mixing matrix for any graph, gossip with it, and a step of training. All are judged by what must hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.plays.decentralized import EXPECTED, slope, train
 from distlib.checks.plays.tensor import LAYOUTS, one_tensor
 from distlib.checks.remark import Remark
 from distlib.checks.rules.messages import Way, sends
@@ -135,13 +136,148 @@ def _(seen: Seen) -> Remarks:
     same, right = partial(is_close, relative=near, absolute=near), torch.linalg.matrix_power(plan.matrix, plan.rounds) @ start
     yield from (Remark(f"on rank {r} the {x} has changed.", cause="the matrix is the caller's. Change a copy: matrix = matrix.clone().") for r in seen.ranks for x in seen[r]["changed"])
     heard, edges = {(m.dst, m.src) for m in seen.trace}, [(i, j) for i, j in plan.matrix.nonzero().tolist() if i != j]
-    deaf = [f"rank {j} sends rank {i} no message, but matrix[{i}, {j}] is not 0." for i, j in edges if (i, j) not in heard]
     for rank in (rank for rank in seen.ranks if not same(found[rank], right[rank])):
         cause = known(found, _mistakes(start, plan.matrix, plan.rounds, not heard), same) or "this is right to 7 digits only: something is float32 on the way. Compute in the tensor's dtype, with the matrix as it is." * (
-            is_close(found, right, relative=1e-6, absolute=1e-6)) or "".join(deaf[:1]) or MOVED * (
+            is_close(found, right, relative=1e-6, absolute=1e-6)) or _deaf(plan.matrix, heard) or MOVED * (
             not same(found.mean(dim=0), start.mean(dim=0))) or "it becomes the sum of matrix[rank, j] * tensor of j, all as they were when the round began." + (
             " If you receive from anyone, a message of the next round may come first: name the rank that you receive from, or give each round a tag of its own.") * (plan.rounds > 1)
         yield Remark(f"on rank {rank} the tensor is wrong.", compared(right[rank], found[rank]), cause)
     yield from (Remark(f"on rank {r} memory outside of the tensor was written.") for r in seen.ranks if seen[r]["strayed"])
     way = Way(plan.rounds * plan.length * plan.dtype.itemsize, f"its tensor in {count(plan.rounds, 'round')}", plan.rounds)
     yield from sends(seen, {(j, i): way for i, j in edges if plan.rounds}, "the matrix says who is whose neighbor, in every round: as it is given, not a power of it. Rank i sends to rank j only if matrix[j, i] is not 0.")
+
+
+# ── decentralized_step ───────────────────────────────────────────────────────────────────────────────────────────────
+
+@dataclass(frozen=True)
+class Training:
+    """A doubly stochastic matrix [ranks, ranks], the number of steps; rate, length, dtype and layout of the parameters."""
+
+    matrix: torch.Tensor
+    steps: int = 1
+    rate: float = 0.4  # not 1/2: then a gradient without its rate would be one that is subtracted twice
+    length: int = 4
+    dtype: torch.dtype = torch.float64
+    layout: str = "contiguous"
+
+
+EVERY_STEP = "every rank takes part in every step, and every message is received. "
+IS_FUNCTION = "gradient is a function. What it returns for the parameters is the gradient: gradient(parameters)."
+ALIKE = "hand gradient the tensor `parameters`, or a copy of it: it has this shape and dtype."
+ONCE = "computing a gradient is what takes time. Call gradient once in a step, and keep what it returns."
+ORDER = "the step is the sum of matrix[rank, j] * (parameters of j, as they were when the step began), minus learning_rate * the rank's own gradient."
+IN_PLACE = "Change the tensor in place: parameters.copy_(…), or parameters -= …"
+ANYONE = " If you receive from any rank, a message of the next step may come first: name the rank that you receive from."
+
+
+def _step_errors(seen: Seen) -> Sequence[tuple[str, str]]:
+    known_ones = [(sign, cause.replace(EQUALLY, EVERY_STEP)) for sign, cause in _errors(seen)]
+    return (("'function'", IS_FUNCTION), (EXPECTED, ALIKE), *known_ones)
+
+
+@task("comm", "parameters", "gradient", "matrix", "learning_rate", errors=_step_errors)
+def check_decentralized_step(draw: Draw, *, plans: Sequence[Training]) -> Iterator[Case]:
+    """`function(comm, parameters, gradient, matrix, learning_rate)`: x_i becomes (Wx)_i - rate * g_i(x_i), in place."""
+    for plan in plans:
+        slow = draw.randrange(len(plan.matrix))
+        notes = f"{count(plan.steps, 'step')}, {count(plan.length, 'parameter')}, {dtype_name(plan.dtype)}{LAYOUTS[plan.layout]}"
+        yield Case(f"on {count(len(plan.matrix), 'rank')}, {notes}", train, [
+            {"values": draw.normal((plan.length,)).to(plan.dtype), "layout": plan.layout,
+             "curvature": torch.tensor([draw.uniform(0.5, 1.5) for _ in range(plan.length)]).double(),
+             "target": draw.normal((plan.length,)), "is_slow": rank == slow, "matrix": plan.matrix.clone(), "rate": plan.rate,
+             "steps": plan.steps}
+            for rank in range(len(plan.matrix))
+        ], plan, seed=draw.getrandbits(60))
+
+
+def _slopes(seen: Seen, x: torch.Tensor, step: int) -> torch.Tensor:
+    """The gradient of each rank at its row of x, as gate `step` hands it out; float64 [ranks, length]."""
+    return torch.stack([slope(given, x[r], seen.case.part.factor(r, step)) for r, given in enumerate(seen.case.inputs)])
+
+
+def _places(W: torch.Tensor, x: torch.Tensor) -> dict[str, list[torch.Tensor]]:
+    """Where a gradient is taken by mistake: what each rank handed to `gradient`."""
+    own = W.diagonal().unsqueeze(1)
+    return {
+        "these are the parameters after the mixing. The gradient is that of the rank's own parameters, as they were when the step began: call gradient before you write into them, or keep a copy.": [W @ x],
+        "the parameters were already multiplied by matrix[rank, rank]. Call gradient before you write into them.": [own * x],
+        "this is the mean of all ranks. A rank takes the gradient at its own parameters.": [x.mean(dim=0).expand_as(x)],
+        "these are zeros. Hand over the parameters.": [0 * x],
+    }
+
+
+def _missteps(W: torch.Tensor, x: torch.Tensor, g: torch.Tensor, rate: float) -> dict[str, list[torch.Tensor]]:
+    """What usual mistakes leave after a step from x with the gradients g."""
+    n, own = len(W), torch.diag(W.diagonal())
+    others, one, down = W - own, torch.eye(n, dtype=W.dtype), x - rate * g
+    edges = ((W != 0) & ~torch.eye(n, dtype=torch.bool)).double()
+    equal = (edges + one) / (edges + one).sum(dim=1, keepdim=True)
+    average = torch.full_like(W, 1 / n)
+    return {
+        f"they are as they were when the step began. {IN_PLACE}": [x],
+        "only the mixing is there. Subtract learning_rate * gradient(parameters), too, in place.": [W @ x],
+        "only the gradient step is there. The parameters of the neighbors are missing: sum matrix[rank, j] * parameters of j.": [down],
+        "the gradient is added. A step goes against it: minus.": [W @ x + rate * g],
+        "the gradient is not multiplied by learning_rate.": [W @ x - g, W @ x + g],
+        "the neighbors' gradients are in it: it was mixed after the gradient step (adapt, then combine), which is another algorithm. Send the parameters as they were when the step began, and subtract the rank's own gradient from the mixed ones.": [W @ down],
+        "the neighbors' parameters have their gradients in them. Send the parameters as they were when the step began.": [others @ down + own @ x, others @ down + own @ x - rate * g, others @ down + x - rate * g],
+        "the gradients are mixed. Mix the parameters, and subtract the rank's own gradient.": [x - rate * W @ g],
+        "this is an average over all ranks. A rank mixes with its neighbors only, by its row of the matrix.": [average @ x - rate * g, average @ down, x - rate * average @ g, average @ x],
+        "the gradient step was multiplied by matrix[rank, rank]. Mix first, then subtract the gradient, or add up elsewhere.": [W @ x - rate * own @ g],
+        "the rank's own parameters are left out. They count matrix[rank, rank].": [others @ x - rate * g],
+        "the rank's own parameters count fully. Multiply them by matrix[rank, rank].": [(others + one) @ x - rate * g],
+        "the rank's own parameters were multiplied by their weight before they were sent. Others need them as they were.": [(own + others @ own) @ x - rate * g],
+        "the neighbors' parameters are added without their weights. Those of rank j count matrix[rank, j].": [(own + edges) @ x - rate * g],
+        "every neighbor counts equally. The weights are in the matrix.": [equal @ x - rate * g],
+        "row and column are exchanged: rank i multiplies the parameters of rank j by matrix[i, j].": [m @ x - rate * g for m in (W.T, own + edges * W.T)],
+        "the parameters were mixed twice in a step. Once is enough.": [W @ W @ x - rate * g, W @ (W @ x - rate * g)],
+        "the gradient was subtracted twice.": [W @ x - 2 * rate * g],
+    }
+
+
+@check_decentralized_step.judge
+def _(seen: Seen) -> Remarks:
+    plan, W = seen.facts, seen.facts.matrix
+    near, nbytes = NEAR[plan.dtype], plan.length * plan.dtype.itemsize
+    same = partial(is_close, relative=near, absolute=near)
+    for rank in (rank for rank in seen.ranks if seen[rank]["changed"]):
+        yield Remark(f"on rank {rank} the matrix has changed.", cause="the matrix is the caller's. Change a copy: matrix = matrix.clone().")
+    x, heard = torch.stack(seen.given("values")).double(), {(m.dst, m.src) for m in seen.trace}
+    for step in range(plan.steps):
+        after = f" in step {step + 1}" if plan.steps > 1 else ""
+        g = _slopes(seen, x, step)
+        right, found = W @ x - plan.rate * g, torch.stack([seen[rank]["steps"][step] for rank in seen.ranks]).double()
+        for rank in seen.ranks:
+            yield from _where(seen, rank, step, x, after, same)
+        for rank in (rank for rank in seen.ranks if not same(found[rank], right[rank])):
+            cause = known(found, _missteps(W, x, g, plan.rate), same) or (
+                "this is right to 7 digits only: something is float32 on the way. Compute in the dtype of the parameters, with the matrix as it is."
+                if is_close(found, right, relative=1e-6, absolute=1e-6) else _deaf(W, heard) or f"{ORDER}{ANYONE * (plan.steps > 1)}")
+            yield Remark(f"on rank {rank} the parameters are wrong{after}.", compared(right[rank], found[rank]), cause)
+        x = right
+    for rank in (rank for rank in seen.ranks if seen[rank]["strayed"]):
+        yield Remark(f"on rank {rank} memory outside of the parameters was written.")
+    way = Way(plan.steps * nbytes, f"its parameters in {count(plan.steps, 'step')}", plan.steps)
+    edges = [(j, i) for i, j in W.nonzero().tolist() if i != j]
+    yield from sends(seen, dict.fromkeys(edges, way), "the matrix says who is whose neighbor. Rank i sends to rank j only if matrix[j, i] is not 0.")
+
+
+def _where(seen: Seen, rank: int, step: int, x: torch.Tensor, after: str, same: Callable[..., bool]) -> Remarks:
+    """A rank takes one gradient in a step, at its own parameters as they were when the step began."""
+    calls, handed = len(seen.passed(rank, step)), seen.shown(rank, step)
+    if not calls:
+        yield Remark(f"on rank {rank} gradient was not called{after}.", cause=f"a step needs the gradient at the rank's parameters, anew in each step: gradient(parameters). {ORDER}")
+    elif not same(handed[0].double(), x[rank]):
+        every = [seen.shown(r, step) for r in seen.ranks]
+        table = _places(seen.facts.matrix, x)
+        rows = torch.stack([shown[0].double() if shown else 0 * x[0] for shown in every])
+        cause = known(rows, table, same) or "the gradient is that of the rank's own parameters, as they were when the step began. Call gradient before you write into them, or keep a copy."
+        yield Remark(f"on rank {rank} the gradient was taken at the wrong parameters{after}.", compared(x[rank], handed[0].double()), cause)
+    elif calls > 1:
+        yield Remark(f"on rank {rank} gradient was called {count(calls, 'time')}{after or ' in one step'}.", cause=ONCE)
+
+
+def _deaf(W: torch.Tensor, heard: set[tuple[int, int]]) -> str:
+    """The first edge without a message, in words."""
+    missing = [(i, j) for i, j in W.nonzero().tolist() if i != j and (i, j) not in heard]
+    return "".join(f"rank {j} sends rank {i} no message, but matrix[{i}, {j}] is not 0." for i, j in missing[:1])

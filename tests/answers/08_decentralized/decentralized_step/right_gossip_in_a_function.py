@@ -1,0 +1,15 @@
+# Right: the gradient first, then a round of gossip in a function of its own, then the update.
+def mix(comm, tensor, matrix):
+    me, n = comm.rank, comm.world_size
+    boxes = {j: torch.empty_like(tensor) for j in range(n) if j != me and matrix[me, j]}
+    works = [comm.irecv(box, j) for j, box in boxes.items()]
+    works += [comm.isend(tensor, j) for j in range(n) if j != me and matrix[j, me]]
+    for work in works:
+        work.wait()
+    tensor.copy_(matrix[me, me].item() * tensor + sum(matrix[me, j].item() * box for j, box in boxes.items()))
+
+
+def decentralized_step(comm, parameters, gradient, matrix, learning_rate):
+    g = gradient(parameters)
+    mix(comm, parameters, matrix)
+    parameters -= learning_rate * g
