@@ -106,6 +106,15 @@ def test_the_marks_at_a_glance() -> None:
         assert f'id="{target}"' in page, target
 
 
+def test_which_of_two_cells_was_graded_is_told_and_nbgraders_comment_is_not() -> None:
+    notebook = graded()
+    notebook.cells[1].metadata["distlib"] = {"note": "shift is defined in two cells."}
+    notebook.cells[4].metadata.nbgrader["comment"] = "No response."
+    page = page_of(notebook)
+    assert "<p>In the notebook that you handed in, shift is defined in two cells.</p>" in page
+    assert "No response" not in page and page.count("<h3>Comment</h3>") == 1, "the instructor's own comment stays"
+
+
 def test_what_was_wrong_in_which_line_and_what_to_do_next() -> None:
     page = page_of(graded())
     section = html.unescape(page.split('id="part-shift"')[1].split("</section>")[0])

@@ -85,6 +85,19 @@ def test_a_file_to_upload_and_a_receipt(course: Path) -> None:
     assert abs((receipt.time - datetime.now(UTC)).total_seconds()) < 60
 
 
+def test_two_cells_of_one_function_are_told_with_the_one_that_counts(course: Path) -> None:
+    path = exercise(course)
+    write(path, {"ring_all_gather": ANSWER})
+    notebook = json.loads(path.read_text())
+    copy = next(cell for cell in notebook["cells"] if cell["id"] == "ring_all_gather")
+    notebook["cells"].append({**copy, "id": "old", "source": "def ring_all_gather(:\n    an old try"})
+    path.write_text(json.dumps(notebook))
+    text = str(hand_in_notebook("02", start=course, student="ada", ask=never, ran=()))
+    assert "remark    ring_all_gather is defined in two cells, code cells " in text
+    assert "the last one above its test. Delete what you don't want." in text
+    assert "answered  ring_all_gather (1 of 4)" in text, text
+
+
 def test_the_name_is_asked_for_once_and_an_earlier_file_is_kept(course: Path) -> None:
     path = exercise(course)
     write(path, {"ring_all_gather": ANSWER})

@@ -32,9 +32,11 @@ from distlib.classroom.grader.messages import Message, function_of, parts_of
 from distlib.classroom.grader.notebook_page import STYLE as NOTEBOOK_STYLE
 from distlib.classroom.grader.notebook_page import code_html, notebook_html, text_html
 from distlib.classroom.grader.page import lines_of, page_of, plain
+from distlib.classroom.grader.transplant import NOTE
 from distlib.printable import printable
 
 _NOT_WRITTEN = "it is not written yet"
+_COMMENT_OF_NBGRADER = "No response."  # about a cell that is as released; nobody has written it
 _STYLE = """
 body { max-width: 52rem; }
 .marks { width: 100%; margin: 1rem 0; } .marks th[scope=row] { font-weight: 600; }
@@ -85,6 +87,7 @@ class Part:
         comment: the instructor's.
         cell: the number of its cell, and its text.
         stops: what the cell itself raised.
+        note: which of several cells of this function was graded.
     """
 
     name: str
@@ -92,6 +95,7 @@ class Part:
     comment: str = ""
     cell: tuple[int, str] | None = None
     stops: str = ""
+    note: str = ""
 
     @property
     def got(self) -> float:
@@ -231,7 +235,9 @@ def parts_of_notebook(notebook: NotebookNode) -> list[Part]:
             continue
         part = parts.setdefault(name, Part(name))
         if mark.get("solution"):
-            part.comment = str(mark.get("comment") or "")
+            comment = str(mark.get("comment") or "")
+            part.comment = "" if comment == _COMMENT_OF_NBGRADER else comment
+            part.note = str(cell.metadata.get("distlib", {}).get(NOTE, ""))
             if cell.cell_type == "code":
                 part.cell, part.stops = (cell.execution_count or 0, cell.source), _error(cell)
         if mark.get("grade"):
@@ -293,6 +299,8 @@ def _section(part: Part, notebook: NotebookNode) -> str:
     if part.failed and part.is_written:
         content += [_states(part), *_what_was_wrong(part, part.failed[0], notebook)]
         content += [*(_also(test) for test in part.failed[1:]), _next(part)]
+    if part.note:
+        content.append(f"<p>In the notebook that you handed in, {plain(part.note)}</p>\n")
     if part.comment:
         content.append(f"<h3>Comment</h3>\n{text_html(part.comment)}")
     start = f'<section class="{part.kind}" id="{_id(part)}">\n<h2><span class="{part.kind}">{head}</span></h2>\n'

@@ -19,7 +19,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nbgrader.utils import parse_utc
+from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbgrader.utils import compute_checksum, parse_utc
 
 from distlib.printable import printable
 
@@ -65,6 +66,17 @@ class HandedCell:
         """nbgrader's name of the cell, "" if there is none."""
         name = self.mark.get("grade_id")
         return name if isinstance(name, str) else ""
+
+    @property
+    def is_as_released(self) -> bool:
+        """Whether it is as it was when nbgrader released it, by the checksum that nbgrader wrote into it then."""
+        if not self.grade_id or "checksum" not in self.mark:
+            return False
+        make = new_code_cell if self.kind == "code" else new_markdown_cell
+        try:
+            return bool(compute_checksum(make(self.source, metadata={"nbgrader": self.mark})) == self.mark["checksum"])
+        except (KeyError, TypeError, ValueError):  # marks that somebody has edited
+            return False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import distlib
+from distlib.classroom.grader.definitions import several
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, fingerprint, read_submission
 from distlib.classroom.self_check.exercise import saved_notebook
 from distlib.classroom.self_check.results import ExerciseError
@@ -19,7 +20,7 @@ from distlib.classroom.uploads.answers import Answer, read_answers
 from distlib.classroom.uploads.exchange import ExchangeFails, find_exchange
 from distlib.classroom.uploads.names import full_name
 from distlib.classroom.uploads.receipt import Receipt
-from distlib.classroom.uploads.recognize import Known, known_notebooks, recognize
+from distlib.classroom.uploads.recognize import Known, functions_of, known_notebooks, recognize
 from distlib.classroom.uploads.saved import newer_checkpoint, ran_in_this_kernel, run_differently
 from distlib.classroom.uploads.upload_folder import UploadFolder, course_folder
 
@@ -71,12 +72,15 @@ def hand_in_notebook(
             answers = read_answers(cells, functions)
             if not sure:
                 _ask_if_empty(name, answers, ask)
-            return _deliver(copy, path, answers, student, ask)
+            twice = [f"{each.remark} Delete what you don't want." for each in several(cells, functions)]
+            return _deliver(copy, path, answers, twice + _remarks(path, copy), student, ask)
     except OSError as error:
         raise HandInError(f"{error.filename or path}: {error.strerror or error}") from None
 
 
-def _deliver(copy: Path, path: Path, answers: Sequence[Answer], student: str, ask: Ask) -> Receipt:
+def _deliver(
+    copy: Path, path: Path, answers: Sequence[Answer], remarks: Sequence[str], student: str, ask: Ask
+) -> Receipt:
     """Submit a copy of a notebook, or put it where its student finds it. Returns the receipt, which is kept, too."""
     name, folder = copy.stem, UploadFolder(path)
     exchange = find_exchange(course_folder(path.parent) or path.parent, name)
@@ -97,7 +101,7 @@ def _deliver(copy: Path, path: Path, answers: Sequence[Answer], student: str, as
         answers,
         file,
         exchange.course if exchange else "",
-        _remarks(path, copy),
+        remarks,
     )
     folder.keep_receipt(receipt)
     return receipt
@@ -133,7 +137,7 @@ def _functions(name: str, cells: Sequence[HandedCell], known: Sequence[Known], p
         raise HandInError(f"{path} is {found}. What you hand in is the exercise, exercises/{name}/{name}.ipynb.")
     if found and found.name != name:
         raise HandInError(f"{path} is {found}, not {name}. To hand that in: distlib hand-in {found.name}")
-    functions = found.functions if found else tuple(cell.grade_id for cell in cells if cell.mark.get("solution"))
+    functions = found.functions if found else functions_of(cells)
     if not functions:
         raise HandInError(
             f"{path} has nothing of exercise {name}. Were the cells copied into a new notebook? Then get a fresh copy "
