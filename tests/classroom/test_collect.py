@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from distlib.classroom.grader.course import open_course
+from distlib.classroom.grader.file_kind import EMPTY, kind_of
 from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.uploads import files
 from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, Outcome, collect
@@ -27,6 +28,7 @@ LESSON = {
     "cells": [{"cell_type": "markdown", "metadata": {}, "source": "# Tiny: the lesson, in which all is explained"}]
 }
 OTHER = "02_all_reduce"
+PDF = b"%PDF-1.7 \x80"
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +123,7 @@ def test_the_zip_file_of_moodle(tiny: TinyCourse) -> None:
         "ed": COLLECTED,
     }
     assert found[f"{ada}/{NAME}.ipynb"].state == COLLECTED and found[f"{ada}/notes.pdf"].state == LEFT_OUT
-    assert found[f"{cy}/essay.docx"].why == "it is not a notebook"
+    assert found[f"{cy}/essay.docx"].why == "it is a text file, not a notebook"
     assert submitted(tiny) == ["ada-lovelace", "bob-ωmega", "di", "ed"]
     assert tiny.folder("ada-lovelace").joinpath(f"{NAME}.ipynb").read_bytes() == work(tiny)
     assert not tiny.folder("ada-lovelace").joinpath("timestamp.txt").exists()
@@ -241,7 +243,7 @@ def test_what_is_not_the_exercise_is_named(tiny: TinyCourse) -> None:
                 "ada.ipynb": json.dumps(LESSON).encode(),
                 "bob.ipynb": other_exercise(),
                 "cy.ipynb": b"",
-                "di.ipynb": b"\x80PDF",
+                "di.ipynb": PDF,
                 "ed.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": "x = 1"}]}).encode(),
                 "flo.ipynb": work(tiny),
             },
@@ -250,12 +252,28 @@ def test_what_is_not_the_exercise_is_named(tiny: TinyCourse) -> None:
     assert {file: outcome.why for file, outcome in found.items()} == {
         "ada.ipynb": f"it is the lesson {NAME}",
         "bob.ipynb": f"it is exercise {OTHER}",
-        "cy.ipynb": "it is empty",
-        "di.ipynb": "it is not a notebook: it can't be parsed (Expecting value: line 1 column 1 (char 0))",
+        "cy.ipynb": f"it is not a notebook: {EMPTY}",
+        "di.ipynb": f"it is not a notebook: {kind_of(PDF)}",
         "ed.ipynb": "it is a notebook, but nothing of this course",
         "flo.ipynb": "",
     }
     assert submitted(tiny) == ["flo"]
+
+
+def test_a_notebook_with_an_unusual_ending_is_collected_and_other_files_are_called_what_they_are(
+    tiny: TinyCourse,
+) -> None:
+    files = {"ada.json": work(tiny), "bob.txt": work(tiny), "cy.pdf": PDF, "di.py": b"import torch\n", "ed.txt": b"Hi"}
+    found = run(tiny, put(tiny.root / "up", files))
+    assert {file: (outcome.student, outcome.state, outcome.why) for file, outcome in found.items()} == {
+        "ada.json": ("ada", COLLECTED, ""),
+        "bob.txt": ("bob", COLLECTED, ""),
+        "cy.pdf": ("cy-pdf", PROBLEM, "it is a PDF file, not a notebook"),
+        "di.py": ("di-py", PROBLEM, "it is a Python script, not a notebook"),
+        "ed.txt": ("ed", PROBLEM, "it is a text file, not a notebook"),
+    }
+    with pytest.raises(ValueError, match="it is not a folder, a zip file or a notebook: it is a PDF file"):
+        run(tiny, tiny.root / "up" / "cy.pdf")
 
 
 def test_a_bad_file_does_not_stand_in_the_way_of_a_good_one(tiny: TinyCourse) -> None:

@@ -241,7 +241,7 @@ def test_a_lesson_without_an_exercise(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "is not a notebook: it can't be parsed"),
+        ("{", "is not a notebook: it is only the beginning of one"),
         ("", "empty"),
         ('{"cells": [{"cell_type": "code", "source": "1 + 1"}]}', "has no functions with tests"),
         (None, "work.ipynb can't be read: No such file"),

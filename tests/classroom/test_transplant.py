@@ -493,8 +493,8 @@ def written(tmp_path: Path, data: bytes) -> Path:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "is empty"),
-        (b"not json", "is not a notebook: it can't be parsed"),
+        (b"", "is not a notebook: it is empty"),
+        (b"not json", "is not a notebook: it is a text file"),
         (b'{"cells": [{"outputs": [', "it ends in the middle"),
         (b"[" * 200_000, "is not a notebook"),
         (b"[1, 2]", "it has no cells"),

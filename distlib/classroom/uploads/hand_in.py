@@ -127,7 +127,7 @@ def _read(copy: Path, path: Path) -> list[HandedCell]:
     try:
         return read_submission(copy).cells
     except CannotGrade as error:
-        raise HandInError(f"{path} can't be graded: {error}. Open it in JupyterLab and save it again.") from None
+        raise HandInError(f"{path.parent}: {error}") from None
 
 
 def _functions(name: str, cells: Sequence[HandedCell], known: Sequence[Known], path: Path) -> tuple[str, ...]:
