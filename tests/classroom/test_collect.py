@@ -63,7 +63,7 @@ def zipped(members: Mapping[str, bytes], hour: int = 12) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
-            archive.writestr(zipfile.ZipInfo(name, (2030, 11, 2, hour, 0, 0)), content, zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name, (2025, 11, 2, hour, 0, 0)), content, zipfile.ZIP_DEFLATED)
     return file.getvalue()
 
 
@@ -276,6 +276,39 @@ def test_a_notebook_with_an_unusual_ending_is_collected_and_other_files_are_call
         run(tiny, tiny.root / "up" / "cy.pdf")
 
 
+def test_a_folder_that_all_exercises_share(tiny: TinyCourse) -> None:
+    box = "Cy Young_12_assignsubmission_file"
+    up = {
+        f"{OTHER}--ada.ipynb": other_exercise(),
+        f"{NAME}--ada.ipynb": work(tiny),
+        f"bob/{OTHER}.ipynb": other_exercise(),
+    }
+    found = run(tiny, put(tiny.root / "up", {**up, f"{box}/{OTHER}--cy.ipynb": other_exercise()}))
+    assert {file: (outcome.state, outcome.why) for file, outcome in found.items()} == {
+        f"{OTHER}--ada.ipynb": (LEFT_OUT, f"it is exercise {OTHER}"),
+        f"{NAME}--ada.ipynb": (COLLECTED, ""),
+        f"bob/{OTHER}.ipynb": (LEFT_OUT, f"it is exercise {OTHER}"),
+        f"{box}/{OTHER}--cy.ipynb": (PROBLEM, f"it is exercise {OTHER}"),  # Cy has chosen the wrong file
+    }
+    refused = read_refused(open_course(tiny.root), NAME)
+    assert [each.student for each in refused] == ["cy-young"], "ada's and bob's are no reason to ask them"
+
+
+def test_a_time_that_can_t_be_is_said_and_not_noted(
+    tiny: TinyCourse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with zipfile.ZipFile(tiny.root / "all.zip", "w") as archive:
+        for student, year in (("ada", 1980), ("bob", 2025), ("cy", 2099)):
+            archive.writestr(zipfile.ZipInfo(f"{student}_1_2_x.ipynb", (year, 1, 1, 0, 0, 0)), work(tiny))
+    monkeypatch.chdir(tiny.root)
+    assert main(["collect", NAME, "all.zip", "--times-in", "Europe/Berlin"]) == 0
+    printed = capsys.readouterr().out
+    assert "no time of handing in: the uploads have none for it; if you know it, write it into classroom/" in printed
+    assert "no time of handing in: the one in the uploads, 2099-01-01 00:00, is in the future; if" in printed
+    assert "3 files: 3 collected. Of 2 no time of handing in is known." in printed
+    assert [student for student in submitted(tiny) if (tiny.folder(student) / "timestamp.txt").exists()] == ["bob"]
+
+
 def test_a_bad_file_does_not_stand_in_the_way_of_a_good_one(tiny: TinyCourse) -> None:
     good, bad = zipped({"work.ipynb": work(tiny)}), json.dumps(LESSON).encode()
     folder = put(tiny.root / "uploads", {"ada/work.ipynb": work(tiny), "ada/z.ipynb": bad, "bob/x.zip": good})
@@ -291,7 +324,7 @@ def test_what_comes_later_wins_and_nothing_is_lost(tiny: TinyCourse) -> None:
     first = put_zip(tiny, {f"ada_1_2_{NAME}.ipynb": work(tiny, "\n# 1")}, "first.zip")
     second = put_zip(tiny, {f"ada_1_3_{NAME}.ipynb": work(tiny, "\n# 2")}, "second.zip")
     run(tiny, first)
-    (tiny.folder("ada") / "timestamp.txt").write_text("2030-11-02 21:50 UTC")
+    (tiny.folder("ada") / "timestamp.txt").write_text("2025-11-02 21:50 UTC")
     (outcome,) = run(tiny, second).values()
     kept = tiny.root / outcome.why.removeprefix("the earlier one is kept in ")
     assert b"# 1" in (kept / f"{NAME}.ipynb").read_bytes() and (kept / "timestamp.txt").exists()
@@ -312,13 +345,13 @@ def test_the_time_of_handing_in(tiny: TinyCourse) -> None:
     noon = put_zip(tiny, {f"ada_1_2_{NAME}.ipynb": work(tiny, "\n# noon")}, "noon.zip")
     run(tiny, noon)
     (outcome,) = run(tiny, noon, zone="Europe/Berlin").values()
-    assert outcome.state == UNCHANGED and time() == "2030-11-02 11:00:00 UTC\n"
+    assert outcome.state == UNCHANGED and time() == "2025-11-02 11:00:00 UTC\n"
     early = put_zip(tiny, {f"ada_1_2_{NAME}.ipynb": work(tiny, "\n# early")}, "early.zip", hour=9)
     (outcome,) = run(tiny, early, zone="Europe/Berlin").values()
-    assert outcome.state == LEFT_OUT and "one of 2030-11-02 11:00:00 UTC, which is later, is there" in outcome.why
+    assert outcome.state == LEFT_OUT and "one of 2025-11-02 11:00:00 UTC, which is later, is there" in outcome.why
     late = put_zip(tiny, {f"ada_1_2_{NAME}.ipynb": work(tiny, "\n# late")}, "late.zip", hour=23)
     run(tiny, late, zone="Europe/Berlin")
-    assert time() == "2030-11-02 22:00:00 UTC\n"
+    assert time() == "2025-11-02 22:00:00 UTC\n"
 
 
 # ── against harm ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -421,7 +454,7 @@ def test_a_zip_file_in_a_zip_file_is_read_once(tiny: TinyCourse, tmp_path: Path)
     (tmp_path / "copies").mkdir()
     found = find_uploads(put_zip(tiny, {"ada/a.zip": inner}), tmp_path / "copies")
     assert [upload.parts for upload in found] == [("ada", "a", f"{number}.ipynb") for number in range(5)]
-    assert {upload.time for upload in found} == {datetime(2030, 11, 2, 12)}, "the outer file's, which no student writes"
+    assert {upload.time for upload in found} == {datetime(2025, 11, 2, 12)}, "the outer file's, which no student writes"
 
 
 # ── the command ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ import json
 import os
 import random
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from nbformat import NotebookNode
 from traitlets.config import Config
 
 from distlib.classroom.grader.definitions import definitions_in
+from distlib.classroom.grader.handed_in_time import utc_of
 from distlib.classroom.grader.source import Source, make_source, read_source
 from distlib.classroom.grader.submission import (
     CannotGrade,
@@ -575,6 +577,37 @@ def test_too_much_text_is_named(tmp_path: Path) -> None:
     path = written(tmp_path, json.dumps({"cells": [own("#" * (33 << 20))]}).encode())
     with pytest.raises(CannotGrade, match="more than 32 MiB without its outputs"):
         read_submission(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("03.11.2026 10:00", "may be 11 March 2026 or 3 November 2026"),
+        ("03/11/2026 10:00", "may be 11 March 2026 or 3 November 2026"),
+        ("03.11. 10:00", "can't be read as a time"),
+        ("03.11.26 10:00", "has no year with four digits"),
+        ("2025-11-03", "has no time of day"),
+        ("2025-11-03 10:00 MEZ", "names a time zone that is not known, MEZ"),
+        ("1979-12-31 23:00:00 UTC", "is what zip files say of a file whose time is not known"),
+        ("2019-11-03 10:00", "is before this course existed (2024)"),
+        ("2999-11-03 10:00", "is in the future"),
+    ],
+)
+def test_a_time_that_can_t_be_or_has_two_readings_is_not_believed(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "timestamp.txt").write_text(text)
+    when, (remark,) = read_timestamp(tmp_path)
+    assert when is None and remark.startswith(
+        f"timestamp.txt says {text!r}, which {words}: no time of handing in, no pen"
+    )
+
+
+def test_times_with_one_reading() -> None:
+    for text in (
+        *("2025-11-03 09:00 UTC", "2025-11-03T10:00+01:00", "2025-11-03 10:00 Europe/Berlin", "2025/11/03 09:00"),
+        *("3 Nov 2025 09:00 GMT", "Nov 3, 2025 09:00", "2025-11-03 09:00:00.000000 UTC", "2025-11-03T09:00:00Z"),
+    ):
+        assert utc_of(text) == datetime(2025, 11, 3, 9), text
+    assert utc_of("25.11.2025 10:00") == utc_of("11/25/2025 10:00") == datetime(2025, 11, 25, 10)
 
 
 def test_time_stamps(tmp_path: Path) -> None:

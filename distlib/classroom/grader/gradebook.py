@@ -51,7 +51,7 @@ def late_costs_points(config: Any) -> bool:
     return not usual or config.LateSubmissionPlugin.get("penalty_method", "none") != "none"
 
 
-def is_open(submission: Any) -> bool:
+def is_late_unknown(submission: Any) -> bool:
     """Whether there is a due date, and nobody knows if this was handed in before. submission: of the gradebook."""
     return submission.timestamp is None and submission.assignment.duedate is not None
 
@@ -169,7 +169,9 @@ class MarksBook:
         if not late_costs_points(self._course.config):
             return []
         with self._transaction() as gradebook:
-            return sorted(each.student.id for each in gradebook.assignment_submissions(self._assignment) if is_open(each))
+            return sorted(
+                each.student.id for each in gradebook.assignment_submissions(self._assignment) if is_late_unknown(each)
+            )
 
     # ── one transaction ──────────────────────────────────────────────────────────────────────────────────────────
 

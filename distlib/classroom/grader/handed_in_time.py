@@ -7,11 +7,10 @@ time nobody knows. A wrong time costs a student points, or saves them. So such a
 from __future__ import annotations
 
 import re
-import warnings
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from dateutil.parser import parse
-from dateutil.tz import gettz
+from dateutil.parser import parse  # type: ignore[import-untyped]
 
 from distlib.printable import printable
 
@@ -71,7 +70,9 @@ def _only_reading(text: str) -> tuple[datetime, str]:
         text, zone = found[1], found[2]
     orders = [False] if _YEAR_FIRST.match(text) else [False, True]
     first, *others = (
-        parse(text, dayfirst=order, default=default) for order in orders for default in (datetime(2000, 1, 1), datetime(2004, 2, 2))
+        parse(text, dayfirst=order, default=default)
+        for order in orders
+        for default in (datetime(2000, 1, 1), datetime(2004, 2, 2))
     )
     if not re.search(r"(?<!\d)\d{4}(?!\d)", text):
         raise OddTime("has no year with four digits")
@@ -84,8 +85,9 @@ def _only_reading(text: str) -> tuple[datetime, str]:
 
 
 def _utc(time: datetime, zone: str) -> datetime:
-    known: tzinfo | None = gettz(zone) if zone else UTC
-    if known is None:
-        raise OddTime(f"names a time zone that is not known, {zone}")
+    try:
+        known = ZoneInfo(zone or "UTC")
+    except (ZoneInfoNotFoundError, ValueError):
+        raise OddTime(f"names a time zone that is not known, {zone}") from None
     aware = time if time.tzinfo else time.replace(tzinfo=known)
     return aware.astimezone(UTC).replace(tzinfo=None)

@@ -21,7 +21,7 @@ from distlib.classroom.grader.handed_in_time import advice, implausible
 from distlib.classroom.grader.refused import Refused, note_refused
 from distlib.classroom.grader.submission import CannotGrade, fingerprint, read_submission, read_timestamp
 from distlib.classroom.uploads.files import Upload, find_uploads
-from distlib.classroom.uploads.names import student_name, without_copy
+from distlib.classroom.uploads.names import read_upload_name, student_name, without_copy
 from distlib.classroom.uploads.owners import Owner, Roster, owners, read_roster
 from distlib.classroom.uploads.recognize import Known, known_notebooks, recognize
 
@@ -54,6 +54,7 @@ class _Candidate:
     owner: Owner
     student: str
     problem: str = ""
+    belongs_elsewhere: bool = False
 
     @property
     def order(self) -> tuple[datetime, int, int, str]:
@@ -152,8 +153,18 @@ def _examined(candidate: _Candidate, assignment: str, known: Sequence[Known]) ->
     if found is None:
         return replace(candidate, problem="it is a notebook, but nothing of this course")
     if found.name != assignment or not found.is_exercise:
-        return replace(candidate, problem=f"it is {found}")
+        return replace(candidate, problem=f"it is {found}", belongs_elsewhere=_belongs_elsewhere(candidate, found))
     return candidate
+
+
+def _belongs_elsewhere(candidate: _Candidate, found: Known) -> bool:
+    """Whether a notebook lies here because all exercises share a folder: its name says what it is, as it should.
+
+    In a student's box of a learning platform nothing of another exercise should lie.
+    """
+    claimed = read_upload_name(candidate.upload.stem)
+    name = claimed[0] if claimed else without_copy(candidate.upload.stem)[0]
+    return found.is_exercise and name == found.name and not candidate.owner.number
 
 
 def _without_notebook(upload: Upload, owner: Owner | None, roster: Roster) -> Outcome:
@@ -179,11 +190,7 @@ def _decide(
     candidates: Sequence[_Candidate], course: Course, assignment: str, time_zone: ZoneInfo | None
 ) -> list[Outcome]:
     """Take the latest notebook of a student that can be taken."""
-    outcomes = [
-        Outcome(candidate.upload.name, candidate.student, PROBLEM, candidate.problem)
-        for candidate in candidates
-        if candidate.problem
-    ]
+    outcomes = [_refused(candidate) for candidate in candidates if candidate.problem]
     good = sorted(
         (candidate for candidate in candidates if not candidate.problem), key=lambda candidate: candidate.order
     )
@@ -193,6 +200,11 @@ def _decide(
     why = f"a later one of this student was taken: {last.upload.name}"
     outcomes += [Outcome(candidate.upload.name, candidate.student, LEFT_OUT, why) for candidate in earlier]
     return [*outcomes, _place(last, course, assignment, time_zone)]
+
+
+def _refused(candidate: _Candidate) -> Outcome:
+    state = LEFT_OUT if candidate.belongs_elsewhere else PROBLEM
+    return Outcome(candidate.upload.name, candidate.student, state, candidate.problem)
 
 
 def _place(candidate: _Candidate, course: Course, assignment: str, time_zone: ZoneInfo | None) -> Outcome:
