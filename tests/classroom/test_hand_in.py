@@ -125,7 +125,9 @@ def test_running_all_cells_again_hands_in_nothing_again(course: Path) -> None:
     write(path, {}, execution={"run": "again"})
     again = hand_in_notebook(NAME, start=course, ask=never, ran=(), asks_again=True)
     assert not again.is_new and again.time == first.time and again.sha256 == first.sha256
-    assert str(again).startswith(f"{NAME} has not changed since ") and "Nothing new was handed in." in str(again)
+    assert str(again).startswith(
+        f"{NAME} has not changed since you handed it in, at "
+    ) and "Nothing new was handed in." in str(again)
 
     write(path, {"ring_all_gather": f"{ANSWER}  # better"})
     questions: list[str] = []

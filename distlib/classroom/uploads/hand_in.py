@@ -171,7 +171,7 @@ def _ask_if_again(work: _Work, ask: Ask) -> None:
     saved = datetime.fromtimestamp(work.copy.stat().st_mtime, UTC)
     before = moment(datetime.fromisoformat(last.time))
     fact = f"{name} was handed in before, at {before}, and has changed since."
-    otherwise = f"{fact} Nothing new was handed in. To hand it in again, in a terminal: distlib hand-in {name}"
+    otherwise = f"{fact} To hand it in again, in a terminal: distlib hand-in {name}"
     question = f"{fact}\nHand it in again, as it was saved {ago(saved, datetime.now(UTC))}? [y/N] "
     if _asked(question, ask, otherwise).lower() not in ("y", "yes"):
         raise HandInError(f"{name} stays as you handed it in at {before}.")
