@@ -314,12 +314,14 @@ class _Match:
     def _is_retagged(self, place: int) -> bool:
         """Whether nbgrader's marks or the tags were changed, or the type of the cell; lost marks are another remark.
 
-        The checksum that nbgrader wrote into a cell holds what it was released with, points included.
+        The checksum that nbgrader wrote into a cell holds what it was released with, points included. Of a cell with
+        another text it tells nothing: who has changed the points, student or instructor?
         """
         ours, theirs = self._cells[place], self._handed[self._chosen[place]]
         if not theirs.mark:
             return False
-        keys = [key for key in _MARKS if key not in _IN_CHECKSUM or not theirs.is_as_released]
+        released = _IN_CHECKSUM if theirs.is_as_released else ("points",) if self._is_edited(place) else ()
+        keys = [key for key in _MARKS if key not in released]
         marks = any((_mark(ours).get(key) or None) != (theirs.mark.get(key) or None) for key in keys)
         return (
             marks or ours.metadata.get("tags", []) != theirs.metadata.get("tags", []) or ours.cell_type != theirs.kind

@@ -48,7 +48,8 @@ class Receipt:
     def headline(self) -> str:
         """What has happened, and what is still to be done."""
         if not self.is_new:
-            before = f"{self.assignment} has not changed since you handed it in, at {moment(self.time)}. Nothing new was handed in."
+            before = f"{self.assignment} has not changed since you handed it in, at {moment(self.time)}."
+            before = f"{before} Nothing new was handed in."
             where = f"It is handed in, to the exchange of the course {self.course}."
             return f"{before} {where if self.file is None else 'If you have not uploaded it yet, this is the file:'}"
         if self.file is None:
