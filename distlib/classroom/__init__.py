@@ -5,6 +5,7 @@ self_check      `distlib check` and check_exercise: what passes, and what to do 
 excerpts        the lines of a notebook that a message names
 student_copies  the notebooks that a student works in, and newer versions of them
 uploads         `distlib hand-in`, `distlib collect`, `distlib release`: between students and instructor
+words           sentences about counts and points
 class_folder    a class in a folder, with nbgrader's own commands
 demo            `make grade-demo`: a class of three
 """
