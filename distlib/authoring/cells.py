@@ -5,6 +5,7 @@
     # %% readonly="setup"                                   locked; no marks; nbgrader restores its text before grading
     # %% [markdown] answer="why_a_ring" points=2            free text, marked by hand
     # %% tags=["raises-exception"]                          tags stay as they are, on any cell
+    # %% [markdown] text="hand_in"                          a text that stands in every exercise: see `texts`
     # %% tags=["folded"]                                    a code cell that is shown folded: its first line, a comment
 
 The value is the cell's grade_id, and becomes the cell's id as well.
@@ -15,9 +16,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from distlib.authoring.texts import TEXTS
+
 SCHEMA_VERSION = 3  # of nbgrader's cell metadata
 KINDS = ("solution", "test", "readonly", "answer")
-KNOWN_KEYS = (*KINDS, "points", "tags")
+KNOWN_KEYS = (*KINDS, "points", "tags", "text")
 IGNORED_KEYS = ("lines_to_next_cell", "lines_to_end_of_cell_marker")  # jupytext's note about blank lines
 
 FOLDED = "folded"  # a tag: one way to do what the text asks for, or assertions that only guard the text
@@ -57,6 +60,19 @@ def nbgrader_metadata(cell: Cell) -> dict[str, Any] | None:
     elif "points" in cell.metadata:
         raise AuthoringError(f"a {kind} cell has no points: give them to its tests")
     return metadata
+
+
+def text_of(cell: Cell, exercise: str) -> str:
+    """The text of a cell: its own, or the one of `texts` that its mark names.
+
+    exercise: its name, such as "02_all_reduce". Raises AuthoringError when there is no such text, or the cell has one.
+    """
+    if "text" not in cell.metadata:
+        return str(cell.source)
+    name = cell.metadata["text"]
+    if name not in TEXTS or cell.cell_type != "markdown" or cell.source.strip():
+        raise AuthoringError(f"text={name!r} belongs to an empty markdown cell; texts are {', '.join(TEXTS)}")
+    return TEXTS[name].replace("{exercise}", exercise)
 
 
 def check_cell(cell: Cell, metadata: dict[str, Any] | None) -> None:

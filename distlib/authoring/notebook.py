@@ -1,13 +1,14 @@
 """One text source (py:percent) to one notebook: the same bytes at every build, no outputs, no trace of jupytext."""
 
 import re
+from pathlib import PurePath
 from typing import Any
 
 import jupytext
 import nbformat
 from nbformat import NotebookNode
 
-from distlib.authoring.cells import FOLDED, AuthoringError, check_assignment, check_cell, nbgrader_metadata
+from distlib.authoring.cells import FOLDED, AuthoringError, check_assignment, check_cell, nbgrader_metadata, text_of
 
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -30,6 +31,7 @@ def notebook_from_text(text: str, filename: str, *, graded: bool) -> str:
             if metadata is not None and not graded:
                 raise AuthoringError("a lesson has no graded cells: move the cell to solutions/")
             check_cell(cell, metadata)
+            cell.source = text_of(cell, PurePath(filename).stem)
         except (AuthoringError, SyntaxError) as error:
             raise AuthoringError(f"{filename}:{line}: {error}") from None
         cells.append(_clean_cell(cell, metadata, position))

@@ -5,6 +5,7 @@ self_check      `distlib check` and check_exercise: what passes, and what to do 
 excerpts        the lines of a notebook that a message names
 student_copies  the notebooks that a student works in, and newer versions of them
 uploads         `distlib hand-in`, `distlib collect`, `distlib release`: between students and instructor
+words           sentences about counts and points
 class_folder    a class in a folder, with nbgrader's own commands
 demo            `make grade-demo`: a class of three
 """
@@ -33,7 +34,8 @@ def hand_in(name: str, student: str = "", *, sure: bool = False) -> Receipt:
     """Hand in this notebook, as it is saved. Save it first. In a terminal: `distlib hand-in 02_all_reduce`.
 
     It looks at the text only and runs nothing. Where there is an exchange of nbgrader's, the notebook is submitted.
-    Elsewhere a file is made, which you upload where your course collects it.
+    Elsewhere a file is made, which you upload where your course collects it. A notebook that has not changed since it
+    was handed in is not handed in again, and one that has changed only if you say so: running all cells is no reason.
 
     Args:
         name: the exercise, such as "02_all_reduce".
@@ -49,7 +51,7 @@ def hand_in(name: str, student: str = "", *, sure: bool = False) -> Receipt:
     _check_that_nbgrader_is_there()
     from distlib.classroom.uploads.hand_in import hand_in_notebook  # takes nbgrader along, which test cells do without
 
-    return hand_in_notebook(name, student=student, sure=sure)
+    return hand_in_notebook(name, student=student, sure=sure, asks_again=True)
 
 
 def _check_that_nbgrader_is_there() -> None:

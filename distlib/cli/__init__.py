@@ -99,6 +99,7 @@ def _add_hand_in_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default="", help="your name or student number; else you are asked, once")
     parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is somewhere else")
     parser.add_argument("--yes", action="store_true", help="hand in also if nothing is answered")
+    parser.add_argument("--again", action="store_true", help="hand in also if nothing has changed since the last time")
 
 
 def _add_collect_arguments(parser: argparse.ArgumentParser) -> None:

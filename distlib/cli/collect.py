@@ -61,4 +61,6 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
         return "There is no file."
     found = Counter(outcome.state for outcome in outcomes)
     states = (state for state in (COLLECTED, UNCHANGED, LEFT_OUT, PROBLEM) if found[state])
-    return f"{count(len(outcomes), 'file')}: {', '.join(f'{found[state]} {state}' for state in states)}."
+    summary = f"{count(len(outcomes), 'file')}: {', '.join(f'{found[state]} {state}' for state in states)}."
+    timeless = sum(outcome.has_no_time for outcome in outcomes)
+    return f"{summary} Of {timeless} no time of handing in is known." if timeless else summary

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from distlib.classroom.grader.file_kind import kind_of
 from distlib.classroom.student_copies.bring import Brought, bring
 from distlib.classroom.student_copies.places import FOLDER, copies
+from distlib.printable import printable
 
 FIRST_LESSON = Path("course") / "00_start_here.ipynb"
 NO_COURSE = f"There is no {FIRST_LESSON} here or in a folder above. Go to the course's folder first."
@@ -58,9 +60,17 @@ def report(course: Path, brought: list[Brought]) -> list[str]:
     if by["broken"]:
         lines.append(f"The course's own notebooks of {_names(by['broken'])} are broken. Get them again: distlib update")
     for done in by["unreadable"]:
-        lines.append(f"{_shown(course, done.copy)} is not a notebook any more, and was left alone. Rename it and start")
-        lines.append("again: then you get a fresh copy.")
+        lines.append(f"{_shown(course, done.copy)} is not a notebook any more, and was left alone:")
+        lines.append(f"    {_kind(done.copy)}")
+        lines.append("    To get a fresh copy: rename it and start again.")
     return lines
+
+
+def _kind(path: Path) -> str:
+    try:
+        return printable(str(kind_of(path.read_bytes())))
+    except OSError as error:
+        return f"it can't be read: {error.strerror}"
 
 
 def _names(brought: list[Brought]) -> str:

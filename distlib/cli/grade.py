@@ -14,8 +14,9 @@ from distlib.classroom.grader.class_report import text_table, write_report
 from distlib.classroom.grader.class_run import ClassRun, grade_class
 from distlib.classroom.grader.course import Course, CourseError, course_above, open_course
 from distlib.classroom.grader.examine import OpenJudge
-from distlib.classroom.grader.marks import judged_again
+from distlib.classroom.grader.marks import notes
 from distlib.classroom.grader.mistakes import graded
+from distlib.classroom.words import count, have
 from distlib.cli.progress import Progress
 from distlib.cli.saying import say
 
@@ -43,7 +44,7 @@ def grade_submissions(
         say("\nStopped. The same command goes on from here.", sys.stderr)
         return 130
     page, trouble = _write(course, run)  # before anything is printed: whoever reads may stop reading
-    say("\n\n".join(filter(None, [text_table(run), "\n".join(judged_again(run)), _unchanged(run), page])))
+    say("\n\n".join(filter(None, [text_table(run), "\n".join(notes(run)), _unchanged(run), page])))
     if trouble:
         say(trouble, sys.stderr)
     return 1 if trouble or any(record.problem for record in run.records.values()) else 0
@@ -82,8 +83,9 @@ def _grade_with_bar(course: Course, options: argparse.Namespace, open_judge: Ope
 
 
 def _unchanged(run: ClassRun) -> str:
-    count = len(run.unchanged)
-    return f"{count} had been graded before and have not changed; --again grades them, too." if count else ""
+    number = len(run.unchanged)
+    which = f"{count(number, 'submission')} had been graded before and {have(number)} not changed"
+    return f"{which}; --again grades {'it' if number == 1 else 'them'}, too." if number else ""
 
 
 def _write(course: Course, run: ClassRun) -> tuple[str, str]:

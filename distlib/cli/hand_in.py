@@ -12,11 +12,16 @@ from distlib.cli.saying import say
 def hand_in_from_terminal(options: argparse.Namespace) -> int:
     """Hand in, and print the receipt. Returns 0, or 1 if nothing was handed in.
 
-    options: assignment, name, notebook, yes; see `distlib hand-in --help`.
+    options: assignment, name, notebook, yes, again; see `distlib hand-in --help`.
     """
     try:
         receipt = hand_in_notebook(
-            options.assignment, student=options.name, notebook=options.notebook, sure=options.yes, ran=()
+            options.assignment,
+            student=options.name,
+            notebook=options.notebook,
+            sure=options.yes,
+            again=options.again,
+            ran=(),
         )
     except HandInError as error:
         say(f"Not handed in: {error}", sys.stderr)

@@ -47,7 +47,7 @@ class Progress:
             bar = "█" * full + "·" * (_WIDTH - full)
             self._write(f"{bar} {self._done} of {total}, {left}   {student}")
         else:
-            say(f"{self._done} of {total}, {left}: {student} in {record.seconds:.0f} s", self._stream)
+            say(f"{self._done} of {total}, {left}: {student} in {record.took:.0f} s", self._stream)
 
     def _write(self, text: str) -> None:
         """Put a line in the place of the one before."""

@@ -425,14 +425,7 @@ from distlib.classroom import check_exercise
 
 check_exercise("14_jax")
 
-# %% [markdown]
-# ## Hand it in
-#
-# 1. Restart the kernel, run all cells, and check that every visible test passes. The button *Validate* at the top does
-#    the same and says what fails.
-# 2. Save the notebook: Ctrl+S, on a Mac ⌘S. What is not saved is not handed in.
-# 3. Remove the `#` below, and run the cell. It looks at the saved notebook, runs none of your code, and says what to do
-#    next. In a terminal, `distlib hand-in 14_jax` does the same.
+# %% [markdown] text="hand_in"
 
 # %% tags=["skip-execution"]
 # from distlib.classroom import hand_in; hand_in("14_jax")

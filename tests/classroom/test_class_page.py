@@ -74,8 +74,8 @@ def test_what_was_not_collected_is_in_the_report() -> None:
 
 def test_what_was_judged_again_is_in_the_report() -> None:
     class_ = class_of({"a": [2, 2, 2, 2], "b": [2, 2, 2, 2]}, judged={"a": ["gather_hidden"], "b": []})
-    assert "1 submission graded again: only gather_hidden judged, all other verdicts stay." in html_page(class_)
-    assert "1 submission graded again: nothing to judge, verdicts stay." in html_page(class_)
+    assert "1 submission was graded again: only gather_hidden was judged, all other verdicts stay." in html_page(class_)
+    assert "1 submission was graded again: nothing had to be judged, the verdicts stay." in html_page(class_)
 
 
 def test_an_empty_class_has_a_page() -> None:
@@ -107,7 +107,7 @@ def test_who_may_need_help() -> None:
     run = class_of({**scores, "f": [0, 0, 2, 2], "g": [0, 0, 0, 0], "h": []}, missing=["zoe"])
     assert left_behind(run) == {"g": ["shift", "gather"], "f": ["shift"]}
     assert rows_below(html_page(run), "Who may need help") == [
-        "g no marks in shift, gather", "f no marks in shift", "zoe has not handed in",
+        "g no marks at all", "f no marks in shift", "zoe has not handed in",
     ]  # fmt: skip
     hard = class_of({"a": [2, 2, 2, 2], "b": [2, 2, 0, 0], "c": [2, 2, 0, 0]})
     assert left_behind(hard) == {}  # most have nothing in gather: that is the lesson's matter
@@ -216,7 +216,7 @@ def test_progress_is_a_line_for_each_student_where_there_is_no_terminal() -> Non
     stream = io.StringIO()
     with Progress(stream, lambda: next(times)) as progress:
         for student in ("ada", "b\x1bb", "carl"):
-            progress.tell(Record(student, seconds=9.6), 3)
+            progress.tell(Record(student, took=9.6), 3)
     assert stream.getvalue().splitlines() == [
         "1 of 3, about 20 s left: ada: graded in 10 s",
         "2 of 3, about 10 s left: b\\x1bb: graded in 10 s",

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from distlib.classroom.grader.course import open_course
+from distlib.classroom.grader.file_kind import EMPTY, kind_of
 from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.uploads import files
 from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, Outcome, collect
@@ -27,6 +28,7 @@ LESSON = {
     "cells": [{"cell_type": "markdown", "metadata": {}, "source": "# Tiny: the lesson, in which all is explained"}]
 }
 OTHER = "02_all_reduce"
+PDF = b"%PDF-1.7 \x80"
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def zipped(members: Mapping[str, bytes], hour: int = 12) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
-            archive.writestr(zipfile.ZipInfo(name, (2030, 11, 2, hour, 0, 0)), content, zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name, (2025, 11, 2, hour, 0, 0)), content, zipfile.ZIP_DEFLATED)
     return file.getvalue()
 
 
@@ -121,7 +123,7 @@ def test_the_zip_file_of_moodle(tiny: TinyCourse) -> None:
         "ed": COLLECTED,
     }
     assert found[f"{ada}/{NAME}.ipynb"].state == COLLECTED and found[f"{ada}/notes.pdf"].state == LEFT_OUT
-    assert found[f"{cy}/essay.docx"].why == "it is not a notebook"
+    assert found[f"{cy}/essay.docx"].why == "it is a text file, not a notebook"
     assert submitted(tiny) == ["ada-lovelace", "bob-ωmega", "di", "ed"]
     assert tiny.folder("ada-lovelace").joinpath(f"{NAME}.ipynb").read_bytes() == work(tiny)
     assert not tiny.folder("ada-lovelace").joinpath("timestamp.txt").exists()
@@ -241,7 +243,7 @@ def test_what_is_not_the_exercise_is_named(tiny: TinyCourse) -> None:
                 "ada.ipynb": json.dumps(LESSON).encode(),
                 "bob.ipynb": other_exercise(),
                 "cy.ipynb": b"",
-                "di.ipynb": b"\x80PDF",
+                "di.ipynb": PDF,
                 "ed.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": "x = 1"}]}).encode(),
                 "flo.ipynb": work(tiny),
             },
@@ -250,12 +252,61 @@ def test_what_is_not_the_exercise_is_named(tiny: TinyCourse) -> None:
     assert {file: outcome.why for file, outcome in found.items()} == {
         "ada.ipynb": f"it is the lesson {NAME}",
         "bob.ipynb": f"it is exercise {OTHER}",
-        "cy.ipynb": "it is empty",
-        "di.ipynb": "it is not a notebook: it can't be parsed (Expecting value: line 1 column 1 (char 0))",
+        "cy.ipynb": f"it is not a notebook: {EMPTY}",
+        "di.ipynb": f"it is not a notebook: {kind_of(PDF)}",
         "ed.ipynb": "it is a notebook, but nothing of this course",
         "flo.ipynb": "",
     }
     assert submitted(tiny) == ["flo"]
+
+
+def test_a_notebook_with_an_unusual_ending_is_collected_and_other_files_are_called_what_they_are(
+    tiny: TinyCourse,
+) -> None:
+    files = {"ada.json": work(tiny), "bob.txt": work(tiny), "cy.pdf": PDF, "di.py": b"import torch\n", "ed.txt": b"Hi"}
+    found = run(tiny, put(tiny.root / "up", files))
+    assert {file: (outcome.student, outcome.state, outcome.why) for file, outcome in found.items()} == {
+        "ada.json": ("ada", COLLECTED, ""),
+        "bob.txt": ("bob", COLLECTED, ""),
+        "cy.pdf": ("cy-pdf", PROBLEM, "it is a PDF file, not a notebook"),
+        "di.py": ("di-py", PROBLEM, "it is a Python script, not a notebook"),
+        "ed.txt": ("ed", PROBLEM, "it is a text file, not a notebook"),
+    }
+    with pytest.raises(ValueError, match="it is not a folder, a zip file or a notebook: it is a PDF file"):
+        run(tiny, tiny.root / "up" / "cy.pdf")
+
+
+def test_a_folder_that_all_exercises_share(tiny: TinyCourse) -> None:
+    box = "Cy Young_12_assignsubmission_file"
+    up = {
+        f"{OTHER}--ada.ipynb": other_exercise(),
+        f"{NAME}--ada.ipynb": work(tiny),
+        f"bob/{OTHER}.ipynb": other_exercise(),
+    }
+    found = run(tiny, put(tiny.root / "up", {**up, f"{box}/{OTHER}--cy.ipynb": other_exercise()}))
+    assert {file: (outcome.state, outcome.why) for file, outcome in found.items()} == {
+        f"{OTHER}--ada.ipynb": (LEFT_OUT, f"it is exercise {OTHER}"),
+        f"{NAME}--ada.ipynb": (COLLECTED, ""),
+        f"bob/{OTHER}.ipynb": (LEFT_OUT, f"it is exercise {OTHER}"),
+        f"{box}/{OTHER}--cy.ipynb": (PROBLEM, f"it is exercise {OTHER}"),  # Cy has chosen the wrong file
+    }
+    refused = read_refused(open_course(tiny.root), NAME)
+    assert [each.student for each in refused] == ["cy-young"], "ada's and bob's are no reason to ask them"
+
+
+def test_a_time_that_can_t_be_is_said_and_not_noted(
+    tiny: TinyCourse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with zipfile.ZipFile(tiny.root / "all.zip", "w") as archive:
+        for student, year in (("ada", 1980), ("bob", 2025), ("cy", 2099)):
+            archive.writestr(zipfile.ZipInfo(f"{student}_1_2_x.ipynb", (year, 1, 1, 0, 0, 0)), work(tiny))
+    monkeypatch.chdir(tiny.root)
+    assert main(["collect", NAME, "all.zip", "--times-in", "Europe/Berlin"]) == 0
+    printed = capsys.readouterr().out
+    assert "no time of handing in: the uploads have none for it; if you know it, write it into classroom/" in printed
+    assert "no time of handing in: the one in the uploads, 2099-01-01 00:00, is in the future; if" in printed
+    assert "3 files: 3 collected. Of 2 no time of handing in is known." in printed
+    assert [student for student in submitted(tiny) if (tiny.folder(student) / "timestamp.txt").exists()] == ["bob"]
 
 
 def test_a_bad_file_does_not_stand_in_the_way_of_a_good_one(tiny: TinyCourse) -> None:
@@ -273,7 +324,7 @@ def test_what_comes_later_wins_and_nothing_is_lost(tiny: TinyCourse) -> None:
     first = put_zip(tiny, {f"ada_1_2_{NAME}.ipynb": work(tiny, "\n# 1")}, "first.zip")
     second = put_zip(tiny, {f"ada_1_3_{NAME}.ipynb": work(tiny, "\n# 2")}, "second.zip")
     run(tiny, first)
-    (tiny.folder("ada") / "timestamp.txt").write_text("2030-11-02 21:50 UTC")
+    (tiny.folder("ada") / "timestamp.txt").write_text("2025-11-02 21:50 UTC")
     (outcome,) = run(tiny, second).values()
     kept = tiny.root / outcome.why.removeprefix("the earlier one is kept in ")
     assert b"# 1" in (kept / f"{NAME}.ipynb").read_bytes() and (kept / "timestamp.txt").exists()
@@ -294,13 +345,13 @@ def test_the_time_of_handing_in(tiny: TinyCourse) -> None:
     noon = put_zip(tiny, {f"ada_1_2_{NAME}.ipynb": work(tiny, "\n# noon")}, "noon.zip")
     run(tiny, noon)
     (outcome,) = run(tiny, noon, zone="Europe/Berlin").values()
-    assert outcome.state == UNCHANGED and time() == "2030-11-02 11:00:00 UTC\n"
+    assert outcome.state == UNCHANGED and time() == "2025-11-02 11:00:00 UTC\n"
     early = put_zip(tiny, {f"ada_1_2_{NAME}.ipynb": work(tiny, "\n# early")}, "early.zip", hour=9)
     (outcome,) = run(tiny, early, zone="Europe/Berlin").values()
-    assert outcome.state == LEFT_OUT and "one of 2030-11-02 11:00:00 UTC, which is later, is there" in outcome.why
+    assert outcome.state == LEFT_OUT and "one of 2025-11-02 11:00:00 UTC, which is later, is there" in outcome.why
     late = put_zip(tiny, {f"ada_1_2_{NAME}.ipynb": work(tiny, "\n# late")}, "late.zip", hour=23)
     run(tiny, late, zone="Europe/Berlin")
-    assert time() == "2030-11-02 22:00:00 UTC\n"
+    assert time() == "2025-11-02 22:00:00 UTC\n"
 
 
 # ── against harm ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -403,7 +454,7 @@ def test_a_zip_file_in_a_zip_file_is_read_once(tiny: TinyCourse, tmp_path: Path)
     (tmp_path / "copies").mkdir()
     found = find_uploads(put_zip(tiny, {"ada/a.zip": inner}), tmp_path / "copies")
     assert [upload.parts for upload in found] == [("ada", "a", f"{number}.ipynb") for number in range(5)]
-    assert {upload.time for upload in found} == {datetime(2030, 11, 2, 12)}, "the outer file's, which no student writes"
+    assert {upload.time for upload in found} == {datetime(2025, 11, 2, 12)}, "the outer file's, which no student writes"
 
 
 # ── the command ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -106,6 +106,15 @@ def test_the_marks_at_a_glance() -> None:
         assert f'id="{target}"' in page, target
 
 
+def test_which_of_two_cells_was_graded_is_told_and_nbgraders_comment_is_not() -> None:
+    notebook = graded()
+    notebook.cells[1].metadata["distlib"] = {"note": "shift is defined in two cells."}
+    notebook.cells[4].metadata.nbgrader["comment"] = "No response."
+    page = page_of(notebook)
+    assert "<p>In the notebook that you handed in, shift is defined in two cells.</p>" in page
+    assert "No response" not in page and page.count("<h3>Comment</h3>") == 1, "the instructor's own comment stays"
+
+
 def test_what_was_wrong_in_which_line_and_what_to_do_next() -> None:
     page = page_of(graded())
     section = html.unescape(page.split('id="part-shift"')[1].split("</section>")[0])
@@ -130,7 +139,7 @@ def test_a_part_whose_cell_stops_says_so_first() -> None:
 def test_all_right_is_short() -> None:
     notebook = new_notebook(cells=[solution("shift", SHIFT, 1), test_cell("shift_visible", 2, 3)])
     page = page_of(notebook)
-    assert "<section" not in page and "1 of 1 function has full marks." in page and "distlib check" not in page
+    assert "<section" not in page and "<p>The function has full marks. </p>" in page and "distlib check" not in page
     assert [part.sign for part in parts_of_notebook(notebook)] == ["✓"]
 
 

@@ -85,6 +85,19 @@ def test_a_file_to_upload_and_a_receipt(course: Path) -> None:
     assert abs((receipt.time - datetime.now(UTC)).total_seconds()) < 60
 
 
+def test_two_cells_of_one_function_are_told_with_the_one_that_counts(course: Path) -> None:
+    path = exercise(course)
+    write(path, {"ring_all_gather": ANSWER})
+    notebook = json.loads(path.read_text())
+    copy = next(cell for cell in notebook["cells"] if cell["id"] == "ring_all_gather")
+    notebook["cells"].append({**copy, "id": "old", "source": "def ring_all_gather(:\n    an old try"})
+    path.write_text(json.dumps(notebook))
+    text = str(hand_in_notebook("02", start=course, student="ada", ask=never, ran=()))
+    assert "remark    ring_all_gather is defined in two cells, code cells " in text
+    assert "the last one above its test. Delete what you don't want." in text
+    assert "answered  ring_all_gather (1 of 4)" in text, text
+
+
 def test_the_name_is_asked_for_once_and_an_earlier_file_is_kept(course: Path) -> None:
     path = exercise(course)
     write(path, {"ring_all_gather": ANSWER})
@@ -98,6 +111,57 @@ def test_the_name_is_asked_for_once_and_an_earlier_file_is_kept(course: Path) ->
     assert kept.read_bytes() == before
     hand_in_notebook(NAME, start=path.parent, ask=never, ran=())
     assert len(list(kept.parent.iterdir())) == 1, "the same bytes need no second copy"
+
+
+def test_running_all_cells_again_hands_in_nothing_again(course: Path) -> None:
+    path = exercise(course)
+    write(path, {"ring_all_gather": ANSWER})
+    first = hand_in_notebook(NAME, start=course, student="Ada", ask=never, ran=(), asks_again=True)
+    assert first.file and first.is_new
+    before = first.file.read_bytes()
+    path.write_text(
+        path.read_text().replace("# from distlib.classroom import hand_in;", "from distlib.classroom import hand_in;")
+    )
+    write(path, {}, execution={"run": "again"})
+    again = hand_in_notebook(NAME, start=course, ask=never, ran=(), asks_again=True)
+    assert not again.is_new and again.time == first.time and again.sha256 == first.sha256
+    assert str(again).startswith(
+        f"{NAME} has not changed since you handed it in, at "
+    ) and "Nothing new was handed in." in str(again)
+
+    write(path, {"ring_all_gather": f"{ANSWER}  # better"})
+    questions: list[str] = []
+    with pytest.raises(HandInError, match="02_all_reduce stays as you handed it in at "):
+        hand_in_notebook(NAME, start=course, ask=lambda text: questions.append(text) or "", ran=(), asks_again=True)
+    assert "has changed since.\nHand it in again, as it was saved " in questions[0] and " before, at " in questions[0]
+
+    def nobody(question: str) -> str:
+        raise EOFError
+
+    with pytest.raises(HandInError, match="To hand it in again, in a terminal: distlib hand-in 02_all_reduce"):
+        hand_in_notebook(NAME, start=course, ask=nobody, ran=(), asks_again=True, sure=True)
+    receipts = first.file.with_suffix(".receipts.txt")
+    assert first.file.read_bytes() == before and receipts.read_text().count("SHA-256") == 1
+    newer = hand_in_notebook(NAME, start=course, ask=answering("y"), ran=(), asks_again=True)
+    assert newer.is_new and receipts.read_text().count("SHA-256") == 2
+    newer.file.unlink()  # type: ignore[union-attr]
+    write(path, {"ring_all_gather": f"{ANSWER}  # lost"})
+    assert hand_in_notebook(NAME, start=course, ask=never, ran=(), asks_again=True).is_new, "nothing is there any more"
+
+
+def test_a_command_is_an_act_and_the_same_text_is_told(
+    course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(course)
+    write(exercise(course), {"ring_all_gather": ANSWER})
+    words = ["hand-in", "02", "--name", "Ada"]
+    assert [main(words), main(words), main([*words, "--again"])] == [0, 0, 0]
+    assert capsys.readouterr().out.count("Nothing new was handed in. If you have not uploaded it yet") == 1
+    write(exercise(course), {"ring_all_gather": f"{ANSWER}  # better"})
+    assert main(words) == main(["hand-in", "02", "--name", "Another"]) == 0
+    assert "Nothing new" not in capsys.readouterr().out
+    receipts = course / "work" / "handed_in" / f"{NAME}--ada.receipts.txt"
+    assert receipts.read_text().count("SHA-256") == 3
 
 
 def test_a_copy_of_the_exercise_below_the_course(course: Path) -> None:
@@ -141,9 +205,12 @@ def test_where_there_is_an_exchange_it_is_submitted(course: Path, monkeypatch: p
     (folder,) = inbound.iterdir()
     assert {path.name for path in folder.iterdir()} == {f"{NAME}.ipynb", "timestamp.txt", "submission_secret.txt"}
     assert sha256((folder / f"{NAME}.ipynb").read_bytes()).hexdigest() == receipt.sha256
+    again = hand_in_notebook(NAME, start=course, ask=never, ran=(), asks_again=True)
+    assert "Nothing new was handed in. It is handed in, to the exchange of the course dt101." in str(again)
+    assert len(list(inbound.iterdir())) == 1, "what came after the due date would be late"
     inbound.rename(inbound.with_name("gone"))
     with pytest.raises(HandInError, match="exchange did not take it: .*Inbound directory doesn't exist"):
-        hand_in_notebook(NAME, start=course, ask=never, ran=())
+        hand_in_notebook(NAME, start=course, ask=never, ran=(), again=True)
     shutil.rmtree(outbound / NAME)
     assert hand_in_notebook(NAME, start=course, student="ada", ask=never, ran=()).file, "not released there: a file"
 
@@ -163,17 +230,17 @@ def test_the_lesson_and_other_exercises_are_named(course: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "is empty"),
-        ("hello", "is not a notebook"),
-        ('{"cells": [', "can't be parsed"),
+        ("", "is not a notebook: it is empty. Download"),
+        ("hello", "is not a notebook: it is a text file. What is needed"),
+        ('{"cells": [', "it is only the beginning of one: it ends in the middle. Download"),
         ('{"cells": [{"cell_type": "code", "source": "x = 1", "metadata": {}}]}', "has nothing of exercise"),
     ],
 )
 def test_what_is_not_the_exercise_is_refused(course: Path, content: str, words: str) -> None:
     exercise(course).write_text(content)
-    with pytest.raises(HandInError, match=words):
+    with pytest.raises(HandInError, match=words) as error:
         hand_in_notebook(NAME, start=course, ask=never, ran=())
-    assert not (course / "work").exists()
+    assert not (course / "work").exists() and "JupyterLab and save" not in str(error.value)
 
 
 def test_a_notebook_that_is_not_there(course: Path) -> None:
@@ -191,7 +258,15 @@ def test_what_was_run_and_not_saved_is_noticed(course: Path) -> None:
     newer = f"{ANSWER} # better"
     with pytest.raises(HandInError, match=r"not what you have run: ring_all_gather. Save the notebook"):
         hand_in_notebook(NAME, start=course, student="ada", ask=never, ran=[ANSWER, newer])
-    for ran in ([newer, ANSWER], [f"\n{ANSWER}  \n"], ["def other(): pass"]):
+    helper = "def pass_on(): pass"
+    notebook = json.loads(exercise(course).read_text())
+    notebook["cells"].append({"cell_type": "code", "metadata": {}, "source": helper})
+    exercise(course).write_text(json.dumps(notebook))
+    write(exercise(course), {"ring_all_gather": f"{ANSWER}_on()"})
+    with pytest.raises(HandInError, match=r"not what you have run: pass_on. Save the notebook"):
+        hand_in_notebook(NAME, start=course, student="ada", ask=never, ran=[helper, "def pass_on(): return"])
+    write(exercise(course), {"ring_all_gather": ANSWER})
+    for ran in ([newer, ANSWER], [f"\n{ANSWER}  \n"], ["def other(): pass"], ["def pass_on(): return"]):
         assert hand_in_notebook(NAME, start=course, student="ada", ask=never, ran=ran).file
 
 

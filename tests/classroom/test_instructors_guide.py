@@ -169,7 +169,7 @@ def prepare(course: TinyCourse, command: str, uploads: Path) -> None:
     elif command.startswith("nbgrader collect"):
         run(course, f"nbgrader submit exercises/{NAME} --student=zoe")
     elif command.startswith("python"):
-        run(course, f'nbgrader db assignment add {NAME} --duedate="2030-11-02 23:59 Europe/Berlin"')
+        run(course, f'nbgrader db assignment add {NAME} --duedate="2025-11-02 23:59 Europe/Berlin"')
 
 
 def run(course: TinyCourse, command: str) -> str:
@@ -242,7 +242,7 @@ def test_the_penalties(walked: TinyCourse) -> None:
     (walked.root / "late.py").write_text("\n".join(line[4:] for line in plugin.splitlines()))
     for student, day in {"ada": 5, "turingalan": 4}.items():  # ada has three days more
         (walked.root / "classroom" / "submitted" / student / NAME / "timestamp.txt").write_text(
-            f"2030-11-0{day} 10:00 UTC"
+            f"2025-11-0{day} 10:00 UTC"
         )
     configure(walked, SETTINGS[3])
     run(walked, f"distlib grade {ASSIGNMENT}")

@@ -199,7 +199,7 @@ def answer(path: Path) -> None:
     ("name", "text", "words"),
     [
         (f"exercises/{NAME}/{NAME}.ipynb", None, "it holds answers, or is not up to date"),
-        (f"exercises/{NAME}/{NAME}.ipynb", "{", "can't be parsed"),
+        (f"exercises/{NAME}/{NAME}.ipynb", "{", "ends in the middle"),
         (f"exercises/{NAME}/extra.ipynb", '{"cells": [{"source": "x"}]}', "is not what solutions/01_tiny gives"),
         (f"exercises/{NAME}/{NAME}.py", "", "could hold solutions"),
         ("exercises/09_x/09_x.ipynb", "{}", "there is no solutions/09_x/09_x.ipynb"),

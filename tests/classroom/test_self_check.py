@@ -144,6 +144,31 @@ def test_without_the_instructors_notebook_the_visible_tests_run(root: Path, cour
     assert results.summary == "3 of 4 functions pass."
 
 
+@pytest.mark.parametrize("with_solutions", [True, False])
+@pytest.mark.parametrize(("place", "counts"), [(0, "mine"), (1, "copy"), (None, "mine")])
+def test_of_two_definitions_the_one_runs_that_counts_when_it_is_graded(
+    with_solutions: bool, place: int | None, counts: str, course: Path
+) -> None:
+    if not with_solutions:
+        shutil.rmtree(course / "solutions")
+    text = "def ring_all_gather(comm, tensor):\n    return"
+    path = write(course, {"ring_all_gather": f"{text} 'mine'"})
+    notebook = nbformat.read(path, as_version=4)
+    copy = nbformat.from_dict({**cell_of(notebook, "ring_all_gather"), "source": f"{text} 'copy'", "id": "copied"})
+    index = notebook.cells.index(cell_of(notebook, "ring_all_gather"))
+    notebook.cells.insert(len(notebook.cells) if place is None else index + place, copy)
+    nbformat.write(notebook, path)
+    exercise = find_exercise(NAME, start=course)
+    assert [remark.split(" is ")[0] for remark in exercise.remarks] == ["ring_all_gather"]
+    assert len([cell for cell in exercise.notebook.cells if cell.source.startswith(text)]) == 2
+    seen = []
+    for cell in exercise.notebook.cells:
+        seen += [cell.source] if cell.source.startswith(text) else []
+        if cell.metadata.get("nbgrader", {}).get("grade_id", "").startswith("ring_all_gather_"):
+            assert seen[-1] == f"{text} '{counts}'"
+    assert cell_of(exercise.notebook, "ring_all_gather").source == f"{text} '{counts}'"
+
+
 def test_a_cell_that_stops_or_does_not_end_is_named(course: Path) -> None:
     answers = {
         "naive_all_reduce": "def naive_all_reduce(comm, tensor)\n    pass",
@@ -216,7 +241,7 @@ def test_a_lesson_without_an_exercise(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "is not a notebook: it can't be parsed"),
+        ("{", "is not a notebook: it is only the beginning of one"),
         ("", "empty"),
         ('{"cells": [{"cell_type": "code", "source": "1 + 1"}]}', "has no functions with tests"),
         (None, "work.ipynb can't be read: No such file"),

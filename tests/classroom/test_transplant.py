@@ -6,6 +6,7 @@ import json
 import os
 import random
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from nbformat import NotebookNode
 from traitlets.config import Config
 
+from distlib.classroom.grader.definitions import definitions_in
+from distlib.classroom.grader.handed_in_time import utc_of
 from distlib.classroom.grader.source import Source, make_source, read_source
 from distlib.classroom.grader.submission import (
     CannotGrade,
@@ -24,7 +27,7 @@ from distlib.classroom.grader.submission import (
     read_submission,
     read_timestamp,
 )
-from distlib.classroom.grader.transplant import Transplanted, transplant
+from distlib.classroom.grader.transplant import FROM_STUDENT, Transplanted, transplant
 
 ROOT = Path(__file__).parents[2]
 NAME = "02_all_reduce"
@@ -66,7 +69,7 @@ def answers_in(notebook: NotebookNode) -> dict[str, str]:
 
 def own_in(notebook: NotebookNode) -> list[str]:
     """The texts of the cells that are marked as the student's, and no solution cells."""
-    return [cell.source for cell in notebook.cells if "distlib" in cell.metadata]
+    return [cell.source for cell in notebook.cells if cell.metadata.get("distlib") == FROM_STUDENT]
 
 
 def test_an_honest_notebook_gives_no_remark_and_its_answers(tmp_path: Path) -> None:
@@ -186,6 +189,13 @@ def add_older_copy(notebook: dict[str, Any]) -> None:
     notebook["cells"].insert(0, copy)
 
 
+def two(first: int, last: int, counts: int) -> str:
+    return (
+        f"ring_all_reduce is defined in two cells, code cells {first} and {last} from the top. "
+        f"Cell {counts} counts: it is the last one above its test."
+    )
+
+
 NOT_THERE = "without the name that nbgrader gave it, recognized by its text: "
 TAMPERED: list[tuple[Callable[[dict[str, Any]], None], list[str]]] = [
     (change_test, ["edited, the instructor's text was used: ring_all_reduce_visible"]),
@@ -218,8 +228,8 @@ TAMPERED: list[tuple[Callable[[dict[str, Any]], None], list[str]]] = [
     (rename, [f"{NOT_THERE}ring_all_reduce"]),
     (swap_names, [f"{NOT_THERE}ring_all_gather, ring_all_reduce"]),
     (make_markdown, ["with other marks than released: ring_all_reduce"]),
-    (add_empty_copy, ["there more than once, the last one that is not empty was taken: ring_all_reduce"]),
-    (add_older_copy, ["there more than once, the last one that is not empty was taken: ring_all_reduce"]),
+    (add_empty_copy, [two(18, 28, 18)]),
+    (add_older_copy, [two(1, 19, 19)]),
 ]
 
 
@@ -254,6 +264,69 @@ def test_a_function_in_the_wrong_place_is_found(tmp_path: Path) -> None:
         "ring_all_gather": "# ring_all_gather stands in the cell of ring_reduce_scatter.",
     }
     assert "not in a cell of its own, taken from another one: ring_all_gather" in done.remarks
+
+
+OLD = "def ring_all_reduce(comm, tensor):\n    return 'old'\n\nhelper = 1"
+STUB = "def ring_all_reduce(comm, tensor):\n    raise NotImplementedError()"
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "nameless"])
+@pytest.mark.parametrize(
+    ("near", "behind", "text", "counts"),
+    [
+        ("ring_all_reduce", False, OLD, "first"),
+        ("ring_all_reduce", True, OLD, "other"),
+        ("ring_all_reduce", True, STUB, "first"),
+        ("ring_all_reduce_visible", True, OLD, "first"),
+        ("ring_all_reduce_hidden", True, OLD, "first"),
+        ("ring_all_reduce_hidden", True, STUB, "first"),
+        ("cell-0", True, OLD, "first"),
+    ],
+)
+def test_the_last_definition_above_its_test_counts(
+    near: str, behind: bool, text: str, counts: str, named: bool, tmp_path: Path
+) -> None:
+    notebook = released()
+    copy = json.loads(json.dumps(cell_of(notebook, "ring_all_reduce"))) if named else own("")
+    copy["source"] = text
+    place = notebook["cells"].index(cell_of(notebook, near)) + behind
+    notebook["cells"].insert(place, copy)
+    cells = read(notebook, tmp_path)
+    done = transplant(SOURCE, cells)
+    expected = {"first": ANSWERS["ring_all_reduce"], "other": text}[counts]
+    assert answers_in(done.notebook)["ring_all_reduce"] == expected
+    (remark,) = done.remarks
+    assert remark.startswith("ring_all_reduce is defined in two cells, ")
+    graded = next(cell for cell in done.notebook.cells if cell.id == "ring_all_reduce")
+    assert graded.metadata["distlib"] == {"note": remark}
+    found = definitions_in(cells, FUNCTIONS)["ring_all_reduce"]  # as a student is told, without the instructor's
+    assert found.remark == remark and cells[found.counts].source == expected
+    sources = [cell.source for cell in done.notebook.cells]
+    answer = sources.index(expected)
+    others = [at for at, each in enumerate(sources) if each in (text, ANSWERS["ring_all_reduce"]) and at != answer]
+    hidden = [cell.id for cell in done.notebook.cells].index("ring_all_reduce_hidden")
+    assert all(at < answer or at >= hidden for at in others), "nothing takes its place before its tests have run"
+    assert bool(others) == (text is OLD), "an old try may define what others need, a stub does not"
+
+
+def test_the_only_definition_that_is_written_counts_wherever_it_stands(tmp_path: Path) -> None:
+    notebook = released()
+    cell_of(notebook, "ring_all_reduce")["source"] = STUB
+    notebook["cells"].append(own(OLD))
+    done = transplanted(notebook, tmp_path)
+    assert answers_in(done.notebook)["ring_all_reduce"] == OLD
+    assert done.remarks == [
+        "ring_all_reduce is defined in two cells, code cells 18 and 28 from the top. "
+        "Cell 28 counts: it is the last one; none stands above its test."
+    ]
+
+
+def test_no_exercise_defines_a_function_twice() -> None:
+    for path in sorted(ROOT.glob("[es]*s/*/*.ipynb")):
+        cells = read_submission(path).cells
+        names = [cell.grade_id for cell in cells if cell.mark.get("solution")]
+        found = definitions_in(cells, names)
+        assert len(found) == len(names) > 0 and not [each.remark for each in found.values() if each.others], path
 
 
 def test_an_older_copy_runs_before_the_answer(tmp_path: Path) -> None:
@@ -422,8 +495,8 @@ def written(tmp_path: Path, data: bytes) -> Path:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "is empty"),
-        (b"not json", "is not a notebook: it can't be parsed"),
+        (b"", "is not a notebook: it is empty"),
+        (b"not json", "is not a notebook: it is a text file"),
         (b'{"cells": [{"outputs": [', "it ends in the middle"),
         (b"[" * 200_000, "is not a notebook"),
         (b"[1, 2]", "it has no cells"),
@@ -504,6 +577,37 @@ def test_too_much_text_is_named(tmp_path: Path) -> None:
     path = written(tmp_path, json.dumps({"cells": [own("#" * (33 << 20))]}).encode())
     with pytest.raises(CannotGrade, match="more than 32 MiB without its outputs"):
         read_submission(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("03.11.2026 10:00", "may be 11 March 2026 or 3 November 2026"),
+        ("03/11/2026 10:00", "may be 11 March 2026 or 3 November 2026"),
+        ("03.11. 10:00", "can't be read as a time"),
+        ("03.11.26 10:00", "has no year with four digits"),
+        ("2025-11-03", "has no time of day"),
+        ("2025-11-03 10:00 MEZ", "names a time zone that is not known, MEZ"),
+        ("1979-12-31 23:00:00 UTC", "is what zip files say of a file whose time is not known"),
+        ("2019-11-03 10:00", "is before this course existed (2024)"),
+        ("2999-11-03 10:00", "is in the future"),
+    ],
+)
+def test_a_time_that_can_t_be_or_has_two_readings_is_not_believed(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "timestamp.txt").write_text(text)
+    when, (remark,) = read_timestamp(tmp_path)
+    assert when is None and remark.startswith(
+        f"timestamp.txt says {text!r}, which {words}: no time of handing in, no pen"
+    )
+
+
+def test_times_with_one_reading() -> None:
+    for text in (
+        *("2025-11-03 09:00 UTC", "2025-11-03T10:00+01:00", "2025-11-03 10:00 Europe/Berlin", "2025/11/03 09:00"),
+        *("3 Nov 2025 09:00 GMT", "Nov 3, 2025 09:00", "2025-11-03 09:00:00.000000 UTC", "2025-11-03T09:00:00Z"),
+    ):
+        assert utc_of(text) == datetime(2025, 11, 3, 9), text
+    assert utc_of("25.11.2025 10:00") == utc_of("11/25/2025 10:00") == datetime(2025, 11, 25, 10)
 
 
 def test_time_stamps(tmp_path: Path) -> None:

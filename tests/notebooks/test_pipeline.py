@@ -142,6 +142,20 @@ def test_a_folded_cell_shows_its_first_line_only() -> None:
     assert "jupyter" not in open_.metadata
 
 
+def test_a_text_that_every_exercise_has_stands_in_one_place() -> None:
+    text = SOLUTION + '\n# %% [markdown] text="hand_in"\n\n# %%\nmath.pi\n'
+    cells = json.loads(notebook_from_text(text, "solutions/x/01_double.py", graded=True))["cells"]
+    assert "".join(cells[-2]["source"]).startswith("## Hand it in\n") and cells[-2]["metadata"] == {}
+    assert "`distlib hand-in 01_double` does the same" in "".join(cells[-2]["source"])
+    for wrong in (
+        '# %% [markdown] text="hand_on"\n',
+        '# %% [markdown] text="hand_in"\n# More.',
+        '# %% text="hand_in"\n',
+    ):
+        with pytest.raises(AuthoringError, match="belongs to an empty markdown cell; texts are hand_in"):
+            notebook_from_text(f"{SOLUTION}\n{wrong}\n\n# %%\nmath.pi\n", "x.py", graded=True)
+
+
 def test_jupytext_by_hand_keeps_nbgrader_metadata(built: Project, tmp_path: Path) -> None:
     shutil.copy(solved(built), tmp_path / "nb.ipynb")
     (tmp_path / "jupytext.toml").write_text('cell_metadata_filter = "-all"\n')

@@ -1,6 +1,9 @@
 """Grading a class: from nbgrader's submitted/ folder to its autograded/ folder and gradebook, and a report.
 
     submission     what a student has handed in, read without believing, following or running any of it
+    file_kind      what a file is that should be a notebook and is not
+    handed_in_time which times of handing in are believed
+    definitions    which of several definitions of a function counts
     source         the instructor's notebook, as it is graded and as it was released
     transplant     the notebook that runs: the instructor's, with the student's answers in it
     examine        one submission, from its folder to a notebook that has run; in a process of its own

@@ -77,6 +77,10 @@ class Autograded:
         self._new.rename(self._place)
         _remove(self._feedback)
 
+    def has_feedback(self) -> bool:
+        """Whether a page of feedback is there."""
+        return (self._feedback / f"{self._assignment}.html").is_file()
+
     def withdraw(self) -> None:
         """Remove what was prepared; what was there stays."""
         _remove(self._new)

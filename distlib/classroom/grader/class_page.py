@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from distlib.checks.words import count
 from distlib.classroom.grader.alike import Pair
 from distlib.classroom.grader.class_run import Change, ClassRun, Record
 from distlib.classroom.grader.gradebook import Mark
-from distlib.classroom.grader.marks import fraction, functions, judged_again, late, lost, of, sums
+from distlib.classroom.grader.marks import fraction, functions, late, lost, notes, of, sums
 from distlib.classroom.grader.mistakes import Mistake, graded, left_behind, mistakes
 from distlib.classroom.grader.page import page_of, plain
+from distlib.classroom.words import count, joined, points
 
 _STYLE = """
 body { max-width: 80rem; }
@@ -60,19 +60,20 @@ def html_page(run: ClassRun, pairs: Sequence[Pair] = ()) -> str:
         ("Remarks", _remarks_table(remarked)),
     ]
     body = "".join(_section(head, content) for head, content in sections if content)
-    return page_of(title, f"<h1>{plain(title)}</h1>\n<p>{plain(_summary(run))}</p>\n{body}", _STYLE)
+    about = "".join(f"<p>{plain(note)}</p>\n" for note in notes(run))
+    return page_of(title, f"<h1>{plain(title)}</h1>\n<p>{plain(_summary(run))}</p>\n{about}{body}", _STYLE)
 
 
 def _summary(run: ClassRun) -> str:
     done = [record for record in run.records.values() if not record.problem]
     marked = [student for student in (record.student for record in done) if student in run.marks]
     totals = [sums(run.marks[student].values()) for student in marked]
-    points = sum(got for got, _ in totals) - sum(run.penalties.get(student, 0.0) for student in marked)
-    mean = f" Mean: {points / len(totals):.1f} of {totals[0][1]:g} points." if totals else ""
+    left = sum(got for got, _ in totals) - sum(run.penalties.get(student, 0.0) for student in marked)
+    mean = f" Mean: {left / len(totals):.1f} of {points(totals[0][1])} points." if totals else ""
     seconds = sum(record.seconds for record in run.records.values())
     submissions = count(len(run.records), "submission")
-    summary = f"{submissions}, {len(done)} graded.{mean} The submissions took {seconds:.0f} s together."
-    return " ".join([summary, *judged_again(run)])
+    took = f" Judging them took {seconds:.0f} s, one after another." if seconds >= 1 else ""
+    return f"{submissions}, {len(done)} graded.{mean}{took}"
 
 
 def _distribution(run: ClassRun) -> str:
@@ -81,12 +82,12 @@ def _distribution(run: ClassRun) -> str:
         return ""
     rows = []
     for function in functions(run):
-        points = [sums(of(run.marks[student], function)) for student in students]
-        kinds = Counter("all" if got >= full else "some" if got > 0 else "none" for got, full in points)
-        mean = sum(got for got, _ in points) / len(points)
+        both = [sums(of(run.marks[student], function)) for student in students]
+        kinds = Counter("all" if got >= full else "some" if got > 0 else "none" for got, full in both)
+        mean = sum(got for got, _ in both) / len(both)
         rows.append(
             f'<tr><th scope="row"><code>{plain(function)}</code></th><td>{_bar(kinds)}</td>'
-            f'<td class="number">{mean:.1f} / {points[0][1]:g}</td></tr>'
+            f'<td class="number">{mean:.1f} / {points(both[0][1])}</td></tr>'
         )
     note = f"How many of {count(len(students), 'student')} have all points, some, and none."
     return _html_table(("function", "all · some · none", "mean"), ("", "", "number"), rows, note) + _columns(
@@ -106,18 +107,18 @@ def _bar(kinds: Counter[str]) -> str:
 
 def _columns(run: ClassRun, students: Sequence[str]) -> str:
     """How many students have how many points: a column for each tenth of them."""
-    points = [(sums(run.marks[s].values())[0] - run.penalties.get(s, 0.0)) for s in students]
+    left = [(sums(run.marks[s].values())[0] - run.penalties.get(s, 0.0)) for s in students]
     full = sums(run.marks[students[0]].values())[1] or 1.0
-    heights = Counter(max(0, min(_BINS - 1, int(_BINS * got / full))) for got in points)
+    heights = Counter(max(0, min(_BINS - 1, int(_BINS * got / full))) for got in left)
     most, columns, labels = max(heights.values()), [], []
     for number in range(_BINS):
-        first, last = f"{full * number / _BINS:g}", f"{full * (number + 1) / _BINS:g}"
+        first, last = points(full * number / _BINS), points(full * (number + 1) / _BINS)
         height = f"height: {5.5 * heights[number] / most:.2f}rem"
         label = f"{heights[number]} with {first} to {last} points"
         column = f'<div class="column" style="{height}"></div>'
         columns.append(f'<div title="{label}">{heights[number] or ""}{column}{first}</div>')
         labels += [label] if heights[number] else []
-    words = f"Students by points, from 0 to {full:g}"
+    words = f"Students by points, from 0 to {points(full)}"
     told = f"{words}: {', '.join(labels)}"
     return f'<p>{words}:</p>\n<div class="columns" role="img" aria-label="{told}">{"".join(columns)}</div>\n'
 
@@ -129,12 +130,13 @@ def _marks_table(run: ClassRun) -> str:
         marks = {} if record.problem else run.marks.get(student, {})
         cells = [_mark_cell(of(marks, function)) for function in functions(run)]
         penalty = run.penalties.get(student, 0.0)
-        cells += [f'<td class="number">{lost(marks, penalty)}</td>' for _ in late(run)]
+        cells += [f'<td class="number">{lost(run, student, marks)}</td>' for _ in late(run)]
         cells += [_mark_cell(marks.values(), penalty), f'<td class="number">{record.seconds:.1f}</td>']
         cells.append(f'<td class="state">{plain(record.state)}</td>')
         rows.append(f'<tr><th scope="row">{plain(student)}</th>{"".join(cells)}</tr>')
     by_hand = any(mark.by_hand for marks in run.marks.values() for mark in marks.values())
     note = "Points, of those that can be had." + (" * includes a mark given by hand." if by_hand else "")
+    note += " ?: no time of handing in is known." if run.without_time else ""
     numbers = ["", *["number"] * (len(heads) - 2), ""]
     return _html_table(heads, numbers, rows, note)
 
@@ -147,11 +149,11 @@ def _mark_cell(marks: Iterable[Mark], penalty: float = 0.0) -> str:
 
 
 def _changes_table(changes: Sequence[Change]) -> str:
-    points = ["–" if score is None else f"{score:g}" for change in changes for score in (change.before, change.after)]
+    both = ["–" if score is None else points(score) for change in changes for score in (change.before, change.after)]
     rows = [
         f'<tr><th scope="row">{plain(change.student)}</th><td>{plain(change.cell)}</td>'
         f'<td class="number">{before}</td><td class="number">{after}</td></tr>'
-        for change, before, after in zip(changes, points[::2], points[1::2], strict=True)
+        for change, before, after in zip(changes, both[::2], both[1::2], strict=True)
     ]
     note = "Marks of tests that are not what they were before this run. Where a mark by hand counts, it stays."
     return _html_table(("student", "test", "before", "now"), ("", "", "number", "number"), rows, note)
@@ -167,16 +169,24 @@ def _mistakes_table(found: Sequence[Mistake]) -> str:
         )
     note = (
         "The first message that a student got about a function, as one of them read it. Those with the same cause "
-        "count together, whatever numbers are in them. The most frequent come first."
+        "count together, whatever numbers are in them. The most frequent come first; what is not written yet, last."
     )
     return _html_table(("students", "function", "message", "who"), ("number", "", "", ""), rows, note)
 
 
 def _help_table(run: ClassRun) -> str:
-    rows = [(student, f"no marks in {', '.join(names)}") for student, names in left_behind(run).items()]
+    number = len(functions(run))
+    rows = [
+        (student, f"no marks in {joined(names)}" if len(names) < number else "no marks at all")
+        for student, names in left_behind(run).items()
+    ]
     refused = {each.student: f"handed in what was not collected: {each.why}" for each in run.refused}
     rows += [(student, refused.get(student, "has not handed in")) for student in run.missing]
-    return _table(("student", "why"), rows, "No marks in a function in which more than half of the class have some.")
+    return _table(
+        ("student", "why"),
+        rows,
+        "No marks in a function in which more than half of the class have some, or none at all.",
+    )
 
 
 def _refused_table(run: ClassRun) -> str:

@@ -14,6 +14,7 @@ from distlib.classroom.grader.class_page import html_page
 from distlib.classroom.grader.class_run import Change, ClassRun
 from distlib.classroom.grader.marks import fraction, functions, late, lost, of, sums
 from distlib.classroom.grader.spreadsheet import spreadsheet
+from distlib.classroom.words import points
 from distlib.printable import printable
 
 _MOST_CHANGES = 20
@@ -26,7 +27,7 @@ def text_table(run: ClassRun) -> str:
         marks = {} if record.problem else run.marks.get(student, {})
         penalty = run.penalties.get(student, 0.0)
         cells = [fraction(of(marks, function)) for function in functions(run)]
-        cells += [lost(marks, penalty) for _ in late(run)]
+        cells += [lost(run, student, marks) for _ in late(run)]
         lines.append([printable(student), *cells, fraction(marks.values(), penalty), record.state])
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     table = [
@@ -53,7 +54,7 @@ def _changes(changes: Sequence[Change]) -> list[str]:
 
 
 def _points(score: float | None) -> str:
-    return "–" if score is None else f"{score:g}"
+    return "–" if score is None else points(score)
 
 
 def write_report(run: ClassRun, folder: Path, pairs: Sequence[Pair] = ()) -> Path:
@@ -75,14 +76,17 @@ def write_report(run: ClassRun, folder: Path, pairs: Sequence[Pair] = ()) -> Pat
 
 
 def csv_text(run: ClassRun) -> str:
-    """One row per student. The score is what is left after the penalty for being late."""
+    """One row per student. The score is what is left after the penalty for being late.
+
+    That is empty where it is not known when somebody handed in, and being late costs points.
+    """
     rows = [["student", "state", "score", "of", "late_penalty", *run.cells, "seconds", "problem", "remarks"]]
     for student, record in run.records.items():
         marks = {} if record.problem else run.marks.get(student, {})
-        scores = [f"{marks[cell].score:g}" if cell in marks else "" for cell in run.cells]
-        penalty, (points, most) = run.penalties.get(student, 0.0), sums(marks.values())
-        got, full = (f"{points - penalty:g}", f"{most:g}") if marks else ("", "")
-        taken = f"{penalty:g}" if marks else ""
+        scores = [points(marks[cell].score) if cell in marks else "" for cell in run.cells]
+        penalty, (score, most) = run.penalties.get(student, 0.0), sums(marks.values())
+        got, full = (points(score - penalty), points(most)) if marks else ("", "")
+        taken = points(penalty) if marks and student not in run.without_time else ""
         words = [record.problem, " | ".join(record.remarks)]
         rows.append([student, record.state, got, full, taken, *scores, f"{record.seconds:.1f}", *words])
     return spreadsheet(rows)

@@ -58,7 +58,9 @@ class Record:
         remarks: what the instructor should know.
         marks: what the tests gave, by test cell; None for a cell that is marked by hand.
         told: what the failed ones say, by test cell.
-        seconds: how long it took.
+        seconds: how long it took to judge all of it.
+        took: how long it took now, when perhaps only some of it was judged again.
+        older: the locked cells and tests that the instructor has changed since this student got them.
         version: of submission, instructor's notebook and grader.
         times: how many times as much time as others it may take; that is kept for the next run.
         work: a hash of the notebook that was handed in.
@@ -71,6 +73,8 @@ class Record:
     marks: dict[str, float | None] = field(default_factory=dict)
     told: dict[str, Told] = field(default_factory=dict)
     seconds: float = 0.0
+    took: float = 0.0
+    older: list[str] = field(default_factory=list)
     version: str = ""
     times: float = 1.0
     work: str = ""
@@ -123,6 +127,8 @@ class ClassRun:
         changes: marks that are not what they were before this run.
         judged: of students that were graded before and again now, the test cells that were judged.
         refused: uploads that `distlib collect` did not collect.
+        without_time: students of whom it is not known when they handed in, where being late costs points.
+        outdated: students whose feedback was about an earlier grading, and was removed.
     """
 
     assignment: str
@@ -135,6 +141,8 @@ class ClassRun:
     changes: list[Change] = field(default_factory=list)
     judged: dict[str, list[str]] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
+    without_time: list[str] = field(default_factory=list)
+    outdated: list[str] = field(default_factory=list)
 
 
 def grade_class(
@@ -188,12 +196,20 @@ class _Grader:
         self._before: dict[str, dict[str, Mark]] = {}
         self._changes: list[Change] = []
         self._judged: dict[str, list[str]] = {}
+        self._outdated: list[str] = []
+        self._known: dict[str, Record] = {}  # of earlier runs
+        self._by_hand = {
+            cell.metadata.nbgrader.grade_id
+            for cell in self._source.notebook.cells
+            if cell.cell_type != "code" and cell.metadata.get("nbgrader", {}).get("grade")
+        }
         self._seed = secrets.token_hex(16)
 
     def run(
         self, who: Sequence[str], jobs: int, again: bool, patience: float, tell: Callable[[Record, int], None]
     ) -> ClassRun:
         records, marks = self._records(), self._marks()
+        self._known = dict(records)
         self._times = {**{student: record.times for student, record in records.items()}, **self._times}
         self._before = marks
         bases = {student: self._basis(student, records.get(student)) for student in who}
@@ -229,6 +245,8 @@ class _Grader:
             self._changes,
             {student: cells for student, cells in self._judged.items() if befores.get(student)},
             read_refused(self._course, self._assignment),
+            [student for student in self._without_time() if student in records],
+            sorted(self._outdated),
         )
 
     def expected(self, student: str) -> str:
@@ -260,7 +278,17 @@ class _Grader:
         remarks += [_PATTERN] if any(sign in student for sign in "*?[\n") else []
         place = Autograded(self._course, self._assignment, student)
         remarks = [*examined.remarks, *remarks]
-        record = Record(student, examined.problem, remarks, seconds=examined.seconds, work=basis.work, seed=basis.seed)
+        record = Record(
+            student,
+            examined.problem,
+            remarks,
+            seconds=self._seconds(student, examined),
+            took=examined.seconds,
+            older=examined.older,
+            work=basis.work,
+            seed=basis.seed,
+        )
+        had_feedback = place.has_feedback()
         try:
             if not record.problem:
                 record = self._publish(record, place, examined.notebook, timestamp, basis.version)
@@ -273,9 +301,16 @@ class _Grader:
             self._book.record_failure(student, timestamp)
         if record.problem:
             place.discard()
+        self._outdated += [student] if had_feedback else []
         self._note_changes(record)
         self._judged[student] = examined.judged
         return self._noted(record)
+
+    def _seconds(self, student: str, examined: Examined) -> float:
+        """How long judging all of it takes: where most verdicts stay, as long as it took before."""
+        before = self._known.get(student)
+        is_whole = bool(examined.problem) or set(_graded_cells(self._source)) <= {*examined.judged, *self._by_hand}
+        return examined.seconds if is_whole or before is None else max(before.seconds, examined.seconds)
 
     def _publish(
         self, record: Record, place: Autograded, text: str, timestamp: datetime | None, version: str
@@ -292,7 +327,7 @@ class _Grader:
             return self._settle(student, examined, basis)
         except Exception as error:
             why = "; ".join(filter(None, [examined.problem, f"nothing was changed: {_why(error)}"]))
-            return self._noted(Record(student, why, examined.remarks, seconds=examined.seconds))
+            return self._noted(Record(student, why, examined.remarks, seconds=examined.seconds, took=examined.seconds))
 
     def _note_changes(self, record: Record) -> None:
         """Keep which marks of the tests are not what they were, also in a file: this run may be stopped."""
@@ -379,6 +414,12 @@ class _Grader:
             return self._book.marks()
         except GradebookError:
             return {}
+
+    def _without_time(self) -> list[str]:
+        try:
+            return self._book.without_time()
+        except GradebookError:
+            return []
 
     def _penalties(self) -> dict[str, float]:
         try:

@@ -89,6 +89,7 @@ class Examined:
         remarks: what the instructor should know.
         seconds: how long it took.
         judged: the test cells that were judged now; of the others the earlier verdicts stay.
+        older: the locked cells and tests that the instructor has changed since this student got them.
     """
 
     notebook: str = ""
@@ -96,6 +97,7 @@ class Examined:
     remarks: list[str] = field(default_factory=list)
     seconds: float = 0.0
     judged: list[str] = field(default_factory=list)
+    older: list[str] = field(default_factory=list)
 
 
 def examine(task: Task, judge: Judge) -> Examined:
@@ -108,7 +110,7 @@ def examine(task: Task, judge: Judge) -> Examined:
             transplanted = transplant(task.source, submission.cells)
         done, judges, judged = _judged(task, transplanted.notebook, judge)
         remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judges]
-        examined = Examined(nbformat.writes(done), remarks=remarks, judged=judged)
+        examined = Examined(nbformat.writes(done), remarks=remarks, judged=judged, older=transplanted.older)
     except CannotGrade as error:
         examined = Examined(problem=str(error))
     except MemoryError:

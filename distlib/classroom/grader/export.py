@@ -1,4 +1,4 @@
-"""`nbgrader export`: the marks of everybody in all assignments, one row each, for a spreadsheet.
+"""`nbgrader export`: the marks of everybody in all assignments, a row per student and assignment, for a spreadsheet.
 
 The columns are those of nbgrader's own export, and a remark. nbgrader's own writes 0 for a submission that could not be
 graded, and for whoever has handed in nothing. Here such a score is empty, and the remark says why. What it means for
@@ -19,6 +19,7 @@ from nbgrader.plugins.export import ExportPlugin
 
 from distlib.classroom.grader.class_run import read_record, record_path
 from distlib.classroom.grader.course import Course
+from distlib.classroom.grader.gradebook import is_late_unknown, late_costs_points
 from distlib.classroom.grader.refused import read_refused
 from distlib.classroom.grader.spreadsheet import spreadsheet
 
@@ -26,6 +27,10 @@ _COLUMNS = (
     "assignment,duedate,timestamp,student_id,last_name,first_name,email,"
     "raw_score,late_submission_penalty,score,max_score,remark"
 ).split(",")
+
+
+_NO_TIME = "no time of handing in is known: nothing was taken off for being late"
+_DIGITS = 2
 
 
 class MarksExport(ExportPlugin):
@@ -41,13 +46,14 @@ class MarksExport(ExportPlugin):
 
     def _rows(self, gradebook: Gradebook) -> Iterator[list[str]]:
         course = Course(Path(self.parent.coursedir.root), self.config, self.parent.coursedir)
+        is_costly = late_costs_points(self.config)
         for assignment in gradebook.assignments:
             if self.assignment and assignment.name not in map(str, self.assignment):
                 continue
             handed_in = course.students(assignment.name)
             for student in gradebook.students:
                 if not self.student or student.id in map(str, self.student):
-                    row = {**_about(assignment, student), **_marks(gradebook, assignment.name, student.id)}
+                    row = {**_about(assignment, student), **_marks(gradebook, assignment.name, student.id, is_costly)}
                     if row["score"] is None:
                         row["remark"] = _why_not(course, assignment.name, student.id, student.id in handed_in)
                     yield ["" if row[name] is None else str(row[name]) for name in _COLUMNS]
@@ -59,8 +65,8 @@ def _about(assignment: Any, student: Any) -> dict[str, Any]:
     return {**details, "student_id": student.id, **names}
 
 
-def _marks(gradebook: Gradebook, assignment: str, student: str) -> dict[str, Any]:
-    """The score of one student; None if there is none."""
+def _marks(gradebook: Gradebook, assignment: str, student: str, may_cost_points: bool) -> dict[str, Any]:
+    """The score of one student; None if there is none. may_cost_points: whether being late does."""
     nothing = dict.fromkeys(("timestamp", "raw_score", "late_submission_penalty", "score", "remark"))
     try:
         submission = gradebook.find_submission(assignment, student)
@@ -69,13 +75,15 @@ def _marks(gradebook: Gradebook, assignment: str, student: str) -> dict[str, Any
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
     if any(_is_test(grade) and grade.auto_score is None and grade.manual_score is None for grade in grades):
         return {**nothing, "timestamp": submission.timestamp}
+    is_open = may_cost_points and is_late_unknown(submission)
+    remarks = ["waits for a mark by hand"] * submission.needs_manual_grade + [_NO_TIME] * is_open
     penalty = submission.late_submission_penalty
     return {
         "timestamp": submission.timestamp,
-        "raw_score": submission.score,
-        "late_submission_penalty": penalty,
-        "score": max(0.0, submission.score - penalty),
-        "remark": "waits for a mark by hand" if submission.needs_manual_grade else None,
+        "raw_score": round(submission.score, _DIGITS),
+        "late_submission_penalty": None if is_open else round(penalty, _DIGITS),
+        "score": round(max(0.0, submission.score - penalty), _DIGITS),
+        "remark": "; ".join(remarks) or None,
     }
 
 

@@ -26,15 +26,17 @@ from nbconvert.exporters import Exporter
 from nbconvert.filters import strip_ansi
 from nbformat import NotebookNode
 
-from distlib.checks.words import count
 from distlib.classroom.excerpts import excerpts
 from distlib.classroom.grader.messages import Message, function_of, parts_of
 from distlib.classroom.grader.notebook_page import STYLE as NOTEBOOK_STYLE
 from distlib.classroom.grader.notebook_page import code_html, notebook_html, text_html
 from distlib.classroom.grader.page import lines_of, page_of, plain
+from distlib.classroom.grader.transplant import NOTE
+from distlib.classroom.words import all_of, count, have, points, points_lost
 from distlib.printable import printable
 
 _NOT_WRITTEN = "it is not written yet"
+_COMMENT_OF_NBGRADER = "No response."  # about a cell that is as released; nobody has written it
 _STYLE = """
 body { max-width: 52rem; }
 .marks { width: 100%; margin: 1rem 0; } .marks th[scope=row] { font-weight: 600; }
@@ -85,6 +87,7 @@ class Part:
         comment: the instructor's.
         cell: the number of its cell, and its text.
         stops: what the cell itself raised.
+        note: which of several cells of this function was graded.
     """
 
     name: str
@@ -92,6 +95,7 @@ class Part:
     comment: str = ""
     cell: tuple[int, str] | None = None
     stops: str = ""
+    note: str = ""
 
     @property
     def got(self) -> float:
@@ -204,13 +208,13 @@ def feedback_page(notebook: NotebookNode, about: dict[str, Any]) -> str:
     """
     parts = parts_of_notebook(notebook)
     title = _title(notebook, str(about["assignment"]))
-    late = f" {about['late_penalty']:g} of them were lost for being late." if about.get("late_penalty") else ""
+    late = f" {points_lost(about['late_penalty'])} for being late." if about.get("late_penalty") else ""
     full = sum(part.kind == "good" for part in parts)
-    noun = count(len(parts), "function" if all(test.kind for part in parts for test in part.tests) else "part")
+    noun = "function" if all(test.kind for part in parts for test in part.tests) else "part"
     body = [
-        f"<h1>{plain(title)}: {_points(about['score'])} of {_points(about['max_score'])} points</h1>\n",
+        f"<h1>{plain(title)}: {points(about['score'])} of {points(about['max_score'])} points</h1>\n",
         f'<p class="dim">{plain(str(about["student"]))} · {plain(str(about["assignment"]))}</p>\n',
-        f"<p>{full} of {noun} {'has' if full == 1 else 'have'} full marks.{late} {_begin(parts)}</p>",
+        f"<p>{_full_marks(full, len(parts), noun)}{late} {_begin(parts)}</p>",
         _table(parts),
         *(_section(part, notebook) for part in parts if _has_section(part)),
         _not_written([part for part in parts if not part.is_written]),
@@ -231,7 +235,9 @@ def parts_of_notebook(notebook: NotebookNode) -> list[Part]:
             continue
         part = parts.setdefault(name, Part(name))
         if mark.get("solution"):
-            part.comment = str(mark.get("comment") or "")
+            comment = str(mark.get("comment") or "")
+            part.comment = "" if comment == _COMMENT_OF_NBGRADER else comment
+            part.note = str(cell.metadata.get("distlib", {}).get(NOTE, ""))
             if cell.cell_type == "code":
                 part.cell, part.stops = (cell.execution_count or 0, cell.source), _error(cell)
         if mark.get("grade"):
@@ -262,6 +268,16 @@ def _title(notebook: NotebookNode, otherwise: str) -> str:
     return head.replace("`", "").replace("*", "")
 
 
+def _full_marks(full: int, number: int, noun: str) -> str:
+    """ "All 5 functions have full marks.", "1 of 5 functions has full marks.", "None of 5 functions has …"."""
+    if full == number:
+        words = f"{all_of(number, noun)} {have(number)} full marks."
+        return words[:1].upper() + words[1:]
+    if not full and number == 1:
+        return f"The {noun} does not have full marks."
+    return f"{full or 'None'} of {count(number, noun)} {have(full or 1)} full marks."
+
+
 def _begin(parts: list[Part]) -> str:
     first = next((part for part in parts if part.kind != "good" and part.failed and part.is_written), None)
     if first is None:
@@ -282,17 +298,19 @@ def _row(part: Part) -> str:
     words = {"✓": "full marks", "◐": "partly", "✗": "no marks", "○": "not written"}[part.sign]
     return (
         f'<tr class="{part.kind}"><th scope="row"><span class="sign" role="img" aria-label="{words}">{part.sign}</span>'
-        f'{name}</th><td class="number">{_points(part.got)} / {_points(part.full)}</td>'
+        f'{name}</th><td class="number">{points(part.got)} / {points(part.full)}</td>'
         f'<td class="what">{plain(part.first_sentence[:300])}</td></tr>'
     )
 
 
 def _section(part: Part, notebook: NotebookNode) -> str:
-    head = f"{part.sign} {plain(part.name)}: {_points(part.got)} of {_points(part.full)} points"
+    head = f"{part.sign} {plain(part.name)}: {points(part.got)} of {points(part.full)} points"
     content = []
     if part.failed and part.is_written:
         content += [_states(part), *_what_was_wrong(part, part.failed[0], notebook)]
         content += [*(_also(test) for test in part.failed[1:]), _next(part)]
+    if part.note:
+        content.append(f"<p>In the notebook that you handed in, {plain(part.note)}</p>\n")
     if part.comment:
         content.append(f"<h3>Comment</h3>\n{text_html(part.comment)}")
     start = f'<section class="{part.kind}" id="{_id(part)}">\n<h2><span class="{part.kind}">{head}</span></h2>\n'
@@ -314,7 +332,7 @@ def _not_written(parts: list[Part]) -> str:
 
 def _states(part: Part) -> str:
     words = [
-        f"{test.kind} test {'fails' if test.message else 'passes'}, {_points(test.got)} of {_points(test.full)} points"
+        f"{test.kind} test {'fails' if test.message else 'passes'}, {points(test.got)} of {points(test.full)} points"
         for test in part.tests
     ]
     text = "; ".join(words)
@@ -378,7 +396,3 @@ def _closing(parts: list[Part], assignment: str) -> str:
 
 def _id(part: Part) -> str:
     return f"part-{plain(part.name)}"
-
-
-def _points(number: float) -> str:
-    return f"{round(float(number), 2):g}"

@@ -18,6 +18,7 @@ from typing import Any
 import sqlalchemy
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, InvalidEntry, MissingEntry
+from nbgrader.plugins import LateSubmissionPlugin
 from nbgrader.preprocessors import AssignLatePenalties, SaveAutoGrades
 from sqlalchemy.exc import DatabaseError, SAWarning
 from sqlalchemy.orm import scoped_session, sessionmaker
@@ -41,6 +42,18 @@ class Mark:
     full: float
     auto: float | None
     by_hand: bool
+
+
+def late_costs_points(config: Any) -> bool:
+    """Whether nbgrader_config.py has a penalty for being late. config: nbgrader's configuration of the course."""
+    plugin = config.AssignLatePenalties.get("plugin_class", LateSubmissionPlugin)
+    usual = plugin is LateSubmissionPlugin or str(plugin).startswith("nbgrader.")
+    return not usual or config.LateSubmissionPlugin.get("penalty_method", "none") != "none"
+
+
+def is_late_unknown(submission: Any) -> bool:
+    """Whether there is a due date, and nobody knows if this was handed in before. submission: of the gradebook."""
+    return submission.timestamp is None and submission.assignment.duedate is not None
 
 
 class GradebookError(Exception):
@@ -85,7 +98,7 @@ class MarksBook:
 
         Args:
             student: the student's name.
-            timestamp: when it was handed in, in UTC; None leaves what the gradebook has.
+            timestamp: when it was handed in, in UTC; None if that is not known.
             notebook: with its outputs, which give the marks.
 
         Raises:
@@ -151,6 +164,15 @@ class MarksBook:
             submissions = gradebook.notebook_submissions(self._assignment, self._assignment)
             return {notebook.student.id: notebook.late_submission_penalty or 0.0 for notebook in submissions}
 
+    def without_time(self) -> list[str]:
+        """Who may have to lose points for being late, if only it were known when they handed in."""
+        if not late_costs_points(self._course.config):
+            return []
+        with self._transaction() as gradebook:
+            return sorted(
+                each.student.id for each in gradebook.assignment_submissions(self._assignment) if is_late_unknown(each)
+            )
+
     # ── one transaction ──────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
@@ -174,8 +196,7 @@ class MarksBook:
 
     def _submission(self, gradebook: Any, student: str, timestamp: datetime | None) -> Any:
         gradebook.update_or_create_student(student)
-        details = {} if timestamp is None else {"timestamp": timestamp}
-        return gradebook.update_or_create_submission(self._assignment, student, **details)
+        return gradebook.update_or_create_submission(self._assignment, student, timestamp=timestamp)
 
     def _prepared(self, step: Any, gradebook: Any, student: str) -> Any:
         """A step of nbgrader's that works on our gradebook instead of opening it again."""

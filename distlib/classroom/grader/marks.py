@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from distlib.checks.words import count
 from distlib.classroom.grader.class_run import ClassRun
 from distlib.classroom.grader.gradebook import Mark
+from distlib.classroom.grader.handed_in_time import advice
 from distlib.classroom.grader.messages import function_of
+from distlib.classroom.words import count, joined, points, was
 
 
 def functions(run: ClassRun) -> list[str]:
@@ -25,20 +26,62 @@ def judged_again(run: ClassRun) -> list[str]:
     """Which test cells were judged again, where verdicts of an earlier run stay: a sentence for each such set."""
     sets = Counter(tuple(cells) for cells in run.judged.values() if len(cells) < len(run.cells))
     return [
-        f"{count(number, 'submission')} graded again: "
-        + (f"only {', '.join(cells)} judged, all other verdicts stay." if cells else "nothing to judge, verdicts stay.")
+        f"{count(number, 'submission')} {was(number)} graded again: "
+        + (f"only {joined(cells)} {was(len(cells))} judged" if cells else "nothing had to be judged")
+        + (", all other verdicts stay." if cells else ", the verdicts stay.")
         for cells, number in sets.items()
     ]
 
 
 def late(run: ClassRun) -> list[str]:
-    """The head of a column for penalties, if anybody has one."""
-    return ["late"] if any(run.penalties.values()) else []
+    """The head of a column for penalties, if anybody has one, or might have one."""
+    return ["late"] if any(run.penalties.values()) or run.without_time else []
 
 
-def lost(marks: Mapping[str, Mark], penalty: float) -> str:
-    """ "−2", or "–" where nothing is lost."""
-    return f"−{penalty:g}" if marks and penalty else "–"
+def lost(run: ClassRun, student: str, marks: Mapping[str, Mark]) -> str:
+    """What a student loses for being late: "−2", "–" for nothing, "?" where no time of handing in is known."""
+    if marks and student in run.without_time:
+        return "?"
+    penalty = run.penalties.get(student, 0.0)
+    return f"−{points(penalty)}" if marks and penalty else "–"
+
+
+def notes(run: ClassRun) -> list[str]:
+    """What is to be known about the class as a whole: sentences."""
+    return [*judged_again(run), *_older(run), *_without_time(run), *_feedback(run)]
+
+
+def _older(run: ClassRun) -> list[str]:
+    """Tests that the instructor has changed since students got them."""
+    found = Counter(cell for record in run.records.values() if not record.problem for cell in record.older)
+    if not found:
+        return []
+    number = max(found.values())
+    return [
+        f"Changed in your notebook since it was released: {joined(list(found))}. In {count(number, 'submission')} "
+        "the earlier text stands; your present one was used."
+    ]
+
+
+def _without_time(run: ClassRun) -> list[str]:
+    """Students of whom nobody knows whether they are late."""
+    if not run.without_time:
+        return []
+    place = f"classroom/submitted/STUDENT/{run.assignment}/timestamp.txt"
+    return [
+        f"Late or not? No time of handing in is known of {joined(run.without_time)}: nothing was taken off for being "
+        f"late. To change that, {advice(place)}, and grade again."
+    ]
+
+
+def _feedback(run: ClassRun) -> list[str]:
+    """Feedback that is gone because it was about an earlier grading."""
+    if not run.outdated:
+        return []
+    return [
+        f"The feedback of {joined(run.outdated)} was about the earlier grading and was removed. To write it again: "
+        f"nbgrader generate_feedback {run.assignment} --force"
+    ]
 
 
 def sums(marks: Iterable[Mark]) -> tuple[float, float]:
@@ -52,4 +95,4 @@ def fraction(marks: Iterable[Mark], penalty: float = 0.0) -> str:
     marks = list(marks)
     got, full = sums(marks)
     star = " *" if any(mark.by_hand for mark in marks) else ""
-    return f"{got - penalty:g} / {full:g}{star}" if marks else "–"
+    return f"{points(got - penalty)} / {points(full)}{star}" if marks else "–"

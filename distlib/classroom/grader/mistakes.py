@@ -33,16 +33,26 @@ class Mistake:
     told: Told
     students: list[str]
 
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether nothing went wrong: there is no answer."""
+        return "it is not written yet" in self.told.seen
+
 
 def mistakes(records: Iterable[Record]) -> list[Mistake]:
-    """What went wrong, the most frequent first. A student's first message counts, once for each function."""
+    """What went wrong, the most frequent first. A student's first message counts, once for each function.
+
+    What is not written yet comes last: of that there is nothing to say in a lecture.
+    """
     found: dict[tuple[str, str], Mistake] = {}
     for record in records:
         first = {function_of(cell): told for cell, told in reversed(record.told.items())}
         for function, told in first.items():
             mistake = found.setdefault((function, cause_of(told)), Mistake(function, told, []))
             mistake.students.append(record.student)
-    return sorted(found.values(), key=lambda mistake: (-len(mistake.students), mistake.function, mistake.told.seen))
+    return sorted(
+        found.values(), key=lambda each: (each.is_unwritten, -len(each.students), each.function, each.told.seen)
+    )
 
 
 def cause_of(told: Told) -> str:
@@ -51,14 +61,19 @@ def cause_of(told: Told) -> str:
 
 
 def left_behind(run: ClassRun) -> dict[str, list[str]]:
-    """Who has no marks in a function that most of the others have: the functions, by student."""
+    """Who has no marks in a function in which most of the others have some: the functions, by student.
+
+    Of whoever has no marks at all, every function.
+    """
     marks = {student: run.marks[student] for student in graded(run)}
     got = {s: {f: sums(of(marks[s], f))[0] for f in functions(run)} for s in marks}
     usual = [f for f in functions(run) if 2 * sum(each[f] > 0 for each in got.values()) > len(got)]
     found: dict[str, list[str]] = defaultdict(list)
     for student, points in got.items():
-        for function in (function for function in usual if not points[function]):
-            found[student].append(function)
+        missed = [function for function in functions(run) if not points[function]]
+        counted = missed if len(missed) == len(points) else [function for function in usual if function in missed]
+        if counted:
+            found[student] = counted
     return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
 
 

@@ -19,13 +19,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nbgrader.utils import parse_utc
+from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbgrader.utils import compute_checksum
 
+from distlib.classroom.grader.file_kind import BEGIN, EMPTY, NO_CELLS, FileKind, kind_of, looks_like_a_notebook
+from distlib.classroom.grader.handed_in_time import OddTime, advice, shown, utc_of
 from distlib.printable import printable
 
 MOST_BYTES = 2 << 30  # of a notebook file
 MOST_BYTES_OF_CELLS = 32 << 20  # of what is left of it without outputs
 MOST_CELLS = 1_000
+_TIMESTAMP = "timestamp.txt"  # of nbgrader's
+_MOST_NAMED = 4  # files in a message
 _MOST_ENTRIES = 10_000  # files and folders that are looked at in one submission
 
 _OUTPUTS = re.compile(rb'"outputs"\s*:\s*\[')
@@ -65,6 +70,17 @@ class HandedCell:
         """nbgrader's name of the cell, "" if there is none."""
         name = self.mark.get("grade_id")
         return name if isinstance(name, str) else ""
+
+    @property
+    def is_as_released(self) -> bool:
+        """Whether it is as it was when nbgrader released it, by the checksum that nbgrader wrote into it then."""
+        if not self.grade_id or "checksum" not in self.mark:
+            return False
+        make = new_code_cell if self.kind == "code" else new_markdown_cell
+        try:
+            return bool(compute_checksum(make(self.source, metadata={"nbgrader": self.mark})) == self.mark["checksum"])
+        except (KeyError, TypeError, ValueError):  # marks that somebody has edited
+            return False
 
 
 @dataclass(frozen=True)
@@ -109,25 +125,43 @@ def read_submission(path: Path) -> Submission:
         CannotGrade: it can't be read or is no notebook.
     """
     with _opened(path) as data:
-        text, remarks = _decode(_skip_outputs(_as_ascii_superset(data)))
+        try:
+            book, remarks = _parsed(data)
+        except _NotParsed as error:
+            raise CannotGrade(_not_a_notebook(path, kind_of(data, is_cut=error.is_cut))) from None
+    if (cells := _cells(book)) is None:
+        raise CannotGrade(_not_a_notebook(path, NO_CELLS))
+    if len(cells) > MOST_CELLS:
+        raise CannotGrade(f"{path.name} has more than {MOST_CELLS:,} cells")
+    return Submission([_cell(cell) for cell in cells if isinstance(cell, dict)], remarks + _kernel_remarks(book))
+
+
+def what_is(path: Path) -> str:
+    """What a file is, for a list of files: "a PDF file", or that it is a notebook."""
     try:
-        book = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CannotGrade(f"{path.name} is not a notebook: it can't be parsed ({_first_line(error)})") from None
-    cells = _cells(book, path.name)
-    return Submission(cells, remarks + _kernel_remarks(book))
+        with _opened(path) as data:
+            if looks_like_a_notebook(bytes(data[:BEGIN])):
+                return "a notebook with an unusual name"
+            return kind_of(data).what
+    except CannotGrade:
+        return "a file that can't be read"
 
 
 def read_timestamp(folder: Path) -> tuple[datetime | None, list[str]]:
     """When it was handed in (UTC), as nbgrader's file timestamp.txt says; None without one. And remarks."""
-    path = folder / "timestamp.txt"
+    path = folder / _TIMESTAMP
     if not os.path.lexists(path):
         return None, []
+    text = ""
     try:
         with _opened(path, most_bytes=1_000) as data:
-            return parse_utc(bytes(data).decode().strip()), []
-    except (CannotGrade, ValueError, OverflowError, TypeError):
-        return None, ["timestamp.txt can't be read: no time of handing in, no penalty for being late"]
+            text = bytes(data).decode()
+        return utc_of(text), []
+    except (CannotGrade, UnicodeDecodeError):
+        why = "can't be read"
+    except OddTime as error:
+        why = f"says {shown(text)!r}, which {error}"
+    return None, [f"{_TIMESTAMP} {why}: no time of handing in, no penalty for being late; {advice('it')}"]
 
 
 def fingerprint(path: Path) -> str:
@@ -173,14 +207,17 @@ def _walk(folder: Path, prefix: str, depth: int = 0) -> Iterator[tuple[str, os.D
 
 def _what_else(folder: Path) -> str:
     others = [name for name, entry in _walk(folder, "") if entry.is_file(follow_symlinks=False)]
-    others = [name for name in others if name != "timestamp.txt"]
-    return f", only {_listed(others)}" if others else ": the folder is empty"
+    others = [name for name in others if name != _TIMESTAMP]
+    if not others:
+        return ": the folder is empty"
+    shown = [f"{name} ({what_is(folder / name)})" for name in others[:_MOST_NAMED]]
+    return f", only {_listed(shown, len(others))}"
 
 
-def _listed(names: list[str]) -> str:
-    """Some names in one line, whatever is in them."""
-    shown = ", ".join(map(printable, names[:4]))
-    return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+def _listed(names: list[str], number: int = 0) -> str:
+    """Some names in one line, whatever is in them. number: how many there are, if these are only the first ones."""
+    more = max(len(names), number) - _MOST_NAMED
+    return ", ".join(map(printable, names[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 @contextmanager
@@ -194,13 +231,38 @@ def _opened(path: Path, most_bytes: int = MOST_BYTES) -> Iterator[Any]:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise CannotGrade(f"{path.name} is no ordinary file")
-        if not 0 < status.st_size <= most_bytes:
-            size = f"larger than {most_bytes >> 20} MiB" if status.st_size else "empty"
-            raise CannotGrade(f"{path.name} is {size}")
+        if not status.st_size:
+            raise CannotGrade(_not_a_notebook(path, EMPTY))
+        if status.st_size > most_bytes:
+            raise CannotGrade(f"{path.name} is larger than {most_bytes >> 20} MiB")
         with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
             yield data
     finally:
         os.close(descriptor)
+
+
+def _not_a_notebook(path: Path, kind: FileKind) -> str:
+    return f"{path.name} is not a notebook: {kind}"
+
+
+class _NotParsed(Exception):
+    """A file is not JSON. is_cut: it is, up to its end, where something is missing."""
+
+    def __init__(self, *, is_cut: bool) -> None:
+        super().__init__()
+        self.is_cut = is_cut
+
+
+def _parsed(data: Any) -> tuple[Any, list[str]]:
+    """The JSON in a file, without outputs, and remarks."""
+    text, remarks = _decode(_skip_outputs(_as_ascii_superset(data)))
+    try:
+        return json.loads(text), remarks
+    except json.JSONDecodeError as error:
+        at_the_end = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+        raise _NotParsed(is_cut=at_the_end) from None
+    except (ValueError, RecursionError):
+        raise _NotParsed(is_cut=False) from None
 
 
 # ── the text ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -234,7 +296,7 @@ def _end_of_list(data: Any, position: int) -> int:
     while depth:
         found = _NEXT_BRACKET.match(data, position)
         if found is None:
-            raise CannotGrade("the notebook can't be parsed: it ends in the middle")
+            raise _NotParsed(is_cut=True)
         depth += 1 if found[1] in b"[{" else -1
         position = found.end()
     return position - 1
@@ -247,18 +309,14 @@ def _decode(data: bytes) -> tuple[str, list[str]]:
         return data.decode("latin-1"), ["the notebook is not in UTF-8; it was read as Latin-1"]
 
 
-def _cells(book: Any, name: str) -> list[HandedCell]:
-    """The cells of a notebook of format 1 to 4."""
+def _cells(book: Any) -> list[Any] | None:
+    """The cells of a notebook of format 1 to 4, as they stand there; None if there are none."""
     raw = book.get("cells") if isinstance(book, dict) else None
     if raw is None and isinstance(book, dict):
         sheets = book.get("worksheets")
         sheets = sheets if isinstance(sheets, list) else []
         raw = [cell for sheet in sheets if isinstance(sheet, dict) for cell in sheet.get("cells") or []]
-    if not isinstance(raw, list) or not raw:
-        raise CannotGrade(f"{name} is not a notebook: it has no cells")
-    if len(raw) > MOST_CELLS:
-        raise CannotGrade(f"{name} has more than {MOST_CELLS:,} cells")
-    return [_cell(cell) for cell in raw if isinstance(cell, dict)]
+    return raw if isinstance(raw, list) and raw else None
 
 
 def _cell(raw: dict[str, Any]) -> HandedCell:
@@ -290,7 +348,3 @@ def _kernel_remarks(book: dict[str, Any]) -> list[str]:
     kernel, language = ((entry if isinstance(entry, dict) else {}) for entry in (entries or [{}, {}]))
     named = str(kernel.get("language") or language.get("name") or "python")
     return [] if named == "python" else [f"the notebook is made for another kernel ({named[:40]}); it ran in Python"]
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:100]

@@ -7,17 +7,18 @@
     demonstration, text        the instructor's; if the student has edited a demonstration, the student's
     (between them)             the student's own code cells, in their order, between the same neighbors
 
-A cell is recognized by nbgrader's name of it, else by its id, else by its text; a solution cell whose name is lost, by
-the function that it defines. So missing, edited, moved, copied, re-tagged, renamed or stripped cells make no
-difference to what runs. What was changed that is not the student's to change becomes a remark.
+A cell is recognized by nbgrader's name of it, else by its id, else by its text; a solution cell by the function that
+it defines, and of several the one that counts (see `definitions`). So missing, edited, moved, copied, re-tagged,
+renamed or stripped cells make no difference to what runs. What was changed that is not the student's to change becomes
+a remark; what the instructor has changed since the release does not.
 
-A code cell with text of the student's has the metadata {"distlib": {"from": "student"}}.
+A code cell of the student's own has the metadata {"distlib": {"from": "student"}}, a solution cell about which the
+student should know something {"distlib": {"note": "…"}}.
 """
 
 from __future__ import annotations
 
 import copy
-import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,21 +27,31 @@ from typing import Any
 
 from nbformat import NotebookNode, from_dict
 
+from distlib.classroom.grader.definitions import Definitions, find_definitions, is_written, tests_of
 from distlib.classroom.grader.pictures import KINDS, MOST_BYTES, set_pictures
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import HandedCell
 from distlib.printable import printable
 
 FROM_STUDENT = {"from": "student"}
+NOTE = "note"
 _MARKS = ("grade", "solution", "locked", "points", "task", "schema_version")
+_IN_CHECKSUM = ("grade", "solution", "locked", "points")
 
 
 @dataclass(frozen=True)
 class Transplanted:
-    """The notebook that runs, and what was tampered with."""
+    """The notebook that runs.
+
+    Attributes:
+        notebook: as it runs.
+        remarks: what was tampered with, and what was found in an unusual place.
+        older: the names of locked cells and tests whose text the instructor has changed since this student got them.
+    """
 
     notebook: NotebookNode
     remarks: list[str]
+    older: list[str]
 
 
 def transplant(source: Source, handed: Sequence[HandedCell]) -> Transplanted:
@@ -60,8 +71,10 @@ def transplant(source: Source, handed: Sequence[HandedCell]) -> Transplanted:
                 cell.metadata["distlib"] = dict(FROM_STUDENT)
             if cell.cell_type == "markdown":
                 remarks += _paste(cell, match.attachments_of(place))
+        if note := match.note_of(place):
+            cell.metadata["distlib"] = {NOTE: note}
     notebook.cells = list(_interleaved(notebook.cells, match.own_cells()))
-    return Transplanted(notebook, remarks)
+    return Transplanted(notebook, remarks, match.older())
 
 
 def _paste(cell: NotebookNode, attachments: Any) -> list[str]:
@@ -108,6 +121,7 @@ class _Match:
         self._claims = self._find_claims()
         self._chosen: dict[int, int] = {}  # from a place in the instructor's notebook to the cell of the submission
         self._elsewhere: dict[int, str] = {}  # solutions that stand in the cell of another one
+        self._definitions: dict[int, Definitions] = {}  # of the functions, by the place of their solution cells
         self._choose()
 
     def text_of(self, place: int) -> str | None:
@@ -123,8 +137,15 @@ class _Match:
         """What the student has pasted into a cell, as found."""
         return self._handed[self._chosen[place]].attachments if place in self._chosen else None
 
+    def note_of(self, place: int) -> str:
+        """What a student should know about the choice of a cell; "" without a choice."""
+        return self._definitions[place].remark if place in self._definitions else ""
+
     def own_cells(self) -> dict[int, list[HandedCell]]:
-        """The student's own code cells, by the place that they come after; -1 is the beginning."""
+        """The student's own code cells, by the place that they come after; -1 is the beginning.
+
+        Other definitions of a function come before the one that counts, or after the function's tests.
+        """
         taken = {index: place for place, index in self._chosen.items()}
         anchors = self._in_order()
         own: dict[int, list[HandedCell]] = defaultdict(list)
@@ -132,9 +153,17 @@ class _Match:
         for index, cell in enumerate(self._handed):
             if index in anchors:
                 after = taken[index]
-            elif index not in taken and cell.kind == "code" and cell.source.strip() and not self._is_copy(index):
-                own[after].append(cell)
+            elif index not in taken and self._is_own(index):
+                where = after
+                for place in self._losing_for(index):
+                    where = max(where, self._last_test(place)) if where >= place else where
+                own[where].append(cell)
         return own
+
+    def older(self) -> list[str]:
+        """The locked cells and tests that the instructor has changed since the student got them."""
+        locked = [place for place in self._chosen if self._names[place] and not self._is_solution(place)]
+        return [self._names[place] for place in sorted(locked) if self._is_older(place)]
 
     def remarks(self) -> list[str]:
         """What was changed that is not the student's to change; what was found in an unusual place."""
@@ -144,19 +173,28 @@ class _Match:
         in_order = self._in_order()
         found = {
             "missing, put back": [p for p in locked if p not in self._chosen],
-            "edited, the instructor's text was used": [p for p in locked if p in self._chosen and self._is_edited(p)],
+            "edited, the instructor's text was used": [
+                p for p in locked if p in self._chosen and self._is_edited(p) and not self._is_older(p)
+            ],
             "missing, graded as empty": [p for p in solutions if p not in self._chosen and p not in self._elsewhere],
             "not in a cell of its own, taken from another one": list(self._elsewhere),
             "there more than once, the last one that is not empty was taken": [
-                p for p in solutions if sum(claim == p for claim in self._claims) > 1
+                p for p in solutions if not self._is_code(p) and len(self._claiming(p)) > 1
             ],
             "without the name that nbgrader gave it, recognized by its text": [
-                p for p in named if p in self._chosen and self._handed[self._chosen[p]].grade_id != self._names[p]
+                p
+                for p in named
+                if p in self._chosen
+                and self._handed[self._chosen[p]].grade_id != self._names[p]
+                and not self.note_of(p)
             ],
             "with other marks than released": [p for p in named if p in self._chosen and self._is_retagged(p)],
-            "moved, put back in their place": [p for p in named if self._chosen.get(p, -1) not in {*in_order, -1}],
+            "moved, put back in their place": [
+                p for p in named if self._chosen.get(p, -1) not in {*in_order, -1} and not self.note_of(p)
+            ],
         }
-        return [f"{what}: {self._listed(places)}" for what, places in found.items() if places]
+        notes = [self.note_of(place) for place in solutions if self.note_of(place)]
+        return notes + [f"{what}: {self._listed(places)}" for what, places in found.items() if places]
 
     # ── recognizing ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -180,17 +218,47 @@ class _Match:
         """One cell of the submission for each place, where there is one."""
         solutions = [place for place in range(len(self._cells)) if self._is_solution(place)]
         for place in solutions:
-            self._take_best(place, [index for index in self._claiming(place) if self._defines(index, place)])
-        for place in solutions:
-            if place not in self._chosen and self._is_code(place):
-                self._take_best(place, [i for i in range(len(self._handed)) if self._may_stand_for(i, place)])
+            if self._is_code(place):
+                self._take_definition(place)
+            else:
+                self._take_best(place, self._claiming(place))
+        losing = {index for each in self._definitions.values() for index in each.others}
         for place in range(len(self._cells)):
             if place not in solutions:
-                self._take_best(place, self._claiming(place))
+                self._take_best(place, [index for index in self._claiming(place) if index not in losing])
         for place in solutions:
-            self._find_elsewhere(place)
             if place not in self._chosen and place not in self._elsewhere:
                 self._take_best(place, self._claiming(place))
+
+    def _take_definition(self, place: int) -> None:
+        """Take the cell with the definition that counts. It may be that of another function, too."""
+        name, every = self._names[place], range(len(self._handed))
+        usual = [index for index in every if self._may_define(index)]
+        found = find_definitions(self._handed, name, self._first_test(place), usual)
+        found = found or find_definitions(self._handed, name, None, [i for i in every if not self._is_released(i)])
+        if found is None:
+            return
+        self._definitions[place] = found
+        other = next((at for at, index in self._chosen.items() if index == found.counts), None)
+        if other is None:
+            self._chosen[place] = found.counts
+        else:
+            self._elsewhere[place] = self._names[other]
+
+    def _first_test(self, place: int) -> int | None:
+        """The index of the first cell of the submission that stands for a test of a function."""
+        tests = tests_of(self._names[place])
+        names = (None if claim is None else self._names[claim] for claim in self._claims)
+        return next((index for index, name in enumerate(names) if name in tests), None)
+
+    def _last_test(self, place: int) -> int:
+        """The place of a function's last test."""
+        tests = tests_of(self._names[place])
+        return max((at for at, name in enumerate(self._names) if name in tests), default=place)
+
+    def _losing_for(self, index: int) -> list[int]:
+        """The places of the functions that a cell defines without being the one that counts."""
+        return [place for place, each in self._definitions.items() if index in each.others]
 
     def _claiming(self, place: int) -> list[int]:
         """The cells of the submission that seem to stand for a place."""
@@ -206,29 +274,6 @@ class _Match:
         wanted = changed if self._is_students(place) else unchanged[:1]
         self._chosen[place] = (wanted or candidates)[-1]
 
-    def _may_stand_for(self, index: int, place: int) -> bool:
-        """Whether a cell that is no locked one as it was released defines the function of a solution cell."""
-        claim = self._claims[index]
-        is_released = claim is not None and _same(self._handed[index].source, self._released[claim])
-        return not (is_released and not self._is_students(claim or 0)) and self._defines(index, place)
-
-    def _find_elsewhere(self, place: int) -> None:
-        """Note a solution that has no cell of its own, but is defined in the cell of something else."""
-        if place in self._chosen or not self._is_code(place):
-            return
-        for other, index in self._chosen.items():
-            if self._is_students(other) and self._defines(index, place):
-                self._elsewhere[place] = self._names[other] or "a demonstration"
-
-    def _defines(self, index: int, place: int) -> bool:
-        """Whether a cell of the submission defines what a solution cell must; a cell for free text always does."""
-        cell, name = self._handed[index], re.escape(self._names[place])
-        if not self._is_code(place):
-            return True
-        definition = rf"^(?:(?:async\s+)?def\s+{name}\b|class\s+{name}\b|{name}\s*(?::[^=\n]*)?=[^=])"
-        is_code = cell.kind == "code" or cell.grade_id == self._names[place]
-        return is_code and bool(re.search(definition, cell.source, re.MULTILINE))
-
     # ── what is what ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _is_solution(self, place: int) -> bool:
@@ -241,20 +286,43 @@ class _Match:
         """Whether the text of this cell is the student's: solutions, and code that is not locked."""
         return self._is_solution(place) or (not self._names[place] and self._is_code(place))
 
-    def _is_copy(self, index: int) -> bool:
-        """Whether a cell is a copy, with nothing changed, of one that was released."""
+    def _is_released(self, index: int) -> bool:
+        """Whether a cell is as one was released: in its place, or a copy of it."""
         claim = self._claims[index]
         return claim is not None and _same(self._handed[index].source, self._released[claim])
+
+    def _may_define(self, index: int) -> bool:
+        """Whether an answer may stand in a cell: one of the student's, or a solution cell, written or not."""
+        claim = self._claims[index]
+        return claim is None or self._is_solution(claim) or (self._is_students(claim) and not self._is_released(index))
+
+    def _is_own(self, index: int) -> bool:
+        """Whether a cell that stands for none of the instructor's is code to run."""
+        cell = self._handed[index]
+        is_code = cell.kind == "code" and bool(cell.source.strip()) and not self._is_released(index)
+        return is_code and (is_written(cell) or not self._losing_for(index))
 
     def _is_edited(self, place: int) -> bool:
         return not _same(self._handed[self._chosen[place]].source, self._released[place])
 
+    def _is_older(self, place: int) -> bool:
+        """Whether a cell is as this student got it, and the instructor's differs: it has changed since."""
+        cell = self._handed[self._chosen[place]]
+        differs = self._is_edited(place) or cell.mark.get("points") != _mark(self._cells[place]).get("points")
+        return differs and cell.is_as_released
+
     def _is_retagged(self, place: int) -> bool:
-        """Whether nbgrader's marks or the tags were changed, or the type of the cell; lost marks are another remark."""
+        """Whether nbgrader's marks or the tags were changed, or the type of the cell; lost marks are another remark.
+
+        The checksum that nbgrader wrote into a cell holds what it was released with, points included. Of a cell with
+        another text it tells nothing: who has changed the points, student or instructor?
+        """
         ours, theirs = self._cells[place], self._handed[self._chosen[place]]
         if not theirs.mark:
             return False
-        marks = any((_mark(ours).get(key) or None) != (theirs.mark.get(key) or None) for key in _MARKS)
+        released = _IN_CHECKSUM if theirs.is_as_released else ("points",) if self._is_edited(place) else ()
+        keys = [key for key in _MARKS if key not in released]
+        marks = any((_mark(ours).get(key) or None) != (theirs.mark.get(key) or None) for key in keys)
         return (
             marks or ours.metadata.get("tags", []) != theirs.metadata.get("tags", []) or ours.cell_type != theirs.kind
         )

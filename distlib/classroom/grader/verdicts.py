@@ -31,7 +31,7 @@ from distlib.classroom.grader.transplant import FROM_STUDENT
 
 _PACKAGE = Path(__file__).parents[2]
 _NO_JUDGES = ("authoring", "cli", "draw", "classroom")
-_READERS = ("examine", "source", "submission", "transplant", "verdicts")  # of classroom/grader
+_READERS = ("definitions", "examine", "source", "submission", "transplant", "verdicts")  # of classroom/grader
 _EXERCISES = "checks/exercises"
 _EXERCISE = re.compile(r"\bexercises(?:\.| import )(\w+)")
 _OUT_OF_TIME = "Timeout"  # the judge's name for the end of a submission's time

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 from traitlets.config import Config
 
+from distlib.classroom.grader.definitions import Definitions, is_written, several
 from distlib.classroom.grader.source import Source, read_source
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, read_submission
 from distlib.classroom.grader.transplant import FROM_STUDENT, transplant
@@ -38,12 +39,14 @@ class Exercise:
         path: the student's notebook.
         notebook: what runs when it is graded.
         tests: for each function its test cells: the visible one and, where it is known, the hidden one.
+        remarks: a sentence for each function that is defined in several cells: which one counts when it is graded.
     """
 
     name: str
     path: Path
     notebook: NotebookNode
     tests: dict[str, dict[str, NotebookNode]]
+    remarks: list[str]
 
 
 def find_exercise(name: str, path: Path | None = None, start: Path | None = None) -> Exercise:
@@ -70,7 +73,7 @@ def find_exercise(name: str, path: Path | None = None, start: Path | None = None
             f"{path} has no functions with tests. Is it a notebook of this course? Cells that were copied into a new "
             "notebook lose their names: get a fresh copy and put your functions there."
         )
-    return Exercise(name, path, notebook, tests)
+    return Exercise(name, path, notebook, tests, [each.remark for each in several(handed, list(tests))])
 
 
 def _known(start: Path) -> list[str]:
@@ -137,7 +140,25 @@ def _tests(notebook: NotebookNode, kinds: tuple[str, ...]) -> dict[str, dict[str
 
 def _without_demonstrations(handed: list[HandedCell]) -> NotebookNode:
     """The graded cells, and the student's own. Of a demonstration only what it defines: an answer may need that."""
-    return new_notebook(cells=list(_kept(handed)))
+    functions = [cell.grade_id for cell in handed if cell.mark.get("solution")]
+    return new_notebook(cells=list(_kept(_arranged(handed, several(handed, functions)))))
+
+
+def _arranged(handed: list[HandedCell], found: list[Definitions]) -> list[HandedCell]:
+    """The cells, with the definition that counts in the place of the first one, below the others that come before it.
+
+    found: of the functions that are defined in several cells.
+    """
+    places = [[cell] for cell in handed]
+    for each in found:
+        name = each.function
+        mark = next(cell.metadata for cell in handed if cell.grade_id == name)
+        for index in each.cells:
+            if handed[index].grade_id in ("", name):
+                other = replace(handed[index], metadata={}, cell_id="")
+                places[index] = [other] if index != each.counts and is_written(handed[index]) else []
+        places[each.cells[0]].append(replace(handed[each.counts], metadata=mark))
+    return [cell for cells in places for cell in cells]
 
 
 def _kept(handed: list[HandedCell]) -> Iterator[NotebookNode]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distlib.checks.words import count
+from distlib.classroom.words import all_of, count
 
 PASSES = "passes"
 FAILS = "fails"
@@ -104,7 +104,8 @@ class Results:
         """A sentence: how many functions pass."""
         passing = sum(row.passes for row in self.rows)
         if self.passes:
-            return f"All {count(passing, 'function')} pass{'es' if passing == 1 else ''}."
+            words = f"{all_of(passing, 'function')} pass{'es' if passing == 1 else ''}."
+            return words[:1].upper() + words[1:]
         return f"{passing} of {count(len(self.rows), 'function')} pass{'es' if passing == 1 else ''}."
 
 

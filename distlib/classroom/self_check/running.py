@@ -37,7 +37,7 @@ def check_exercise(name: str) -> Table:
     exercise = find_exercise(name)
     namespace = vars(sys.modules["__main__"])
     rows = [_row(function, tests, namespace) for function, tests in exercise.tests.items()]
-    return Table(Results(exercise.name, _LOOKED_AT, rows, []))
+    return Table(Results(exercise.name, _LOOKED_AT, rows, exercise.remarks))
 
 
 def _row(function: str, tests: dict[str, NotebookNode], namespace: dict[str, Any]) -> Row:

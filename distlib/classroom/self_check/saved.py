@@ -36,7 +36,7 @@ def check_saved(name: str, notebook: Path | None = None, start: Path | None = No
         raise ExerciseError(f"the tests can't run on this machine: {error}. `distlib doctor` may know more") from None
     cells = {_name(cell): cell for cell in judged.notebook.cells}
     rows = [_row(function, tests, cells, judged.notebook) for function, tests in exercise.tests.items()]
-    return Results(exercise.name, _looked_at(exercise.path), rows, judged.remarks)
+    return Results(exercise.name, _looked_at(exercise.path), rows, [*exercise.remarks, *judged.remarks])
 
 
 def _looked_at(path: Path) -> str:

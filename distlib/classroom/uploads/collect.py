@@ -17,10 +17,11 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from distlib.classroom.grader.course import Course
+from distlib.classroom.grader.handed_in_time import advice, implausible
 from distlib.classroom.grader.refused import Refused, note_refused
 from distlib.classroom.grader.submission import CannotGrade, fingerprint, read_submission, read_timestamp
 from distlib.classroom.uploads.files import Upload, find_uploads
-from distlib.classroom.uploads.names import student_name, without_copy
+from distlib.classroom.uploads.names import read_upload_name, student_name, without_copy
 from distlib.classroom.uploads.owners import Owner, Roster, owners, read_roster
 from distlib.classroom.uploads.recognize import Known, known_notebooks, recognize
 
@@ -37,12 +38,14 @@ class Outcome:
         student: the name of the student's folder; "" if it is not known.
         state: COLLECTED, UNCHANGED, LEFT_OUT (nothing is wrong), or PROBLEM.
         why: more about it.
+        has_no_time: whether it was collected without a time of handing in, though the uploads should have one.
     """
 
     file: str
     student: str
     state: str
     why: str = ""
+    has_no_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class _Candidate:
     owner: Owner
     student: str
     problem: str = ""
+    belongs_elsewhere: bool = False
 
     @property
     def order(self) -> tuple[datetime, int, int, str]:
@@ -100,7 +104,7 @@ def collect(
     return outcomes
 
 
-_OTHER_FILE = "it is not a notebook"
+_OTHER_FILE = ", not a notebook"
 _NAMELESS = "its name does not say whose it is: put it into a folder with the student's name"
 
 
@@ -149,22 +153,32 @@ def _examined(candidate: _Candidate, assignment: str, known: Sequence[Known]) ->
     if found is None:
         return replace(candidate, problem="it is a notebook, but nothing of this course")
     if found.name != assignment or not found.is_exercise:
-        return replace(candidate, problem=f"it is {found}")
+        return replace(candidate, problem=f"it is {found}", belongs_elsewhere=_belongs_elsewhere(candidate, found))
     return candidate
+
+
+def _belongs_elsewhere(candidate: _Candidate, found: Known) -> bool:
+    """Whether a notebook lies here because all exercises share a folder: its name says what it is, as it should.
+
+    In a student's box of a learning platform nothing of another exercise should lie.
+    """
+    claimed = read_upload_name(candidate.upload.stem)
+    name = claimed[0] if claimed else without_copy(candidate.upload.stem)[0]
+    return found.is_exercise and name == found.name and not candidate.owner.number
 
 
 def _without_notebook(upload: Upload, owner: Owner | None, roster: Roster) -> Outcome:
     student = roster.folder(owner.name) if owner else ""
     if upload.problem:
         return Outcome(upload.name, student, PROBLEM, upload.problem)
-    return Outcome(upload.name, student, PROBLEM, _OTHER_FILE)
+    return Outcome(upload.name, student, PROBLEM, f"it is {upload.kind}{_OTHER_FILE}")
 
 
 def _worth_saying(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """All but the other files of students whose notebook is there, such as pictures and receipts."""
     have = {outcome.student for outcome in outcomes if outcome.state != PROBLEM}
     return [
-        replace(outcome, state=LEFT_OUT) if outcome.why == _OTHER_FILE and outcome.student in have else outcome
+        replace(outcome, state=LEFT_OUT) if outcome.why.endswith(_OTHER_FILE) and outcome.student in have else outcome
         for outcome in outcomes
     ]
 
@@ -176,11 +190,7 @@ def _decide(
     candidates: Sequence[_Candidate], course: Course, assignment: str, time_zone: ZoneInfo | None
 ) -> list[Outcome]:
     """Take the latest notebook of a student that can be taken."""
-    outcomes = [
-        Outcome(candidate.upload.name, candidate.student, PROBLEM, candidate.problem)
-        for candidate in candidates
-        if candidate.problem
-    ]
+    outcomes = [_refused(candidate) for candidate in candidates if candidate.problem]
     good = sorted(
         (candidate for candidate in candidates if not candidate.problem), key=lambda candidate: candidate.order
     )
@@ -192,21 +202,29 @@ def _decide(
     return [*outcomes, _place(last, course, assignment, time_zone)]
 
 
+def _refused(candidate: _Candidate) -> Outcome:
+    state = LEFT_OUT if candidate.belongs_elsewhere else PROBLEM
+    return Outcome(candidate.upload.name, candidate.student, state, candidate.problem)
+
+
 def _place(candidate: _Candidate, course: Course, assignment: str, time_zone: ZoneInfo | None) -> Outcome:
     """Put a notebook into its place, unless it is there or was there before."""
     assert candidate.upload.copy is not None
     folder = course.folder("submitted", candidate.student, assignment)
     replaced = folder.parents[2] / "replaced" / candidate.student / assignment
-    digest, time = fingerprint(candidate.upload.copy), _time(candidate.upload, time_zone)
+    digest, (time, odd) = fingerprint(candidate.upload.copy), _time(candidate.upload, time_zone)
     notebook, there = folder / f"{assignment}.ipynb", read_timestamp(folder)[0]
-    as_said = Outcome(candidate.upload.name, candidate.student, COLLECTED)
+    no_time = f"no time of handing in: {odd}; {advice(course.name(folder / 'timestamp.txt'))}" if odd else ""
+    as_said = Outcome(candidate.upload.name, candidate.student, COLLECTED, has_no_time=bool(odd))
     if _has(notebook, digest):
         if time and time != there:
             _write_time(folder, time)
             return replace(as_said, state=UNCHANGED, why=f"time of handing in noted: {time:%Y-%m-%d %H:%M:%S} UTC")
-        return replace(as_said, state=UNCHANGED)
+        known = replace(as_said, has_no_time=False) if there else replace(as_said, why=no_time)
+        return replace(known, state=UNCHANGED)
     if any(_has(path, digest) for path in replaced.glob(f"*/{assignment}.ipynb")):
-        return replace(as_said, state=LEFT_OUT, why="it was collected before, and a later one has replaced it")
+        why = "it was collected before, and a later one has replaced it"
+        return replace(as_said, state=LEFT_OUT, why=why, has_no_time=False)
     if time and there and time < there:
         return replace(as_said, state=LEFT_OUT, why=f"one of {there:%Y-%m-%d %H:%M:%S} UTC, which is later, is there")
     kept = _keep_earlier(folder, replaced)
@@ -217,7 +235,8 @@ def _place(candidate: _Candidate, course: Course, assignment: str, time_zone: Zo
     if time:
         _write_time(new, time)
     new.rename(folder)
-    return replace(as_said, why=f"the earlier one is kept in {course.name(kept)}" if kept else "")
+    where = f"the earlier one is kept in {course.name(kept)}" if kept else ""
+    return replace(as_said, why=". ".join(filter(None, [no_time, where])))
 
 
 def _keep_earlier(folder: Path, replaced: Path) -> Path | None:
@@ -240,11 +259,18 @@ def _has(path: Path, digest: str) -> bool:
         return False
 
 
-def _time(upload: Upload, time_zone: ZoneInfo | None) -> datetime | None:
-    """When it was handed in, in UTC and without a time zone, as nbgrader has it; None if that is not known."""
-    if time_zone is None or upload.time is None:
-        return None
-    return upload.time.replace(tzinfo=time_zone).astimezone(UTC).replace(tzinfo=None)
+def _time(upload: Upload, time_zone: ZoneInfo | None) -> tuple[datetime | None, str]:
+    """When it was handed in, in UTC and without a time zone, as nbgrader has it; None if that is not known.
+
+    Also why it is not known, if it should be.
+    """
+    if time_zone is None:
+        return None, ""
+    if upload.time is None:
+        return None, "the uploads have none for it"
+    time = upload.time.replace(tzinfo=time_zone).astimezone(UTC).replace(tzinfo=None)
+    why = implausible(time)
+    return (None, f"the one in the uploads, {upload.time:%Y-%m-%d %H:%M}, {why}") if why else (time, "")
 
 
 def _write_time(folder: Path, time: datetime) -> None:

@@ -17,12 +17,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
+from distlib.classroom.grader.file_kind import BEGIN, kind_of, looks_like_a_notebook
+
 MOST_BYTES = 256 << 20  # of one notebook
 MOST_BYTES_OF_A_ZIP = 1 << 30  # of all that a zip file within a zip file or a folder holds, and the zip files in it
 MOST_MEMBERS = 10_000  # of these together
 _MOST_DEPTH = 3  # zip files in zip files
 _NOTEBOOKS = (".ipynb", ".ipynb.txt", ".ipynb.json")  # browsers and editors add an ending
+_OTHER_ENDINGS = (".receipts.txt", ".json", ".txt")  # what is in such a file decides whether it is one
 _DAMAGES = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError, NotImplementedError)
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
 _NOT_WORK = {"timestamp.txt", "submission_secret.txt", "__MACOSX", "Thumbs.db", "desktop.ini"}
 
 
@@ -35,12 +39,14 @@ class Upload:
         time: as the folder or the outermost zip file has it, without a time zone; None if it has none.
         copy: where its copy is; None if there is none.
         problem: why there is none; "" for a file that is not a notebook.
+        kind: what such a file is, such as "a PDF file".
     """
 
     parts: tuple[str, ...]
     time: datetime | None
     copy: Path | None
     problem: str = ""
+    kind: str = ""
 
     @property
     def name(self) -> str:
@@ -55,7 +61,7 @@ class Upload:
 
 def stem_of(name: str) -> str:
     """A file's name without the ending of a notebook or of a zip file."""
-    ending = next((ending for ending in (*_NOTEBOOKS, ".zip") if name.lower().endswith(ending)), "")
+    ending = next((ending for ending in (*_NOTEBOOKS, ".zip", *_OTHER_ENDINGS) if name.lower().endswith(ending)), "")
     return name[: len(name) - len(ending)]
 
 
@@ -74,12 +80,14 @@ def find_uploads(source: Path, place: Path) -> list[Upload]:
         return list(finder.in_folder(source))
     if not source.is_file():
         raise ValueError("there is no such file or folder")
-    if stem_of(source.name) != source.name and not source.name.lower().endswith(".zip"):
+    if source.name.lower().endswith(_NOTEBOOKS):
         with source.open("rb") as file:
             return [finder.keep((source.name,), _time_of(source.stat()), file)]
-    if not zipfile.is_zipfile(source):
-        raise ValueError("it is not a folder, a zip file or a notebook")
     with source.open("rb") as file:
+        if looks_like_a_notebook(begin := file.read(BEGIN)):
+            return [finder.keep((source.name,), _time_of(source.stat()), file, begin)]
+        if not zipfile.is_zipfile(source):
+            raise ValueError(f"it is not a folder, a zip file or a notebook: {kind_of(begin)}")
         return list(finder.in_zip(file, (), None, depth=0))
 
 
@@ -156,14 +164,19 @@ class _Finder:
         elif name.endswith(_NOTEBOOKS):
             yield self.keep(parts, time, file)
         else:
-            yield Upload(parts, time, None)
+            begin = file.read(BEGIN)
+            if looks_like_a_notebook(begin):
+                yield self.keep(parts, time, file, begin)
+            else:
+                yield Upload(parts, time, None, kind=kind_of(begin).what)
 
-    def keep(self, parts: tuple[str, ...], time: datetime | None, file: IO[bytes]) -> Upload:
-        """Copy a notebook."""
+    def keep(self, parts: tuple[str, ...], time: datetime | None, file: IO[bytes], begin: bytes = b"") -> Upload:
+        """Copy a notebook. begin: its first bytes, if they have been read."""
         self._number += 1
         copy = self._place / f"{self._number}.ipynb"
         with copy.open("wb") as target:
-            _copy(file, target, MOST_BYTES + 1)
+            target.write(begin)
+            _copy(file, target, MOST_BYTES + 1 - len(begin))
         if copy.stat().st_size <= MOST_BYTES:
             return Upload(parts, time, copy)
         copy.unlink()
@@ -194,6 +207,9 @@ def _time_of(status: os.stat_result) -> datetime:
 
 
 def _time_of_member(member: zipfile.ZipInfo) -> datetime | None:
+    """As the zip file has it. The earliest time that it can have stands for none."""
+    if tuple(member.date_time) == _NO_TIME:
+        return None
     try:
         return datetime(*member.date_time)
     except ValueError:

@@ -5,21 +5,25 @@ No line of the notebook runs. Everything is read from one copy of the file: what
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 
 import distlib
+from distlib.classroom.grader.definitions import several
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, fingerprint, read_submission
 from distlib.classroom.self_check.exercise import saved_notebook
 from distlib.classroom.self_check.results import ExerciseError
 from distlib.classroom.uploads.answers import Answer, read_answers
-from distlib.classroom.uploads.exchange import ExchangeFails, find_exchange
-from distlib.classroom.uploads.names import full_name
-from distlib.classroom.uploads.receipt import Receipt
-from distlib.classroom.uploads.recognize import Known, known_notebooks, recognize
+from distlib.classroom.uploads.exchange import Exchange, ExchangeFails, find_exchange
+from distlib.classroom.uploads.names import full_name, upload_name
+from distlib.classroom.uploads.receipt import Receipt, ago, moment
+from distlib.classroom.uploads.recognize import Known, functions_of, known_notebooks, normal, recognize
 from distlib.classroom.uploads.saved import newer_checkpoint, ran_in_this_kernel, run_differently
 from distlib.classroom.uploads.upload_folder import UploadFolder, course_folder
 
@@ -40,17 +44,21 @@ def hand_in_notebook(
     student: str = "",
     notebook: Path | None = None,
     sure: bool = False,
+    asks_again: bool = False,
+    again: bool = False,
     start: Path | None = None,
     ask: Ask = input,
     ran: Sequence[str] | None = None,
 ) -> Receipt:
-    """Hand in a notebook as it is saved.
+    """Hand in a notebook as it is saved. What has not changed since it was handed in is not handed in again.
 
     Args:
         name: the exercise, such as "02_all_reduce" or "02".
         student: a name or a student number; asked for if it is not known from an earlier time.
         notebook: the student's notebook; without it, it is looked for as `distlib check` does.
         sure: hand in also if nothing is answered, and do not ask.
+        asks_again: ask before a notebook is handed in that was handed in before. A cell may run because all cells do.
+        again: hand in also what has not changed since it was handed in.
         start: a folder, by default the current one.
         ask: asks a question, and returns what is typed.
         ran: the text of every cell that the notebook's kernel has run; by default it is found out.
@@ -69,38 +77,104 @@ def hand_in_notebook(
             functions = _functions(name, cells, known, path)
             _check_saved(cells, functions, path, ran_in_this_kernel() if ran is None else ran)
             answers = read_answers(cells, functions)
+            twice = [f"{each.remark} Delete what you don't want." for each in several(cells, functions)]
+            work = _Work(path, copy, _content(cells), answers, twice + _remarks(path, copy))
+            if not again and (earlier := _earlier(work, student)) is not None:
+                return earlier
             if not sure:
                 _ask_if_empty(name, answers, ask)
-            return _deliver(copy, path, answers, student, ask)
+            if asks_again:
+                _ask_if_again(work, ask)
+            return _deliver(work, student, ask)
     except OSError as error:
         raise HandInError(f"{error.filename or path}: {error.strerror or error}") from None
 
 
-def _deliver(copy: Path, path: Path, answers: Sequence[Answer], student: str, ask: Ask) -> Receipt:
-    """Submit a copy of a notebook, or put it where its student finds it. Returns the receipt, which is kept, too."""
-    name, folder = copy.stem, UploadFolder(path)
-    exchange = find_exchange(course_folder(path.parent) or path.parent, name)
-    file = None
+@dataclass(frozen=True)
+class _Work:
+    """A notebook that may be handed in.
+
+    Attributes:
+        path: of the student's file.
+        copy: of it, named as the exercise.
+        content: a hash of what is written in it.
+        answers, remarks: for the receipt.
+    """
+
+    path: Path
+    copy: Path
+    content: str
+    answers: Sequence[Answer]
+    remarks: Sequence[str]
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The exchange that takes it, if there is one."""
+        return find_exchange(course_folder(self.path.parent) or self.path.parent, self.copy.stem)
+
+
+def _deliver(work: _Work, student: str, ask: Ask) -> Receipt:
+    """Submit a notebook, or put it where its student finds it. Returns the receipt, which is kept, too."""
+    name, folder, exchange, file = work.copy.stem, UploadFolder(work.path), work.exchange, None
     if exchange:
         try:
-            exchange.submit(copy.parents[1], name)
+            exchange.submit(work.copy.parents[1], name)
         except ExchangeFails as error:
             raise HandInError(f"nbgrader's exchange did not take it: {error}") from None
     else:
-        file = folder.write(copy, _student(folder, student, ask))
+        file = folder.write(work.copy, _student(folder, student, ask))
     receipt = Receipt(
         name,
         datetime.now(UTC),
-        path,
-        datetime.fromtimestamp(copy.stat().st_mtime, UTC),
-        fingerprint(copy),
-        answers,
+        work.path,
+        datetime.fromtimestamp(work.copy.stat().st_mtime, UTC),
+        fingerprint(work.copy),
+        work.answers,
         file,
         exchange.course if exchange else "",
-        _remarks(path, copy),
+        work.remarks,
     )
-    folder.keep_receipt(receipt)
+    folder.keep_receipt(receipt, work.content)
     return receipt
+
+
+# ── once is enough ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _content(cells: Sequence[HandedCell]) -> str:
+    """A hash of what is written in a notebook, without the cell that hands it in: its # makes no difference."""
+    written = [[cell.kind, normal(cell.source)] for cell in cells if "hand_in(" not in cell.source]
+    return sha256(json.dumps(written).encode()).hexdigest()
+
+
+def _earlier(work: _Work, student: str) -> Receipt | None:
+    """The receipt of what was handed in last, if that was the same, by the same name and to the same place."""
+    folder, name = UploadFolder(work.path), work.copy.stem
+    last = folder.last(name)
+    if last is None or last.content != work.content:
+        return None
+    course = work.exchange.course if work.exchange else ""
+    same_name = not student.strip() or not last.file or last.file == upload_name(name, student.strip())
+    if course != last.course or not same_name:
+        return None
+    times = (datetime.fromisoformat(text) for text in (last.time, last.saved))
+    time, saved = times
+    file = folder.path / last.file if last.file else None
+    return Receipt(name, time, work.path, saved, last.sha256, work.answers, file, course, work.remarks, is_new=False)
+
+
+def _ask_if_again(work: _Work, ask: Ask) -> None:
+    """Ask before a changed notebook takes the place of one that was handed in."""
+    name, last = work.copy.stem, UploadFolder(work.path).last(work.copy.stem)
+    if last is None:
+        return
+    saved = datetime.fromtimestamp(work.copy.stat().st_mtime, UTC)
+    before = moment(datetime.fromisoformat(last.time))
+    fact = f"{name} was handed in before, at {before}, and has changed since."
+    otherwise = f"{fact} To hand it in again, in a terminal: distlib hand-in {name}"
+    question = f"{fact}\nHand it in again, as it was saved {ago(saved, datetime.now(UTC))}? [y/N] "
+    if _asked(question, ask, otherwise).lower() not in ("y", "yes"):
+        raise HandInError(f"{name} stays as you handed it in at {before}.")
 
 
 # ── the right notebook, as the student sees it ───────────────────────────────────────────────────────────────────────
@@ -123,7 +197,7 @@ def _read(copy: Path, path: Path) -> list[HandedCell]:
     try:
         return read_submission(copy).cells
     except CannotGrade as error:
-        raise HandInError(f"{path} can't be graded: {error}. Open it in JupyterLab and save it again.") from None
+        raise HandInError(f"{path.parent}: {error}") from None
 
 
 def _functions(name: str, cells: Sequence[HandedCell], known: Sequence[Known], path: Path) -> tuple[str, ...]:
@@ -133,7 +207,7 @@ def _functions(name: str, cells: Sequence[HandedCell], known: Sequence[Known], p
         raise HandInError(f"{path} is {found}. What you hand in is the exercise, exercises/{name}/{name}.ipynb.")
     if found and found.name != name:
         raise HandInError(f"{path} is {found}, not {name}. To hand that in: distlib hand-in {found.name}")
-    functions = found.functions if found else tuple(cell.grade_id for cell in cells if cell.mark.get("solution"))
+    functions = found.functions if found else functions_of(cells)
     if not functions:
         raise HandInError(
             f"{path} has nothing of exercise {name}. Were the cells copied into a new notebook? Then get a fresh copy "

@@ -30,6 +30,7 @@ class Receipt:
         file: what is to be uploaded; None if it was submitted to an exchange.
         course: of the exchange.
         remarks: sentences.
+        is_new: False if nothing has changed since it was handed in before: then it is about that time.
     """
 
     assignment: str
@@ -41,21 +42,27 @@ class Receipt:
     file: Path | None
     course: str = ""
     remarks: Sequence[str] = ()
+    is_new: bool = True
 
     @property
     def headline(self) -> str:
         """What has happened, and what is still to be done."""
+        if not self.is_new:
+            before = f"{self.assignment} has not changed since you handed it in, at {moment(self.time)}."
+            before = f"{before} Nothing new was handed in."
+            where = f"It is handed in, to the exchange of the course {self.course}."
+            return f"{before} {where if self.file is None else 'If you have not uploaded it yet, this is the file:'}"
         if self.file is None:
             return f"{self.assignment} is handed in, to the exchange of the course {self.course}."
         return f"{self.assignment} is ready. Upload this file where your course collects it; only then it is handed in:"
 
     def rows(self) -> list[tuple[str, str]]:
         """What it says, by a word for each line."""
-        moment = f"{self.time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC, here {self.time.astimezone():%H:%M:%S %Z}"
+        time = f"{self.time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC, here {self.time.astimezone():%H:%M:%S %Z}"
         answered = [answer.function for answer in self.answers if answer.state == ANSWERED]
         others = [(answer.function, answer.state) for answer in self.answers if answer.state != ANSWERED]
         return [
-            ("time", moment),
+            ("time", time),
             ("notebook", f"{_shown(self.notebook)}, saved {ago(self.saved, self.time)}"),
             ("SHA-256", self.sha256),
             ("answered", f"{', '.join(answered) or 'none'} ({len(answered)} of {len(self.answers)})"),
@@ -86,6 +93,11 @@ class Receipt:
             return ""
         address = html.escape(Path(os.path.relpath(self.file)).as_posix())
         return f'<p><a href="{address}" download>{html.escape(self.file.name)}</a> (a click downloads it)</p>'
+
+
+def moment(time: datetime) -> str:
+    """A time as a student reads it: "21:47:02 on 2030-11-02"."""
+    return f"{time.astimezone():%H:%M:%S on %Y-%m-%d}"
 
 
 def ago(moment: datetime, now: datetime) -> str:

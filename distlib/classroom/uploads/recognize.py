@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from distlib.classroom.grader.definitions import definitions_in
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, read_submission
 
 _DEFINITION = re.compile(r"^(?:async +)?(?:def|class) +(\w+)", re.MULTILINE)
@@ -62,11 +63,15 @@ def recognize(cells: Sequence[HandedCell], known: Sequence[Known]) -> Known | No
 
 
 def cell_of(cells: Sequence[HandedCell], function: str) -> HandedCell | None:
-    """The cell that answers a function: the one of its name that is a solution cell, else the one that defines it."""
-    named = [cell for cell in cells if cell.grade_id == function]
-    defining = [cell for cell in cells if cell.kind == "code" and function in definitions(cell.source)]
-    best = [cell for cell in named if cell in defining] or defining or named
-    return best[-1] if best else None
+    """The cell that answers a function: the definition that counts, else the last cell of its name."""
+    if found := definitions_in(cells, [function]):
+        return cells[found[function].counts]
+    return next((cell for cell in reversed(cells) if cell.grade_id == function), None)
+
+
+def functions_of(cells: Sequence[HandedCell]) -> tuple[str, ...]:
+    """The names of a notebook's solution cells, each once: a student may have copied one."""
+    return tuple(dict.fromkeys(cell.grade_id for cell in cells if cell.mark.get("solution")))
 
 
 def definitions(source: str) -> list[str]:
@@ -84,7 +89,7 @@ def _known(path: Path, is_exercise: bool) -> Known | None:
         cells = read_submission(path).cells
     except CannotGrade:
         return None
-    functions = tuple(cell.grade_id for cell in cells if cell.mark.get("solution"))
+    functions = functions_of(cells)
     return Known(path.stem, is_exercise, functions, frozenset(mark for cell in cells for mark in _marks(cell)))
 
 

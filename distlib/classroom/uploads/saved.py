@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from distlib.classroom.uploads.recognize import cell_of, definitions, normal
 
 
 def run_differently(cells: Sequence[HandedCell], functions: Sequence[str], ran: Sequence[str]) -> list[str]:
-    """The functions whose text, as the kernel ran it last, is in no cell of the saved notebook.
+    """The functions whose text, as the kernel ran it last, is in no cell of the saved notebook; and their helpers.
 
     Args:
         cells: of the saved notebook.
@@ -19,8 +20,12 @@ def run_differently(cells: Sequence[HandedCell], functions: Sequence[str], ran: 
         ran: the text of every cell that the kernel has run, in that order; empty in a terminal.
     """
     saved = {normal(cell.source) for cell in cells}
-    last = {name: text for text in ran for name in definitions(text) if name in functions}
-    return [name for name in functions if name in last and cell_of(cells, name) and normal(last[name]) not in saved]
+    last = {name: text for text in ran for name in definitions(text)}
+    answers = [cell for name in functions if (cell := cell_of(cells, name))]
+    used = {word for cell in answers for word in re.findall(r"[^\W\d]\w*", cell.source)}
+    names = [*functions, *(name for name in last if name in used and name not in functions)]
+    known = {name for cell in cells if cell.kind == "code" for name in definitions(cell.source)}
+    return [name for name in names if name in last and name in known and normal(last[name]) not in saved]
 
 
 def newer_checkpoint(path: Path) -> datetime | None:

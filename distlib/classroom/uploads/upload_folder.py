@@ -4,11 +4,14 @@ work/handed_in/02_all_reduce--ada-lovelace.ipynb         the file to upload: the
                02_all_reduce--ada-lovelace.receipts.txt  a receipt for each time
                earlier/                                  files that a later one has replaced
                name.txt                                  the student's name
+               .last/02_all_reduce.json                  what was handed in last, to tell whether there is anything new
 """
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,6 +28,26 @@ def course_folder(start: Path) -> Path | None:
     return None
 
 
+@dataclass(frozen=True)
+class Last:
+    """What was handed in last.
+
+    Attributes:
+        time, saved: when it was handed in, and when the notebook had been saved; ISO 8601, with a time zone.
+        content: a hash of what is written in the notebook.
+        sha256: of the file.
+        file: its name; "" if it was submitted to an exchange.
+        course: of the exchange.
+    """
+
+    time: str
+    saved: str
+    content: str
+    sha256: str
+    file: str
+    course: str
+
+
 class UploadFolder:
     """Where files to upload and receipts are kept: in the course's folder, else next to the notebook.
 
@@ -38,7 +61,6 @@ class UploadFolder:
     def __init__(self, notebook: Path) -> None:
         root = course_folder(notebook.parent)
         self.path = root / "work" / "handed_in" if root else notebook.parent / "handed_in"
-        self.path.mkdir(parents=True, exist_ok=True)
         self._name = self.path / "name.txt"
 
     def student(self) -> str:
@@ -47,6 +69,7 @@ class UploadFolder:
 
     def keep_student(self, name: str) -> None:
         """Keep the student's name for the next time."""
+        self.path.mkdir(parents=True, exist_ok=True)
         self._name.write_text(f"{printable(name)}\n", encoding="utf-8")
 
     def write(self, notebook: Path, student: str) -> Path:
@@ -62,11 +85,29 @@ class UploadFolder:
             earlier = self.path / "earlier" / f"{file.stem} {written:%Y-%m-%d %H.%M.%S.%f}.ipynb"
             earlier.parent.mkdir(exist_ok=True)
             file.rename(earlier)
+        self.path.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(notebook, file)
         return file
 
-    def keep_receipt(self, receipt: Receipt) -> None:
-        """Add a receipt to those of the same exercise."""
+    def last(self, assignment: str) -> Last | None:
+        """What was handed in last of an exercise; None if nothing was, or nobody knows any more."""
+        try:
+            last = Last(**json.loads(self._last(assignment).read_text(encoding="utf-8")))
+            datetime.fromisoformat(last.time), datetime.fromisoformat(last.saved)
+        except (OSError, ValueError, TypeError):
+            return None
+        return last if not last.file or (self.path / last.file).is_file() else None
+
+    def _last(self, assignment: str) -> Path:
+        return self.path / ".last" / f"{assignment}.json"
+
+    def keep_receipt(self, receipt: Receipt, content: str) -> None:
+        """Add a receipt to those of the same exercise, and keep what was handed in. content: see `Last`."""
+        file = receipt.file.name if receipt.file else ""
+        times = receipt.time.isoformat(), receipt.saved.isoformat()
+        last = self._last(receipt.assignment)
+        last.parent.mkdir(parents=True, exist_ok=True)
+        last.write_text(json.dumps(asdict(Last(*times, content, receipt.sha256, file, receipt.course))))
         stem = receipt.file.stem if receipt.file else receipt.assignment
         with (self.path / f"{stem}.receipts.txt").open("a", encoding="utf-8") as kept:
             kept.write(f"{receipt}\n\n")

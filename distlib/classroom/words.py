@@ -1,0 +1,47 @@
+"""Sentences about counts and points, for the pages and tables that students and instructors read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from distlib.checks.words import count
+
+__all__ = ["all_of", "count", "have", "joined", "points", "points_lost", "was"]
+
+_MOST_NAMES = 10
+
+
+def points(number: float) -> str:
+    """A number of points, to two decimals: "2.4", never "2.4000000000000004"."""
+    rounded = round(float(number), 2) + 0.0  # no "-0"
+    return f"{rounded:.2f}".rstrip("0").rstrip(".")
+
+
+def points_lost(number: float) -> str:
+    """ "1 point was lost", "2.4 points were lost"."""
+    shown = points(number)
+    return f"{shown} point was lost" if shown == "1" else f"{shown} points were lost"
+
+
+def was(number: int) -> str:
+    """ "was" or "were"."""
+    return "was" if number == 1 else "were"
+
+
+def have(number: int) -> str:
+    """ "has" or "have"."""
+    return "has" if number == 1 else "have"
+
+
+def all_of(number: int, noun: str) -> str:
+    """All of some things: "the function", "both functions", "all 5 functions"."""
+    if number == 1:
+        return f"the {noun}"
+    return f"both {count(2, noun).removeprefix('2 ')}" if number == 2 else f"all {count(number, noun)}"
+
+
+def joined(names: Sequence[str], most: int = _MOST_NAMES) -> str:
+    """ "ada", "ada and bob", "ada, bob and cy"; of many the first ones: "ada, bob and 298 more"."""
+    shown = list(names) if len(names) <= most else [*names[:most], f"{len(names) - most:,} more"]
+    *first, last = shown or ["nobody"]
+    return f"{', '.join(first)} and {last}" if first else last
