@@ -1,7 +1,8 @@
 """How functions, arguments and results travel between the notebook and its ranks: cloudpickle, and tensors as bytes.
 
-torch's own way of pickling a tensor takes along all the memory that the tensor is a view of, does not know the newer
-dtypes (uint16, float8 …). Here a tensor travels as it looks: elements, dtype and shape.
+torch's own way of pickling a tensor takes along all the memory that the tensor is a view of, and does not know the
+newer dtypes (uint16, float8 …). Here a tensor travels as it looks: elements, dtype and shape, with its gradient.
+Tensors that share memory arrive sharing it: see `tensor_table`.
 """
 
 from __future__ import annotations
@@ -9,29 +10,36 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
 import torch
 
-from distlib.worlds.tensor_bytes import from_bytes, to_bytes
+from distlib.worlds import tensor_table
 
 
 def dumps(value: Any) -> bytes:
-    """Anything as bytes; functions and classes of a notebook by value. Tensors that share memory arrive as separate.
+    """Anything as bytes; functions and classes of a notebook by value. Tensors that share memory arrive sharing it.
 
     Raises:
         Exception: whatever the part that can't be pickled raises (TypeError, PicklingError, …).
     """
     file = io.BytesIO()
-    _Pickler(file).dump(value)
-    return file.getvalue()
+    pickler = _Pickler(file)
+    pickler.dump(value)
+    return tensor_table.pack(file.getvalue(), pickler.tensors)
 
 
 def loads(data: bytes) -> Any:
     """What `dumps` made, here."""
-    return cloudpickle.loads(data)
+    stream, tensors = tensor_table.unpack(data)
+    outer, _arriving.tensors = _arriving.tensors, tensors
+    try:
+        return cloudpickle.loads(stream)
+    finally:
+        _arriving.tensors = outer
 
 
 def pack_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
@@ -62,12 +70,52 @@ def _what_cannot_travel(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
 
 
 class _Pickler(cloudpickle.Pickler):
+    """Puts the tensors aside, for the table behind the stream.
+
+    Attributes:
+        tensors: in the order of their numbers.
+    """
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.tensors: list[torch.Tensor] = []
+
     def reducer_override(self, value: Any) -> Any:
-        if type(value) is torch.Tensor and _is_plain(value):
-            return _rebuild, (to_bytes(value), value.dtype, tuple(value.shape), value.requires_grad)
+        if isinstance(value, torch.Tensor):
+            return self._reduce_tensor(value)
         if isinstance(value, type) and _is_in_its_module(value):
             return getattr, (sys.modules[value.__module__], value.__qualname__.rpartition(".")[2])
         return super().reducer_override(value)
+
+    def _reduce_tensor(self, tensor: torch.Tensor) -> Any:
+        gradient = tensor.grad if tensor.is_leaf else None  # torch warns of that of any other tensor
+        if type(tensor) is torch.Tensor and _is_plain(tensor):
+            self.tensors.append(tensor)
+            reduced: Any = _arriving_tensor, (len(self.tensors) - 1,)
+        else:
+            reduced = super().reducer_override(tensor)
+            if gradient is not None and reduced is NotImplemented:
+                reduced = tensor.__reduce_ex__(5)
+        return reduced if gradient is None else (_with_gradient, (*reduced[:2], gradient))
+
+
+class _Arriving(threading.local):
+    """The tensors of what is being unpickled in this thread."""
+
+    tensors: list[torch.Tensor] = []
+
+
+_arriving = _Arriving()
+
+
+def _arriving_tensor(number: int) -> torch.Tensor:
+    return _arriving.tensors[number]
+
+
+def _with_gradient(rebuild: Callable[..., torch.Tensor], args: tuple[Any, ...], gradient: Any) -> torch.Tensor:
+    tensor = rebuild(*args)
+    tensor.grad = gradient
+    return tensor
 
 
 def _is_in_its_module(value: type) -> bool:
@@ -83,9 +131,3 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     """Whether dtype, shape and elements are all there is to a tensor."""
     dense = tensor.device.type == "cpu" and tensor.layout == torch.strided and not tensor.is_quantized
     return dense and not tensor.__dict__ and not tensor._backward_hooks
-
-
-def _rebuild(payload: bytes, dtype: torch.dtype, shape: tuple[int, ...], requires_grad: bool) -> torch.Tensor:
-    tensor = torch.empty(shape, dtype=dtype)
-    from_bytes(payload, tensor)
-    return tensor.requires_grad_(requires_grad)

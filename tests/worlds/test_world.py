@@ -43,8 +43,17 @@ HERE = "test_world.py, line "
 
 def rank_processes() -> set[int]:
     """The ranks of this process that exist now."""
-    children = psutil.Process().children()
-    return {rank.pid for server in children for rank in server.children() if rank.status() != psutil.STATUS_ZOMBIE}
+    ranks = set()
+    for server in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ends while it is asked
+            ranks |= {rank.pid for rank in server.children() if _is_there(rank)}
+    return ranks
+
+
+def _is_there(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
