@@ -11,6 +11,7 @@ import contextlib
 import io
 import sys
 import threading
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ import cloudpickle
 import torch
 
 from distlib.worlds import tensor_table
+from distlib.worlds.call_site import is_own_module
 
 
 def dumps(value: Any) -> bytes:
@@ -26,10 +28,8 @@ def dumps(value: Any) -> bytes:
     Raises:
         Exception: whatever the part that can't be pickled raises (TypeError, PicklingError, …).
     """
-    file = io.BytesIO()
-    pickler = _Pickler(file)
-    pickler.dump(value)
-    return tensor_table.pack(file.getvalue(), pickler.tensors)
+    stream, pickler = _pickled(value)
+    return tensor_table.pack(stream, pickler.tensors)
 
 
 def loads(data: bytes) -> Any:
@@ -42,8 +42,15 @@ def loads(data: bytes) -> Any:
         _arriving.tensors = outer
 
 
+def _pickled(value: Any) -> tuple[bytes, _Pickler]:
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    pickler.dump(value)
+    return file.getvalue(), pickler
+
+
 def pack_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """The function of a run and its arguments, as bytes.
+    """The function of a run and its arguments, as bytes; an argument may itself be what this has made.
 
     Raises:
         TypeError: `fn` is not callable, or it or an argument can't be sent to another process: which, and why.
@@ -51,9 +58,17 @@ def pack_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     if not callable(fn):
         raise TypeError(f"run expects a function of (comm, …), got {type(fn).__name__}: {fn!r}")
     try:
-        return dumps((fn, args, kwargs))
+        stream, pickler = _pickled((fn, args, kwargs))
     except Exception as error:
         raise TypeError(_what_cannot_travel(fn, args, kwargs, error)) from None
+    modules = {name for name in pickler.names if is_own_module(name)}
+    inner = [name for arg in args if isinstance(arg, bytes) for name in modules_of(arg)]
+    return tensor_table.pack(stream, pickler.tensors, sorted(modules.union(inner)))
+
+
+def modules_of(call: bytes) -> list[str]:
+    """The names of the user's own modules that the function of a packed call uses, or its arguments."""
+    return tensor_table.note_of(call) or []
 
 
 def _what_cannot_travel(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> str:
@@ -74,18 +89,28 @@ class _Pickler(cloudpickle.Pickler):
 
     Attributes:
         tensors: in the order of their numbers.
+        names: the modules of all functions and classes, and all names that functions of the notebook mention.
     """
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.tensors: list[torch.Tensor] = []
+        self.names: set[str] = set()
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self._reduce_tensor(value)
+        if isinstance(value, types.FunctionType | types.CodeType | type | types.ModuleType):
+            self._note(value)
         if isinstance(value, type) and _is_in_its_module(value):
             return getattr, (sys.modules[value.__module__], value.__qualname__.rpartition(".")[2])
         return super().reducer_override(value)
+
+    def _note(self, value: Any) -> None:
+        if isinstance(value, types.CodeType):
+            self.names.update(value.co_names)
+        else:
+            self.names.add(value.__name__ if isinstance(value, types.ModuleType) else value.__module__)
 
     def _reduce_tensor(self, tensor: torch.Tensor) -> Any:
         gradient = tensor.grad if tensor.is_leaf else None  # torch warns of that of any other tensor

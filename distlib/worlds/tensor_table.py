@@ -17,6 +17,7 @@ import pickle
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import Any
 
 import numpy
 import torch
@@ -36,9 +37,9 @@ Entry = tuple[int, torch.dtype, tuple[int, ...], bool, int, tuple[int, ...] | No
 element in the piece, in elements, and strides; None for elements in row order."""
 
 
-def pack(stream: bytes, tensors: Sequence[torch.Tensor]) -> bytes:
-    """The pickled objects, and the tensors in main memory that they name by number."""
-    if not tensors:
+def pack(stream: bytes, tensors: Sequence[torch.Tensor], note: object = None) -> bytes:
+    """The pickled objects, and the tensors in main memory that they name by number. `note`: anything; see note_of."""
+    if not tensors and not note:
         return stream
     pieces: list[Buffer] = []
     entries: dict[int, Entry] = {}
@@ -46,20 +47,30 @@ def pack(stream: bytes, tensors: Sequence[torch.Tensor]) -> bytes:
         entries.update(zip(numbers, _entries(len(pieces), [tensors[number] for number in numbers]), strict=True))
         pieces.append(_piece([tensors[number] for number in numbers]))
     sizes = [len(piece) for piece in pieces]
-    table = pickle.dumps((sizes, [entries[number] for number in range(len(tensors))]))
+    table = pickle.dumps((sizes, [entries[number] for number in range(len(tensors))], note))
     return b"".join([stream, *pieces, table, _END.pack(len(stream), len(table), _MARK)])
 
 
 def unpack(data: bytes) -> tuple[memoryview, list[torch.Tensor]]:
     """What `pack` was given: the pickled objects, and new tensors."""
-    view = memoryview(data)
-    if not data.endswith(_MARK):
-        return view, []
-    length, table, _ = _END.unpack(view[-_END.size :])
-    sizes, entries = pickle.loads(view[len(data) - _END.size - table :])
+    length, (sizes, entries, _) = _read_table(data)
     starts = list(accumulate(sizes, initial=numpy.frombuffer(data, numpy.uint8).ctypes.data + length))
     shared: dict[int, torch.Tensor] = {}
-    return view[:length], [_rebuild(entry, starts[entry[0]], sizes[entry[0]], shared) for entry in entries]
+    tensors = [_rebuild(entry, starts[entry[0]], sizes[entry[0]], shared) for entry in entries]
+    return memoryview(data)[:length], tensors
+
+
+def note_of(data: bytes) -> Any:
+    """The note that `pack` was given; None if there is none."""
+    return _read_table(data)[1][2]
+
+
+def _read_table(data: bytes) -> tuple[int, Any]:
+    """The length of the stream, and the table."""
+    if not data.endswith(_MARK):
+        return len(data), ([], [], None)
+    length, table, _ = _END.unpack(data[-_END.size :])
+    return length, pickle.loads(memoryview(data)[len(data) - _END.size - table :])
 
 
 def _rebuild(entry: Entry, address: int, size: int, shared: dict[int, torch.Tensor]) -> torch.Tensor:

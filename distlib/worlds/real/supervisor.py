@@ -66,6 +66,7 @@ class RunSettings:
         number: counts the runs of a world.
         timeout: seconds, or None.
         record, seed, output_limit, on_output, deaths: see `World`.
+        news: what the ranks are told of the notebook (see notebook_state); None for those that know as much themselves.
     """
 
     number: int
@@ -75,6 +76,7 @@ class RunSettings:
     output_limit: int
     on_output: OnOutput
     deaths: Mapping[int, float] | None = None
+    news: bytes | None = None
 
 
 class Ranks(Protocol):
@@ -166,6 +168,7 @@ class Supervisor:
             "path": list(sys.path),
             "folder": call_site.working_folder(),
             "cells": call_site.learn_cells(),
+            "news": self.settings.news,
         }
         for rank in range(self.pool.world_size):
             with contextlib.suppress(ConnectionError):  # a rank that is gone is noticed when its report is missing

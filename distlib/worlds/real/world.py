@@ -25,6 +25,7 @@ from distlib.worlds import pickling
 from distlib.worlds.deaths import check_deaths
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real import forkserver
+from distlib.worlds.real.notebook_state import NotebookState
 from distlib.worlds.real.output_relay import OnOutput, print_output
 from distlib.worlds.real.rank_pool import RankPool
 from distlib.worlds.real.shared_memory import NoSharedMemory
@@ -35,7 +36,13 @@ SURVIVING = ("shared_memory", "files")  # a rank that waits inside gloo or NCCL 
 
 
 class Pool(Ranks, Protocol):
-    """The ranks of a world, kept from one run to the next."""
+    """The ranks of a world, kept from one run to the next.
+
+    Attributes:
+        environment: the variables that the ranks' processes were started with.
+    """
+
+    environment: dict[str, str]
 
     @property
     def alive(self) -> bool: ...
@@ -98,6 +105,7 @@ class World:
         self.last_error: RankError | None = None
         self._pool: Pool | None = None
         self._let_go: weakref.finalize[[], World] | None = None
+        self._state = NotebookState({})
         self._runs = 0
         self._lock = threading.Lock()
         self._prepare()
@@ -122,7 +130,7 @@ class World:
         if not self._lock.acquire(blocking=False):
             raise RuntimeError("this world is already running a function: wait for it, or make another World")
         try:
-            return self._supervise(Supervisor(self._ready_pool(), self._settings(timeout), blob))
+            return self._supervise(Supervisor(self._ready_pool(), self._settings(timeout, blob), blob))
         finally:
             self._lock.release()
 
@@ -151,7 +159,10 @@ class World:
         self.last_error = None
         try:
             return run.run()
-        except RankError as error:
+        except BaseException as error:
+            self._state.forget()
+            if not isinstance(error, RankError):
+                raise
             self.last_error = error
             raise error.with_traceback(None) from None
         finally:
@@ -159,10 +170,10 @@ class World:
             if not run.usable:
                 self.close()
 
-    def _settings(self, timeout: float | None) -> RunSettings:
+    def _settings(self, timeout: float | None, call: bytes) -> RunSettings:
         self._runs += 1
-        on_output = self.on_output or print_output
-        return RunSettings(self._runs, timeout, self.record, self.seed, self.output_limit, on_output, self.deaths)
+        on_output, news = self.on_output or print_output, self._state.news(call)
+        return RunSettings(self._runs, timeout, self.record, self.seed, self.output_limit, on_output, self.deaths, news)
 
     def _ready_pool(self) -> Pool:
         if self._pool is not None and not self._pool.alive:
@@ -170,6 +181,7 @@ class World:
         if self._pool is None:
             pool = self._start_pool()
             self._pool, self._let_go = pool, weakref.finalize(self, pool.close)
+            self._state = NotebookState(pool.environment)
         return self._pool
 
     def _prepare(self) -> None:

@@ -62,6 +62,7 @@ from distlib.worlds.real.endpoint import Stopped
 from distlib.worlds.simulated.background import SimulatedCall
 from distlib.worlds.simulated.engine import ANYONE, Engine, Operation, SimulatedGroup, SimulatedRank, unrecorded
 from distlib.worlds.simulated.rank_contexts import Ended, GreenletContext, ThreadContext
+from distlib.worlds.simulated.torch_modes import current_modes, set_modes
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
 
 __passes_on__ = True  # see worlds.call_site
@@ -185,6 +186,7 @@ class _Run:
         self._blob = blob
         self._results: list[Any] = [None] * world.world_size
         self._failures: list[Failure] = []
+        self._modes, self._dtype = current_modes(), torch.get_default_dtype()
         make = _CONTEXTS[world.contexts]
         hub, shares_thread = make(), world.contexts == "greenlets"
         self.engine = Engine(world.cluster, world.world_size, hub, shares_thread, world.record, world.deaths)
@@ -194,14 +196,14 @@ class _Run:
             rank.context = make(partial(self._call, rank, comm))
 
     def run(self) -> list[Any]:
-        gradients = torch.is_grad_enabled()
         try:
             self.engine.run()
             self._raise_what_went_wrong()
             self._report_deaths()
         finally:
             self._end_the_rest()
-            torch.set_grad_enabled(gradients)
+            set_modes(self._modes)
+            torch.set_default_dtype(self._dtype)
         return self._results
 
     def thread(self) -> int:
@@ -244,7 +246,7 @@ class _Run:
 
     def _call(self, rank: SimulatedRank, comm: SimulatedCommunicator) -> None:
         """The whole life of one rank."""
-        torch.set_grad_enabled(True)  # whatever the rank that ran before was in the middle of
+        set_modes(self._modes)  # whatever the rank that ran before was in the middle of
         try:
             if rank.dies <= 0:
                 self.engine.die(rank)
