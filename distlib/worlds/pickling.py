@@ -20,6 +20,7 @@ import torch
 
 from distlib.worlds import tensor_table
 from distlib.worlds.call_site import is_own_module
+from distlib.worlds.exception_text import text_of
 
 
 def dumps(value: Any) -> bytes:
@@ -79,9 +80,9 @@ def _what_cannot_travel(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
             dumps(value)
             continue
         kind = type(value).__name__
-        return f"{name} of run, a {kind}, can't be sent to the ranks: {error}. Make it inside the function."
+        return f"{name} of run, a {kind}, can't be sent to the ranks: {text_of(error)}. Make it inside the function."
     name = getattr(fn, "__name__", repr(fn))
-    return f"{name} can't be sent to the ranks: it uses something that belongs to this process ({error})."
+    return f"{name} can't be sent to the ranks: it uses something that belongs to this process ({text_of(error)})."
 
 
 class _Pickler(cloudpickle.Pickler):

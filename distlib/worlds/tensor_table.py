@@ -94,7 +94,7 @@ def _piece(tensors: Sequence[torch.Tensor]) -> Buffer:
         return to_bytes(tensors[0]) if small else as_bytes(dense(tensors[0])).numpy().data
     first, end = _stretch(tensors)
     memory = torch.empty(0, dtype=torch.uint8, device="cpu")
-    return memory.set_(tensors[0].untyped_storage(), first, (end - first,)).numpy().data
+    return memory.set_(tensors[0].untyped_storage(), first, (end - first,), (1,)).numpy().data
 
 
 def _entries(number: int, tensors: Sequence[torch.Tensor]) -> Iterator[Entry]:
@@ -105,7 +105,7 @@ def _entries(number: int, tensors: Sequence[torch.Tensor]) -> Iterator[Entry]:
         return
     first, _ = _stretch(tensors)
     for tensor in tensors:
-        offset = tensor.storage_offset() - first // tensor.element_size()
+        offset = int(tensor.storage_offset()) - first // tensor.element_size()
         yield number, tensor.dtype, tuple(tensor.shape), tensor.requires_grad, offset, tensor.stride()
 
 
@@ -166,7 +166,7 @@ def _bytes_used(tensor: torch.Tensor) -> numpy.ndarray:
 
 
 def _start(tensor: torch.Tensor) -> int:
-    return tensor.storage_offset() * tensor.element_size()
+    return int(tensor.storage_offset()) * tensor.element_size()
 
 
 def _end(tensor: torch.Tensor) -> int:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy
 import torch
+from torch.utils import deterministic
 
 from distlib.worlds import pickling
 from distlib.worlds.real import own_modules
@@ -157,7 +158,7 @@ def read_settings() -> dict[str, Any]:
         "deterministic": (
             torch.are_deterministic_algorithms_enabled(),
             torch.is_deterministic_algorithms_warn_only_enabled(),
-            torch.utils.deterministic.fill_uninitialized_memory,
+            deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
         ),
         "precision": torch.get_float32_matmul_precision(),
         "anomalies": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
@@ -187,7 +188,7 @@ def apply_settings(settings: Mapping[str, Any], most_threads: int) -> None:
 def _set_deterministic(value: tuple[bool, bool, bool]) -> None:
     mode, warn_only, fill = value
     torch.use_deterministic_algorithms(mode, warn_only=warn_only)
-    torch.utils.deterministic.fill_uninitialized_memory = fill
+    deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
 
 
 def _set_warnings(filters: list[Any]) -> None:

@@ -99,7 +99,7 @@ class _Copy:
 
     def values(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """What is set in the module, as far as it has to travel."""
-        found = {}
+        found: dict[str, Any] = {}
         for name, value in list(variables.items()):
             if name.startswith("__") or isinstance(value, ModuleType):
                 continue

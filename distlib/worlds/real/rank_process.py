@@ -28,7 +28,8 @@ import torch
 
 from distlib.trace import CallSite
 from distlib.worlds import call_site, pickling
-from distlib.worlds.diagnosis import Failure, text_of
+from distlib.worlds.diagnosis import Failure
+from distlib.worlds.exception_text import stack_of, text_of, whole_text_of
 from distlib.worlds.real import own_modules, shared_memory
 from distlib.worlds.real.endpoint import Endpoint, Group, Stopped
 from distlib.worlds.real.mailbox import SocketMailbox
@@ -220,7 +221,7 @@ def _pack(function: Any, result: Any) -> bytes:
         return pickling.dumps(result)
     except Exception as error:
         raise _Unsendable(
-            f"returned {_briefly(result)}, which can't be sent back to the notebook ({error}). "
+            f"returned {_briefly(result)}, which can't be sent back to the notebook ({text_of(error)}). "
             "Return tensors, numbers, or lists and dictionaries of them.",
             call_site.site_of_function(function),
         ) from error
@@ -228,9 +229,8 @@ def _pack(function: Any, result: Any) -> bytes:
 
 def _describe_failure(rank: int, error: BaseException) -> Failure:
     site = error.site if isinstance(error, _Unsendable) else call_site.site_of_traceback(error.__traceback__)
-    stack = "".join(traceback.format_exception(error))
     kind = "ResultError" if isinstance(error, _Unsendable) else type(error).__name__
-    return Failure(rank, kind, text_of(error), site, stack)
+    return Failure(rank, kind, whole_text_of(error), site, stack_of(error))
 
 
 def _briefly(value: Any) -> str:

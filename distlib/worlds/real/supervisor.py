@@ -44,6 +44,7 @@ from distlib.worlds.diagnosis import (
     name_ranks,
     place,
 )
+from distlib.worlds.exception_text import text_of
 from distlib.worlds.real.journal import read_journal
 from distlib.worlds.real.output_relay import OnOutput, OutputRelay
 from distlib.worlds.real.status_board import BLOCKED, Status, StatusBoard
@@ -453,7 +454,7 @@ class Supervisor:
                 results.append(pickling.loads(self._results[rank]))
             except Exception as error:
                 raise ResultError(
-                    f"the result of rank {rank} can't be read in the notebook: {error}", [rank]
+                    f"the result of rank {rank} can't be read in the notebook: {text_of(error)}", [rank]
                 ) from error
         return results
 

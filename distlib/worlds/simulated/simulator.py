@@ -29,7 +29,6 @@ import contextlib
 import ctypes
 import gc
 import threading
-import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -55,8 +54,8 @@ from distlib.worlds.diagnosis import (
     explain_failures,
     explain_unreceived,
     find_deadlocked,
-    text_of,
 )
+from distlib.worlds.exception_text import stack_of, whole_text_of
 from distlib.worlds.message_check import check_apart, check_message, check_split, ranks_of_color
 from distlib.worlds.real.endpoint import Stopped
 from distlib.worlds.simulated.background import SimulatedCall
@@ -478,8 +477,7 @@ def _describe(rank: int, error: BaseException) -> Failure:
     if isinstance(error, RaisedElsewhere):
         return Failure(rank, error.kind, str(error), error.site, error.stack)
     site = call_site.site_of_traceback(error.__traceback__)
-    stack = "".join(traceback.format_exception(error))
-    return Failure(rank, type(error).__name__, text_of(error), site, stack)
+    return Failure(rank, type(error).__name__, whole_text_of(error), site, stack_of(error))
 
 
 def _left(send: Operation) -> Left:
