@@ -21,6 +21,7 @@ import torch
 from distlib.worlds import tensor_table
 from distlib.worlds.call_site import is_own_module
 from distlib.worlds.exception_text import text_of
+from distlib.worlds.notebook_only import is_of_ipython, of_ipython_here
 
 
 def dumps(value: Any) -> bytes:
@@ -101,6 +102,8 @@ class _Pickler(cloudpickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self._reduce_tensor(value)
+        if is_of_ipython(value):
+            return of_ipython_here, (isinstance(value, types.MethodType),)
         if isinstance(value, types.FunctionType | types.CodeType | type | types.ModuleType):
             self._note(value)
         if isinstance(value, type) and _is_in_its_module(value):

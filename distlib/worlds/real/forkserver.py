@@ -55,6 +55,7 @@ class ForkServer:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self.environment = dict(os.environ)
+        occupy_standard_streams()
         self._lock = threading.RLock()
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(_START_TIMEOUT)
@@ -135,6 +136,21 @@ def current() -> ForkServer:
         _current = ForkServer()
         atexit.register(_current.close)
     return _current
+
+
+def occupy_standard_streams() -> None:
+    """Where a standard stream is closed, as a daemon's is, open it to nowhere: else a pipe to a rank takes its place.
+
+    The places 0, 1 and 2 of a process are what its children read and write as their standard streams.
+    """
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != fd:
+                os.dup2(opened, fd)
+                os.close(opened)
 
 
 def fresh_python(program: str) -> list[str]:

@@ -32,6 +32,7 @@ import torch
 
 from distlib.worlds import pickling
 from distlib.worlds.call_site import is_own_module
+from distlib.worlds.exception_text import text_of
 
 _MOST_PLAIN = 1000  # objects in a list or dictionary that is looked at in each run
 _MOST_BYTES = 65536  # likewise, of a text or tensor
@@ -68,7 +69,7 @@ class ModuleNews:
     def since_last(self, used: Iterable[str]) -> list[News]:
         """What is new in the modules `used`, in those that they use, and in those told of before.
 
-        Warns where the ranks can't have a module as the notebook has it.
+        Warns of what the ranks can't have as the notebook has it.
         """
         news = []
         for module in _with_what_they_use([*self._told, *used]):
@@ -87,19 +88,30 @@ class _Copy:
 
     def __init__(self, module: ModuleType) -> None:
         self.name = module.__name__
-        self.spec = module.__spec__
         self.text = _source(module)
+        self._spec = module.__spec__
+        self._codes = _codes(module)
+        self._in_text = _codes_in(self.text, module.__file__ or "")
         self._first = {name: _reference(value) for name, value in vars(module).items()}
         self._unsendable: set[str] = set()
-        if not _is_made_of(module, self.text):
+        missing = sorted(path for path in self._codes if self.text and path not in self._in_text)
+        if missing:
             _say(
-                f"{module.__file__} was edited after this notebook had imported {self.name}: the notebook goes on with "
-                f"the old text, ranks take the new one. Import it again: importlib.reload({self.name})."
+                f"{module.__file__} was edited after this notebook had imported {self.name}, and has no {missing[0]} "
+                f"now: ranks import the new text. Import it again: importlib.reload({self.name})."
             )
+
+    def is_of(self, module: ModuleType) -> bool:
+        """Whether the module is still that: each reload makes a new spec; %autoreload may change functions instead."""
+        return self._spec is module.__spec__ and self._codes == _codes(module)
 
     def values(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """What is set in the module, as far as it has to travel."""
         found: dict[str, Any] = {}
+        for path, function in _own_functions(variables, self.name):
+            if self.text and function.__code__ not in self._in_text.get(path, [function.__code__]):
+                found[f"{path}.__code__"] = function.__code__
+                found[f"{path}.__defaults__"] = function.__defaults__
         for name, value in list(variables.items()):
             if name.startswith("__") or isinstance(value, ModuleType):
                 continue
@@ -119,8 +131,10 @@ class _Copy:
         except Exception as error:
             if name not in self._unsendable:
                 self._unsendable.add(name)
-                _say(f"{self.name}.{name}, a {type(value).__name__}, can't be sent to the ranks ({error}): they go on "
-                     "with what they have. Pass it as an argument, or make it inside the function.")  # fmt: skip
+                _say(
+                    f"{self.name}.{name}, a {type(value).__name__}, can't be sent to the ranks ({text_of(error)}): "
+                    "they go on with what they have. Pass it as an argument, or make it inside the function."
+                )
             return False
         return True
 
@@ -130,9 +144,41 @@ _copies: dict[str, _Copy] = {}
 
 def _known(module: ModuleType) -> _Copy:
     copy = _copies.get(module.__name__)
-    if copy is None or copy.spec is not module.__spec__:  # each reload makes a new one
+    if copy is None or not copy.is_of(module):
         copy = _copies[module.__name__] = _Copy(module)
     return copy
+
+
+def _codes(module: ModuleType) -> dict[str, CodeType]:
+    return {path: function.__code__ for path, function in _own_functions(vars(module), module.__name__)}
+
+
+def _own_functions(variables: Mapping[str, Any], module: str, prefix: str = "") -> Iterator[tuple[str, FunctionType]]:
+    """The functions that the text of a module defines, and the methods of its classes, with their names."""
+    for name, value in list(variables.items()):
+        if (
+            not isinstance(value, FunctionType | type)
+            or value.__module__ != module
+            or value.__qualname__ != prefix + name
+        ):
+            continue
+        if isinstance(value, type):
+            yield from _own_functions(vars(value), module, f"{prefix}{name}.")
+        elif value.__code__.co_name == name and not value.__code__.co_filename.startswith("<"):  # as of a dataclass
+            yield prefix + name, value
+
+
+def _codes_in(text: str, file: str) -> dict[str, list[CodeType]]:
+    """The bodies of functions in a text, by their full name, several where a name is defined again."""
+    found: dict[str, list[CodeType]] = {}
+    with contextlib.suppress(SyntaxError):
+        bodies = [compile(text, file, "exec", dont_inherit=True)]
+        while bodies:
+            inner = [const for const in bodies.pop().co_consts if isinstance(const, CodeType)]
+            bodies += inner
+            for code in inner:
+                found.setdefault(code.co_qualname, []).append(code)
+    return found
 
 
 def _source(module: ModuleType) -> str:
@@ -202,28 +248,6 @@ def _size(value: Any, deep: int = 0) -> int:
     return 1 + sum(_size(part, deep + 1) for part in parts)
 
 
-def _is_made_of(module: ModuleType, text: str) -> bool:
-    """Whether the functions of a module, and methods of its classes, are those of this text."""
-    try:
-        code = compile(text, module.__file__ or "", "exec", dont_inherit=True) if text else None
-    except SyntaxError:
-        return False
-    return code is None or _agrees(vars(module), module.__name__, "", code)
-
-
-def _agrees(variables: Mapping[str, Any], module: str, prefix: str, code: CodeType) -> bool:
-    bodies = [const for const in code.co_consts if isinstance(const, CodeType)]
-    for name, value in list(variables.items()):
-        same_name = [body for body in bodies if body.co_name == name]
-        if getattr(value, "__qualname__", "") != prefix + name or getattr(value, "__module__", "") != module:
-            continue
-        if isinstance(value, FunctionType) and value.__code__.co_name == name and value.__code__ not in same_name:
-            return False
-        if isinstance(value, type) and not any(_agrees(vars(value), module, f"{prefix}{name}.", b) for b in same_name):
-            return False
-    return True
-
-
 def _say(text: str) -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and (frame.f_globals.get("__name__") or "").startswith("distlib."):
@@ -267,12 +291,12 @@ _texts: dict[str, str] = {}  # by module: the text that this process has run
 
 def _set(module: ModuleType, path: str, value: Any) -> None:
     """Set a variable, unless it has that value: then it stays the object that other modules may have imported, too."""
-    with contextlib.suppress(AttributeError, TypeError):  # a class that does not allow it
+    with contextlib.suppress(AttributeError, TypeError, ValueError):  # a class that does not allow it
         *owners, name = path.split(".")
         owner: Any = module
         for each in owners:
             owner = getattr(owner, each)
-        now = vars(owner).get(name, _set)
+        now = getattr(owner, name, _set) if isinstance(owner, FunctionType) else vars(owner).get(name, _set)
         if type(now) is not type(value) or not _equal(now, value):
             setattr(owner, name, value)
 

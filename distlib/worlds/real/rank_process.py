@@ -27,7 +27,7 @@ import numpy
 import torch
 
 from distlib.trace import CallSite
-from distlib.worlds import call_site, pickling
+from distlib.worlds import call_site, notebook_only, pickling
 from distlib.worlds.diagnosis import Failure
 from distlib.worlds.exception_text import stack_of, text_of, whole_text_of
 from distlib.worlds.real import own_modules, shared_memory
@@ -58,6 +58,7 @@ def main(place: RankPlace, fds: list[int]) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = _LOOPBACK
     torch.set_num_threads(place.threads)
     _redirect_output(stdout_fd, stderr_fd)
+    notebook_only.live_without(place.world_size)
     stack_file = open(stack_path(place.directory, place.rank), "w")
     faulthandler.register(STACK_SIGNAL, file=stack_file, all_threads=False)
     faulthandler.enable(file=sys.stderr)
