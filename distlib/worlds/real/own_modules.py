@@ -1,4 +1,4 @@
-"""The user's own modules, files beside the notebook: ranks have them as the notebook has them.
+"""The user's own modules, files next to the notebook: ranks have them as the notebook has them.
 
     notebook                                                      rank
       │ import helpers; helpers.RATE = 0.5; helpers.f = new_f       │

@@ -75,14 +75,14 @@ class World:
 
     - the function, its arguments, and the variables that they use, copied; tensors that share memory still do, and
       have their gradients;
-    - the user's own modules (files beside the notebook), also edited and reloaded, also with what is set in them; see
+    - the user's own modules (files next to the notebook), also edited and reloaded, also with what is set in them; see
       own_modules, which names what can't be carried, and warns of it. Not those of Python and of installed packages;
     - working directory, `sys.path`, and environment variables, also deleted ones; except those that limit a rank's
       threads, such as OMP_NUM_THREADS, which stay 1;
-    - the contexts that `run` is called in: `no_grad`, `inference_mode`, `torch.device`, `autocast`; and the default dtype;
-    - torch's deterministic algorithms, precision of products, anomaly detection and print options, NumPy's print options
-      and error handling, levels of loggers and what logs to the screen, warning filters, the recursion limit. Where the
-      notebook has set fewer threads than a rank's share of the cores, the rank has as many;
+    - the contexts that `run` is called in: `no_grad`, `inference_mode`, `torch.device`, `autocast`; the default dtype;
+    - torch's deterministic algorithms, precision of products, anomaly detection and print options; NumPy's print
+      options and error handling; levels of loggers, and what logs to the screen; warning filters; the recursion limit.
+      Where the notebook has set fewer threads than a rank's share of the cores, the rank has as many;
     - of random numbers, only `seed`: their state in the notebook is not carried;
     - no keyboard, debugger, IPython or widgets: see notebook_only. Context variables of one's own can't be carried.
 

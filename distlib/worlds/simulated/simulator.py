@@ -88,9 +88,9 @@ class SimulatedWorld:
 
     Each rank works on copies of the arguments, as in a World; results are handed over as they are. Random numbers come
     from the one generator of this process. So are modules, environment variables, default dtype and settings those of
-    this process, for all ranks; each rank begins in the contexts that `run` is called in (`no_grad`, `inference_mode`,
-    `torch.device`, `autocast`, context variables), and those that it enters are its own. Tensors on torch's meta device have shapes and no contents, for runs that
-    only ask for time and bytes.
+    this process, for all ranks. Each rank begins in the contexts that `run` is called in (`no_grad`, `inference_mode`,
+    `torch.device`, `autocast`, context variables), and those that it enters are its own. Tensors on torch's meta device
+    have shapes and no contents, for runs that only ask for time and bytes.
 
     Attributes:
         elapsed: virtual seconds of the last run, until its last rank had finished.
