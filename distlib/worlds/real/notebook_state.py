@@ -95,7 +95,7 @@ class News:
 
 
 class NotebookState:
-    """What the ranks of one world have been told so far.
+    """What the ranks of one world have learned so far.
 
     Args:
         environment: the variables that their processes were started with.
