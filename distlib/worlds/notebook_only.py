@@ -39,7 +39,7 @@ _TEXT_BARS = {"tqdm": "tqdm", "tqdm_notebook": "tqdm", "trange": "trange", "tnra
 
 
 def live_without(world_size: int) -> None:
-    """Make this process, which is a rank of so many, say what it has not."""
+    """Make this process, one of `world_size` ranks, say what it has not."""
     sys.stdin = sys.__stdin__ = _NoKeyboard(_KEYBOARD.format(world_size))  # type: ignore[misc,assignment]
     debugger = _Refusal(RuntimeError, _DEBUGGER.format(world_size))
     sys.breakpointhook = pdb.set_trace = debugger
