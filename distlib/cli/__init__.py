@@ -124,7 +124,8 @@ def _add_launch_arguments(parser: argparse.ArgumentParser) -> None:
     patience = "how long to wait for ranks of other nodes; else 120"
     parser.add_argument("--patience", metavar="SECONDS", type=_positive, default=120, help=patience)
     parser.add_argument("target", metavar="SCRIPT.py:FUNCTION", help="called as FUNCTION(comm, …) on each rank")
-    given = "for the function: numbers and other Python values, else text; name=value for one by name"
+    given = "for the function: numbers and other Python values, else text; name=value for one by name. "
+    given += "With options, such as --lr 0.1, all are for the script: its sys.argv"
     arguments = parser.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help=given)
     arguments.required = False  # Python 3.11 would name it next to a target that is missing
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
+import signal
 import socket
 import sys
 
@@ -11,10 +13,12 @@ from distlib.cli.saying import say
 from distlib.launch.environment import LaunchError, read_placement
 from distlib.launch.script import read_target
 
+_BROKEN_PIPE = 128 + signal.SIGPIPE  # the status that a shell shows for a program that this signal has ended
+
 
 def launch_script(options: argparse.Namespace) -> int:
     """Run it. Returns the exit status: 0, 1 if the run has failed, 2 if the ranks could not start, 75 (REQUEUE) if
-    the function has stopped early, and wants to go on in another job.
+    the function has stopped early, and wants to go on in another job, 141 if nobody reads its output any more.
 
     options: target, arguments, ranks, elastic, silence, rendezvous, patience; see `distlib launch --help`.
     """
@@ -25,10 +29,15 @@ def launch_script(options: argparse.Namespace) -> int:
 
         fewest, ranks = options.elastic or (None, options.ranks)
         silence = options.silence if options.elastic else None
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)  # each line as it comes, also into `| tee`
         return launch(target, placement, Options(ranks, fewest, silence, options.rendezvous, options.patience))
     except LaunchError as error:
         say(f"distlib launch: {error}", sys.stderr)
         return 2
+    except BrokenPipeError:  # who reads what the ranks print has had enough: launch … | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+        return _BROKEN_PIPE
     except KeyboardInterrupt as interrupt:
         say(f"\nStopped. {interrupt}".rstrip(), sys.stderr)
         return 130

@@ -20,7 +20,7 @@ from typing import Any
 import cloudpickle
 
 from distlib.worlds import call_site
-from distlib.worlds.diagnosis import text_of
+from distlib.worlds.exception_text import text_of
 
 STACK_SIGNAL = signal.SIGUSR2  # write the stack to its file, also from inside a C++ call
 _LOOK_EVERY = 0.5  # seconds between looks at whether the stage is still there

@@ -9,6 +9,7 @@ srun --ntasks 4 distlib launch train.py:main                       Slurm does
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import signal
 import sys
@@ -87,7 +88,8 @@ def _leave(status: int) -> NoReturn:
     """End this process, without the seconds that torch takes to clean up behind itself."""
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        with contextlib.suppress(OSError, AttributeError):  # nobody reads it any more; it was closed from the start
+            stream.flush()
     os._exit(status)
 
 

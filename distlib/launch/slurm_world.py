@@ -24,7 +24,8 @@ from distlib.launch.head import Head
 from distlib.launch.node_list import write_out
 from distlib.launch.rendezvous import FileRendezvous, default_directory
 from distlib.worlds.diagnosis import RankError
-from distlib.worlds.real.forkserver import ENVIRONMENT, fresh_python
+from distlib.worlds.real.forkserver import fresh_python
+from distlib.worlds.real.rank_place import ENVIRONMENT
 from distlib.worlds.real.supervisor import Supervisor
 from distlib.worlds.real.world import Pool, World
 
@@ -81,6 +82,7 @@ class SlurmPool(Head):
             "srun", name, 0, ranks_per_node * len(nodes), 0, ranks_per_node, node, max(2, len(nodes)), host
         )
         super().__init__(placement, FileRendezvous(directory, name), shows=True)
+        self.environment = dict(os.environ)
         self._errors = tempfile.TemporaryFile()
         self._srun = self._start(len(nodes), [str(directory), name, str(patience), str(ranks_per_node)])
         try:

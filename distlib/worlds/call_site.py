@@ -16,6 +16,7 @@ import os
 import re
 import sys
 import sysconfig
+from importlib.machinery import SourceFileLoader
 from types import CodeType, FrameType, TracebackType
 
 from distlib.trace import CallSite
@@ -23,6 +24,7 @@ from distlib.trace import CallSite
 __passes_on__ = True
 
 _NATIVE_FRAME = re.compile(r'File "(.+)", line (\d+) in (.+)')  # innermost frame first
+_OF_A_PACKAGE = re.compile(r"[\\/](site|dist)-packages[\\/]")  # also those of the user, or below another environment
 _LIBRARIES = frozenset({"distlib", "torch"})
 _WRITTEN_BY_TENSORFLOW = "__autograph_generated_file"
 _WHERE_PROCESSES_BEGIN = ("<string>", "<module>")  # python -c, which ranks are forked from
@@ -123,6 +125,15 @@ def is_own_file(file: str) -> bool:
     Nor one that TensorFlow has written: it names the student's line in the error itself.
     """
     return not file.startswith((_PACKAGE, "<frozen", *_INSTALLED)) and _WRITTEN_BY_TENSORFLOW not in file
+
+
+def is_own_module(name: str | None) -> bool:
+    """Whether a module that is imported here is the student's: a Python file that is, and is no notebook or script."""
+    module = sys.modules.get(name or "")
+    file, loader = getattr(module, "__file__", None), getattr(getattr(module, "__spec__", None), "loader", None)
+    if not isinstance(loader, SourceFileLoader) or not isinstance(file, str) or name == "__main__":
+        return False
+    return is_own_file(file) and not _OF_A_PACKAGE.search(file)
 
 
 def _library(frame: FrameType) -> str | None:

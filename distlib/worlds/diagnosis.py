@@ -14,12 +14,9 @@ The ranks that are left over are deadlocked: not "for longer than a time limit",
 
 from __future__ import annotations
 
-import builtins
-import difflib
 import linecache
 import re
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -109,6 +106,7 @@ class RunInterrupted(KeyboardInterrupt):
 
 def source_excerpt(site: CallSite, around: int = 2) -> list[str]:
     """The line of `site` and its neighbors, with an arrow; empty if the source is not at hand."""
+    linecache.checkcache(site.file)  # it may have been edited since it was shown last
     return numbered_lines(linecache.getlines(site.file), site.line, around)
 
 
@@ -154,23 +152,6 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}" if self.message else self.kind
-
-
-def text_of(error: BaseException) -> str:
-    """What an exception says; of a name that is not there, with one that is nearly the same: "… Did you mean: 'x'?"."""
-    name = getattr(error, "name", None)
-    if not isinstance(error, NameError | AttributeError) or not isinstance(name, str):
-        return str(error)
-    near = difflib.get_close_matches(name, _names_around(error), n=1, cutoff=0.75)
-    return f"{error}. Did you mean: {near[0]!r}?" if near else str(error)
-
-
-def _names_around(error: NameError | AttributeError) -> list[str]:
-    """The names that could have been meant: attributes of the object, or variables where the error was raised."""
-    if isinstance(error, AttributeError):
-        return dir(error.obj)
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return [*frames[-1].f_locals, *frames[-1].f_globals, *vars(builtins)] if frames else []
 
 
 def explain_failures(failures: Sequence[Failure]) -> RankError:

@@ -25,6 +25,18 @@ def test_alone_on_this_machine() -> None:
     assert (done.stderr, done.returncode) == ("", 0)
 
 
+def test_into_a_pipe_that_nobody_reads(tmp_path: Path) -> None:
+    """`distlib launch … | true`, with options of the script."""
+    script = tmp_path / "train.py"
+    script.write_text("import sys\ndef main(comm):\n    for _ in range(3):\n        print(*sys.argv[1:])\n")
+    command = [*COMMAND, "--ranks", "1", f"{script}:main", "--lr", "0.1"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, *command], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=200)
+    os.close(writer)
+    assert (done.stderr, done.returncode) == ("", 141)
+
+
 def test_alone_an_error_is_shown_once_with_its_line() -> None:
     done = run(*COMMAND, "--ranks", "2", f"{SCRIPT}:wait_in_a_circle")
     assert done.returncode == 1

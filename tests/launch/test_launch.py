@@ -38,8 +38,8 @@ def test_the_same_function_runs_on_two_nodes(nursery: Nursery) -> None:
 
 
 def test_arguments_and_output(nursery: Nursery) -> None:
-    launched = nursery.srun(of("show"), "7", "digits", "rate=0.5", "--deep", nodes=1)
-    assert launched.lines() == [f"[rank {rank}] rank {rank} of 2: 7 digits --deep {{'rate': 0.5}}" for rank in (0, 1)]
+    launched = nursery.srun(of("show"), "7", "digits", "rate=0.5", "deep", nodes=1)
+    assert launched.lines() == [f"[rank {rank}] rank {rank} of 2: 7 digits deep {{'rate': 0.5}}" for rank in (0, 1)]
     assert sorted(launched.err.splitlines()) == ["[rank 0] to stderr", "[rank 1] to stderr"]
 
 

@@ -1,12 +1,13 @@
 """What `distlib launch script.py:function …` is asked to run."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from distlib.launch.environment import LaunchError
-from distlib.launch.script import read_target
+from distlib.launch.script import call_target, read_target
 
 
 @pytest.fixture
@@ -23,7 +24,9 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ([], (), {}),
         (["100", "0.5", "digits", "None", "[1, 2]", "1_000"], (100, 0.5, "digits", None, [1, 2], 1000), {}),
         (["rate=0.1", "100", "name=a=b"], (100,), {"rate": 0.1, "name": "a=b"}),
-        (["--fast", "a-b=1", "=1", "import os"], ("--fast", "a-b=1", "=1", "import os"), {}),
+        (["-1", "a-b=1", "=1", "import os", "-"], (-1, "a-b=1", "=1", "import os", "-"), {}),
+        (["--lr", "0.1"], (), {}),
+        (["100", "rate=0.1", "-v"], (), {}),
         (["'100'"], ("100",), {}),
     ],
 )
@@ -32,6 +35,34 @@ def test_arguments_are_python_values_or_text(
 ) -> None:
     target = read_target("train.py:main", words)
     assert (target.path, target.function, target.args, target.kwargs) == (script, "main", args, kwargs)
+    assert target.words == tuple(words)
+
+
+@pytest.fixture
+def own_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["pytest"])
+    monkeypatch.setattr(sys, "path", sys.path[:])
+
+
+def test_options_are_for_the_script(script: Path, own_arguments: None) -> None:
+    """As under torchrun: all words are in sys.argv, also while the script is loaded."""
+    script.write_text(
+        "import sys\nloaded = sys.argv[:]\ndef main(comm):\n    assert loaded == sys.argv\n    return 75\n"
+    )
+    assert call_target(NO_RANKS, read_target("train.py:main", ["--lr", "0.1", "x"])) == 75
+    assert sys.argv == [str(script), "--lr", "0.1", "x"]
+
+
+def test_arguments_that_do_not_fit_say_how_they_are_given(script: Path, own_arguments: None) -> None:
+    script.write_text("def main(comm, lr, fast=False):\n    return None\n")
+    with pytest.raises(TypeError, match=r"main\(comm, lr, fast=False\) .*missing.*'lr'.* write lr=0.1 fast=True\.$"):
+        call_target(NO_RANKS, read_target("train.py:main", ["--lr", "0.1", "--fast"]))
+    with pytest.raises(TypeError, match=r"main\(comm, lr, fast=False\) .*missing a required argument: 'lr'\.$"):
+        call_target(NO_RANKS, read_target("train.py:main", []))
+    assert call_target(NO_RANKS, read_target("train.py:main", ["lr=0.1"])) == 0
+
+
+NO_RANKS: Any = None  # what stands for the communicator
 
 
 @pytest.mark.parametrize("text", ["train.py", "train:main", ":main", "train.py:", "train.py:a b", "train.py:a()"])

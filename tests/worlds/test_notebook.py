@@ -226,3 +226,25 @@ with unittest.mock.patch("tempfile.mkdtemp", side_effect=full):
     _, error = notebook.cell(code)
     assert error is not None and "Free some space" in error["evalue"]
     assert notebook.value("print(World(2).run(lambda comm: comm.rank))") == "[0, 1]\n"
+
+
+def test_ipython_stays_in_the_notebook_and_a_function_that_uses_it_is_told_so(notebook: Notebook) -> None:
+    """It is a variable of the notebook, and so would travel along."""
+    _, error = notebook.cell("ip = get_ipython()\ndef f(comm):\n    %time 1\nworld.run(f)")
+    assert error is not None and f"cell {notebook.number}, line 3: " in error["evalue"]
+    assert "SimulatedWorld(4)" in error["evalue"]
+    assert "CPU times" in notebook.value("SimulatedWorld(1).run(f); ip.run_line_magic('time', '1')")
+    _, error = notebook.cell("world.run(lambda comm: ip.run_line_magic('time', '1'))")
+    assert error is not None and "work in the notebook's own process" in error["evalue"]
+
+
+def test_autoreload(notebook: Notebook, tmp_path: Path) -> None:
+    helpers = tmp_path / "reloaded_by_itself.py"
+    helpers.write_text("def answer():\n    return 'old'\n")
+    notebook.value(f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n%load_ext autoreload\n%autoreload 2")
+    notebook.value("import reloaded_by_itself\nfrom reloaded_by_itself import answer")
+    code = "print(world.run(lambda comm: (reloaded_by_itself.answer(), answer()))[0])"
+    assert notebook.value(code) == "('old', 'old')\n"
+    helpers.write_text("def answer():\n    return 'new!'\n")
+    os.utime(helpers, (2e9, 2e9))
+    assert notebook.value(code) == "('new!', 'new!')\n"

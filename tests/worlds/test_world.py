@@ -8,6 +8,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -43,8 +44,17 @@ HERE = "test_world.py, line "
 
 def rank_processes() -> set[int]:
     """The ranks of this process that exist now."""
-    children = psutil.Process().children()
-    return {rank.pid for server in children for rank in server.children() if rank.status() != psutil.STATUS_ZOMBIE}
+    ranks = set()
+    for server in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ends while it is asked
+            ranks |= {rank.pid for rank in server.children() if _is_there(rank)}
+    return ranks
+
+
+def _is_there(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
@@ -654,6 +664,19 @@ def test_where_shared_memory_is_full_the_private_directory_lies_elsewhere(monkey
         assert still_works(world)
         assert not world._pool.directory.startswith("/dev/shm")
         assert made[0].startswith("/dev/shm") and not os.path.exists(made[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process has open")
+def test_a_process_whose_standard_streams_are_closed(tmp_path: Path) -> None:
+    """As of a daemon: what ranks print goes nowhere, and no pipe to a rank takes the place of a stream."""
+    program = (
+        "import os, sys; from distlib import World; world = World(2)\n"
+        "seen = world.run(lambda comm: print('heard by nobody') or comm.rank)\n"
+        "open(sys.argv[1], 'w').write(f'{seen} {[os.readlink(f\"/proc/self/fd/{fd}\") for fd in range(3)]}')"
+    )
+    closed = f'exec {sys.executable} -c "$0" "$1" <&- >&- 2>&-'
+    subprocess.run(["bash", "-c", closed, program, str(tmp_path / "seen")], timeout=200)
+    assert (tmp_path / "seen").read_text() == f"[0, 1] {['/dev/null'] * 3}"
 
 
 # ── nothing leaks ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -52,7 +52,7 @@ from distlib.judge.sandbox.absent import supplied_now
 from distlib.judge.sandbox.isolation import Place as SandboxPlace
 from distlib.judge.sandbox.limits import CUT, statement_seconds
 from distlib.worlds import call_site
-from distlib.worlds.diagnosis import text_of
+from distlib.worlds.exception_text import text_of
 
 __starts_ranks__ = True  # see worlds.call_site
 

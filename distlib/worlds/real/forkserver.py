@@ -33,13 +33,8 @@ from pathlib import Path
 from typing import Any
 
 from distlib.worlds.real import shared_memory
-from distlib.worlds.real.rank_place import RankPlace
+from distlib.worlds.real.rank_place import ENVIRONMENT, RankPlace
 
-ENVIRONMENT = {
-    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"),
-    "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",  # macOS: else it ends a fork that uses one of its own libraries
-    "THP_MEM_ALLOC_ENABLE": "1",  # torch: huge pages for large tensors, which are cheaper to get and to copy
-}
 _LARGEST_REQUEST = 65536
 _START_TIMEOUT = 180.0  # seconds; importing torch from a cold disk can take long, on a busy machine very long
 _REAP_EVERY = 0.5  # seconds between looks at which ranks have ended
@@ -50,10 +45,17 @@ _IMPORTED_LATE = ("torch._dynamo",)  # by torch, in two seconds, when a process 
 
 
 class ForkServer:
-    """The kernel's handle of its fork server. Started in the background; the first request waits until it is ready."""
+    """The kernel's handle of its fork server. Started in the background; the first request waits until it is ready.
+
+    Attributes:
+        owner: the process that has started it.
+        environment: the variables of that process at that time.
+    """
 
     def __init__(self) -> None:
         self.owner = os.getpid()
+        self.environment = dict(os.environ)
+        occupy_standard_streams()
         self._lock = threading.RLock()
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(_START_TIMEOUT)
@@ -64,7 +66,7 @@ class ForkServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            env={**os.environ, **ENVIRONMENT},
+            env={**self.environment, **ENVIRONMENT},
             start_new_session=True,  # an interrupt from the keyboard is for the kernel, which passes on what it means
         )
         theirs.close()
@@ -134,6 +136,21 @@ def current() -> ForkServer:
         _current = ForkServer()
         atexit.register(_current.close)
     return _current
+
+
+def occupy_standard_streams() -> None:
+    """Where a standard stream is closed, as a daemon's is, open it to nowhere: else a pipe to a rank takes its place.
+
+    The places 0, 1 and 2 of a process are what its children read and write as their standard streams.
+    """
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != fd:
+                os.dup2(opened, fd)
+                os.close(opened)
 
 
 def fresh_python(program: str) -> list[str]:

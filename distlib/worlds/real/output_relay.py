@@ -24,6 +24,8 @@ def print_output(rank: int, stream: str, text: str) -> None:
     A notebook shows it by itself a moment later; a flush would only make the kernel wait for that.
     """
     out = getattr(sys, stream)
+    if out is None:  # it was closed when this process began
+        return
     print(mark_lines(text, f"[rank {rank}] "), end="", file=out, flush=out.isatty())
 
 

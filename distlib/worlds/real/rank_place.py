@@ -6,6 +6,13 @@ from dataclasses import dataclass
 
 from distlib.network import Cluster
 
+# Variables that the process has which ranks are forked from, whatever the notebook's are.
+ENVIRONMENT = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"),
+    "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",  # macOS: else it ends a fork that uses one of its own libraries
+    "THP_MEM_ALLOC_ENABLE": "1",  # torch: huge pages for large tensors, which are cheaper to get and to copy
+}
+
 
 @dataclass(frozen=True)
 class RankPlace:

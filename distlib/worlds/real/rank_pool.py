@@ -58,6 +58,8 @@ class RankPool:
         self.commands: list[Connection] = []
         self.outputs: list[tuple[int, str, int]] = []  # rank, "stdout" or "stderr", file descriptor to read
         self._server = forkserver.current()
+        self.environment = self._server.environment
+        forkserver.occupy_standard_streams()
         self._check_backend()
         self.directory = _private_directory(self._allocate)
         _allow_open_files(8 * world_size)

@@ -27,11 +27,13 @@ import numpy
 import torch
 
 from distlib.trace import CallSite
-from distlib.worlds import call_site, pickling
-from distlib.worlds.diagnosis import Failure, text_of
-from distlib.worlds.real import shared_memory
+from distlib.worlds import call_site, notebook_only, pickling
+from distlib.worlds.diagnosis import Failure
+from distlib.worlds.exception_text import stack_of, text_of, whole_text_of
+from distlib.worlds.real import own_modules, shared_memory
 from distlib.worlds.real.endpoint import Endpoint, Group, Stopped
 from distlib.worlds.real.mailbox import SocketMailbox
+from distlib.worlds.real.notebook_state import News, apply_settings, apply_variables
 from distlib.worlds.real.process_group import ProcessGroupCommunicator
 from distlib.worlds.real.rank_place import RankPlace
 from distlib.worlds.real.status_board import StatusBoard
@@ -56,6 +58,7 @@ def main(place: RankPlace, fds: list[int]) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = _LOOPBACK
     torch.set_num_threads(place.threads)
     _redirect_output(stdout_fd, stderr_fd)
+    notebook_only.live_without(place.world_size)
     stack_file = open(stack_path(place.directory, place.rank), "w")
     faulthandler.register(STACK_SIGNAL, file=stack_file, all_threads=False)
     faulthandler.enable(file=sys.stderr)
@@ -121,6 +124,7 @@ class RankProcess:
         self._world_size = world_size
         self._endpoint = endpoint
         self._commands = commands
+        self._most_threads = torch.get_num_threads()
 
     def serve(self) -> None:
         """Answer until the kernel is gone.
@@ -142,11 +146,12 @@ class RankProcess:
         self._commands.send_bytes(pickle.dumps(values))
 
     def _on_run(self, run: int, settings: dict[str, Any], blob: bytes) -> tuple[Any, ...]:
-        _prepare(self._rank, settings)
+        news: News | None = pickle.loads(settings["news"]) if settings["news"] else None
+        self._prepare(settings, news)
         try:
             try:
                 self._endpoint.begin(run, settings["start"], settings["record"], settings["survives"])
-                function, result = self._call(blob)
+                function, result = self._call(blob, news)
                 return "done", run, "result", _pack(function, result)
             except Stopped:
                 raise
@@ -162,14 +167,32 @@ class RankProcess:
                 with contextlib.suppress(Exception):
                     stream.flush()
 
-    def _call(self, blob: bytes) -> tuple[Any, Any]:
+    def _call(self, blob: bytes, news: News | None) -> tuple[Any, Any]:
+        own_modules.hear(news.modules if news else ())
         function, args, kwargs = pickling.loads(blob)
         world = Group((0,), tuple(range(self._world_size)))
-        result = function(ProcessGroupCommunicator(self._endpoint, world), *args, **kwargs)
-        if isinstance(result, types.GeneratorType):
-            result = list(result)
-        self._endpoint.finish()
+        with news.modes.on(self._endpoint.device) if news else contextlib.nullcontext():
+            result = function(ProcessGroupCommunicator(self._endpoint, world), *args, **kwargs)
+            if isinstance(result, types.GeneratorType):
+                result = list(result)
+            self._endpoint.finish()
         return function, result
+
+    def _prepare(self, settings: dict[str, Any], news: News | None) -> None:
+        """Make this process look like the notebook's, and start random numbers afresh."""
+        sys.path[:] = settings["path"]
+        with contextlib.suppress(OSError):
+            os.chdir(settings["folder"])
+        call_site.cell_numbers.update(settings["cells"])
+        call_site.forget()
+        if news is not None:
+            apply_variables(news.variables)
+        if news is not None and news.settings is not None:
+            apply_settings(pickling.loads(news.settings), self._most_threads)
+        seed = settings["seed"] + self._rank
+        random.seed(seed)
+        numpy.random.seed(seed % 2**32)
+        torch.manual_seed(seed)
 
     def _on_end(self, went_well: bool) -> tuple[Any, ...]:
         endpoint = self._endpoint
@@ -199,30 +222,16 @@ def _pack(function: Any, result: Any) -> bytes:
         return pickling.dumps(result)
     except Exception as error:
         raise _Unsendable(
-            f"returned {_briefly(result)}, which can't be sent back to the notebook ({error}). "
+            f"returned {_briefly(result)}, which can't be sent back to the notebook ({text_of(error)}). "
             "Return tensors, numbers, or lists and dictionaries of them.",
             call_site.site_of_function(function),
         ) from error
 
 
-def _prepare(rank: int, settings: dict[str, Any]) -> None:
-    """Make this process look like the notebook's: import path, folder, cells; and start random numbers afresh."""
-    sys.path[:] = settings["path"]
-    with contextlib.suppress(OSError):
-        os.chdir(settings["folder"])
-    call_site.cell_numbers.update(settings["cells"])
-    call_site.forget()
-    seed = settings["seed"] + rank
-    random.seed(seed)
-    numpy.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
-
-
 def _describe_failure(rank: int, error: BaseException) -> Failure:
     site = error.site if isinstance(error, _Unsendable) else call_site.site_of_traceback(error.__traceback__)
-    stack = "".join(traceback.format_exception(error))
     kind = "ResultError" if isinstance(error, _Unsendable) else type(error).__name__
-    return Failure(rank, kind, text_of(error), site, stack)
+    return Failure(rank, kind, whole_text_of(error), site, stack_of(error))
 
 
 def _briefly(value: Any) -> str:

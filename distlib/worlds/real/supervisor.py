@@ -44,6 +44,7 @@ from distlib.worlds.diagnosis import (
     name_ranks,
     place,
 )
+from distlib.worlds.exception_text import text_of
 from distlib.worlds.real.journal import read_journal
 from distlib.worlds.real.output_relay import OnOutput, OutputRelay
 from distlib.worlds.real.status_board import BLOCKED, Status, StatusBoard
@@ -66,6 +67,7 @@ class RunSettings:
         number: counts the runs of a world.
         timeout: seconds, or None.
         record, seed, output_limit, on_output, deaths: see `World`.
+        news: what the ranks are told of the notebook (see notebook_state); None for those that know as much themselves.
     """
 
     number: int
@@ -75,6 +77,7 @@ class RunSettings:
     output_limit: int
     on_output: OnOutput
     deaths: Mapping[int, float] | None = None
+    news: bytes | None = None
 
 
 class Ranks(Protocol):
@@ -166,6 +169,7 @@ class Supervisor:
             "path": list(sys.path),
             "folder": call_site.working_folder(),
             "cells": call_site.learn_cells(),
+            "news": self.settings.news,
         }
         for rank in range(self.pool.world_size):
             with contextlib.suppress(ConnectionError):  # a rank that is gone is noticed when its report is missing
@@ -450,7 +454,7 @@ class Supervisor:
                 results.append(pickling.loads(self._results[rank]))
             except Exception as error:
                 raise ResultError(
-                    f"the result of rank {rank} can't be read in the notebook: {error}", [rank]
+                    f"the result of rank {rank} can't be read in the notebook: {text_of(error)}", [rank]
                 ) from error
         return results
 

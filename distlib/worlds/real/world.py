@@ -26,6 +26,7 @@ from distlib.worlds import pickling
 from distlib.worlds.deaths import check_deaths
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real import forkserver
+from distlib.worlds.real.notebook_state import NotebookState
 from distlib.worlds.real.output_relay import OnOutput, print_output
 from distlib.worlds.real.rank_pool import RankPool
 from distlib.worlds.real.shared_memory import NoSharedMemory
@@ -36,7 +37,13 @@ SURVIVING = ("shared_memory", "files")  # a rank that waits inside gloo or NCCL 
 
 
 class Pool(Ranks, Protocol):
-    """The ranks of a world, kept from one run to the next."""
+    """The ranks of a world, kept from one run to the next.
+
+    Attributes:
+        environment: the variables that the ranks' processes were started with.
+    """
+
+    environment: dict[str, str]
 
     @property
     def alive(self) -> bool: ...
@@ -64,6 +71,21 @@ class World:
             run goes on without it, its result is a `PeerLost`, and the others notice it as worlds.deaths says. The
             ranks that the mapping names are killed, each as many seconds after the start of a run, if they have not
             returned by then. With the backends "shared_memory" and "files".
+
+    What ranks know. Each run begins with what the notebook's process has at that moment:
+
+    - the function, its arguments, and the variables that they use, copied; tensors that share memory still do, and
+      have their gradients;
+    - the user's own modules (files next to the notebook), also edited and reloaded, also with what is set in them; see
+      own_modules, which names what can't be carried, and warns of it. Not those of Python and of installed packages;
+    - working directory, `sys.path`, and environment variables, also deleted ones; except those that limit a rank's
+      threads, such as OMP_NUM_THREADS, which stay 1;
+    - the contexts that `run` is called in: `no_grad`, `inference_mode`, `torch.device`, `autocast`; the default dtype;
+    - torch's deterministic algorithms, precision of products, anomaly detection and print options; NumPy's print
+      options and error handling; levels of loggers, and what logs to the screen; warning filters; the recursion limit.
+      Where the notebook has set fewer threads than a rank's share of the cores, the rank has as many;
+    - of random numbers, only `seed`: their state in the notebook is not carried;
+    - no keyboard, debugger, IPython or widgets: see notebook_only. Context variables of one's own can't be carried.
 
     The ranks start at the first `run`. They end with the world, with the kernel, or with `close`.
 
@@ -103,6 +125,7 @@ class World:
         self.last_error: RankError | None = None
         self._pool: Pool | None = None
         self._let_go: weakref.finalize[[], World] | None = None
+        self._state = NotebookState({})
         self._runs = 0
         self._lock = threading.Lock()
         self._prepare()
@@ -128,7 +151,7 @@ class World:
         if not self._lock.acquire(blocking=False):
             raise RuntimeError("this world is already running a function: wait for it, or make another World")
         try:
-            return self._supervise(Supervisor(self._ready_pool(), self._settings(timeout), blob))
+            return self._supervise(Supervisor(self._ready_pool(), self._settings(timeout, blob), blob))
         finally:
             self._lock.release()
 
@@ -157,7 +180,10 @@ class World:
         self.last_error = None
         try:
             return run.run()
-        except RankError as error:
+        except BaseException as error:
+            self._state.forget()
+            if not isinstance(error, RankError):
+                raise
             self.last_error = error
             raise error.with_traceback(None) from None
         finally:
@@ -165,10 +191,10 @@ class World:
             if not run.usable:
                 self.close()
 
-    def _settings(self, timeout: float | None) -> RunSettings:
+    def _settings(self, timeout: float | None, call: bytes) -> RunSettings:
         self._runs += 1
-        on_output = self.on_output or print_output
-        return RunSettings(self._runs, timeout, self.record, self.seed, self.output_limit, on_output, self.deaths)
+        on_output, news = self.on_output or print_output, self._state.news(call)
+        return RunSettings(self._runs, timeout, self.record, self.seed, self.output_limit, on_output, self.deaths, news)
 
     def _ready_pool(self) -> Pool:
         if self._pool is not None and not self._pool.alive:
@@ -176,6 +202,7 @@ class World:
         if self._pool is None:
             pool = self._start_pool()
             self._pool, self._let_go = pool, weakref.finalize(self, pool.close)
+            self._state = NotebookState(pool.environment)
         return self._pool
 
     def _prepare(self) -> None:

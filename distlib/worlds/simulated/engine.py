@@ -27,6 +27,7 @@ from distlib.worlds.message_check import different_calls
 from distlib.worlds.simulated.background import SimulatedBackground
 from distlib.worlds.simulated.deaths import NEVER, Deaths
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, Context, Ended, current_backward
+from distlib.worlds.simulated.torch_modes import current_modes, set_modes
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
 
 __passes_on__ = True  # see worlds.call_site
@@ -201,10 +202,10 @@ class Engine:
                 "a rank communicates inside backward(), which takes a thread for each rank: "
                 'make the world with SimulatedWorld(…, contexts="threads")'
             )
-        gradients = _is_grad_enabled()
+        modes = current_modes()
         self._switch_to_next()
-        if _is_grad_enabled() is not gradients:  # torch keeps this by thread, and the ranks share one
-            torch._C._set_grad_enabled(gradients)
+        if current_modes() != modes:  # torch keeps them by thread, and the ranks may share one
+            set_modes(modes)
 
     def _switch_to_next(self) -> None:
         if self._ready:
@@ -694,5 +695,6 @@ def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
         source, target = source.detach(), target.detach()
     try:
         target.copy_(source)
-    except RuntimeError:  # as many elements, in another shape
-        target.copy_(source.reshape(target.shape))
+    except RuntimeError:  # as many elements, in another shape; or the buffer of a rank that is in inference mode
+        with torch.inference_mode(target.is_inference()):
+            target.copy_(source.reshape(target.shape))

@@ -14,6 +14,7 @@ Only one context runs at a time, in both kinds.
 
 from __future__ import annotations
 
+import contextvars
 import sys
 import threading
 from collections.abc import Callable
@@ -55,6 +56,8 @@ class GreenletContext:
     def __init__(self, function: Callable[[], None] | None = None) -> None:
         self.greenlet = greenlet.greenlet(function) if function else greenlet.getcurrent()
         self.switch = self.greenlet.switch
+        if function:
+            self.greenlet.gr_context = contextvars.copy_context()  # with the variables of the notebook's cell
         self._thread = threading.get_ident()
 
     def kill(self) -> None:
@@ -83,6 +86,7 @@ class ThreadContext:
 
     def __init__(self, function: Callable[[], None] | None = None) -> None:
         self._turn = threading.Semaphore(0)
+        self._variables = contextvars.copy_context()
         self._function = function
         self._thread: threading.Thread | None = None
         self._raise: BaseException | None = None  # what the context raises when it goes on
@@ -111,7 +115,7 @@ class ThreadContext:
 
     def _wake(self) -> None:
         if self._function is not None and self._thread is None:
-            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread = threading.Thread(target=self._variables.run, args=(self._run,), daemon=True)
             self._thread.start()
         else:
             self._turn.release()

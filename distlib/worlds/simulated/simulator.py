@@ -29,7 +29,6 @@ import contextlib
 import ctypes
 import gc
 import threading
-import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -56,13 +55,14 @@ from distlib.worlds.diagnosis import (
     explain_failures,
     explain_unreceived,
     find_deadlocked,
-    text_of,
 )
+from distlib.worlds.exception_text import stack_of, whole_text_of
 from distlib.worlds.message_check import check_apart, check_message, check_split, ranks_of_color
 from distlib.worlds.real.endpoint import Stopped
 from distlib.worlds.simulated.background import SimulatedCall
 from distlib.worlds.simulated.engine import ANYONE, Engine, Operation, SimulatedGroup, SimulatedRank, unrecorded
 from distlib.worlds.simulated.rank_contexts import Ended, GreenletContext, ThreadContext
+from distlib.worlds.simulated.torch_modes import current_modes, set_modes
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
 
 __passes_on__ = True  # see worlds.call_site
@@ -88,8 +88,10 @@ class SimulatedWorld:
             with nothing under way, is left alone. None and {}: nobody dies.
 
     Each rank works on copies of the arguments, as in a World; results are handed over as they are. Random numbers come
-    from the one generator of this process. Tensors on torch's meta device have shapes and no contents, for runs that
-    only ask for time and bytes.
+    from the one generator of this process. So are modules, environment variables, default dtype and settings those of
+    this process, for all ranks. Each rank begins in the contexts that `run` is called in (`no_grad`, `inference_mode`,
+    `torch.device`, `autocast`, context variables), and those that it enters are its own. Tensors on torch's meta device
+    have shapes and no contents, for runs that only ask for time and bytes.
 
     Attributes:
         elapsed: virtual seconds of the last run, until its last rank had finished.
@@ -188,6 +190,7 @@ class _Run:
         self._blob = blob
         self._results: list[Any] = [None] * world.world_size
         self._failures: list[Failure] = []
+        self._modes, self._dtype = current_modes(), torch.get_default_dtype()
         make = _CONTEXTS[world.contexts]
         hub, shares_thread = make(), world.contexts == "greenlets"
         self.engine = Engine(world.cluster, world.world_size, hub, shares_thread, world.record, world.deaths)
@@ -197,14 +200,14 @@ class _Run:
             rank.context = make(partial(self._call, rank, comm))
 
     def run(self) -> list[Any]:
-        gradients = torch.is_grad_enabled()
         try:
             self.engine.run()
             self._raise_what_went_wrong()
             self._report_deaths()
         finally:
             self._end_the_rest()
-            torch.set_grad_enabled(gradients)
+            set_modes(self._modes)
+            torch.set_default_dtype(self._dtype)
         return self._results
 
     def thread(self) -> int:
@@ -247,7 +250,7 @@ class _Run:
 
     def _call(self, rank: SimulatedRank, comm: SimulatedCommunicator) -> None:
         """The whole life of one rank."""
-        torch.set_grad_enabled(True)  # whatever the rank that ran before was in the middle of
+        set_modes(self._modes)  # whatever the rank that ran before was in the middle of
         try:
             if rank.dies <= 0:
                 self.engine.die(rank)
@@ -487,8 +490,7 @@ def _describe(rank: int, error: BaseException) -> Failure:
     if isinstance(error, RaisedElsewhere):
         return Failure(rank, error.kind, str(error), error.site, error.stack)
     site = call_site.site_of_traceback(error.__traceback__)
-    stack = "".join(traceback.format_exception(error))
-    return Failure(rank, type(error).__name__, text_of(error), site, stack)
+    return Failure(rank, type(error).__name__, whole_text_of(error), site, stack_of(error))
 
 
 def _left(send: Operation) -> Left:
