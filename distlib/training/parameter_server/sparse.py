@@ -18,7 +18,7 @@ sample touches has a gradient of 0, so this is what dense SGD computes. It is *n
 compute: these move a row also in steps that do not touch it.
 
 M. Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014, sections 3.1 (keys and
-values) and 4 (key ranges). F. Niu et al., "Hogwild!", NIPS 2011: steps that touch few rows hardly collide.
+values) and 4 (key ranges). F. Niu et al., "Hogwild", NIPS 2011: steps that touch few rows hardly collide.
 """
 
 from __future__ import annotations
