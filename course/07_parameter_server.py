@@ -557,7 +557,8 @@ assert not torch.allclose(replayed[0, 1], found, rtol=1e-3, atol=1e-5)  # anothe
 # Three logs of 640 gradients: synchronous, asynchronous with equal workers, and asynchronous with 8 of the 16 workers
 # four times slower.
 
-# %%
+# %% tags=["folded"]
+# The beginning of a log
 CROWD, BUDGET = 16, 640
 
 
@@ -567,6 +568,7 @@ def first_gradients(log: ServerLog, number: int) -> ServerLog:
     return ServerLog(log.updates[: int((sizes.cumsum(0) <= number).sum())])
 
 
+# %%
 half_slow = {rank: 4.0 for rank in range(9, 17)}
 crowd_logs = {
     "synchronous": virtual(CROWD + 1).run(train, 40)[0],
@@ -800,9 +802,9 @@ print(
 # On the digits the best rate is 2 to 3 times lower, and training breaks about 7 times earlier. On the parabola the
 # ceiling is 30 times lower: no noise, no end of training, and all gradients equally old.
 #
-# But look at the small rates, up to 0.4. There the asynchronous training has *learned more* from the same gradients.
-# The third row says why. It is asynchronous training *without* momentum, at ten times the rate, and up to 0.4 it has
-# the same losses. Momentum of 0.9 remembers about 10 updates. In synchronous training these are 160 gradients, and it
+# But look at the small rates. There the asynchronous training has *learned more* from the same gradients. The third row
+# says why. It is asynchronous training *without* momentum, at ten times the rate, and up to 0.4 it has about the same
+# losses. Momentum of 0.9 remembers about 10 updates. In synchronous training these are 160 gradients, and it
 # takes 10 of the 40 steps until the velocity has built up. In asynchronous training they are 10 gradients, fewer than
 # the 16 of one step. A memory that short only makes each gradient count $1/(1-0.9) = 10$ times.
 #
@@ -813,8 +815,11 @@ print(
 assert 1.5 <= best["synchronous"] / best["asynchronous"] <= 6.1
 assert heavy["asynchronous"][0.8] > 0.25 > heavy["synchronous"][3.6]
 assert heavy["synchronous"][6.4] > 0.25 > heavy["asynchronous"][0.4]
+assert all(
+    heavy["asynchronous"][small] < 0.95 * heavy["synchronous"][small]
+    for small in (0.1, 0.2)
+)
 for small in (0.1, 0.2, 0.4):
-    assert heavy["asynchronous"][small] < 0.95 * heavy["synchronous"][small]
     assert abs(heavy["asynchronous"][small] / heavy["plain, 10 times"][small] - 1) < 0.2
 assert 24 < on_parabola[0] / on_parabola[1] < 36
 
@@ -957,9 +962,29 @@ compare_costs(
 # nearly as well as the others.
 #
 # So a worker that is always slow can be sent home *if the others have data like its own*. Chen et al. made sure of
-# that: all their workers draw from all images. The asynchronous way has a milder form of the same fault: it takes a
-# slow worker's images less often. It is one gradient in 13 here, and it was enough. It need not be, for a worker that
-# is slower still.
+# that: all their workers draw from all images.
+#
+# The asynchronous way has a milder form of the same fault: it takes a slow worker's images less often, here one
+# gradient in 13. That was enough. Is it still enough if the worker is 20 times slower? And what about the 16 workers
+# from above, half of them slow, on sorted images?
+
+# %%
+very_slow = until(END, virtual(5, {4: 20.0}).run(train, 116, bound=ASYNCHRONOUS)[0])
+_, numbers = trial(very_slow, 4, [3.2], by_digit=True)
+still_known = 100 * float(is_right(numbers[0])[:, EIGHT_OR_NINE].mean(dim=1).median())
+print(f"20 times slower: {still_known:.0f} % of the 8s and 9s")
+best_sorted = {}
+for name, log in crowd_logs.items():
+    points, _ = trial(log, CROWD, [4.8, 6.4, 8.0], by_digit=True)
+    best_sorted[name] = float(points[-1][1].median(dim=1).values.min())
+    print(
+        f"16 workers, sorted, {name:13} loss {best_sorted[name]:.3f} at the best of three rates"
+    )
+
+# %% [markdown]
+# No: 20 times slower is nearly as bad as the backup. And with half of the 16 workers slow, the loss is higher than that
+# of synchronous training after as many gradients. The digits of the slow ones count a quarter, and no rate mends that.
+# So what we found about rates further above holds for mixed images.
 #
 # **Try it.** Which digits get lost if another worker is slow? Make worker 2 four times slower and run the backup
 # again, on sorted images.
@@ -1013,7 +1038,12 @@ assert (
     and whole["asynchronous"] > 0.92
     and whole["synchronous"] > 0.88
 )
-assert abs(by_slow / counts["asynchronous"] - 1 / 13) < 0.01
+assert abs(by_slow / counts["asynchronous"] - 1 / 13) < 0.01 and still_known < 30
+assert (
+    best_sorted["half are slow"]
+    > 1.3 * best_sorted["synchronous"]
+    > 0.9 * best_sorted["asynchronous"]
+)
 sorted_labels = labels.sort().values[-len(labels) // 4 :]
 assert sorted_labels.unique().tolist() == [7, 8, 9] and int(
     (sorted_labels >= 8).sum()
@@ -1178,20 +1208,9 @@ def train_sparse(
     return by_formula
 
 
-# %%
-guess_12 = predict(
-    "2 servers, 4 workers, 64 letters per step. Pulling and pushing the whole table moves 4.3 MB per worker and step. "
-    "How many times fewer bytes are it with only the touched rows?"
-)
-
-# %%
-world = virtual(6)
-results = world.run(train_sparse, 2, 50)
-sparse_bytes = sum(world.trace.bytes_sent) / (4 * 50)
-
-
+# %% tags=["folded"]
+# The control: the same messages as if the table were a dense model
 def whole_table(comm: Communicator, steps: int) -> None:
-    """The same messages as if the table were a dense model."""
     table = [torch.zeros(ROWS, WIDTH)]
     shards = shard_parameters(table, 2)
     if comm.rank < 2:
@@ -1209,6 +1228,16 @@ def whole_table(comm: Communicator, steps: int) -> None:
     client.leave()
 
 
+# %%
+guess_12 = predict(
+    "2 servers, 4 workers, 64 letters per step. Pulling and pushing the whole table moves 4.3 MB per worker and step. "
+    "How many times fewer bytes are it with only the touched rows?"
+)
+
+# %%
+world = virtual(6)
+results = world.run(train_sparse, 2, 50)
+sparse_bytes = sum(world.trace.bytes_sent) / (4 * 50)
 dense_world = virtual(6)
 dense_world.run(whole_table, 2)
 dense_bytes = sum(dense_world.trace.bytes_sent) / (4 * 2)
@@ -1321,7 +1350,8 @@ assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 # Of the sparse kind, torch has the gradient: `nn.Embedding(…, sparse=True)` gives one that has only the touched rows.
 # Its keys are what our workers push.
 
-# %%
+# %% tags=["folded"]
+# The keys of a sparse gradient of torch
 layer = nn.Embedding(ROWS, WIDTH, sparse=True)
 places = places_of_steps(2, 1, 64)[0]
 cross_entropy(layer(row_of[places]), following[places]).backward()
@@ -1410,15 +1440,15 @@ assert best_known < with_backup < 0.6 and best_known < 0.45 and late < never == 
 # - Where computing takes nearly all of the time, the mean staleness is $N-1$, whatever the speeds. On a busy link it is
 #   lower.
 # - Compare modes per gradient and per time, each at its own best rate, with enough seeds, and with each gradient
-#   counting $1/N$. Then, for plain SGD, staleness lowers the ceiling of the rate by a fifth if all workers are equally
-#   fast. If half of them are 4 times slower, the ceiling rises above that of synchronous training: most gradients are
-#   younger than the mean, and the old ones are few.
-# - Momentum of 0.9 remembers ten updates: with 16 equal asynchronous workers less than one step. It then acts as ten
-#   times the rate. On the digits the best rate is 2 to 3 times lower than the synchronous one, the breaking point about
-#   7 times, and at small rates the asynchronous training learns more per gradient. On a parabola, where the ceiling is
-#   sharp, it is 30 times lower.
+#   counting $1/N$. Then, for plain SGD on mixed images, staleness lowers the ceiling of the rate by a fifth if all
+#   workers are equally fast. If half of them are 4 times slower, the ceiling rises above that of synchronous training:
+#   most gradients are younger than the mean, and the old ones are few.
+# - Momentum of 0.9 remembers ten updates: with 16 equal asynchronous workers less than one step. At small rates it then
+#   acts as ten times the rate, and learns more per gradient than synchronous training. On the digits the best rate is 2
+#   to 3 times lower than the synchronous one, and the breaking point about 7 times; on a parabola 30 times.
 # - A worker that is always slow can be sent home only if the others have data like its own. One backup worker on images
-#   sorted by digit: 0 % of the slow worker's digits, and no warning. Asynchronous training sees them, less often.
+#   sorted by digit: 0 % of the slow worker's digits, and no warning. Asynchronous training sees them less often: if the
+#   worker is 4 times slower, that is enough; if it is 20 times slower, hardly.
 # - A server's link carries $2NP$ bytes in each step, in a ring each link nearly $4P$. $S$ servers divide $2NP$ by $S$;
 #   with $N$ extra machines that is half of the ring's.
 # - Of a table of which a step touches few rows, only these are pulled and pushed: the bytes don't depend on the table's
