@@ -651,13 +651,13 @@ histogram(
     ages,
     along="staleness",
     title="The same mean, a different spread",
-    subtitle="asynchronous, 16 workers",
+    subtitle="asynchronous, 16 workers; dotted: the mean",
 )
 
 # %% [markdown]
-# With unequal workers the asynchronous training bears a *higher* rate than the synchronous one. Staleness of the same
-# mean, and the opposite effect. Look at the histogram. Four of five gradients come from the fast workers, and they are
-# about 9 updates old, not 15. The old gradients, about 38 updates, are few.
+# With unequal workers the asynchronous training tolerates a *higher* rate than the synchronous one. Staleness of the
+# same mean, and the opposite effect. Look at the histogram. Four of five gradients come from the fast workers, and they
+# are about 9 updates old, not 15. The old gradients, about 38 updates, are few.
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -734,9 +734,9 @@ print(
 # With equal workers it is not 64 times lower, and not even twice: with many workers it goes to $\pi/2 = 1.57$, and no
 # further. So staleness takes away a fifth of the ceiling, if every gradient counts $1/N$ and *all are equally old*.
 #
-# That is the worst case. Gradients that are all equally old push together, too late, and swing the parameters to the
-# other side. If ages differ, the pushes do not come all at once, and many come earlier. For half slow workers the
-# ceiling is above 2: higher than that of synchronous training, as on the digits.
+# No mixture of speeds that we have tried is worse. Gradients that are all equally old push together, too late, and swing
+# the parameters to the other side. If ages differ, the pushes do not come all at once, and many come earlier. If half of
+# the workers are slow the ceiling is above 2: higher than that of synchronous training, as on the digits.
 #
 # **Try it.** Look for a mixture of speeds, of as many workers as you like, whose ceiling is lower than that of equally
 # many equal workers. `ceiling(log_of_speeds([1.0, 1.0, 3.0], 1000))`
@@ -804,9 +804,9 @@ print(
 #
 # But look at the small rates. There the asynchronous training has *learned more* from the same gradients. The third row
 # says why. It is asynchronous training *without* momentum, at ten times the rate, and up to 0.4 it has about the same
-# losses. Momentum of 0.9 remembers about 10 updates. In synchronous training these are 160 gradients, and it
-# takes 10 of the 40 steps until the velocity has built up. In asynchronous training they are 10 gradients, fewer than
-# the 16 of one step. A memory that short only makes each gradient count $1/(1-0.9) = 10$ times.
+# losses. Momentum of 0.9 remembers about 10 updates. In synchronous training these are 160 gradients, and it takes 10
+# of the 40 steps until the velocity has built up. In asynchronous training they are 10 gradients, fewer than the 16 of
+# one step. A memory that short only makes each gradient count $1/(1-0.9) = 10$ times.
 #
 # So after a change of mode, tune rate and momentum again. And remember that our model is small and easy.
 
@@ -1231,7 +1231,7 @@ def whole_table(comm: Communicator, steps: int) -> None:
 # %%
 guess_12 = predict(
     "2 servers, 4 workers, 64 letters per step. Pulling and pushing the whole table moves 4.3 MB per worker and step. "
-    "How many times fewer bytes are it with only the touched rows?"
+    "How many times fewer bytes is that with only the touched rows?"
 )
 
 # %%
