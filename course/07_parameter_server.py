@@ -734,9 +734,9 @@ print(
 # With equal workers it is not 64 times lower, and not even twice: with many workers it goes to $\pi/2 = 1.57$, and no
 # further. So staleness takes away a fifth of the ceiling, if every gradient counts $1/N$ and *all are equally old*.
 #
-# No mixture of speeds that we have tried is worse. Gradients that are all equally old push together, too late, and swing
-# the parameters to the other side. If ages differ, the pushes do not come all at once, and many come earlier. If half of
-# the workers are slow the ceiling is above 2: higher than that of synchronous training, as on the digits.
+# No mixture of speeds that we have tried is worse. Gradients that are all equally old push together, too late, and
+# swing the parameters to the other side. If ages differ, the pushes do not come all at once, and many come earlier. If
+# half of the workers are slow the ceiling is above 2: higher than that of synchronous training, as on the digits.
 #
 # **Try it.** Look for a mixture of speeds, of as many workers as you like, whose ceiling is lower than that of equally
 # many equal workers. `ceiling(log_of_speeds([1.0, 1.0, 3.0], 1000))`
@@ -1148,7 +1148,8 @@ assert traffic[16, "sync"] < traffic[0, "sync"]
 #
 # Then a worker pulls **only the touched rows**, and pushes only their gradients. All other rows have a gradient of 0.
 # Each server has a **key range**: rows 0 to 9,841, say. A worker sends it the *keys* of the rows that it needs there.
-# `sparse_server_loop` and `SparseClient` in the library do that, asynchronously, with plain SGD.
+# `sparse_server_loop` and `SparseClient` in the library do that, asynchronously, with plain SGD. A gradient counts
+# whole here, not $1/N$: another worker seldom touches the same row.
 #
 # A small example with real data: guess the next letter. The last three letters choose a row of 27 numbers, a score for
 # each letter that might follow (and for the space). There are $27^3 = 19{,}683$ rows. The text is what Python's own
