@@ -790,7 +790,8 @@ world.close()
 # | 04 | [Data parallel](04_data_parallel.ipynb) | one model on several devices, and why the first idea is slow |
 # | 05 | [DistributedDataParallel](05_ddp.ipynb) | gradients that travel while the ranks still compute |
 # | 06 | [Large batches](06_large_batches.ipynb) | how many workers still help, and which learning rate they need |
-# | 07 | [Parameter servers](07_parameter_server.ipynb) | training that need not wait for slow or dead ranks |
+# | 07 | [Parameter servers](07_parameter_server.ipynb) | training that need not wait for slow ranks |
+# | 07b | [Servers that fail](07b_servers_that_fail.ipynb), optional | workers and servers that die, on real clocks |
 # | 08 | [Decentralized](08_decentralized.ipynb) | gossip: averages without a center |
 # | 09 | [Pipeline](09_pipeline.ipynb) | a model cut into groups of layers, on different ranks |
 # | 10 | [Tensor parallelism](10_tensor_parallel.ipynb) | one layer on several ranks |

@@ -1260,7 +1260,7 @@ assert not jax.config.jax_enable_recoverability  # the default
 # process 1 is 4 seconds old (by default 100), JAX aborts process 0, with signal 6. So a job like this is restarted as a
 # whole, from a checkpoint. (An experimental mode, `jax_enable_recoverability`, lets the others go on: see [Fault
 # tolerance](https://docs.jax.dev/en/latest/fault_tolerance.html).) In our `World` the same death is a `PeerLost` error
-# that names the rank, and the parameter server of lesson 07 goes on without it.
+# that names the rank, and the parameter server of lesson 07b goes on without it.
 #
 # What you know from here, by JAX's names:
 #

@@ -47,11 +47,14 @@ server      the loop of a server: read this first
 worker      the loop of a worker
 checkpoint  what a server knows, in a file
 replica     a second server that takes the place of one that dies
+replay      training again what a log says, for many rates and seeds at once
+sparse      a table of which each step pulls and pushes only the rows that it touches
 """
 
 from distlib.training.parameter_server.checkpoint import Checkpoint, Keep, keep_in_file, read_checkpoint
 from distlib.training.parameter_server.log import Contribution, Refusal, ServerLog, Update
-from distlib.training.parameter_server.messages import GRADIENT, LEAVE, PARAMETERS, PULL, PUSH, REQUEST, STATE
+from distlib.training.parameter_server.messages import GRADIENT, KEYS, LEAVE, PARAMETERS, PULL, PUSH, REQUEST, STATE
+from distlib.training.parameter_server.replay import replay
 from distlib.training.parameter_server.replica import keep_on_replica, replica_loop
 from distlib.training.parameter_server.server import (
     ASYNCHRONOUS,
@@ -60,11 +63,13 @@ from distlib.training.parameter_server.server import (
     may_proceed,
     server_loop,
 )
+from distlib.training.parameter_server.sparse import SparseClient, SparseLog, key_ranges, sparse_server_loop
 from distlib.training.parameter_server.worker import ParameterClient, worker_loop
 
 __all__ = [
     "ASYNCHRONOUS",
     "GRADIENT",
+    "KEYS",
     "LEAVE",
     "PARAMETERS",
     "PULL",
@@ -79,12 +84,17 @@ __all__ = [
     "ParameterClient",
     "Refusal",
     "ServerLog",
+    "SparseClient",
+    "SparseLog",
     "Update",
     "keep_in_file",
     "keep_on_replica",
+    "key_ranges",
     "may_proceed",
     "read_checkpoint",
+    "replay",
     "replica_loop",
     "server_loop",
+    "sparse_server_loop",
     "worker_loop",
 ]
