@@ -217,14 +217,14 @@ def check_type(who: str, name: str, value: object, kind: type, example: str) -> 
 def checked(function: _Function) -> _Function:
     """Decorate a function or an `__init__`: first its arguments are checked, as their names say. See `_RULES`.
 
-    An argument whose default is None may be None.
+    An argument whose default is None, or whose annotation allows it, may be None.
 
     Raises:
         TypeError, ValueError: from the decorated function, with its name.
     """
     parameters = inspect.signature(function).parameters
     names = list(parameters)
-    rules = [(name, _RULES[name], parameters[name].default is None) for name in names if name in _RULES]
+    rules = [(name, _RULES[name], _may_be_none(parameters[name])) for name in names if name in _RULES]
     assert rules, f"{function.__qualname__}: no argument has a rule"
     who = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
@@ -237,6 +237,10 @@ def checked(function: _Function) -> _Function:
         return function(*args, **kwargs)
 
     return cast(_Function, call)
+
+
+def _may_be_none(parameter: inspect.Parameter) -> bool:
+    return parameter.default is None or "None" in str(parameter.annotation).split(" | ")
 
 
 def check_by_name(who: str, **given: object) -> None:

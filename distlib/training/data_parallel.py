@@ -41,7 +41,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from distlib.arguments import checked
+from distlib.arguments import check_tensor, checked
 from distlib.collectives import broadcast, reduce
 from distlib.collectives.arguments import announced
 from distlib.communicator import Communicator
@@ -201,6 +201,7 @@ def split_gradient(comm: Communicator, gradient: torch.Tensor | None, output: to
         part = torch.empty_like(output)
         comm.recv(part, src=0)
         return part
+    check_tensor("split_gradient", gradient, " as gradient on rank 0")
     assert gradient is not None
     parts = gradient.tensor_split(comm.world_size)
     for dst in range(1, comm.world_size):
