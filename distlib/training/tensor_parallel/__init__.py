@@ -5,6 +5,7 @@ shares        which part is this rank's, and does it divide?
 drawing       a part of a random weight, the same whichever way the weight is cut
 linear        ColumnParallelLinear, RowParallelLinear
 blocks        ParallelMLP, ParallelAttention, ParallelTransformerLayer: two all-reduces forward, two backward
+grouped       attention with fewer heads of keys and values than of queries
 vocabulary    the embedding and the cross-entropy over a vocabulary that is cut
 
 M. Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
@@ -12,6 +13,7 @@ arXiv:1909.08053 (2019), section 3.
 """
 
 from distlib.training.tensor_parallel.blocks import ParallelAttention, ParallelMLP, ParallelTransformerLayer
+from distlib.training.tensor_parallel.grouped import GroupedQueryAttention
 from distlib.training.tensor_parallel.linear import ColumnParallelLinear, RowParallelLinear, sum_sequence_gradients
 from distlib.training.tensor_parallel.operators import (
     copy_to_ranks,
@@ -24,6 +26,7 @@ from distlib.training.tensor_parallel.vocabulary import VocabularyParallelEmbedd
 
 __all__ = [
     "ColumnParallelLinear",
+    "GroupedQueryAttention",
     "ParallelAttention",
     "ParallelMLP",
     "ParallelTransformerLayer",
