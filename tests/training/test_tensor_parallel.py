@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, gelu
 
 from distlib import Communicator, RankError, SimulatedWorld, World
+from distlib.network import Cluster, Link, duration
 from distlib.network.traffic import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from distlib.trace import Trace
 from distlib.training.tensor_parallel import (
@@ -21,6 +22,7 @@ from distlib.training.tensor_parallel import (
     VocabularyParallelEmbedding,
     copy_to_ranks,
     gather_sequence,
+    layer_stretches,
     scatter_sum,
     split_sequence,
     sum_over_ranks,
@@ -418,6 +420,18 @@ def test_an_embedding_and_its_gradient_equal_torchs() -> None:
         assert whole.weight.grad is not None
         close(gradient, whole.weight.grad.tensor_split(4)[rank])
     assert world.trace.bytes_sent == ring_all_reduce(4, NUMBERS, 8).nbytes
+
+
+def test_a_layer_in_virtual_time_computes_and_sends_four_all_reduces() -> None:
+    cluster = Cluster.flat(4, Link(5e-6, 12.5e9))
+    stretches = layer_stretches(cluster, (2, 8, 16), seconds=0.004)
+    assert [stretch.kind for stretch in stretches] == [
+        kind for computing in ("forward", "forward", "backward", "backward") for kind in (computing, "communication")
+    ]
+    ends = [0.0, *(stretch.end for stretch in stretches)]
+    assert [stretch.start for stretch in stretches] == ends[:-1]
+    each = duration.ring_all_reduce(cluster, 2 * 8 * 16, 2)
+    assert ends[-1] == pytest.approx(3 * 0.004 / 4 + 4 * each, rel=1e-9)
 
 
 # ── bad input ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,6 @@
 """The two ends of a language model, over a vocabulary that is cut: each rank knows V/N of the tokens.
 
-    embedding       a rank looks up its own tokens and has zeros for the others'; the sum over the ranks is the embedding
+    embedding       a rank looks up its own tokens, zeros stand for the others'; the sum over the ranks is the embedding
     scores          hidden ──copy_to_ranks──► V/N scores (logits) on each rank. They are never gathered: the loss needs
                     three numbers per position only,
     cross-entropy   max over all scores      all-reduce (MAX) of one number per position
