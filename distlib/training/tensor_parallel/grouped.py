@@ -73,7 +73,9 @@ class GroupedQueryAttention(nn.Module):
         self.comm, self.causal = comm, causal
         self.heads, self.head_features = share(comm, "heads", heads), _head_features(features, heads)
         self.own_kv_heads = _own_kv_heads(comm, heads, kv_heads)
-        self.sharing = comm.split(self.own_kv_heads.start)
+        sharing = comm.split(self.own_kv_heads.start)
+        assert sharing is not None  # every rank has a color
+        self.sharing = sharing
         rows = self._rows(heads, kv_heads)
         outputs = (heads + 2 * kv_heads) * self.head_features
         self.weight = nn.Parameter(draw_linear(features, outputs, rows, slice(None), seed, dtype)[0])
