@@ -36,6 +36,8 @@ SIGNS: Signs = (
     *((sign, RETURNS) for sign in ("number of gradients", "invalid gradient", "number of input gradients")),
     *((sign, COPY) for sign in ("inplace operation", "leaf Variable", "in-place operation")),
     ("'NoneType'", "all_reduce works in place and returns nothing; and a bias may be None: then there is none."),
+    ("through the graph a second time", "is something kept from one call to the next, in a global or on the layer? "
+     "Each forward pass computes everything anew, and reads its share anew where a function is handed the file."),
     ("tuple index out of range", "an input may have any number of dimensions, also a single one. The features are the "
      "last: x.shape[-1]."),
     ("shapes cannot be multiplied", "what is multiplied does not fit together. Which features has this rank: all, or "
@@ -235,12 +237,20 @@ def _of_other_batches(whole: Whole, what: str, rank: int, batch: int) -> Mistake
 def _of_the_other_layer(seen: Seen, what: str, rank: int, batch: int) -> Mistakes:
     if not seen.facts.beside:
         return {}
-    other = Whole(replace(seen.case, inputs=[{**given, **given["other"]} for given in seen.case.inputs]))
-    share = other.shares[rank]
-    value = (other.outputs[batch][share.outputs] if what == "output" else
-             gradient_of(other.batches[batch])[share.inputs] if what == "input" else
-             gradient_of(other.stored[what])[share.stored[what]])
-    return {f"this is what the other layer would give. {KEPT_OUTSIDE}": value}
+    def given_by(names: Sequence[str]) -> torch.Tensor:
+        """What comes of the other layer's tensors of these names, and of this one's else."""
+        other = Whole(replace(seen.case, inputs=[{**given, **{name: given["other"][name] for name in names}}
+                                                 for given in seen.case.inputs]))
+        share = other.shares[rank]
+        if what == "output":
+            return other.outputs[batch][share.outputs]
+        if what == "input":
+            return gradient_of(other.batches[batch])[share.inputs]
+        return gradient_of(other.stored[what])[share.stored[what]]
+
+    names = list(seen.facts.shapes)
+    return {f"this is what the other layer would give. {KEPT_OUTSIDE}":
+            [given_by(some) for some in (names, *([name] for name in names))]}
 
 
 def leaves_its_shape(seen: Seen) -> Iterator[Remark | None]:
