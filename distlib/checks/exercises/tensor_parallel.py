@@ -149,6 +149,7 @@ def _attention_costs(whole: Whole) -> shares.Costs:
 OVERFLOW = "an exponential has overflowed, or all of them are 0. Subtract the largest logit of the position before exp(): the largest of all ranks."
 KEPT = "it belongs to another batch. Is something kept from one call to the next?"
 LOSS_SIGNS: Signs = (
+    ("return_types.max", "logits.max(dim=1) gives two tensors, the largest logits and their columns: take .values, or use logits.amax(dim=1)."),
     ("out of bounds", "a target may be another rank's token, and has no column here. Which targets are first, first + 1, …, up to this rank's last token?"),
     ("the output is a", "return the loss, a tensor of shape []. all_reduce itself returns nothing, and .item() makes a number of it, which has no gradient."),
     *shares.SIGNS,
@@ -200,7 +201,9 @@ def _loss_mistakes(whole: WholeLoss, rank: int, batch: int) -> Mistakes:
     sums_here = [parts[r].logsumexp(1) for r in range(size)]
     is_own = [(targets >= columns.start) & (targets < columns.stop) for columns in whole.columns]
     shifted = [(targets - columns.start) for columns in whole.columns]
-    clamped = sum(part[rows, index.clamp(0, part.shape[1] - 1)] for part, index in zip(parts, shifted, strict=True))
+    picked = [part[rows, index.clamp(0, part.shape[1] - 1)] for part, index in zip(parts, shifted, strict=True)]
+    not_after, not_before = [[is_in(targets, columns) for columns in whole.columns] for is_in in (lambda t, c: t < c.stop, lambda t, c: t >= c.start)]
+    clamped = sum(picked)
     wrapped = sum(part[rows, index % part.shape[1]] for part, index in zip(parts, shifted, strict=True))
     zeroth = sum(part[rows, index * own] for part, index, own in zip(parts, shifted, is_own, strict=True))
     shift, lse = largest.amax(0), logits.logsumexp(1)
@@ -212,6 +215,9 @@ def _loss_mistakes(whole: WholeLoss, rank: int, batch: int) -> Mistakes:
         "this is the average over the ranks. The sums of the exponentials are added up: each counts in full.": [right - math.log(size), right / size],
         "the largest logit was subtracted from the others, and not from the target's. Both, or add it at the end.": [right - shift.mean(), right + shift.mean()],
         "logits of targets are missing. A target's logit is on the rank that has its token alone: the others add 0, and all ranks need the sum.": [lse.mean(), (lse - shift).mean()] + [(lse - most - (at_target - most) * own).mean() for own in is_own for most in (0, shift)],
+        "the ranks' logarithms were added up. Add up the exponentials, and take the logarithm of their sum.": (torch.stack(sums_here).sum(0) - at_target).mean(),
+        "the sum of the exponentials goes over the tokens of all ranks, and not only of the rank that has the target.": sum(((lse_here - at_target) * own).sum() for lse_here, own in zip(sums_here, is_own, strict=True)) / len(targets),
+        "targets are counted on more than one rank. A target is this rank's where first <= target < first + share: both bounds are needed.": [(lse - most - sum((logit - most) * own for logit, own in zip(picked, bound, strict=True))).mean() for bound in (not_after, not_before) for most in (0, shift)],
         "each rank has added a logit for each target, also for those that other ranks have. Those count 0.": [(lse + (size - 1) * most - each).mean() for each in (clamped, wrapped, zeroth) for most in (0, shift)],
         KEPT: [other for k, other in enumerate(whole.losses) if k != batch],
     }
