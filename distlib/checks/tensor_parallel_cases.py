@@ -52,7 +52,7 @@ class Column:
         bias: whether there is one.
         forward_only: whether no gradients are wanted: torch.no_grad().
         strided: whether inputs and gradients lie in memory that is not contiguous.
-        beside: whether there is another layer, with other weights: what is kept in a global belongs to either.
+        next_to: whether there is another layer, with other weights: what is kept in a global belongs to either.
     """
 
     ranks: int
@@ -62,7 +62,7 @@ class Column:
     bias: bool = True
     forward_only: bool = False
     strided: bool = False
-    beside: bool = False
+    next_to: bool = False
 
     @property
     def cut(self) -> tuple[int, str]:
@@ -116,7 +116,7 @@ class Attention:
     batches: Sequence[Sequence[int]] = ((2, 3),)
     forward_only: bool = False
     strided: bool = False
-    beside: bool = False
+    next_to: bool = False
 
     @property
     def in_features(self) -> int:
@@ -196,8 +196,8 @@ def _details(plan: Plan) -> str:
         return ""
     batches = " and ".join(" × ".join(map(str, shape)) or "one row" for shape in plan.batches)
     no_gradients, strided = ", no gradients" * plan.forward_only, ", memory not contiguous" * plan.strided
-    beside = ", beside another layer" * plan.beside
-    return f", batch of {batches}{no_gradients}{strided}{beside}" if plan.batches else ", not used yet"
+    next_to = ", next to another layer" * plan.next_to
+    return f", batch of {batches}{no_gradients}{strided}{next_to}" if plan.batches else ", not used yet"
 
 
 # ── what ranks are given ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -220,7 +220,7 @@ def cut_case(draw: Draw, plan: Plan) -> Case:
         stored |= _drawn(draw, plan)
         if isinstance(plan, Row) and plan.bias:
             stored["bias"] = bias
-        if plan.beside:
+        if plan.next_to:
             stored["other"] = {"bias": None, **_drawn(draw, plan)}
         entries = {
             "batches": [whole[share.inputs].clone() for whole in inputs],

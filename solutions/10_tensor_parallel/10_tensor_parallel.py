@@ -204,7 +204,8 @@ print(two.trace.summary())
 
 # %% [markdown]
 # **Visible test: 3 points.** It compares outputs and gradients with those of a single process, notes what each rank
-# reads and holds, and counts the bytes. In one case 2 ranks can't have equal shares.
+# reads and holds, and counts the bytes. In one case 2 ranks can't have equal shares. In the last there are other
+# layers, made just before and just after.
 
 # %% test="ColumnParallelLinear_visible" points=3
 from distlib.checks.exercises.tensor_parallel import check_column_parallel_linear
@@ -220,6 +221,7 @@ report = check_column_parallel_linear(
         Column(3, in_features=5, out_features=6, batches=[(2, 2)]),
         Column(2, in_features=4, out_features=6, forward_only=True),
         Column(2, in_features=4, out_features=5),
+        Column(2, in_features=4, out_features=6, next_to=True),
     ],
 )
 assert [tuple(result["held"]["weight"].shape) for result in report[1].results] == [(3, 4)] * 2
@@ -248,7 +250,7 @@ report = check_column_parallel_linear(
         Column(4, in_features=9, out_features=12, batches=[(1, 2, 3)], strided=True),
         Column(6, in_features=8, out_features=6, batches=[(2, 2), (4,)], bias=False),
         Column(3, in_features=6, out_features=6, batches=[(2,), (2, 1)], forward_only=True),
-        Column(3, in_features=6, out_features=6, batches=[(4,)], beside=True),
+        Column(3, in_features=6, out_features=6, batches=[(4,)], next_to=True),
         Column(3, in_features=6, out_features=8),
         Column(4, in_features=8, out_features=2),
     ],
@@ -366,6 +368,7 @@ report = check_row_parallel_linear(
         Row(3, in_features=6, out_features=5, batches=[(2, 2)]),
         Row(2, in_features=6, out_features=4, forward_only=True),
         Row(2, in_features=5, out_features=4),
+        Row(2, in_features=6, out_features=4, next_to=True),
     ],
 )
 assert [tuple(result["held"]["weight"].shape) for result in report[1].results] == [(4, 3)] * 2
@@ -394,7 +397,7 @@ report = check_row_parallel_linear(
         Row(4, in_features=12, out_features=9, batches=[(1, 2, 3)], strided=True),
         Row(6, in_features=6, out_features=8, batches=[(2, 2), (4,)], bias=False),
         Row(3, in_features=6, out_features=6, batches=[(2,), (2, 1)], forward_only=True),
-        Row(3, in_features=6, out_features=6, batches=[(4,)], beside=True),
+        Row(3, in_features=6, out_features=6, batches=[(4,)], next_to=True),
         Row(3, in_features=8, out_features=6),
         Row(4, in_features=2, out_features=8),
     ],
@@ -531,6 +534,7 @@ report = check_parallel_attention(
         Attention(4, features=12, heads=4),
         Attention(2, features=8, heads=4, batches=[(1, 3)], forward_only=True),
         Attention(2, features=12, heads=3),
+        Attention(2, features=8, heads=2, next_to=True),
     ],
 )
 assert sum(report[0].trace.bytes_sent) == 2 * 2 * (4 * 24) * 8  # forward and backward; 4 positions of 24 features
@@ -538,6 +542,7 @@ assert sum(report[1].trace.bytes_sent) == 2 * 2 * (6 * 8) * 8
 assert sum(report[3].trace.bytes_sent) == 2 * 6 * (6 * 12) * 8
 assert sum(report[4].trace.bytes_sent) == 2 * (3 * 8) * 8
 assert [sum(report[number].trace.bytes_sent) for number in (2, 5)] == [0, 0]
+assert sum(report[6].trace.bytes_sent) == (2 + 1) * 2 * (6 * 8) * 8  # and forward with other weights, once before
 print(report)
 
 # %% [markdown]
@@ -559,7 +564,7 @@ report = check_parallel_attention(
         Attention(4, features=16, heads=4, batches=[(1, 1)]),
         Attention(6, features=24, heads=12),
         Attention(3, features=12, heads=6, batches=[(2, 2), (1, 4)], forward_only=True),
-        Attention(3, features=18, heads=3, batches=[(2, 3)], beside=True),
+        Attention(3, features=18, heads=3, batches=[(2, 3)], next_to=True),
         Attention(4, features=12, heads=6),
     ],
     seed=103,

@@ -133,11 +133,11 @@ def test_a_weight_is_known_as_the_attribute_wherever_it_lies() -> None:
 
 
 def test_another_layer_has_other_weights_and_the_same_batches() -> None:
-    case = cut_case(Draw(1), Column(2, 4, 6, beside=True))
+    case = cut_case(Draw(1), Column(2, 4, 6, next_to=True))
     for given in case.inputs:
         assert given["other"].keys() == {"weight", "bias"}
         assert not torch.equal(given["other"]["weight"], given["weight"])
-    assert case.title.endswith("beside another layer")
+    assert case.title.endswith("next to another layer")
 
 
 # ── a vocabulary ─────────────────────────────────────────────────────────────────────────────────────────────────────

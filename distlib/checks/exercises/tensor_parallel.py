@@ -136,8 +136,8 @@ def _attention_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mista
 
 def _attention_costs(whole: Whole) -> shares.Costs:
     both, nbytes = (1 if whole.plan.forward_only else 2), whole.input_bytes
-    other = whole.batches[0].nbytes if whole.plan.beside else 0  # that of the other layer
-    return shares.Costs("One all-reduce of the output in each forward pass, and one of the input's gradient in each backward pass,", both * nbytes + other, both * len(whole.batches) + whole.plan.beside, [
+    other = whole.batches[0].nbytes if whole.plan.next_to else 0  # that of the other layer
+    return shares.Costs("One all-reduce of the output in each forward pass, and one of the input's gradient in each backward pass,", both * nbytes + other, both * len(whole.batches) + whole.plan.next_to, [
         (2 * nbytes, "queries, keys and values have an all-reduce each in the backward pass. Let the input pass one operator, and then go into all three."),
         (nbytes, "the output or a gradient is reduced twice, or the heads are gathered. What a head gives is needed on its own rank alone."),
         *((stored.nbytes, f"{name} {SHARE_ONLY}") for name, stored in whole.stored.items()),

@@ -67,12 +67,12 @@ def linear_layer(
     """
     files = _files(inputs, ("weight", "bias"))
     other = inputs.get("other")
-    beside = [function(comm, *_files(other, ("weight", "bias")).values())] if other else []
+    others = [function(comm, *_files(other, ("weight", "bias")).values())] if other else []
     try:
         layer = function(comm, files["weight"], files.get("bias"))
     except ValueError as error:
         return {"refused": str(error), "read": _read(files)}
-    beside += [function(comm, *_files(other, ("weight", "bias")).values())] if other else []
+    others += [function(comm, *_files(other, ("weight", "bias")).values())] if other else []
     passes = _Passes(inputs)
     passes.go(layer)
     held = _held(layer)

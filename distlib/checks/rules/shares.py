@@ -45,8 +45,8 @@ SIGNS: Signs = (
     ("waits to", "some rank leaves out a message that others wait for. Every rank calls all_reduce, equally often and "
      "in the same order."),
 )
-KEPT_OUTSIDE = ("There is another layer, with weights of its own. Is a share kept outside of the layer, in a global "
-                "or on the class? Each layer has its own.")
+KEPT_OUTSIDE = ("Is a share kept outside of the layer, in a global or on the class? There are other layers, with "
+                "weights of their own.")
 NO_GRADIENT = ("no gradient gets there. Is there a detach(), a .data or a copy on the way? Does each operator's "
                "backward return one? (all_reduce itself returns nothing.)")
 Table = Callable[[Whole, str, int, int], Mistakes]  # "output", "input" or a stored tensor's name; rank; batch
@@ -128,7 +128,7 @@ def reads_its_share(seen: Seen, whole: Whole) -> Iterator[Remark | None]:
             read, own = seen[rank]["read"][name], torch.zeros(tensor.shape, dtype=torch.bool)
             own[whole.shares[rank].stored[name]] = True
             if not torch.equal(read, own):
-                missing = "this part is missing." + f" {KEPT_OUTSIDE}" * seen.facts.beside
+                missing = f"this part is missing. {KEPT_OUTSIDE}"
                 cause = ("that is the whole, more than a rank may ever hold." if read.all() else missing
                          if not read.any() else "every rank reads its own share, and all shares together are the "
                          "whole. Where does this one begin, where does it end, and is it rows or columns?")
@@ -235,7 +235,7 @@ def _of_other_batches(whole: Whole, what: str, rank: int, batch: int) -> Mistake
 
 
 def _of_the_other_layer(seen: Seen, what: str, rank: int, batch: int) -> Mistakes:
-    if not seen.facts.beside:
+    if not seen.facts.next_to:
         return {}
     def given_by(names: Sequence[str]) -> torch.Tensor:
         """What comes of the other layer's tensors of these names, and of this one's else."""
