@@ -795,6 +795,7 @@ world.close()
 # | 08 | [Decentralized](08_decentralized.ipynb) | gossip: averages without a center |
 # | 09 | [Pipeline](09_pipeline.ipynb) | a model cut into groups of layers, on different ranks |
 # | 10 | [Tensor parallelism](10_tensor_parallel.ipynb) | one layer on several ranks |
+# | 10b | [A whole transformer](10b_whole_transformer.ipynb), optional | a model over ranks: memory, KV heads, links |
 # | 11 | ZeRO | the 16 bytes per parameter, cut into shards |
 # | 12 | Hybrid | all of it together, and how to choose |
 # | 13 | [TensorFlow](13_tensorflow.ipynb) | the same strategies there, and what they send |

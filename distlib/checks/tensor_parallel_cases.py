@@ -52,6 +52,7 @@ class Column:
         bias: whether there is one.
         forward_only: whether no gradients are wanted: torch.no_grad().
         strided: whether inputs and gradients lie in memory that is not contiguous.
+        next_to: whether there is another layer, with other weights: what is kept in a global belongs to either.
     """
 
     ranks: int
@@ -61,6 +62,7 @@ class Column:
     bias: bool = True
     forward_only: bool = False
     strided: bool = False
+    next_to: bool = False
 
     @property
     def cut(self) -> tuple[int, str]:
@@ -114,6 +116,7 @@ class Attention:
     batches: Sequence[Sequence[int]] = ((2, 3),)
     forward_only: bool = False
     strided: bool = False
+    next_to: bool = False
 
     @property
     def in_features(self) -> int:
@@ -193,7 +196,8 @@ def _details(plan: Plan) -> str:
         return ""
     batches = " and ".join(" × ".join(map(str, shape)) or "one row" for shape in plan.batches)
     no_gradients, strided = ", no gradients" * plan.forward_only, ", memory not contiguous" * plan.strided
-    return f", batch of {batches}{no_gradients}{strided}" if plan.batches else ", not used yet"
+    next_to = ", next to another layer" * plan.next_to
+    return f", batch of {batches}{no_gradients}{strided}{next_to}" if plan.batches else ", not used yet"
 
 
 # ── what ranks are given ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -213,15 +217,21 @@ def cut_case(draw: Draw, plan: Plan) -> Case:
     for rank in range(plan.ranks):
         share = plan.share(rank)
         stored: dict[str, Any] = {"heads": plan.heads} if isinstance(plan, Attention) else {"bias": None}
-        stored |= {name: draw.normal(shape) / math.sqrt(shape[-1]) for name, shape in plan.shapes.items()}
+        stored |= _drawn(draw, plan)
         if isinstance(plan, Row) and plan.bias:
             stored["bias"] = bias
+        if plan.next_to:
+            stored["other"] = {"bias": None, **_drawn(draw, plan)}
         entries = {
             "batches": [whole[share.inputs].clone() for whole in inputs],
             "arriving": [] if plan.forward_only else [whole[share.outputs].clone() for whole in arriving],
         }
         given.append({**stored, **entries, "forward_only": plan.forward_only, "strided": plan.strided})
     return Case(plan.title, attention if isinstance(plan, Attention) else linear_layer, given, plan)
+
+
+def _drawn(draw: Draw, plan: Plan) -> Stored:
+    return {name: draw.normal(shape) / math.sqrt(shape[-1]) for name, shape in plan.shapes.items()}
 
 
 # ── what one process computes ────────────────────────────────────────────────────────────────────────────────────────
@@ -275,6 +285,15 @@ class Whole:
         if not self.plan.forward_only:
             output.backward(self.arriving[batch][share.outputs])
         return output.detach(), entry.grad
+
+    def gradient_of_one_input(self, name: str, batch: int) -> torch.Tensor | None:
+        """The gradient of a stored tensor if all batches had the input of this one; None where their shapes differ."""
+        if any(each.shape != self.batches[batch].shape for each in self.batches):
+            return None
+        stored = {key: whole.detach().clone().requires_grad_() for key, whole in self.stored.items()}
+        outputs = [self.plan.compute(stored, self.batches[batch].detach()) for _ in self.batches]
+        torch.autograd.backward(outputs, self.arriving)
+        return stored[name].grad
 
     @property
     def ranks(self) -> range:

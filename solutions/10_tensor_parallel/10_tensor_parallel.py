@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Exercise 10: tensor parallelism
 #
-# You write two linear layers and an attention layer whose weights are spread over several ranks. No rank ever has a
-# whole weight, and yet all ranks together compute what one process would.
+# You write two linear layers and an attention layer whose weights are spread over several ranks, and the loss of a
+# language model whose vocabulary is. No rank ever has a whole weight, or the scores of all tokens, and yet all ranks
+# together compute what one process would.
 #
-# - **Time:** about 90 minutes.
+# - **Time:** about 120 minutes.
 # - **Before:** read the lesson [Tensor parallelism](../../course/10_tensor_parallel.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
@@ -13,8 +14,9 @@
 # | 1 | `ColumnParallelLinear` | 3 | 3 |
 # | 2 | `RowParallelLinear` | 3 | 3 |
 # | 3 | `parallel_attention` | 4 | 5 |
+# | 4 | `vocabulary_parallel_loss` | 4 | 5 |
 #
-# That makes 21 points. Each part is graded by itself. Its cell may hold functions and classes besides the one that is
+# That makes 30 points. Each part is graded by itself. Its cell may hold functions and classes besides the one that is
 # asked for; what two parts have in common, write in both.
 
 # %% [markdown]
@@ -37,6 +39,9 @@
 # Read your share, all of it, and nothing else: the tests note what is read. In how many pieces does not matter. In the
 # cells to try things, the "file" is a tensor in memory, and a part of it is a view.
 #
+# There may be several layers side by side, with other weights. So what a rank has read belongs to this layer or to this
+# call, and not into a global.
+#
 # **What is sent.** Call `all_reduce(comm, tensor)` from the set-up cell, once for a whole tensor. It writes the sum
 # over all ranks into `tensor`. So hand it a copy where the tensor is still needed: `total = tensor.clone()`. For a
 # tensor of $S$ bytes it sends $2 (N - 1) \cdot S$ bytes, all ranks together, whatever the algorithm. No rank sends more
@@ -51,7 +56,8 @@
 #                                                   this result, the gradient of tensor is backward(gradient)
 #
 # Both functions take a tensor and return one of the same shape. Neither may write into the tensor that it is given:
-# torch or the caller may still need it. You may also write a `torch.autograd.Function` of your own.
+# torch or the caller may still need it. (`with_backward` looks, and says so.) You may also write a
+# `torch.autograd.Function` of your own.
 #
 # All tensors are float64. An input may have any number of dimensions; the features are the last one.
 
@@ -63,7 +69,7 @@ from typing import Any
 import torch
 from torch.nn.functional import linear
 
-from distlib import Communicator, SimulatedWorld, World, all_reduce
+from distlib import Communicator, ReduceOp, SimulatedWorld, World, all_reduce
 
 two = World(2)  # two ranks to try things on
 
@@ -72,11 +78,23 @@ class _TwoDirections(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, forward: Callable, backward: Callable) -> torch.Tensor:
         ctx.go_back = backward
-        return forward(tensor)
+        return _unchanged("forward", forward, tensor)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        return ctx.go_back(gradient), None, None
+        return _unchanged("backward", ctx.go_back, gradient), None, None
+
+
+def _unchanged(name: str, function: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
+    """function(tensor), if it leaves the tensor as it is."""
+    before = tensor.clone()
+    result = function(tensor)
+    if not torch.equal(tensor.nan_to_num(), before.nan_to_num()):
+        raise RuntimeError(
+            f"with_backward: the function `{name}` has written into the tensor that it was given. Let it write into a "
+            "copy: total = tensor.clone()"
+        )
+    return result
 
 
 def with_backward(
@@ -186,7 +204,8 @@ print(two.trace.summary())
 
 # %% [markdown]
 # **Visible test: 3 points.** It compares outputs and gradients with those of a single process, notes what each rank
-# reads and holds, and counts the bytes. In one case 2 ranks can't have equal shares.
+# reads and holds, and counts the bytes. In one case 2 ranks can't have equal shares. In the last there are other
+# layers, made just before and just after.
 
 # %% test="ColumnParallelLinear_visible" points=3
 from distlib.checks.exercises.tensor_parallel import check_column_parallel_linear
@@ -202,6 +221,7 @@ report = check_column_parallel_linear(
         Column(3, in_features=5, out_features=6, batches=[(2, 2)]),
         Column(2, in_features=4, out_features=6, forward_only=True),
         Column(2, in_features=4, out_features=5),
+        Column(2, in_features=4, out_features=6, next_to=True),
     ],
 )
 assert [tuple(result["held"]["weight"].shape) for result in report[1].results] == [(3, 4)] * 2
@@ -216,7 +236,7 @@ print(report)
 # %% test="ColumnParallelLinear_hidden" points=3
 # The hidden tests of ColumnParallelLinear stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, several batches, inputs of 1 to 4 dimensions, memory that is not contiguous.
+### What this tests: up to 6 ranks, several batches, inputs of 1 to 4 dimensions, other layers, memory not contiguous.
 from distlib.checks.exercises.tensor_parallel import check_column_parallel_linear
 from distlib.checks.tensor_parallel_cases import Column
 
@@ -225,21 +245,24 @@ report = check_column_parallel_linear(
     layers=[
         Column(3, in_features=7, out_features=9, batches=[]),
         Column(2, in_features=7, out_features=8, batches=[(3,), (3,)]),
+        Column(1, in_features=5, out_features=4, batches=[(2,)]),
         Column(3, in_features=8, out_features=9, batches=[()]),
         Column(4, in_features=9, out_features=12, batches=[(1, 2, 3)], strided=True),
         Column(6, in_features=8, out_features=6, batches=[(2, 2), (4,)], bias=False),
         Column(3, in_features=6, out_features=6, batches=[(2,), (2, 1)], forward_only=True),
+        Column(3, in_features=6, out_features=6, batches=[(4,)], next_to=True),
         Column(3, in_features=6, out_features=8),
         Column(4, in_features=8, out_features=2),
     ],
     seed=101,
 )
-assert len(report) == 8
-assert [tuple(result["held"]["weight"].shape) for result in report[3].results] == [(3, 9)] * 4
+assert len(report) == 10
+assert [tuple(result["held"]["weight"].shape) for result in report[4].results] == [(3, 9)] * 4
 assert sum(report[1].trace.bytes_sent) == 2 * (6 * 7) * 8
-assert sum(report[4].trace.bytes_sent) == 10 * (8 * 8) * 8
-assert [sum(report[number].trace.bytes_sent) for number in (0, 5, 6, 7)] == [0] * 4
-assert all(result["largest"] < 9 * 12 for result in report[3].results)
+assert sum(report[5].trace.bytes_sent) == 10 * (8 * 8) * 8
+assert sum(report[7].trace.bytes_sent) == 4 * (4 * 6) * 8
+assert [sum(report[number].trace.bytes_sent) for number in (0, 2, 6, 8, 9)] == [0] * 5
+assert all(result["largest"] < 9 * 12 for result in report[4].results)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -345,6 +368,7 @@ report = check_row_parallel_linear(
         Row(3, in_features=6, out_features=5, batches=[(2, 2)]),
         Row(2, in_features=6, out_features=4, forward_only=True),
         Row(2, in_features=5, out_features=4),
+        Row(2, in_features=6, out_features=4, next_to=True),
     ],
 )
 assert [tuple(result["held"]["weight"].shape) for result in report[1].results] == [(4, 3)] * 2
@@ -359,7 +383,7 @@ print(report)
 # %% test="RowParallelLinear_hidden" points=3
 # The hidden tests of RowParallelLinear stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, several batches, inputs of 1 to 4 dimensions, memory that is not contiguous.
+### What this tests: up to 6 ranks, several batches, inputs of 1 to 4 dimensions, other layers, memory not contiguous.
 from distlib.checks.exercises.tensor_parallel import check_row_parallel_linear
 from distlib.checks.tensor_parallel_cases import Row
 
@@ -368,21 +392,24 @@ report = check_row_parallel_linear(
     layers=[
         Row(3, in_features=9, out_features=7, batches=[]),
         Row(2, in_features=8, out_features=7, batches=[(3,), (3,)]),
+        Row(1, in_features=5, out_features=4, batches=[(2,)]),
         Row(3, in_features=9, out_features=8, batches=[()]),
         Row(4, in_features=12, out_features=9, batches=[(1, 2, 3)], strided=True),
         Row(6, in_features=6, out_features=8, batches=[(2, 2), (4,)], bias=False),
         Row(3, in_features=6, out_features=6, batches=[(2,), (2, 1)], forward_only=True),
+        Row(3, in_features=6, out_features=6, batches=[(4,)], next_to=True),
         Row(3, in_features=8, out_features=6),
         Row(4, in_features=2, out_features=8),
     ],
     seed=102,
 )
-assert len(report) == 8
-assert [tuple(result["held"]["weight"].shape) for result in report[3].results] == [(9, 3)] * 4
+assert len(report) == 10
+assert [tuple(result["held"]["weight"].shape) for result in report[4].results] == [(9, 3)] * 4
 assert sum(report[1].trace.bytes_sent) == 2 * (6 * 7) * 8
-assert sum(report[4].trace.bytes_sent) == 10 * (8 * 8) * 8
-assert [sum(report[number].trace.bytes_sent) for number in (0, 6, 7)] == [0] * 3
-assert all(result["largest"] < 9 * 12 for result in report[3].results)
+assert sum(report[5].trace.bytes_sent) == 10 * (8 * 8) * 8
+assert sum(report[7].trace.bytes_sent) == 4 * (4 * 6) * 8
+assert [sum(report[number].trace.bytes_sent) for number in (0, 2, 8, 9)] == [0] * 4
+assert all(result["largest"] < 9 * 12 for result in report[4].results)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -507,6 +534,7 @@ report = check_parallel_attention(
         Attention(4, features=12, heads=4),
         Attention(2, features=8, heads=4, batches=[(1, 3)], forward_only=True),
         Attention(2, features=12, heads=3),
+        Attention(2, features=8, heads=2, next_to=True),
     ],
 )
 assert sum(report[0].trace.bytes_sent) == 2 * 2 * (4 * 24) * 8  # forward and backward; 4 positions of 24 features
@@ -514,6 +542,7 @@ assert sum(report[1].trace.bytes_sent) == 2 * 2 * (6 * 8) * 8
 assert sum(report[3].trace.bytes_sent) == 2 * 6 * (6 * 12) * 8
 assert sum(report[4].trace.bytes_sent) == 2 * (3 * 8) * 8
 assert [sum(report[number].trace.bytes_sent) for number in (2, 5)] == [0, 0]
+assert sum(report[6].trace.bytes_sent) == (2 + 1) * 2 * (6 * 8) * 8  # and forward with other weights, once before
 print(report)
 
 # %% [markdown]
@@ -522,7 +551,7 @@ print(report)
 # %% test="parallel_attention_hidden" points=5
 # The hidden tests of parallel_attention stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, up to 12 heads, several batches, memory that is not contiguous.
+### What this tests: up to 6 ranks, up to 12 heads, several batches, other weights, memory that is not contiguous.
 from distlib.checks.exercises.tensor_parallel import check_parallel_attention
 from distlib.checks.tensor_parallel_cases import Attention
 
@@ -530,20 +559,175 @@ report = check_parallel_attention(
     parallel_attention,
     attentions=[
         Attention(2, features=16, heads=8, batches=[(2, 3), (2, 3)]),
+        Attention(1, features=8, heads=4, batches=[(2, 2)]),
         Attention(3, features=18, heads=6, batches=[(3, 2)], strided=True),
         Attention(4, features=16, heads=4, batches=[(1, 1)]),
         Attention(6, features=24, heads=12),
         Attention(3, features=12, heads=6, batches=[(2, 2), (1, 4)], forward_only=True),
+        Attention(3, features=18, heads=3, batches=[(2, 3)], next_to=True),
         Attention(4, features=12, heads=6),
     ],
     seed=103,
 )
-assert len(report) == 6
+assert len(report) == 8
 assert sum(report[0].trace.bytes_sent) == 2 * 2 * (12 * 16) * 8
-assert sum(report[1].trace.bytes_sent) == 2 * 4 * (6 * 18) * 8
-assert sum(report[3].trace.bytes_sent) == 2 * 10 * (6 * 24) * 8
-assert sum(report[4].trace.bytes_sent) == 4 * (8 * 12) * 8
-assert all(result["largest"] < 3 * 24 * 24 for result in report[3].results)
+assert sum(report[2].trace.bytes_sent) == 2 * 4 * (6 * 18) * 8
+assert sum(report[4].trace.bytes_sent) == 2 * 10 * (6 * 24) * 8
+assert sum(report[5].trace.bytes_sent) == 4 * (8 * 12) * 8
+assert sum(report[6].trace.bytes_sent) == (2 + 1) * 4 * (6 * 18) * 8  # and forward through the other one
+assert [sum(report[number].trace.bytes_sent) for number in (1, 7)] == [0] * 2
+assert all(result["largest"] < 3 * 24 * 24 for result in report[4].results)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. Cut the vocabulary: `vocabulary_parallel_loss`
+#
+# The last layer of a language model gives a score for each token of the vocabulary, at each position: the *logits*. It
+# is a column-parallel layer, so each rank has the logits $s_v$ of its own tokens. The loss at a position with target
+# $t$ is
+#
+# $$\log \sum_v e^{s_v} - s_t$$
+#
+# where the sum goes over *all* tokens. The loss of a batch is the mean over its positions.
+#
+# Nobody may gather the logits: a vocabulary is large. Nor need anybody. With 2 ranks, one position, and token 2 as the
+# target:
+#
+# | | tokens | logits | exponentials | their sum | the target's logit | gradient of the logits |
+# |---|---|---|---|---|---|---|
+# | rank 0 | 0, 1 | $\ln 1, \ln 2$ | 1, 2 | 3 | | $0.1, 0.2$ |
+# | rank 1 | 2, 3 | $\ln 3, \ln 4$ | 3, 4 | 7 | $\ln 3$ | $0.3 - 1, 0.4$ |
+# | all | 0–3 | | | 10 | $\ln 3$ | |
+#
+# The loss is $\ln 10 - \ln 3 \approx 1.204$, on both ranks. The gradient of a logit is its part of the sum, its
+# softmax, and 1 less for the target. With several positions it is divided by their number.
+#
+# One more thing: $e^{800}$ is too large for any float64, and $e^{-800}$ is 0. So subtract from all logits of a position
+# the largest one, of *all* ranks. That changes neither loss nor gradient. `all_reduce(comm, tensor, op=ReduceOp.MAX)`
+# leaves the largest number over the ranks in each place, instead of the sum.
+#
+# **Shares.** Here a vocabulary need not divide. Each rank is handed its logits, and the number of its first token,
+# `first`. Shares may differ: with 7 tokens rank 0 may have 4 and rank 1 the other 3, with `first` 4.
+#
+# **Forward**: three numbers per position are enough. **Backward** sends nothing, as in part 2.
+
+
+# %% solution="vocabulary_parallel_loss"
+def vocabulary_parallel_loss(
+    comm: Communicator, logits: torch.Tensor, targets: torch.Tensor, first: int
+) -> torch.Tensor:
+    """The mean cross-entropy of logits that are cut along the vocabulary.
+
+    Args:
+        comm: the communicator of this rank.
+        logits: [positions, share], float64, of this rank's tokens: first, first + 1, …, first + share - 1. A share has
+            at least one token; ranks may have shares of different sizes. Does not change.
+        targets: [positions], int64, for each position a token of the whole vocabulary; the same on all ranks. Does not
+            change.
+        first: the number of this rank's first token.
+
+    Returns:
+        The mean over the positions of log(sum of exp(logit) over all tokens) - logit of the target: a tensor of shape
+        [], the same on all ranks. In the backward pass each rank's logits get their own gradient. Finite also where
+        logits are far from 0.
+
+    Cost: forward sends at most three all-reduces of one number per position each, or as many numbers in fewer calls.
+        Backward sends nothing. No rank ever makes a tensor with a column for every token of the vocabulary.
+    """
+    ### BEGIN SOLUTION
+    largest = logits.detach().amax(dim=1)
+    all_reduce(comm, largest, op=ReduceOp.MAX)
+    shifted = logits - largest.unsqueeze(1)
+
+    share = logits.shape[1]
+    is_own = (targets >= first) & (targets < first + share)
+    columns = (targets - first).clamp(0, share - 1)  # any column, where the target is another rank's
+    at_target = shifted.gather(1, columns.unsqueeze(1)).squeeze(1) * is_own
+
+    def summed(tensor: torch.Tensor) -> torch.Tensor:
+        total = tensor.clone()
+        all_reduce(comm, total)
+        return total
+
+    parts = torch.stack([shifted.exp().sum(dim=1), at_target])
+    sums, at_target = with_backward(parts, forward=summed, backward=lambda gradient: gradient)
+    return (sums.log() - at_target).mean()
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table. Then add 800 to all logits: loss and gradients should stay as they are.
+
+# %%
+EXPONENTIALS = torch.tensor([[1.0, 2.0, 3.0, 4.0]]).double()
+
+
+def try_loss(comm: Communicator) -> tuple[float, list[float]]:
+    first = 2 * comm.rank
+    logits = EXPONENTIALS[:, first : first + 2].log().requires_grad_()
+    loss = vocabulary_parallel_loss(comm, logits, torch.tensor([2]), first)
+    loss.backward()
+    return loss.item(), logits.grad.flatten().tolist()
+
+
+for rank, (loss, gradient) in enumerate(two.run(try_loss)):
+    print(f"rank {rank}: loss {loss:.4f}, gradient of its logits {[round(each, 4) for each in gradient]}")
+print(two.trace.summary())
+
+# %% [markdown]
+# **Visible test: 4 points.** Losses and gradients against a single process that has all logits, and the bytes.
+
+# %% test="vocabulary_parallel_loss_visible" points=4
+from distlib.checks.exercises.tensor_parallel import check_vocabulary_parallel_loss
+from distlib.checks.vocabulary_cases import Loss
+
+report = check_vocabulary_parallel_loss(
+    vocabulary_parallel_loss,
+    losses=[
+        Loss(shares=(6, 6)),
+        Loss(shares=(10,)),
+        Loss(shares=(7, 4)),
+        Loss(shares=(5, 5, 5), targets_of=1),
+        Loss(shares=(6, 6), around=800),
+        Loss(shares=(6, 6), around=(-900, -800)),
+        Loss(shares=(6, 5), forward_only=True),
+    ],
+)
+assert all(0 < sum(report[number].trace.bytes_sent) <= 2 * 3 * 5 * 8 for number in (0, 2, 4, 5, 6))  # 5 positions
+assert 0 < sum(report[3].trace.bytes_sent) <= 4 * 3 * 5 * 8
+assert sum(report[1].trace.bytes_sent) == 0
+print(report)
+
+# %% [markdown]
+# **Hidden test: 5 points.** More ranks, other shares, several batches.
+
+# %% test="vocabulary_parallel_loss_hidden" points=5
+# The hidden tests of vocabulary_parallel_loss stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 6 ranks, shares of a single token, several batches, large logits on some ranks only.
+from distlib.checks.exercises.tensor_parallel import check_vocabulary_parallel_loss
+from distlib.checks.vocabulary_cases import Loss
+
+report = check_vocabulary_parallel_loss(
+    vocabulary_parallel_loss,
+    losses=[
+        Loss(shares=(9, 8), positions=(4, 4)),
+        Loss(shares=(12,), positions=(1,), around=-1000),
+        Loss(shares=(4, 9, 1), positions=(6,), targets_of=2),
+        Loss(shares=(5, 5, 5, 5), positions=(3, 7), around=(0, 900, 0, -900), strided=True),
+        Loss(shares=(1, 7, 2, 3, 3, 4), positions=(5,), targets_of=0),
+        Loss(shares=(6, 6, 7), positions=(1,), around=1000),
+        Loss(shares=(8, 4), positions=(3, 3), around=700),
+        Loss(shares=(3, 8, 4), positions=(2, 3), forward_only=True),
+    ],
+    seed=104,
+)
+assert len(report) == 8
+assert 0 < sum(report[0].trace.bytes_sent) <= 2 * 3 * 8 * 8
+assert sum(report[1].trace.bytes_sent) == 0
+assert 0 < sum(report[2].trace.bytes_sent) <= 4 * 3 * 6 * 8
+assert 0 < sum(report[3].trace.bytes_sent) <= 6 * 3 * 10 * 8
+assert 0 < sum(report[4].trace.bytes_sent) <= 10 * 3 * 5 * 8
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from distlib.checks.attention_ways import ORDERS, SCALES, WAYS
-from distlib.checks.plays.tensor_parallel import Stored
+from distlib.checks.exercises.tensor_parallel import check_vocabulary_parallel_loss
+from distlib.checks.plays.tensor_parallel import Stored, _held
 from distlib.checks.rules.shares import described, divides
 from distlib.checks.task import Draw
 from distlib.checks.tensor_parallel_cases import Attention, Column, Plan, Row, Whole, cut_case
+from distlib.checks.vocabulary_cases import Loss, WholeLoss, loss_case
 
 PLANS = [
     Column(3, 4, 6, batches=[(2,), (1, 2)]),
@@ -113,3 +115,62 @@ def test_a_part_is_described(index: object, words: str) -> None:
 
 def test_a_plan_that_does_not_divide_is_known() -> None:
     assert [divides(plan) for plan in (Column(2, 3, 4), Row(2, 3, 4), Attention(2, 12, 3))] == [True, False, False]
+
+
+def test_a_weight_is_known_as_the_attribute_wherever_it_lies() -> None:
+    class Wrapped(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.nn.Linear(2, 3)
+
+        @property
+        def weight(self) -> torch.Tensor:
+            return self.inner.weight
+
+    layer = Wrapped()
+    held = _held(layer)
+    assert list(held) == ["weight", "inner.bias"] and held["weight"] is layer.inner.weight
+
+
+def test_another_layer_has_other_weights_and_the_same_batches() -> None:
+    case = cut_case(Draw(1), Column(2, 4, 6, next_to=True))
+    for given in case.inputs:
+        assert given["other"].keys() == {"weight", "bias"}
+        assert not torch.equal(given["other"]["weight"], given["weight"])
+    assert case.title.endswith("next to another layer")
+
+
+# ── a vocabulary ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+LOSSES = [Loss((3, 4)), Loss((1, 5, 2), positions=(3, 1), around=(0, 800, -800)), Loss((2, 2), targets_of=1)]
+
+
+@pytest.mark.parametrize("plan", LOSSES, ids=lambda plan: plan.title)
+def test_a_whole_loss_is_that_of_one_process(plan: Loss) -> None:
+    whole = WholeLoss(loss_case(Draw(1), plan))
+    for batch, logits in enumerate(whole.logits):
+        assert logits.shape == (plan.positions[batch], plan.vocabulary)
+        logits = logits.clone().requires_grad_()
+        torch.nn.functional.cross_entropy(logits, whole.targets[batch]).backward(whole.arriving[batch])
+        assert logits.grad is not None
+        torch.testing.assert_close(whole.gradients[batch], logits.grad, rtol=1e-12, atol=1e-15)
+
+
+def test_targets_may_all_be_one_ranks() -> None:
+    whole = WholeLoss(loss_case(Draw(1), LOSSES[2]))
+    assert all(token in (2, 3) for token in whole.targets[0].tolist())
+
+
+def test_titles_of_losses() -> None:
+    assert [plan.title for plan in LOSSES] == [
+        "on 2 ranks, 3 and 4 tokens, 5 positions",
+        "on 3 ranks, 1, 5 and 2 tokens, 3 and 1 positions, logits around 0, 800 and -800",
+        "on 2 ranks, 2 tokens each, 5 positions",
+    ]
+
+
+def test_one_rank_need_not_send_anything() -> None:
+    def alone(comm: object, logits: torch.Tensor, targets: torch.Tensor, first: int) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(logits, targets)
+
+    assert len(check_vocabulary_parallel_loss(alone, losses=[Loss((10,)), Loss((4,), around=900)])) == 2

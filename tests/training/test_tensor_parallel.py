@@ -9,10 +9,12 @@ from torch import nn
 from torch.nn.functional import cross_entropy, gelu
 
 from distlib import Communicator, RankError, SimulatedWorld, World
+from distlib.network import Cluster, Link, duration
 from distlib.network.traffic import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from distlib.trace import Trace
 from distlib.training.tensor_parallel import (
     ColumnParallelLinear,
+    GroupedQueryAttention,
     ParallelAttention,
     ParallelMLP,
     ParallelTransformerLayer,
@@ -20,6 +22,7 @@ from distlib.training.tensor_parallel import (
     VocabularyParallelEmbedding,
     copy_to_ranks,
     gather_sequence,
+    layer_stretches,
     scatter_sum,
     split_sequence,
     sum_over_ranks,
@@ -27,7 +30,7 @@ from distlib.training.tensor_parallel import (
     vocabulary_parallel_cross_entropy,
 )
 
-BATCH, SEQUENCE, FEATURES, HIDDEN, HEADS, WORDS = 2, 4, 8, 12, 4, 20
+BATCH, SEQUENCE, FEATURES, HIDDEN, HEADS, VOCABULARY = 2, 4, 8, 12, 4, 20
 NUMBERS = BATCH * SEQUENCE * FEATURES  # of one activation
 DOUBLE = torch.float64
 SIZES = [1, 2, 4]
@@ -228,6 +231,51 @@ def test_every_rank_has_its_part_only() -> None:
     assert sum(whole.values()) == 4 * FEATURES**2 + 2 * FEATURES * HIDDEN
 
 
+# ── fewer heads of keys and values ───────────────────────────────────────────────────────────────────────────────────
+
+
+def train_grouped(comm: Communicator, kv_heads: int, adds: bool = True) -> tuple[torch.Tensor, torch.Tensor, range]:
+    """Three steps: the last output, the weights of keys and values at the end, and whose heads they are."""
+    attention = GroupedQueryAttention(comm, FEATURES, HEADS, kv_heads, causal=True, dtype=DOUBLE)
+    optimizer = torch.optim.SGD(attention.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        output = attention(activations(step).requires_grad_())
+        output.pow(3).sum().backward()
+        if adds:
+            attention.sum_shared_gradients()
+        optimizer.step()
+    shared = attention.weight.detach()[attention.heads * attention.head_features :]
+    return output.detach(), shared.unflatten(0, (2, -1, attention.head_features)), attention.own_kv_heads
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_grouped_queries_equal_one_rank_whether_heads_are_cut_or_copied(ranks: int, kv_heads: int) -> None:
+    ((wanted, weights, _),) = simulated(1).run(train_grouped, kv_heads)
+    for output, own, heads in simulated(ranks).run(train_grouped, kv_heads):
+        assert len(heads) == max(1, kv_heads // ranks)
+        close(output, wanted)
+        close(own, weights[:, heads.start : heads.stop])
+
+
+def test_copies_of_a_head_drift_apart_where_their_gradients_are_not_added_up() -> None:
+    for kv_heads, drifts in ((4, False), (2, True)):
+        by_rank = simulated(4).run(train_grouped, kv_heads, adds=False)
+        ((_, weights, _),) = simulated(1).run(train_grouped, kv_heads)
+        off = max(float((own - weights[:, h.start : h.stop]).abs().max()) for _, own, h in by_rank)
+        assert (off > 1e-3) == drifts
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_grouped_queries_send_what_attention_sends_and_the_gradients_of_copies(kv_heads: int) -> None:
+    world, size = simulated(4), FEATURES // HEADS
+    world.run(train_grouped, kv_heads)
+    sharing = 4 // kv_heads
+    copies = ring_all_reduce(sharing, 2 * size * FEATURES, 8).nbytes[0] if sharing > 1 else 0
+    assert world.trace.bytes_sent == [3 * (2 * ring_all_reduce(4, NUMBERS, 8).nbytes[0] + copies)] * 4
+
+
 # ── messages and bytes ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -286,8 +334,8 @@ def test_gradients_outside_the_blocks_are_summed_in_one_all_reduce() -> None:
 # ── the vocabulary ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def words(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    drawn = torch.randint(WORDS, (BATCH, SEQUENCE + 1), generator=torch.Generator().manual_seed(seed))
+def tokens(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    drawn = torch.randint(VOCABULARY, (BATCH, SEQUENCE + 1), generator=torch.Generator().manual_seed(seed))
     return drawn[:, :-1], drawn[:, 1:]
 
 
@@ -297,7 +345,7 @@ class TinyGPT(nn.Module):
     def __init__(self, comm: Communicator) -> None:
         super().__init__()
         self.comm = comm
-        self.embedding = VocabularyParallelEmbedding(comm, WORDS, FEATURES, seed=0, dtype=DOUBLE)
+        self.embedding = VocabularyParallelEmbedding(comm, VOCABULARY, FEATURES, seed=0, dtype=DOUBLE)
         self.layer = ParallelTransformerLayer(comm, FEATURES, HIDDEN, HEADS, causal=True, seed=1, dtype=DOUBLE)
 
     def forward(self, given: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
@@ -311,7 +359,7 @@ def train_gpt(comm: Communicator) -> tuple[list[float], list[torch.Tensor]]:
     losses = []
     for step in range(10):
         optimizer.zero_grad()
-        loss = model(*words(step))
+        loss = model(*tokens(step))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
@@ -331,9 +379,9 @@ def test_ten_steps_of_a_language_model_equal_one_rank(ranks: int) -> None:
 @pytest.mark.parametrize("ranks", SIZES)
 @pytest.mark.parametrize("scale", [1, 1000])
 def test_cross_entropy_and_its_gradient_equal_torchs(ranks: int, scale: float) -> None:
-    scores = scale * torch.randn(BATCH, SEQUENCE, WORDS, dtype=DOUBLE, generator=torch.Generator().manual_seed(5))
+    scores = scale * torch.randn(BATCH, SEQUENCE, VOCABULARY, dtype=DOUBLE, generator=torch.Generator().manual_seed(5))
     scores.requires_grad_()
-    targets = words()[1]
+    targets = tokens()[1]
     expected = cross_entropy(scores.flatten(0, 1), targets.flatten())
     expected.backward()
     assert scores.grad is not None
@@ -355,23 +403,35 @@ def test_cross_entropy_and_its_gradient_equal_torchs(ranks: int, scale: float) -
 
 
 def test_an_embedding_and_its_gradient_equal_torchs() -> None:
-    weight = torch.randn(WORDS, FEATURES, dtype=DOUBLE, generator=torch.Generator().manual_seed(5))
+    weight = torch.randn(VOCABULARY, FEATURES, dtype=DOUBLE, generator=torch.Generator().manual_seed(5))
     whole = nn.Embedding.from_pretrained(weight, freeze=False)
-    whole(words()[0]).square().sum().backward()
+    whole(tokens()[0]).square().sum().backward()
 
     def run(comm: Communicator) -> list[torch.Tensor | None]:
-        ours = VocabularyParallelEmbedding(comm, WORDS, FEATURES, dtype=DOUBLE)
+        ours = VocabularyParallelEmbedding(comm, VOCABULARY, FEATURES, dtype=DOUBLE)
         ours.load_whole(weight)
-        output = ours(words()[0])
+        output = ours(tokens()[0])
         output.square().sum().backward()
         return [output.detach(), ours.weight.grad]
 
     world = simulated(4)
     for rank, (output, gradient) in enumerate(world.run(run)):
-        close(output, weight[words()[0]])
+        close(output, weight[tokens()[0]])
         assert whole.weight.grad is not None
         close(gradient, whole.weight.grad.tensor_split(4)[rank])
     assert world.trace.bytes_sent == ring_all_reduce(4, NUMBERS, 8).nbytes
+
+
+def test_a_layer_in_virtual_time_computes_and_sends_four_all_reduces() -> None:
+    cluster = Cluster.flat(4, Link(5e-6, 12.5e9))
+    stretches = layer_stretches(cluster, (2, 8, 16), seconds=0.004)
+    assert [stretch.kind for stretch in stretches] == [
+        kind for computing in ("forward", "forward", "backward", "backward") for kind in (computing, "communication")
+    ]
+    ends = [0.0, *(stretch.end for stretch in stretches)]
+    assert [stretch.start for stretch in stretches] == ends[:-1]
+    each = duration.ring_all_reduce(cluster, 2 * 8 * 16, 2)
+    assert ends[-1] == pytest.approx(3 * 0.004 / 4 + 4 * each, rel=1e-9)
 
 
 # ── bad input ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -383,11 +443,13 @@ def test_an_embedding_and_its_gradient_equal_torchs() -> None:
         (lambda comm: ParallelAttention(comm, 8, 4), "a number of heads that 3 ranks divide, got 4"),
         (lambda comm: ParallelAttention(comm, 8, 3), "a number of features that 3 heads divide, got 8"),
         (lambda comm: ParallelMLP(comm, 8, 10), "a number of hidden features that 3 ranks divide, got 10"),
-        (lambda comm: VocabularyParallelEmbedding(comm, 20, 8), "a number of words that 3 ranks divide, got 20"),
+        (lambda comm: VocabularyParallelEmbedding(comm, 20, 8), "a number of tokens that 3 ranks divide, got 20"),
         (lambda comm: ColumnParallelLinear(comm, 8, 10), "a number of output features that 3 ranks divide, got 10"),
         (lambda comm: ColumnParallelLinear(comm, 8, 9, sections=2), "output features that 2 sections divide, got 9"),
         (lambda comm: RowParallelLinear(comm, 8, 9), "a number of input features that 3 ranks divide, got 8"),
-        (lambda comm: split_sequence(comm, activations()), "places in the sequence that 3 ranks divide, got 4"),
+        (lambda comm: GroupedQueryAttention(comm, 12, 6, 4), "divides 6 heads, got 4"),
+        (lambda comm: GroupedQueryAttention(comm, 12, 12, 2), "that 3 ranks divide, or that divides them, got 2"),
+        (lambda comm: split_sequence(comm, activations()), "positions in the sequence that 3 ranks divide, got 4"),
     ],
 )
 def test_what_the_ranks_do_not_divide(build: Callable[[Communicator], object], words: str) -> None:

@@ -57,20 +57,25 @@ def linear_layer(
     """Make `function(comm, weight, bias)`, a module, and use it.
 
     Args:
-        inputs: "weight" and "bias" (or None) of this rank's file, and what `_Passes` takes.
+        inputs: "weight" and "bias" (or None) of this rank's file, and what `_Passes` takes. Where there is "other",
+            another such file, two more layers are made of it, one before and one after, and not used.
 
     Returns:
         {"refused": the text of a ValueError, "read": as below}, or of each stored tensor what was "read", of each
-        parameter and buffer the values ("held") and "gradients", and what `_Passes` has noted.
+        parameter and buffer the values ("held") and "gradients", and what `_Passes` has noted. A parameter that can be
+        had as layer.weight has this name, wherever in the layer it lies.
     """
-    files = {name: Stored(inputs[name]) for name in ("weight", "bias") if inputs[name] is not None}
+    files = _files(inputs, ("weight", "bias"))
+    other = inputs.get("other")
+    others = [function(comm, *_files(other, ("weight", "bias")).values())] if other else []
     try:
         layer = function(comm, files["weight"], files.get("bias"))
     except ValueError as error:
         return {"refused": str(error), "read": _read(files)}
+    others += [function(comm, *_files(other, ("weight", "bias")).values())] if other else []
     passes = _Passes(inputs)
     passes.go(layer)
-    held = {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
+    held = _held(layer)
     gradients = {name: tensor.grad for name, tensor in held.items()}
     return {"read": _read(files), "held": held, "gradients": gradients, **passes.noted()}
 
@@ -81,15 +86,19 @@ def attention(
     """Call `function(comm, batch, qkv_weight, output_weight, heads)` for each batch.
 
     Args:
-        inputs: "qkv_weight" and "output_weight" of this rank's file, "heads", and what `_Passes` takes.
+        inputs: "qkv_weight" and "output_weight" of this rank's file, "heads", and what `_Passes` takes. Where there is
+            "other", another such file, the function is called with it once before, without gradients.
 
     Returns:
         {"refused": the text of a ValueError, "read": as below}, or of each stored tensor what was "read", its gradient
         ("gradients"), and what `_Passes` has noted.
     """
-    files = {name: Stored(inputs[name], is_trained=True) for name in ("qkv_weight", "output_weight")}
-    passes = _Passes(inputs)
+    names = ("qkv_weight", "output_weight")
+    files, passes = _files(inputs, names, is_trained=True), _Passes(inputs)
     try:
+        if inputs.get("other"):
+            with torch.no_grad():
+                function(comm, inputs["batches"][0].clone(), *_files(inputs["other"], names).values(), inputs["heads"])
         passes.go(lambda batch: function(comm, batch, *files.values(), inputs["heads"]))
     except ValueError as error:
         return {"refused": str(error), "read": _read(files)}
@@ -97,8 +106,39 @@ def attention(
     return {"read": _read(files), "gradients": gradients, **passes.noted()}
 
 
-def _read(files: dict[str, Stored]) -> dict[str, torch.Tensor]:
-    return {name: file.read for name, file in files.items()}
+def vocabulary_loss(
+    comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate
+) -> dict[str, Any]:
+    """Call `function(comm, logits, targets, first)` for each batch.
+
+    Args:
+        inputs: "targets" by batch; "first", this rank's first token; and what `_Passes` takes.
+
+    Returns:
+        "targets" as they are afterwards, and what `_Passes` has noted; "outputs" are the losses.
+    """
+    passes, targets = _Passes(inputs), [each.clone() for each in inputs["targets"]]
+    left = iter(targets)
+    passes.go(lambda batch: function(comm, batch, next(left), inputs["first"]))
+    return {"targets": targets, **passes.noted()}
+
+
+def _files(inputs: dict[str, Any], names: Sequence[str], is_trained: bool = False) -> dict[str, Any]:
+    """A file of each name; where there is no tensor, None under a name that is given."""
+    return {name: None if inputs[name] is None else Stored(inputs[name], is_trained) for name in names}
+
+
+def _held(layer: torch.nn.Module) -> dict[str, Any]:
+    """Parameters and buffers by name; one that is the layer's attribute `weight` or `bias` by that name."""
+    found: dict[str, Any] = {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
+    attributes = {name: getattr(layer, name, None) for name in ("weight", "bias")}
+    own = {name: value for name, value in attributes.items() if any(value is each for each in found.values())}
+    rest = {name: each for name, each in found.items() if not any(each is value for value in own.values())}
+    return {**own, **rest}
+
+
+def _read(files: dict[str, Any]) -> dict[str, torch.Tensor]:
+    return {name: file.read for name, file in files.items() if file is not None}
 
 
 class _Passes:

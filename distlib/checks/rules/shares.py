@@ -6,14 +6,14 @@ For cases of `tensor_parallel_cases`; `Whole` is what one process computes. Mist
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from distlib.checks.errors import Signs
 from distlib.checks.remark import Remark
 from distlib.checks.rules.flat import EVERYBODY
-from distlib.checks.rules.values import Mistakes, explain_factor, holds, is_close, untouched
+from distlib.checks.rules.values import Mistakes, explain_factor, holds, is_close, is_equal, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.tensor_parallel_cases import Attention, Column, Plan, Whole
 from distlib.checks.words import count, listed
@@ -36,6 +36,8 @@ SIGNS: Signs = (
     *((sign, RETURNS) for sign in ("number of gradients", "invalid gradient", "number of input gradients")),
     *((sign, COPY) for sign in ("inplace operation", "leaf Variable", "in-place operation")),
     ("'NoneType'", "all_reduce works in place and returns nothing; and a bias may be None: then there is none."),
+    ("through the graph a second time", "is something kept from one call to the next, in a global or on the layer? "
+     "Each forward pass computes everything anew, and reads its share anew where a function is handed the file."),
     ("tuple index out of range", "an input may have any number of dimensions, also a single one. The features are the "
      "last: x.shape[-1]."),
     ("shapes cannot be multiplied", "what is multiplied does not fit together. Which features has this rank: all, or "
@@ -43,6 +45,8 @@ SIGNS: Signs = (
     ("waits to", "some rank leaves out a message that others wait for. Every rank calls all_reduce, equally often and "
      "in the same order."),
 )
+KEPT_OUTSIDE = ("Is a share kept outside of the layer, in a global or on the class? There are other layers, with "
+                "weights of their own.")
 NO_GRADIENT = ("no gradient gets there. Is there a detach(), a .data or a copy on the way? Does each operator's "
                "backward return one? (all_reduce itself returns nothing.)")
 Table = Callable[[Whole, str, int, int], Mistakes]  # "output", "input" or a stored tensor's name; rank; batch
@@ -124,7 +128,8 @@ def reads_its_share(seen: Seen, whole: Whole) -> Iterator[Remark | None]:
             read, own = seen[rank]["read"][name], torch.zeros(tensor.shape, dtype=torch.bool)
             own[whole.shares[rank].stored[name]] = True
             if not torch.equal(read, own):
-                cause = ("that is the whole, more than a rank may ever hold." if read.all() else "this part is missing."
+                missing = f"this part is missing. {KEPT_OUTSIDE}"
+                cause = ("that is the whole, more than a rank may ever hold." if read.all() else missing
                          if not read.any() else "every rank reads its own share, and all shares together are the "
                          "whole. Where does this one begin, where does it end, and is it rows or columns?")
                 yield Remark(f"rank {rank} does not read its share of {name}, all of it and nothing else.",
@@ -154,10 +159,15 @@ def holds_its_share(seen: Seen, whole: Whole) -> Iterator[Remark | None]:
     for rank in seen.ranks:
         held = seen[rank]["held"]
         for name, tensor in whole.stored.items():
-            share = tensor.detach()[whole.shares[rank].stored[name]]
+            index = whole.shares[rank].stored[name]
+            share, other = tensor.detach()[index], seen.case.inputs[rank].get("other")
+            hidden = [known for known, each in held.items() if known not in whole.stored and is_equal(each.data, share)]
             yield holds(f"on rank {rank} the parameter {name}", held.get(name), share, {
                 "this is the transpose of the share. Keep it as it is stored: linear(x, weight) transposes.": share.t(),
-            }, otherwise=f"it is the share, as it was read: self.{name} = torch.nn.Parameter({name}[…]).")
+                f"this is the share of the other layer. {KEPT_OUTSIDE}": other[name][index] if other else None,
+            }, otherwise=f"the share is there, as {hidden[0]}. Whoever uses the layer looks for layer.{name}: keep "
+                         f"it as self.{name}, or add a property {name}." if hidden else
+                         f"it is the share, as it was read: self.{name} = torch.nn.Parameter({name}[…]).")
         for name in held.keys() - whole.stored.keys():
             yield Remark(f"rank {rank} also holds a tensor named {name}, of shape {list(held[name].shape)}.",
                          cause="a layer holds its shares in self.weight and self.bias, and nothing besides: least of "
@@ -178,6 +188,7 @@ def computes_as_one(
         return holds(f"on rank {rank} the {kind}{of_batch}", found, right,
                      lambda: {**mistakes(whole, what, rank, batch), **_reduced(whole, what),
                               **_of_other_batches(whole, what, rank, batch),
+                              **_of_the_other_layer(seen, what, rank, batch),
                               "these are zeros: nothing got there.": torch.zeros_like(right)}, same=is_close,
                      otherwise=explain_factor(found, right) + otherwise if found is not None else
                      NO_GRADIENT + " Is the bias added on every rank?" * (what == "bias"))
@@ -212,10 +223,34 @@ def _reduced(whole: Whole, name: str) -> Mistakes:
 
 def _of_other_batches(whole: Whole, what: str, rank: int, batch: int) -> Mistakes:
     share, others = whole.shares[rank], [k for k in range(len(whole.batches)) if k != batch]
+    if what in whole.stored:
+        found = [whole.gradient_of_one_input(what, k) for k in range(len(whole.batches) if others else 0)]
+        return {"this is what the input of one batch gives for all of them. Each forward pass has an input of its "
+                "own: is it kept in one place, on the layer or on a class, until the next one comes?":
+                [each[share.stored[what]] for each in found if each is not None]}
     right = {"output": lambda k: whole.outputs[k][share.outputs],
              "input": lambda k: gradient_of(whole.batches[k])[share.inputs]}.get(what)
     return {"it belongs to another batch. Is something kept from one forward pass to the next?":
             [right(k) for k in others]} if right else {}
+
+
+def _of_the_other_layer(seen: Seen, what: str, rank: int, batch: int) -> Mistakes:
+    if not seen.facts.next_to:
+        return {}
+    def given_by(names: Sequence[str]) -> torch.Tensor:
+        """What comes of the other layer's tensors of these names, and of this one's else."""
+        other = Whole(replace(seen.case, inputs=[{**given, **{name: given["other"][name] for name in names}}
+                                                 for given in seen.case.inputs]))
+        share = other.shares[rank]
+        if what == "output":
+            return other.outputs[batch][share.outputs]
+        if what == "input":
+            return gradient_of(other.batches[batch])[share.inputs]
+        return gradient_of(other.stored[what])[share.stored[what]]
+
+    names = list(seen.facts.shapes)
+    return {f"this is what the other layer would give. {KEPT_OUTSIDE}":
+            [given_by(some) for some in (names, *([name] for name in names))]}
 
 
 def leaves_its_shape(seen: Seen) -> Iterator[Remark | None]:

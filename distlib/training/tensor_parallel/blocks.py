@@ -63,7 +63,7 @@ class ParallelAttention(nn.Module):
         comm: the ranks that share it.
         features: of the whole block.
         heads: of all ranks together; each has features / heads features.
-        causal: whether a place sees only itself and those before it.
+        causal: whether a position sees only itself and those before it.
         sequence, dtype: as of the linear layers.
         seed: of queries, keys and values; the output layer has the next seed.
 

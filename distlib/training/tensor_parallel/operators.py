@@ -66,7 +66,7 @@ def split_sequence(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
     Raises:
         ValueError: the ranks do not divide the sequence.
     """
-    return tensor[:, own_range(comm, "places in the sequence", tensor.shape[1])]
+    return tensor[:, own_range(comm, "positions in the sequence", tensor.shape[1])]
 
 
 # ── the messages ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -88,7 +88,7 @@ def _gathered(comm: Communicator, part: torch.Tensor) -> torch.Tensor:
 
 
 def _scattered(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
-    own = own_range(comm, "places in the sequence", tensor.shape[1])
+    own = own_range(comm, "positions in the sequence", tensor.shape[1])
     whole = tensor.transpose(0, 1).clone(memory_format=torch.contiguous_format)
     reduce_scatter(comm, whole)
     return whole[own].transpose(0, 1).contiguous()

@@ -1,13 +1,13 @@
-"""The two ends of a language model, over a vocabulary that is cut: each rank knows V/N of the words.
+"""The two ends of a language model, over a vocabulary that is cut: each rank knows V/N of the tokens.
 
-    embedding       a rank looks up its own words and has zeros for the others'; the sum over the ranks is the embedding
-    scores          hidden ──copy_to_ranks──► V/N scores on each rank. They are never gathered: the loss needs three
-                    numbers per word only,
-    cross-entropy   max over all scores      all-reduce (MAX) of one number per word
-                    Σ exp(score − max)       all-reduce (SUM) of two numbers per word: this sum, and
+    embedding       a rank looks up its own tokens, zeros stand for the others'; the sum over the ranks is the embedding
+    scores          hidden ──copy_to_ranks──► V/N scores (logits) on each rank. They are never gathered: the loss needs
+                    three numbers per position only,
+    cross-entropy   max over all scores      all-reduce (MAX) of one number per position
+                    Σ exp(score − max)       all-reduce (SUM) of two numbers per position: this sum, and
                     score of the target      the target's score, which one rank has
 
-With t words in a batch the cross-entropy sends all-reduces of 3t numbers, where gathered scores would be t·V. Its
+With t positions in a batch the cross-entropy sends all-reduces of 3t numbers, where gathered scores would be t·V. Its
 backward pass sends nothing: softmax − 1 at the target needs only what the rank has.
 
 Source: Shoeybi et al., arXiv:1909.08053, section 3.
@@ -29,20 +29,20 @@ from distlib.training.tensor_parallel.shares import own_range
 
 
 class VocabularyParallelEmbedding(nn.Module):
-    """An embedding of which each rank has some of the words, and the output layer with the same weight.
+    """An embedding of which each rank has some of the tokens, and the output layer with the same weight.
 
     `forward` sends one all-reduce of the embeddings, and nothing backward; `scores` sends nothing, and one all-reduce
     of the hidden states' gradient backward.
 
     Args:
         comm: the ranks that share it.
-        vocabulary: the number of words on all ranks together.
-        features: of each word.
+        vocabulary: the number of tokens on all ranks together.
+        features: of each token.
         seed: of the weights; the same for every number of ranks.
         dtype: of the weights.
 
     Attributes:
-        weight: [vocabulary / ranks, features], this rank's words.
+        weight: [vocabulary / ranks, features], this rank's tokens.
 
     Raises:
         ValueError: the ranks do not divide the vocabulary.
@@ -58,32 +58,32 @@ class VocabularyParallelEmbedding(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.comm, self.words = comm, own_range(comm, "words", vocabulary)
-        rows = range(vocabulary)[self.words]
+        self.comm, self.tokens = comm, own_range(comm, "tokens", vocabulary)
+        rows = range(vocabulary)[self.tokens]
         self.weight = nn.Parameter(draw_linear(features, vocabulary, rows, slice(None), seed, dtype)[0])
 
-    def forward(self, words: torch.Tensor) -> torch.Tensor:
-        """Word numbers of any shape […] → […, features], the same on every rank."""
-        own, places = _own_places(words, self.words)
-        found = embedding(places, self.weight) * own.unsqueeze(-1)
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Token numbers of any shape […] → […, features], the same on every rank."""
+        own, indices = _own_indices(tokens, self.tokens)
+        found = embedding(indices, self.weight) * own.unsqueeze(-1)
         return sum_over_ranks(self.comm, found)
 
     def scores(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[…, features] → […, vocabulary / ranks]: the scores of this rank's words."""
+        """[…, features] → […, vocabulary / ranks]: the scores of this rank's tokens."""
         return linear(copy_to_ranks(self.comm, hidden), self.weight)
 
     @torch.no_grad()
     def load_whole(self, weight: torch.Tensor) -> None:
-        """Copy this rank's words of a whole weight [vocabulary, features]."""
-        self.weight.copy_(weight[self.words])
+        """Copy this rank's tokens of a whole weight [vocabulary, features]."""
+        self.weight.copy_(weight[self.tokens])
 
 
 def vocabulary_parallel_cross_entropy(comm: Communicator, scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The mean cross-entropy of scores that are cut along the vocabulary, the same on every rank.
 
     Args:
-        scores: […, vocabulary / ranks], of this rank's words.
-        targets: […], word numbers of the whole vocabulary, the same on every rank.
+        scores: […, vocabulary / ranks], of this rank's tokens.
+        targets: […], token numbers of the whole vocabulary, the same on every rank.
 
     Raises:
         ValueError: a target outside of the vocabulary, or another number of targets than of scores.
@@ -106,23 +106,23 @@ class _CrossEntropy(torch.autograd.Function):
         largest = scores.amax(dim=-1)
         all_reduce(comm, largest, ReduceOp.MAX)
         shifted = scores - largest.unsqueeze(-1)  # exp never overflows
-        words = own_range(comm, "words", scores.shape[-1] * comm.world_size)
-        own, places = _own_places(targets, words)
+        tokens = own_range(comm, "tokens", scores.shape[-1] * comm.world_size)
+        own, indices = _own_indices(targets, tokens)
         exponentials = shifted.exp()
-        at_target = shifted.gather(-1, places.unsqueeze(-1)).squeeze(-1) * own
+        at_target = shifted.gather(-1, indices.unsqueeze(-1)).squeeze(-1) * own
         sums = torch.stack([exponentials.sum(dim=-1), at_target])
         all_reduce(comm, sums)
-        ctx.save_for_backward(exponentials / sums[0].unsqueeze(-1), own, places)
+        ctx.save_for_backward(exponentials / sums[0].unsqueeze(-1), own, indices)
         return (sums[0].log() - sums[1]).mean()
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        softmax, own, places = ctx.saved_tensors
-        target = torch.zeros_like(softmax).scatter_(-1, places.unsqueeze(-1), own.unsqueeze(-1).to(softmax.dtype))
+        softmax, own, indices = ctx.saved_tensors
+        target = torch.zeros_like(softmax).scatter_(-1, indices.unsqueeze(-1), own.unsqueeze(-1).to(softmax.dtype))
         return None, gradients[0] * (softmax - target) / len(softmax), None
 
 
-def _own_places(words: torch.Tensor, own: slice) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which words are this rank's, and where they stand in its part; the others get place 0."""
-    is_own = (words >= own.start) & (words < own.stop)
-    return is_own, torch.where(is_own, words - own.start, 0)
+def _own_indices(tokens: torch.Tensor, own: slice) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which tokens are this rank's, and their indices in its part; the others get index 0."""
+    is_own = (tokens >= own.start) & (tokens < own.stop)
+    return is_own, torch.where(is_own, tokens - own.start, 0)

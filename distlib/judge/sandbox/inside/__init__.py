@@ -52,6 +52,7 @@ _WITHOUT_EFFECT = (
     "distlib.checks.slurm_steps",
     "distlib.checks.tensor_parallel_cases",
     "distlib.checks.training_cases",
+    "distlib.checks.vocabulary_cases",
     "distlib.classroom",
     "distlib.draw",
 )

@@ -1,4 +1,5 @@
-# Right: lets all_reduce write into what it has just computed; reads one column after the other.
+# Wrong: lets all_reduce write into the tensor that with_backward hands over. Loses all marks.
+# Told: `forward` has written into the tensor that it was given. Let it write into a copy
 class RowParallelLinear(torch.nn.Module):
     def __init__(self, comm, weight, bias):
         super().__init__()
