@@ -696,8 +696,8 @@ assert 0.85 < kept["ZB-H1"][3] / kept["GPipe"][3] < 0.9
 # ### A V of stages
 #
 # Look at the bars of 1F1B once more. All memory is at the front: rank 0 keeps a microbatch for the longest time, the
-# last rank for the shortest. So give each rank two stages again, of half the size, but now the second half comes back the
-# same way:
+# last rank for the shortest. So give each rank two stages again, of half the size, but now the second half comes back
+# the same way:
 #
 #     rank               0  1  2  3
 #     stages going down  0  1  2  3      a microbatch goes down to rank 3,
