@@ -44,9 +44,9 @@
 # a different algorithm, and gets no marks.
 #
 # **Run a test as often as you like.** When it fails, it stops at the smallest case that goes wrong and says what it
-# saw. The hidden tests run the same checks on other cases: other numbers of ranks and elements, other dtypes, tensors
-# without dimensions or with three, and tensors whose memory is not contiguous. Some cases run on real ranks, and most
-# on simulated ones: that takes less time, and there can be more ranks.
+# saw; one rank alone comes last. The hidden tests run the same checks on other cases: other numbers of ranks and
+# elements, other dtypes, tensors without dimensions or with three, and tensors whose memory is not contiguous. Some
+# cases run on real ranks, and most on simulated ones: that takes less time, and there can be more ranks.
 
 # %% readonly="setup"
 import torch

@@ -52,9 +52,9 @@
 # another are in the same round. An algorithm with the right sums and the wrong messages is a different algorithm, and
 # gets no marks. A message without elements may be sent or left out.
 #
-# **Run a test as often as you like.** When it fails, it stops at the first case that goes wrong and says what it saw.
-# The hidden tests run the same checks on other cases. Some cases run on real ranks, and most on simulated ones: that
-# takes less time, and there can be more ranks.
+# **Run a test as often as you like.** When it fails, it stops at the first case that goes wrong and says what it saw;
+# one rank alone comes last. The hidden tests run the same checks on other cases. Some cases run on real ranks, and most
+# on simulated ones: that takes less time, and there can be more ranks.
 
 # %% readonly="setup"
 import math
@@ -674,7 +674,7 @@ def choose_algorithm(nbytes: int, cluster: Cluster, algorithms: Sequence[str]) -
     Args:
         nbytes: size of the tensor in bytes. A multiple of the number of ranks.
         cluster: as for `predict_time`.
-        algorithms: the names to choose from, at least one; `predict_time` knows all of them.
+        algorithms: the names to choose from, at least one; `predict_time` knows all of them. Not changed.
 
     Returns:
         One of `algorithms`. If several are equally fast, any of these.

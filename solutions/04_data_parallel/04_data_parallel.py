@@ -42,7 +42,8 @@
 # more. A test reports how many bytes it has counted.
 #
 # **Run a test as often as you like.** When it fails, it stops at the smallest case that goes wrong and says what it
-# saw. The hidden tests run the same checks on other cases. There are always at least as many images as ranks.
+# saw; one rank alone comes last. The hidden tests run the same checks on other cases. There are always at least as many
+# images as ranks.
 
 # %% readonly="setup"
 from collections.abc import Callable
@@ -497,8 +498,9 @@ def data_parallel_step(
     Args:
         comm: the communicator of this rank.
         model: built alike on every rank. The weights of rank 0 count. It may have gradients from before.
-        images: [B, …], B at least comm.world_size. Those of rank 0 count; on the others, only shape and dtype.
-        labels: [B]. Only those of rank 0 count.
+        images: [B, …], B at least comm.world_size. Those of rank 0 count; on the others, only shape and dtype. Not
+            changed, on any rank.
+        labels: [B]. Only those of rank 0 count. Not changed.
         loss_function: (outputs, labels) to a single number: the loss of the whole batch. Call it once, on rank 0.
 
     Returns:

@@ -200,7 +200,7 @@ def assign_buckets(nbytes: Sequence[int], bucket_bytes: int, first_bucket_bytes:
     """Decide which parameters share an all-reduce. Only computes; sends no message.
 
     Args:
-        nbytes: the size of each parameter in bytes, in the order of module.parameters().
+        nbytes: the size of each parameter in bytes, in the order of module.parameters(). Not changed.
         bucket_bytes: a bucket that holds this many bytes or more is full; at least 1.
         first_bucket_bytes: the same for the first bucket.
 

@@ -113,7 +113,8 @@ class Pieces:
     frozen: bool = False
 
 
-@task("comm", "model", "loss_function", "microbatches", "global_batch_size", helpers=["all_reduce"], errors=ERRORS)
+@task("comm", "model", "loss_function", "microbatches", "global_batch_size", helpers=["all_reduce"], untouched=["microbatches"],
+      errors=ERRORS)
 def check_accumulate_gradients(draw: Draw, *, batches: Sequence[Pieces]) -> Iterator[Case]:
     """`function(comm, model, loss_function, microbatches, global_batch_size)`: the gradient of the whole batch."""
     for pieces in batches:
@@ -409,7 +410,7 @@ def _errors(seen: Seen) -> Sequence[tuple[str, str]]:
     )
 
 
-@task("comm", "model", "loss_function", "batches", "optimizer", helpers=["all_reduce"], errors=_errors)
+@task("comm", "model", "loss_function", "batches", "optimizer", helpers=["all_reduce"], untouched=["batches"], errors=_errors)
 def check_local_sgd_round(draw: Draw, *, plans: Sequence[Rounds]) -> Iterator[Case]:
     """`function(comm, model, loss_function, batches, optimizer)`: local steps, then the average of all models."""
     for plan in plans:
@@ -420,7 +421,7 @@ def check_local_sgd_round(draw: Draw, *, plans: Sequence[Rounds]) -> Iterator[Ca
         yield Case(f"on {count(len(plan.steps), 'rank')} with {notes}", local_rounds, [
             {
                 "state": state, "loss": plan.loss, "rate": RATE, "old": _old_gradients(draw, state),
-                "rounds": [[_batch(draw, plan.batch_size + rank, plan.loss) for _ in range(steps)]
+                "batches": [[_batch(draw, plan.batch_size + rank, plan.loss) for _ in range(steps)]
                            for _ in range(plan.rounds)],
             }
             for rank, steps in enumerate(plan.steps)

@@ -18,6 +18,7 @@ from distlib.checks.remark import Remark
 from distlib.checks.rules import messages as rule
 from distlib.checks.rules import sums
 from distlib.checks.rules.messages import Traffic, Why
+from distlib.checks.rules.returns import nobody_returned
 from distlib.checks.rules.steps import broadcast_steps, reduce_steps
 from distlib.checks.rules.sums import Held
 from distlib.checks.rules.values import holds, untouched
@@ -303,6 +304,8 @@ def check_scatter(draw: Draw, *, messages: PerRank, rounds: Limit, **options: An
 @check_scatter.judge
 def _(seen: Seen) -> Remarks:
     t, case, lengths, root = Traffic(seen), seen.facts, seen.facts.chunk_lengths, seen.facts.center
+    yield nobody_returned([told["returned"] for told in seen.results], "a tensor from each", "Each rank returns its chunk, "
+                          "the root, too.")
     for rank in seen.ranks:
         found = seen[rank]["returned"]
         if not isinstance(found, torch.Tensor):
@@ -366,6 +369,8 @@ def check_gather(draw: Draw, *, messages: PerRank, rounds: Limit, **options: Any
 @check_gather.judge
 def _(seen: Seen) -> Remarks:
     t, root = Traffic(seen), seen.facts.center
+    yield nobody_returned([told["returned"] for told in seen.results], f"a list of tensors from the root, rank {root}",
+                          "Its last line on the root must return the list.")
     for rank in seen.ranks:
         found = seen[rank]["returned"]
         if rank == root:
