@@ -188,7 +188,7 @@ class Task:
         """The first remark about a run, times left out."""
         if seen.error is not None:
             signs = self._errors(seen) if callable(self._errors) else self._errors
-            return explain_error(seen.error, signs)
+            return explain_error(seen.error, signs, has_ranks="comm" in self._arguments)
         library = next((played.library for played in seen.played if played.library), None)
         if library:
             return explain_library(seen.case.function, library)
@@ -289,7 +289,7 @@ class _Run:
         return self._look(self._first, case, limit, is_fresh=True)[1] is None
 
     def _look_at_real_ranks(self, case: Case, lives_on: bool) -> tuple[Seen, Remark | None]:
-        """What real ranks show. `lives_on`: they play what came before in the same processes, if it has as many ranks."""
+        """What real ranks show. `lives_on`: in these processes they first play what came before on as many ranks."""
         assert self._real is not None
         earlier = [each for each in self._earlier if each.world_size == case.world_size] if lives_on else []
         for number, each in enumerate(earlier):

@@ -168,8 +168,8 @@ import torch
 
 from distlib.checks.exercises.trees_and_grids import check_tree_all_reduce
 
-report = check_tree_all_reduce(tree_all_reduce, world_sizes=(1, 4, 6, 8, 9), lengths=(7, 1, 0), seed=11)
-assert len(report) == 15
+report = check_tree_all_reduce(tree_all_reduce, world_sizes=(1, 2, 4, 6, 8, 9), lengths=(7, 1, 0), seed=11)
+assert len(report) == 18
 assert sum(report.trace(world_size=8, length=7).messages_sent) == 14
 assert sum(report.trace(world_size=8, length=7).bytes_sent) == 14 * 28
 assert max(report.trace(world_size=8, length=7).messages_received) <= 4
@@ -475,9 +475,9 @@ import torch
 from distlib.checks.exercises.trees_and_grids import check_grid_all_reduce
 
 report = check_grid_all_reduce(
-    grid_all_reduce, grids=((1, 3), (3, 1), (3, 2), (2, 4), (4, 2), (3, 4)), lengths=(24, 17, 3, 0), seed=31
+    grid_all_reduce, grids=((1, 1), (1, 3), (3, 1), (3, 2), (2, 4), (4, 2), (3, 4)), lengths=(24, 17, 3, 0), seed=31
 )
-assert len(report) == 24
+assert len(report) == 28
 assert report.trace(world_size=8, length=17, columns=4).rounds == 8
 assert report.trace(world_size=8, length=17, columns=4).messages_sent == [8] * 8
 assert sum(report.trace(world_size=8, length=17, columns=4).bytes_sent) == 2 * 7 * 68

@@ -42,7 +42,8 @@ def _errors(seen: Seen) -> Signs:
     disagree = ("ranks disagree about what is reduced. Where a gradient is None, put zeros in its place: then every rank has "
                 "the same parameters in the same order." if model.missing else
                 "every rank must make the same calls: all_reduce(comm, flat) on every rank, once, with as many numbers.")
-    return (*SUPPLIED_ERRORS, *TOGETHER, ("NoneType", nothing),
+    flat = "torch.cat takes tensors with a dimension: gradient.reshape(-1) makes each flat, also a single number."
+    return (*SUPPLIED_ERRORS, *TOGETHER, ("NoneType", nothing), ("zero-dimensional tensor", flat),
             *((sign, disagree) for sign in ("receives into", "have to make the same collective calls", "waits to")))
 
 

@@ -76,7 +76,7 @@ BACKWARD_SIGNS = (
     ("does not require grad", "the loss has no history, so backward() finds no way back: it was computed under "
      "torch.no_grad(), from something that was detached, or without the model."),
     ("must be Tensor, not tuple", "each piece is a pair: for inputs, targets in …"),
-    ("not implemented for 'Long'", "loss_function takes the outputs first, then the targets."),
+    *((sign, "loss_function takes the outputs first, then the targets.") for sign in ("not implemented for 'Long'", "too many indices")),
     ("setup_context", "torch.func does not go with the model of the tests. Call backward(), or torch.autograd.grad."),
 )
 ERRORS = (

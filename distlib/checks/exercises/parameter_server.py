@@ -85,6 +85,8 @@ def _(seen: Seen) -> Remarks:
     ("expected one of the workers in clocks", "this worker has left, or is not in `workers`. After every request apply all gradients "
      "whose worker may proceed, each once. Answer each pull once, when its worker may proceed. So nothing is left of one that leaves."),
     ("has already returned", "the server waits for a request when all workers have left. Then it ends."),
+    ("raised KeyError", "which worker is it, and what is kept for it? One that has left has no clock any more; one has a gradient only "
+     "after PUSH and until it is applied, and a version only after its first PULL."),
 ])
 def check_server_loop(draw: Draw, *, races: Sequence[tuple[Sequence[Sequence[float]], float]], server: int = 0) -> Iterator[Case]:
     """`function(comm, workers, parameters, learning_rate, bound)`; races: by worker, the seconds that it takes to begin, for

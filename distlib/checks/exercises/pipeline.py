@@ -86,6 +86,7 @@ ERRORS = (
     ("receives into", f"the message belongs to another microbatch, or the buffer has a wrong shape: shapes[i] for an input, the output's for its gradient. {TAGS}"),
     ("but the ranks are", "the first rank has no rank before it, and the last one none behind it."),
     ("waits to receive", f"a message is missing, or a rank receives before its turn: each forward pass sends to the next rank, each backward pass to the rank before, and an action receives only what it needs itself. {TAGS}"),
+    ("raised KeyError", "nothing is kept under this number. read_action gives the microbatch of an action: keep under it in the forward pass, and take it out once, in the backward pass."),
     ("setup_context", "go back with backward: output.backward(gradient)."),
 )
 KEEPS = "forget a microbatch after its backward pass: kept.pop(i). Go back without retain_graph. Send output.detach(), and add up loss.item(): an output and a loss hold on to all that they were computed from."

@@ -27,8 +27,8 @@ FLOAT32 = 2**24  # the whole numbers up to here are exact in float32
 DIGITS = "Steps may have nine digits, and float32 rounds them: send whole numbers, such as torch.int64."
 ALL_HAVE = "Only a step that all ranks have will do"
 NAME = (
-    "only a file called step-<number>.pt is a checkpoint, with a number from 1 on, of at most nine digits, without a zero "
-    "in front. What ends with .tmp was never finished, whatever is in it, and others may leave files there, too."
+    "only a file called step-<number>.pt is a checkpoint, with a number from 1 on, of at most nine digits, without a "
+    "zero in front. What ends with .tmp was never finished, whatever is in it, and others may leave files there, too."
 )
 
 
