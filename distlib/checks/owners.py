@@ -31,7 +31,8 @@ def explain_foreign(name: str, trace: Trace, helpers: Sequence[str], ours: Colle
         return None
     helpers_too = "".join(f", or call {helper}" for helper in helpers)
     return Remark(
-        f"{len(foreign)} of {count(len(trace), 'message')} were sent by {_sender(name, foreign[0])}.",
+        f"{len(foreign)} of {count(len(trace), 'message')} {'was' if len(foreign) == 1 else 'were'} sent by "
+        f"{_sender(name, foreign[0])}.",
         cause=f"write {name} as lines of this notebook: send and receive with comm{helpers_too}.",
     )
 

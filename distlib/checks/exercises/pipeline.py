@@ -108,7 +108,7 @@ def _(seen: Seen) -> Remarks:
             "this is the sum over the microbatches. In a batch of N samples one of n samples counts n / N.": sum(alone.losses),
             "every microbatch counts equally here. One of n samples counts n / N.": sum(alone.losses) / len(alone.losses),
             "this is another function's. Call loss_function, which is an argument: it is not always the same.": alone.other_losses,
-            f"these are the losses of both calls. {LIVES_ON.capitalize()}": 2 * alone.loss if calls == 2 else None,
+            f"these are the losses of both calls: {LIVES_ON}": 2 * alone.loss if calls == 2 else None,
             "this is one microbatch's loss. Add up those of all.": [part for n, loss in zip(alone.samples, alone.losses, strict=True) for part in (loss, n / N * loss)],
         }, same=lambda one, other: one is other or (isinstance(one, float) and isinstance(other, float) and math.isclose(one, other)),
            otherwise="a microbatch of n samples counts n / N. N is the number of all samples: the sum of shape[0] over shapes; and the sum begins with 0 in each call." if rank == last and isinstance(seen[rank]["loss"], float)
