@@ -33,7 +33,7 @@ def explain_foreign(name: str, trace: Trace, helpers: Sequence[str], ours: Colle
     return Remark(
         f"{len(foreign)} of {count(len(trace), 'message')} {'was' if len(foreign) == 1 else 'were'} sent by "
         f"{_sender(name, foreign[0])}.",
-        cause=f"write {name} as lines of this notebook: send and receive with comm{helpers_too}.",
+        cause=f"{_why(foreign[0])}write {name} as lines of this notebook: send and receive with comm{helpers_too}.",
     )
 
 
@@ -43,6 +43,10 @@ def explain_library(name: str, library: str) -> Remark:
         f"it calls {library}, a function of the library.",
         cause=f"a library function does the work. The exercise is to write {name} yourself.",
     )
+
+
+def _why(message: Message) -> str:
+    return "" if message.site.file == EXECUTED_TEXT else "a library function does the work. Instead, "
 
 
 def _sender(name: str, message: Message) -> str:

@@ -172,7 +172,7 @@ report = check_accumulate_gradients(
     batches=[
         Pieces([[4]]),
         Pieces([[3, 3]]),
-        Pieces([[4, 4], [4, 4]]),
+        Pieces([[4, 4, 4], [4, 4, 4]]),
         Pieces([[4, 4, 2], [4, 1]]),
         Pieces([[2, 2], [3], [5, 1]], loss="squared"),
     ],
@@ -380,7 +380,7 @@ report = check_local_sgd_round(
         Rounds([1]),
         Rounds([3]),
         Rounds([1, 1]),
-        Rounds([3, 3, 3]),
+        Rounds([2, 2, 2]),
         Rounds([2, 2], rounds=2, buffers=True),
     ],
 )
