@@ -75,7 +75,13 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
     try:
         gates, shown = run.gates.get(comm.rank, ()), run.shown.get(comm.rank, ())
         slips = _slips(back["slips"]) or proxy.never_waited()
-        return Played(back["result"], tuple(gates), tuple(shown), slips, changed=_changed(back["changed"]))
+        return Played(
+            back["result"],
+            tuple(gates),
+            tuple(shown),
+            slips,
+            changed=_changed(back["changed"] if "changed" in back else {}),
+        )
     except (WireError, KeyError, TypeError, ValueError) as error:
         raise made_no_sense(comm.rank, error) from None
 
