@@ -610,7 +610,9 @@ assert max(staleness for update in report[0][2]["updates"] for staleness in upda
 assert all(staleness == 0 for update in report[1][2]["updates"] for staleness in update.values())
 assert sum(map(len, report[2][2]["updates"])) == 24
 
-report = check_server_loop(server_loop, races=[([[0.2, 1, 0.5, 0]], 0), ([[0, 1, 1, 0.1]], math.inf)], server=1, seed=73)
+report = check_server_loop(
+    server_loop, races=[([[0.2, 1, 0.5, 0]], 0), ([[0, 1, 1, 0.1]], math.inf)], server=1, seed=73
+)
 assert [seen[1]["updates"] for seen in report] == [[{0: 0}, {0: 0}]] * 2
 ### END HIDDEN TESTS
 
