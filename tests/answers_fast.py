@@ -12,8 +12,8 @@ test cells of its function. They run in a process of their own, forked from this
 no answer can change what the next one meets, whatever it patches, and one that never ends is killed.
 
 What only real ranks show is in `SLOW`; `make answers` without --fast judges these, too. The status is 0 if every answer
-has the marks that it deserves, and every wrong one's student reads what its file says; with --compare, if nothing has
-changed besides.
+has the marks that it deserves, and every wrong one's student reads what its file says, and nothing of the inside of the
+library; with --compare, if nothing has changed besides.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from itertools import islice
 from multiprocessing.connection import Connection, wait
@@ -112,6 +113,28 @@ class Judged:
             {self.answer.told, self.answer.told_by_the_judge},
             errors[0] if errors else "",
         )
+
+
+OF_THE_LIBRARY = re.compile(r"[^\s\"'(]*/(?:site-packages|distlib)/\S*")
+OF_A_RANK = re.compile(r"\b(?:rank \d+|a rank|ranks \d+ and \d+) (?:raised|was|ended|sent)\b[^.;]*")
+
+
+def unfit(judged: Judged, folder: Path) -> str:
+    """What a student reads and must not: a path of the library; or a rank, where the function has no communicator."""
+    text = " ".join(f"{said.error} {said.printed}" for said in judged.said.values())
+    found = OF_THE_LIBRARY.search(text) or OF_A_RANK.search(text)
+    if not found or (
+        found.re is OF_A_RANK and has_communicator(judged.answer.assignment, judged.answer.function, folder)
+    ):
+        return ""
+    return found[0]
+
+
+@cache
+def has_communicator(assignment: str, function: str, folder: Path) -> bool:
+    """Whether the function, or the class, is called with one."""
+    (cell,) = [cell for cell in cells_of(assignment, folder) if cell.name == function]
+    return re.search(r"\(\s*(self,\s*)?comm\b", cell.source) is not None
 
 
 # ── one answer ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -359,9 +382,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fast = [answer for answer in chosen if str(answer) not in SLOW]
     found = judge_all(fast, options.folder, options.jobs, options.seconds, options.seed, _progress(len(fast)))
     _print_tables(found, verbose=options.verbose)
+    inside = [(judged.answer, unfit(judged, options.folder)) for judged in found]
+    for answer, words in inside:
+        if words:
+            print(f"{answer}: its student reads {words!r}, which says nothing about the answer.")
     for name in (str(answer) for answer in chosen if answer not in fast):
         print(f"Left to `make answers` without --fast: {name} ({SLOW[name]}).")
-    status = 0 if all(judged.verdict.is_as_it_should_be for judged in found) else 1
+    is_right = all(judged.verdict.is_as_it_should_be for judged in found)
+    status = 0 if is_right and not any(words for _, words in inside) else 1
     if options.save:
         options.save.write_text(json.dumps(as_text(found), indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     if options.compare:

@@ -11,7 +11,7 @@ import pytest
 
 from distlib.authoring.notebook import notebook_from_text
 from tests.answer_files import ASSIGNMENTS, read_answers
-from tests.answers_fast import SLOW, differences, select, without_header
+from tests.answers_fast import SLOW, Judged, Said, differences, select, unfit, without_header
 from tests.tools.tiny_course import NAME, TEXT
 
 ROOT = Path(__file__).parents[1]
@@ -133,6 +133,29 @@ def test_every_answer_is_judged_as_its_file_says(judged: dict[str, list[str]], a
     fast = [answer for answer in read_answers(assignment) if str(answer) not in SLOW]
     lines = judged[assignment]
     assert f"{len(fast)} of {len(fast)} answers are judged as they should be." in lines, "\n".join(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+def test_no_answer_is_told_of_a_file_of_the_library_or_of_ranks_that_it_has_not(judged: dict[str, list[str]]) -> None:
+    assert [line for lines in judged.values() for line in lines if "which says nothing about the answer" in line] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cell 3, line 2: it raised KeyError: 1", ""),
+        ("cell 3, line 2: rank 0 raised KeyError: 1", "rank 0 raised KeyError: 1"),
+        (
+            'File "/srv/env/lib/python3.12/site-packages/torch/x.py", line 2',
+            "/srv/env/lib/python3.12/site-packages/torch/x.py",
+        ),
+    ],
+)
+def test_what_a_student_must_not_read_is_noticed(own: Path, text: str, words: str) -> None:
+    (answer,) = select(["double/right_adds"], own / "tests" / "answers")
+    found = Judged(answer, {"visible": Said(text), "hidden": Said("")}, 0.0, {})
+    assert unfit(found, own).startswith(words) and bool(unfit(found, own)) == bool(words)
 
 
 def test_few_answers_are_left_to_real_ranks() -> None:

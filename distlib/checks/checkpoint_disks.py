@@ -29,7 +29,15 @@ STATES = {
     "flipped": "has a wrong bit, and torch.load does not notice",
     "checksum": "has a checksum that does not fit",
 }
-NAMES = {"tmp": "step-{}.pt.tmp", "halftmp": "step-{}.pt.tmp", "other": "best-{}.pt"}
+NAMES = {  # of files that are no checkpoints, though some hold all of one
+    "tmp": "step-{}.pt.tmp",
+    "halftmp": "step-{}.pt.tmp",
+    "other": "best-{}.pt",
+    "zero": "step-0{}.pt",
+    "last": "step-last-{}.pt",
+    "renamed": "step-{}-old.pt",
+    "old": "old-step-{}.pt",
+}
 Values = Mapping[str, torch.Tensor]  # weight [2, 3], bias [2], velocity [3], float64
 
 
@@ -51,8 +59,8 @@ class Disks:
         return [(int(step), state or "good") for step, _, state in words]
 
     def good(self, rank: int) -> set[int]:
-        """The steps of which a rank has a good checkpoint."""
-        return {step for step, state in self.states(rank) if state == "good"}
+        """The steps of which a rank has a good checkpoint: numbers from 1 on, of at most nine digits."""
+        return {step for step, state in self.states(rank) if state == "good" and 0 < step < 10**9}
 
     @property
     def agreed(self) -> int:

@@ -1,14 +1,18 @@
 """What to say when the student's function did not get to its end: deadlock, mismatch, exception, time limit.
 
 The error of the world names the line and the ranks. Added here: what usually causes it. An exercise knows more causes
-than this file (`Task(errors=…)`); its own come first.
+than this file (`Task(errors=…)`); its own come first. Taken out: files of the library, which tell a student nothing;
+and "rank 0", where the function has no communicator.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
+from distlib.checks import plays
 from distlib.checks.remark import Remark
 from distlib.worlds.diagnosis import (
     DeadlockError,
@@ -33,13 +37,17 @@ _LEADS: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-def explain_error(error: RankError | TypeError, signs: Signs = ()) -> Remark:
+def explain_error(error: RankError | TypeError, signs: Signs = (), *, has_ranks: bool = True) -> Remark:
     """The remark about a run that ended with `error`.
 
     Args:
         signs: of the exercise; they come before those known here.
+        has_ranks: whether the function has a communicator. Without one nothing is said of a rank.
     """
-    text = str(error)
+    text = without_our_files(str(error))
+    text = (
+        text if has_ranks else re.sub(r"\b(?:rank 0|a rank)(?='s| raised| was| ended| sent| printed| is\b)", "it", text)
+    )
     if re.search("NotImplementedError(?!:)", text):  # with a colon it is one of torch's
         return Remark(
             "it is not written yet: it raises NotImplementedError.",
@@ -48,6 +56,24 @@ def explain_error(error: RankError | TypeError, signs: Signs = ()) -> Remark:
         )
     lead = next((lead for kind, lead in _LEADS if isinstance(error, kind)), "it can't be sent to the ranks.")
     return Remark(lead, tuple(text.splitlines()), _cause(error, text, signs))
+
+
+def without_our_files(text: str) -> str:
+    """A text without the paths of installed packages, and of a traceback only the lines outside of them."""
+    text = re.sub(
+        r'^[ \t]*File "[^"\n]*/(?:distlib|site-packages)/[^"\n]*", line \d+.*\n(?:(?![ \t]*File ")[ \t]+\S.*\n?)*',
+        "",
+        text,
+        flags=re.M,
+    )
+    text = re.sub(r"[^\s\"'(]*/distlib/[^\s\"')]*", "the test", text)
+    text = re.sub(r"[^\s\"'(]*/site-packages/(\w+)[^\s\"')]*", r"\1", text)
+    return re.sub(rf"(?<!\w)(?:{_plays()})\.py, line \d+", "the test", text)
+
+
+@cache
+def _plays() -> str:
+    return "|".join(sorted(path.stem for path in Path(plays.__path__[0]).glob("*.py") if path.stem != "__init__"))
 
 
 def alone(text: str, otherwise: str = "") -> str:
@@ -119,6 +145,10 @@ _SIGNS = (
     ("has no attribute 'grad'", "a model has no gradient, its parameters have: parameter.grad of each."),
     ("iterable, not method", "a method is called with parentheses: model.parameters()."),
     ("'method' object", "a method is called with parentheses: model.parameters()."),
+    ("raised KeyError",
+     "a dict has no entry under this key. Is it put in before, and under the same key? (What another rank puts into a "
+     "dict of its own is not there: ranks share no memory.)"),
+    ("too many indices", "the tensor has fewer dimensions than the index has numbers: look at its shape."),
     ("index out of range", "the first of n entries has the index 0, and the last one n - 1."),
     ("attempting to assign a gradient of size",
      "a gradient has the shape of its parameter: piece.view(parameter.shape) gives a flat piece this shape."),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import linecache
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
+from typing import Any
 
 import torch
 
 from distlib.checks.case import Part
 from distlib.checks.library_calls import could_call, library_calls
-from distlib.checks.plays.plain import plain
+from distlib.checks.plays.plain import changed_inputs, plain
 from distlib.checks.seen import Played
 from distlib.checks.student_communicator import Handles, StudentCommunicator
 from distlib.communicator import Communicator
@@ -25,8 +27,18 @@ __passes_on__ = True  # see worlds.call_site
 
 Run = tuple[list[Played], Trace, RankError | None]  # by rank (nothing after an error), messages, error
 
+_unpacked: dict[int, tuple[bytes, Any]] = {}  # by rank: what was unpacked last, with all that it has kept since
 
-def play(comm: Communicator, packed: bytes, part: Part, allowed: tuple[str, ...], *, time_passes: bool) -> Played:
+
+def play(
+    comm: Communicator,
+    packed: bytes,
+    part: Part,
+    allowed: tuple[str, ...],
+    *,
+    time_passes: bool,
+    is_fresh: bool = True,
+) -> Played:
     """Play a case on this rank. Exceptions of the student's function pass through.
 
     Args:
@@ -36,8 +48,11 @@ def play(comm: Communicator, packed: bytes, part: Part, allowed: tuple[str, ...]
         allowed: functions of the library that may be called; only looked at where there is one rank, because a
             function that communicates is found out by its messages.
         time_passes: whether passing a gate takes its seconds: in virtual time, not on real ranks.
+        is_fresh: whether the function is unpacked anew. Else it still has what it has kept since it last was.
     """
-    function, _, cells = pickling.loads(packed)
+    if is_fresh or _unpacked.get(comm.rank, (b"", None))[0] != packed:
+        _unpacked[comm.rank] = packed, pickling.loads(packed)
+    function, _, cells = _unpacked[comm.rank][1]
     linecache.cache.update({file: (len("".join(lines)), None, lines, file) for file, lines in cells.items()})
     gates: list[tuple[int, float]] = []
     shown: list[tuple[int, torch.Tensor | None]] = []
@@ -52,16 +67,17 @@ def play(comm: Communicator, packed: bytes, part: Part, allowed: tuple[str, ...]
         return part.factor(comm.rank, k)
 
     comm.sleep(part.delay(comm.rank))
-    arguments = StudentCommunicator(comm, handles), function, part.inputs[comm.rank], gate
-    if part.world_size > 1:
-        return Played(plain(part.play(*arguments)), gates, shown, handles.slips())
+    inputs = copy.deepcopy(part.inputs[comm.rank])
     with _watch(packed, part, allowed) as noted:
-        result = plain(part.play(*arguments))
-    return Played(result, gates, shown, handles.slips(), noted[0] if noted else None)
+        result = plain(part.play(StudentCommunicator(comm, handles), function, inputs, gate))
+    changed = changed_inputs(part.inputs[comm.rank], inputs)
+    return Played(result, gates, shown, handles.slips(), noted[0] if noted else None, changed)
 
 
 def _watch(packed: bytes, part: Part, allowed: tuple[str, ...]) -> AbstractContextManager[list[str]]:
-    """Look for calls of the library: in a play with many other calls only where there could be one."""
+    """Look for calls of the library on a rank that is alone; in a play with many calls only if one could be there."""
+    if part.world_size > 1:
+        return nullcontext([])
     many_calls = getattr(sys.modules[part.play.__module__], "MANY_CALLS", False)
     return nullcontext([]) if many_calls and not _could_call(packed) else library_calls(allowed)
 
@@ -73,9 +89,15 @@ def _could_call(packed: bytes) -> bool:
 
 
 def simulate(
-    comm: object, packed: bytes, part: Part, allowed: tuple[str, ...], cluster: Cluster | None, timeout: float
+    comm: object,
+    packed: bytes,
+    part: Part,
+    allowed: tuple[str, ...],
+    cluster: Cluster | None,
+    timeout: float,
+    is_fresh: bool = True,
 ) -> Run:
-    """Play on simulated ranks, all of them inside this process, at most `timeout` seconds.
+    """Play on simulated ranks, all of them inside this process, at most `timeout` seconds. `is_fresh`: as of `play`.
 
     Ranks are threads where time passes or messages are sent inside backward; the file of the play says so.
     """
@@ -83,6 +105,7 @@ def simulate(
     contexts = "threads" if inside_backward else "greenlets"
     world = SimulatedWorld(part.world_size, cluster, record=True, contexts=contexts)
     try:
-        return world.run(play, packed, part, allowed, time_passes=True, timeout=timeout), world.trace, None
+        played = world.run(play, packed, part, allowed, time_passes=True, is_fresh=is_fresh, timeout=timeout)
+        return played, world.trace, None
     except RankError as error:
         return [], world.trace, error

@@ -32,8 +32,9 @@ def explain_foreign(name: str, trace: Trace, helpers: Sequence[str], ours: Colle
         return None
     helpers_too = "".join(f", or call {helper}" for helper in helpers)
     return Remark(
-        f"{len(foreign)} of {count(len(trace), 'message')} were sent by {_sender(name, foreign[0])}.",
-        cause=f"write {name} as lines of this notebook: send and receive with comm{helpers_too}.",
+        f"{len(foreign)} of {count(len(trace), 'message')} {'was' if len(foreign) == 1 else 'were'} sent by "
+        f"{_sender(name, foreign[0])}.",
+        cause=f"{_why(foreign[0])}write {name} as lines of this notebook: send and receive with comm{helpers_too}.",
     )
 
 
@@ -45,10 +46,16 @@ def explain_library(name: str, library: str) -> Remark:
     )
 
 
+def _why(message: Message) -> str:
+    return "" if message.site.file == EXECUTED_TEXT else "a library function does the work. Instead, "
+
+
 def _sender(name: str, message: Message) -> str:
     via = message.site.via or ""
     if message.site.file == EXECUTED_TEXT:
         return "code that was made from a text (exec)"
+    if via.startswith("distlib.checks.") and not via.startswith(f"{plays.__name__}."):
+        return "the library, not by lines of yours"
     if via.startswith(f"{plays.__name__}."):  # no line of the student's stands between us and the library
         return f"the library itself: {name} is its function"
     library = via if via.startswith("distlib.") else "a library function"

@@ -48,8 +48,12 @@ _simulated_only = ContextVar("_simulated_only", default=False)
 class Place(Protocol):
     """Plays cases with one function."""
 
-    def play(self, case: Case, seconds: float) -> Seen:
-        """Play a case, at most `seconds`."""
+    def play(self, case: Case, seconds: float, is_fresh: bool = False) -> Seen:
+        """Play a case, at most `seconds`.
+
+        `is_fresh`: the function is new, as if its cell had just been run. Else it may have kept something of the cases
+        that were played here before.
+        """
 
 
 class Judged(Place, Protocol):
@@ -61,8 +65,8 @@ class Judged(Place, Protocol):
     def prepare(self, cases: Sequence[Case], helpers: Sequence[str]) -> None:
         """Have ready what these cases need."""
 
-    def play(self, case: Case, seconds: float, is_empty: bool = False) -> Seen:
-        """Play a case, at most `seconds`. `is_empty`: every message arrives with zeros in it."""
+    def play(self, case: Case, seconds: float, is_fresh: bool = False, is_empty: bool = False) -> Seen:
+        """As of `Place`. `is_empty`: every message arrives with zeros in it."""
 
 
 class Simulated:
@@ -76,10 +80,12 @@ class Simulated:
     def __init__(self, packed: bytes, helpers: Sequence[str], allowed: Sequence[str] = ()) -> None:
         self._packed = packed
         self._allowed = (*_origins(helpers), *allowed)
+        self._has_played = False
 
-    def play(self, case: Case, seconds: float) -> Seen:
-        """Play a case, at most `seconds`."""
-        arguments = self._packed, case.part, self._allowed, case.cluster, seconds
+    def play(self, case: Case, seconds: float, is_fresh: bool = False) -> Seen:
+        """Play a case, at most `seconds`. `is_fresh`: as of `Place`; the first time the function always is."""
+        is_fresh, self._has_played = is_fresh or not self._has_played, True
+        arguments = self._packed, case.part, self._allowed, case.cluster, seconds, is_fresh
         if _simulated_only.get():
             caught = _catch(lambda: [on_a_rank.simulate(None, *arguments)])
         else:
@@ -93,17 +99,17 @@ class Simulated:
 
 
 class Real:
-    """Real ranks. Times mean nothing there. Arguments as of `Simulated`."""
+    """Real ranks. Times mean nothing there, and the function is new each time. Arguments as of `Simulated`."""
 
     def __init__(self, packed: bytes, helpers: Sequence[str], allowed: Sequence[str] = ()) -> None:
         self._packed = packed
         self._allowed = (*_origins(helpers), *allowed)
 
-    def play(self, case: Case, seconds: float) -> Seen:
-        """Play a case, at most `seconds`."""
-        arguments = self._packed, case.part, self._allowed
+    def play(self, case: Case, seconds: float, is_fresh: bool = True) -> Seen:
+        """Play a case, at most `seconds`. `is_fresh`: without it the function is that of the last time."""
+        arguments, options = (self._packed, case.part, self._allowed), {"time_passes": False, "is_fresh": is_fresh}
         _import_on_ranks(case.world_size, case)
-        caught = _run_on_ranks(case.world_size, "[rank {}] ", seconds, on_a_rank.play, *arguments, time_passes=False)
+        caught = _run_on_ranks(case.world_size, "[rank {}] ", seconds, on_a_rank.play, *arguments, **options)
         trace = _worlds[case.world_size].trace
         error = caught.result if isinstance(caught.result, RankError) else None
         return Seen(case, [] if error else caught.result, trace, False, error, caught.printed, caught.seconds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,8 @@ class Played:
         shown: what they were passed with: number, and a tensor or None, in the same order.
         slips: what was done wrong with handles: what (of `SLIPS`), of which call, at which line.
         library: the first function of the library that was called and must not, where that was watched; else None.
+        changed: the inputs that were not what they had been, by name (by number, if they were not named), and what they
+            were afterwards. A rank in a sandbox says so itself.
     """
 
     result: Any
@@ -30,6 +32,7 @@ class Played:
     shown: Sequence[tuple[int, torch.Tensor | None]] = ()
     slips: Sequence[tuple[str, str, str]] = ()
     library: str | None = None
+    changed: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A graded function as one declaration: its cases, and what must be true after each. The engine behind every check.
 
     @task("comm", "batch")                                # how the function is called
-    def check_split_batch(draw, *, world_sizes):          # 1. its cases, smallest first
+    def check_split_batch(draw, *, world_sizes):          # 1. its cases, smallest first (one rank alone: see below)
         for ranks in world_sizes:
             yield Case(f"on {count(ranks, 'rank')}", split, [{"batch": draw.whole((6, 2))} for _ in range(ranks)])
 
@@ -13,6 +13,9 @@
 A test cell calls it: `check_split_batch(split_batch, world_sizes=(1, 2, 3))`. What happens then, for each case:
 
     case ──► place ──► what was seen ──► remarks ──► the first one: CheckFailed     none: on to the next case ──► Report
+
+A student reads about one case, so the order matters. Cases are played as they are declared, but those with one rank
+last: what is wrong among several ranks is told before "with one rank there is nobody to talk to". See `in_turn`.
 
 Cases are played on simulated ranks, which is quick and always goes in the same order. But these share a process, so a
 function could pass values on without a message, through a class or a module that all of them see. Therefore the first
@@ -47,7 +50,9 @@ from distlib.checks.places import Judged, Place, Real, Simulated, pack, real_ran
 from distlib.checks.remark import CheckFailed, Remark
 from distlib.checks.report import Report, Row
 from distlib.checks.seen import Seen
+from distlib.checks.side_effects import explain_changed, explain_kept
 from distlib.checks.words import count
+from distlib.worlds.diagnosis import PeerLost, RunTimeout, TooMuchOutput
 
 SAMPLED_RANKS = 4
 MOST_REAL_RANKS = 20
@@ -85,6 +90,7 @@ def task(
     helpers: Sequence[str] = (),
     errors: Signs | Callable[[Seen], Signs] = (),
     allowed: Sequence[str] = (),
+    untouched: Sequence[str] = (),
     row: Callable[[Seen], Row] | None = None,
     seconds: float = CASE_SECONDS,
 ) -> Callable[[Callable[..., Iterator[Case]]], Task]:
@@ -97,6 +103,8 @@ def task(
         errors: pairs, words of an error and their usual cause in this exercise; or a function that knows them for a
             case. The first pair whose words occur in the error counts.
         allowed: modules and functions of the library that a function on one rank may call.
+        untouched: inputs that the play hands on as they are, and that must not change: "batches". What a function that
+            only computes is given (`plays.calls`) never may, and need not be named.
         row: makes a passed case a row of the report's table, such as `tensor_cases.row`; without it the report lists
             titles.
         seconds: that a case may take on a free machine.
@@ -106,7 +114,7 @@ def task(
     """
     if not callable(errors) and any(isinstance(pair, str) for pair in errors):
         raise TypeError(f"errors: expected a list of pairs (words of an error, usual cause), got {errors!r}")
-    return lambda cases: Task(cases, arguments, tuple(helpers), errors, tuple(allowed), row, seconds)
+    return lambda cases: Task(cases, arguments, tuple(helpers), errors, tuple(allowed), tuple(untouched), row, seconds)
 
 
 class Task:
@@ -124,12 +132,13 @@ class Task:
         helpers: Sequence[str],
         errors: Signs | Callable[[Seen], Signs],
         allowed: Sequence[str],
+        untouched: Sequence[str],
         row: Callable[[Seen], Row] | None,
         seconds: float = CASE_SECONDS,
     ) -> None:
         self.__name__, self.__doc__ = cases.__name__, cases.__doc__
         self.cases, self._arguments, self._row = cases, arguments, row
-        self._helpers, self._errors, self._allowed = helpers, errors, allowed
+        self._helpers, self._errors, self._allowed, self._untouched = helpers, errors, allowed, untouched
         self.seconds = seconds
         self._judge: Judge = _no_judge
         self._judge_times: Judge = lambda seen: iter(())
@@ -179,12 +188,17 @@ class Task:
         """The first remark about a run, times left out."""
         if seen.error is not None:
             signs = self._errors(seen) if callable(self._errors) else self._errors
-            return explain_error(seen.error, signs)
+            return explain_error(seen.error, signs, has_ranks="comm" in self._arguments)
         library = next((played.library for played in seen.played if played.library), None)
         if library:
             return explain_library(seen.case.function, library)
         foreign = explain_foreign(seen.case.function, seen.trace, helpers, seen.case.ours)
-        return foreign or explain_slips(seen) or first(self._judge(seen))
+        return (
+            foreign
+            or explain_slips(seen)
+            or first(self._judge(seen))
+            or explain_changed(seen, self._arguments, self._untouched)
+        )
 
     def remark_on_times(self, seen: Seen) -> Remark | None:
         """The first remark about moments."""
@@ -214,8 +228,10 @@ class _Run:
         self._task, self._name, self._helpers = task, name, helpers
         self._spent = 0.0
         self._has_shown_prints = False
+        self._earlier: list[Case] = []
 
     def of(self, function: Callable[..., object], judged: Judged | None, cases: Sequence[Case]) -> Report:
+        self._is_judged = judged is not None
         self._sampled = set() if judged else _sample(cases)
         self._real: Place | None = None
         if judged:
@@ -223,15 +239,23 @@ class _Run:
             self._first: Place = judged
         else:
             self._first, self._real = self._task.places(function, cases[0].full_title, self._helpers)
-        report = self._task.report(self._name)
-        for case in cases:
-            seen, remark = self._examine(case)
+        passed: dict[int, Seen] = {}
+        for number in in_turn(cases):
+            seen, remark = self._examine(cases[number])
             remark = remark or self._task.remark_on_times(seen)
             if remark is not None:
-                raise CheckFailed(case.full_title, remark, report.summary())
-            report.add(seen)
+                raise CheckFailed(cases[number].full_title, remark, self._report(passed).summary())
+            passed[number] = seen
+        report = self._report(passed)
         if judged:
             self._play_without_contents(judged, report)
+        return report
+
+    def _report(self, passed: Mapping[int, Seen]) -> Report:
+        """The cases that have passed, as they are declared."""
+        report = self._task.report(self._name)
+        for number in sorted(passed):
+            report.add(passed[number])
         return report
 
     def _play_without_contents(self, judged: Judged, report: Report) -> None:
@@ -245,23 +269,38 @@ class _Run:
 
     def _examine(self, case: Case) -> tuple[Seen, Remark | None]:
         """What the case has shown, in virtual time if nothing is wrong there, and the remark about it."""
-        seen, remark = self._look(
-            self._first, case, SIMULATED_SECONDS if self._may_be_real(case) else self._task.seconds
-        )
+        limit = SIMULATED_SECONDS if self._may_be_real(case) else self._task.seconds
+        seen, remark = self._look(self._first, case, limit)
+        lives_on = remark is not None and self._is_right_alone(case, seen, limit)
         is_doubtful = remark is not None or (seen.printed and not self._has_shown_prints)
         if self._may_be_real(case) and (is_doubtful or id(case) in self._sampled):
-            assert self._real is not None
-            real, final = self._look(self._real, case, self._task.seconds)
+            real, final = self._look_at_real_ranks(case, lives_on)
             self._show(real, case, final)
-            return (seen if remark is None and final is None else real), _with_cause(final, remark)
-        self._show(seen, case, remark)
-        return seen, remark
+            seen, remark = (seen if remark is None and final is None else real), _with_cause(final, remark)
+        else:
+            self._show(seen, case, remark)
+        self._earlier.append(case)
+        return seen, explain_kept(remark) if remark and lives_on else remark
+
+    def _is_right_alone(self, case: Case, seen: Seen, limit: float) -> bool:
+        """Whether a case that has failed passes if the function is new: then it has kept something that it must not."""
+        if isinstance(seen.error, RunTimeout | PeerLost | TooMuchOutput) or not (self._earlier or self._is_judged):
+            return False
+        return self._look(self._first, case, limit, is_fresh=True)[1] is None
+
+    def _look_at_real_ranks(self, case: Case, lives_on: bool) -> tuple[Seen, Remark | None]:
+        """What real ranks show. `lives_on`: in these processes they first play what came before on as many ranks."""
+        assert self._real is not None
+        earlier = [each for each in self._earlier if each.world_size == case.world_size] if lives_on else []
+        for number, each in enumerate(earlier):
+            self._look(self._real, each, self._task.seconds, is_fresh=number == 0)
+        return self._look(self._real, case, self._task.seconds, is_fresh=not earlier)
 
     def _may_be_real(self, case: Case) -> bool:
         return self._real is not None and real_ranks_allowed() and 1 < case.world_size <= MOST_REAL_RANKS
 
-    def _look(self, place: Place, case: Case, limit: float) -> tuple[Seen, Remark | None]:
-        seen = place.play(case, seconds_for(limit, CHECK_SECONDS, self._spent))
+    def _look(self, place: Place, case: Case, limit: float, is_fresh: bool = False) -> tuple[Seen, Remark | None]:
+        seen = place.play(case, seconds_for(limit, CHECK_SECONDS, self._spent), is_fresh)
         self._spent += seen.seconds
         return seen, self._task.remark(seen, self._helpers)
 
@@ -270,6 +309,14 @@ class _Run:
         if seen.printed and (remark or not self._has_shown_prints):
             self._has_shown_prints = True
             show_printed(seen.printed, case.full_title)
+
+
+def in_turn(cases: Sequence[Case]) -> list[int]:
+    """The numbers of the cases in the order in which they are played: as declared, those with one rank last.
+
+    Most mistakes show with one rank, too, and there each looks the same: rank 0 talks to itself.
+    """
+    return sorted(range(len(cases)), key=lambda number: cases[number].world_size == 1)
 
 
 def _no_judge(seen: Seen) -> Remarks:

@@ -106,7 +106,8 @@ def accumulate_gradients(
         model: the same parameters on every rank. They are not changed, only their .grad, whose old contents do not
             count.
         loss_function: takes outputs and targets, returns a loss for each sample, shape [samples].
-        microbatches: inputs and targets of this rank's samples, in pieces; the first dimension counts the samples.
+        microbatches: inputs and targets of this rank's samples, in pieces; the first dimension counts the samples. Not
+            changed.
         global_batch_size: how many samples all microbatches of all ranks have together.
 
     Cost for N ranks and parameters of S bytes: one all-reduce of S bytes after the last microbatch, nothing before.
@@ -171,7 +172,7 @@ report = check_accumulate_gradients(
     batches=[
         Pieces([[4]]),
         Pieces([[3, 3]]),
-        Pieces([[4, 4], [4, 4]]),
+        Pieces([[4, 4, 4], [4, 4, 4]]),
         Pieces([[4, 4, 2], [4, 1]]),
         Pieces([[2, 2], [3], [5, 1]], loss="squared"),
     ],
@@ -326,6 +327,7 @@ def local_sgd_round(
         model: the same shapes on every rank. Its parameters and floating-point buffers are averaged.
         loss_function: takes outputs and targets, returns a loss for each sample, shape [samples].
         batches: inputs and targets of this rank, a pair for each step, at least one. Ranks may have different numbers.
+            Not changed.
         optimizer: of this rank's parameters, with zero_grad() and step(). Its state stays with its rank.
 
     Cost for N ranks and S bytes of parameters and floating-point buffers: one all-reduce of S bytes after the last
@@ -378,7 +380,7 @@ report = check_local_sgd_round(
         Rounds([1]),
         Rounds([3]),
         Rounds([1, 1]),
-        Rounds([3, 3, 3]),
+        Rounds([2, 2, 2]),
         Rounds([2, 2], rounds=2, buffers=True),
     ],
 )

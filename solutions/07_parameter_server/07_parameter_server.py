@@ -81,7 +81,7 @@ def may_proceed(clocks: dict[int, int], worker: int, bound: float) -> bool:
     """Whether a worker may have parameters for its next gradient: it is at most `bound` ahead of the slowest.
 
     Args:
-        clocks: for each worker that has not left, by its rank, how many gradients it has pushed.
+        clocks: for each worker that has not left, by its rank, how many gradients it has pushed. Not changed.
         worker: the rank of one of them.
         bound: 0 for synchronous, math.inf for asynchronous training.
 
@@ -248,7 +248,7 @@ def shard_parameters(
     """Cut tensors into pieces, and give each server about as many bytes.
 
     Args:
-        sizes: for each tensor its number of elements, at least 1, and its bytes per element.
+        sizes: for each tensor its number of elements, at least 1, and its bytes per element. Not changed.
         num_servers: at least 1. There are always enough pieces for all.
         largest_bytes: of a piece. At least one element fits.
 
@@ -336,6 +336,8 @@ assert len(report) == 11
 #
 # `compute(step)` is given. It uses what is in the tensor `parameters` at that moment, and returns a gradient. So
 # what the server sends must be **in that tensor**: receive into it.
+#
+# Compute before you push. After a `PUSH` the server waits for the gradient, and meanwhile it serves nobody else.
 #
 # With 2 steps the worker's requests are `PULL PUSH PULL PUSH PULL LEAVE`, and these messages travel:
 #
@@ -485,7 +487,7 @@ def server_loop(
 
     Args:
         comm: the communicator of the server.
-        workers: their ranks.
+        workers: their ranks. Not changed.
         parameters: one-dimensional. Changed in place.
         learning_rate: a gradient g changes the parameters by -learning_rate / len(workers) * g.
         bound: how many gradients a worker may be ahead of the slowest. 0: synchronous; math.inf: asynchronous.
@@ -607,6 +609,11 @@ assert len(report) == 6
 assert max(staleness for update in report[0][2]["updates"] for staleness in update.values()) >= 2
 assert all(staleness == 0 for update in report[1][2]["updates"] for staleness in update.values())
 assert sum(map(len, report[2][2]["updates"])) == 24
+
+report = check_server_loop(
+    server_loop, races=[([[0.2, 1, 0.5, 0]], 0), ([[0, 1, 1, 0.1]], math.inf)], server=1, seed=73
+)
+assert [seen[1]["updates"] for seen in report] == [[{0: 0}, {0: 0}]] * 2
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -181,6 +181,7 @@ report = check_expand_nodelist(
     bad=[
         ("", ""),
         ("n1,", ""),
+        (",n[1-2]", ""),
         ("a,n[1-2]],b", "n[1-2]]"),
         ("a,n1],b", "n1]"),
         ("a,n[1-[2-3]],b", "n[1-[2-3]]"),
@@ -198,7 +199,7 @@ report = check_expand_nodelist(
     drawn=8,
     seed=161,
 )
-assert len(report) == 30
+assert len(report) == 31
 assert list(report.answers[0]["returned"]) == ["cn-a9", "cn-a10", "cn-a11", "cn-a2", "cn-a007", "cn-a008", "cn-a009"]
 assert list(report.answers[4]["returned"]) == ["n1", "n01", "n001"]
 assert all("refused" in answer for answer in report.answers[15:])
@@ -377,7 +378,8 @@ for answers in report.answers[:5]:
 #   fits** is good, and nothing of another one may ever be loaded into the model.
 # - **Unfinished files.** Only the name `step-<number>.pt` makes a checkpoint: a number from 1 on, of at most nine
 #   digits, without a zero in front. `step-30.pt.tmp` was never finished, even if all of it is there. There may be
-#   others still, such as `best-30.pt`, which somebody has put aside.
+#   others still, which somebody has put aside: `best-30.pt`, `step-030.pt`, `step-last.pt`. They are no checkpoints,
+#   even if all of it is there.
 # - **Not on all ranks.** A rank may have failed before it wrote the newest one. A new machine has an empty folder, or
 #   none.
 #
@@ -421,10 +423,11 @@ def resume(comm: Communicator, folder: Path, model: torch.nn.Module, optimizer: 
     """
     ### BEGIN SOLUTION
     good = {}
-    for path in folder.glob("step-*.pt"):
-        content = path.read_bytes()
-        if hashlib.sha256(content[32:]).digest() == content[:32]:
-            good[int(path.stem.removeprefix("step-"))] = content[32:]
+    for path in folder.glob("*"):
+        match = re.fullmatch(r"step-([1-9][0-9]{0,8})\.pt", path.name)
+        content = path.read_bytes() if match else b""
+        if match and hashlib.sha256(content[32:]).digest() == content[:32]:
+            good[int(match[1])] = content[32:]
     common = set(good)
     mine = torch.tensor([*good, *[0] * (16 - len(good))])
     for distance in range(1, comm.world_size):
@@ -476,7 +479,7 @@ print(simulated.trace.summary())
 # %% [markdown]
 # **Visible test: 5 points.** Files are real, and each rank has a folder of its own. The table in an error has the
 # steps of each rank, and behind a minus what is wrong with the file. `30-tmp` is whole, but was never renamed;
-# `30-halftmp` is only a part of it.
+# `30-halftmp` is only a part of it. `30-zero` is `step-030.pt`.
 
 # %% test="resume_visible" points=5
 from distlib.checks.checkpoint_disks import Disks
@@ -492,11 +495,12 @@ report = check_resume(
         Disks("an unfinished one", ["8 9 10", "10-tmp 8 9"]),
         Disks("as in the table above", ["10 20 30", "10 20-torn 30", "10 20 30-halftmp"]),
         Disks("numbers that get longer", ["9 10 100", "9 10 100", "100 10 9"]),
+        Disks("a zero in front", ["10 20 30-zero", "20 30-zero 10"]),
         Disks("a new machine", ["10 20", ""]),
     ],
 )
 assert [[told["step"] for told in seen.results] for seen in report[:3]] == [[10], [30, 30], [20, 20]]
-assert [seen.results[0]["step"] for seen in report[3:]] == [5, 9, 10, 100, 0]
+assert [seen.results[0]["step"] for seen in report[3:]] == [5, 9, 10, 100, 20, 0]
 for seen in report:
     assert max(seen.trace.messages_sent) <= 2 * (seen.size - 1)
 print(report)
@@ -526,6 +530,9 @@ report = check_resume(
         Disks("nothing in common", ["1 3 5", "2 4 6", "1 2 3 4"]),
         Disks("a wrong bit everywhere", ["2 4-flipped"] * 4),
         Disks("one put aside", ["90 100-other 95", "90 95 100", "95 100 90"]),
+        Disks("names that are none", ["7 9-zero 12-last 13-renamed", "7 9 12 13", "13-old 12 9 7"]),
+        Disks("numbers that are none", ["8 0 1234567890", "0 1234567890 8"]),
+        Disks("nothing but such names", ["0 5-zero", "5-zero 0"]),
         Disks("a checksum that does not fit", ["90 1000-checksum", "90 1000"]),
         Disks("nothing", [None]),
         Disks("nothing yet", [None, None]),
@@ -534,9 +541,9 @@ report = check_resume(
     drawn=[1, 2, 3, 4, 5, 6],
     seed=163,
 )
-assert len(report) == 20
+assert len(report) == 23
 steps = [[told["step"] for told in seen.results] for seen in report]
-assert [each[0] for each in steps[:14]] == [1, 20, 5, 123_456_788, 7, 0, 0, 0, 2, 95, 90, 0, 0, 50]
+assert [each[0] for each in steps[:17]] == [1, 20, 5, 123_456_788, 7, 0, 0, 0, 2, 95, 7, 8, 0, 90, 0, 0, 50]
 for seen, found in zip(report, steps, strict=True):
     assert found == [seen.facts.disks.agreed] * seen.size
     assert [told["files"].keys() for told in seen.results] == [(files or {}).keys() for files in seen.given("files")]

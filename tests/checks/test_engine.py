@@ -14,15 +14,18 @@ import torch
 
 from distlib.checks import CheckFailed
 from distlib.checks.case import Case
+from distlib.checks.errors import without_our_files
 from distlib.checks.places import simulated_only
 from distlib.checks.plays.calls import call
+from distlib.checks.plays.plain import changed_inputs
 from distlib.checks.plays.tensor import one_tensor
 from distlib.checks.remark import Remark
 from distlib.checks.rules.messages import Traffic, sends
+from distlib.checks.rules.returns import called, returns
 from distlib.checks.rules.sums import Held
 from distlib.checks.rules.values import holds
 from distlib.checks.seen import Seen
-from distlib.checks.task import Draw, Remarks, explain_old_version, task
+from distlib.checks.task import Draw, Remarks, explain_old_version, in_turn, task
 from distlib.checks.tensor_cases import TensorCase, expected_on
 from distlib.communicator import Communicator
 from distlib.trace import Trace
@@ -172,6 +175,111 @@ def test_the_library_may_not_do_the_work() -> None:
 
     with simulated_only(), pytest.raises(CheckFailed, match="it calls distlib.network"):
         check_double(by_the_library)
+
+
+# Which case is told, and what lives on
+
+
+def test_one_rank_is_played_last_and_reported_where_it_was_declared() -> None:
+    def talks_to_itself(comm: Communicator, tensor: torch.Tensor) -> None:
+        if comm.rank < 2:
+            comm.exchange(tensor.clone(), (comm.rank + 2) % 3 if comm.world_size > 2 else comm.rank - 1, tensor, 0)
+
+    said = remark_on(talks_to_itself, sizes=(1, 2, 3))
+    assert said.startswith("talks_to_itself on 2 ranks:")
+    played = in_turn([Case(f"on {size} ranks", one_tensor, [{}] * size) for size in (1, 2, 1, 3)])
+    assert played == [1, 3, 0, 2]
+    with simulated_only():
+        report = check_double_and_keep(lambda numbers: [2 * number for number in numbers], sizes=(1, 2))
+    assert [seen.case.title for seen in report] == ["([1])", "([1, 2])"]
+
+
+@task("numbers")
+def check_double_and_keep(draw: Draw, *, sizes: Sequence[int]) -> Iterator[Case]:
+    """`function(numbers)` returns a list of twice the numbers."""
+    for size in sizes:
+        yield called(list(range(1, size + 1)))
+
+
+@check_double_and_keep.judge
+def _(seen: Seen) -> Remarks:
+    yield returns(seen, [2 * number for number in seen.case.inputs[0]["args"][0]])
+
+
+def told_of(function: Callable[..., object], sizes: Sequence[int] = (1, 2)) -> str:
+    with simulated_only(), pytest.raises(CheckFailed) as caught:
+        check_double_and_keep(function, sizes=sizes)
+    return " ".join(str(caught.value).split())
+
+
+def test_an_argument_that_has_changed_is_found() -> None:
+    def doubles_in_place(numbers: list[int]) -> list[int]:
+        for k in range(len(numbers)):
+            numbers[k] *= 2
+        return numbers
+
+    said = told_of(doubles_in_place)
+    assert "the result is right, but it has changed its argument numbers. before [1] after [2]" in said
+    assert "work on a copy: list(numbers)" in said
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_same_value"),
+    [
+        ([1, 2], [1, 2], True),
+        ([1, 2], [1.0, 2], False),
+        ([1], (1,), False),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, False),
+        (torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("nan")]), True),
+        (torch.ones(2), torch.ones(2).double(), False),
+        (torch.ones(2), torch.ones(2, requires_grad=True), False),
+        ([torch.ones(2)], [torch.zeros(2)], False),
+        (float("nan"), float("nan"), True),
+    ],
+)
+def test_what_counts_as_changed(before: object, after: object, is_same_value: bool) -> None:
+    found = changed_inputs({"args": [before], "kwargs": {"k": 1}}, {"args": [after], "kwargs": {"k": 1}})
+    assert list(found) == ([] if is_same_value else ["0"])
+
+
+def test_what_lives_on_between_cases_is_told_as_such() -> None:
+    def keeps(numbers: list[int], doubled: list[int] = []) -> list[int]:  # noqa: B006
+        doubled += [2 * number for number in numbers]
+        return doubled
+
+    said = told_of(keeps)
+    assert "keeps([1, 2]): right on its own, but not after other calls: it returned a wrong value" in said
+    assert "found [2, 2, 4]" in said and "a default argument such as seen=[]" in said
+
+
+def test_what_is_wrong_alone_is_not_told_as_living_on() -> None:
+    assert "right on its own" not in told_of(lambda numbers: [2 for _ in numbers])
+
+
+def test_without_a_communicator_nothing_is_said_of_a_rank() -> None:
+    def looks_up(numbers: list[int]) -> object:
+        return {}[numbers[0]]
+
+    said = told_of(looks_up)
+    assert "it raised KeyError: 1" in said and "rank 0" not in said
+    assert "a dict has no entry under this key" in said
+
+
+def test_no_file_of_the_library_is_named() -> None:
+    text = """in user code:
+    File "/opt/env/lib/python3.12/site-packages/tensorflow/x.py", line 270, in __call__
+        return f(*args)
+
+    File "cell 3", line 5, in double
+        return 2 * number
+at /srv/course/distlib/checks/plays/jax_programs.py:43 for shard_map; rank 0 receives (servers.py, line 6)"""
+    assert (
+        without_our_files(text).split()
+        == (
+            'in user code: File "cell 3", line 5, in double return 2 * number '
+            "at the test for shard_map; rank 0 receives (the test)"
+        ).split()
+    )
 
 
 # A check that is not complete

@@ -132,7 +132,7 @@ def test_descent_is_torchs_sgd_with_or_without_a_closure() -> None:
     optimizers = [Descent(model.parameters(), 0.25) for model in models[:2]]
     for optimizer in (*optimizers, torch.optim.SGD(models[2].parameters(), lr=0.25, momentum=MOMENTUM)):
         model = models[len(optimizers) if isinstance(optimizer, torch.optim.SGD) else optimizers.index(optimizer)]
-        for x, y in inputs["rounds"][0]:
+        for x, y in inputs["batches"][0]:
 
             def closure(model=model, optimizer=optimizer, x=x, y=y):
                 optimizer.zero_grad()

@@ -42,7 +42,8 @@ def _errors(seen: Seen) -> Signs:
     disagree = ("ranks disagree about what is reduced. Where a gradient is None, put zeros in its place: then every rank has "
                 "the same parameters in the same order." if model.missing else
                 "every rank must make the same calls: all_reduce(comm, flat) on every rank, once, with as many numbers.")
-    return (*SUPPLIED_ERRORS, *TOGETHER, ("NoneType", nothing),
+    flat = "torch.cat takes tensors with a dimension: gradient.reshape(-1) makes each flat, also a single number."
+    return (*SUPPLIED_ERRORS, *TOGETHER, ("NoneType", nothing), ("zero-dimensional tensor", flat),
             *((sign, disagree) for sign in ("receives into", "have to make the same collective calls", "waits to")))
 
 
@@ -311,6 +312,7 @@ def _cover(seen: Seen, epoch: Epoch) -> Remarks:
     if set(whole) == set(range(length)) and more != [whole[k % length] for k in range(len(more))]:
         yield Remark("the padding is not taken from the start of the order.", epoch.lines,
                      "repeat the order from its beginning until the number of ranks divides its length.")
+    own = [index for part in epoch.parts for index, number in Counter(part).items() if number > 1]
     twice = sorted(index for index, number in Counter(whole).items() if number > 1)
     if twice:
         among = f" among the first {length} of the order" * (len(epoch.order) > length)
@@ -318,7 +320,7 @@ def _cover(seen: Seen, epoch: Epoch) -> Remarks:
                      "hash of a text gives another number in each process, so each rank has a seed of its own. Make the seed "
                      "of numbers: of the sampler's seed and the epoch."
                      if any(played["hashes_text"] for played in seen.results) else
-                     "the order has each sample once, as torch.randperm(n, generator=…) does." if seen.size == 1 else
+                     "the order has each sample once, as torch.randperm(n, generator=…) does." if seen.size == 1 or (own and len(epoch.order) == length) else
                      "all samples came, but some of them too early again. Shuffle first, all ranks the same way; then go on from the "
                      "beginning of the order until it divides; then take order[comm.rank :: comm.world_size]."
                      if set(epoch.order) == set(range(length)) else

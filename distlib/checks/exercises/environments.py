@@ -139,6 +139,7 @@ ERRORS = (
     ("invalid literal for int()", NAME), ("IsADirectory", NAME), ("substring not found", NAME), ("'NoneType' object has no attribute 'group'", NAME),
     ("No such file or directory", "the folder need not exist yet: on a new machine there is none. folder.glob finds nothing there, and that is no error. A name is joined to it with folder / name."),
     *((words, "there may be no good checkpoint at all, on this rank or in common: max(steps, default=0).") for words in ("empty sequence", "iterable argument is empty", "list index out of range", "numel() == 0")),
+    ("raised KeyError", "a checkpoint is a dict of step, model and optimizer. Or is it a dict of steps? A rank has only those that are good on its own disk, and only a step that all ranks have will do."),
     ("receives into", "a message must fit the tensor that it is received into, and ranks have different numbers of good checkpoints. Fill up lists to 16 numbers, or send their length first."),
     ("has already returned", ALL), ("nobody received", ALL), ("waits", f"{ALL} And not all may begin with send: it returns only when the other one receives."),
 )

@@ -76,7 +76,7 @@ BACKWARD_SIGNS = (
     ("does not require grad", "the loss has no history, so backward() finds no way back: it was computed under "
      "torch.no_grad(), from something that was detached, or without the model."),
     ("must be Tensor, not tuple", "each piece is a pair: for inputs, targets in …"),
-    ("not implemented for 'Long'", "loss_function takes the outputs first, then the targets."),
+    *((sign, "loss_function takes the outputs first, then the targets.") for sign in ("not implemented for 'Long'", "too many indices")),
     ("setup_context", "torch.func does not go with the model of the tests. Call backward(), or torch.autograd.grad."),
 )
 ERRORS = (
@@ -113,7 +113,8 @@ class Pieces:
     frozen: bool = False
 
 
-@task("comm", "model", "loss_function", "microbatches", "global_batch_size", helpers=["all_reduce"], errors=ERRORS)
+@task("comm", "model", "loss_function", "microbatches", "global_batch_size", helpers=["all_reduce"], untouched=["microbatches"],
+      errors=ERRORS)
 def check_accumulate_gradients(draw: Draw, *, batches: Sequence[Pieces]) -> Iterator[Case]:
     """`function(comm, model, loss_function, microbatches, global_batch_size)`: the gradient of the whole batch."""
     for pieces in batches:
@@ -409,7 +410,7 @@ def _errors(seen: Seen) -> Sequence[tuple[str, str]]:
     )
 
 
-@task("comm", "model", "loss_function", "batches", "optimizer", helpers=["all_reduce"], errors=_errors)
+@task("comm", "model", "loss_function", "batches", "optimizer", helpers=["all_reduce"], untouched=["batches"], errors=_errors)
 def check_local_sgd_round(draw: Draw, *, plans: Sequence[Rounds]) -> Iterator[Case]:
     """`function(comm, model, loss_function, batches, optimizer)`: local steps, then the average of all models."""
     for plan in plans:
@@ -420,7 +421,7 @@ def check_local_sgd_round(draw: Draw, *, plans: Sequence[Rounds]) -> Iterator[Ca
         yield Case(f"on {count(len(plan.steps), 'rank')} with {notes}", local_rounds, [
             {
                 "state": state, "loss": plan.loss, "rate": RATE, "old": _old_gradients(draw, state),
-                "rounds": [[_batch(draw, plan.batch_size + rank, plan.loss) for _ in range(steps)]
+                "batches": [[_batch(draw, plan.batch_size + rank, plan.loss) for _ in range(steps)]
                            for _ in range(plan.rounds)],
             }
             for rank, steps in enumerate(plan.steps)

@@ -27,6 +27,7 @@ from distlib.checks.plays.master import (
 )  # fmt: skip
 from distlib.checks.remark import Remark
 from distlib.checks.rules.messages import Way, sends
+from distlib.checks.rules.returns import nobody_returned
 from distlib.checks.rules.values import holds, is_close, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
@@ -64,6 +65,7 @@ def check_split_batch(
 def _(seen: Seen) -> Remarks:
     batches, size = seen.given("batch"), seen.size
     batch, parts, each = batches[0], batches[0].tensor_split(size), len(batches[0]) // size
+    yield nobody_returned([told["part"] for told in seen.results], "its part from each", "Each rank returns its own rows, rank 0, too.")
     for rank in seen.ranks:
         yield holds(f"on rank {rank} the part", seen[rank]["part"], parts[rank], {
             "this is the whole batch. Return only the rows of this rank.": batch,
@@ -296,7 +298,7 @@ class Step:
     earlier: bool = False
 
 
-@task("comm", "model", "images", "labels", "loss_function", helpers=PARTS, errors=STEP_ERRORS)
+@task("comm", "model", "images", "labels", "loss_function", untouched=["images", "labels"], helpers=PARTS, errors=STEP_ERRORS)
 def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: Sequence[Step]) -> Iterator[Case]:
     """`function(comm, model, images, labels, loss_function)`: gradients and loss on rank 0, and every message."""
     seed = draw.getrandbits(60)

@@ -18,6 +18,7 @@ from distlib.checks.remark import Remark
 from distlib.checks.rules import messages as rule
 from distlib.checks.rules import sums
 from distlib.checks.rules.messages import Traffic, Why
+from distlib.checks.rules.returns import nobody_returned
 from distlib.checks.rules.steps import broadcast_steps, reduce_steps
 from distlib.checks.rules.sums import Held
 from distlib.checks.rules.values import holds, untouched
@@ -68,6 +69,7 @@ OTHERS = ("the ranks are 0 to comm.world_size - 1, and the root has its own part
           "loop goes over the others, and let the call name the other rank, not `root`.")
 OTHERS_ALONE = ("The root has its own part, and it alone sends, or receives, what is for the others: leave it out where a "
                 "loop goes over the ranks.")
+COUNTED = "How many ranks there are says comm.world_size. Is another number written into your code?"
 ODD = ("where the number of ranks is not a power of two, a rank may have no partner in a step: compare the partner's "
        "place with comm.world_size first.")
 PARTNER = f"a place is not yet a rank: the rank at place p is (p + root) % comm.world_size. And {ODD}"
@@ -102,7 +104,8 @@ def _errors(peers: str) -> Callable[[Seen], Signs]:
         elif peers is OTHERS and itself and int(itself[1]) != case.center:
             wrong_peer = (f"the root is rank {case.root} here, so rank {itself[1]} is one of the others. These talk to the "
                           "rank that `root` names, whichever it is.")
-        return [("but the ranks are", wrong_peer), (" itself.", wrong_peer), ("no other rank here", alone(text)),
+        beyond = f"{wrong_peer} {COUNTED}" if peers is OTHERS and seen.size > 1 else wrong_peer
+        return [("but the ranks are", beyond), (" itself.", wrong_peer), ("no other rank here", alone(text)),
                 *_ranks_out_of_step(seen),
                 (same_partner(text) if peers is NEXT and seen.size > 2 else "", PREVIOUS),
                 (UNLIKE, _lengths(case)),
@@ -274,7 +277,9 @@ def _not_a(wanted: str, rank: int, found: Any, none: str) -> Remark:
     """The remark about a result of another type. `none`: the cause if there is none."""
     kind = found["type"] if isinstance(found, dict) and "type" in found else type(found).__name__
     cause = none if found is None else RECV if type(found) is int else f"the type is wrong. Expected is {wanted}."
-    if kind in ("tuple", "list"):
+    if kind == "tuple" and "list" in wanted:
+        cause = "a tuple is not a list: list(…) makes one of it."
+    elif kind in ("tuple", "list"):
         cause = "are these all chunks? Return the one of this rank: chunks[comm.rank]."
     returned = "None" if found is None else f"a value of type {kind}"
     return Remark(f"rank {rank} returned {returned}; expected {wanted}.", cause=cause)
@@ -303,6 +308,8 @@ def check_scatter(draw: Draw, *, messages: PerRank, rounds: Limit, **options: An
 @check_scatter.judge
 def _(seen: Seen) -> Remarks:
     t, case, lengths, root = Traffic(seen), seen.facts, seen.facts.chunk_lengths, seen.facts.center
+    yield nobody_returned([told["returned"] for told in seen.results], "a tensor from each", "Each rank returns its chunk, "
+                          "the root, too.")
     for rank in seen.ranks:
         found = seen[rank]["returned"]
         if not isinstance(found, torch.Tensor):
@@ -366,6 +373,8 @@ def check_gather(draw: Draw, *, messages: PerRank, rounds: Limit, **options: Any
 @check_gather.judge
 def _(seen: Seen) -> Remarks:
     t, root = Traffic(seen), seen.facts.center
+    yield nobody_returned([told["returned"] for told in seen.results], f"a list of tensors from the root, rank {root}",
+                          "Its last line on the root must return the list.")
     for rank in seen.ranks:
         found = seen[rank]["returned"]
         if rank == root:

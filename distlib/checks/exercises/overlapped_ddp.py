@@ -161,8 +161,8 @@ def _(seen: Seen) -> Remarks:
         for (name, first), found in zip(right.constructed.items(), seen[rank]["constructed"], strict=True):
             everyone = torch.stack([tensors[name] for tensors in brought])
             yield holds(f"after construction, {name} of rank {rank}", found, first, {
-                "this is still the rank's own. In __init__, broadcast every parameter and every buffer: frozen parameters, "
-                "too. module.buffers() has the buffers.": everyone[rank],
+                "this is still the rank's own. In __init__, broadcast every parameter and every buffer of the module that was "
+                "handed over, not of a copy: frozen parameters, too. module.buffers() has the buffers.": everyone[rank],
                 "these are sums over the ranks, or averages. All must have what rank 0 has: broadcast(comm, tensor).":
                     [everyone.sum(0), everyone.mean(0)],
             }, is_wrong=" is not what rank 0 came with.", same=same)

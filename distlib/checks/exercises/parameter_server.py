@@ -62,7 +62,20 @@ def _(seen: Seen) -> Remarks:
         }, otherwise="send what compute returns, as it is. The server does all the rest.")
 
 
-@task("comm", "workers", "parameters", "learning_rate", "bound", helpers=["may_proceed"], errors=[
+@check_worker_loop.judge_times
+def _(seen: Seen) -> Remarks:
+    """A request to push comes when its gradient is there: until that has come, the server serves nobody else."""
+    worker = 1 - seen.facts
+    requests = [message for message in seen.trace if message.src == worker and message.dtype == "int64"]
+    for step, push in enumerate(requests[1:-1:2]):
+        for moment in seen.passed(worker, 2 * step + 2):
+            if push.start < moment:
+                yield Remark(f"PUSH is sent after {push.start:.2f} s, but compute({step}) returns after {moment:.2f} s.", cause=
+                             "compute first, then send PUSH and the gradient right after it. After a PUSH the server waits for the gradient, "
+                             "and meanwhile it serves nobody else.")
+
+
+@task("comm", "workers", "parameters", "learning_rate", "bound", helpers=["may_proceed"], untouched=["workers"], errors=[
     ("Every rank on this cycle sends", "a worker gets parameters that it has not asked for. Each PULL is answered once."),
     ("waits to send 1 int64", "a worker's request is not taken. The server ends when every worker has sent LEAVE, not earlier."),
     (SEND, "after PUSH, receive the gradient from the same worker, with tag=GRADIENT. What the server sends has tag=PARAMETERS."),
@@ -72,6 +85,8 @@ def _(seen: Seen) -> Remarks:
     ("expected one of the workers in clocks", "this worker has left, or is not in `workers`. After every request apply all gradients "
      "whose worker may proceed, each once. Answer each pull once, when its worker may proceed. So nothing is left of one that leaves."),
     ("has already returned", "the server waits for a request when all workers have left. Then it ends."),
+    ("raised KeyError", "which worker is it, and what is kept for it? One that has left has no clock any more; one has a gradient only "
+     "after PUSH and until it is applied, and a version only after its first PULL."),
 ])
 def check_server_loop(draw: Draw, *, races: Sequence[tuple[Sequence[Sequence[float]], float]], server: int = 0) -> Iterator[Case]:
     """`function(comm, workers, parameters, learning_rate, bound)`; races: by worker, the seconds that it takes to begin, for

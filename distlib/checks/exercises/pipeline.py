@@ -86,6 +86,7 @@ ERRORS = (
     ("receives into", f"the message belongs to another microbatch, or the buffer has a wrong shape: shapes[i] for an input, the output's for its gradient. {TAGS}"),
     ("but the ranks are", "the first rank has no rank before it, and the last one none behind it."),
     ("waits to receive", f"a message is missing, or a rank receives before its turn: each forward pass sends to the next rank, each backward pass to the rank before, and an action receives only what it needs itself. {TAGS}"),
+    ("raised KeyError", "nothing is kept under this number. read_action gives the microbatch of an action: keep under it in the forward pass, and take it out once, in the backward pass."),
     ("setup_context", "go back with backward: output.backward(gradient)."),
 )
 KEEPS = "forget a microbatch after its backward pass: kept.pop(i). Go back without retain_graph. Send output.detach(), and add up loss.item(): an output and a loss hold on to all that they were computed from."
@@ -107,7 +108,7 @@ def _(seen: Seen) -> Remarks:
             "this is the sum over the microbatches. In a batch of N samples one of n samples counts n / N.": sum(alone.losses),
             "every microbatch counts equally here. One of n samples counts n / N.": sum(alone.losses) / len(alone.losses),
             "this is another function's. Call loss_function, which is an argument: it is not always the same.": alone.other_losses,
-            f"these are the losses of both calls. {LIVES_ON.capitalize()}": 2 * alone.loss if calls == 2 else None,
+            f"these are the losses of both calls: {LIVES_ON}": 2 * alone.loss if calls == 2 else None,
             "this is one microbatch's loss. Add up those of all.": [part for n, loss in zip(alone.samples, alone.losses, strict=True) for part in (loss, n / N * loss)],
         }, same=lambda one, other: one is other or (isinstance(one, float) and isinstance(other, float) and math.isclose(one, other)),
            otherwise="a microbatch of n samples counts n / N. N is the number of all samples: the sum of shape[0] over shapes; and the sum begins with 0 in each call." if rank == last and isinstance(seen[rank]["loss"], float)

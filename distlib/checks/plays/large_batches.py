@@ -113,7 +113,7 @@ def accumulate(
     """
     model = Model(inputs["state"], gate)
     leave_gradients(model, inputs["old"])
-    function(comm, model, LOSSES[inputs["loss"]], [(x, y) for x, y in inputs["microbatches"]], inputs["total"])
+    function(comm, model, LOSSES[inputs["loss"]], inputs["microbatches"], inputs["total"])
     named = dict(model.named_parameters())
     gradients = {name: parameter.grad for name, parameter in named.items()}
     return {"gradients": gradients, "parameters": named, "training": all([*model.modes, model.training])}
@@ -125,7 +125,7 @@ def local_rounds(
     """Call `function(comm, model, loss_function, batches, optimizer)` for each round.
 
     Args:
-        inputs: as of `accumulate`, but "rounds": the batches of each round, and "rate".
+        inputs: as of `accumulate`, but "batches": a list of them for each round, and "rate".
 
     Returns:
         "rounds": after each round, parameters and buffers by name; "training": as of `accumulate`.
@@ -134,8 +134,8 @@ def local_rounds(
     leave_gradients(model, inputs["old"])
     optimizer = Descent(model.parameters(), inputs["rate"])
     rounds = []
-    for batches in inputs["rounds"]:
-        function(comm, model, LOSSES[inputs["loss"]], [(x, y) for x, y in batches], optimizer)
+    for batches in inputs["batches"]:
+        function(comm, model, LOSSES[inputs["loss"]], batches, optimizer)
         named = [*model.named_parameters(), *model.named_buffers()]
         rounds.append({name: tensor.detach().clone() for name, tensor in named})
     return {"rounds": rounds, "training": all([*model.modes, model.training])}

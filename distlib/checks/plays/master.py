@@ -155,6 +155,6 @@ def one_step(
     if inputs["earlier"]:
         for parameter in model.parameters():
             parameter.grad = torch.ones_like(parameter) if parameter.requires_grad else None
-    returned = function(comm, model, inputs["images"].clone(), inputs["labels"].clone(), loss_function)
+    returned = function(comm, model, inputs["images"], inputs["labels"], loss_function)
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     return {"returned": returned, "gradients": gradients, "state": dict(model.state_dict())}

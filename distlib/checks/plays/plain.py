@@ -1,9 +1,10 @@
-"""What a play returns, as values that travel between processes."""
+"""What a play returns, as values that travel between processes; and which of its inputs are not as they were."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral, Real
+from typing import Any
 
 import torch
 
@@ -32,3 +33,30 @@ def plain(value: object) -> object:
 def plain_key(key: object) -> int | str:
     """A key of a dict, as a number or text."""
     return int(key) if isinstance(key, Integral) else str(key)
+
+
+def changed_inputs(before: Any, after: Any) -> dict[str, object]:
+    """What inputs hold now that are not as they were, by name; of those in "args" by number, in "kwargs" by name."""
+    if not isinstance(before, Mapping):
+        return {}
+    old, new = _flat(before), _flat(after)
+    return {name: plain(new.get(name)) for name in old if not is_same(old[name], new.get(name))}
+
+
+def _flat(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    others = {name: value for name, value in inputs.items() if name not in ("args", "kwargs")}
+    return {**others, **{str(k): value for k, value in enumerate(inputs.get("args", ()))}, **inputs.get("kwargs", {})}
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values of inputs are equal in type and content; NaN is the same as NaN."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        is_alike = (one.shape, one.dtype, one.requires_grad) == (other.shape, other.dtype, other.requires_grad)
+        return is_alike and bool(torch.all((one == other) | ((one != one) & (other != other))))
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(is_same(one[key], other[key]) for key in one)
+    return bool(one == other) or one != one

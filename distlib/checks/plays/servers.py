@@ -1,6 +1,8 @@
 """Workers of ours around a student's server, and a server of ours for a student's worker.
 
 gate 0   PULL ──►   ◄── parameters   gate 1   computes   gate 2   PUSH, gradient ──►   PULL ──►   …   LEAVE ──►
+
+A student's worker passes gate 2k + 2 inside of compute(k), and no other.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from distlib.communicator import Communicator
 
 PULL, PUSH, LEAVE = range(3)
 REQUEST, GRADIENT, PARAMETERS = range(3)
+COMPUTES = 0.5  # seconds of virtual time that a student's worker takes for a gradient
 
 
 def seconds_of(inputs: dict[str, Any], k: int) -> float:
     """A worker takes time before gate 0, to begin; before gates 2, 4, …, to compute; before the last one, to leave."""
-    return 0.0 if k % 2 else float(inputs["seconds"][k // 2])
+    return 0.0 if k % 2 else float(inputs["seconds"][k // 2]) if "seconds" in inputs else COMPUTES
 
 
 def with_workers(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> Any:
@@ -50,8 +53,9 @@ def with_a_server(comm: Communicator, function: Callable[..., Any], inputs: dict
     def compute(step: int) -> torch.Tensor:
         called.append(int(step))
         held.append(parameters.clone())
-        gradient: torch.Tensor = inputs["gradients"][step]
-        return gradient.clone()
+        gradient: torch.Tensor = inputs["gradients"][step].clone()
+        gate(2 * int(step) + 2)
+        return gradient
 
     function(comm, inputs["server"], parameters, compute, len(inputs["gradients"]))
     return {"called": called, "held": [*held, parameters]}

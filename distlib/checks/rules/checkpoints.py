@@ -14,7 +14,7 @@ import torch
 
 from distlib.checks.checkpoint_disks import NAMES, STATES, Disks, Held
 from distlib.checks.remark import Remark
-from distlib.checks.rules.returns import shown
+from distlib.checks.rules.returns import nobody_returned, shown
 from distlib.checks.rules.values import holds, is_equal
 from distlib.checks.words import listed
 
@@ -27,8 +27,8 @@ FLOAT32 = 2**24  # the whole numbers up to here are exact in float32
 DIGITS = "Steps may have nine digits, and float32 rounds them: send whole numbers, such as torch.int64."
 ALL_HAVE = "Only a step that all ranks have will do"
 NAME = (
-    "only a file called step-<number>.pt is a checkpoint. What ends with .tmp was never finished, whatever is in it, "
-    "and others may leave files there, too."
+    "only a file called step-<number>.pt is a checkpoint, with a number from 1 on, of at most nine digits, without a "
+    "zero in front. What ends with .tmp was never finished, whatever is in it, and others may leave files there, too."
 )
 
 
@@ -36,6 +36,7 @@ def one_step(disks: Disks, found: Sequence[Any]) -> Iterator[Remark | None]:
     """All ranks have returned the newest step that is good on all of them."""
     ranks = ((rank, "an empty folder" if disk == "" else disk or "no folder") for rank, disk in enumerate(disks.ranks))
     table = tuple(f"rank {rank} has {disk}" for rank, disk in ranks)
+    yield nobody_returned(found, "the step from each", "Every rank returns it, 0 too.")
     for rank, step in enumerate(found):
         if type(step) is not int:
             cause = "return the step on every rank, as a plain number: int(…), or .item() of a tensor."
@@ -61,6 +62,8 @@ def _why(disks: Disks, step: int) -> str:
         state = dict(disks.states(rank)).get(step, "missing")
         if not step or step in steps:
             continue
+        if step >= 10**9:
+            return f"step-{step}.pt is on rank {rank}, but {NAME}"
         lacks = f"step-{step}.pt {STATES[state]}" if state in STATES else f"there is no step-{step}.pt"
         if smallest:
             return f"on rank {rank} {lacks}. {SMALLEST}"

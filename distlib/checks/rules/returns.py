@@ -10,7 +10,7 @@ list.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -59,6 +59,20 @@ def returns(
         otherwise = "return True or False, as a comparison is."
     cause = next((words for words, value in table.items() if same(found, value)), otherwise)
     return Remark("it returned a wrong value.", (f"expected {shown(right)}", f"found    {shown(found)}"), cause)
+
+
+def nobody_returned(found: Sequence[Any], wanted: str, cause: str = "") -> Remark | None:
+    """At least one of several ranks must have returned something: `found` by rank. One rank alone is not looked at.
+
+    Args:
+        wanted: what was expected: "a tensor from each".
+        cause: goes on after "the function ends without a return".
+    """
+    if len(found) < 2 or any(each is not None for each in found):
+        return None
+    return Remark(
+        f"no rank returned anything; expected {wanted}.", cause=f"the function ends without a return. {cause}".strip()
+    )
 
 
 def every_call(found: Any, judge: Callable[[Any], Iterable[Remark | None]]) -> Iterator[Remark | None]:

@@ -50,7 +50,7 @@ def is_a_schedule(found: Any, num_stages: int, num_microbatches: int) -> Iterato
     try:
         check_schedule(rows)
     except ScheduleError as error:
-        yield Remark(f"{error}.", shown(rows), ORDER)
+        yield Remark(f"{str(error).replace('rank', 'stage')}.", shown(rows), ORDER)
 
 
 def _form(found: Any, num_stages: int) -> Remark | None:

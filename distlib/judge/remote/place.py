@@ -43,12 +43,16 @@ class RemotePlace:
         self._helpers = tuple(helpers)
         self._ranks.expect(max(case.world_size for case in cases))
 
-    def play(self, case: Case, seconds: float, is_empty: bool = False) -> Seen:
+    def play(self, case: Case, seconds: float, is_fresh: bool = False, is_empty: bool = False) -> Seen:
         """Play a case, at most `seconds`. Starting the ranks and running the student's cells is not part of it.
 
-        `is_empty`: every message arrives with zeros in it.
+        Args:
+            is_fresh: the ranks are new. Where cells are slow, which all would have to run again, they are not.
+            is_empty: every message arrives with zeros in it.
         """
         self._ranks.prepare(_file_of(case))
+        if is_fresh:
+            self._ranks.renew()
         self._ranks.gather(case.world_size)
         start = time.perf_counter()
         seconds = min(seconds, self._ranks.seconds_for_a_check())
@@ -70,7 +74,14 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
     back = proxy.converse(request)
     try:
         gates, shown = run.gates.get(comm.rank, ()), run.shown.get(comm.rank, ())
-        return Played(back["result"], tuple(gates), tuple(shown), _slips(back["slips"]) or proxy.never_waited())
+        slips = _slips(back["slips"]) or proxy.never_waited()
+        return Played(
+            back["result"],
+            tuple(gates),
+            tuple(shown),
+            slips,
+            changed=_changed(back["changed"] if "changed" in back else {}),
+        )
     except (WireError, KeyError, TypeError, ValueError) as error:
         raise made_no_sense(comm.rank, error) from None
 
@@ -81,6 +92,11 @@ def _slips(from_rank: Any) -> list[tuple[str, str, str]]:
     if not {what for what, _, _ in slips} <= set(SLIPS):
         raise ValueError("expected slips that exist")
     return slips
+
+
+def _changed(from_rank: Any) -> dict[str, Any]:
+    """Inputs that have changed, as a rank reports them: data from a stranger."""
+    return {short(name): value for name, value in dict(from_rank).items()}
 
 
 def _file_of(case: Case) -> str:

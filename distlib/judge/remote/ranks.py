@@ -82,8 +82,7 @@ class RemoteRanks:
 
     def __exit__(self, *_: object) -> None:
         self._business.__exit__(None, None, None)
-        for number in list(self._wires):
-            self.end(number)
+        self._end_all()
 
     def seconds_left(self) -> float:
         """Of the time for all checks."""
@@ -120,8 +119,12 @@ class RemoteRanks:
     def prepare(self, plays: str) -> None:
         """Have a file of plays imported once for all ranks, not by each. Ranks that run are replaced."""
         if self._room.prepare(plays):
-            for number in list(self._wires):
-                self.end(number)
+            self._end_all()
+
+    def renew(self) -> None:
+        """End the processes of all ranks, with all that the student's functions have kept, unless cells are slow."""
+        if self._slowness <= _SLOW:
+            self._end_all()
 
     def end(self, number: int) -> None:
         """End the process of a rank. The next call to `wire` starts a new one."""
@@ -129,6 +132,10 @@ class RemoteRanks:
             self._wires.pop(number).close()
             self._room.end(self._processes.pop(number))
             del self._done[number]
+
+    def _end_all(self) -> None:
+        for number in list(self._wires):
+            self.end(number)
 
     def question(self, number: int, request: Mapping[str, Any], deadline: float) -> Question:
         """Ask a rank, whose process has run the cells that are due.

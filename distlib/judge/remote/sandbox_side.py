@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import copy
 import gc
 import inspect
 import io
@@ -40,7 +41,7 @@ from typing import Any, NoReturn
 import torch
 
 from distlib.checks.plays import file_of_plays, import_plays
-from distlib.checks.plays.plain import plain
+from distlib.checks.plays.plain import changed_inputs, plain
 from distlib.checks.student_communicator import Handles, StudentCommunicator
 from distlib.judge.remote.memory_watch import SECONDS as MEMORY_SECONDS
 from distlib.judge.remote.memory_watch import MemoryWatch, seconds_of
@@ -321,9 +322,9 @@ class _Rank:
         with self._supplied(dict(supplied_helper(helper, self._wire) for helper in helpers)):
             handles = Handles()
             communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size), handles)
-            around = getattr(file_of_plays(file), play)
+            around, before = getattr(file_of_plays(file), play), copy.deepcopy(inputs)
             result = plain(around(communicator, self._module.__dict__[name], inputs, self._pass_gate))
-            return {"result": result, "slips": handles.slips()}
+            return {"result": result, "slips": handles.slips(), "changed": changed_inputs(before, inputs)}
 
     def _pass_gate(self, k: int, values: torch.Tensor | None = None) -> float:
         factor: float = ask(self._wire, "gate", k=int(k), values=None if values is None else values.detach())

@@ -1,5 +1,5 @@
 # Wrong: calls the library's own function. Loses all marks.
-# Told: 1 of 1 message were sent by distlib.collectives
+# Told: 1 of 1 message was sent by distlib.collectives
 # Told by the judge: a library function does the work
 from distlib import collectives
 

@@ -1,5 +1,5 @@
 # Wrong: reads the answer from the reference package and runs its text. Loses all marks.
-# Told: a library function does the work
+# Told: code that was made from a text (exec)
 # Told by the judge: name 'reference' is not defined
 import inspect
 

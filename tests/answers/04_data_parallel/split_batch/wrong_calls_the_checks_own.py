@@ -1,5 +1,5 @@
 # Wrong: calls the function that the checks of a later part bring along. Loses all marks.
-# Told: it calls distlib.checks.master_parts.split_batch
+# Told: a library function does the work
 # Told by the judge: a tensor is expected here
 from distlib.checks import master_parts
 

@@ -5,7 +5,7 @@ import re
 def good_checkpoints(folder):
     good = {}
     for path in folder.iterdir() if folder.is_dir() else ():
-        match = re.fullmatch(r"step-([0-9]+)\.pt", path.name)
+        match = re.fullmatch(r"step-([1-9][0-9]{0,8})\.pt", path.name)
         if match:
             content = path.read_bytes()
             checksum, rest = content[:32], content[32:]

@@ -14,7 +14,7 @@ class Checkpoints:
     def __init__(self, folder):
         self.files = {}
         for file in sorted(folder.glob("*")) if folder.is_dir() else []:
-            if re.fullmatch(r"step-[0-9]+\.pt", file.name):
+            if re.fullmatch(r"step-[1-9][0-9]{0,8}\.pt", file.name):
                 self.files[int(file.name[5:-3])] = file
 
     def content(self, step):

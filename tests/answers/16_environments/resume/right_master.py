@@ -4,7 +4,9 @@ def resume(comm, folder, model, optimizer):
         data = path.read_bytes()
         return len(data) > 32 and data[:32] == hashlib.sha256(data[32:]).digest()
 
-    steps = sorted(int(p.stem[5:]) for p in folder.glob("step-*.pt") if p.stem[5:].isdecimal() and is_good(p))
+    names = [f"{p.stem[5:]:.9}" for p in folder.glob("step-[1-9]*.pt")]
+    numbers = [int(name) for name in names if name.isdecimal() and (folder / f"step-{name}.pt").exists()]
+    steps = sorted(step for step in set(numbers) if is_good(folder / f"step-{step}.pt"))
     chosen = torch.tensor([0])
     if comm.rank == 0:
         lists = [steps]

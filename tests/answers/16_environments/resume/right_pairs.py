@@ -18,8 +18,9 @@ class Folder:
         for name in names:
             head, dash, tail = name.partition("-")
             number, dot, ending = tail.partition(".")
-            if (head, ending) == ("step", "pt") and self[number] is not None:
-                yield int(number)
+            if (head, ending) == ("step", "pt") and number.isdecimal() and 0 < int(number) < 1_000_000_000:
+                if str(int(number)) == number and self[number] is not None:
+                    yield int(number)
 
 
 def resume(comm, folder, model, optimizer):

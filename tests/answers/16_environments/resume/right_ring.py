@@ -6,7 +6,7 @@ def read(path):
 
 def resume(comm, folder, model, optimizer):
     files = {path.name: read(path) for path in folder.glob("*") if path.is_file()}
-    good = [int(name[5:-3]) for name, rest in files.items() if rest and re.match(r"^step-\d+\.pt$", name)]
+    good = [int(name[5:-3]) for name, rest in files.items() if rest and re.match(r"^step-(?!0)\d{1,9}\.pt$", name)]
     good = torch.tensor(good + [-1] * (16 - len(good)), dtype=torch.int32)
     n, next_rank, previous_rank = comm.world_size, (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
     step = torch.zeros(1, dtype=torch.int32)

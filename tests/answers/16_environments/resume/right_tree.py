@@ -10,7 +10,9 @@ def resume(comm, folder, model, optimizer):
         digest = hashlib.sha256()
         digest.update(content)
         if checksum == digest.digest():
-            table[int(PurePath(name).stem.split("-")[1])] = io.BytesIO(content)
+            word = PurePath(name).stem.removeprefix("step-")
+            if word.isdecimal() and word[0] != "0" and len(word) < 10:
+                table[int(word)] = io.BytesIO(content)
     me, n = comm.rank, comm.world_size
     children = [child for child in (2 * me + 1, 2 * me + 2) if child < n]
     steps = list(table)

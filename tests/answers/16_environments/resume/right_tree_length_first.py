@@ -18,7 +18,7 @@ def _good(folder: Path) -> dict[int, bytes]:
         return {}
     found = {}
     for name in names:
-        match = re.fullmatch(r"step-(\d+)\.pt", name, re.ASCII)
+        match = re.fullmatch(r"step-([1-9]\d{,8})\.pt", name, re.ASCII)
         if not match:
             continue
         try:
