@@ -1,5 +1,5 @@
 # %% [markdown]
-# # When TensorFlow waits, dies and goes on
+# # When TensorFlow fails
 #
 # **This lesson is optional.** No later lesson needs it. Nothing in it trains well. It is for those whose job hangs at
 # three in the morning.
@@ -11,7 +11,7 @@
 # - write an update that may come twice,
 # - say what a checkpoint has in it, and what it lacks.
 #
-# **Time:** about 60 minutes. **You need:** [TensorFlow](13_tensorflow.ipynb). No GPU.
+# **Time:** about 65 minutes. **You need:** [TensorFlow](13_tensorflow.ipynb). No GPU.
 
 # %%
 import os
