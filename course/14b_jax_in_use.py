@@ -509,15 +509,15 @@ assert events.count("backend_compile_duration") == 1  # what is traced is compil
 # often is it traced?
 
 # %%
-tried = jax.jit(counting_step)
+tried = jax.jit(lambda *arrays: counting_step(*arrays))
 before = traced
 for labels in (all_labels[:100], all_labels[:100]):
     tried(first, all_images[:100], labels)
 print(traced - before, "times")
 
 # %% tags=["folded"]
-# One way to do it. (JAX makes int32 of int64, unless it is told to use 64 bits: so no second time)
-tried, before = jax.jit(counting_step), traced
+# One way to do it. JAX makes int32 of int64, unless it is told to use 64 bits: so there is no second time for int64
+tried, before = jax.jit(lambda *arrays: counting_step(*arrays)), traced
 for kind in ("int32", "int64", "int8"):
     tried(first, all_images[:100], all_labels[:100].astype(kind))
     print(kind, traced - before)
