@@ -1109,7 +1109,7 @@ assert central_trace.bytes_sent == [3 * SIZE, SIZE, SIZE, SIZE]
 #
 # The coordinator *schedules* steps, and some worker takes each of them, when it is free. A step reads the variables
 # from the servers and changes them there, without waiting for any other worker. So it is **asynchronous**, and
-# TensorFlow has no other kind of parameter server.
+# TensorFlow has no other kind of parameter server (see its tutorial, below).
 #
 # The coordinator can wait after every step (`join`). Does that make it synchronous, as in lesson 07? There all workers
 # take a part of the batch, and one update is made of all. Let us look at who computes what. Our step returns three
