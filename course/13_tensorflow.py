@@ -220,10 +220,36 @@ assert all_reduces(step, *batch) == [in_graph]
 assert of_losses.kind == "AddN" and of_losses.nbytes == 4
 assert of_losses.receivers == ("CPU:0",)
 
+with mirrored.scope():
+    table, dense = tf.Variable(tf.ones((100, 8))), tf.Variable(tf.ones((8, 2)))
+
+
+@tf.function(autograph=False)
+def with_embedding(numbers: tf.Tensor) -> None:
+    def on_replica(numbers: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table, numbers) @ dense)
+        gradients = tape.gradient(loss, [table, dense])
+        replica = tf.distribute.get_replica_context()
+        sums = replica.all_reduce("SUM", gradients)
+        table.assign_sub(tf.convert_to_tensor(sums[0]))
+        dense.assign_sub(sums[1])
+
+    mirrored.run(on_replica, args=(numbers,))
+
+
+three_each = mirrored.experimental_distribute_values_from_function(
+    lambda context: tf.constant([1, 2, 3])
+)
+graph = with_embedding.get_concrete_function(three_each).graph
+kinds = {each.type for each in graph.get_operations() if "Collective" in each.type}
+assert kinds == {"CollectiveReduceV2", "CollectiveGatherV2"}
+
 # %% [markdown]
 # One. TensorFlow has put the four gradients into one buffer, as you did with buckets in lesson 05. The second line is
 # `strategy.reduce` at the end: the losses, added on the first device for us to see. Only that one gets the sum, so it
-# is a reduce and no all-reduce.
+# is a reduce and no all-reduce. (An embedding has sparse gradients: only the rows that the batch has used. These are
+# gathered, besides.)
 #
 # ### Which all-reduce is it?
 #
@@ -1341,8 +1367,8 @@ Markdown("\n".join([header, "|---" * 5 + "|", *rows]))
 #
 # ## In short
 #
-# - MirroredStrategy is DDP: a copy on each device, one all-reduce of all gradients in a step (on processors a ring;
-#   on GPUs NCCL decides). MultiWorkerMirrored is the same over a network.
+# - MirroredStrategy is DDP: a copy on each device, one all-reduce of all dense gradients in a step (on processors a
+#   ring; on GPUs NCCL decides). MultiWorkerMirrored is the same over a network.
 # - The optimizer sums. Divide each loss by the size of the *global* batch; for the last batch by its true size, if
 #   each step is to be a mean. The loss objects of Keras 3 have divided already, by replicas: right as long as all have
 #   the same number of samples.
@@ -1350,7 +1376,8 @@ Markdown("\n".join([header, "|---" * 5 + "|", *rows]))
 # - TF_CONFIG: without a cluster a process trains alone, without an error. Check the text, and print the number of
 #   replicas.
 # - ParameterServerStrategy is asynchronous. With `join` after each step it is serial: one worker works at a time.
-# - Collect what each worker reads before you trust auto-shard, and give it at least as many files as workers.
+# - Collect what each worker reads before you trust auto-shard. If it shares out files, give it at least as many as
+#   workers.
 #
 # ## Now you
 #

@@ -1218,8 +1218,8 @@ print("psum, dist.all_reduce and all_reduce agree.")
 # - The compiler is free in how it moves data, and does it differently for other sizes and other kinds of devices.
 #   Values don't show that: count, with your sizes. `with_sharding_constraint` says where a value in the middle lies.
 # - A fully sharded step sends as much as a data-parallel one if gradients are reduce-scattered. XLA for processors
-#   all-reduces them, half as much again. Its compiler for GPUs has a pass against that. `shard_map` does what you
-#   write.
+#   all-reduces them: half as much again in our step. Its compiler for GPUs has a pass against that. `shard_map` does
+#   what you write.
 # - The backward pass of a copy is an all-reduce, that of an all-gather a reduce-scatter.
 # - `shard_map` sums the gradient of what all devices share, and divides nothing. Differentiate the mean over all
 #   devices, and don't sum again. (With `check_vma=False`, and under `pmap` and `vmap`, it does not: there you average.)

@@ -300,9 +300,16 @@ options = inspect.signature(jax.distributed.initialize).parameters
 assert options["heartbeat_timeout_seconds"].default == 100
 assert not jax.config.jax_enable_recoverability  # the default
 
+# %%
+outcomes = two_processes(sum_again_and_again, kill={"process 0": "step 3"})
+print("process 0 is killed; process 1:", became[outcomes["process 1"].exit_status])
+assert outcomes["process 1"].exit_status in (1, -signal.SIGABRT)
+
 # %% [markdown]
 # Process 0 waits in its next sum, and no exception comes that your program could catch. When the last heartbeat of
-# process 1 is 4 seconds old (by default 100), JAX aborts process 0, with signal 6. So a job like this is restarted as a
+# process 1 is 4 seconds old (by default 100), JAX aborts process 0, with signal 6. The other way round, in the second
+# cell, it depends on who is quicker: process 1 gets an exception from the closed connection, or is aborted because the
+# service that all processes report to has gone with process 0. Nobody goes on. So a job like this is restarted as a
 # whole, from a checkpoint. (An experimental mode, `jax_enable_recoverability`, lets the others go on: see [Fault
 # tolerance](https://docs.jax.dev/en/latest/fault_tolerance.html).) In our `World` the same death is a `PeerLost` error
 # that names the rank, and the parameter server of lesson 07 goes on without it.
@@ -618,8 +625,8 @@ assert off < 1e-5
 #
 # - With several processes JAX believes what each of them hands over: `make_array_from_process_local_data` compares
 #   nothing. Print the shape on every process, and use `device_put` for what is the same everywhere.
-# - When a process dies, the others wait in their next collective and are then aborted, unless you switch on
-#   recoverability. Restart from a checkpoint.
+# - When a process dies, the others end, too: aborted, sooner or later, or with an error of the connection. An
+#   experimental mode is the exception. Restart from a checkpoint.
 # - `jax.checkpoint` keeps the inputs of a block and computes the rest again: a third more products of matrices, if all
 #   blocks do so, and the same gradient. How much memory that saves depends on the size of the blocks, and on the
 #   compiler: look.
