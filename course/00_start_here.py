@@ -799,7 +799,9 @@ world.close()
 # | 11 | ZeRO | the 16 bytes per parameter, cut into shards |
 # | 12 | Hybrid | all of it together, and how to choose |
 # | 13 | [TensorFlow](13_tensorflow.ipynb) | the same strategies there, and what they send |
+# | 13b | [When TensorFlow fails](13b_tensorflow_failures.ipynb), optional | what a killed process costs |
 # | 14 | [JAX](14_jax.ipynb) | the same strategies there, and how to read what a compiler sends |
+# | 14b | [JAX in use](14b_jax_in_use.ipynb), optional | several processes, memory against computation |
 # | 15 | Frameworks | what your code becomes in practice |
 # | 16 | [Environments](16_environments.ipynb) | torchrun, Slurm, and machines that fail |
 # | 17 | Hang clinic | broken programs: find the mistake and mend it |

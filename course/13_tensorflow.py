@@ -5,12 +5,13 @@
 #
 # - say which of our lessons each strategy of `tf.distribute` is, and prove it by counting what it sends,
 # - write a training step whose loss is right for any number of replicas, also for the last batch of an epoch,
-# - describe a cluster with `TF_CONFIG`, and recognize a mistake in it by what TensorFlow does then,
-# - say what becomes of each strategy when a process is killed, and what a checkpoint brings back,
+# - describe a cluster with `TF_CONFIG`, and find the mistakes in its text,
+# - say who computes what under a parameter server, and why it is asynchronous,
 # - check which samples each worker gets.
 #
-# **Time:** about 100 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) and
-# [Parameter servers](07_parameter_server.ipynb). No GPU.
+# **Time:** about 115 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) and
+# [Parameter servers](07_parameter_server.ipynb). No GPU. What each strategy does when a process dies is in
+# [lesson 13b](13b_tensorflow_failures.ipynb), which is optional.
 
 # %%
 import os
@@ -33,11 +34,8 @@ tf.config.set_logical_device_configuration(processor, four_parts)
 
 # %%
 import json
-import signal
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -55,19 +53,22 @@ from distlib.frameworks import (
     replica_batch,
     run_processes,
 )
+from distlib.frameworks import tensorflow_cluster as tf_cluster
+from distlib.frameworks.tensorflow_classifier import (
+    Classifier,
+    Weights,
+    flat,
+    furthest,
+    times_too_large,
+)
 from distlib.frameworks.tensorflow_graphs import (
     all_reduces,
     copies,
     reductions,
     variable_devices,
 )
-from distlib.frameworks.tensorflow_ring_log import (
-    ADDS,
-    as_trace,
-    ring_messages,
-)
+from distlib.frameworks.tensorflow_ring_log import ADDS, as_trace, ring_messages
 from distlib.network import traffic
-from distlib.training.datasets import digits
 
 DEVICES = [f"CPU:{number}" for number in range(4)]
 print([device.name for device in tf.config.list_logical_devices("CPU")])
@@ -91,40 +92,16 @@ except RuntimeError as error:
 
 # %% [markdown]
 # The model is the classifier of the earlier lessons: images of 64 pixels, a hidden layer of 32, ten digits. It always
-# begins with the same weights, which come from torch. A batch has 240 images.
+# begins with the same weights, which come from torch. A batch has 240 images. `Classifier` has all of that: `model()`
+# makes a model of Keras, `batch(number)` gives the images and labels of a step, and `dataset(count, steps)` a
+# `tf.data.Dataset` of batches.
 
 # %%
-train_set, _ = digits()
-images = train_set.images.flatten(1).numpy()
-labels = train_set.labels.numpy()
-torch.manual_seed(0)
-in_torch = torch.nn.Sequential(
-    torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)
-)
-first = [  # torch keeps [outputs, inputs], Keras [inputs, outputs]
-    array.detach().numpy().T.copy() for array in in_torch.parameters()
-]
-BATCH, RATE, STEPS = 240, 0.4, 20
-SIZE = sum(array.nbytes for array in first)
-Weights = list[np.ndarray]
-
-
-def make_model() -> Any:
-    layers = tf.keras.layers
-    model = tf.keras.Sequential([layers.Dense(32, activation="relu"), layers.Dense(10)])
-    model.build((None, 64))
-    model.set_weights(first)
-    return model
-
-
-def batch_of(number: int) -> tuple[np.ndarray, np.ndarray]:
-    """The images and labels of step `number`."""
-    start = number * BATCH % 1440
-    return images[start : start + BATCH], labels[start : start + BATCH]
-
-
-print(f"{len(first)} arrays, {SIZE // 4:,} parameters, {SIZE:,} bytes")
-assert SIZE == 4 * 2410 and len(first) == 4
+data = Classifier.of_digits()
+BATCH, RATE, STEPS = data.batch_size, 0.4, 20
+SIZE = data.nbytes
+print(f"{len(data.first)} arrays, {SIZE // 4:,} parameters, {SIZE:,} bytes")
+assert BATCH == 240 and SIZE == 4 * 2410 and len(data.first) == 4
 
 # %% [markdown]
 # `MirroredStrategy` is for several devices of one machine. What is made inside `strategy.scope()` belongs to it. Look
@@ -133,7 +110,7 @@ assert SIZE == 4 * 2410 and len(first) == 4
 # %%
 mirrored = tf.distribute.MirroredStrategy(DEVICES)
 with mirrored.scope():
-    model = make_model()
+    model = data.model()
 weights = model.trainable_variables[0]
 print(type(weights.value).__name__, "on", variable_devices(weights))
 copies_of_weights = mirrored.experimental_local_results(weights.value)
@@ -187,29 +164,29 @@ def sgd() -> Any:
     return tf.keras.optimizers.SGD(RATE)
 
 
+# %% [markdown]
+# `to_one` makes one number of the losses of a replica's images. We shall try several. Three helpers, because we need
+# them again and again: `make_trainer` makes a model and its step in the strategy's scope, `batches` cuts the batches of
+# a training into a part for each replica, and the last two keep what they have made.
+
+
+# %%
 def make_trainer(
     strategy: Any, to_one: Losses = share_of_mean, make_optimizer: Any = sgd
 ) -> tuple[Any, Any]:
     """A model with the first weights, and its step."""
     with strategy.scope():
-        model = make_model()
+        model = data.model()
         optimizer = make_optimizer()
         optimizer.build(model.trainable_variables)
     return model, make_step(strategy, model, optimizer, to_one)
 
 
-def dataset_of(count: int, steps: int = STEPS) -> Any:
-    """Batches of the first `count` images, from the beginning again where they end."""
-    dataset = tf.data.Dataset.from_tensor_slices((images[:count], labels[:count]))
-    return dataset.batch(BATCH).repeat().take(steps)
-
-
 def batches(strategy: Any, count: int = 1440, steps: int = STEPS) -> Iterable[Any]:
-    """The batches of a training, each with a part for each replica, on its device."""
-    return strategy.experimental_distribute_dataset(dataset_of(count, steps))
+    """Batches of the first `count` images, each with a part for each replica."""
+    return strategy.experimental_distribute_dataset(data.dataset(count, steps))
 
 
-# This notebook needs the same ones again and again. Each takes a second to make
 trainer_of = cache(make_trainer)
 batches_of = cache(lambda *which: list(batches(*which)))
 
@@ -243,10 +220,36 @@ assert all_reduces(step, *batch) == [in_graph]
 assert of_losses.kind == "AddN" and of_losses.nbytes == 4
 assert of_losses.receivers == ("CPU:0",)
 
+with mirrored.scope():
+    table, dense = tf.Variable(tf.ones((100, 8))), tf.Variable(tf.ones((8, 2)))
+
+
+@tf.function(autograph=False)
+def with_embedding(numbers: tf.Tensor) -> None:
+    def on_replica(numbers: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table, numbers) @ dense)
+        gradients = tape.gradient(loss, [table, dense])
+        replica = tf.distribute.get_replica_context()
+        sums = replica.all_reduce("SUM", gradients)
+        table.assign_sub(tf.convert_to_tensor(sums[0]))
+        dense.assign_sub(sums[1])
+
+    mirrored.run(on_replica, args=(numbers,))
+
+
+three_each = mirrored.experimental_distribute_values_from_function(
+    lambda context: tf.constant([1, 2, 3])
+)
+graph = with_embedding.get_concrete_function(three_each).graph
+kinds = {each.type for each in graph.get_operations() if "Collective" in each.type}
+assert kinds == {"CollectiveReduceV2", "CollectiveGatherV2"}
+
 # %% [markdown]
 # One. TensorFlow has put the four gradients into one buffer, as you did with buckets in lesson 05. The second line is
 # `strategy.reduce` at the end: the losses, added on the first device for us to see. Only that one gets the sum, so it
-# is a reduce and no all-reduce.
+# is a reduce and no all-reduce. (An embedding has sparse gradients: only the rows that the batch has used. These are
+# gathered, besides.)
 #
 # ### Which all-reduce is it?
 #
@@ -256,9 +259,10 @@ assert of_losses.receivers == ("CPU:0",)
 # copy of another, which has imported TensorFlow in the background, since the first cell of this lesson.)
 
 
-# %%
+# %% tags=["folded"]
+# Such a process: a step with additions on one device, then one as above
 def two_steps() -> None:
-    """In a process of its own: a step with additions on one device, then one as above."""
+    """Makes four devices, and a trainer for each way to add."""
     processor = tf.config.list_physical_devices("CPU")[0]
     parts = [tf.config.LogicalDeviceConfiguration()] * 4
     tf.config.set_logical_device_configuration(processor, parts)
@@ -336,7 +340,8 @@ assert all(
 # You can have another one. `ReductionToOneDevice` adds everything on the first device and copies the sum back. In the
 # graph, that is additions and copies. So we count copies.
 
-# %%
+# %% tags=["folded"]
+# TensorFlow's other two, and what a step copies from which device to which
 ways = {
     "ReductionToOneDevice": tf.distribute.ReductionToOneDevice(),
     "HierarchicalCopyAllReduce": tf.distribute.HierarchicalCopyAllReduce(),
@@ -397,28 +402,26 @@ assert all(14_400 < nbytes < 14_600 for nbytes in theirs.bytes_sent)
 #
 # **Try it.** A model with one hidden layer more: how many all-reduces, of how many bytes?
 
+
 # %%
-widths = [32, 10]
-with mirrored.scope():
-    dense = [tf.keras.layers.Dense(width) for width in widths]
-    try_model = tf.keras.Sequential(dense)
-    try_model.build((None, 64))
-    try_optimizer = sgd()
-    try_optimizer.build(try_model.trainable_variables)
-try_step = make_step(mirrored, try_model, try_optimizer)
-print([each.nbytes for each in all_reduces(try_step, *batch)])
+def network(widths: list[int]) -> list[int]:
+    """The bytes of each all-reduce in a step of a network with these layers."""
+    with mirrored.scope():
+        layers = [tf.keras.layers.Dense(width) for width in widths]
+        model = tf.keras.Sequential(layers)
+        model.build((None, 64))
+        optimizer = sgd()
+        optimizer.build(model.trainable_variables)
+    step = make_step(mirrored, model, optimizer)
+    return [each.nbytes for each in all_reduces(step, *batch)]
+
+
+print(network([32, 10]))
 
 # %% tags=["folded"]
-# One way to do it: widths = [32, 32, 10] adds 32 × 32 weights and 32 biases
-with mirrored.scope():
-    dense = [tf.keras.layers.Dense(width) for width in (32, 32, 10)]
-    try_model = tf.keras.Sequential(dense)
-    try_model.build((None, 64))
-    try_optimizer = sgd()
-    try_optimizer.build(try_model.trainable_variables)
-try_step = make_step(mirrored, try_model, try_optimizer)
-print([each.nbytes for each in all_reduces(try_step, *batch)])
-assert [e.nbytes for e in all_reduces(try_step, *batch)] == [SIZE + 4 * (32 * 32 + 32)]
+# One way to do it: 32 × 32 weights and 32 biases more
+print(network([32, 32, 10]))
+assert network([32, 32, 10]) == [SIZE + 4 * (32 * 32 + 32)]
 
 # %% [markdown]
 # ### What else is mirrored
@@ -472,7 +475,7 @@ def train(
 ) -> Weights:
     """The weights after some steps from the first weights, with the first `count` images."""
     model, step = trainer_of(strategy, to_one, make_optimizer)
-    model.set_weights(first)
+    model.set_weights(list(data.first))
     for batch in batches_of(strategy, count, steps):
         step(*batch)
     return model.get_weights()
@@ -482,28 +485,23 @@ def fit(strategy: Any, dataset: Any) -> Any:
     """A model after an epoch of Keras's `fit`."""
     cross_entropy = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     with strategy.scope():
-        model = make_model()
+        model = data.model()
         model.compile(tf.keras.optimizers.SGD(RATE), cross_entropy)
     model.fit(dataset, shuffle=False, verbose=0)
     return model
-
-
-def furthest(one: Weights, other: Weights) -> float:
-    """The largest difference of any weight."""
-    return max(float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True))
 
 
 one_device = tf.distribute.OneDeviceStrategy("CPU:0")
 alone = train(one_device)
 after_20 = {
     "Mirrored": train(mirrored),
-    "Mirrored, fit": fit(mirrored, dataset_of(1440)).get_weights(),
+    "Mirrored, fit": fit(mirrored, data.dataset(1440, STEPS)).get_weights(),
 }
-print(f"moved by up to {furthest(alone, first):.2f}")
+print(f"moved by up to {furthest(alone, data.first):.2f}")
 for name, found in after_20.items():
     print(f"{name}: {furthest(found, alone):.0e} from one device")
     assert furthest(found, alone) < 1e-5
-assert furthest(alone, first) > 0.1
+assert furthest(alone, data.first) > 0.1
 
 # %% [markdown]
 # Equal up to rounding. So far it was easy, because `share_of_mean` was right.
@@ -528,15 +526,7 @@ def gradient_of(
 ) -> Weights:
     """What the first step subtracts, divided by the learning rate. The batch is the first `count` images."""
     after_1 = train(strategy, to_one, count, 1, make_optimizer)
-    return [(a - b) / RATE for a, b in zip(first, after_1, strict=True)]
-
-
-def flat(gradient: Weights) -> np.ndarray:
-    return np.concatenate([array.flatten() for array in gradient])
-
-
-def times_too_large(gradient: Weights, true: Weights) -> float:
-    return float(flat(gradient) @ flat(true) / (flat(true) @ flat(true)))
+    return [(a - b) / RATE for a, b in zip(data.first, after_1, strict=True)]
 
 
 true = gradient_of(one_device, tf.reduce_mean)
@@ -595,17 +585,20 @@ assert by_adam_off < 0.1 * np.linalg.norm(flat(by_adam[0]))
 # Here is the loss of all images with SGD, and next to it a training on one device with four times the rate.
 
 
-# %%
+# %% tags=["folded"]
+# Three trainings, and their losses
 def loss_over_steps(
     strategy: Any, to_one: Losses, make_optimizer: Any = sgd
 ) -> list[tuple[float, float]]:
     """The mean loss of 1,440 images, before each step."""
     model, step = trainer_of(strategy, to_one, make_optimizer)
-    model.set_weights(first)
+    model.set_weights(list(data.first))
     points = []
     for number, batch in enumerate(batches_of(strategy, 1440, STEPS)):
-        outputs = model(images[:1440])
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels[:1440], outputs)
+        outputs = model(data.images[:1440])
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            data.labels[:1440], outputs
+        )
         points.append((number, float(tf.reduce_mean(losses))))
         step(*batch)
     return points
@@ -762,7 +755,7 @@ guess_7 = predict(
 
 
 # %%
-of_fit = fit(mirrored, dataset_of(250, 2)).get_weights()
+of_fit = fit(mirrored, data.dataset(250, 2)).get_weights()
 compared = {
     "one device": train(one_device, tf.reduce_mean, 250, 2),
     "the mean of means": train(mirrored, mean_of_means, 250, 2),
@@ -855,41 +848,27 @@ assert furthest(sum_clipped, clipped["one device"]) < 1e-6
 
 # %% [markdown]
 # Half, as on one device. It costs a second all-reduce of all gradients.
-
-# %% [markdown]
+#
 # ## Several machines
 #
 # `MultiWorkerMirroredStrategy` is the same over several processes: each has a copy, and they all-reduce over the
 # network. The program is the same on every machine. Who is who stands in the environment variable `TF_CONFIG`, in
-# JSON: the **cluster** is the same for all, the **task** says which of them this process is.
+# JSON: the **cluster** is the same for all, the **task** says which of them this process is. `task_environment` writes
+# it for a process, and also switches TensorFlow's log on there.
 
 # %%
-Cluster = Mapping[str, Sequence[str]]
-
-
-def task(cluster: Cluster, role: str, index: int) -> dict[str, str]:
-    """The environment of one process of a cluster, with TensorFlow's log switched on."""
-    told = {"cluster": cluster, "task": {"type": role, "index": index}}
-    return {"TF_CONFIG": json.dumps(told)} | LOGGED
-
-
 two_workers, three_workers = {"worker": addresses(2)}, {"worker": addresses(3)}
-print(task(three_workers, "worker", 1)["TF_CONFIG"])
-print(parse_tf_config(task(three_workers, "worker", 1)["TF_CONFIG"]).address)
+told = tf_cluster.task_environment(three_workers, "worker", 1)["TF_CONFIG"]
+print(told)
+print(parse_tf_config(told).address)
 
 # %% [markdown]
 # Three workers train for 20 steps with the `make_trainer` from above; each has 80 of the 240 images. They write the
-# ring's log, and `show` hides it.
+# ring's log, and `show` hides it. At the end they leave together: who leaves first closes connections that others may
+# still read from.
 
 
 # %%
-def leave_together(place: Path, workers: int) -> None:
-    """Wait until all are done: who leaves first closes connections that others may still read from."""
-    (place / f"done {os.getpid()}").touch()
-    while len(list(place.glob("done *"))) < workers:
-        time.sleep(0.05)
-
-
 def work(place: Path) -> tuple[Weights, list[tuple[int, int]]]:
     """A worker: the weights after 20 steps, and what the graph all-reduces."""
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -899,17 +878,14 @@ def work(place: Path) -> tuple[Weights, list[tuple[int, int]]]:
         loss = step(*batch)
     print(f"loss {float(loss):.4f}")
     found = [(each.members, each.nbytes) for each in all_reduces(step, *batch)]
-    leave_together(place, 3)
+    tf_cluster.leave_together(place, 3)
     return model.get_weights(), found
 
 
 def show(name: str, line: str) -> None:
     """What our functions print and how processes end, without TensorFlow's log."""
-    line, of_its_log, _ = line.partition(" The last that it printed")
-    if line.startswith(
-        ("we ", "loss", "epoch", "batch", "I ", "(", "worker", "after ")
-    ):
-        print(f"{name:8} │ {line[:260]}{')' * bool(of_its_log)}")
+    if line.startswith(("we ", "loss", "I ", "(", "worker")):
+        print(f"{name:8} │ {line[:260]}")
 
 
 # %%
@@ -921,7 +897,11 @@ guess_9 = predict(
 # %%
 place = tempfile.TemporaryDirectory()
 workers = {
-    f"worker {n}": Process(work, Path(place.name), env=task(three_workers, "worker", n))
+    f"worker {n}": Process(
+        work,
+        Path(place.name),
+        env=tf_cluster.task_environment(three_workers, "worker", n),
+    )
     for n in range(3)
 }
 trained = run_processes(workers, seconds=170, on_output=show)
@@ -964,6 +944,8 @@ mistakes = {
     "twice": json.dumps(good | {"cluster": {"worker": ["a:1", "a:1"]}}),
     "two chiefs": json.dumps(good | {"cluster": two_chiefs}),
     "a role mistaken": json.dumps(good | {"task": {"type": "server", "index": 0}}),
+    "a URL": json.dumps(good | {"cluster": {"worker": ["http://a:1", "b:1"]}}),
+    "no such port": json.dumps(good | {"cluster": {"worker": ["a:1", "b:70000"]}}),
 }
 refusals = {}
 for name, text in mistakes.items():
@@ -1003,171 +985,106 @@ assert forgotten.num_replicas_in_sync == 1
 
 # %% [markdown]
 # A cluster of one. On a hundred machines that would be a hundred separate trainings, and each looks fine. **Print
-# `num_replicas_in_sync`.**
+# `num_replicas_in_sync`.** Other mistakes are in the *world*: a worker is missing, or an address is another machine's.
+# No text shows that, and TensorFlow waits. [Lesson 13b](13b_tensorflow_failures.ipynb) makes these mistakes.
 #
-# Other mistakes are in the *world*. A worker is missing; an address is wrong; two processes on one machine both think
-# that they are worker 0. No text shows that. What does TensorFlow do? In the first
-# cell we have switched its log off for this notebook. In our processes it is on, with `LOGGED`, and here we show what
-# it says of others.
+# ## Who gets which samples
+#
+# In `MirroredStrategy` there is one input pipeline, and each batch is cut. With several workers each has a pipeline of
+# its own, made by the same program from the same files. TensorFlow changes it so that workers read different parts
+# (*auto-shard*). The policy is an option of the dataset:
+#
+# | policy | each worker reads |
+# |---|---|
+# | `FILE` | some of the files, whole |
+# | `DATA` | all files, and keeps its part of each batch |
+# | `OFF` | everything |
+# | `HINT` | its part where your dataset says `shard(SHARD_HINT, SHARD_HINT)` |
+# | `AUTO`, the default | as `FILE` if the dataset reads files, else as `DATA` |
+#
+# (What we say of `HINT` is from the documentation; we try the others.) Three files with four numbers each, and two
+# workers. A global batch is 4 numbers.
 
 # %%
 guess_10 = predict(
-    "Worker 0 of 2 starts, worker 1 never does. What does TensorFlow say within 5 seconds?",
-    choices=["an error", "only in its log: who is missing", "nothing at all"],
+    "Policy FILE: how many of the 12 numbers does worker 1 get in an epoch?",
 )
 
 
 # %%
-def look_for_the_others() -> int:
-    """Make the strategy; end this process if that takes more than 5 seconds."""
-    signal.alarm(5)
-    threading.Timer(4, print, ["I am a thread, and it is my turn"]).start()
-    replicas = tf.distribute.MultiWorkerMirroredStrategy().num_replicas_in_sync
-    signal.alarm(0)
-    return replicas
+Steps = list[list[int]]  # the numbers of each step
 
 
-def show_who(name: str, line: str) -> None:
-    """As `show`, and what TensorFlow's log says of those it waits for."""
-    if "Waiting for" in line or line.startswith("/job:"):
-        line = f"({line.split('] ')[-1]})"
-    show(name, line)
+def numbers_in(strategy: Any, dataset: Any) -> Steps:
+    """What this worker gets in each step. It has one replica."""
+    parts = (strategy.experimental_local_results(batch)[0] for batch in dataset)
+    return [[int(line) for line in part.numpy()] for part in parts]
 
 
-at = addresses(5)
-WRONG = {
-    "missing": task({"worker": [at[0], at[1]]}, "worker", 0),
-    "elsewhere": task({"worker": ["no-such-host:2222", at[2]]}, "worker", 1),
-    "one 0": task({"worker": [at[3], at[4]]}, "worker", 0),
-    "other 0": task({"worker": [at[3], at[4]]}, "worker", 0),
+def read(folder: Path) -> dict[str, Steps]:
+    """A worker: the numbers that it gets under each policy."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    lines = tf.data.TextLineDataset([str(folder / f"{k}.txt") for k in range(3)])
+
+    def own_part(context: tf.distribute.InputContext) -> Any:
+        """An input pipeline that is cut by hand."""
+        mine = lines.shard(context.num_input_pipelines, context.input_pipeline_id)
+        return mine.batch(context.get_per_replica_batch_size(4))
+
+    by_hand = strategy.distribute_datasets_from_function(own_part)
+    got = {"InputContext": numbers_in(strategy, by_hand)}
+    policies = tf.data.experimental.AutoShardPolicy
+    for name in ("FILE", "DATA", "OFF", "AUTO"):
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = policies[name]
+        numbers = lines.batch(4).with_options(options)
+        cut = strategy.experimental_distribute_dataset(numbers)
+        got[name] = numbers_in(strategy, cut)
+        print(f"I have read with {name}", flush=True)
+    tf_cluster.leave_together(folder, 2)
+    return got
+
+
+# %%
+files = tempfile.TemporaryDirectory()
+for number in range(3):
+    text = "".join(f"{4 * number + line}\n" for line in range(4))
+    (Path(files.name) / f"{number}.txt").write_text(text)
+readers = {
+    f"worker {index}": Process(
+        read,
+        Path(files.name),
+        env=tf_cluster.task_environment(two_workers, "worker", index),
+    )
+    for index in range(2)
 }
-wrong = run_processes(
-    {name: Process(look_for_the_others, env=env) for name, env in WRONG.items()},
-    seconds=170,
-    check=False,
-    on_output=show_who,
-)
-told = "/job:worker/replica:0/task:1" in wrong["missing"].lines
-print(guess_10.compare("only in its log: who is missing" if told else "nothing at all"))
+got = [o.value for o in run_processes(readers, seconds=170, on_output=show).values()]
+for policy in got[0]:
+    for worker in range(2):
+        print(f"{policy:14} worker {worker}: {got[worker][policy]}")
+print(guess_10.compare(sum(map(len, got[1]["FILE"]))))
 
 # %% tags=["folded"]
 # Checks of the numbers above
-by_alarm = [name for name in WRONG if wrong[name].exit_status == -signal.SIGALRM]
-assert by_alarm[:2] == ["missing", "elsewhere"] and len(by_alarm) == 3
-assert told and not any("task:" in line for line in wrong["elsewhere"].lines)
-for name in by_alarm:
-    assert not any("I am a thread" in line for line in wrong[name].lines)
-kinds = {wrong[name].error.kind for name in ("one 0", "other 0")}
-assert kinds == {"", "UnknownError"}, "one of the two can't have the address"
+everything = set(range(12))
+seen = [{name: sum(steps, []) for name, steps in of.items()} for of in got]
+for policy in ("FILE", "DATA", "AUTO", "InputContext"):
+    assert sorted(seen[0][policy] + seen[1][policy]) == list(range(12)), policy
+assert set(seen[0]["OFF"]) == set(seen[1]["OFF"]) == everything
+assert seen[0]["AUTO"] == seen[0]["FILE"] == [0, 1, 2, 3, 8, 9, 10, 11]
+assert len(got[0]["FILE"]) == len(got[1]["FILE"]) and got[1]["FILE"][-1] == []
 
 # %% [markdown]
-# Only the second worker 0 gets an error, because the address is taken. (On two machines it would not be.) The others
-# wait without an error. Worker 0 says who is missing, but only in its log, at the level INFO, which many programs
-# switch off (we did, in the first cell). Worker 1 with a wrong address of worker 0 logs no name at all. So: **leave
-# that log on while a cluster starts**, check the text before, print who you are, and set a limit of your own.
+# With `OFF` both workers read everything, so each number is used twice in an epoch. `FILE` gives worker 0 two files
+# and worker 1 one file: when that is used up, worker 1 gets batches of 0 numbers. It is not free: it still has to join
+# each all-reduce. **Check it as we did: collect what each worker gets.**
 #
-# Signal 14 is the alarm clock that `look_for_the_others` sets. It belongs to the operating system, which stops the
-# process without asking Python. (A thread of Python's that watches the clock never gets its turn, because TensorFlow
-# waits with Python's lock held.) We have not waited for TensorFlow to give up.
-
-# %% [markdown]
-# ### A worker is killed
+# In the first row nothing is automatic. `distribute_datasets_from_function` calls your function once per worker, with
+# an `InputContext` that knows how many pipelines there are, and which one this is. (Then nothing is cut for you
+# either: the function makes batches for one replica.) You write such a function in the exercise.
 #
-# Two workers train with `fit` over six epochs of four batches. (It is the `fit` of Keras 2, package `tf-keras`. That
-# of Keras 3 fails under this strategy, as we shall see.) The callback `BackupAndRestore` saves the training:
-# by default after each epoch; with `save_freq=100` it would be every 100 batches. In epoch 3 (they count from 0), after
-# two of its four batches, we kill worker 1. Then we start both again, with the same program.
-
-# %%
-guess_11 = predict(
-    "Worker 1 is killed and both are started again. How many batches does worker 0 do a second time?",
-)
-
-
-# %%
-def fit_and_back_up(folder: str) -> tuple[Weights, str]:
-    """A worker: the weights after six epochs, and what Keras 3 says."""
-    import tf_keras  # Keras 2
-
-    class Say(tf_keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
-            self.epoch = epoch
-
-        def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-            print(f"epoch {self.epoch}, batch {batch}")
-            time.sleep(0.05)
-
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    cross_entropy = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    with strategy.scope():
-        layers = tf_keras.layers
-        dense = [layers.Dense(32, activation="relu"), layers.Dense(10)]
-        model = tf_keras.Sequential([layers.InputLayer(64), *dense])
-        model.set_weights(first)
-        model.compile(tf_keras.optimizers.SGD(RATE), cross_entropy)
-    callbacks = [tf_keras.callbacks.BackupAndRestore(folder), Say()]
-    model.fit(dataset_of(960, 4), epochs=6, verbose=0, callbacks=callbacks)
-    said = ""
-    try:
-        fit(strategy, dataset_of(960, 4))
-    except ValueError as error:
-        said = str(error)
-    leave_together(Path(folder), 2)
-    return model.get_weights(), said
-
-
-def show_batches(name: str, line: str) -> None:
-    if name == "worker 0" or not line.startswith("epoch"):
-        show(name, line)
-
-
-folder = tempfile.TemporaryDirectory()
-attempts = []
-for kill in ({"worker 1": "epoch 3, batch 1"}, None):
-    attempt = run_processes(
-        {
-            f"worker {index}": Process(
-                fit_and_back_up, folder.name, env=task(two_workers, "worker", index)
-            )
-            for index in range(2)
-        },
-        seconds=170,
-        kill=kill,
-        check=False,
-        on_output=show_batches,
-    )
-    attempts.append(attempt)
-    print("─" * 40)
-batches_done = [
-    [line for line in attempt["worker 0"].lines if line.startswith("epoch")]
-    for attempt in attempts
-]
-again = set(batches_done[0]) & set(batches_done[1])
-survivor, victim = attempts[0]["worker 0"], attempts[0]["worker 1"]
-print(f"worker 0 ended {survivor.seconds - victim.seconds:.1f} s after worker 1")
-print("twice:", sorted(again))
-print(guess_11.compare(len(again)))
-
-# %% tags=["folded"]
-# Checks of the numbers above, and of the sentences below
-died = attempts[0]["worker 0"].error
-assert died is not None and died.kind in ("UnavailableError", ""), "or it is aborted"
-assert batches_done[1][0] == "epoch 3, batch 0" and len(batches_done[1]) == 12
-assert "epoch 3, batch 0" in again and all(line.startswith("epoch 3") for line in again)
-resumed, of_keras_3 = attempts[1]["worker 0"].value
-uninterrupted = train(one_device, count=960, steps=24)
-assert furthest(resumed, uninterrupted) < 1e-5
-assert "PerReplica" in of_keras_3
-
-# %% [markdown]
-# The survivor waits in its next all-reduce until worker 1's missing heartbeats are noticed, and ends with an error; the
-# cell has printed after how many seconds. (Worker 0, to whom all others report, we have not killed.) It can't go on
-# alone: a ring with a gap is no ring. That is torch's DDP as well, and our `PeerLost`. So everybody starts again, from
-# the last backup. The batches that epoch 3 already had are done **again**, from the weights at its beginning. The
-# result is that of an uninterrupted training on one device, to rounding.
-#
-# (Keras 3's `fit`, tried afterwards in the same processes: it can't read a `PerReplica` here. Your own step, as
-# above, works.)
+# With *fewer* files than workers, `FILE` and `AUTO` end in an error on one worker, and the other waits: see
+# [lesson 13b](13b_tensorflow_failures.ipynb).
 #
 # ## One device has the variables
 #
@@ -1180,7 +1097,7 @@ central_model, central_step = trainer_of(central, share_of_mean, sgd)
 print("weights on", variable_devices(central_model.weights[0]))
 
 # %%
-guess_12 = predict(
+guess_11 = predict(
     f"Four replicas, the parameters ({SIZE:,} bytes) on CPU:0. How many bytes cross between devices in a step?",
     unit="bytes",
 )
@@ -1193,7 +1110,7 @@ print("sent by each device:", central_trace.bytes_sent)
 print("received:           ", central_trace.bytes_received)
 for each in reductions(central_step, *own):
     print(f"{each.kind}: {each.nbytes:,} bytes, for {', '.join(each.receivers)}")
-print(guess_12.compare(sum(central_trace.bytes_sent)))
+print(guess_11.compare(sum(central_trace.bytes_sent)))
 after_20["CentralStorage"] = train(central)
 print(f"after 20 steps: {furthest(after_20['CentralStorage'], alone):.0e} off")
 
@@ -1217,216 +1134,114 @@ assert central_trace.bytes_sent == [3 * SIZE, SIZE, SIZE, SIZE]
 # - **chief**: the coordinator. The only one that runs your program. It hands out steps.
 #
 # The coordinator *schedules* steps, and some worker takes each of them, when it is free. A step reads the variables
-# from the servers and changes them there, without waiting for any other worker: it is asynchronous. If the
-# coordinator waits after every step (`join`), it is synchronous, and the same as one device.
+# from the servers and changes them there, without waiting for any other worker. So it is **asynchronous**, and
+# TensorFlow has no other kind of parameter server (see its tutorial, below).
+#
+# The coordinator can wait after every step (`join`). Does that make it synchronous, as in lesson 07? There all workers
+# take a part of the batch, and one update is made of all. Let us look at who computes what. Our step returns three
+# things: a *ticket*, a number that each worker has drawn for itself, so that we can tell them apart; how many images it
+# was given; and how many updates of others have come between its reading and its writing.
 
 
 # %%
-def serve(role: str, index: int, alive: Path) -> None:
-    """A worker or a parameter server: does what the coordinator sends, while that is alive."""
-    cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
-    server = tf.distribute.Server(cluster, job_name=role, task_index=index)
-    waiting = threading.Thread(target=server.join, daemon=True)
-    waiting.start()
-    while not alive.exists() or time.time() - alive.stat().st_mtime < 5:
-        time.sleep(0.1)
-    still = "still waits" if waiting.is_alive() else "has returned"
-    print(f"I have seen no sign of life for 5 s. The server's join {still}", flush=True)
-    os._exit(0)
-
-
-def make_coordinator() -> tuple[Any, Any]:
-    """The strategy, and who hands out its steps."""
-    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    strategy = tf.distribute.ParameterServerStrategy(resolver)
-    return strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
-
-
-def counting_step(strategy: Any) -> tuple[Any, Any]:
-    """A variable on a server, and a step that adds 1 to it and then computes for a while."""
+def coordinate(alive: Path) -> dict[str, Any]:
+    """Train for 20 steps with a join after each; then hand out 100 steps, and join."""
+    strategy, coordinator = tf_cluster.make_coordinator(alive)
+    tickets = tf_cluster.worker_tickets(coordinator)
+    model, step = make_trainer(strategy)
+    print(
+        "I: worker or server? The weights are on", *variable_devices(model.weights[0])
+    )
     with strategy.scope():
         updates = tf.Variable(0, dtype=tf.int64)
 
     @tf.function(autograph=False)
-    def step() -> tf.Tensor:
-        updates.assign_add(1)
-        matrix = tf.random.normal((300, 300))
-        for _ in range(10):
-            matrix = tf.linalg.matmul(matrix, matrix) / 300
-        return tf.reduce_sum(matrix)
+    def watched(images: tf.Tensor, labels: tf.Tensor, tickets: Any) -> tuple:
+        before = updates.read_value()
+        with tf.control_dependencies([before]):  # then, and not earlier:
+            loss = step(images, labels)
+        with tf.control_dependencies([loss]):
+            others = updates.assign_add(1).read_value() - before - 1
+        return next(tickets), tf.shape(images)[0], others
 
-    return updates, step
-
-
-def follow(coordinator: Any, updates: tf.Variable, until: int) -> None:
-    """Wait for this many updates, or all of them, and say so."""
-    while int(updates) < until and not coordinator.done():
-        time.sleep(0.01)
-    print(f"I have seen {until} updates", flush=True)
-
-
-def show_life(alive: Path) -> None:
-    """Touch a file every 0.2 s, as long as this process lives."""
-
-    def touch() -> None:
-        while True:
-            alive.touch()
-            time.sleep(0.2)
-
-    threading.Thread(target=touch, daemon=True).start()
-
-
-def coordinate(alive: Path, folder: Path) -> None:
-    """20 steps one by one; then 300 steps, with a worker killed; then 300 more, with the server killed."""
-    tf.get_logger().setLevel("CRITICAL")
-    show_life(alive)
-    strategy, coordinator = make_coordinator()
-    model, step = make_trainer(strategy)
-    print("worker or server? The weights are on", *variable_devices(model.weights[0]))
-    for number in range(STEPS):
-        coordinator.schedule(step, args=batch_of(number))
+    def hand_out(steps: int, wait: bool) -> list[tuple[int, int, int]]:
+        results, before = [], int(updates)
+        for number in range(steps):
+            given = (*data.batch(number), tickets)
+            results.append(coordinator.schedule(watched, args=given))
+            if wait:
+                coordinator.join()
+        print(f"I have handed out {steps} steps; {int(updates) - before} are done")
         coordinator.join()
-    np.savez(folder / "after_20.npz", *model.get_weights())
+        return [tuple(map(int, result.fetch())) for result in results]
 
-    updates, count = counting_step(strategy)
-    for _ in range(300):
-        coordinator.schedule(count)
-    print(f"after I have handed out 300 steps: {int(updates)} updates", flush=True)
-    follow(coordinator, updates, 100)
-    coordinator.join()
-    total = int(updates)
-    print(f"after 300 steps there are {total} updates")
-
-    for _ in range(300):
-        coordinator.schedule(count)
-    follow(coordinator, updates, total + 10)
-    print("I go on, and the server is killed", flush=True)
-    began = time.perf_counter()
-    try:
-        coordinator.join()
-        print(f"after all, {int(updates)} updates")
-    except tf.errors.UnavailableError:
-        print(f"after {time.perf_counter() - began:.1f} s an UnavailableError")
-        raise
-
-
-def parts_of(cluster: Cluster, alive: Path) -> dict[str, Process]:
-    """The processes that serve."""
-    return {
-        f"{role} {index}": Process(
-            serve, role, index, alive, env=task(cluster, role, index)
-        )
-        for role in ("worker", "ps")
-        for index in range(len(cluster[role]))
-    }
+    joined = hand_out(STEPS, wait=True)
+    after_20 = model.get_weights()
+    return {"join": joined, "no join": hand_out(100, wait=False), "after 20": after_20}
 
 
 at = addresses(4)
 cluster = {"chief": at[:1], "worker": at[1:3], "ps": at[3:]}
 place = tempfile.TemporaryDirectory()
-alive, here = Path(place.name) / "alive", Path(place.name)
+alive = Path(place.name) / "alive"
 
 # %%
-guess_13 = predict(
-    "300 steps, each adds 1 to a counter on the server. Worker 1 is killed on the way. How many updates are there?",
-    choices=["fewer than 300", "300 or more"],
+guess_12 = predict(
+    "Two workers, a batch of 240 images, join after every step. What does a worker do in a step?",
+    choices=[
+        "each computes for 120 images",
+        "each computes for all 240, and the mean is taken",
+        "one computes for all 240, the other waits",
+    ],
 )
 
 # %%
-chief = Process(coordinate, alive, here, env=task(cluster, "chief", 0))
+chief = Process(coordinate, alive, env=tf_cluster.task_environment(cluster, "chief", 0))
 served = run_processes(
-    {"chief": chief, **parts_of(cluster, alive)},
+    {"chief": chief, **tf_cluster.serving(cluster, alive)},
     seconds=170,
     until=["chief"],
-    kill={
-        "worker 1": ("chief", "I have seen 100"),
-        "ps 0": ("chief", "I go on"),
-    },
     on_output=show,
 )
-with np.load(here / "after_20.npz") as saved:
-    after_20["ParameterServer"] = [saved[name] for name in saved.files]
-print(f"after 20 steps: {furthest(after_20['ParameterServer'], alone):.0e} off")
-in_lines = served["chief"].lines
-(counted_line,) = [line for line in in_lines if line.startswith("after 300")]
-updates_done = int(counted_line.split()[-2])
-(handed_out,) = [line for line in in_lines if line.startswith("after I have")]
-updates_before = int(handed_out.split()[-2])
-(on_server,) = [
-    line.split(" on ")[1] for line in in_lines if " weights are on " in line
-]
-print(guess_13.compare("300 or more" if updates_done >= 300 else "fewer than 300"))
+by_way = served["chief"].value
+for way in ("join", "no join"):
+    tickets, sizes, others = zip(*by_way[way], strict=True)
+    shares = sorted(tickets.count(ticket) for ticket in set(tickets))
+    print(
+        f"{way:7}: {len(tickets)} steps of {set(sizes)} images; by worker: {shares};",
+        end=" ",
+    )
+    print(f"{sum(map(bool, others))} steps with updates of others in between")
+after_20["ParameterServer"] = by_way["after 20"]
+print(f"after 20 steps with join: {furthest(by_way['after 20'], alone):.0e} off")
+one_has_all = {(size, others) for _, size, others in by_way["join"]} == {(BATCH, 0)}
+print(
+    guess_12.compare(
+        "one computes for all 240, the other waits" if one_has_all else "?"
+    )
+)
 
 # %% tags=["folded"]
 # Checks of the numbers above
 assert furthest(after_20["ParameterServer"], alone) < 1e-5
-assert 300 <= updates_done <= 302 and updates_before < 300
+assert one_has_all and len(by_way["join"]) == STEPS
+assert {size for _, size, _ in by_way["no join"]} == {BATCH}
+assert len({ticket for ticket, _, _ in by_way["no join"]}) == 2
+assert max(others for _, _, others in by_way["no join"]) > 0
+places = [line for line in served["chief"].lines if "weights are on" in line]
+on_server = places[0].split(" on ")[1]
 assert on_server == "ps 0 CPU:0"
-assert served["chief"].error.kind == "UnavailableError"
-assert not any("after all" in line for line in served["chief"].lines)
 
 # %% [markdown]
-# The training goes on without worker 1. Its step is done again by the other one. But its update may have been applied
-# before it died, and then it counts twice: **at least once**, not exactly once. (In lesson 07 we made the server ignore
-# the second one.) 301 means that one update came twice, 300 that the kill came between two updates. Both are
-# correct.
+# With `join` each step is one worker's, with the whole batch. The other has nothing to do until the next step is handed
+# out. That is **serial**, not synchronous: the same numbers as one device, and no faster, however many workers there
+# are. It is good for looking at something, and for nothing else.
 #
-# The death of the server ends the training: it had the variables. What if *all* workers die? And the coordinator?
-
-# %%
-guess_14 = predict(
-    "The only worker is killed, and the coordinator waits for its steps. What does it get?",
-    choices=["an error after some seconds", "no error: it waits"],
-)
-
-
-# %%
-def coordinate_alone(alive: Path) -> None:
-    """Steps for a worker that is going to die. Here TensorFlow may log errors."""
-    show_life(alive)
-    strategy, coordinator = make_coordinator()
-    updates, count = counting_step(strategy)
-    for _ in range(3000):
-        coordinator.schedule(count)
-    follow(coordinator, updates, 50)
-    waiting = threading.Thread(target=coordinator.join, daemon=True)
-    waiting.start()
-    waiting.join(5)
-    print("I have waited for 5 s" if waiting.is_alive() else "I got an answer")
-
-
-def show_failure(name: str, line: str) -> None:
-    """As `show`, and what the coordinator logs of a worker that failed."""
-    show(name, f"({line[:110]} …)" if " failed with " in line else line)
-
-
-place = tempfile.TemporaryDirectory()
-alive = Path(place.name) / "alive"
-small = {"chief": at[:1], "worker": at[1:2], "ps": at[2:3]}
-chief = Process(coordinate_alone, alive, env=task(small, "chief", 0))
-orphaned = run_processes(
-    {"chief": chief, **parts_of(small, alive)},
-    seconds=170,
-    until=["ps 0"],
-    kill={"worker 0": ("chief", "I have seen 50"), "chief": "I have waited"},
-    on_output=show_failure,
-)
-waited = "I have waited for 5 s" in orphaned["chief"].lines
-print(
-    guess_14.compare("no error: it waits" if waited else "an error after some seconds")
-)
-
-# %% tags=["folded"]
-# Checks of the cell above
-assert waited and orphaned["chief"].exit_status == -signal.SIGKILL
-assert orphaned["ps 0"].exit_status == 0
-assert any("join still waits" in line for line in orphaned["ps 0"].lines)
-assert any(" failed with " in line for line in orphaned["chief"].lines)
-
-# %% [markdown]
-# Without workers the coordinator logs that the worker failed, and waits for it to come back: `join` raises nothing. We
-# looked for 5 s. Without the coordinator the server waits for work: it was still there 5 s after the coordinator's
-# death. Only our file, the sign of life, told it.
+# Without it both work at the same time, each on a whole batch of its own. Then updates of the other come between
+# reading and writing: the staleness of lesson 07. So 100 steps are not those of one device, and not the same ones in
+# the next run. (How often it happens depends on the machine: the cell has counted.) Who wants synchronous steps of
+# several workers takes `MultiWorkerMirroredStrategy`. What becomes of a step whose worker dies is in
+# [lesson 13b](13b_tensorflow_failures.ipynb).
 #
 # ## TPUs
 #
@@ -1459,209 +1274,6 @@ assert instead.num_replicas_in_sync == 1
 # rented machine you would pay for a TPU and use the processor. Print the strategy. (And don't connect to an address at
 # which there is nothing: `experimental_connect_to_cluster` then waits.)
 #
-# ## Who gets which samples
-#
-# In `MirroredStrategy` there is one input pipeline, and each batch is cut. With several workers each has a pipeline of
-# its own, made by the same program from the same files. TensorFlow changes it so that workers read different parts
-# (*auto-shard*). The policy is an option of the dataset:
-#
-# | policy | each worker reads |
-# |---|---|
-# | `FILE` | some of the files, whole |
-# | `DATA` | all files, and keeps its part of each batch |
-# | `OFF` | everything |
-# | `HINT` | its part where your dataset says `shard(SHARD_HINT, SHARD_HINT)` |
-# | `AUTO`, the default | as `FILE` if the dataset reads files, else as `DATA` |
-#
-# (What we say of `HINT` is from the documentation; we try the others.) Three files with four numbers each, and two
-# workers. A global batch is 4 numbers.
-
-# %%
-guess_15 = predict(
-    "Policy FILE: how many of the 12 numbers does worker 1 get in an epoch?",
-)
-
-
-# %%
-Steps = list[list[int]]  # the numbers of each step
-
-
-def read(folder: Path) -> dict[str, Steps]:
-    """A worker: the numbers that it gets under each policy."""
-    tf.get_logger().setLevel("CRITICAL")
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    by_hand = strategy.distribute_datasets_from_function(partial(own_part, folder))
-    got = {"InputContext": numbers_in(strategy, by_hand)}
-    policies = tf.data.experimental.AutoShardPolicy
-    for name in ("FILE", "DATA", "OFF", "AUTO"):
-        options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = policies[name]
-        numbers = text_of(folder, 3).batch(4).with_options(options)
-        cut = strategy.experimental_distribute_dataset(numbers)
-        got[name] = numbers_in(strategy, cut)
-        print(f"I have read with {name}", flush=True)
-    leave_together(folder, 2)
-    return got
-
-
-def text_of(folder: Path, files: int) -> Any:
-    """The lines of the first files."""
-    paths = [str(folder / f"{number}.txt") for number in range(files)]
-    return tf.data.TextLineDataset(paths)
-
-
-def numbers_in(strategy: Any, dataset: Any) -> Steps:
-    """What this worker gets in each step. It has one replica."""
-    parts = (strategy.experimental_local_results(batch)[0] for batch in dataset)
-    return [[int(line) for line in part.numpy()] for part in parts]
-
-
-def own_part(folder: Path, context: tf.distribute.InputContext) -> Any:
-    """An input pipeline that is cut by hand."""
-    cut = context.num_input_pipelines, context.input_pipeline_id
-    mine = text_of(folder, 3).shard(*cut)
-    return mine.batch(context.get_per_replica_batch_size(4))
-
-
-files = tempfile.TemporaryDirectory()
-for number in range(3):
-    text = "".join(f"{4 * number + line}\n" for line in range(4))
-    (Path(files.name) / f"{number}.txt").write_text(text)
-readers = {
-    f"worker {index}": Process(
-        read, Path(files.name), env=task(two_workers, "worker", index)
-    )
-    for index in range(2)
-}
-got = [o.value for o in run_processes(readers, seconds=170, on_output=show).values()]
-for policy in got[0]:
-    for worker in range(2):
-        print(f"{policy:14} worker {worker}: {got[worker][policy]}")
-print(guess_15.compare(sum(map(len, got[1]["FILE"]))))
-
-# %% tags=["folded"]
-# Checks of the numbers above
-everything = set(range(12))
-seen = [{name: sum(steps, []) for name, steps in of.items()} for of in got]
-for policy in ("FILE", "DATA", "AUTO", "InputContext"):
-    assert sorted(seen[0][policy] + seen[1][policy]) == list(range(12)), policy
-assert set(seen[0]["OFF"]) == set(seen[1]["OFF"]) == everything
-assert seen[0]["AUTO"] == seen[0]["FILE"] == [0, 1, 2, 3, 8, 9, 10, 11]
-assert len(got[0]["FILE"]) == len(got[1]["FILE"]) and got[1]["FILE"][-1] == []
-
-# %% [markdown]
-# With `OFF` both workers read everything, so each number is used twice in an epoch. `FILE` gives worker 0 two files
-# and worker 1 one file: when that is used up, worker 1 gets batches of 0 numbers. It is not free: it still has to join
-# each all-reduce. **Check it as we did: collect what each worker gets.**
-#
-# In the first row nothing is automatic. `distribute_datasets_from_function` calls your function once per worker, with
-# an `InputContext` that knows how many pipelines there are, and which one this is. (Then nothing is cut for you
-# either: the function makes batches for one replica.) You write such a function in the exercise.
-#
-# ### One file for two workers
-#
-# `AUTO` chose `FILE`. There were three files. Now there is one, and all numbers are in it.
-
-# %%
-guess_16 = predict(
-    "AUTO, one file, two workers. What do the workers get?",
-    choices=[
-        "half of it each, as with DATA",
-        "worker 0 gets all of it, worker 1 nothing",
-        "worker 0 gets an error, and worker 1 waits",
-    ],
-)
-
-
-# %%
-def read_one_file(folder: Path) -> None:
-    """A worker that reads with AUTO. One that waits for more than 5 s is ended."""
-    tf.get_logger().setLevel("CRITICAL")
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    cut = strategy.experimental_distribute_dataset(text_of(folder, 1).batch(4))
-    signal.alarm(5)
-    try:
-        print("I have", numbers_in(strategy, cut))
-    except tf.errors.InvalidArgumentError as error:
-        signal.alarm(0)
-        reason = error.message[error.message.index("Could not") :]
-        print("I got an error:", reason.split(" If ")[0])
-        time.sleep(1000)  # so that we see what becomes of the other
-
-
-(Path(files.name) / "0.txt").write_text("\n".join(map(str, range(12))))
-readers = {
-    f"worker {index}": Process(
-        read_one_file, Path(files.name), env=task(two_workers, "worker", index)
-    )
-    for index in range(2)
-}
-one_file = run_processes(
-    readers, seconds=170, until=["worker 1"], check=False, on_output=show
-)
-refused = any("I got an error" in line for line in one_file["worker 0"].lines)
-waited = one_file["worker 1"].exit_status == -signal.SIGALRM
-print(
-    guess_16.compare(
-        "worker 0 gets an error, and worker 1 waits" if refused and waited else "?"
-    )
-)
-
-# %% tags=["folded"]
-# Checks of the cell above
-assert refused and waited
-assert "the dataset only has 1 file(s)" in "".join(one_file["worker 0"].lines)
-assert not any(line.startswith("I ") for line in one_file["worker 1"].lines)
-
-# %% [markdown]
-# `AUTO` does not fall back to `DATA`: it tries `FILE`, which needs at least as many files as workers. Worker 0 gets an
-# error that says so, at its first batch. Worker 1 gets none. Before each batch the workers ask one another who still
-# has data, and worker 0 does not answer. Only the alarm, after 5 s, ends that. So **with fewer files than workers
-# choose `DATA`**, and look at the output of *all* workers: the one that hangs is not the one that has the reason.
-#
-# ## Checkpoints
-#
-# A mirrored variable has four copies. What is saved?
-
-# %%
-guess_17 = predict(
-    f"The model has {SIZE:,} bytes, mirrored on four devices. About how many bytes has a checkpoint of it?",
-    unit="bytes",
-)
-
-# %%
-place = tempfile.TemporaryDirectory()
-model, step = trainer_of(mirrored, share_of_mean, sgd)
-train(mirrored)
-path = tf.train.Checkpoint(model=model).write(f"{place.name}/mirrored")
-in_file = sum(file.stat().st_size for file in Path(place.name).iterdir())
-print(f"{in_file:,} bytes in {len(list(Path(place.name).iterdir()))} files")
-other_model = make_model()
-tf.train.Checkpoint(model=other_model).read(path).assert_consumed()
-print(
-    f"read on one device: {furthest(other_model.get_weights(), model.get_weights()):.0e} off"
-)
-print(guess_17.compare(in_file))
-
-# %% tags=["folded"]
-# Checks of the numbers above
-assert furthest(other_model.get_weights(), model.get_weights()) == 0
-assert SIZE < in_file < 2 * SIZE
-names = [name for name, _ in tf.train.list_variables(path) if "VALUE" in name]
-assert len(names) == len(first)
-both = tf.train.Checkpoint(model=model, optimizer=adam).write(f"{place.name}/both")
-assert Path(f"{both}.data-00000-of-00001").stat().st_size > 3 * SIZE
-
-# %% [markdown]
-# One copy, and a checkpoint does not know the strategy it comes from: here four replicas wrote it and one device reads
-# it. It contains what you name. Ours has no optimizer, so Adam would begin with an empty state: write
-# `Checkpoint(model=model, optimizer=optimizer)`. With Adam's two numbers for each parameter that is three times as
-# much. It also has no position in the epoch, unless you save that, too. `BackupAndRestore` has one as fine as its
-# `save_freq`.
-#
-# (With several workers *every* worker must call it, all but worker 0 into a folder that is thrown away. So says
-# TensorFlow's tutorial on several workers, see below; we have not run it.)
-#
 # ## In real frameworks
 #
 # This lesson is one. Here is torch's DDP on four ranks, with the same weights and batches, and all that we have trained
@@ -1672,14 +1284,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from distlib.worlds.real.process_group import torch_distributed
 
-torch_batches = [batch_of(number) for number in range(STEPS)]
+torch_batches = [data.batch(number) for number in range(STEPS)]
 
 
 def train_in_torch(comm: Communicator) -> Weights:
     model = torch.nn.Sequential(
         torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)
     )
-    for parameter, array in zip(model.parameters(), first, strict=True):
+    for parameter, array in zip(model.parameters(), data.first, strict=True):
         parameter.data.copy_(torch.tensor(array.T))
     part = slice(comm.rank, None, comm.world_size)
     with torch_distributed(comm):
@@ -1703,104 +1315,51 @@ for name, found_weights in after_20.items():
     assert off < 1e-5 and off_torch < 1e-4
 
 # %% [markdown]
-# All the same training, to rounding. (The parameter servers only because we joined after each step. Asynchronously the
-# values differ from run to run, as in lesson 07.) So here values don't tell the strategies apart. What they send, and
-# how they die, does. We have not killed a process of the two strategies that have only one. Each of them trains in a
-# process of its own, which we kill after its batch 5:
+# All the same training, to rounding. (The parameter servers only because we joined after each step.) So here values
+# don't tell the strategies apart. What they send does, and who works. This table comes from the runs above:
 
 
-# %%
-def train_aloud(make_strategy: Callable[[], Any]) -> None:
-    """Train, and say after each batch how many replicas there are."""
-    processor = tf.config.list_physical_devices("CPU")[0]
-    parts = [tf.config.LogicalDeviceConfiguration()] * 4
-    tf.config.set_logical_device_configuration(processor, parts)
-    strategy = make_strategy()
-    _, step = make_trainer(strategy)
-    for number, batch in enumerate(batches(strategy, 1440, 1000)):
-        step(*batch)
-        print(f"batch {number}: {strategy.num_replicas_in_sync} replicas", flush=True)
-        time.sleep(0.1)
-
-
-makes = {
-    "Mirrored": partial(tf.distribute.MirroredStrategy, DEVICES),
-    "Central": partial(
-        tf.distribute.experimental.CentralStorageStrategy, DEVICES, "CPU:0"
-    ),
-}
-of_one_process = run_processes(
-    {name: Process(train_aloud, make, env=LOGGED) for name, make in makes.items()},
-    seconds=170,
-    kill=dict.fromkeys(makes, "batch 5"),
-    on_output=show,
-)
-replicas_gone = {
-    name: int(told[-1].split()[-2])
-    for name, outcome in of_one_process.items()
-    if (told := [line for line in outcome.lines if line.startswith("batch")])
-}
-assert set(replicas_gone.values()) == {4}
-assert all(o.exit_status == -signal.SIGKILL for o in of_one_process.values())
-
-# %% [markdown]
-# All replicas are gone with their process. What the table says of the strategies comes from the runs above:
-
-
-# %%
+# %% tags=["folded"]
+# The table, from the runs above
 def waits_for(step: Any, *arguments: Any) -> str:
     """How many replicas' gradients a step adds up before anyone goes on."""
     members = {e.members for e in reductions(step, *arguments) if e.nbytes > 16}
-    return f"each step, for all {max(members)} replicas"
+    return f"for all {max(members)} replicas"
 
 
-mirrored_ring = f"{theirs.messages_sent[0]} messages each"
+step = trainer_of(mirrored, share_of_mean, sgd)[1]
 facts = {
     "Mirrored": (
         f"all {len(variable_devices(weights))} devices",
-        f"all, a ring: {mirrored_ring}",
+        f"all, a ring: {theirs.messages_sent[0]} messages each",
         waits_for(step, *batch),
-        f"its process: all {replicas_gone['Mirrored']} replicas",
         "05",
     ),
     "MultiWorkerMirrored": (
         f"all {len(trained)} workers",
         f"all, a ring: {per_worker[0] // STEPS} messages each",
-        f"each step, for all {in_graph[0][0]} workers",
-        f"a worker: {attempts[0]['worker 0'].error.kind or 'aborted'}",
+        f"for all {in_graph[0][0]} workers",
         "05",
     ),
     "CentralStorage": (
         ", ".join(variable_devices(central_model.weights[0])),
         f"CPU:0, gets {central_trace.bytes_received[0]:,} bytes",
         waits_for(central_step, *own),
-        f"its process: all {replicas_gone['Central']} replicas",
         "04",
     ),
     "ParameterServer": (
         on_server,
         "nobody: a server adds",
-        f"at join: {updates_before} of 300 steps done when all were handed out",
-        f"a worker: {updates_done} updates for 300; a server: {served['chief'].error.kind}",
+        f"for nobody; with join, 1 of {len(shares)} workers works",
         "07",
     ),
-    "TPU (from the documentation)": (
-        "every core",
-        "all",
-        "each step, for all cores",
-        "not tried here",
-        "05",
-    ),
+    "TPU (from the documentation)": ("every core", "all", "for all cores", "05"),
 }
-header = "| strategy | has the variables | adds up | waits | dies | lesson |"
+assert facts["Mirrored"][2] == facts["CentralStorage"][2] == "for all 4 replicas"
+assert facts["MultiWorkerMirrored"][2] == "for all 3 workers"
+header = "| strategy | has the variables | adds up | a step waits | lesson |"
 rows = [f"| {name} | {' | '.join(told)} |" for name, told in facts.items()]
-Markdown("\n".join([header, "|---" * 6 + "|", *rows]))
-
-# %% tags=["folded"]
-# Checks of the table
-assert facts["Mirrored"][2] == facts["CentralStorage"][2]
-assert facts["Mirrored"][2] == "each step, for all 4 replicas"
-assert facts["MultiWorkerMirrored"][2] == "each step, for all 3 workers"
+Markdown("\n".join([header, "|---" * 5 + "|", *rows]))
 
 # %% [markdown]
 # Not in the table: what you have to write yourself. `tf.distribute` has no sharded optimizer (lesson 11), no gossip
@@ -1808,16 +1367,17 @@ assert facts["MultiWorkerMirrored"][2] == "each step, for all 3 workers"
 #
 # ## In short
 #
-# - MirroredStrategy is DDP: a copy on each device, one all-reduce of all gradients in a step (on processors a ring).
-#   MultiWorkerMirrored is the same over a network.
-# - The optimizer sums. Divide each loss by the size of the *global* batch; for the last batch by its true size.
-#   The loss objects of Keras 3 have divided already.
-# - Keras 3 clips each replica's share before the sum, Keras 2 after it.
-# - TF_CONFIG: no cluster trains alone; a wrong one waits, without an error: only the log of worker 0 says for whom.
-#   Check the text, leave the log on, print the number of replicas, set a time limit.
-# - A killed worker ends a mirrored training; go on from a backup, and some batches are done again. A parameter server
-#   goes on, and some steps count twice.
-# - Collect what each worker reads before you trust auto-shard, and give it at least as many files as workers.
+# - MirroredStrategy is DDP: a copy on each device, one all-reduce of all dense gradients in a step (on processors a
+#   ring; on GPUs NCCL decides). MultiWorkerMirrored is the same over a network.
+# - The optimizer sums. Divide each loss by the size of the *global* batch; for the last batch by its true size, if
+#   each step is to be a mean. The loss objects of Keras 3 have divided already, by replicas: right as long as all have
+#   the same number of samples.
+# - Keras 3 clips each replica's share before the sum, Keras 2 the sum.
+# - TF_CONFIG: without a cluster a process trains alone, without an error. Check the text, and print the number of
+#   replicas.
+# - ParameterServerStrategy is asynchronous. With `join` after each step it is serial: one worker works at a time.
+# - Collect what each worker reads before you trust auto-shard. If it shares out files, give it at least as many as
+#   workers.
 #
 # ## Now you
 #

@@ -13,6 +13,9 @@ optional     a framework, or one sentence if this Python has none
 jax_collectives    what a compiled JAX program communicates, counted and in bytes
 jax_ring           the ring all-reduce with ppermute
 tensorflow_graphs  what a TensorFlow function communicates, and where variables live
+tensorflow_ring_log      TensorFlow's own log of its ring all-reduce
+tensorflow_classifier    the classifier of the earlier lessons, in Keras
+tensorflow_cluster       workers, parameter servers and their coordinator, as processes
 """
 
 from distlib.frameworks.optional import require

@@ -10,12 +10,15 @@ Source: https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 ROLES = ("chief", "worker", "ps", "evaluator")
+LARGEST_PORT = 65535
 _TASK = '{"type": "worker", "index": 0}'
 
 
@@ -57,6 +60,55 @@ def parse_tf_config(config: str | Mapping[str, Any]) -> TfConfig:
     return TfConfig(cluster, role, index)
 
 
+def address_fault(address: object) -> str:
+    """What keeps an address from being host:port, in words; empty if nothing does.
+
+    A host is a name, an IPv4 address, or an IPv6 address in brackets: "[::1]:2222".
+    """
+    if not isinstance(address, str):
+        return "it is not a text"
+    if re.search(r"\s", address):
+        return "there is a space or another blank in it"
+    if "/" in address:
+        return (
+            f"it is a URL. Leave {address.partition('//')[0]}// out" if "://" in address else "there is a slash in it"
+        )
+    if "," in address:
+        return "there is a comma in it. Each address is a text of its own"
+    host, _, port = address.rpartition(":")
+    if ":" not in address or not port or address.endswith("]"):
+        return "its port is missing"
+    return _host_fault(host) or _port_fault(port)
+
+
+def _host_fault(host: str) -> str:
+    if not host:
+        return "its host is missing"
+    if host[0] == "[" and host[-1] == "]":
+        return (
+            "" if _is_ipv6(host[1:-1]) else f"{host[1:-1]!r} is not an IPv6 address, and only these stand in brackets"
+        )
+    if ":" in host:
+        return "there is more than one colon in it. An IPv6 address stands in brackets, such as [::1]:2222"
+    strange = re.search(r"[^\w.-]", host)
+    return f"{strange[0]!r} can't be part of a host's name" if strange else ""
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return bool(ipaddress.IPv6Address(text))
+    except ValueError:
+        return False
+
+
+def _port_fault(port: str) -> str:
+    if not (port.isascii() and port.isdigit()):
+        return f"its port {port!r} is not a number that is written in digits only"
+    if int(port) == 0:
+        return "port 0 means any free one, and nobody else would know which"
+    return "" if int(port) <= LARGEST_PORT else f"its port is {int(port)}, and the largest there is is {LARGEST_PORT}"
+
+
 def _read_json(text: str) -> Any:
     try:
         return json.loads(text)
@@ -83,20 +135,20 @@ def _check_role(role: str, addresses: Any) -> None:
     if not isinstance(addresses, list | tuple) or not addresses:
         raise ValueError(f"TF_CONFIG should have a list of addresses for {role}, got {addresses!r}")
     for address in addresses:
-        host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
-        if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-            raise ValueError(f'TF_CONFIG should have addresses such as "10.0.0.2:2222" for {role}, got {address!r}')
+        if fault := address_fault(address):
+            wanted = 'TF_CONFIG should have addresses such as "10.0.0.2:2222"'
+            raise ValueError(f"{wanted} for {role}, got {address!r}: {fault}")
 
 
 def _check_repeats(tasks: Mapping[str, str]) -> None:
-    """No two tasks may have the same address."""
-    seen: dict[str, str] = {}
+    """No two tasks may have the same address, however it is written."""
+    seen: dict[tuple[str, int], str] = {}
     for task, address in tasks.items():
-        if address in seen:
-            raise ValueError(
-                f"TF_CONFIG names {address} twice, as {seen[address]} and as {task}: each task has its own"
-            )
-        seen[address] = task
+        host, _, port = address.rpartition(":")
+        place = host.lower(), int(port)
+        if place in seen:
+            raise ValueError(f"TF_CONFIG names {address} twice, as {seen[place]} and as {task}: each task has its own")
+        seen[place] = task
 
 
 def _check_task(task: Any, cluster: Mapping[str, tuple[str, ...]]) -> tuple[str, int]:

@@ -63,11 +63,14 @@ tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceCo
 # | what is wrong | the text contains |
 # |---|---|
 # | a role that is not `chief`, `worker`, `ps` or `evaluator`, in `hosts` or as `role` | that role |
-# | an address that is not a host, a colon, and a port of digits only | that address |
+# | an address that is not a host, a colon, and a port | that address |
 # | an address that two tasks share, in one role or in two | that address |
 # | more than one chief | `chief` |
 # | nobody in `hosts` has the role `role` | that role |
 # | the index is not one of 0, 1, … for this role | that index |
+#
+# A host has no blank, no slash and no colon in it. (So `http://a:2222` is no address. IPv6 does not occur here.) A port
+# is a number from 1 to 65535, written in digits only.
 #
 # A role may have an empty list in `hosts`. Then it does not appear in the cluster; its name must be right all the same.
 # A cluster need not have every role. An evaluator stands in `hosts` like the others; TensorFlow itself would also take
@@ -91,14 +94,16 @@ def tf_config(hosts: Mapping[str, Sequence[str]], role: str, index: int) -> str:
         ValueError: the table above has the cases, and what the text names.
     """
     ### BEGIN SOLUTION
+    import re
+
     roles = ("chief", "worker", "ps", "evaluator")
     for name in (*hosts, role):
         if name not in roles:
             raise ValueError(f"expected one of the roles {', '.join(roles)}, got {name!r}")
     addresses = [address for each in hosts.values() for address in each]
     for address in addresses:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal():
+        match = re.fullmatch(r"[^\s/:]+:([0-9]+)", address)
+        if not match or not 1 <= int(match[1]) <= 65535:
             raise ValueError(f"expected an address such as 10.0.0.1:2222, got {address!r}")
         if addresses.count(address) > 1:
             raise ValueError(f"{address} is the address of two tasks")
@@ -148,11 +153,13 @@ report = check_tf_config(
         ({"worker": ["a:1", "a:1"]}, "worker", 0),
         ({"chief": ["a:1", "b:1"], "worker": ["c:1"]}, "worker", 0),
         ({"worker": ["10.0.0.2"]}, "worker", 0),
+        ({"worker": ["http://10.0.0.2:2222"]}, "worker", 0),
+        ({"worker": ["10.0.0.2:70000"]}, "worker", 0),
     ],
 )
 texts = [answer.get("returned") for answer in report.answers]
 assert [loads(text)["task"]["index"] for text in texts[:5]] == [0, 1, 0, 1, 0]
-assert texts[5:] == [None] * 6
+assert texts[5:] == [None] * 8
 print(report)
 
 # %% [markdown]
@@ -170,7 +177,7 @@ report = check_tf_config(
     tf_config,
     tasks=[
         ({"evaluator": ["a:1"], "ps": ["c:1", "b:1", "a:2"]}, "ps", 2),
-        ({"worker": ["a:1"]}, "worker", 0),
+        ({"worker": ["a:65535"]}, "worker", 0),
         ({"chief": [], "worker": ["z:1", "b:1"]}, "worker", 1),
         ({"worker": ["a:1", "b:1"]}, "worker", -1),
         ({"chief": [], "worker": ["a:1"]}, "chief", 0),
@@ -179,6 +186,11 @@ report = check_tf_config(
         ({"chief": ["a:1", "b:1"], "worker": ["c:1"]}, "chief", 1),
         ({"worker": ["a:1", "b:grpc"]}, "worker", 0),
         ({"worker": ["a:1", "b:-1"]}, "worker", 0),
+        ({"worker": ["a:1", "b:0"]}, "worker", 0),
+        ({"worker": ["a:1"], "ps": ["b:65536"]}, "worker", 0),
+        ({"worker": ["a:1", " b:1"]}, "worker", 0),
+        ({"worker": ["grpc://a:1", "b:1"]}, "worker", 1),
+        ({"worker": ["a:1:2"]}, "worker", 0),
         ({"worker": ["a:1"], "ps": [":2222"]}, "worker", 0),
         ({"worker": ["a:1"], "ps": ["b:1", "c:1", "d:1"]}, "worker", 2),
         ({"worker": ["a:1", "b:1"]}, "worker", 47),
@@ -188,7 +200,7 @@ report = check_tf_config(
 )
 texts = [answer.get("returned") for answer in report.answers]
 assert [loads(text)["task"]["index"] for text in texts[:3]] == [2, 0, 1]
-assert texts[3:13] == [None] * 10 and None not in texts[13:] and len(texts) == 19
+assert texts[3:18] == [None] * 15 and None not in texts[18:] and len(texts) == 24
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -316,6 +316,9 @@ assert all(call["compiled"] == 0 for seen in report for call in seen[0]["calls"]
 # | tensor parallel | forward, an all-reduce of each pair's outputs; backward, of each pair's inputs, not the first's |
 # | fully sharded | an all-reduce of the gradients, and an all-gather of the parameters that are cut |
 #
+# (XLA for processors makes that all-reduce, and each device keeps a part of the sum. Its compiler for GPUs makes a
+# reduce-scatter of it, which sends half.)
+#
 # For example, the lesson's model on four devices: `W1` [64, 128], `b1` [128], `W2` [128, 10], `b2` [10]. It is one
 # pair, with a width of 128 between its layers. A device holds
 #

@@ -99,9 +99,11 @@ def test_what_travels() -> None:
 
     tensor = torch.ones(2, requires_grad=True)
     given = {"a": [1, (2.5, None)], 3: numpy.float64(1.5), "t": tensor * 2, "odd": range(3), "n": numpy.int64(4)}
+    given["truth"] = numpy.float64(1) < 2  # numpy.bool
     made = plain(given)
     assert isinstance(made, dict)
     assert made.pop("t").equal(torch.tensor([2.0, 2.0]))
+    assert made.pop("truth") is True
     assert made == {"a": [1, (2.5, None)], 3: 1.5, "odd": {"type": "range"}, "n": 4}
     assert not tensor.grad_fn and type(made["n"]) is int
 

@@ -44,6 +44,8 @@ def test_a_check_says_that_tensorflow_is_missing(monkeypatch: pytest.MonkeyPatch
         ({"worker": ["a:1"]}, "master", 0, "master"),
         ({"worker": ["a:1"], "ps": ["a:1"]}, "worker", 0, "a:1"),
         ({"worker": [":1"]}, "worker", 0, ":1"),
+        ({"worker": ["a:65536"]}, "worker", 0, "a:65536"),
+        ({"worker": ["http://a:1"]}, "worker", 0, "http://a:1"),
         ({"chief": ["a:1", "b:1"]}, "chief", 0, "chief"),
     ],
 )

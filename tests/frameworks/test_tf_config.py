@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from distlib.frameworks.tf_config import parse_tf_config
+from distlib.frameworks.tf_config import address_fault, parse_tf_config
 
 WORKERS = {"worker": ["a:1", "b:1"]}
 ALL = {"chief": ["c:2222"], "worker": ["a:1", "a:2"], "ps": ["p:1"]}
@@ -54,12 +54,51 @@ def test_one_task_is_the_chief(cluster: dict[str, list[str]], role: str, index: 
         ({"cluster": WORKERS, "task": {"type": "ps", "index": 0}}, "the task ps 0, and only worker in its cluster"),
         ({"cluster": {"worker": "a:1"}, "task": FIRST}, "list of addresses for worker, got 'a:1'"),
         ({"cluster": {"worker": []}, "task": FIRST}, "list of addresses for worker"),
-        ({"cluster": {"worker": ["a"]}, "task": FIRST}, "addresses such as .* got 'a'"),
-        ({"cluster": {"worker": ["a:0"]}, "task": FIRST}, "got 'a:0'"),
-        ({"cluster": {"worker": ["a:70000"]}, "task": FIRST}, "got 'a:70000'"),
-        ({"cluster": {"worker": [5]}, "task": FIRST}, "got 5"),
+        ({"cluster": {"worker": ["A:1"], "ps": ["a:01"]}, "task": FIRST}, "twice, as worker 0 and as ps 0"),
+        ({"cluster": {"worker": ["a"]}, "task": FIRST}, "addresses such as .* got 'a': its port is missing"),
+        ({"cluster": {"worker": [5]}, "task": FIRST}, "got 5: it is not a text"),
     ],
 )
 def test_each_mistake_has_its_sentence(config: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"^TF_CONFIG.*{message}"):
         parse_tf_config(config)
+
+
+@pytest.mark.parametrize(
+    "address", ["a:1", "10.0.0.2:65535", "node-3.rack_1.example.org:2222", "[::1]:2222", "a:02222"]
+)
+def test_what_is_an_address(address: str) -> None:
+    assert address_fault(address) == ""
+
+
+@pytest.mark.parametrize(
+    "address, fault",
+    [
+        ("a", "its port is missing"),
+        ("a:", "its port is missing"),
+        ("[::1]", "its port is missing"),
+        ("", "its port is missing"),
+        (":2222", "its host is missing"),
+        ("a:-1", "its port '-1' is not a number that is written in digits only"),
+        ("a:+1", "in digits only"),
+        ("a:2_2", "in digits only"),
+        ("a:٢", "in digits only"),
+        ("a:grpc", "in digits only"),
+        ("a:0", "port 0 means any free one"),
+        ("a:70000", "its port is 70000, and the largest there is is 65535"),
+        ("a:65536", "the largest"),
+        (" a:1", "a space"),
+        ("a:1\n", "another blank"),
+        ("http://a:1", "it is a URL. Leave http:// out"),
+        ("a:1/", "a slash"),
+        ("a:1,b:1", "a comma"),
+        ("::1:2222", "An IPv6 address stands in brackets"),
+        ("a:1:2", "more than one colon"),
+        ("[a]:2222", "'a' is not an IPv6 address"),
+        ("[::1:2222", "in brackets"),
+        ("user@a:1", "'@' can't be part of"),
+        (None, "not a text"),
+    ],
+)
+def test_a_wrong_address_has_its_cause_in_words(address: object, fault: str) -> None:
+    assert fault in address_fault(address)

@@ -218,6 +218,7 @@ def _drawn_params(draw: Draw, model: str) -> Any:
     ("'NoneType' object is not callable", "the last line of spmd_step must return the step."),
     *((sign, NAMED) for sign in ("unbound axis name", "is not found in mesh", "must refer to an axis")),
     ("arrays of JAX", "return what the program gives. float(…) and numpy take it from the devices, and wait for it."),
+    ("KeyError", "params is a tree of any form, and a name of one model stands in your code. jax.tree.map goes through any tree, and loss_of knows its names."),
     ("not divisible", "the batch is cut along its first axis, P(axis). Parameters are whole, P()."),
     ("incompatible devices", "all arrays of a program lie on the devices of the mesh that is passed. Is another mesh, or jax.devices(), written into your code?"),
     *((sign, ANY_TREE) for sign in ("list indices must be", "can't multiply sequence", "unsupported operand type")),

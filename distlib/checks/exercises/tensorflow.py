@@ -25,6 +25,7 @@ from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count, dtype_name
 from distlib.frameworks.optional import check_there
+from distlib.frameworks.tf_config import address_fault
 
 # fmt: off
 SYMBOLIC = [
@@ -42,7 +43,11 @@ ROLES = ("chief", "worker", "ps", "evaluator")
 Hosts = Mapping[str, Sequence[str]]
 
 
-@task("hosts", "role", "index", errors=[("raised", "raise ValueError(…) for what can't be right, with words that name it; no other error, and no assert.")])
+@task("hosts", "role", "index", errors=[
+    ("KeyError: 'TF_CONFIG'", "nothing has set the environment variable TF_CONFIG: your function makes its text, from hosts, role and index."),
+    ("KeyError", "hosts need not have every role, and perhaps not this one. Ask for it with hosts.get(role), or `role in hosts`; and where nobody has the role, raise ValueError(…) with words that name it."),
+    ("raised", "raise ValueError(…) for what can't be right, with words that name it; no other error, and no assert."),
+])
 def check_tf_config(draw: Draw, *, tasks: Sequence[tuple[Hosts, str, int]], drawn: int = 0) -> Iterator[Case]:
     """`function(hosts, role, index)`: TF_CONFIG as JSON; ValueError for a cluster or a task that can't be.
 
@@ -70,8 +75,8 @@ def _refusal(hosts: Hosts, role: str, index: int) -> tuple[str, str] | None:
         if name not in ROLES:
             return name, f"{name!r} is not a role of TensorFlow's. These are {', '.join(ROLES)}, in the hosts and as `role`."
     for address in addresses:
-        if not address.rpartition(":")[0] or not address.rpartition(":")[2].isdecimal():
-            return address, f"{address!r} is not host:port. There must be a host, and the port has digits only."
+        if fault := address_fault(address):
+            return address, f"{address!r} is not host:port: {fault}."
         if addresses.count(address) > 1:
             return address, "two tasks can't listen at the same address, whatever their roles. Compare all addresses of the cluster."
     if len(hosts.get("chief", ())) > 1:
@@ -105,6 +110,8 @@ def _(seen: Seen) -> Remarks:
 def _why_refused(hosts: Hosts, refused: str) -> str:
     if any(not each for each in hosts.values()):
         return "a role with an empty list is allowed: nobody has it. Leave it out of the cluster."
+    if any(address in refused for each in hosts.values() for address in each):
+        return "this is an address: a host, a colon, and a port. Ports go from 1 to 65535, and each address stands there once."
     return "is a role refused that TensorFlow has, or an index that is in the list? A cluster need not have every role."
 
 

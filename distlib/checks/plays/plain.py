@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 
 
 def plain(value: object) -> object:
     """Numbers, text, lists, tuples, dicts and tensors as they are, tensors as copies without their history.
+
+    Numbers and truth values of numpy's become Python's: a comparison of its numbers gives one.
 
     Anything else becomes {"type": the name of its type}, which is a dict that no function returns by chance.
     """
@@ -25,6 +28,8 @@ def plain(value: object) -> object:
         return tuple(items) if isinstance(value, tuple) else items
     if isinstance(value, Mapping):
         return {plain_key(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.bool_):
+        return bool(value)
     if isinstance(value, Integral):  # numpy's
         return int(value)
     return float(value) if isinstance(value, Real) else {"type": type(value).__name__}

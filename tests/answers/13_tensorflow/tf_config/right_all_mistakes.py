@@ -15,6 +15,7 @@ def _mistakes(hosts, role, index):
                     good = host[0][0] == "[" and host[0][-1] == "]" and bool(ipaddress.IPv6Address(host[0][1:-1]))
                 except ValueError:
                     good = False
+            good = good and 0 < int(port) < 2**16 and "/" not in address
             if not good or any(c.isspace() for c in address):
                 yield f"address {address!r}"
             if address in seen:

@@ -9,6 +9,10 @@ def tf_config(hosts, role, index):
         host, colon, port = address.rpartition(":")
         if not (host and colon and port.isdigit()):
             raise ValueError(f"not host:port: {address}")
+        if not 1 <= int(port) <= 65535:
+            raise ValueError(f"no such port: {address}")
+        if "/" in host or ":" in host or host.split() != [host]:
+            raise ValueError(f"not a host: {address}")
     twice = [address for address in addresses if addresses.count(address) > 1]
     if twice:
         raise ValueError(f"{twice[0]} is there twice")

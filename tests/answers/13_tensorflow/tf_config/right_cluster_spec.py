@@ -12,7 +12,9 @@ def tf_config(hosts: Mapping[str, Sequence[str]], role: str, index: int) -> str:
     for job in spec.jobs:
         for number in spec.task_indices(job):
             address = spec.task_address(job, number)
-            if not tf.strings.regex_full_match(address, r"[^:\s]+:[0-9]+").numpy():
+            if not tf.strings.regex_full_match(address, r"[^:/\s]+:0*[1-9][0-9]{0,4}").numpy():
+                raise ValueError(f"address {address} is not host:port")
+            if int(address.split(":")[1]) > 65535:
                 raise ValueError(f"address {address} is not host:port")
             if address in where:
                 raise ValueError(f"address {address}: both {where[address]} and {(job, number)}")

@@ -8,7 +8,7 @@ def complaints(hosts, role, index):
             yield f"what is a {name!r}?"
     seen = set()
     for address in sum(hosts.values(), []):
-        if not re.fullmatch(r"[^:]+:\d+", address):
+        if not re.fullmatch(r"[^:/\s]+:\d+", address) or int(address.split(":")[1]) not in range(1, 1 << 16):
             yield f"{address!r} is no address"
         if address in seen:
             yield f"{address!r} belongs to two"

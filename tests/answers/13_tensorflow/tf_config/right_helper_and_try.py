@@ -1,8 +1,8 @@
 # Right: a helper for the addresses, and int() for the port.
 def check_address(address, others):
     try:
-        host, port = address.rsplit(":", 1)
-        if not host or int(port) < 0:
+        host, port = address.split(":")
+        if not host or not 1 <= int(port) <= 65535 or set(address) & set(" \t\n/+_"):
             raise ValueError
     except ValueError:
         raise ValueError(f"an address is host:port, and this is {address}") from None
