@@ -173,6 +173,42 @@ def test_a_lesson_opens_with_a_title_and_a_promise(path: Path) -> None:
     assert "**You need:**" in first
 
 
+LONGEST_CELL = 40  # lines, of code that is not folded
+LONGEST_LESSON = 130  # minutes
+
+
+@each_lesson
+def test_a_lesson_takes_as_long_as_it_says(path: Path) -> None:
+    said = int(re.search(r"\*\*Time:\*\* about (\d+) minutes", prose(path))[1])  # type: ignore[index]
+    computed = reading_minutes(path)
+    assert abs(said - computed) <= 0.1 * computed, f"it says {said} minutes; by its words and lines {computed:.0f}"
+    assert said <= LONGEST_LESSON, "split it, or leave something out"
+
+
+def reading_minutes(path: Path) -> float:
+    """150 words a minute, 8 lines of visible code, 3 minutes to try something, 1 to predict.
+
+    At these rates a lesson of 4,300 words and 900 lines takes two and a half hours, which is what a critical reading of
+    three such lessons found, code included. Folded cells are left out: nobody has to read them.
+    """
+    words = len(prose(path).split())
+    lines = sum(1 for source in visible_code(path) for line in source.splitlines() if line.strip())
+    predictions = sum("= predict(" in source for source in visible_code(path))
+    return words / 150 + lines / 8 + 3 * prose(path).count("**Try it") + predictions
+
+
+@each_lesson
+def test_no_cell_is_a_wall_of_code(path: Path) -> None:
+    too_long = [source for source in visible_code(path) if len(source.splitlines()) > LONGEST_CELL]
+    assert too_long == [], f"more than {LONGEST_CELL} lines: split the cell, fold it, or move it into the package"
+
+
+def visible_code(path: Path) -> list[str]:
+    """The sources of the code cells that are not folded."""
+    cells = nbformat.read(path, as_version=4).cells
+    return [cell.source for cell in cells if cell.cell_type == "code" and "folded" not in cell.metadata.get("tags", [])]
+
+
 @each_lesson
 def test_a_lesson_has_its_parts(path: Path) -> None:
     headings = [line.lstrip("# ") for line in prose(path).splitlines() if line.startswith("## ")]
