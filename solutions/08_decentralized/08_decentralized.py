@@ -322,8 +322,8 @@ for seen in report:
 # - Call `gradient` once in a step: in training it is what takes the time. It returns a new tensor like `parameters`.
 # - For the messages the rules of part 2 hold: the whole tensor, once, to each rank that has a weight for it, and
 #   nothing to others. `matrix` may be any doubly stochastic matrix. Shapes, dtypes and layouts are as there.
-# - A neighbor may be a step ahead, and there is no number of the step to make a tag of. So name the rank that you
-#   receive from.
+# - A neighbor may be a step ahead, and you are not told which step it is, so a tag can't tell them apart. Name the rank
+#   that you receive from.
 # - You may call your `gossip_average`. Then this part needs it to be right.
 
 

@@ -47,6 +47,7 @@ MODULES = (
     "training/datasets.py",
     "worlds/call_site.py",
     "worlds/diagnosis.py",
+    "worlds/exception_text.py",
     "worlds/message_check.py",
     "worlds/tensor_bytes.py",
 )
