@@ -311,7 +311,8 @@ except DeadlockError as error:
 
 
 # %% tags=["folded"]
-# One way to do it: "< 2" instead of "% 2 == 0". Then ranks 0 and 1 both send first.
+# One way to do it
+# "< 2" instead of "% 2 == 0". Then ranks 0 and 1 both send first.
 def stuck(comm: Communicator, senders: set[int]) -> float:
     partner = comm.rank ^ 1
     mine, theirs = torch.full((4,), float(comm.rank)), torch.full((4,), -1.0)
@@ -354,7 +355,8 @@ print("simulated ranks:", slow.run(no_wait))
 
 
 # %% tags=["folded"]
-# One way to do it. Real ranks return something else from run to run, simulated ones don't.
+# One way to do it
+# Real ranks return something else from run to run, simulated ones don't.
 def too_early(comm: Communicator) -> float:
     partner = comm.rank ^ 1
     mine, theirs = torch.full((4,), float(comm.rank)), torch.full((4,), -1.0)
@@ -536,7 +538,8 @@ _ = count(my_line, ranks=8)
 
 
 # %% tags=["folded"]
-# One way to do it: start the send, and wait for it at the end. Receiving first makes a chain: 7 rounds.
+# One way to do it
+# Start the send, and wait for it at the end. Receiving first makes a chain: 7 rounds.
 def line_at_once(comm: Communicator) -> None:
     mine, incoming = torch.ones(4), torch.zeros(4)
     last = comm.rank == comm.world_size - 1
@@ -638,7 +641,8 @@ except DeadlockError:
 
 
 # %% tags=["folded"]
-# One way to do it: start both sends, then wait for both. (Sending the loss first would do, too.)
+# One way to do it
+# Start both sends, then wait for both. (Sending the loss first would do, too.)
 def mended_with_isend(comm: Communicator) -> list[float]:
     weights, loss = torch.zeros(3), torch.zeros(1)
     if comm.rank == 0:
@@ -838,7 +842,8 @@ for pattern in (flat_broadcast, tree_of_four):
 
 
 # %% tags=["folded"]
-# One way to do it: rank 2 delays everybody in the tree, rank 1 everybody in the flat one
+# One way to do it
+# Rank 2 delays everybody in the tree, rank 1 everybody in the flat one
 times = {}
 for SLOW_RANK in (1, 2, 3):
     for pattern in (flat_broadcast, tree_of_four):
@@ -913,9 +918,9 @@ print(guess_8.compare(f"{faster}, and rank 0 sends {bytes_sent}"))
 
 # %% [markdown]
 # Every part has to leave the root, so no tree can save bytes there: 24 bytes either way. What the tree saves is a
-# message, and so half a second of latency at the root. In return some bytes travel twice, 32 in all instead of 24.
-# The larger the parts, the less the latency counts, and the less a tree gains. In this model it never takes longer,
-# and MPICH, a widely used MPI library, scatters by a tree at every size, by default
+# message, and so half a second of latency at the root. In return some bytes travel twice, 32 in all instead of 24. The
+# larger the parts, the less the latency counts, and the less a tree gains. In this model it never takes longer, and
+# MPICH, a widely used MPI library, scatters by a tree at every size, by default
 # ([scatter_intra_binomial.c](https://github.com/pmodels/mpich/blob/main/src/mpi/coll/scatter/scatter_intra_binomial.c)).
 # Here, and in the exercise, we scatter directly. A **gather** is the same backwards.
 #
@@ -1029,7 +1034,8 @@ for pattern in (flat_at_once, broadcast):
 
 
 # %% tags=["folded"]
-# One way to do it: with isend the 63 latencies overlap. With a latency of 1 ms the flat broadcast wins.
+# One way to do it
+# With isend the 63 latencies overlap. With a latency of 1 ms the flat broadcast wins.
 def flat_with_isend(comm: Communicator, tensor: torch.Tensor) -> None:
     if comm.rank == 0:
         started = [comm.isend(tensor, dst) for dst in range(1, comm.world_size)]

@@ -262,7 +262,8 @@ print("bytes sent by each rank:", sent)
 play_chunks(mine)
 
 # %% tags=["folded"]
-# One way to do it, and what follows
+# One way to do it
+# And what follows
 with World(5) as ranks:
     five = watch_chunks(ranks, ring_reduce_scatter)
     five_sent = ranks.trace.bytes_sent
@@ -747,7 +748,8 @@ except DeadlockError as error:
     print(error)
 
 # %% tags=["folded"]
-# One way to do it: `if comm.rank != 0:`, so that only rank 0 receives first
+# One way to do it
+# `if comm.rank != 0:`, so that only rank 0 receives first
 
 
 def only_rank_0_receives_first(comm: Communicator) -> float:
@@ -1116,8 +1118,10 @@ assert 9.9 < ring_seconds[SLOW] / ring_seconds[FAST] < 10.1
 # | lower bound | $2\frac{N-1}{N}\,S$ | | |
 #
 # - The counts hold always. The times hold where all links are alike, nobody else uses them, and all ranks start at the
-#   same time. In a ring every step waits for the slowest link: let one be ten times as slow, and the all-reduce is.
-# - The bound is about bytes. For small tensors the latencies decide, and a ring has the most of them (lesson 03).
+#   same time. In a ring every step waits for the slowest link: let one have ten times the latency and a tenth of the
+#   bandwidth, and the all-reduce takes ten times as long.
+# - The bound is about bytes. For small tensors the latencies decide. A ring pays $2(N-1)$ of them, as the master does;
+#   a tree pays far fewer (lesson 03).
 #
 # ## Now you
 #

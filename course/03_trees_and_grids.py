@@ -813,7 +813,7 @@ print("torch.distributed agrees with", ", ".join(OURS))
 #
 # | N ranks, S bytes | steps | bytes a rank sends | good for |
 # |---|---|---|---|
-# | ring | $2(N-1)$ | $2\frac{N-1}{N}S$ | large tensors, few ranks |
+# | ring | $2(N-1)$ | $2\frac{N-1}{N}S$ | large tensors, any number of ranks, two neighbors each |
 # | tree | $2\lceil\log_2 N\rceil$ | up to $\lceil\log_2 N\rceil\,S$ | small tensors |
 # | halving and doubling | $2\log_2 N$ | $2\frac{N-1}{N}S$ | powers of two, networks where all links are equal |
 # | grid, $R \times C$ | $2(R-1) + 2(C-1)$ | $2\frac{N-1}{N}S$ | large tensors, many ranks, rows that are nodes |

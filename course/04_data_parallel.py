@@ -630,8 +630,9 @@ world.close()
 # | gradients are | added: one loss | added: one loss | averaged: a loss per rank |
 # | the optimizer steps | on the master | on the master | on every rank |
 #
-# - With parts of equal size all three give the gradient of one process. With unequal parts only the sum of one loss
-#   does; an average of the ranks' means counts the images of small parts too much (lesson 06).
+# - With parts of equal size, and layers that treat each image by itself (no batch norm), all three give the gradient of
+#   one process. With unequal parts only the sum of one loss does; an average of the ranks' means counts the images of
+#   small parts too much (lesson 06).
 # - Through a flat master more ranks are slower as soon as sending takes longer than what they save in computing.
 #
 # ## Now you

@@ -202,7 +202,8 @@ def off_by(lengths: list[int]) -> float:
 print(f"{lengths}: off by {off_by(lengths):.0%}")
 
 # %% tags=["folded"]
-# One way to do it: pieces as equal as possible, and one rank with nearly everything
+# One way to do it
+# Pieces as equal as possible, and one rank with nearly everything
 for lengths in ([13, 13, 12, 12], [47, 1, 1, 1]):
     print(f"{lengths}: off by {off_by(lengths):.0%}")
 assert off_by([13, 13, 12, 12]) < 0.05 and off_by([47, 1, 1, 1]) > 0.3
@@ -731,7 +732,8 @@ for rate, shares in train(workers=16, rates=[6.4, 10.0], epochs=10).items():
     print(f"{rate:5}: {percent(shares)}")
 
 # %% tags=["folded"]
-# One way to do it: five rates between 6.4 and 12.8; then all 1,536 images, for longer
+# One way to do it
+# Five rates between 6.4 and 12.8; then all 1,536 images, for longer
 between = train(32, [7.0, 8.0, 9.0, 10.0, 11.0])
 for rate, shares in between.items():
     print(f"32 workers, rate {rate:4}: {percent(shares)}")
@@ -1148,7 +1150,8 @@ for name, shares in zip(RULES, at_96.values(), strict=True):
     print(f"{name:11} {percent(shares)}")
 
 # %% tags=["folded"]
-# One way to do it: from a cautious rate of 0.002 the linear rule wins, because it has further to go
+# One way to do it
+# From a cautious rate of 0.002 the linear rule wins, because it has further to go
 winner = {}
 for base in (0.002, 0.008, 0.032):
     rates = [base * 96**power for power in RULES.values()]
@@ -1303,7 +1306,8 @@ for steps in (0, 6):
     print(f"{ranks} ranks, H = {steps or 'never'}: {percent(few)}")
 
 # %% tags=["folded"]
-# One way to do it: 32 ranks have 48 images each, so only 3 steps in an epoch
+# One way to do it
+# 32 ranks have 48 images each, so only 3 steps in an epoch
 gap = {}
 for ranks in (16, 32):
     crowd, parts = SimulatedWorld(ranks), quarters_of("mixed", ranks)
@@ -1484,8 +1488,9 @@ world.close()
 # - Accumulate microbatches, and talk once.
 # - $N$ workers are one process with $N$ times the batch. They give more images per second, not as many times more
 #   learning.
-# - $k$ times the batch, $k$ times the rate: up to a ceiling of the *rate*, which no batch can pass. The curvature
-#   of the loss sets it, and warm-up lifts it a little. With Adam, rather the square root of $k$, from a good rate.
+# - $k$ times the batch, $k$ times the rate: up to a ceiling of the *rate*, which no batch can pass here. The curvature
+#   at the first weights tells its order of magnitude for this network, and warm-up lifts it a little. (With Tanh in
+#   place of ReLU we found hardly any ceiling.) With Adam, rather the square root of $k$, from a good rate.
 # - The noise scale tells the order of magnitude up to which more workers save steps. Above it they waste images.
 # - Local SGD: $H$ times fewer messages, if the ranks' data are alike; with sorted images it needs an average now and
 #   then. Always run the control that never talks.

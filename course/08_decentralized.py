@@ -224,7 +224,8 @@ except ValueError as error:
     print(error)
 
 # %% tags=["folded"]
-# One way to do it: two rings that do not know each other
+# One way to do it
+# Two rings that do not know each other
 two_rings = torch.block_diag(metropolis_weights(ring(4)), metropolis_weights(ring(4)))
 try:
     check_mixing_matrix(two_rings)
@@ -409,7 +410,8 @@ print(
 )
 
 # %% tags=["folded"]
-# One way to do it: chords of different lengths, back and forth
+# One way to do it
+# Chords of different lengths, back and forth
 mixed_chords = [
     [(rank - 1) % 16, (rank + 1) % 16, (rank + (5 if rank % 2 else -5)) % 16]
     for rank in range(16)
@@ -799,7 +801,8 @@ found = over_seeds(shares(stack).median(dim=1).values).max()
 print(f"{rounds} rounds per step, rho {contraction(several):.2f}: {found:.0%}")
 
 # %% tags=["folded"]
-# One way to do it: with 11 rounds the ring mixes as well as the static exponential graph, for 22 tensors per step
+# One way to do it
+# With 11 rounds the ring mixes as well as the static exponential graph, for 22 tensors per step
 many = torch.linalg.matrix_power(RING, 11)
 stack = train_stack(over_rates([many], "sorted", [1, 2, 4]))
 found = over_seeds(shares(stack).median(dim=1).values).max()
@@ -1120,7 +1123,8 @@ print(f"{rounds} more rounds: {shares(long_stack)[k].median():.0%}")
 write(long_stack, apart)
 
 # %% tags=["folded"]
-# One way to do it: the time that the ring needs for 1 % of the distance
+# One way to do it
+# The time that the ring needs for 1 % of the distance
 for rounds in (0, 10, 30, rounds_for(RING, 0.01)):
     write(long_stack, torch.linalg.matrix_power(RING, rounds).float() @ apart)
     rested = shares(long_stack)[k].median().item()

@@ -14,6 +14,7 @@
 # [Messages](01_messages.ipynb) and [DDP](05_ddp.ipynb). No GPU.
 
 # %%
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -53,6 +54,7 @@ from distlib.training.schedules.execution import execution_order
 from distlib.training.schedules.puzzle import Attempt, Grid, fill, level_of, score_card
 from distlib.worlds.real.process_group import torch_distributed
 
+# %%
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
 # %% [markdown]
@@ -302,7 +304,8 @@ p, m = 8, 32  # change m
 print(f"{time_schedule(gpipe(p, m)).bubble:.2%}")
 
 # %% tags=["folded"]
-# One way to do it: solve (p − 1)/(m + p − 1) ≤ 1/20 for m
+# One way to do it
+# Solve (p − 1)/(m + p − 1) ≤ 1/20 for m
 m = 19 * (p - 1)
 print(f"{m} microbatches: {time_schedule(gpipe(p, m)).bubble:.2%}")
 assert abs(time_schedule(gpipe(p, m)).bubble - 0.05) < 1e-9
@@ -403,7 +406,8 @@ except ScheduleError as error:
     print(error)
 
 # %% tags=["folded"]
-# One way to do it: naive; and a schedule that nobody can execute
+# One way to do it
+# Naive; and a schedule that nobody can execute
 one_at_a_time = parse_schedule(["0F0 0B0 0F1 0B1 0F2 0B2", "1F0 1B0 1F1 1B1 1F2 1B2"])
 print(schedule_grid(time_schedule(one_at_a_time)), most_live(one_at_a_time))
 assert most_live(one_at_a_time) == [1, 1]
@@ -422,8 +426,9 @@ except ScheduleError as error:
 # Now the other way: the batch stays as it is, and we cut it into more pieces. Each piece takes less time, and its
 # messages are smaller. But there are more of them, and each message has a latency.
 #
-# Say that a whole batch takes a stage 80 ms forward and 160 ms backward. The link has a latency of 5 ms, as between
-# two cities. Several messages may be under way at once.
+# Say that a whole batch takes a stage 80 ms forward and 160 ms backward. The link has a latency of 5 ms, as between two
+# cities. Several messages may be under way at once. One of the schedules below, "longer warmup", is 1F1B whose ranks do
+# twice as many forward passes before their first backward pass.
 
 # %%
 guess_4 = predict(
@@ -478,12 +483,8 @@ thirty_two = [took[name][32] for name in list(CASES)[:3]]
 assert thirty_two[0] > 500 and 300 < thirty_two[1] < 350 and 280 < thirty_two[2] < 300
 assert kept_by_longer == [7, 5, 3, 1]
 assert most_live(one_forward_one_backward(4, 16)) == [4, 3, 2, 1]
-for m, eager in [
-    (8, 1),
-    (16, 1),
-    (32, 2),
-    (64, 3),
-]:  # the first that is as fast as GPipe
+for m in (8, 16, 32, 64):
+    eager = math.ceil(2 * 5e-3 / (0.24 / m))  # the first that is as fast as GPipe
     late = Costs(0.08 / m, 0.16 / m, transfer=5e-3)
     eager_seconds = [
         time_schedule(one_forward_one_backward(4, m, eager=k), late).seconds
@@ -521,7 +522,7 @@ for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
 #
 # GPipe sends its messages one after another, and nobody waits for an answer. So it pays its $2(p-1)$ latencies once,
 # however many microbatches there are, and goes on gaining with more of them. For that its receives must be posted early
-# enough: ours are posted 8 actions ahead.
+# enough: ours are posted 8 actions ahead. (With some hundred microbatches that is not enough either.)
 #
 # In 1F1B a rank that has done its warm-up sends an activation and *waits* for a gradient before it goes on. At each
 # time $p$ microbatches are under way, and each has to travel there and back: $2(p-1)$ messages. So each microbatch
@@ -532,9 +533,10 @@ for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
 # longer **warmup**. The usual one has $p-s-1$ forward passes on rank $s$. The second line of the plot has twice as
 # many. With 16 microbatches it is as fast as GPipe, 315 ms instead of 425, and keeps 7, 5, 3 and 1 of them, where GPipe
 # keeps 16 on every rank and the usual 1F1B 4, 3, 2 and 1. With 32, where a microbatch is shorter and the latency is
-# not, it takes three times the usual warmup to be as fast as GPipe: 10, 7, 4 and 1 are kept. So latency can be bought
-# with memory, and the price is far below GPipe's. (Zhuang et al. 2022 call it *eager* 1F1B.) You will need that in the
-# puzzle.
+# not, it takes three times the usual warmup to be as fast as GPipe: 10, 7, 4 and 1 are kept. In general it takes $1 +
+# \lceil 2L/(t_F+t_B) \rceil$ times the usual one, for a latency $L$. So latency can be bought with memory; where it is
+# no longer than a few microbatches, for less memory than GPipe's. (Zhuang et al. 2022 call it *eager* 1F1B.) You will
+# need that in the puzzle.
 #
 # Small microbatches have another cost, which virtual time does not show. Products of small matrices make poor use of a
 # GPU.
@@ -695,7 +697,7 @@ assert 0.85 < kept["ZB-H1"][3] / kept["GPipe"][3] < 0.9
 #
 # ### A V of stages
 #
-# Look at the bars of 1F1B once more. All memory is at the front: rank 0 keeps a microbatch for the longest time, the
+# Look at the bars of 1F1B once more. Most memory is at the front: rank 0 keeps a microbatch for the longest time, the
 # last rank for the shortest. So give each rank two stages again, of half the size, but now the second half comes back
 # the same way:
 #
@@ -742,6 +744,9 @@ for p in range(1, 9):
 assert v_shaped.seconds == 25.5 and f"{v_shaped.bubble:.1%}" == "5.9%"
 assert f"{time_schedule(zero_bubble_v(4, 16), HALF).bubble:.1%}" == "3.0%"
 assert kept["ZB-V"][0] == 64 * 1024 and kept["1F1B"][0] == 32 * 1024
+assert 1 < sum(kept["ZB-V"]) / sum(kept["GPipe"]) < 1.05
+mixed = Costs(0.5, 1.0, input=0.75, weight=0.25)  # I takes longer than W: gaps return
+assert time_schedule(zero_bubble_v(4, 8), mixed).bubble > 0.1
 few = time_schedule(zero_bubble_v(4, 4), HALF).bubble
 assert abs(few - time_schedule(zero_bubble(4, 4)).bubble) < 1e-9
 
@@ -752,8 +757,9 @@ assert abs(few - time_schedule(zero_bubble(4, 4)).bubble) < 1e-9
 # twice as many, since every microbatch goes there and back. And it wants at least $2p - 1$ microbatches; with 4 it is
 # no better than ZB-H1.
 #
-# In the bytes of our pipeline rank 0 keeps 64 KiB instead of 32. The reason is the same as for ZB-H1, and half stages
-# have twice as many inputs. As always, F, I and W take equally long here. In a real model they do not, and gaps return.
+# In the bytes of our pipeline it is another picture: rank 0 keeps 64 KiB instead of 32, and all ranks about as much as
+# with GPipe. The reason is the same as for ZB-H1, and half stages have twice as many inputs. As always, F, I and W take
+# equally long here. In a real model they do not, and gaps return.
 #
 # ### All of them, compared
 #
@@ -822,11 +828,12 @@ assert f"{gradients / boundary:.0f}" == "6954"
 #
 # All schedules so far drain the pipeline at the end of a step, because the optimizer must see all gradients. The bubble
 # is the price of that. What if nobody waits? Each stage takes a step of its own after every backward pass, and the
-# forward passes go on forever. There is no bubble at all. This is the first **PipeDream**.
+# forward passes go on forever. Where stages are alike and messages take no time, there is no bubble at all. This is the
+# first **PipeDream**.
 #
-# The price is another one. Between the forward and the backward pass of a microbatch, rank $s$ has updated its weights
-# $p - s - 1$ times. With which weights should it go backward? The chain rule multiplies by the weights that the forward
-# pass used. They are gone, unless the rank keeps them: **weight stashing**.
+# The price is another one. Once the pipeline is full, rank $s$ has updated its weights $p - s - 1$ times between the
+# forward and the backward pass of a microbatch. With which weights should it go backward? The chain rule multiplies by
+# the weights that the forward pass used. They are gone, unless the rank keeps them: **weight stashing**.
 #
 # Take four stages of a single weight each. They multiply: $y = w_3 w_2 w_1 w_0$, and the loss is $(y-2)^2/2$. Below is
 # the gradient that rank 0 computes for microbatch 4, with stashed weights and without.
@@ -886,15 +893,36 @@ for stash in (True, False):
     assert exact == ([True] * 4 if stash else [False, False, True, True])
     assert abs(computed[0] - gradient_at(at_backward)[0]) > 0.1
 
+# %% tags=["folded"]
+# Checks of what is said below about torch
+for through_data in (False, True):
+    stage = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+    one, two = (stage(torch.ones(1, 4)).sum() for _ in range(2))
+    one.backward()
+    if through_data:
+        for parameter in stage.parameters():
+            parameter.data -= 0.1 * parameter.grad
+        two.backward()
+        continue
+    torch.optim.SGD(stage.parameters(), lr=0.1).step()
+    try:
+        two.backward()
+    except RuntimeError as error:
+        assert "has been modified by an inplace operation" in str(error)
+    else:
+        raise AssertionError("torch did not notice")
+
 # %% [markdown]
 # With stashed weights it is a true gradient, to the last digit: that of the loss at the weights which the forward pass
 # met on its way. (On each rank they are of another age, and all of them are old; what that does is the subject of
 # [lesson 07](07_parameter_server.ipynb).) Without, it is the gradient at neither place: forward through one
 # function, and back through another. Only ranks 3 and 2 are right: between the two passes of rank 3 nothing
-# happens, so what it hands back to rank 2 is right as well.
+# happens, so what it hands back to rank 2 is right as well, and rank 2 has a single weight. A stage of several layers
+# would go back through weights of its own that have changed.
 #
-# Nothing crashes, and a model may still learn. The error is small where weights move little between the two passes. But
-# no theorem about gradients speaks of it any more.
+# torch stops you: it counts the changes of each weight, and the backward pass says that one "has been modified by an
+# inplace operation". Whoever updates through `.data` sees no error. A model may still learn, since the error is small
+# where weights move little between the two passes. But no theorem about gradients speaks of it any more.
 #
 # Rank $s$ keeps $p - s$ versions of its weights. For the 175 billion parameters on four ranks, in 16 bits:
 
@@ -907,7 +935,8 @@ live = most_live(one_forward_one_backward(4, 8))
 assert live == [4, 3, 2, 1] and sum(live) == versions  # a version per microbatch
 
 # %% [markdown]
-# That is why pipelines are drained today: GPipe and 1F1B with a flush need one version. (PipeDream-2BW, by the same
+# That is one reason why pipelines are drained today. The other is that every gradient is taken at old weights, so that
+# the result is no longer that of one process. GPipe and 1F1B with a flush need one version. (PipeDream-2BW, by the same
 # authors, keeps two on every rank: it adds up gradients over at least $p$ microbatches before each update.)
 #
 # ## Stages that cost the same
@@ -987,7 +1016,8 @@ cut = layers_by_cost(mine, costs)
 print(cut, f"{timed(costs, cut).bubble:.1%}")
 
 # %% tags=["folded"]
-# One way to do it: a layer of 1,024 features
+# One way to do it
+# A layer of 1,024 features
 mine = [64, 64, 64, 64, 64, 1024, 64, 256]
 costs = measure_costs(make_uneven(mine), torch.zeros(8, 64))
 cut = layers_by_cost(mine, costs)
@@ -1047,7 +1077,8 @@ with World(4, network=network) as world:
         print(f"{make.__name__:25} {timing.seconds * 1e3:4.0f} ms")
 
 # %% tags=["folded"]
-# One way to do it, in virtual time, where it is always the same
+# One way to do it
+# In virtual time, where it is always the same
 slow = SimulatedWorld(4, Cluster.flat(4, Link(latency=20e-3, bandwidth=100e6)))
 pair = [
     timing_of(slow.run(train, make(4, 8), costs=NAPS)).seconds
@@ -1078,9 +1109,9 @@ assert f"{work:.1f} {bubble:.1f} {wire / bubble / 1e9:.1f}" == "15.7 5.9 1.0"
 assert f"{small / 1e9:.0f}" == "8" and timings["1F1B"].seconds / 24 - 1 == 3 / 8
 
 # %% [markdown]
-# Here 1 GB/s is enough, and a part of it can hide behind the backward pass. With 64 texts it is 8 GB/s: the smaller the
-# batch, the faster the network must be. Where it is fast enough, a pipeline is not the best choice for a model that
-# fits.
+# Against 8 microbatches 1 GB/s is enough, and a part of it can hide behind the backward pass. With 64 texts it is 8
+# GB/s: the smaller the batch, the faster the network must be. Where it is fast enough, a pipeline is not the best
+# choice for a model that fits.
 #
 # **When the batch is small.** With $m = p$ a third (two ranks) to nearly half of the time is waiting. With fewer
 # microbatches it is more, up to $(p-1)/p$ with one. A model that answers one question at a time is a pipeline with a
@@ -1307,7 +1338,8 @@ attempt(
 # **Try it.** This grid is naive. Reach par: 20 points. Then beat it. Level 1 can be done with 23.
 
 # %% tags=["folded"]
-# One way to do it: rank 1 needs no second slot
+# One way to do it
+# Rank 1 needs no second slot
 best = """
 rank 0  F0 F1 .. .. B0 .. .. B1 ..
 rank 1  .. F0 B0 .. F1 B1 .. .. ..
@@ -1361,10 +1393,11 @@ print(score_card(tried))
 # - Where stages are alike, 1F1B is not faster than GPipe. It keeps less. On a link with latency it is slower, and has a
 #   best number of microbatches, as long as its warmup is the shortest. One that is long enough keeps more, and is as
 #   fast as GPipe.
-# - Hardly a bubble need not cost memory (ZB-V). It costs messages, and needs many microbatches.
+# - A bubble can nearly vanish although no rank keeps more microbatches than the fullest one of 1F1B (ZB-V). It costs
+#   twice the messages. In bytes it is true only where little is kept between I and W: here it was as much as GPipe.
 # - A pipeline that never drains has no bubble, but old weights, and up to $p$ versions of them on a rank.
-# - Recomputation costs at most a third more time, if a backward pass takes two forward passes.
-# - The slowest stage sets the pace of all: no schedule mends a bad cut.
+# - Recomputation costs at most a third more time, if a backward pass takes two forward passes and is done in one piece.
+# - With one stage per rank the slowest one sets the pace of all, and only another cut mends that.
 # - The bytes sent depend on activations, not on parameters. So a large batch can make a pipeline send more than data
 #   parallelism does.
 #

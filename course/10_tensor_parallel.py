@@ -155,7 +155,8 @@ for ranks in (2, 8):
 quarters = [layer.bias / 4 for _ in range(4)]  # write the sum, compare it with y
 
 # %% tags=["folded"]
-# One way to do it: the output is right, and the bias learns four times as fast
+# One way to do it
+# The output is right, and the bias learns four times as fast
 quarters = [(layer.bias / 4).detach().requires_grad_() for _ in range(4)]
 total = torch.stack(rows).detach().sum(0) + torch.stack(quarters).sum(0)
 assert off(total, y) < 1e-12
@@ -692,7 +693,8 @@ for pair in PAIRS:
     print(f"{pair:12} {world.trace.bytes_sent[0]:,} bytes")
 
 # %% tags=["folded"]
-# One way to do it: 4h + 2f < 4f where h < f/2, a bottleneck as in adapters
+# One way to do it
+# 4h + 2f < 4f where h < f/2, a bottleneck as in adapters
 for pair in PAIRS:
     world.run(mlp_in_pieces, pair, features=64, hidden=16)
     print(f"{pair:12} {world.trace.bytes_sent[0]:,} bytes")
@@ -806,7 +808,8 @@ world.run(projections, [3 * FEATURES])  # change it
 print(all_reduces(world.trace))
 
 # %% tags=["folded"]
-# One way to do it: each layer has an operator of its own, and adds up its gradient
+# One way to do it
+# Each layer has an operator of its own, and adds up its gradient
 world.run(projections, [FEATURES] * 3)
 print("three layers:", all_reduces(world.trace))
 assert all_reduces(world.trace) == 3
@@ -930,7 +933,8 @@ print("log of the sum over all:", torch.logsumexp(scores.flatten(), dim=0).item(
 print("each by its own largest:", sums.log().tolist())  # put them together
 
 # %% tags=["folded"]
-# One way to do it: each sum is put on the scale of the largest of all, so that number must travel in any case
+# One way to do it
+# Each sum is put on the scale of the largest of all, so that number must travel in any case
 scale = largest.max()
 total = (sums * (largest - scale).exp()).sum()
 print(scale.item() + total.log().item())

@@ -393,7 +393,8 @@ kept = eight.run(memory_of_step, sequence=False)[0]["activations"]  # change it
 print(f"{kept / whole_step['activations']:.1%} of one process")
 
 # %% tags=["folded"]
-# One way to do it: (4 + 12/8) / 16 and (2 + 14/8) / 16, and a little for norms and softmax
+# One way to do it
+# (4 + 12/8) / 16 and (2 + 14/8) / 16, and a little for norms and softmax
 for sequence, formula in ((False, (4 + 12 / 8) / 16), (True, (2 + 14 / 8) / 16)):
     kept = eight.run(memory_of_step, sequence)[0]["activations"]
     print(f"{kept / whole_step['activations']:.1%}, formula {formula:.1%}")
@@ -520,7 +521,8 @@ except RankError as error:
     print(str(error).splitlines()[0])
 
 # %% tags=["folded"]
-# One way to do it: each KV head must lie on as many ranks as the others
+# One way to do it
+# Each KV head must lie on as many ranks as the others
 for kv_heads in (1, 2, 4):
     print(kv_heads, world.run(build, 12, kv_heads))
 for heads, kv_heads in ((6, 4), (12, 3), (12, 6)):
@@ -721,7 +723,8 @@ assert f"{half * 1e3:.0f} {better * 1e3:.0f}" == "208 251"
 print(f"{two_machines(12.5e9) * 1e3:.0f} ms, and four devices alone {half * 1e3:.0f}")
 
 # %% tags=["folded"]
-# One way to do it: halve the interval; and for twice as fast even 300 GB/s is not enough
+# One way to do it
+# Halve the interval; and for twice as fast even 300 GB/s is not enough
 low, high = 12.5e9, 300e9
 while high / low > 1.001:
     middle = (low * high) ** 0.5

@@ -419,7 +419,8 @@ def network(widths: list[int]) -> list[int]:
 print(network([32, 10]))
 
 # %% tags=["folded"]
-# One way to do it: 32 × 32 weights and 32 biases more
+# One way to do it
+# 32 × 32 weights and 32 biases more
 print(network([32, 32, 10]))
 assert network([32, 32, 10]) == [SIZE + 4 * (32 * 32 + 32)]
 
@@ -968,7 +969,8 @@ except ValueError as error:
     print(error)
 
 # %% tags=["folded"]
-# One way to do it: an address that does not exist, or the index of another machine
+# One way to do it
+# An address that does not exist, or the index of another machine
 nowhere = {"cluster": {"worker": ["no-such-host:1"]}, "task": {"type": "worker"}}
 nowhere["task"]["index"] = 0
 print(parse_tf_config(nowhere))

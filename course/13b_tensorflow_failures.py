@@ -469,7 +469,8 @@ if how_many_files > 1:
     read_files(how_many_files)
 
 # %% tags=["folded"]
-# One way to do it: two files
+# One way to do it
+# Two files
 two_files = read_files(2)
 numbers = [
     sorted(

@@ -291,7 +291,8 @@ found = collectives(jax.jit(over_ranks(whole_tensors)).lower(numbers).compile())
 print(counted(found), bytes_sent(found), "instead of", bytes_sent(in_jax))
 
 # %% tags=["folded"]
-# One way to do it: on `eight`, and rows for eight
+# One way to do it
+# On `eight`, and rows for eight
 eight_rows = np.random.default_rng(0).standard_normal((8, LENGTH)).astype(np.float32)
 whole_on_8 = jax.jit(over_ranks(whole_tensors, eight))
 found = collectives(whole_on_8.lower(eight_rows).compile())
@@ -854,7 +855,8 @@ tried_out = told("mine", compiled(step, *placed("mine")))
 
 
 # %% tags=["folded"]
-# One way to do it, and one more: the images cut by columns
+# One way to do it
+# And one more: the images cut by columns
 CUTS["W1"] = ({"W1": P("ranks", None), "b1": P(), "W2": P(), "b2": P()}, P())
 CUTS["b1"] = ({**CUTS["W1"][0], "b1": P("ranks")}, P())
 params, images, labels = placed("W1")

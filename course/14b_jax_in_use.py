@@ -540,7 +540,8 @@ for labels in (all_labels[:100], all_labels[:100]):
 print(traced - before, "times")
 
 # %% tags=["folded"]
-# One way to do it. JAX makes int32 of int64, unless it is told to use 64 bits: so there is no second time for int64
+# One way to do it
+# JAX makes int32 of int64, unless it is told to use 64 bits: so there is no second time for int64
 tried, before = jax.jit(lambda *arrays: counting_step(*arrays)), traced
 for kind in ("int32", "int64", "int8"):
     tried(first, all_images[:100], all_labels[:100].astype(kind))

@@ -267,7 +267,8 @@ with World(2, on_output=quiet) as world:
         print(f"process {rank}, {seconds:4.1f} s: {brief(seen)}")
 
 # %% tags=["folded"]
-# One way to do it: nobody opens the store, so both wait for it
+# One way to do it
+# Nobody opens the store, so both wait for it
 (port,) = free_ports(1)
 with World(2, on_output=quiet) as world:
     nobody = world.run(join, both(port, RANK="1"), timeout=60)
@@ -422,7 +423,8 @@ mine = job + 1  # change this line
 print(10000 + job % 20000, 10000 + mine % 20000)
 
 # %% tags=["folded"]
-# One way to do it: 20,000 jobs later. The script's lines, as bash does them on rank 3
+# One way to do it
+# 20,000 jobs later. The script's lines, as bash does them on rank 3
 SCRIPT = """echo $((10000 + SLURM_JOB_ID % 20000))
 RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS exec env"""
 for number in (job, job + 20_000):
@@ -801,7 +803,8 @@ tried = SimulatedWorld(1).run(train_again, Path(tempfile.mkdtemp()))[0]
 print(f"last loss {tried[-1][1]:.6f}, undisturbed {undisturbed[-1][1]:.6f}")
 
 # %% tags=["folded"]
-# One way to do it: the momentum is missing, and the losses differ
+# One way to do it
+# The momentum is missing, and the losses differ
 without_momentum = True
 forgetful = SimulatedWorld(1).run(train_again, Path(tempfile.mkdtemp()))[0]
 print(f"last loss {forgetful[-1][1]:.6f}, undisturbed {undisturbed[-1][1]:.6f}")
@@ -936,9 +939,9 @@ for link in (DISTANT, IN_A_CLUSTER):
 assert 47_000 < crossover(IN_A_CLUSTER) < 47_100
 
 # %% [markdown]
-# With what a cluster has, the ring wins from 47 KB on. That is for links that are all alike and that nobody else uses.
-# NCCL's tree cuts the tensor into pieces that follow one another, so it is good at large ones, too: there let NCCL
-# choose.
+# With what a cluster has, the ring of eight ranks wins from 47 KB on. That is for links that are all alike and that
+# nobody else uses. NCCL's tree cuts the tensor into pieces that follow one another, so it is good at large ones, too:
+# there let NCCL choose.
 #
 # ## What to type where
 #
@@ -1038,8 +1041,8 @@ assert answers == [(True, True)] * 3
 # - Elastic means: the same step on any number of ranks, and everything that the next step needs in the checkpoint.
 # - Silence needs a time limit, and who is silent is ended before the others go on, where one can.
 # - Ask for a signal before the limit. Write, and go back into the queue.
-# - Small tensors: few rounds. Large tensors: few bytes. The latency times the bandwidth of your link says what is
-#   small.
+# - Small tensors: few rounds. Large tensors: few bytes. What is small depends on latency times bandwidth, and
+#   grows with the number of ranks.
 #
 # ## Now you
 #

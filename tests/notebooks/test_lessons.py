@@ -237,6 +237,14 @@ def test_predictions_are_made_before_the_run_that_answers_them(path: Path) -> No
 
 
 @each_lesson
+def test_a_folded_answer_does_not_show_itself(path: Path) -> None:
+    """JupyterLab shows the first line of a folded cell, right below the task: it says no more than what it is."""
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if "folded" in cell.metadata.get("tags", [])]
+    titles = [cell.source.splitlines()[0] for cell in cells if "One way to do it" in cell.source]
+    assert [title for title in titles if title != "# One way to do it"] == []
+
+
+@each_lesson
 def test_links_inside_the_course_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(((?!https?:)[^)#]+)", prose(path)):
         assert (path.parent / target).exists(), f"{path.name} links to {target}, which does not exist"
