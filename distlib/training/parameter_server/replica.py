@@ -5,7 +5,8 @@
 
 The primary sends its state after each update, before any worker gets parameters of it. So no worker ever has a version
 that the replica does not know. When the primary dies, the replica serves, and `ParameterClient` sends it what the
-primary has not taken. Gradients that the primary had taken and not yet applied are lost: none is applied twice.
+primary has not taken. What the replica does not have yet is lost: gradients that wait for a synchronous step, and an
+update whose state was still on its way. No worker has seen that update, and no gradient is applied twice.
 
 The price: with each update the parameters, and the optimizer's state, go through the primary's port once more.
 
