@@ -411,8 +411,8 @@ compare_costs(
 # With mixed images the death hardly shows. With sorted ones the model *forgets*: it had learned the 8s and 9s in the
 # first half, and the others, who have none, train them away. It does not happen at once: a few steps after the death
 # most of them are still there, and how long it takes depends on the rate. So the death of one of four equal workers
-# costs a quarter of the speed, and in time all that only it knew. A data loader that gives the dead worker's images to the others repairs this; a server alone does
-# not.
+# costs a quarter of the speed, and in time all that only it knew. A data loader that gives the dead worker's images to
+# the others repairs this; a server alone does not.
 #
 # **Try it.** How fast does it forget? Let worker 4 die earlier or later, or train for fewer steps after its death.
 
