@@ -972,7 +972,7 @@ known = torch.tensor(long_stack.accuracies(images, noisy)).view(
     -1, RANKS
 )  # with the wrong labels
 by_heart = torch.tensor([name == "all-reduce, rate 1" for name in LONG])
-assert known[~by_heart].max() < 0.9 < known[by_heart].min()
+assert known[~by_heart].max() < 0.87 < known[by_heart].min()
 assert len(images) == 1536 and vectors(long_stack, RANKS).shape[2] == 2410
 assert (
     0.15 < (noisy != labels).float().mean() < 0.2
@@ -1008,8 +1008,8 @@ show_long(
 # %% [markdown]
 # So it is not the same everywhere. We have seen it **at rate 0.05, in 2000 steps, and on a graph as slow as the ring**.
 # The static exponential graph loses nothing in that time. A ring with other places loses two points or so. With 5 %
-# wrong labels nothing is lost by step 2000. (At rate 1 even the all-reduce gets worse with time: it learns the wrong
-# labels by heart. That is another illness.)
+# wrong labels nothing is lost by step 2000. (At rate 1 even the all-reduce gets worse with time: it learns many of the
+# wrong labels by heart. That is another illness.)
 #
 # The mean of the ring's models stays good all the while. Do the ranks go apart, then? We measured it at every look: how
 # far a rank's model is from the mean of all models, how long that mean is as a vector, by how much the outputs of the
