@@ -9,7 +9,7 @@
 # - train without an all-reduce, say when that is as good and when it is not, and what to do then,
 # - say what a slow rank or a slow link costs gossip, and what it costs an all-reduce.
 #
-# **Time:** about 120 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), and the part on local SGD in
+# **Time:** about 125 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), and the part on local SGD in
 # [Large batches](06_large_batches.ipynb). No GPU.
 
 # %% tags=["folded"]
@@ -386,6 +386,12 @@ assert cost == {
     "static exponential": 84,
     "one-peer": 6,
 }
+assert [rounds_for(static_exponential(n), 0.01) for n in (8, 16, 32, 64)] == [
+    7,
+    10,
+    12,
+    14,
+]
 start = torch.randn(64, 10, dtype=torch.float64)
 start -= start.mean(dim=0)
 most = int(0.9 * rounds_for(LARGE["ring"], 0.01))
@@ -395,8 +401,7 @@ assert after.norm() < 0.01 * start.norm()  # a random start needs fewer rounds
 # %% [markdown]
 # If you want the mean, **use an all-reduce**. A ring all-reduce sends less than two tensors per rank and is exact.
 # Gossip on a ring may need to send 2866 for two digits; a random start needs fewer. The one-peer graph in $\log_2 n$
-# rounds *is* an all-reduce, one that sends whole tensors: its pattern is that of the barrier "dissemination", and of
-# the doublings in lesson 03.
+# rounds *is* an all-reduce, one that sends whole tensors: its pattern is that of the doublings in lesson 03.
 #
 # So what is gossip good for? Training does not need the mean. In each step the gradient pushes the models a little
 # apart. It is enough if **one round of gossip per step** pulls them together as fast as that.
@@ -845,7 +850,8 @@ for way, place, ranks in [("ring", sixteen, 16), ("one-peer exponential", world,
 # ## Where it ends
 #
 # Is it only a question of time? So far our data are easy in one respect: a single model can learn all of them. At such
-# a model the gradient of *every* rank is 0, so all of them can come there together and stay.
+# a model the gradient of *every* rank is nearly 0, and smaller the longer it trains. So all of them can come there
+# together and stay.
 #
 # Now nobody can learn everything. We replace a fifth of the labels by random digits, and sort the images by the labels
 # that they have now. So most of what a rank has is one digit, and some of it is wrong. Rates are smaller than before,
@@ -863,9 +869,10 @@ guess_6 = predict(
 
 # %%
 draw_labels = torch.Generator().manual_seed(0)
-is_wrong = torch.rand(len(labels), generator=draw_labels) < 0.2
+drawn = torch.rand(len(labels), generator=draw_labels)
 any_digit = torch.randint(10, labels.shape, generator=draw_labels)
-noisy = torch.where(is_wrong, any_digit, labels)
+noisy = torch.where(drawn < 0.2, any_digit, labels)
+few_wrong = torch.where(drawn < 0.05, any_digit, labels)
 
 
 def sorted_noise(rate: float, gradients: str = "own", falls: bool = False) -> Training:
@@ -878,27 +885,52 @@ LONG = {
     "ring, right labels": Training([RING], 0.05, "sorted"),
     "ring, mixed images": Training([RING], 0.05, "mixed", 0, noisy),
     "ring": sorted_noise(0.05),
+    "static exponential": Training(
+        [static_exponential(RANKS)], 0.05, "sorted", 0, noisy
+    ),
+    "ring, other places": Training([moved], 0.05, "sorted", 0, noisy),
+    "ring, 5 % wrong": Training([RING], 0.05, "sorted", 0, few_wrong),
+    "all-reduce, rate 1": Training(MEAN, 1, "sorted", 0, noisy, "averaged"),
     "ring, rate 0.02": sorted_noise(0.02),
     "ring, rate 0.1": sorted_noise(0.1),
     "falling from 0.05": sorted_noise(0.05, falls=True),
     "falling from 0.1": sorted_noise(0.1, falls=True),
     "tracking, rate 0.05": sorted_noise(0.05, "tracked"),
     "tracking, rate 0.1": sorted_noise(0.1, "tracked"),
-    "tracking, rate 1": sorted_noise(1, "tracked"),
+    "all-reduce, rate 0.1": Training(MEAN, 0.1, "sorted", 0, noisy, "averaged"),
     "local SGD, rate 0.1": Training(
         [MEAN[0], ALONE, ALONE, ALONE], 0.1, "sorted", 0, noisy
     ),
 }
 
 # %% tags=["folded"]
-# Train them all, and look from time to time (about half a minute)
+# Train them all, and look from time to time (about a minute)
 LOOKS = (60, 120, 240, 400, 600, 900, 1200, 1600, 1800, 2000)
 median_rank: dict[int, list[float]] = {}
+apart_by: dict[int, torch.Tensor] = {}
+
+
+@torch.no_grad()
+def how_far_apart(stack: ModelStack) -> torch.Tensor:
+    """Of each training [4]: distance of a rank's model from the mean model, length of the mean model (both of all
+    parameters, as one vector), spread of the outputs over the ranks, lead of the right class in their mean."""
+    own = vectors(stack, RANKS)
+    distance = (own - own.mean(dim=1, keepdim=True)).norm(dim=2).mean(dim=1)
+    models = len(own) * RANKS
+    outputs = stack.outputs(test_images.expand(models, *test_images.shape))
+    outputs = (outputs - outputs.mean(dim=-1, keepdim=True)).unflatten(0, (-1, RANKS))
+    together = outputs.mean(dim=1)
+    spread = (outputs - together[:, None]).pow(2).mean(dim=(1, 2, 3)).sqrt()
+    is_right = nn.functional.one_hot(test_labels, 10).bool()
+    others = together.masked_fill(is_right, -math.inf).max(dim=-1).values
+    lead = (together[:, is_right] - others).mean(dim=1)
+    return torch.stack([distance, own.mean(dim=1).norm(dim=1), spread, lead], dim=1)
 
 
 def look(stack: ModelStack, steps: int) -> None:
     if steps in LOOKS:
         median_rank[steps] = shares(stack).median(dim=1).values.tolist()
+        apart_by[steps] = how_far_apart(stack)
 
 
 long_stack = train_stack([*LONG.values()], LOOKS[-1], look)
@@ -936,7 +968,11 @@ curves(
 
 # %% tags=["folded"]
 # Checks of the numbers above
-assert max(long_stack.accuracies(images, noisy)) < 0.9  # and none learns the wrong ones
+known = torch.tensor(long_stack.accuracies(images, noisy)).view(
+    -1, RANKS
+)  # with the wrong labels
+by_heart = torch.tensor([name == "all-reduce, rate 1" for name in LONG])
+assert known[~by_heart].max() < 0.87 < known[by_heart].min()
 assert len(images) == 1536 and vectors(long_stack, RANKS).shape[2] == 2410
 assert (
     0.15 < (noisy != labels).float().mean() < 0.2
@@ -955,11 +991,59 @@ assert after["ring"][2000] < 0.5 and mean_model["ring"] > 0.87
 
 # %% [markdown]
 # **Training longer makes it worse.** The ring first learns, as before, and then loses what it had. Neither the ring
-# alone does that, nor the wrong labels, nor the sorting: each control goes on to more than 90 %. It takes them all
-# together: gossip, data that differ between the ranks, and data that our model cannot fit. And, as we shall see, a
-# constant rate.
+# alone does that, nor the wrong labels, nor the sorting: each control goes on to more than 90 %. It takes gossip, data
+# that differ between the ranks, and data that our model cannot fit. And, as we shall see, a constant rate. Is that
+# enough? Here are four more, with sorted images.
+
+# %%
+show_long(
+    [
+        "static exponential",
+        "ring, other places",
+        "ring, 5 % wrong",
+        "all-reduce, rate 1",
+    ]
+)
+
+# %% [markdown]
+# So it is not the same everywhere. We have seen it **at rate 0.05, in 2000 steps, and on a graph as slow as the ring**.
+# The static exponential graph loses nothing in that time. A ring with other places loses two points or so. With 5 %
+# wrong labels nothing is lost by step 2000. (At rate 1 even the all-reduce gets worse with time: it learns many of the
+# wrong labels by heart. That is another illness.)
 #
-# The mean of the ring's models stays good all the while. It is the single ranks that go apart.
+# The mean of the ring's models stays good all the while. Do the ranks go apart, then? We measured it at every look: how
+# far a rank's model is from the mean of all models, how long that mean is as a vector, by how much the outputs of the
+# ranks differ, and by how much the right class leads in their mean.
+
+# %%
+which = [*LONG].index("ring")
+print(
+    "steps   distance   length of the mean   spread of outputs   lead of the right class"
+)
+for steps in (240, 600, 1200, 2000):
+    distance, length, spread, lead = apart_by[steps][which].tolist()
+    print(
+        f"{steps:5}   {distance:8.2f}   {length:18.2f}   {spread:17.2f}   {lead:23.2f}"
+    )
+
+# %% tags=["folded"]
+# Checks of the numbers above
+early, middle, late = (apart_by[steps][which] for steps in (240, 1200, 2000))
+assert late[0] < early[0] - 0.08 and late[1] > 1.5 * early[1]
+assert late[2] > 1.7 * early[2] and late[3] > 1.5 * early[3]
+assert late[3] / middle[3] + 0.05 < late[2] / middle[2]
+assert after["static exponential"][2000] > max(
+    0.9, max(after["static exponential"].values()) - 0.02
+)
+assert (
+    0.8 < after["ring, other places"][2000] > after["ring, other places"][1200] - 0.06
+)
+assert after["ring, 5 % wrong"][2000] > max(after["ring, 5 % wrong"].values()) - 0.03
+assert after["all-reduce, rate 1"][2000] < after["all-reduce, rate 1"][240] - 0.1
+
+# %% [markdown]
+# The parameters don't go further apart: the distance from the mean even falls. But the models have grown, so the same
+# distance means more: the **outputs** of the ranks go apart, while the lead of the right class hardly grows any more.
 #
 # ### Why
 #
@@ -969,6 +1053,10 @@ assert after["ring"][2000] < 0.5 and mean_model["ring"] > 0.87
 # come to rest where mixing pulls as strongly as gradients push:
 #
 # $$x = W x - \eta\,(x - b) \quad\Longrightarrow\quad x = (I - W + \eta I)^{-1}\, \eta\, b .$$
+#
+# This explains why ranks **stay** apart. It does not explain why more steps are worse: that came from models that grow,
+# and a parabola has none. In two rows below the parabolas of those that want 1 are three times as steep,
+# $3\,(x_i - b_i)^2 / 2$. For all together ¾ is best then.
 
 # %%
 guess_7 = predict(
@@ -981,20 +1069,26 @@ halves = (torch.arange(RANKS) < 8).double()
 by_turns = (torch.arange(RANKS) % 2 == 0).double()
 
 
-def at_rest(matrix: torch.Tensor, rate: float, wanted: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.solve(ALONE - matrix + rate * ALONE, rate * wanted)
+def at_rest(
+    matrix: torch.Tensor, rate: float, wanted: torch.Tensor, slope: torch.Tensor
+) -> torch.Tensor:
+    return torch.linalg.solve(
+        ALONE - matrix + rate * slope.diag(), rate * slope * wanted
+    )
 
 
-ends = {}
-for name, matrix, rate, wanted in [
-    ("ring, rate 0.1", RING, 0.1, halves),
-    ("ring, rate 0.01", RING, 0.01, halves),
-    ("static exponential, rate 0.1", static_exponential(RANKS), 0.1, halves),
-    ("complete graph, rate 0.1", MEAN[0], 0.1, halves),
-    ("ring, wants by turns, rate 0.1", RING, 0.1, by_turns),
-    ("ring, all want 0.5, rate 0.1", RING, 0.1, torch.full_like(halves, 0.5)),
+ends, one, steep = {}, torch.ones_like(halves), 1 + 2 * halves
+for name, matrix, rate, wanted, slope in [
+    ("ring, rate 0.1", RING, 0.1, halves, one),
+    ("ring, rate 0.01", RING, 0.01, halves, one),
+    ("static exponential, rate 0.1", static_exponential(RANKS), 0.1, halves, one),
+    ("complete graph, rate 0.1", MEAN[0], 0.1, halves, one),
+    ("ring, wants by turns, rate 0.1", RING, 0.1, by_turns, one),
+    ("ring, all want 0.5, rate 0.1", RING, 0.1, one / 2, one),
+    ("ring, 1 is steeper, rate 0.1", RING, 0.1, halves, steep),
+    ("ring, 1 is steeper, rate 0.01", RING, 0.01, halves, steep),
 ]:
-    ends[name] = at_rest(matrix, rate, wanted)
+    ends[name] = at_rest(matrix, rate, wanted, slope)
     print(
         f"{name:31} from {ends[name].min():.3f} to {ends[name].max():.3f}, mean {ends[name].mean():.3f}"
     )
@@ -1008,7 +1102,11 @@ assert high["complete graph, rate 0.1"] < high["static exponential, rate 0.1"] <
 assert abs(high["complete graph, rate 0.1"] - (0.5 + 0.5 * 0.1 / 1.1)) < 1e-9
 assert high["ring, wants by turns, rate 0.1"] < 0.54
 assert abs(high["ring, all want 0.5, rate 0.1"] - 0.5) < 1e-9
+uneven = {name: ends.pop(name).mean() for name in [*ends] if "steeper" in name}
 assert all(abs(end.mean() - 0.5) < 1e-9 for end in ends.values())
+assert (steep * halves).sum() / steep.sum() == 0.75  # the best for all together
+assert abs(uneven["ring, 1 is steeper, rate 0.1"] - 0.589) < 1e-3
+assert abs(uneven["ring, 1 is steeper, rate 0.01"] - 0.702) < 1e-3
 
 # %% [markdown]
 # That is the floor of decentralized SGD: however long it runs, ranks stay apart. It depends on the **rate**, on the
@@ -1020,8 +1118,9 @@ assert all(abs(end.mean() - 0.5) < 1e-9 for end in ends.values())
 #
 # - **A falling rate.** The floor falls with it. Late in the training hardly anything pushes, and gossip brings the
 #   ranks together.
-# - **An average at the end.** Here the mean is right, because the gradient of a parabola is a straight line. With a
-#   network that is not certain: gradients were taken at the models of the ranks, and these are far apart.
+# - **An average at the end.** The mean is right if all ranks' gradients are straight lines *of the same slope*. With
+#   slope 3 where 1 is wanted, the best is 0.75, and the mean rests at 0.589 (rate 0.1) or 0.702 (rate 0.01). With a
+#   network slopes differ, and gradients were taken at the models of the ranks, which are apart: measure it.
 # - **Gradient tracking** (Pu and Nedić; similar: D², Tang et al.). A rank steps along its own gradient because it
 #   knows no other. Let it keep an estimate $y_i$ of the *mean* gradient, and let gossip mix that, too:
 #
@@ -1030,7 +1129,8 @@ assert all(abs(end.mean() - 0.5) < 1e-9 for end in ends.values())
 #
 # Columns add up to 1. So the $y_i$ always add up to the sum of all gradients, and when the ranks agree, every $y_i$
 # becomes their mean. At the best point that is 0, and nothing pushes any more. It costs twice the messages. Here it is
-# with messages: `tracks` adds two lines.
+# with messages: `tracks` adds two lines, and `last` is $g_i$(old $x_i$). (In `train_stack` the rate is already in it:
+# `push` is $-\eta\, g_i$, `tracker` is $-\eta\, y_i$.)
 
 
 # %%
@@ -1039,7 +1139,8 @@ def on_a_parabola(
 ) -> float:
     """Where this rank ends."""
     x, wanted = torch.zeros(1, dtype=torch.float64), halves[comm.rank]
-    y = last = x - wanted
+    y = x - wanted
+    last = y.clone()  # a tensor of its own: gossip_average works in place
     for step in range(steps):
         gossip_average(comm, x, RING)
         x -= rate * (1 - step / steps if falls else 1) * y
@@ -1053,27 +1154,37 @@ def on_a_parabola(
     return x.item()
 
 
-for name, tracks, falls in [
-    ("constant rate", False, False),
-    ("falling rate", False, True),
-    ("tracking, constant rate", True, False),
+sent = {}
+for name, rate, steps, tracks, falls in [
+    ("constant rate 0.1", 0.1, 600, False, False),
+    ("falling from 0.1", 0.1, 600, False, True),
+    ("tracking, rate 0.1", 0.1, 600, True, False),
+    ("constant rate 0.3", 0.3, 150, False, False),
+    ("tracking, rate 0.3", 0.3, 150, True, False),
 ]:
-    found = sixteen.run(on_a_parabola, 0.1, 600, tracks, falls)
+    found = sixteen.run(on_a_parabola, rate, steps, tracks, falls)
     ends[name] = torch.tensor(found, dtype=torch.float64)
+    sent[name] = sum(sixteen.trace.messages_sent)
     print(
-        f"{name:24} from {min(found):.4f} to {max(found):.4f}, {sum(sixteen.trace.messages_sent):,} messages"
+        f"{name:18} from {min(found):.4g} to {max(found):.4g}, {sent[name]:,} messages"
     )
 
 # %% tags=["folded"]
 # Checks of the numbers above
-assert torch.allclose(ends["constant rate"], ends["ring, rate 0.1"], atol=1e-4)
-assert (ends["falling rate"] - 0.5).abs().max() < 0.2 * (
-    ends["constant rate"] - 0.5
-).abs().max()
-assert (ends["tracking, constant rate"] - 0.5).abs().max() < 1e-4
-assert sum(sixteen.trace.messages_sent) == 2 * 600 * 2 * RANKS
+off = {name: (end - 0.5).abs().max().item() for name, end in ends.items()}
+assert torch.allclose(ends["constant rate 0.1"], ends["ring, rate 0.1"], atol=1e-4)
+assert off["falling from 0.1"] < 0.2 * off["constant rate 0.1"]
+assert off["tracking, rate 0.1"] < 1e-4
+assert abs(off["constant rate 0.3"] - 0.474) < 1e-3  # from .026 to .974
+assert off["tracking, rate 0.3"] > 100
+assert (
+    sent["tracking, rate 0.1"] == 2 * sent["constant rate 0.1"] == 2 * 600 * 2 * RANKS
+)
 
 # %% [markdown]
+# Tracking is no cure for a rate that is too large. It bears even less: at rate 0.3 plain gossip comes to rest, though
+# far apart, and tracking explodes.
+#
 # And the digits with wrong labels?
 
 # %%
@@ -1083,7 +1194,7 @@ guess_8 = predict(
 )
 
 # %%
-show_long([*LONG][3:])
+show_long(["ring", *[*LONG][8:]])
 candidates = ["ring, rate 0.02", "falling from 0.1", "tracking, rate 0.1"]
 print(guess_8.compare(max(candidates, key=lambda name: after[name][2000])))
 curves(
@@ -1104,12 +1215,13 @@ curves(
 )
 
 # %% [markdown]
-# - At a **smaller constant rate** everything takes longer, drifting apart as well: compare 0.1, 0.05 and 0.02. It buys
-#   time. Of these three, 0.02 is the best after 2000 steps.
+# - At a **smaller constant rate** everything takes longer, getting worse as well. At 0.1 the ring is poor from the
+#   start, at 0.05 it falls after 600 steps, at 0.02 it still rises at step 2000. (Later that one falls, too: in 8000
+#   steps, which we don't run here, we saw 67 %.) It buys time. Of these three, 0.02 is the best after 2000 steps.
 # - The **falling rate** from 0.1 looks hopeless for most of the time. Then the rate gets small, and the ranks come
 #   together near the mean of their models.
-# - **Tracking** at a constant rate is as good as the all-reduce at that rate, from early on. But it is no cure for a
-#   rate that is too large: see rate 1. And it sends twice as much.
+# - **Tracking** at a constant rate is as good as the all-reduce at that rate, from early on, at 0.05 and at 0.1. And it
+#   sends twice as much as plain gossip.
 #
 # **Try it.** Is it the falling rate, or only the gossip at the end? Take the ranks of "ring, rate 0.1" after 2000 steps
 # and let them gossip, without any gradient. How many rounds bring the median rank to 85 %?
@@ -1124,8 +1236,9 @@ write(long_stack, apart)
 
 # %% tags=["folded"]
 # One way to do it
-# The time that the ring needs for 1 % of the distance
-for rounds in (0, 10, 30, rounds_for(RING, 0.01)):
+# About 25 rounds are enough for 85 %. The last is what the ring needs for 1 % of the distance: 89 rounds bring 89 %.
+# The falling rate has 92 % in the end. So most of it is the gossip, and the small rate adds the rest.
+for rounds in (0, 10, 20, 25, 30, rounds_for(RING, 0.01)):
     write(long_stack, torch.linalg.matrix_power(RING, rounds).float() @ apart)
     rested = shares(long_stack)[k].median().item()
     print(f"{rounds:3} more rounds: {rested:.0%}")
@@ -1144,16 +1257,21 @@ assert all(
     abs(after["tracking, rate 0.05"][steps] - after["all-reduce"][steps]) < 0.04
     for steps in (240, 600, 1200, 2000)
 )
+assert all(
+    abs(after["tracking, rate 0.1"][steps] - after["all-reduce, rate 0.1"][steps])
+    < 0.04
+    for steps in (240, 600, 1200, 2000)
+)
 assert (
     after["local SGD, rate 0.1"][2000] < 0.6
     and mean_model["local SGD, rate 0.1"] > 0.87
 )
-assert after["tracking, rate 1"][2000] < after["tracking, rate 0.1"][2000] - 0.05
+assert after["ring, rate 0.02"][2000] > after["ring, rate 0.02"][1200] + 0.01
 
 # %% [markdown]
 # Nothing of this is special to gossip. The last row of the table is **local SGD**: alone for four steps, then the mean
-# of all models. It is measured just before a mean is taken. Until then its ranks drift apart in the same way, and the
-# mean of their models is as good as that of the others.
+# of all models. It is measured just before a mean is taken. Right after it all ranks have the mean of their models,
+# with 93 %, and four steps of their own undo that. It is no drift that was built up over 2000 steps.
 
 # %% [markdown]
 # ## A slow rank
@@ -1498,17 +1616,18 @@ world.close()
 #
 # - A round of gossip is $x \leftarrow W x$. Rows that add up to 1 keep agreement, columns that add up to 1 keep the
 #   mean.
-# - What is left after $k$ rounds is at most $\rho^k$. A ring's gap falls with $1/n^2$; exponential graphs hardly
-#   depend on $n$.
-# - For an exact mean, a ring all-reduce sends less than two tensors per rank, which no graph here does. Gossip pays
-#   only because SGD needs no exact mean.
+# - What is left after $k$ rounds is at most $\rho^k$. A ring's gap falls with $1/n^2$; in exponential graphs
+#   the rounds grow with $\log n$ only.
+# - For an exact mean, a ring all-reduce sends less than two tensors per rank. None of the graphs on 64 ranks gets by
+#   with that. Gossip pays only because SGD needs no exact mean.
 # - With ranks whose data are alike, one round per step was enough on every graph we tried: within four points of the
 #   all-reduce (16 ranks). On the ring that held with wrong labels, too.
 # - With data that differ, the graph matters, and which rank is next to which. $\rho$ is a worst case that knows neither
 #   the data nor their places. If one model can fit the data of all ranks, graph and places decide how *long* it takes.
 # - If no model can, they also decide *where it ends*, together with the rate: at a constant rate the ranks stay apart,
-#   and a longer training can make each of them worse. A rate that falls to 0 brings them together at the end. Gradient
-#   tracking does at a constant rate, if that is small enough, for twice the messages.
+#   and on a graph as slow as the ring, a longer training can make each of them worse. A rate that falls to 0 brings
+#   them together at the end. Gradient tracking does at a constant rate, if that is small enough, for twice the
+#   messages.
 # - Look at the individual ranks, not only at the mean of their models, and run the controls.
 # - Gossip in steps hides hiccups in part, and so does an all-reduce in every fourth step. A rank that is always slow
 #   slows all down, one place per step.

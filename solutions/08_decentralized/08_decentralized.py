@@ -161,10 +161,11 @@ for matrix in report.answers[1:]:
 # - `matrix` is float64. The tensor may be float32, and then travels as float32. `matrix.to(tensor.dtype)` has its
 #   dtype, `matrix[i, j].item()` is a plain number.
 # - The order of messages must not matter. If every rank first sends to one neighbor and waits, nobody receives. Begin
-#   all of them, then wait for all. (Where both ends send, `comm.exchange` with one neighbor after the other will do, if
-#   every rank takes its neighbors in the order of their numbers.)
-# - A neighbor may be a round ahead. If you receive from any rank, give each round its own `tag`. A receive that names
-#   its rank needs none: messages between two ranks arrive in the order in which they were sent.
+#   all of them, then wait for all. (Where both ends send, `comm.exchange(outgoing, dst, incoming, src)` with one
+#   neighbor after the other will do, if every rank takes its neighbors in the order of their numbers.)
+# - To receive from any rank, name none: `source = comm.recv(incoming, tag=7)` takes what comes first, and returns who
+#   sent it. A neighbor may be a round ahead. So give each round its own `tag` then. A receive that names its rank needs
+#   none: messages between two ranks arrive in the order in which they were sent.
 
 
 # %% solution="gossip_average"

@@ -219,7 +219,7 @@ def _missteps(W: torch.Tensor, x: torch.Tensor, g: torch.Tensor, rate: float) ->
         "only the gradient step is there. The parameters of the neighbors are missing: sum matrix[rank, j] * parameters of j.": [down],
         "the gradient is added. A step goes against it: minus.": [W @ x + rate * g],
         "the gradient is not multiplied by learning_rate.": [W @ x - g, W @ x + g],
-        "the neighbors' gradients are in it: it was mixed after the gradient step (adapt, then combine), which is another algorithm. Send the parameters as they were when the step began, and subtract the rank's own gradient from the mixed ones.": [W @ down],
+        "the neighbors' gradients are in it: it was mixed after the gradient step (adapt, then combine), which is another algorithm, or the gradient was mixed, too. Send the parameters as they were when the step began, and subtract the rank's own gradient from the mixed ones.": [W @ down],
         "the neighbors' parameters have their gradients in them. Send the parameters as they were when the step began.": [others @ down + own @ x, others @ down + own @ x - rate * g, others @ down + x - rate * g],
         "the gradients are mixed. Mix the parameters, and subtract the rank's own gradient.": [x - rate * W @ g],
         "this is an average over all ranks. A rank mixes with its neighbors only, by its row of the matrix.": [average @ x - rate * g, average @ down, x - rate * average @ g, average @ x],
