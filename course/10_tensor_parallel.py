@@ -977,6 +977,7 @@ def loss_by_gathering(comm: Communicator) -> torch.Tensor:
 
 
 cheaper = {}
+print("ranks  gathered, bytes  messages  added up, bytes  messages")
 for ranks in (2, 4, 8):
     some = SimulatedWorld(ranks, contexts="threads")
     for loss in some.run(loss_by_gathering):
@@ -984,10 +985,7 @@ for ranks in (2, 4, 8):
     found = some.trace.bytes_sent[0], some.trace.messages_sent[0]
     some.run(loss_of_cut_scores, gather=False)
     cheaper[ranks] = *found, some.trace.bytes_sent[0], some.trace.messages_sent[0]
-    print(
-        "{} ranks: gathered {:,} bytes, {} messages;"
-        " added up {:,} bytes, {} messages".format(ranks, *cheaper[ranks])
-    )
+    print("{:5}  {:15,}  {:8}  {:15,}  {:8}".format(ranks, *cheaper[ranks]))
 assert cheaper[2] == (512, 1, 768, 4) and cheaper[4] == (1536, 3, 1152, 12)
 assert cheaper[8] == (3584, 7, 1344, 28)
 
