@@ -240,13 +240,13 @@ assert "PerReplica" in of_keras_3
 
 # %% [markdown]
 # The survivor waits in its next all-reduce until worker 1's missing heartbeats are noticed, and ends with an error. (If
-# worker 0 dies, to whom all others report, the other learns it at once, from the closed connection.) It can't go on alone: a ring with a gap is no ring. That is
-# torch's DDP as well, and our `PeerLost`. So everybody starts again, from the last backup. The batches that epoch 3
-# already had are done **again**, from the weights at its beginning. The result is that of an uninterrupted training on
-# one device, to rounding.
+# worker 0 dies, to whom all others report, the other learns it at once, from the closed connection.) It can't go on
+# alone: a ring with a gap is no ring. That is torch's DDP as well, and our `PeerLost`. So everybody starts again, from
+# the last backup. The batches that epoch 3 already had are done **again**, from the weights at its beginning. The
+# result is that of an uninterrupted training on one device, to rounding.
 #
-# That holds because each epoch has the same batches in the same order (and nothing in the model is random). A dataset that is shuffled anew goes on with
-# other batches than the ones it would have had.
+# That holds because each epoch has the same batches in the same order (and nothing in the model is random). A dataset
+# that is shuffled anew goes on with other batches than the ones it would have had.
 #
 # (Keras 3's `fit`, tried afterwards in the same processes: it can't read a `PerReplica` here. A step of your own, as in
 # lesson 13, works.)
@@ -461,8 +461,8 @@ assert not any(line.startswith("I ") for line in one_file["worker 1"].lines)
 # `AUTO` does not fall back to `DATA`: it tries `FILE`, which needs at least as many files as workers. Worker 0 gets an
 # error that says so, at its first batch. Worker 1 gets none. Before each batch the workers ask one another who still
 # has data, and worker 0 does not answer. Only the alarm, after 5 s, ends that. So **with fewer files than workers
-# choose `DATA`**, with a seed for `shuffle` (lesson 13: all workers must see the elements in the same order). And look at
-# the output of *all* workers: the one that hangs is not the one that has the reason.
+# choose `DATA`**, with a seed for `shuffle` (lesson 13: all workers must see the elements in the same order). And look
+# at the output of *all* workers: the one that hangs is not the one that has the reason.
 #
 # **Try it.** Set `DATA` in `read`, and read one file: `options = tf.data.Options()`, then
 # `options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA`, and
@@ -652,8 +652,8 @@ Markdown(
 # ## In short
 #
 # - Most wrong clusters wait without an error: only the log of worker 0 says for whom. (A taken address is an error;
-#   clusters of different sizes start, and fail in the first all-reduce.) Leave the log on, print the number of replicas,
-#   set a time limit outside of Python.
+#   clusters of different sizes start, and fail in the first all-reduce.) Leave the log on, print the number of
+#   replicas, set a time limit outside of Python.
 # - A killed worker ends a mirrored training. Go on from a backup: the batches since then are done again, and the result
 #   is the same if the dataset gives the same batches again (and nothing in the model is random).
 # - A parameter server's training goes on when a worker dies, as long as there is another one. A step may count twice.
@@ -661,7 +661,8 @@ Markdown(
 #   one operation.
 # - Who is left may wait for ever: a coordinator without workers, a server without a coordinator. Give them a sign of
 #   life to watch.
-# - With fewer files than workers choose `DATA`, and give `shuffle` a seed. The worker that hangs is not the one that has the reason.
+# - With fewer files than workers choose `DATA`, and give `shuffle` a seed. The worker that hangs is not the one that
+#   has the reason.
 # - A checkpoint has one copy of what you name: name the optimizer, and save the position in the epoch.
 #
 # ## Now you

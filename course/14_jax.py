@@ -516,9 +516,10 @@ by_our_ring = traffic.ring_all_reduce(4, (SIZE + 4) // 4, 4).nbytes
 assert all(abs(nbytes - 57_666) <= 4 for nbytes in by_our_ring)  # 9,611 numbers
 
 # %% [markdown]
-# From 964 images on (a batch is cut into four): the 9,610 parameters and the loss make as many numbers as the ten outputs of 961 images. In general:
-# gradients are sent once per step, activations for every image of it. So tensor parallelism suits large layers and
-# small batches. And it needs fast links: the next layer can't begin before the sum of this one has arrived.
+# From 964 images on (a batch is cut into four): the 9,610 parameters and the loss make as many numbers as the ten
+# outputs of 961 images. In general: gradients are sent once per step, activations for every image of it. So tensor
+# parallelism suits large layers and small batches. And it needs fast links: the next layer can't begin before the sum
+# of this one has arrived.
 #
 # ### Fully sharded
 #
@@ -1238,8 +1239,8 @@ print("psum, dist.all_reduce and all_reduce agree.")
 # - The compiler is free in how it moves data, and does it differently for other sizes and other kinds of devices.
 #   Values don't show that: count, with your sizes. `with_sharding_constraint` says where a value in the middle lies.
 # - A fully sharded step sends as much as a data-parallel one if gradients are reduce-scattered. XLA for processors
-#   all-reduces them: half as much again in our step, and 3.2 times as much in one of a larger size. Its compiler for GPUs has a pass against that. `shard_map` does
-#   what you write.
+#   all-reduces them: half as much again in our step, and 3.2 times as much in one of a larger size. Its compiler for
+#   GPUs has a pass against that. `shard_map` does what you write.
 # - The backward pass of a copy is an all-reduce, that of an all-gather a reduce-scatter.
 # - `shard_map` sums the gradient of what all devices share, and divides nothing. Differentiate the mean over all
 #   devices, and don't sum again. (With `check_vma=False`, and under `pmap` and `vmap`, it does not: there you average.)

@@ -12,7 +12,7 @@
 # - trade memory for computation with `jax.checkpoint`, and count both,
 # - give the old parameters away with `donate_argnums`, and see when a step is compiled again.
 #
-# **Time:** about 55 minutes. **You need:** [JAX](14_jax.ipynb). No GPU.
+# **Time:** about 60 minutes. **You need:** [JAX](14_jax.ipynb). No GPU.
 
 # %%
 from distlib.frameworks import require
@@ -618,8 +618,8 @@ assert by_place == [(1, 1), (0, 1), (0, 1)]
 #
 # JAX is one. In torch each rank has its own part from the start, and there is no array of the whole. The first mistake
 # can't be made with the parameters: DDP sends rank 0's to all. The second one can: forget the `DistributedSampler`, and
-# every rank computes the whole batch. The gradient is right there, too, and you pay twice. Here are the three steps from
-# above in torch, on two ranks with the same halves, and then with that mistake.
+# every rank computes the whole batch. The gradient is right there, too, and you pay twice. Here are the three steps
+# from above in torch, on two ranks with the same halves, and then with that mistake.
 
 # %%
 from torch.nn.parallel import DistributedDataParallel
