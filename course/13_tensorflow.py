@@ -9,7 +9,7 @@
 # - say who computes what under a parameter server, and why it is asynchronous,
 # - check which samples each worker gets.
 #
-# **Time:** about 115 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) and
+# **Time:** about 120 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) and
 # [Parameter servers](07_parameter_server.ipynb). No GPU. What each strategy does when a process dies is in
 # [lesson 13b](13b_tensorflow_failures.ipynb), which is optional.
 
@@ -458,7 +458,7 @@ assert [e.nbytes for e in all_reduces(adam_step, *batch)] == [SIZE]
 
 # %% [markdown]
 # Each replica has the whole state, and only gradients are sent: each replica computes the same update. That
-# repetition is what ZeRO (lesson 11) avoids. `tf.distribute` has no strategy for it.
+# repetition is what ZeRO (lesson 11) avoids. `tf.distribute` has no strategy that cuts it over the replicas.
 #
 # ### Twenty steps, and `fit`
 #
@@ -635,6 +635,9 @@ assert np.abs(by_step["mean"] / by_step["sum / 240"] - 1).max() > 0.2
 # in `fit` and in your own step. That was the last row. `tf.reduce_mean` does not. So divide once: with a Keras loss not
 # again.
 #
+# A penalty on the weights (regularization) is the same number on every replica, so it would count once per replica:
+# `tf.nn.scale_regularization_loss` divides it by their number.
+#
 # **Try it.** Divide the mean of `tf.reduce_mean` by the number of replicas. Is the gradient right?
 
 
@@ -786,7 +789,7 @@ assert furthest(of_any_size, compared["one device"]) < 1e-6
 
 # %%
 guess_8 = predict(
-    "The gradient has length 1, each of the 4 shares about 0.25. Keras is to clip at 0.5. "
+    "The gradient has length 1, each of the 4 shares about a third. Keras is to clip at 0.5. "
     "How long is the gradient that it uses?",
 )
 
@@ -808,18 +811,68 @@ for name, found_length in lengths.items():
     print(f"{name}: {found_length:.2f}")
 print(guess_8.compare(lengths["4 replicas"]))
 
+# %% [markdown]
+# Keras 3 clips each replica's share, *before* the all-reduce. How long are the shares? Here they are computed one by
+# one; then once more with the images sorted by their digits. `used` clips each share and adds them up, as Keras does.
+
+
+# %%
+at_first = data.model()
+
+
+def share_of(images: Any, labels: Any) -> np.ndarray:
+    """The gradient of what these images add to the mean loss."""
+    with tf.GradientTape() as tape:
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            labels, at_first(images)
+        )
+        loss = share_of_mean(losses)
+    gradients = tape.gradient(loss, at_first.trainable_variables)
+    return flat([gradient.numpy() for gradient in gradients])
+
+
+def used(shares: Iterable[np.ndarray], limit: float) -> float:
+    """The length of the sum of shares, each of which is clipped."""
+    clipped = [share * min(1, limit / np.linalg.norm(share)) for share in shares]
+    return float(np.linalg.norm(sum(clipped)))
+
+
+images, labels = data.batch(0)
+as_they_come, by_digit = np.arange(BATCH), np.argsort(labels, kind="stable")
+shares_of = {}
+for name, order in (("as they come", as_they_come), ("sorted", by_digit)):
+    shares = [share_of(images[some], labels[some]) for some in np.split(order, 4)]
+    shares_of[name] = [share / length for share in shares]
+    print(f"{name:12}: shares of length", end=" ")
+    print(*(f"{np.linalg.norm(share):.2f}" for share in shares_of[name]), end="; ")
+    print(f"clipped at 0.5 and added: {used(shares_of[name], 0.5):.2f}")
+
 # %% tags=["folded"]
 # Checks of the numbers above; with a very low limit each share is clipped, so Keras does clip
 assert abs(lengths["one device"] - 0.5) < 1e-4 and lengths["4 replicas"] > 0.99
 low = partial(tf.keras.optimizers.SGD, RATE, global_clipnorm=length / 100)
 each_clipped = gradient_of(mirrored, share_of_mean, make_optimizer=low)
-assert 2 < 100 * np.linalg.norm(flat(each_clipped)) / length <= 4.001
+by_keras = float(np.linalg.norm(flat(each_clipped))) / length
+assert 0.02 < by_keras <= 0.04001
+assert abs(used(shares_of["as they come"], 0.01) - by_keras) < 1e-3
+lengths_of = {
+    name: [float(np.linalg.norm(share)) for share in shares]
+    for name, shares in shares_of.items()
+}
+assert all(0.25 < each < 0.4 for each in lengths_of["as they come"])
+assert min(lengths_of["sorted"]) > 0.7 and max(lengths_of["sorted"]) > 1
+assert all(abs(np.linalg.norm(sum(each)) - 1) < 1e-4 for each in shares_of.values())
+assert used(shares_of["as they come"], 0.5) > 0.999
+assert 0.45 < used(shares_of["sorted"], 0.5) < 0.65
 
 # %% [markdown]
-# Keras 3 clips each replica's share, *before* the all-reduce. Each share is short enough, so nothing is clipped at all.
-# With four replicas the same limit is up to four times as high. (Keras 2, the package `tf-keras`, clips after it. And
-# torch's `clip_grad_norm_` is called after the backward pass. Under DDP the gradients are averaged then, so it clips
-# the mean.)
+# In the first row, each share is shorter than the limit, so nothing is clipped. Four equal shares could add up to four
+# times the limit. Shares that differ, as with sorted images, are clipped at nearly the same limit as one device: 0.53
+# is left, and not 1. One of them is even longer than the whole gradient. So it is clipped at a limit of 1, where one
+# device clips nothing.
+#
+# (Keras 2, the package `tf-keras`, clips after the sum. And torch's `clip_grad_norm_` is called after the backward
+# pass. Under DDP the gradients are averaged then, so it clips the mean.)
 #
 # To clip the whole gradient, sum up first. But the optimizer sums again whatever you give it, and you can't tell it not
 # to. So give it a share of what it is to use:
@@ -1043,6 +1096,12 @@ def read(folder: Path) -> dict[str, Steps]:
         cut = strategy.experimental_distribute_dataset(numbers)
         got[name] = numbers_in(strategy, cut)
         print(f"I have read with {name}", flush=True)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = policies.DATA
+    for seed in (None, 7):
+        numbers = lines.shuffle(12, seed=seed).batch(4).with_options(options)
+        cut = strategy.experimental_distribute_dataset(numbers)
+        got[f"DATA, seed {seed}"] = numbers_in(strategy, cut)
     tf_cluster.leave_together(folder, 2)
     return got
 
@@ -1063,23 +1122,39 @@ readers = {
 got = [o.value for o in run_processes(readers, seconds=170, on_output=show).values()]
 for policy in got[0]:
     for worker in range(2):
-        print(f"{policy:14} worker {worker}: {got[worker][policy]}")
+        print(f"{policy:15} worker {worker}: {got[worker][policy]}")
 print(guess_10.compare(sum(map(len, got[1]["FILE"]))))
 
 # %% tags=["folded"]
 # Checks of the numbers above
 everything = set(range(12))
 seen = [{name: sum(steps, []) for name, steps in of.items()} for of in got]
-for policy in ("FILE", "DATA", "AUTO", "InputContext"):
+for policy in ("FILE", "DATA", "AUTO", "InputContext", "DATA, seed 7"):
     assert sorted(seen[0][policy] + seen[1][policy]) == list(range(12)), policy
 assert set(seen[0]["OFF"]) == set(seen[1]["OFF"]) == everything
 assert seen[0]["AUTO"] == seen[0]["FILE"] == [0, 1, 2, 3, 8, 9, 10, 11]
 assert len(got[0]["FILE"]) == len(got[1]["FILE"]) and got[1]["FILE"][-1] == []
+assert [len(of["DATA, seed None"]) for of in seen] == [6, 6]
 
 # %% [markdown]
 # With `OFF` both workers read everything, so each number is used twice in an epoch. `FILE` gives worker 0 two files
 # and worker 1 one file: when that is used up, worker 1 gets batches of 0 numbers. It is not free: it still has to join
 # each all-reduce. **Check it as we did: collect what each worker gets.**
+#
+# `DATA` counts elements: a worker keeps those whose turn it is. So all workers must see them in the same order. A
+# `shuffle` without a seed has another order on each, and then some numbers come twice and others never:
+
+# %%
+for name in ("DATA, seed None", "DATA, seed 7"):
+    both = [number for of in got for number in sum(of[name], [])]
+    twice = [number for number in range(12) if both.count(number) == 2]
+    never = [number for number in range(12) if number not in both]
+    print(f"{name}: {len(both)} numbers in all; twice: {twice}; never: {never}")
+    assert len(twice) == len(never) and len(both) == 12
+
+# %% [markdown]
+# There are as many as in an epoch, so their number does not show it. With `DATA` (or `AUTO`, where it takes `DATA`)
+# **give `shuffle` a seed**, the same one on all workers.
 #
 # In the first row nothing is automatic. `distribute_datasets_from_function` calls your function once per worker, with
 # an `InputContext` that knows how many pipelines there are, and which one this is. (Then nothing is cut for you
@@ -1137,7 +1212,7 @@ assert central_trace.bytes_sent == [3 * SIZE, SIZE, SIZE, SIZE]
 #
 # The coordinator *schedules* steps, and some worker takes each of them, when it is free. A step reads the variables
 # from the servers and changes them there, without waiting for any other worker. So it is **asynchronous**, and
-# TensorFlow has no other kind of parameter server (see its tutorial, below).
+# TensorFlow 2 has no other kind. (TensorFlow 1 had: `SyncReplicasOptimizer`, still in `tf.compat.v1.train`.)
 #
 # The coordinator can wait after every step (`join`). Does that make it synchronous, as in lesson 07? There all workers
 # take a part of the batch, and one update is made of all. Let us look at who computes what. Our step returns three
@@ -1224,7 +1299,8 @@ print(
 )
 
 # %% tags=["folded"]
-# Checks of the numbers above
+# Checks of the numbers above, and of a sentence
+assert hasattr(tf.compat.v1.train, "SyncReplicasOptimizer")
 assert furthest(after_20["ParameterServer"], alone) < 1e-5
 assert one_has_all and len(by_way["join"]) == STEPS
 assert {size for _, size, _ in by_way["no join"]} == {BATCH}
@@ -1364,22 +1440,25 @@ rows = [f"| {name} | {' | '.join(told)} |" for name, told in facts.items()]
 Markdown("\n".join([header, "|---" * 5 + "|", *rows]))
 
 # %% [markdown]
-# Not in the table: what you have to write yourself. `tf.distribute` has no sharded optimizer (lesson 11), no gossip
+# Not in the table: what you have to write yourself. `tf.distribute` has no strategy that cuts an optimizer's state over
+# the replicas (lesson 11), no gossip
 # (lesson 08), and no bound on staleness between "synchronous" and "asynchronous".
 #
 # ## In short
 #
-# - MirroredStrategy is DDP: a copy on each device, one all-reduce of all dense gradients in a step (on processors a
-#   ring; on GPUs NCCL decides). MultiWorkerMirrored is the same over a network.
+# - MirroredStrategy is DDP, except that it sums the gradients where DDP averages, and has one bucket: a copy on each
+#   device, one all-reduce of all dense gradients in a step (on processors a ring; on GPUs NCCL decides).
+#   MultiWorkerMirrored is the same over a network.
 # - The optimizer sums. Divide each loss by the size of the *global* batch; for the last batch by its true size, if
 #   each step is to be a mean. The loss objects of Keras 3 have divided already, by replicas: right as long as all have
 #   the same number of samples.
-# - Keras 3 clips each replica's share before the sum, Keras 2 the sum.
+# - Keras 3 clips each replica's share before the sum, Keras 2 the sum. So in Keras 3 a limit means something else with
+#   replicas: how much else depends on how much the shares differ.
 # - TF_CONFIG: without a cluster a process trains alone, without an error. Check the text, and print the number of
 #   replicas.
 # - ParameterServerStrategy is asynchronous. With `join` after each step it is serial: one worker works at a time.
 # - Collect what each worker reads before you trust auto-shard. If it shares out files, give it at least as many as
-#   workers.
+#   workers. If it shares out elements (`DATA`), give `shuffle` a seed: all workers must have the same order.
 #
 # ## Now you
 #

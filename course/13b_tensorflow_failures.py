@@ -8,7 +8,7 @@
 #
 # - recognize a mistake in a cluster by what TensorFlow does then, and set a limit of your own,
 # - say what becomes of each strategy when a process is killed, and which batches are done again,
-# - write an update that may come twice,
+# - say which update may come twice,
 # - say what a checkpoint has in it, and what it lacks.
 #
 # **Time:** about 65 minutes. **You need:** [TensorFlow](13_tensorflow.ipynb). No GPU.
@@ -129,6 +129,9 @@ assert kinds == {"", "UnknownError"}, "one of the two can't have the address"
 # switch off (we did, in the first cell). Worker 1 with a wrong address of worker 0 logs no name at all. So: **leave
 # that log on while a cluster starts**, check the text before, print who you are, and set a limit of your own.
 #
+# Not here: two workers whose texts name clusters of different *sizes*. They start, and only the first all-reduce fails,
+# with an `InternalError` that names both sizes. (We have tried it with two and three.)
+#
 # Signal 14 is the alarm clock that `look_for_the_others` sets. It belongs to the operating system, which stops the
 # process without asking Python. (A thread of Python's that watches the clock never gets its turn, because TensorFlow
 # waits with Python's lock held.) We have not waited for TensorFlow to give up.
@@ -236,14 +239,14 @@ assert furthest(resumed, uninterrupted) < 1e-5
 assert "PerReplica" in of_keras_3
 
 # %% [markdown]
-# The survivor waits in its next all-reduce until worker 1's missing heartbeats are noticed, and ends with an error.
-# (Worker 0, to whom all others report, we have not killed.) It can't go on alone: a ring with a gap is no ring. That is
-# torch's DDP as well, and our `PeerLost`. So everybody starts again, from the last backup. The batches that epoch 3
-# already had are done **again**, from the weights at its beginning. The result is that of an uninterrupted training on
-# one device, to rounding.
+# The survivor waits in its next all-reduce until worker 1's missing heartbeats are noticed, and ends with an error. (If
+# worker 0 dies, to whom all others report, the other learns it at once, from the closed connection.) It can't go on
+# alone: a ring with a gap is no ring. That is torch's DDP as well, and our `PeerLost`. So everybody starts again, from
+# the last backup. The batches that epoch 3 already had are done **again**, from the weights at its beginning. The
+# result is that of an uninterrupted training on one device, to rounding.
 #
-# That holds because each epoch has the same batches in the same order. A dataset that is shuffled anew goes on with
-# other batches than the ones it would have had.
+# That holds because each epoch has the same batches in the same order (and nothing in the model is random). A dataset
+# that is shuffled anew goes on with other batches than the ones it would have had.
 #
 # (Keras 3's `fit`, tried afterwards in the same processes: it can't read a `PerReplica` here. A step of your own, as in
 # lesson 13, works.)
@@ -331,7 +334,8 @@ assert served["chief"].error.kind == "UnavailableError"
 #
 # But 300 marks are set, each once. To set a mark to 1 again changes nothing: such an update is **idempotent**. So if an
 # update must not count twice, give it a name (here the number of the step), and let the server look whether it has it
-# already. To SGD one update too many in 300 does not matter, and TensorFlow leaves it at that.
+# already. To look and to add must be *one* operation of the server: else the other worker can come in between. To SGD
+# one update too many in 300 hardly matters, and TensorFlow leaves it at that.
 #
 # The death of the server ends the training, with an `UnavailableError`: it had the variables. What if *all* workers
 # die? And the coordinator?
@@ -457,7 +461,8 @@ assert not any(line.startswith("I ") for line in one_file["worker 1"].lines)
 # `AUTO` does not fall back to `DATA`: it tries `FILE`, which needs at least as many files as workers. Worker 0 gets an
 # error that says so, at its first batch. Worker 1 gets none. Before each batch the workers ask one another who still
 # has data, and worker 0 does not answer. Only the alarm, after 5 s, ends that. So **with fewer files than workers
-# choose `DATA`**, and look at the output of *all* workers: the one that hangs is not the one that has the reason.
+# choose `DATA`**, with a seed for `shuffle` (lesson 13: all workers must see the elements in the same order). And look
+# at the output of *all* workers: the one that hangs is not the one that has the reason.
 #
 # **Try it.** Set `DATA` in `read`, and read one file: `options = tf.data.Options()`, then
 # `options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA`, and
@@ -589,7 +594,8 @@ assert "rank 2 ended in the middle" in of_torch and "signal 9" in of_torch
 
 # %% [markdown]
 # It is as with `MultiWorkerMirroredStrategy`: the training is over for all. The difference is who tells whom. Our world
-# watches its ranks, and names the one that died. TensorFlow's workers find out from heartbeats that don't come.
+# watches its ranks, and names the one that died. TensorFlow's workers find out from heartbeats that don't come,
+# or from a connection that is closed.
 #
 # **Try it.** Kill rank 0, to whom all others have reported at the start. Does anything change?
 
@@ -625,7 +631,7 @@ facts = {
         f"the coordinator ends: {served['chief'].error.kind}",
         "all since the last checkpoint",
     ),
-    "ParameterServer, the coordinator": ("server and workers wait", "–"),
+    "ParameterServer, the coordinator": ("the server waits", "–"),
     "torch's DDP in our world, a rank": (
         "all end: PeerLost",
         "all since the last checkpoint",
@@ -645,15 +651,18 @@ Markdown(
 # %% [markdown]
 # ## In short
 #
-# - A wrong cluster waits, without an error, as long as nobody has the same address: only the log of worker 0 says for
-#   whom. Leave the log on, print the number of replicas, set a time limit outside of Python.
+# - Most wrong clusters wait without an error: only the log of worker 0 says for whom. (A taken address is an error;
+#   clusters of different sizes start, and fail in the first all-reduce.) Leave the log on, print the number of
+#   replicas, set a time limit outside of Python.
 # - A killed worker ends a mirrored training. Go on from a backup: the batches since then are done again, and the result
-#   is the same if the dataset gives the same batches again.
+#   is the same if the dataset gives the same batches again (and nothing in the model is random).
 # - A parameter server's training goes on when a worker dies, as long as there is another one. A step may count twice.
-#   An update that must not needs a name, and a server that knows the names it has seen.
+#   An update that must not needs a name, and a server that knows the names it has seen: to look and to add must be
+#   one operation.
 # - Who is left may wait for ever: a coordinator without workers, a server without a coordinator. Give them a sign of
 #   life to watch.
-# - With fewer files than workers choose `DATA`. The worker that hangs is not the one that has the reason.
+# - With fewer files than workers choose `DATA`, and give `shuffle` a seed. The worker that hangs is not the one that
+#   has the reason.
 # - A checkpoint has one copy of what you name: name the optimizer, and save the position in the epoch.
 #
 # ## Now you

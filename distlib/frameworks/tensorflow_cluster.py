@@ -25,17 +25,20 @@ from distlib.frameworks.tensorflow_ring_log import LOGGED
 Cluster = Mapping[str, Sequence[str]]
 PATIENCE = 5.0  # seconds without a sign of life, after which a server ends
 _SIGN_EVERY = 0.2  # seconds
+# A task waits for others inside of TensorFlow's threads. On one processor it has only one of them, and then nobody is
+# left to answer: a step of a parameter server would hang.
+_THREADS = {"TF_NUM_INTEROP_THREADS": "4"}
 
 
 def task_environment(cluster: Cluster, role: str, index: int) -> dict[str, str]:
-    """The environment of one process of a cluster: its TF_CONFIG, and TensorFlow's log switched on.
+    """The environment of one process of a cluster: its TF_CONFIG, TensorFlow's log switched on, and threads enough.
 
     Args:
         cluster: the addresses ("host:port") of each role.
         role, index: which of them the process is.
     """
     told = {"cluster": {name: list(each) for name, each in cluster.items()}, "task": {"type": role, "index": index}}
-    return {"TF_CONFIG": json.dumps(told)} | LOGGED
+    return {"TF_CONFIG": json.dumps(told)} | _THREADS | LOGGED
 
 
 def leave_together(folder: Path, count: int) -> None:

@@ -41,7 +41,9 @@ def test_how_much_too_large_a_gradient_is(classifier: Classifier) -> None:
 
 
 def test_the_environment_of_a_task_is_read_back() -> None:
-    config = parse_tf_config(task_environment(CLUSTER, "worker", 1)["TF_CONFIG"])
+    environment = task_environment(CLUSTER, "worker", 1)
+    assert int(environment["TF_NUM_INTEROP_THREADS"]) > 1, "on one processor a server could not answer"
+    config = parse_tf_config(environment["TF_CONFIG"])
     assert (config.role, config.index, config.address) == ("worker", 1, "c:1")
     assert config.cluster == CLUSTER
 
