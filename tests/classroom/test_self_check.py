@@ -333,7 +333,7 @@ def test_the_table_fits_a_terminal() -> None:
 
 def test_the_summary_counts() -> None:
     right, wrong = Row("f", Result(PASSES), Result(PASSES)), row_of("g", Result(FAILS, "no"), None)
-    assert Results("x", "", [right], []).summary == "All 1 function passes."
-    assert Results("x", "", [right, right], []).summary == "All 2 functions pass."
+    assert Results("x", "", [right], []).summary == "The function passes."
+    assert Results("x", "", [right, right], []).summary == "Both functions pass."
     assert Results("x", "", [right, wrong], []).summary == "1 of 2 functions passes."
     assert Results("x", "", [wrong, wrong], []).summary == "0 of 2 functions pass."
