@@ -30,7 +30,7 @@ def check_exercise(name: str) -> Table:
     return running.check_exercise(name)
 
 
-def hand_in(name: str, student: str = "", *, sure: bool = False) -> Receipt:
+def hand_in(name: str, student: str = "", *, sure: bool = False) -> Receipt | None:
     """Hand in this notebook, as it is saved. Save it first. In a terminal: `distlib hand-in 02_all_reduce`.
 
     It looks at the text only and runs nothing. Where there is an exchange of nbgrader's, the notebook is submitted.
@@ -43,15 +43,19 @@ def hand_in(name: str, student: str = "", *, sure: bool = False) -> Receipt:
         sure: hand in also if nothing is answered.
 
     Returns:
-        A receipt: time, checksum, what is answered. It is also kept as a file.
+        A receipt: time, checksum, what is answered. It is also kept as a file. None if you answered no.
 
     Raises:
         HandInError: nothing was handed in; the message says why.
     """
     _check_that_nbgrader_is_there()
-    from distlib.classroom.uploads.hand_in import hand_in_notebook  # takes nbgrader along, which test cells do without
+    from distlib.classroom.uploads.hand_in import Declined, hand_in_notebook  # takes nbgrader along; test cells do not
 
-    return hand_in_notebook(name, student=student, sure=sure, asks_again=True)
+    try:
+        return hand_in_notebook(name, student=student, sure=sure, asks_again=True)
+    except Declined as answer:
+        print(answer)
+        return None
 
 
 def _check_that_nbgrader_is_there() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from distlib.classroom.uploads.hand_in import HandInError, hand_in_notebook
+from distlib.classroom.uploads.hand_in import Declined, HandInError, Interrupted, hand_in_notebook
 from distlib.cli.saying import say
 
 
@@ -23,9 +23,12 @@ def hand_in_from_terminal(options: argparse.Namespace) -> int:
             again=options.again,
             ran=(),
         )
+    except Declined as answer:
+        say(str(answer))
+        return 1
     except HandInError as error:
         say(f"Not handed in: {error}", sys.stderr)
-        return 1
+        return 130 if isinstance(error, Interrupted) else 1
     except KeyboardInterrupt:
         say("\nStopped. Nothing was handed in.", sys.stderr)
         return 130

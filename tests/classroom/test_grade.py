@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import html
 import json
 import os
 import re
@@ -31,6 +32,7 @@ from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
 from distlib.classroom.grader.marks import judged_again, notes
 from distlib.classroom.grader.messages import Told, split_message
 from distlib.classroom.grader.mistakes import mistakes
+from distlib.classroom.grader.refused import Refused, note_refused
 from distlib.cli import _times, main
 from distlib.cli.grade import grade_submissions
 from tests.classroom.test_transplant import PNG
@@ -198,9 +200,13 @@ def test_penalties_for_being_late(course: TinyCourse) -> None:
     assert remark.startswith(
         "timestamp.txt says 'soon', which can't be read as a time: no time of handing in, no penalty for being late; if"
     )
-    assert graded.without_time == ["strange"]
-    note = "Late or not? No time of handing in is known of strange: nothing was taken off for being late."
-    assert note in " ".join(notes(graded)) and note in html_page(graded)
+    assert remark.endswith("; if you know it, replace it by the right one, such as 2026-11-02 21:50 UTC")
+    assert graded.without_time == {"strange": "soon can't be read as a time"}
+    note = (
+        "No time of handing in is known for strange (soon can't be read as a time): nothing was taken off for being "
+        "late. If you know when they handed in, write it into "
+    )
+    assert note in " ".join(notes(graded)) and note in html.unescape(html_page(graded))
     assert (
         text_table(graded).splitlines()[3].split() == "strange 3 / 3 3 / 3 0 / 2 ? 6 / 8 graded, with remarks".split()
     )
@@ -216,6 +222,12 @@ def test_penalties_for_being_late(course: TinyCourse) -> None:
     graded = run(course)
     assert graded.unchanged == ["early", "late", "strange"]
     assert graded.penalties["late"] == 0
+    assert graded.changes == [Change("late", "late_penalty", 6, 0)]
+    assert "Marks that changed:\nlate: points lost for being late 6 → 0\n" in f"{text_table(graded)}\n"
+    assert "points lost for being late" in html_page(graded)
+    (change,) = exported(course, f"graded/{NAME}/changes.csv")
+    assert [change[name] for name in ("student", "cell", "before", "after")] == ["late", "late_penalty", "6", "0"]
+    assert run(course).changes == []
 
 
 def test_an_old_mark_does_not_stay_when_a_new_submission_cannot_be_graded(course: TinyCourse) -> None:
@@ -685,6 +697,8 @@ def test_the_export_has_no_score_for_what_was_not_graded(course: TinyCourse) -> 
         gradebook.find_grade("why", NAME, NAME, "a").needs_manual_grade = False
         gradebook.db.commit()
     course.hand_in("f", RIGHT)
+    page = Refused("gus.html", "gus", "it is a web page")
+    note_refused(open_course(course.root), NAME, [], [page], [])
     course.nbgrader("export")
     rows = {row["student_id"]: row for row in exported(course, "grades.csv")}
     assert {student: (row["score"], row["remark"]) for student, row in rows.items()} == {
@@ -693,8 +707,9 @@ def test_the_export_has_no_score_for_what_was_not_graded(course: TinyCourse) -> 
         "d": ("", f"could not be graded: {NAME}.ipynb is not a notebook: {kind_of(b'no notebook')}"),
         "e": ("", "has not handed in"),
         "f": ("", "not graded yet"),
+        "gus": ("", "not collected: gus.html: it is a web page"),
     }  # fmt: skip
-    assert (rows["a"]["timestamp"], rows["a"]["max_score"]) == ("2026-01-02 03:04:05", "8.0")
+    assert (rows["a"]["timestamp"], rows["a"]["max_score"]) == ("2026-01-02 03:04:05 UTC", "8.0")
     assert (rows["e"]["last_name"], rows["e"]["first_name"]) == ("Euler, Leonhard", "'=1+1")
 
     course.nbgrader("export", "--to=some.csv", f"--assignment=['{NAME}', 'other']", "--student=['a']")
@@ -719,8 +734,20 @@ def test_the_export_counts_as_nbgraders_own(course: TinyCourse) -> None:
     course.nbgrader("export")
     course.nbgrader("export", "--exporter=nbgrader.plugins.export.CsvExportPlugin", "--to=theirs.csv")
     ours, theirs = exported(course, "grades.csv"), exported(course, "../theirs.csv")
-    assert [{name: row[name] for name in theirs[0]} for row in ours] == theirs
+    assert [{name: row[name].removesuffix(" UTC") for name in theirs[0]} for row in ours] == theirs
+    assert ours[0]["duedate"] == "2026-01-01 00:00:00 UTC", "nbgrader keeps times in UTC, and does not say so"
     assert [row["score"] for row in ours] == ["0.0", "1.0"]
+
+
+def test_a_test_that_everybody_fails_may_be_wrong_itself() -> None:
+    def graded(*told: Told | None) -> list[str]:
+        found = {str(n): Record(str(n), told={"a": each} if each else {}) for n, each in enumerate(told)}
+        return notes(ClassRun("01_x", ["a", "b"], found, {}, {}, []))
+
+    wrong, stub = Told("ring: on rank 0, chunk 0 is wrong."), Told("ring: it is not written yet: it raises")
+    (note,) = graded(wrong, stub, wrong)
+    assert note.startswith("Everybody who has written an answer fails a. Does your own pass?")
+    assert graded(wrong, None, wrong) == graded(wrong, stub) == graded(stub, stub) == []
 
 
 def test_a_message_is_split_where_it_was_wrapped() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,12 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from distlib.classroom import hand_in
 from distlib.classroom.grader.submission import HandedCell, read_submission
 from distlib.classroom.uploads.answers import ANSWERED, MISSING, STUB, read_answers
-from distlib.classroom.uploads.hand_in import HandInError, hand_in_notebook
+from distlib.classroom.uploads.hand_in import Declined, HandInError, Interrupted, hand_in_notebook
 from distlib.classroom.uploads.names import full_name, read_upload_name, student_name, upload_name
 from distlib.classroom.uploads.receipt import ago
 from distlib.classroom.uploads.recognize import known_notebooks, recognize
+from distlib.classroom.uploads.saved import run_differently
 from distlib.cli import main
 from tests.tools.tiny_course import ROOT
 
@@ -125,15 +129,24 @@ def test_running_all_cells_again_hands_in_nothing_again(course: Path) -> None:
     write(path, {}, execution={"run": "again"})
     again = hand_in_notebook(NAME, start=course, ask=never, ran=(), asks_again=True)
     assert not again.is_new and again.time == first.time and again.sha256 == first.sha256
-    assert str(again).startswith(
-        f"{NAME} has not changed since you handed it in, at "
-    ) and "Nothing new was handed in." in str(again)
+    saved = datetime.fromtimestamp(path.stat().st_mtime)
+    assert str(again).startswith(f"The saved notebook ({saved:%H:%M:%S}) is what you made a file of at ")
+    assert "Anything changed since is not saved. Nothing new was made." in str(again)
 
     write(path, {"ring_all_gather": f"{ANSWER}  # better"})
     questions: list[str] = []
-    with pytest.raises(HandInError, match="02_all_reduce stays as you handed it in at "):
-        hand_in_notebook(NAME, start=course, ask=lambda text: questions.append(text) or "", ran=(), asks_again=True)
-    assert "has changed since.\nHand it in again, as it was saved " in questions[0] and " before, at " in questions[0]
+
+    def unclear(question: str) -> str:
+        questions.append(question)
+        return "?"
+
+    with pytest.raises(Declined, match="^Nothing new was made; the file of .* stays.$"):
+        hand_in_notebook(NAME, start=course, ask=unclear, ran=(), asks_again=True)
+    before_and_after = (
+        r"You made a file to upload at [\d:]+\. The notebook has changed since\. Make a new file of what was "
+    )
+    assert re.fullmatch(before_and_after + r"saved \d+ seconds? ago, at [\d:]+\? \[y/N\] ", questions[0]), questions
+    assert questions[1:] == [f"Please answer y for yes or n for no. {questions[0]}"], "another answer: asked once more"
 
     def nobody(question: str) -> str:
         raise EOFError
@@ -156,7 +169,7 @@ def test_a_command_is_an_act_and_the_same_text_is_told(
     write(exercise(course), {"ring_all_gather": ANSWER})
     words = ["hand-in", "02", "--name", "Ada"]
     assert [main(words), main(words), main([*words, "--again"])] == [0, 0, 0]
-    assert capsys.readouterr().out.count("Nothing new was handed in. If you have not uploaded it yet") == 1
+    assert capsys.readouterr().out.count("Nothing new was made. If you have not uploaded it yet") == 1
     write(exercise(course), {"ring_all_gather": f"{ANSWER}  # better"})
     assert main(words) == main(["hand-in", "02", "--name", "Another"]) == 0
     assert "Nothing new" not in capsys.readouterr().out
@@ -190,6 +203,51 @@ def test_nobody_there_to_answer(course: Path) -> None:
     with pytest.raises(HandInError, match="--name"):
         hand_in_notebook(NAME, start=course, ask=nobody, sure=True, ran=())
 
+    def interrupted(question: str) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="^you interrupted the question.$"):
+        hand_in_notebook(NAME, start=course, ask=interrupted, sure=True, ran=())
+
+
+def test_a_no_is_no_error(course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(course)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\nn\n"))
+    assert hand_in(NAME, "Ada") is None
+    assert main(["hand-in", NAME, "--name", "Ada"]) == 1
+    out, err = capsys.readouterr()
+    assert out.count(f"[y/N] Nothing was handed in: no function of {NAME} is answered.\n") == 2 and err == ""
+
+
+def test_a_notebook_that_is_saved_during_a_question_is_looked_at_again(course: Path) -> None:
+    path = exercise(course)
+    write(path, {"ring_all_gather": ANSWER})
+    newer, questions = f"{ANSWER}  # newer", []
+
+    def saving(question: str) -> str:
+        questions.append(question)
+        if len(questions) == 1:
+            write(path, {"ring_all_gather": newer})
+        return "Ada"
+
+    receipt = hand_in_notebook(NAME, start=course, ask=saving, ran=())
+    assert len(questions) == 1, "the name holds for the newer one, too"
+    assert receipt.file and receipt.file.read_bytes() == path.read_bytes()
+    assert receipt.file.name == f"{NAME}--ada.ipynb" and "# newer" in receipt.file.read_text()
+    assert receipt.remarks[0] == "The notebook was saved meanwhile; this is about the newer one."
+
+    questions.clear()
+    write(path, {"ring_all_gather": f"{ANSWER}  # newest"})
+    newer = f"{ANSWER}  # the very newest"
+
+    def agreeing(question: str) -> str:
+        saving(question)
+        return "y"
+
+    again = hand_in_notebook(NAME, start=course, ask=agreeing, ran=(), asks_again=True)
+    assert len(questions) == 2 and questions[1].startswith("The notebook was saved meanwhile; this is about the newer")
+    assert again.file and again.file.read_bytes() == path.read_bytes()
+
 
 def test_where_there_is_an_exchange_it_is_submitted(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(course / "jupyter"))
@@ -206,7 +264,7 @@ def test_where_there_is_an_exchange_it_is_submitted(course: Path, monkeypatch: p
     assert {path.name for path in folder.iterdir()} == {f"{NAME}.ipynb", "timestamp.txt", "submission_secret.txt"}
     assert sha256((folder / f"{NAME}.ipynb").read_bytes()).hexdigest() == receipt.sha256
     again = hand_in_notebook(NAME, start=course, ask=never, ran=(), asks_again=True)
-    assert "Nothing new was handed in. It is handed in, to the exchange of the course dt101." in str(again)
+    assert "Nothing new was handed in. It is in the exchange of the course dt101." in str(again)
     assert len(list(inbound.iterdir())) == 1, "what came after the due date would be late"
     inbound.rename(inbound.with_name("gone"))
     with pytest.raises(HandInError, match="exchange did not take it: .*Inbound directory doesn't exist"):
@@ -270,6 +328,31 @@ def test_what_was_run_and_not_saved_is_noticed(course: Path) -> None:
         assert hand_in_notebook(NAME, start=course, student="ada", ask=never, ran=ran).file
 
 
+FUNCTION = "def ring(comm, tensor):\n    for _ in range(4):\n        tensor += turn(STEP)\n"
+SAVED = [FUNCTION, "STEP = 1\nturn = lambda step: amount(step)", "def amount(step):\n    return np.int64(step) * SIZE"]
+
+
+@pytest.mark.parametrize(
+    ("ran", "differing"),
+    [
+        (["STEP = -1"], ["STEP"]),
+        (["STEP = -1", "STEP = 1"], []),
+        (["%%time\nSTEP: int = -1"], ["STEP"]),
+        (["STEP = -1\nfiles = !ls"], ["STEP"]),
+        (["turn = lambda step: -amount(step)"], ["turn"]),
+        (["def amount(step):\n    return step"], ["amount"]),
+        (["SIZE = 3"], ["SIZE"]),  # in a new cell, and needed by a helper's helper
+        (["import numpy as np"], ["np"]),
+        ([*SAVED[::-1]], []),
+        (["tensor = 3; step = 4; _ = 5; comm = None", "def unused(): pass"], []),  # local names are the function's own
+        ([FUNCTION.replace("STEP", "fast(STEP)"), "fast = abs"], ["ring", "fast"]),
+    ],
+)
+def test_constants_lambdas_and_helpers_of_helpers_are_compared(ran: list[str], differing: list[str]) -> None:
+    cells = [HandedCell("code", source) for source in SAVED]
+    assert run_differently(cells, ["ring"], ran) == differing
+
+
 def test_a_newer_checkpoint_is_a_remark(course: Path) -> None:
     path = exercise(course)
     write(path, {"ring_all_gather": ANSWER})
@@ -285,10 +368,10 @@ def test_a_newer_checkpoint_is_a_remark(course: Path) -> None:
 
 def test_when_it_was_saved() -> None:
     now = datetime(2030, 11, 2, 12, 0, 0, tzinfo=UTC)
-    for minute, second, words in ((59, 59, "1 second before, at "), (56, 30, "3 minutes before, at ")):
+    for minute, second, words in ((59, 59, "1 second ago, at "), (56, 30, "3 minutes ago, at ")):
         assert ago(datetime(2030, 11, 2, 11, minute, second, tzinfo=UTC), now).startswith(words)
-    assert ago(datetime(2030, 10, 30, 11, 0, 0, tzinfo=UTC), now).startswith("3 days before, on 2030-10-30 at ")
-    assert ago(datetime(2030, 11, 2, 13, 0, 0, tzinfo=UTC), now).startswith("0 seconds before")
+    assert ago(datetime(2030, 10, 30, 11, 0, 0, tzinfo=UTC), now).startswith("3 days ago, on 2030-10-30 at ")
+    assert ago(datetime(2030, 11, 2, 13, 0, 0, tzinfo=UTC), now).startswith("0 seconds ago")
 
 
 # ── its parts ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,6 +14,8 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from distlib.classroom import check_exercise, hand_in
+from distlib.classroom.grader.definitions import several
+from distlib.classroom.grader.submission import HandedCell
 from distlib.classroom.self_check.exercise import find_exercise
 from distlib.classroom.self_check.results import (
     ABSENT,
@@ -27,6 +29,7 @@ from distlib.classroom.self_check.results import (
     Row,
     row_of,
 )
+from distlib.classroom.self_check.running import judged
 from distlib.classroom.self_check.saved import check_saved
 from distlib.classroom.self_check.table import Table
 from distlib.cli import main
@@ -275,9 +278,19 @@ def test_the_cell_looks_at_the_functions_as_they_are_defined(root: Path, course:
     assert "ring_reduce_scatter ✓ passes ✓ passes done" in text
     assert "ring_all_gather ✓ passes ✗ fails read below" in text
     assert "ring_all_gather, hidden test (the visible one passes)" in text
-    assert "ring_all_reduce is not defined in this notebook. Run its cell" in text
+    assert "ring_all_reduce – not run yet – not yet run its cell" in text
     assert "Looked at the functions as they are defined in this notebook now." in text
     assert page.count('<th scope="row"') == 4 and "Usual cause: this is the average." in page
+
+
+def test_of_two_cells_the_one_that_was_judged_is_named() -> None:
+    cells = [HandedCell("code", f"def ring():\n    return {number}") for number in (1, 2)]
+    (found,) = several(cells, ["ring"])
+    assert found.advice.startswith("ring is defined in two cells, code cells 1 and 2 from the top. Cell 2 counts: ")
+    assert found.advice.endswith(" Delete what you don't want.")
+    ran = [cells[1].source, cells[0].source]
+    assert judged(found, cells, ran) == "Judged here: cell 1, the last one that ran."
+    assert judged(found, cells, [*ran, "x = 1", "def ring(): pass"]) == "Judged here: the one that ran last."
 
 
 CHECK = f'from distlib.classroom import check_exercise\n\ncheck_exercise("{NAME}")'
@@ -320,7 +333,7 @@ def test_the_table_fits_a_terminal() -> None:
 
 def test_the_summary_counts() -> None:
     right, wrong = Row("f", Result(PASSES), Result(PASSES)), row_of("g", Result(FAILS, "no"), None)
-    assert Results("x", "", [right], []).summary == "All 1 function passes."
-    assert Results("x", "", [right, right], []).summary == "All 2 functions pass."
+    assert Results("x", "", [right], []).summary == "The function passes."
+    assert Results("x", "", [right, right], []).summary == "Both functions pass."
     assert Results("x", "", [right, wrong], []).summary == "1 of 2 functions passes."
     assert Results("x", "", [wrong, wrong], []).summary == "0 of 2 functions pass."

@@ -26,6 +26,7 @@ from distlib.classroom.grader.submission import (
     find_notebook,
     read_submission,
     read_timestamp,
+    why_no_time,
 )
 from distlib.classroom.grader.transplant import FROM_STUDENT, Transplanted, transplant
 
@@ -317,8 +318,17 @@ def test_the_only_definition_that_is_written_counts_wherever_it_stands(tmp_path:
     assert answers_in(done.notebook)["ring_all_reduce"] == OLD
     assert done.remarks == [
         "ring_all_reduce is defined in two cells, code cells 18 and 28 from the top. "
-        "Cell 28 counts: it is the last one; none stands above its test."
+        "Cell 28 counts: the one above the test is not written yet."
     ]
+
+
+def test_a_stub_below_the_cell_that_counts_is_said_to_be_one() -> None:
+    cells = [HandedCell("code", text) for text in (OLD, STUB, "", STUB)]
+    cells[2] = HandedCell("code", "", "ring_all_reduce_visible")
+    remark = definitions_in(cells, ["ring_all_reduce"])["ring_all_reduce"].remark
+    assert remark.endswith("code cells 1, 2 and 4 from the top. Cell 1 counts: cell 2 is not written yet.")
+    several_stubs = definitions_in([cells[1], cells[1], cells[2], cells[0]], ["ring_all_reduce"])["ring_all_reduce"]
+    assert several_stubs.remark.endswith("Cell 4 counts: the ones above the test are not written yet.")
 
 
 def test_no_exercise_defines_a_function_twice() -> None:
@@ -608,6 +618,18 @@ def test_times_with_one_reading() -> None:
     ):
         assert utc_of(text) == datetime(2025, 11, 3, 9), text
     assert utc_of("25.11.2025 10:00") == utc_of("11/25/2025 10:00") == datetime(2025, 11, 25, 10)
+
+
+def test_a_time_without_a_zone_is_taken_as_utc_and_that_is_said(tmp_path: Path) -> None:
+    assert why_no_time(tmp_path) == "no timestamp.txt"
+    (tmp_path / "timestamp.txt").write_text("2025-11-03 21:50")
+    remark = "timestamp.txt names no time zone and was taken as UTC: 2025-11-03 21:50:00 UTC"
+    assert read_timestamp(tmp_path) == (datetime(2025, 11, 3, 21, 50), [remark]) and not why_no_time(tmp_path)
+    for text in ("2025-11-03 21:50 UTC", "2025-11-03T21:50Z", "2025-11-03 22:50 +0100"):
+        (tmp_path / "timestamp.txt").write_text(text)
+        assert read_timestamp(tmp_path) == (datetime(2025, 11, 3, 21, 50), []), text
+    (tmp_path / "timestamp.txt").write_text("03.11.2026 10:00")
+    assert why_no_time(tmp_path) == "03.11.2026 10:00 may be 11 March 2026 or 3 November 2026"
 
 
 def test_time_stamps(tmp_path: Path) -> None:

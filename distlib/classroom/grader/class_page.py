@@ -151,12 +151,12 @@ def _mark_cell(marks: Iterable[Mark], penalty: float = 0.0) -> str:
 def _changes_table(changes: Sequence[Change]) -> str:
     both = ["–" if score is None else points(score) for change in changes for score in (change.before, change.after)]
     rows = [
-        f'<tr><th scope="row">{plain(change.student)}</th><td>{plain(change.cell)}</td>'
+        f'<tr><th scope="row">{plain(change.student)}</th><td>{plain(change.what)}</td>'
         f'<td class="number">{before}</td><td class="number">{after}</td></tr>'
         for change, before, after in zip(changes, both[::2], both[1::2], strict=True)
     ]
-    note = "Marks of tests that are not what they were before this run. Where a mark by hand counts, it stays."
-    return _html_table(("student", "test", "before", "now"), ("", "", "number", "number"), rows, note)
+    note = "What is not as it was before this run. Where a mark by hand counts, it stays."
+    return _html_table(("student", "what", "before", "now"), ("", "", "number", "number"), rows, note)
 
 
 def _mistakes_table(found: Sequence[Mistake]) -> str:

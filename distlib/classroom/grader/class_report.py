@@ -11,7 +11,7 @@ from pathlib import Path
 
 from distlib.classroom.grader.alike import Pair
 from distlib.classroom.grader.class_page import html_page
-from distlib.classroom.grader.class_run import Change, ClassRun
+from distlib.classroom.grader.class_run import LATE_PENALTY, Change, ClassRun
 from distlib.classroom.grader.marks import fraction, functions, late, lost, of, sums
 from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.words import points
@@ -47,7 +47,7 @@ def text_table(run: ClassRun) -> str:
 def _changes(changes: Sequence[Change]) -> list[str]:
     """A line for each of the first changes."""
     lines = [
-        printable(f"{each.student}: {each.cell} {_points(each.before)} → {_points(each.after)}") for each in changes
+        printable(f"{each.student}: {each.what} {_points(each.before)} → {_points(each.after)}") for each in changes
     ]
     more = len(lines) - _MOST_CHANGES
     return lines if more <= 0 else [*lines[:_MOST_CHANGES], f"and {more} more, in the report and in changes.csv"]
@@ -80,7 +80,7 @@ def csv_text(run: ClassRun) -> str:
 
     That is empty where it is not known when somebody handed in, and being late costs points.
     """
-    rows = [["student", "state", "score", "of", "late_penalty", *run.cells, "seconds", "problem", "remarks"]]
+    rows = [["student", "state", "score", "of", LATE_PENALTY, *run.cells, "seconds", "problem", "remarks"]]
     for student, record in run.records.items():
         marks = {} if record.problem else run.marks.get(student, {})
         scores = [points(marks[cell].score) if cell in marks else "" for cell in run.cells]

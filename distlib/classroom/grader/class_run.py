@@ -40,12 +40,13 @@ from distlib.classroom.grader.messages import Told, split_message
 from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.spreadsheet import spreadsheet
-from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp
+from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp, why_no_time
 from distlib.classroom.grader.verdicts import hash_of, judging_code
 
 _PATTERN = "nbgrader generate_feedback does not take the folder's name (line break, *, ? or [); better rename it"
 
 STUDENTS = "students"
+LATE_PENALTY = "late_penalty"  # in the place of a test cell's name, and as the name of a column
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Change:
-    """A mark of a student that was graded before.
+    """A mark of a student that was graded before, or what the student loses for being late.
 
     Attributes:
-        student, cell: whose, and of which test cell.
+        student, cell: whose, and of which test cell; LATE_PENALTY for being late.
         before, after: points; None if the submission could not be graded.
     """
 
@@ -101,6 +102,11 @@ class Change:
     cell: str
     before: float | None
     after: float | None
+
+    @property
+    def what(self) -> str:
+        """What has changed, for a reader."""
+        return "points lost for being late" if self.cell == LATE_PENALTY else self.cell
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,7 @@ class ClassRun:
         changes: marks that are not what they were before this run.
         judged: of students that were graded before and again now, the test cells that were judged.
         refused: uploads that `distlib collect` did not collect.
-        without_time: students of whom it is not known when they handed in, where being late costs points.
+        without_time: of students of whom it is not known when they handed in, where being late costs points: why not.
         outdated: students whose feedback was about an earlier grading, and was removed.
     """
 
@@ -141,7 +147,7 @@ class ClassRun:
     changes: list[Change] = field(default_factory=list)
     judged: dict[str, list[str]] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
-    without_time: list[str] = field(default_factory=list)
+    without_time: dict[str, str] = field(default_factory=dict)
     outdated: list[str] = field(default_factory=list)
 
 
@@ -194,6 +200,7 @@ class _Grader:
         self._book = MarksBook(course, assignment, self._source)
         self._version = _version(self._source)
         self._before: dict[str, dict[str, Mark]] = {}
+        self._penalties_before: dict[str, float] = {}
         self._changes: list[Change] = []
         self._judged: dict[str, list[str]] = {}
         self._outdated: list[str] = []
@@ -211,12 +218,13 @@ class _Grader:
         records, marks = self._records(), self._marks()
         self._known = dict(records)
         self._times = {**{student: record.times for student, record in records.items()}, **self._times}
-        self._before = marks
+        self._before, self._penalties_before = marks, self._penalties()
         bases = {student: self._basis(student, records.get(student)) for student in who}
         unchanged = [] if again else [s for s in who if self._is_done(s, bases[s], records.get(s), marks.get(s, {}))]
         with contextlib.suppress(GradebookError):  # locked for a moment? Each student has another chance below.
             self._book.enroll([student for student in who if not problem_of_name(student)])
             self._book.refresh_penalties(unchanged)
+        self._note_penalties()
         unusable = {student: why for student in who if (why := problem_of_name(student))}
         records.update({student: Record(student, why) for student, why in unusable.items()})
         befores = {} if again else {s: self._before_of(s, bases[s], records.get(s), marks.get(s, {})) for s in who}
@@ -232,6 +240,7 @@ class _Grader:
         for student, examined in postponed.items():  # perhaps it is free by now
             records[student] = self._settle_or_say_why_not(student, examined, bases[student])
             tell(records[student], len(tasks))
+        self._note_penalties()
         there = {*who, *self._course.students(self._assignment)}
         records = {student: record for student, record in sorted(records.items()) if student in there}
         return ClassRun(
@@ -245,7 +254,7 @@ class _Grader:
             self._changes,
             {student: cells for student, cells in self._judged.items() if befores.get(student)},
             read_refused(self._course, self._assignment),
-            [student for student in self._without_time() if student in records],
+            {student: self._why_no_time(student) for student in self._without_time() if student in records},
             sorted(self._outdated),
         )
 
@@ -332,7 +341,7 @@ class _Grader:
     def _note_changes(self, record: Record) -> None:
         """Keep which marks of the tests are not what they were, also in a file: this run may be stopped."""
         marks = self._before.get(record.student, {})
-        if all(mark.auto is None for mark in marks.values()):  # not graded before
+        if not _has_marks(self._before, record.student):  # not graded before
             return
         before = {cell: mark.auto for cell, mark in marks.items()}
         by_hand = [cell for cell, mark in marks.items() if mark.by_hand]  # that mark counts, now as before
@@ -341,6 +350,24 @@ class _Grader:
             for cell in dict.fromkeys([*before, *record.marks])
             if before.get(cell) != record.marks.get(cell) and cell not in by_hand
         ]
+        self._keep_changes(changed)
+
+    def _note_penalties(self) -> None:
+        """Keep who has lost or got back points for being late: a due date or an extension changes sums without marks.
+
+        Only of students whose tests gave marks before this run, and still do.
+        """
+        before, self._penalties_before = self._penalties_before, self._penalties()
+        graded = self._marks()
+        self._keep_changes(
+            [
+                Change(student, LATE_PENALTY, before.get(student, 0.0), now)
+                for student, now in self._penalties_before.items()
+                if now != before.get(student, 0.0) and _has_marks(self._before, student) and _has_marks(graded, student)
+            ]
+        )
+
+    def _keep_changes(self, changed: Sequence[Change]) -> None:
         self._changes += changed
         if changed:
             now = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -421,6 +448,9 @@ class _Grader:
         except GradebookError:
             return []
 
+    def _why_no_time(self, student: str) -> str:
+        return why_no_time(self._course.folder("submitted", student, self._assignment)) or "not graded again yet"
+
     def _penalties(self) -> dict[str, float]:
         try:
             return self._book.penalties()
@@ -450,6 +480,11 @@ def problem_of_name(student: str) -> str:
     if student == student.encode("utf-8", "replace").decode():
         return ""
     return "its folder has a name that is no text; rename it"
+
+
+def _has_marks(marks: Mapping[str, Mapping[str, Mark]], student: str) -> bool:
+    """Whether tests have given a student marks."""
+    return any(mark.auto is not None for mark in marks.get(student, {}).values())
 
 
 def _why(error: Exception) -> str:

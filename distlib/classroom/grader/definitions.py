@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from distlib.classroom.grader.submission import HandedCell
+from distlib.classroom.words import joined
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,14 @@ class Definitions:
         function: its name.
         cells: their indices, in the notebook's order.
         counts: the index of the one that counts.
-        is_above_test: whether that stands above the function's first test.
+        why: it counts, after "Cell 4 counts: ".
         numbers: of the cells, counting the notebook's code cells from 1.
     """
 
     function: str
     cells: tuple[int, ...]
     counts: int
-    is_above_test: bool
+    why: str
     numbers: tuple[int, ...]
 
     @property
@@ -47,10 +48,18 @@ class Definitions:
             return ""
         amount = "two" if len(self.cells) == 2 else str(len(self.cells))
         *first, last = map(str, self.numbers)
-        number = self.numbers[self.cells.index(self.counts)]
-        why = "the last one above its test" if self.is_above_test else "the last one; none stands above its test"
+        number = self.number(self.counts)
         where = f"code cells {', '.join(first)} and {last} from the top"
-        return f"{self.function} is defined in {amount} cells, {where}. Cell {number} counts: it is {why}."
+        return f"{self.function} is defined in {amount} cells, {where}. Cell {number} counts: {self.why}."
+
+    @property
+    def advice(self) -> str:
+        """The remark, and what a student should do about it; "" if there is only one."""
+        return f"{self.remark} Delete what you don't want." if self.remark else ""
+
+    def number(self, index: int) -> int:
+        """The number of a cell with this index, counting the notebook's code cells from 1."""
+        return self.numbers[self.cells.index(index)]
 
 
 def find_definitions(
@@ -72,7 +81,22 @@ def find_definitions(
     above = [index for index in written if index < end]
     counts = (above or written)[-1]
     numbers = tuple(sum(cell.kind == "code" for cell in cells[:index]) + 1 for index in found)
-    return Definitions(function, tuple(found), counts, bool(above) and test is not None, numbers)
+    stubs = [] if written == found else [index for index in found if index not in written]
+    stubs_above = [index for index in stubs if index < end]
+    later = [number for index, number in zip(found, numbers, strict=True) if counts < index and index in stubs_above]
+    if above and later:
+        why = f"{'cell' if len(later) == 1 else 'cells'} {joined(list(map(str, later)))} {_are(later)} not written yet"
+    elif stubs_above and not above:
+        why = f"the {'one' if len(stubs_above) == 1 else 'ones'} above the test {_are(stubs_above)} not written yet"
+    elif above and test is not None:
+        why = "it is the last one above its test"
+    else:
+        why = "it is the last one" if test is None else "it is the last one; none stands above its test"
+    return Definitions(function, tuple(found), counts, why, numbers)
+
+
+def _are(things: Sequence[object]) -> str:
+    return "is" if len(things) == 1 else "are"
 
 
 def definitions_in(cells: Sequence[HandedCell], functions: Sequence[str]) -> dict[str, Definitions]:

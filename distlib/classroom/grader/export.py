@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from nbgrader.plugins.export import ExportPlugin
 from distlib.classroom.grader.class_run import read_record, record_path
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.gradebook import is_late_unknown, late_costs_points
-from distlib.classroom.grader.refused import read_refused
+from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.grader.spreadsheet import spreadsheet
 
 _COLUMNS = (
@@ -51,18 +52,36 @@ class MarksExport(ExportPlugin):
             if self.assignment and assignment.name not in map(str, self.assignment):
                 continue
             handed_in = course.students(assignment.name)
+            known = {*handed_in, *(student.id for student in gradebook.students)}
             for student in gradebook.students:
                 if not self.student or student.id in map(str, self.student):
                     row = {**_about(assignment, student), **_marks(gradebook, assignment.name, student.id, is_costly)}
                     if row["score"] is None:
                         row["remark"] = _why_not(course, assignment.name, student.id, student.id in handed_in)
-                    yield ["" if row[name] is None else str(row[name]) for name in _COLUMNS]
+                    yield _texts(row)
+            for each in read_refused(course, assignment.name):
+                if each.student not in known and (not self.student or each.student in map(str, self.student)):
+                    yield _texts({**_of(assignment), "student_id": each.student, "remark": _not_collected(each)})
+
+
+def _texts(row: dict[str, Any]) -> list[str]:
+    """A row, in the order of the columns. Times are in UTC, as nbgrader keeps them."""
+    values = (row.get(name) for name in _COLUMNS)
+    texts = (f"{value} UTC" if isinstance(value, datetime) else value for value in values)
+    return ["" if text is None else str(text) for text in texts]
+
+
+def _of(assignment: Any) -> dict[str, Any]:
+    return {"assignment": assignment.name, "duedate": assignment.duedate, "max_score": assignment.max_score}
+
+
+def _not_collected(upload: Refused) -> str:
+    return f"not collected: {upload.file}: {upload.why}"
 
 
 def _about(assignment: Any, student: Any) -> dict[str, Any]:
     names = {"last_name": student.last_name, "first_name": student.first_name, "email": student.email}
-    details = {"assignment": assignment.name, "duedate": assignment.duedate, "max_score": assignment.max_score}
-    return {**details, "student_id": student.id, **names}
+    return {**_of(assignment), "student_id": student.id, **names}
 
 
 def _marks(gradebook: Gradebook, assignment: str, student: str, may_cost_points: bool) -> dict[str, Any]:
@@ -94,7 +113,7 @@ def _is_test(grade: Any) -> bool:
 
 def _why_not(course: Course, assignment: str, student: str, has_handed_in: bool) -> str:
     if not has_handed_in:
-        refused = (f"not collected: {each.why}" for each in read_refused(course, assignment) if each.student == student)
+        refused = (_not_collected(each) for each in read_refused(course, assignment) if each.student == student)
         return next(refused, "has not handed in")
     record = read_record(record_path(course, assignment, student))
     return f"could not be graded: {record.problem}" if record and record.problem else "not graded yet"

@@ -18,7 +18,7 @@ FIRST = datetime(2024, 1, 1)  # before this nobody had the course
 _SLACK = timedelta(days=1)  # a clock or a time zone may be wrong
 _YEAR_FIRST = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?!\d)")
 _MOST_SHOWN = 40  # characters
-_EXAMPLE = "2026-11-02 21:50 UTC"
+EXAMPLE = "2026-11-02 21:50 UTC"
 _NO_TIME = datetime(1980, 1, 1)  # in zip files, whatever the time zone
 
 
@@ -58,9 +58,15 @@ def shown(text: str) -> str:
     return printable(text.strip()[:_MOST_SHOWN])
 
 
+def names_zone(text: str) -> bool:
+    """Whether a time that `utc_of` can read says in which time zone it is."""
+    time, zone = _only_reading(text.strip())
+    return bool(zone or time.tzinfo)
+
+
 def advice(place: str) -> str:
     """What to do where no time is known. place: the file to write."""
-    return f"if you know it, write it into {place}, such as {_EXAMPLE}"
+    return f"if you know it, write it into {place}, such as {EXAMPLE}"
 
 
 def _only_reading(text: str) -> tuple[datetime, str]:

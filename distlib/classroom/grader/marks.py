@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from distlib.classroom.grader.class_run import ClassRun
 from distlib.classroom.grader.gradebook import Mark
-from distlib.classroom.grader.handed_in_time import advice
-from distlib.classroom.grader.messages import function_of
-from distlib.classroom.words import count, joined, points, was
+from distlib.classroom.grader.handed_in_time import EXAMPLE
+from distlib.classroom.grader.messages import Told, function_of
+from distlib.classroom.words import count, have, joined, points, was
 
 
 def functions(run: ClassRun) -> list[str]:
@@ -48,7 +48,25 @@ def lost(run: ClassRun, student: str, marks: Mapping[str, Mark]) -> str:
 
 def notes(run: ClassRun) -> list[str]:
     """What is to be known about the class as a whole: sentences."""
-    return [*judged_again(run), *_older(run), *_without_time(run), *_feedback(run)]
+    return [*_lost_by_all(run), *judged_again(run), *_older(run), *_without_time(run), *_feedback(run)]
+
+
+def _lost_by_all(run: ClassRun) -> list[str]:
+    """Tests that fail with everybody's answer: then the test may be wrong, not the class."""
+    graded = [record for record in run.records.values() if not record.problem]
+    written = {cell: [r for r in graded if not _is_unwritten(r.told.get(cell))] for cell in run.cells}
+    lost = [cell for cell, records in written.items() if len(records) > 1 and all(cell in r.told for r in records)]
+    if not lost:
+        return []
+    which = "this test" if len(lost) == 1 else "these tests"
+    return [
+        f"Everybody who has written an answer fails {joined(lost)}. Does your own pass? To see that, run {which} in "
+        "the notebook with the solutions."
+    ]
+
+
+def _is_unwritten(told: Told | None) -> bool:
+    return told is not None and "it is not written yet" in told.seen
 
 
 def _older(run: ClassRun) -> list[str]:
@@ -58,8 +76,8 @@ def _older(run: ClassRun) -> list[str]:
         return []
     number = max(found.values())
     return [
-        f"Changed in your notebook since it was released: {joined(list(found))}. In {count(number, 'submission')} "
-        "the earlier text stands; your present one was used."
+        f"Changed in your notebook since it was released: {joined(list(found))}. {count(number, 'submission')} still "
+        f"{have(number)} the earlier text; yours was used."
     ]
 
 
@@ -69,8 +87,9 @@ def _without_time(run: ClassRun) -> list[str]:
         return []
     place = f"classroom/submitted/STUDENT/{run.assignment}/timestamp.txt"
     return [
-        f"Late or not? No time of handing in is known of {joined(run.without_time)}: nothing was taken off for being "
-        f"late. To change that, {advice(place)}, and grade again."
+        f"No time of handing in is known for {joined([f'{who} ({why})' for who, why in run.without_time.items()])}: "
+        f"nothing was taken off for being late. If you know when they handed in, write it into {place}, such as "
+        f"{EXAMPLE}, and grade again."
     ]
 
 

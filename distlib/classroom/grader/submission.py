@@ -23,7 +23,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.utils import compute_checksum
 
 from distlib.classroom.grader.file_kind import BEGIN, EMPTY, NO_CELLS, FileKind, kind_of, looks_like_a_notebook
-from distlib.classroom.grader.handed_in_time import OddTime, advice, shown, utc_of
+from distlib.classroom.grader.handed_in_time import EXAMPLE, OddTime, names_zone, shown, utc_of
 from distlib.printable import printable
 
 MOST_BYTES = 2 << 30  # of a notebook file
@@ -149,19 +149,38 @@ def what_is(path: Path) -> str:
 
 def read_timestamp(folder: Path) -> tuple[datetime | None, list[str]]:
     """When it was handed in (UTC), as nbgrader's file timestamp.txt says; None without one. And remarks."""
-    path = folder / _TIMESTAMP
-    if not os.path.lexists(path):
+    time, text, why = _time_in(folder)
+    if time is not None:
+        assumed = f"{_TIMESTAMP} names no time zone and was taken as UTC: {time:%Y-%m-%d %H:%M:%S} UTC"
+        return time, [] if names_zone(text) else [assumed]
+    if not why:
         return None, []
-    text = ""
+    right = f"if you know it, replace it by the right one, such as {EXAMPLE}"
+    said = f"says {shown(text)!r}, which {why}" if text else why
+    return None, [f"{_TIMESTAMP} {said}: no time of handing in, no penalty for being late; {right}"]
+
+
+def why_no_time(folder: Path) -> str:
+    """Why it is not known when it was handed in, in short: "no timestamp.txt"; "" if it is known."""
+    time, text, why = _time_in(folder)
+    if time is not None:
+        return ""
+    return f"{shown(text)} {why}" if text else f"{_TIMESTAMP} {why}" if why else f"no {_TIMESTAMP}"
+
+
+def _time_in(folder: Path) -> tuple[datetime | None, str, str]:
+    """The time (UTC) that timestamp.txt says, or None; its text; and why it is not used, "" if there is no file."""
+    path, text = folder / _TIMESTAMP, ""
+    if not os.path.lexists(path):
+        return None, "", ""
     try:
         with _opened(path, most_bytes=1_000) as data:
             text = bytes(data).decode()
-        return utc_of(text), []
+        return utc_of(text), text, ""
     except (CannotGrade, UnicodeDecodeError):
-        why = "can't be read"
+        return None, "", "can't be read"
     except OddTime as error:
-        why = f"says {shown(text)!r}, which {error}"
-    return None, [f"{_TIMESTAMP} {why}: no time of handing in, no penalty for being late; {advice('it')}"]
+        return None, text, str(error)
 
 
 def fingerprint(path: Path) -> str:

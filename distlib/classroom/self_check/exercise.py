@@ -39,14 +39,21 @@ class Exercise:
         path: the student's notebook.
         notebook: what runs when it is graded.
         tests: for each function its test cells: the visible one and, where it is known, the hidden one.
-        remarks: a sentence for each function that is defined in several cells: which one counts when it is graded.
+        handed: the cells of the student's notebook.
+        several: the functions that are defined in several cells.
     """
 
     name: str
     path: Path
     notebook: NotebookNode
     tests: dict[str, dict[str, NotebookNode]]
-    remarks: list[str]
+    handed: list[HandedCell]
+    several: list[Definitions]
+
+    @property
+    def remarks(self) -> list[str]:
+        """For each function that is defined in several cells: which one counts when it is graded, as receipts say."""
+        return [each.advice for each in self.several]
 
 
 def find_exercise(name: str, path: Path | None = None, start: Path | None = None) -> Exercise:
@@ -73,7 +80,7 @@ def find_exercise(name: str, path: Path | None = None, start: Path | None = None
             f"{path} has no functions with tests. Is it a notebook of this course? Cells that were copied into a new "
             "notebook lose their names: get a fresh copy and put your functions there."
         )
-    return Exercise(name, path, notebook, tests, [each.remark for each in several(handed, list(tests))])
+    return Exercise(name, path, notebook, tests, handed, several(handed, list(tests)))
 
 
 def _known(start: Path) -> list[str]:

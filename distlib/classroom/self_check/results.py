@@ -9,6 +9,7 @@ from distlib.classroom.words import all_of, count
 PASSES = "passes"
 FAILS = "fails"
 NOT_WRITTEN = "not written yet"
+NOT_RUN = "not run yet"
 WAITS = "not yet"  # the visible test comes first
 ABSENT = "when graded"
 
@@ -18,6 +19,7 @@ _NEXT = {
     (PASSES, FAILS): "read below",
     (FAILS, WAITS): "read below",
     (NOT_WRITTEN, WAITS): "write it",
+    (NOT_RUN, WAITS): "run its cell",
 }
 _HIDDEN_LATER = "Hidden tests run when the work is graded: with other sizes, dtypes and layouts."
 
@@ -31,7 +33,7 @@ class Result:
     """What one test said.
 
     Attributes:
-        state: PASSES, FAILS, NOT_WRITTEN; or why it did not run: WAITS, ABSENT.
+        state: PASSES, FAILS, NOT_WRITTEN; or why it did not run: NOT_RUN (the function's cell), WAITS, ABSENT.
         message: of a test that fails, what the check says, and below it what the function printed.
     """
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from distlib.checks.remark import CheckFailed
-from distlib.classroom.self_check.results import FAILS, PASSES, Result, Results, Row, result_of, row_of
+from distlib.classroom.self_check.results import FAILS, NOT_RUN, PASSES, Result, Results, Row, result_of, row_of
 from distlib.classroom.self_check.table import Table
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
+
+    from distlib.classroom.grader.definitions import Definitions
+    from distlib.classroom.grader.submission import HandedCell
 
 _LOOKED_AT = (
     "Looked at the functions as they are defined in this notebook now. After a change, run the function's cell first. "
@@ -33,16 +37,45 @@ def check_exercise(name: str) -> Table:
         ExerciseError: there is no notebook of this exercise here.
     """
     from distlib.classroom.self_check.exercise import find_exercise  # takes nbgrader along, which test cells do without
+    from distlib.classroom.uploads.saved import ran_in_this_kernel
 
     exercise = find_exercise(name)
     namespace = vars(sys.modules["__main__"])
-    rows = [_row(function, tests, namespace) for function, tests in exercise.tests.items()]
-    return Table(Results(exercise.name, _LOOKED_AT, rows, exercise.remarks))
+    ran = ran_in_this_kernel()
+    rows = [_row(function, tests, namespace, ran) for function, tests in exercise.tests.items()]
+    remarks = [f"{each.advice} {judged(each, exercise.handed, ran)}" for each in exercise.several]
+    return Table(Results(exercise.name, _LOOKED_AT, rows, remarks))
 
 
-def _row(function: str, tests: dict[str, NotebookNode], namespace: dict[str, Any]) -> Row:
+def judged(function: Definitions, cells: Sequence[HandedCell], ran: Sequence[str]) -> str:
+    """Which one of several definitions a running notebook has: a sentence.
+
+    Args:
+        function: that is defined in several cells.
+        cells: of the saved notebook.
+        ran: the text of every cell that the kernel has run, in that order.
+    """
+    from distlib.classroom.uploads.recognize import normal
+
+    last = _last(function.function, ran)
+    found = [index for index in function.cells if last is not None and normal(cells[index].source) == normal(last)]
+    if not found:
+        return "Judged here: the one that ran last."
+    return f"Judged here: cell {function.number(found[-1])}, the last one that ran."
+
+
+def _last(function: str, ran: Sequence[str]) -> str | None:
+    """The text of the cell that ran last of those that define a function."""
+    from distlib.classroom.uploads.bindings import bindings
+
+    return next((text for text in reversed(ran) if any(function in each.names for each in bindings(text))), None)
+
+
+def _row(function: str, tests: dict[str, NotebookNode], namespace: dict[str, Any], ran: Sequence[str]) -> Row:
     if function not in namespace:
-        told = f"{function} is not defined in this notebook. Run its cell, and look at what it says."
+        if _last(function, ran) is None:
+            return row_of(function, Result(NOT_RUN), None)
+        told = f"{function} is not defined: its cell has run and stopped. Run it again, and look at what it says."
         return row_of(function, Result(FAILS, told), None)
     visible = _run(tests["visible"], namespace)
     hidden = _run(tests["hidden"], namespace) if visible.state == PASSES and "hidden" in tests else None

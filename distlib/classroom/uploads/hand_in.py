@@ -1,6 +1,7 @@
 """Handing in: looks at the saved notebook, then submits it to nbgrader's exchange, or makes a file to upload.
 
-No line of the notebook runs. Everything is read from one copy of the file: what is looked at is what is handed in.
+No line of the notebook runs. Everything is read from one copy of the file: what is looked at is what is handed in. A
+question takes time, in which the student may save. So after each answer the file is looked at again.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from distlib.classroom.self_check.results import ExerciseError
 from distlib.classroom.uploads.answers import Answer, read_answers
 from distlib.classroom.uploads.exchange import Exchange, ExchangeFails, find_exchange
 from distlib.classroom.uploads.names import full_name, upload_name
-from distlib.classroom.uploads.receipt import Receipt, ago, moment
+from distlib.classroom.uploads.receipt import Receipt, ago, clock
 from distlib.classroom.uploads.recognize import Known, functions_of, known_notebooks, normal, recognize
 from distlib.classroom.uploads.saved import newer_checkpoint, ran_in_this_kernel, run_differently
 from distlib.classroom.uploads.upload_folder import UploadFolder, course_folder
 
 Ask = Callable[[str], str]
+_SAVED_MEANWHILE = "The notebook was saved meanwhile; this is about the newer one."
 _LARGE = 20 << 20  # bytes, above which learning platforms begin to refuse
 
 
@@ -36,6 +38,22 @@ class HandInError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         return [f"Not handed in: {self}"]  # IPython shows this instead of a traceback
+
+
+class Declined(HandInError):
+    """The student has answered no. The message is a whole sentence; nothing is wrong."""
+
+
+class Interrupted(HandInError):
+    """The student has interrupted a question."""
+
+
+class _SavedMeanwhile(Exception):
+    """The notebook was saved while a question was open. answer: what was typed."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__()
+        self.answer = answer
 
 
 def hand_in_notebook(
@@ -64,30 +82,90 @@ def hand_in_notebook(
         ran: the text of every cell that the notebook's kernel has run; by default it is found out.
 
     Raises:
-        HandInError: nothing was handed in.
+        HandInError: nothing was handed in. Declined: because the student said no.
     """
     start = (start or Path.cwd()).resolve()
     known = known_notebooks(course_folder(start) or Path(distlib.__file__).parents[1])
     name = full_name(name, (other.name for other in known if other.is_exercise))
     path = _find(name, notebook, start)
+    ran = ran_in_this_kernel() if ran is None else ran
+    wishes = _Wishes(student, sure, asks_again, again)
     try:
-        with tempfile.TemporaryDirectory(prefix="distlib-hand-in-") as place:
-            copy = _copied(path, Path(place) / name / f"{name}.ipynb")
-            cells = _read(copy, path)
-            functions = _functions(name, cells, known, path)
-            _check_saved(cells, functions, path, ran_in_this_kernel() if ran is None else ran)
-            answers = read_answers(cells, functions)
-            twice = [f"{each.remark} Delete what you don't want." for each in several(cells, functions)]
-            work = _Work(path, copy, _content(cells), answers, twice + _remarks(path, copy))
-            if not again and (earlier := _earlier(work, student)) is not None:
-                return earlier
-            if not sure:
-                _ask_if_empty(name, answers, ask)
-            if asks_again:
-                _ask_if_again(work, ask)
-            return _deliver(work, student, ask)
+        try:
+            return _hand_in(name, path, known, wishes, ran, ask)
+        except _SavedMeanwhile:
+            return _hand_in_newer(name, path, known, wishes, ran, ask)
     except OSError as error:
         raise HandInError(f"{error.filename or path}: {error.strerror or error}") from None
+
+
+@dataclass(frozen=True)
+class _Wishes:
+    """See `hand_in_notebook`."""
+
+    student: str
+    sure: bool
+    asks_again: bool
+    again: bool
+
+
+def _hand_in(
+    name: str, path: Path, known: Sequence[Known], wishes: _Wishes, ran: Sequence[str], ask: Ask, said: str = ""
+) -> Receipt:
+    """Hand in the notebook as it is saved now. said: what the student should know first; a remark in the receipt.
+
+    Raises:
+        _SavedMeanwhile: it was saved while a question was open.
+    """
+    with tempfile.TemporaryDirectory(prefix="distlib-hand-in-") as place:
+        copy = _copied(path, Path(place) / name / f"{name}.ipynb")
+        asking = _looking_again(path, copy, ask)
+        cells = _read(copy, path)
+        functions = _functions(name, cells, known, path)
+        _check_saved(cells, functions, path, ran)
+        answers = read_answers(cells, functions)
+        twice = [each.advice for each in several(cells, functions)]
+        remarks = [*filter(None, [said]), *twice, *_remarks(path, copy)]
+        work = _Work(path, copy, _content(cells), answers, remarks)
+        if not wishes.again and (earlier := _earlier(work, wishes.student)) is not None:
+            return earlier
+        if not wishes.sure:
+            _ask_if_empty(name, answers, asking)
+        if wishes.asks_again:
+            _ask_if_again(work, asking)
+        return _deliver(work, wishes.student, asking)
+
+
+def _hand_in_newer(
+    name: str, path: Path, known: Sequence[Known], wishes: _Wishes, ran: Sequence[str], ask: Ask
+) -> Receipt:
+    """Start over, as often as the notebook is saved meanwhile. The student is told before the next question."""
+    while True:
+        try:
+            return _hand_in(name, path, known, wishes, ran, _telling(_SAVED_MEANWHILE, ask), _SAVED_MEANWHILE)
+        except _SavedMeanwhile:
+            continue
+        except (Declined, Interrupted):
+            raise
+        except HandInError as error:
+            raise HandInError(f"{_SAVED_MEANWHILE} {error}") from None
+
+
+def _telling(sentence: str, ask: Ask) -> Ask:
+    return lambda question: ask(f"{sentence}\n{question}")
+
+
+def _looking_again(path: Path, copy: Path, ask: Ask) -> Ask:
+    """Asks, and then looks whether the notebook is still the one that was copied."""
+    saved = path.stat().st_mtime_ns
+
+    def asking(question: str) -> str:
+        answer = ask(question)
+        if path.stat().st_mtime_ns != saved or path.read_bytes() != copy.read_bytes():
+            raise _SavedMeanwhile(answer)
+        return answer
+
+    return asking
 
 
 @dataclass(frozen=True)
@@ -127,7 +205,7 @@ def _deliver(work: _Work, student: str, ask: Ask) -> Receipt:
         name,
         datetime.now(UTC),
         work.path,
-        datetime.fromtimestamp(work.copy.stat().st_mtime, UTC),
+        _saved_at(work.copy),
         fingerprint(work.copy),
         work.answers,
         file,
@@ -157,10 +235,14 @@ def _earlier(work: _Work, student: str) -> Receipt | None:
     same_name = not student.strip() or not last.file or last.file == upload_name(name, student.strip())
     if course != last.course or not same_name:
         return None
-    times = (datetime.fromisoformat(text) for text in (last.time, last.saved))
-    time, saved = times
+    time, saved = (datetime.fromisoformat(text) for text in (last.time, last.saved))
     file = folder.path / last.file if last.file else None
-    return Receipt(name, time, work.path, saved, last.sha256, work.answers, file, course, work.remarks, is_new=False)
+    same = _saved_at(work.copy)
+    return Receipt(name, time, work.path, saved, last.sha256, work.answers, file, course, work.remarks, same)
+
+
+def _saved_at(copy: Path) -> datetime:
+    return datetime.fromtimestamp(copy.stat().st_mtime, UTC)
 
 
 def _ask_if_again(work: _Work, ask: Ask) -> None:
@@ -168,13 +250,18 @@ def _ask_if_again(work: _Work, ask: Ask) -> None:
     name, last = work.copy.stem, UploadFolder(work.path).last(work.copy.stem)
     if last is None:
         return
-    saved = datetime.fromtimestamp(work.copy.stat().st_mtime, UTC)
-    before = moment(datetime.fromisoformat(last.time))
-    fact = f"{name} was handed in before, at {before}, and has changed since."
+    now = datetime.now(UTC)
+    before, saved = clock(datetime.fromisoformat(last.time), now), ago(_saved_at(work.copy), now)
+    if last.file:
+        fact, again = f"You made a file to upload at {before}.", f"Make a new file of what was saved {saved}?"
+        stays = f"Nothing new was made; the file of {before} stays."
+    else:
+        fact, again = f"You handed in {name} at {before}.", f"Hand in what was saved {saved}?"
+        stays = f"Nothing new was handed in; what you handed in at {before} stays."
+    fact = f"{fact} The notebook has changed since."
     otherwise = f"{fact} To hand it in again, in a terminal: distlib hand-in {name}"
-    question = f"{fact}\nHand it in again, as it was saved {ago(saved, datetime.now(UTC))}? [y/N] "
-    if _asked(question, ask, otherwise).lower() not in ("y", "yes"):
-        raise HandInError(f"{name} stays as you handed it in at {before}.")
+    if not _agreed(f"{fact} {again} [y/N] ", ask, otherwise):
+        raise Declined(stays)
 
 
 # ── the right notebook, as the student sees it ───────────────────────────────────────────────────────────────────────
@@ -244,15 +331,20 @@ def _ask_if_empty(name: str, answers: Sequence[Answer], ask: Ask) -> None:
         return
     fact = f"No function of {name} is answered: {', '.join(answer.function for answer in answers)}."
     otherwise = f"{fact} If you mean it: --yes, or in a notebook sure=True."
-    if _asked(f"{fact}\nHand it in all the same? [y/N] ", ask, otherwise).lower() not in ("y", "yes"):
-        raise HandInError(f"no function of {name} is answered.")
+    if not _agreed(f"{fact}\nHand it in all the same? [y/N] ", ask, otherwise):
+        raise Declined(f"Nothing was handed in: no function of {name} is answered.")
 
 
 def _student(folder: UploadFolder, given: str, ask: Ask) -> str:
     """The student's name: given now, kept from an earlier time, or asked for; then it is kept."""
     otherwise = 'there is no name for the file: --name "Ada Lovelace", or in a notebook student="Ada Lovelace".'
     name = given.strip() or folder.student()
-    name = name or _asked("Your name or student number, for the file's name: ", ask, otherwise)
+    try:
+        name = name or _asked("Your name or student number, for the file's name: ", ask, otherwise)
+    except _SavedMeanwhile as saved:
+        if saved.answer.strip():  # the name holds for the newer notebook, too
+            folder.keep_student(saved.answer.strip())
+        raise
     if not name:
         raise HandInError("a name or student number is needed: your instructor knows the file by it.")
     folder.keep_student(name)
@@ -264,3 +356,13 @@ def _asked(question: str, ask: Ask, otherwise: str) -> str:
         return ask(question).strip()
     except (EOFError, RuntimeError):  # nobody is there to answer; a kernel's error is a RuntimeError
         raise HandInError(otherwise) from None
+    except KeyboardInterrupt:
+        raise Interrupted("you interrupted the question.") from None
+
+
+def _agreed(question: str, ask: Ask, otherwise: str) -> bool:
+    """Whether the answer is yes. What is neither yes nor no is asked once more; nothing is a no."""
+    answer = _asked(question, ask, otherwise).lower()
+    if answer not in ("y", "yes", "n", "no", ""):
+        answer = _asked(f"Please answer y for yes or n for no. {question}", ask, otherwise).lower()
+    return answer in ("y", "yes")

@@ -30,7 +30,8 @@ class Receipt:
         file: what is to be uploaded; None if it was submitted to an exchange.
         course: of the exchange.
         remarks: sentences.
-        is_new: False if nothing has changed since it was handed in before: then it is about that time.
+        same: when the notebook was saved that is the same as what was handed in before: then nothing new was handed in,
+            and the receipt is about that time. None for something new.
     """
 
     assignment: str
@@ -42,16 +43,25 @@ class Receipt:
     file: Path | None
     course: str = ""
     remarks: Sequence[str] = ()
-    is_new: bool = True
+    same: datetime | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether something was handed in now."""
+        return self.same is None
 
     @property
     def headline(self) -> str:
         """What has happened, and what is still to be done."""
-        if not self.is_new:
-            before = f"{self.assignment} has not changed since you handed it in, at {moment(self.time)}."
-            before = f"{before} Nothing new was handed in."
-            where = f"It is handed in, to the exchange of the course {self.course}."
-            return f"{before} {where if self.file is None else 'If you have not uploaded it yet, this is the file:'}"
+        if self.same is not None:
+            now = datetime.now(UTC)
+            saved = f"The saved notebook ({clock(self.same, now)}) is what you"
+            rest = "Anything changed since is not saved. Nothing new was"
+            if self.file is None:
+                handed = f"{saved} handed in at {clock(self.time, now)}. {rest} handed in."
+                return f"{handed} It is in the exchange of the course {self.course}."
+            made = f"{saved} made a file of at {clock(self.time, now)}. {rest} made."
+            return f"{made} If you have not uploaded it yet, this is the file:"
         if self.file is None:
             return f"{self.assignment} is handed in, to the exchange of the course {self.course}."
         return f"{self.assignment} is ready. Upload this file where your course collects it; only then it is handed in:"
@@ -59,11 +69,12 @@ class Receipt:
     def rows(self) -> list[tuple[str, str]]:
         """What it says, by a word for each line."""
         time = f"{self.time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC, here {self.time.astimezone():%H:%M:%S %Z}"
+        saved = ago(self.saved, self.time) if self.is_new else f"at {moment(self.saved)}"
         answered = [answer.function for answer in self.answers if answer.state == ANSWERED]
         others = [(answer.function, answer.state) for answer in self.answers if answer.state != ANSWERED]
         return [
             ("time", time),
-            ("notebook", f"{_shown(self.notebook)}, saved {ago(self.saved, self.time)}"),
+            ("notebook", f"{_shown(self.notebook)}, saved {saved}"),
             ("SHA-256", self.sha256),
             ("answered", f"{', '.join(answered) or 'none'} ({len(answered)} of {len(self.answers)})"),
             *(("look at", f"{function}: {state}") for function, state in others),
@@ -100,13 +111,19 @@ def moment(time: datetime) -> str:
     return f"{time.astimezone():%H:%M:%S on %Y-%m-%d}"
 
 
+def clock(time: datetime, now: datetime) -> str:
+    """A time of day; with its date if that is not today's."""
+    is_today = time.astimezone().date() == now.astimezone().date()
+    return f"{time.astimezone():%H:%M:%S}" if is_today else moment(time)
+
+
 def ago(moment: datetime, now: datetime) -> str:
-    """How long before now something was, and when: "3 minutes before, at 21:47:02"."""
+    """How long before now something was, and when: "3 minutes ago, at 21:47:02"."""
     seconds = max(0, int((now - moment).total_seconds()))
     amounts = [(seconds // size, word) for size, word in ((86_400, "day"), (3_600, "hour"), (60, "minute"))]
     number, word = next(((number, word) for number, word in amounts if number), (seconds, "second"))
     day = "" if now.astimezone().date() == moment.astimezone().date() else f"on {moment.astimezone():%Y-%m-%d} "
-    return f"{number} {word}{'' if number == 1 else 's'} before, {day}at {moment.astimezone():%H:%M:%S}"
+    return f"{number} {word}{'' if number == 1 else 's'} ago, {day}at {moment.astimezone():%H:%M:%S}"
 
 
 def _shown(path: Path) -> str:

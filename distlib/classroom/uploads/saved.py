@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from distlib.classroom.grader.submission import HandedCell
-from distlib.classroom.uploads.recognize import cell_of, definitions, normal
+from distlib.classroom.uploads.bindings import bindings
 
 
 def run_differently(cells: Sequence[HandedCell], functions: Sequence[str], ran: Sequence[str]) -> list[str]:
-    """The functions whose text, as the kernel ran it last, is in no cell of the saved notebook; and their helpers.
+    """The functions, and what they use, whose text as the kernel ran it last is in no cell of the saved notebook.
+
+    What a function uses are helpers, constants, classes and imports, and what those use in turn.
 
     Args:
         cells: of the saved notebook.
         functions: names.
         ran: the text of every cell that the kernel has run, in that order; empty in a terminal.
     """
-    saved = {normal(cell.source) for cell in cells}
-    last = {name: text for text in ran for name in definitions(text)}
-    answers = [cell for name in functions if (cell := cell_of(cells, name))]
-    used = {word for cell in answers for word in re.findall(r"[^\W\d]\w*", cell.source)}
-    names = [*functions, *(name for name in last if name in used and name not in functions)]
-    known = {name for cell in cells if cell.kind == "code" for name in definitions(cell.source)}
-    return [name for name in names if name in last and name in known and normal(last[name]) not in saved]
+    saved = [each for cell in cells if cell.kind == "code" for each in bindings(cell.source)]
+    texts = {each.text for each in saved}
+    last = {name: each for text in ran for each in bindings(text) for name in each.names}
+    names = list(functions)
+    for name in names:  # grows meanwhile
+        found = [last[name]] if name in last else [each for each in saved if name in each.names]
+        needed = sorted({need for each in found for need in each.needs} - set(names))
+        names += [need for need in needed if need in last or any(need in each.names for each in saved)]
+    return [name for name in names if name in last and last[name].text not in texts]
 
 
 def newer_checkpoint(path: Path) -> datetime | None:
