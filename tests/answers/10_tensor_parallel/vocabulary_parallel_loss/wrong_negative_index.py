@@ -1,4 +1,4 @@
-# Wrong: looks only whether the target lies below the end of the share; negative ones count from behind. Loses all marks.
+# Wrong: asks only whether the target lies below the end of the share: negative ones count from behind. Loses all marks.
 # Told: targets are counted on more than one rank
 def vocabulary_parallel_loss(comm, logits, targets, first):
     def add(x):
