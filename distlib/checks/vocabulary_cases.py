@@ -28,6 +28,7 @@ class Loss:
         positions: of each batch, how many there are.
         around: by rank, what its logits lie around; one number for all. Far from 0, an exponential overflows, or all of
             them are 0. In every other batch with the other sign.
+        apart: by how much the logits of every other position are larger, on all ranks.
         targets_of: the rank that has the tokens of all targets; None: any has.
         forward_only: whether no gradients are wanted: torch.no_grad().
         strided: whether logits lie in memory that is not contiguous.
@@ -36,6 +37,7 @@ class Loss:
     shares: Sequence[int]
     positions: Sequence[int] = (5,)
     around: float | Sequence[float] = 0.0
+    apart: float = 0.0
     targets_of: int | None = None
     forward_only: bool = False
     strided: bool = False
@@ -55,6 +57,7 @@ class Loss:
         """Goes on after the student's function."""
         each = f"{self.shares[0]} tokens each" if len(set(self.shares)) == 1 else f"{_listed(self.shares)} tokens"
         far = f", logits around {_listed(_by_rank(self))}" if any(_by_rank(self)) else ""
+        far += f", every other position {self.apart:g} higher" * bool(self.apart)
         details = ", no gradients" * self.forward_only + ", memory not contiguous" * self.strided
         return f"on {count(len(self.shares), 'rank')}, {each}, {_listed(self.positions)} positions{far}{details}"
 
@@ -81,9 +84,10 @@ def loss_case(draw: Draw, plan: Loss) -> Case:
                                     else slice(None)]  # fmt: skip
     for k, positions in enumerate(plan.positions):
         targets = torch.tensor([draw.choice(tokens) for _ in range(positions)])
+        higher = plan.apart * (torch.arange(positions) % 2).double().unsqueeze(1)
         arriving = torch.tensor(draw.uniform(0.5, 1.5), dtype=torch.float64)
         for entry, share, around in zip(given, plan.shares, _by_rank(plan), strict=True):
-            entry["batches"].append((-1) ** k * around + 2 * draw.normal((positions, share)))
+            entry["batches"].append((-1) ** k * around + higher + 2 * draw.normal((positions, share)))
             entry["targets"].append(targets.clone())
             entry["arriving"] += [] if plan.forward_only else [arriving.clone()]
     return Case(plan.title, vocabulary_loss, given, plan)

@@ -143,7 +143,8 @@ print(report)
 # %% test="average_gradients_hidden" points=2
 # The hidden tests of average_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: more ranks, float64, frozen parameters, and gradients that are missing on several or on all ranks.
+### What this tests: more ranks, float64 and bfloat16, frozen parameters, gradients that are missing on several or on all
+### ranks, and a rank without any.
 import torch
 
 from distlib.checks.exercises.ddp import check_average_gradients
@@ -157,10 +158,12 @@ report = check_average_gradients(
         Gradients([(3, 5), (3,), (1, 3), (1,)], frozen=[0, 1]),
         Gradients([(4, 2), (4,), (2, 4), (2,)], missing=[(0, 3), (1, 3), (1, 0), (3, 2)], frozen=[1]),
         Gradients([(4,), (5,)], missing=[(rank, 0) for rank in range(5)]),
+        Gradients([(2, 3), (3,)], missing=[(1, 0), (1, 1)]),
+        Gradients([(2, 3), (3,)], missing=[(1, 1)], dtype=torch.bfloat16),
     ],
     seed=51,
 )
-assert len(report) == 20
+assert len(report) == 30
 assert report[3].trace.messages_sent == [6] * 4
 assert sum(report[3].trace.bytes_sent) == 6 * (15 + 1 + 7 + 8) * 8
 assert sum(report[9].trace.bytes_sent) == 8 * (3 + 1) * 4
@@ -486,10 +489,11 @@ report = check_overlapped_ddp(
         Training([3, 4, 4, 2], steps=3, unused=[(1, 1), (2, 0)], bucket_bytes=120, first_bucket_bytes=10),
         Training([3, 4, 4, 2], steps=3, passes=3, frozen=[0], bucket_bytes=100, first_bucket_bytes=20),
         Training([3, 4, 2], steps=4, dtype=torch.float32, bucket_bytes=60, first_bucket_bytes=30),
+        Training([3, 4], frozen=[0], unused=[(0, 1)]),
     ],
     seed=53,
 )
-assert len(report) == 15
+assert len(report) == 18
 assert all(hidden_share_of(report[number]) > 0.5 for number in (1, 2))
 
 report = check_overlapped_ddp(

@@ -277,6 +277,7 @@ report = check_gossip_average(
         Gossip(metropolis_weights(ring(7)), rounds=9, length=3),
         Gossip(torch.tensor([[3.0, 1.0], [1.0, 3.0]]).double() / 4, rounds=3),
         Gossip((4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, rounds=2, length=2),
+        Gossip(torch.tensor([[99.0, 1.0, 0.0], [1.0, 69.0, 30.0], [0.0, 30.0, 70.0]]).double() / 100, rounds=2),
     ],
     seed=81,
 )
@@ -323,6 +324,7 @@ for seen in report:
 # - Call `gradient` once in a step: in training it is what takes the time. It returns a new tensor like `parameters`.
 # - For the messages the rules of part 2 hold: the whole tensor, once, to each rank that has a weight for it, and
 #   nothing to others. `matrix` may be any doubly stochastic matrix. Shapes, dtypes and layouts are as there.
+# - In place: `parameters.copy_(x)` writes into the tensor. `parameters.data = x` gives it other memory, and does not count.
 # - A neighbor may be a step ahead, and you are not told which step it is, so a tag can't tell them apart. Name the rank
 #   that you receive from.
 # - You may call your `gossip_average`. Then this part needs it to be right.
@@ -443,6 +445,7 @@ report = check_decentralized_step(
         Training(metropolis_weights(ring(7)), steps=5, length=3),
         Training(torch.tensor([[3.0, 1.0], [1.0, 3.0]]).double() / 4, steps=3),
         Training((4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, steps=3, length=2),
+        Training(torch.tensor([[99.0, 1.0, 0.0], [1.0, 69.0, 30.0], [0.0, 30.0, 70.0]]).double() / 100, steps=2),
     ],
     seed=82,
 )

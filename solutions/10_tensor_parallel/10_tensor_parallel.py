@@ -691,9 +691,10 @@ report = check_vocabulary_parallel_loss(
         Loss(shares=(6, 6), around=800),
         Loss(shares=(6, 6), around=(-900, -800)),
         Loss(shares=(6, 5), forward_only=True),
+        Loss(shares=(6, 6), apart=800),
     ],
 )
-assert all(0 < sum(report[number].trace.bytes_sent) <= 2 * 3 * 5 * 8 for number in (0, 2, 4, 5, 6))  # 5 positions
+assert all(0 < sum(report[number].trace.bytes_sent) <= 2 * 3 * 5 * 8 for number in (0, 2, 4, 5, 6, 7))  # 5 positions
 assert 0 < sum(report[3].trace.bytes_sent) <= 4 * 3 * 5 * 8
 assert sum(report[1].trace.bytes_sent) == 0
 print(report)
@@ -704,7 +705,8 @@ print(report)
 # %% test="vocabulary_parallel_loss_hidden" points=5
 # The hidden tests of vocabulary_parallel_loss stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, shares of a single token, several batches, large logits on some ranks only.
+### What this tests: up to 6 ranks, shares of a single token, several batches, large logits on some ranks only, positions
+### that lie far apart.
 from distlib.checks.exercises.tensor_parallel import check_vocabulary_parallel_loss
 from distlib.checks.vocabulary_cases import Loss
 
@@ -719,10 +721,11 @@ report = check_vocabulary_parallel_loss(
         Loss(shares=(6, 6, 7), positions=(1,), around=1000),
         Loss(shares=(8, 4), positions=(3, 3), around=700),
         Loss(shares=(3, 8, 4), positions=(2, 3), forward_only=True),
+        Loss(shares=(4, 7, 2), positions=(4, 3), apart=-900),
     ],
     seed=104,
 )
-assert len(report) == 8
+assert len(report) == 9
 assert 0 < sum(report[0].trace.bytes_sent) <= 2 * 3 * 8 * 8
 assert sum(report[1].trace.bytes_sent) == 0
 assert 0 < sum(report[2].trace.bytes_sent) <= 4 * 3 * 6 * 8

@@ -194,13 +194,17 @@ report = check_tf_config(
         ({"worker": ["a:1"], "ps": [":2222"]}, "worker", 0),
         ({"worker": ["a:1"], "ps": ["b:1", "c:1", "d:1"]}, "worker", 2),
         ({"worker": ["a:1", "b:1"]}, "worker", 47),
+        ({"worker": ["a:1", "b:+80"]}, "worker", 0),
+        ({"worker": ["a:1", "b:8_0"]}, "worker", 0),
+        ({"worker": ["a:1", "b:８０"]}, "worker", 0),
+        ({"worker": ["a:1"], "server": []}, "worker", 0),
     ],
     drawn=6,
     seed=131,
 )
 texts = [answer.get("returned") for answer in report.answers]
 assert [loads(text)["task"]["index"] for text in texts[:3]] == [2, 0, 1]
-assert texts[3:18] == [None] * 15 and None not in texts[18:] and len(texts) == 24
+assert texts[3:22] == [None] * 19 and None not in texts[22:] and len(texts) == 28
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -193,13 +193,14 @@ report = check_expand_nodelist(
         ("a,n[1_0],b", "n[1_0]"),
         ("a,n[+1-3],b", "n[+1-3]"),
         ("a[1-2],n[²],b", "n[²]"),
+        ("a[1-2],n[٣],b", "n[٣]"),
         ("r[1-2]n[3-1],b", "r[1-2]n[3-1]"),
         ("n[9-10,010-9],b", "n[9-10,010-9]"),
     ],
     drawn=8,
     seed=161,
 )
-assert len(report) == 31
+assert len(report) == 32
 assert list(report.answers[0]["returned"]) == ["cn-a9", "cn-a10", "cn-a11", "cn-a2", "cn-a007", "cn-a008", "cn-a009"]
 assert list(report.answers[4]["returned"]) == ["n1", "n01", "n001"]
 assert all("refused" in answer for answer in report.answers[15:])

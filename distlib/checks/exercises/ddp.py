@@ -24,7 +24,7 @@ from distlib.checks.rules.returns import called, returns, same
 from distlib.checks.rules.values import explain_average, holds, is_close, is_equal, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count
+from distlib.checks.words import count, dtype_name
 from distlib.training.buckets import assign_buckets
 
 SUPPLIED = ("all_reduce", "broadcast")
@@ -34,17 +34,20 @@ SUPPLIED = ("all_reduce", "broadcast")
 # fmt: off
 
 
+DTYPE = "a gradient has the dtype of its parameter, also one that was missing: zeros_like(parameter) has it, torch.zeros has not."
+
+
 def _errors(seen: Seen) -> Signs:
     model: Gradients = seen.facts
     nothing = ("a parameter may have no gradient: its .grad is None. It counts as zeros." if model.missing else
                "a parameter that is frozen has no gradient. Leave it out." if model.frozen else
                "is what all_reduce returns used here? It works in place: afterwards the tensor itself holds the sum.")
-    disagree = ("ranks disagree about what is reduced. Where a gradient is None, put zeros in its place: then every rank has "
+    disagree = ("ranks disagree about what is reduced. Where a gradient is None, put zeros of the parameter's dtype in its place: then every rank has "
                 "the same parameters in the same order." if model.missing else
                 "every rank must make the same calls: all_reduce(comm, flat) on every rank, once, with as many numbers.")
     flat = "torch.cat takes tensors with a dimension: gradient.reshape(-1) makes each flat, also a single number."
-    return (*SUPPLIED_ERRORS, *TOGETHER, ("NoneType", nothing), ("zero-dimensional tensor", flat),
-            *((sign, disagree) for sign in ("receives into", "have to make the same collective calls", "waits to")))
+    return (*SUPPLIED_ERRORS, *TOGETHER, ("NoneType", nothing), ("zero-dimensional tensor", flat), ("assigned grad has data of a different type", DTYPE),
+            *((sign, disagree) for sign in ("receives into", "have to make the same collective calls", "waits to", "has already returned")))
 
 
 @task("comm", "module", helpers=SUPPLIED, errors=_errors)
@@ -59,7 +62,8 @@ def check_average_gradients(draw: Draw, *, world_sizes: Sequence[int], models: S
         lacking = sum(rank < ranks for rank, _ in model.missing)
         title = (f"on {count(ranks, 'rank')}, {count(len(weights), 'parameter')}"
                  + f", {count(lacking, 'gradient')} missing" * bool(lacking)
-                 + f", {len(model.frozen)} frozen" * bool(model.frozen))
+                 + f", {len(model.frozen)} frozen" * bool(model.frozen)
+                 + f", {dtype_name(model.dtype)}" * (model.dtype == torch.bfloat16))
         yield Case(title, after_backward, [
             {
                 "weights": weights, "frozen": list(model.frozen),
@@ -113,7 +117,10 @@ def _(seen: Seen) -> Remarks:
         }, otherwise="all gradients go into one flat tensor, once, and nothing else does. Then one all_reduce is enough.")
 
 
-close = partial(is_close, absolute=1e-4)  # rounding is free, also in float32
+def close(found: object, right: object) -> bool:
+    """Rounding is free, also in float32 and bfloat16."""
+    is_coarse = isinstance(right, torch.Tensor) and right.dtype == torch.bfloat16
+    return is_close(found, right, relative=2e-2, absolute=0.2) if is_coarse else is_close(found, right, absolute=1e-4)
 
 
 # ── assign_buckets ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -269,6 +276,10 @@ def _(seen: Seen) -> Remarks:
                          cause="torch.manual_seed sets the generator that dropout and new layers use, too: all ranks would "
                          "drop the same. Make one of your own: torch.Generator().manual_seed(…), and torch.randperm(n, "
                          "generator=…).")
+        for module in played["changed"]:
+            yield Remark(f"it changes the random numbers of the rest of the program: those of {module}.",
+                         cause="data loading and augmentation draw from that generator, too: all ranks would draw the same. Make one "
+                         "of your own: torch.Generator().manual_seed(…), random.Random(…) or numpy.random.default_rng(…).")
     if len(seen.trace):
         yield Remark(f"{count(len(seen.trace), 'message')} {'was' if len(seen.trace) == 1 else 'were'} sent.",
                      cause="a sampler sends nothing: all ranks know the seed, and so the whole order.")

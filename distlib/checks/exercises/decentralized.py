@@ -180,7 +180,7 @@ def check_decentralized_step(draw: Draw, *, plans: Sequence[Training]) -> Iterat
     """`function(comm, parameters, gradient, matrix, learning_rate)`: x_i becomes (Wx)_i - rate * g_i(x_i), in place."""
     for plan in plans:
         slow = draw.randrange(len(plan.matrix))
-        notes = f"{count(plan.steps, 'step')}, {count(plan.length, 'parameter')}, {dtype_name(plan.dtype)}{LAYOUTS[plan.layout]}"
+        notes = f"{count(plan.steps, 'step')}, {count(plan.length, 'parameter')}, {dtype_name(plan.dtype)}{LAYOUTS[plan.layout]}{', a rate of 0' * (plan.rate == 0)}"
         yield Case(f"on {count(len(plan.matrix), 'rank')}, {notes}", train, [
             {"values": draw.normal((plan.length,)).to(plan.dtype), "layout": plan.layout,
              "curvature": torch.tensor([draw.uniform(0.5, 1.5) for _ in range(plan.length)]).double(),

@@ -61,7 +61,7 @@ def _passes(seen: Seen, rank: int, number: int, noun: str, why: Sequence[str]) -
     if len(backward) > number:
         yield Remark(f"on rank {rank}, there were {len(backward)} backward passes for {these}.",
                      cause="one is enough for all its samples: combine their losses into one number, and call backward().")
-    if gates != [gate for k in range(number) for gate in (FORWARD + k, k)]:
+    if any(before < FORWARD or after != before - FORWARD for before, after in zip(gates[::2], gates[1::2], strict=True)):
         yield Remark(f"on rank {rank}, a second {noun} went forward before the first had gone backward.", cause=why[2])
     if not seen[rank]["training"]:
         yield Remark(f"on rank {rank}, the model is in evaluation mode; it came in training mode.",
@@ -88,8 +88,8 @@ ERRORS = (
       for sign in ("'NoneType'", "expected Tensor as element")),
     ("division by zero", "a rank may have no microbatch. It adds zeros, and takes part in the all-reduce."),
     ("without such a call", "every rank calls all_reduce once, also one without any microbatch. It adds zeros."),
-    ("Both need the same number of elements", "every rank must take part in the all-reduce, with as many numbers, also a "
-     "rank without any microbatch."),
+    *((sign, "every rank must take part in the all-reduce, with as many numbers, also a rank without any microbatch.")
+      for sign in ("Both need the same number of elements", "make the same collective calls")),
 )
 EACH_MICROBATCH = (
     "call it once for each microbatch, and leave none out. All samples at once would need the memory of them all.",

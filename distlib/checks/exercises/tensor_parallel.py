@@ -149,7 +149,7 @@ def _attention_costs(whole: Whole) -> shares.Costs:
 OVERFLOW = "an exponential has overflowed, or all of them are 0. Subtract the largest logit of the position before exp(): the largest of all ranks."
 KEPT = "it belongs to another batch. Is something kept from one call to the next?"
 LOSS_SIGNS: Signs = (
-    ("return_types.max", "logits.max(dim=1) gives two tensors, the largest logits and their columns: take .values, or use logits.amax(dim=1)."),
+    *((sign, "logits.max(dim=1) gives two tensors, the largest logits and their columns: take .values, or use logits.amax(dim=1).") for sign in ("return_types.max", "got a max of 2 tensors")),
     ("out of bounds", "a target may be another rank's token, and has no column here. Which targets are first, first + 1, …, up to this rank's last token?"),
     ("the output is a", "return the loss, a tensor of shape []. all_reduce itself returns nothing, and .item() makes a number of it, which has no gradient."),
     *shares.SIGNS,
@@ -202,11 +202,21 @@ def _loss_mistakes(whole: WholeLoss, rank: int, batch: int) -> Mistakes:
     is_own = [(targets >= columns.start) & (targets < columns.stop) for columns in whole.columns]
     shifted = [(targets - columns.start) for columns in whole.columns]
     picked = [part[rows, index.clamp(0, part.shape[1] - 1)] for part, index in zip(parts, shifted, strict=True)]
-    not_after, not_before = [[is_in(targets, columns) for columns in whole.columns] for is_in in (lambda t, c: t < c.stop, lambda t, c: t >= c.start)]
+    one_more, not_after, not_before = [[is_in(targets, columns) for columns in whole.columns] for is_in in (
+        lambda t, c: (t >= c.start) & (t <= c.stop), lambda t, c: t < c.stop, lambda t, c: t >= c.start)]
+    around = [part[rows, index % part.shape[1]] for part, index in zip(parts, shifted, strict=True)]
+    equal = [targets - rank * part.shape[1] for rank, part in enumerate(parts)]  # as if all shares were equal
+    in_equal = [(index >= 0) & (index < part.shape[1]) for part, index in zip(parts, equal, strict=True)]
+    picked_equal = [part[rows, index.clamp(0, part.shape[1] - 1)] for part, index in zip(parts, equal, strict=True)]
     clamped = sum(picked)
-    wrapped = sum(part[rows, index % part.shape[1]] for part, index in zip(parts, shifted, strict=True))
+    wrapped = sum(around)
     zeroth = sum(part[rows, index * own] for part, index, own in zip(parts, shifted, is_own, strict=True))
     shift, lse = largest.amax(0), logits.logsumexp(1)
+
+    def without(counted: Sequence[torch.Tensor], values: Sequence[torch.Tensor], most: torch.Tensor | float) -> torch.Tensor:
+        """The loss if each rank takes `values` away where `counted` says so."""
+        return (lse - most - sum((value - most) * own for value, own in zip(values, counted, strict=True))).mean()
+
     return {
         "this is what this rank's tokens give alone. The sum of the exponentials goes over all ranks.": [(sums_here[rank] - at_target).mean(), (sums_here[rank] - at_target * is_own[rank]).mean()],
         "each rank has subtracted its own largest logit. Then the sums don't fit together: subtract the largest of all ranks (op=ReduceOp.MAX).": [(own_sums.sum(0).log() + most - at_target).mean() for most in (*largest, shift)] + [(own_sums.sum(0).log() - (at_target - _largest_of_target(largest, is_own))).mean()],
@@ -217,7 +227,9 @@ def _loss_mistakes(whole: WholeLoss, rank: int, batch: int) -> Mistakes:
         "logits of targets are missing. A target's logit is on the rank that has its token alone: the others add 0, and all ranks need the sum.": [lse.mean(), (lse - shift).mean()] + [(lse - most - (at_target - most) * own).mean() for own in is_own for most in (0, shift)],
         "the ranks' logarithms were added up. Add up the exponentials, and take the logarithm of their sum.": (torch.stack(sums_here).sum(0) - at_target).mean(),
         "the sum of the exponentials goes over the tokens of all ranks, and not only of the rank that has the target.": sum(((lse_here - at_target) * own).sum() for lse_here, own in zip(sums_here, is_own, strict=True)) / len(targets),
-        "targets are counted on more than one rank. A target is this rank's where first <= target < first + share: both bounds are needed.": [(lse - most - sum((logit - most) * own for logit, own in zip(picked, bound, strict=True))).mean() for bound in (not_after, not_before) for most in (0, shift)],
+        "targets are counted on more than one rank. A target is this rank's where first <= target < first + share: both bounds are needed.": [without(bound, logit, most) for bound in (not_after, not_before) for logit in (picked, around) for most in (0, shift)],
+        "the first token of the next rank is counted here, too. A target is this rank's where first <= target < first + share: the end is not its own.": [without(one_more, logit, most) for logit in (picked, around) for most in (0, shift)],
+        "this rank's first token is `first`, as it is handed over. rank * share is another number where shares differ.": [without(in_equal, picked_equal, most) for most in (0, shift)],
         "each rank has added a logit for each target, also for those that other ranks have. Those count 0.": [(lse + (size - 1) * most - each).mean() for each in (clamped, wrapped, zeroth) for most in (0, shift)],
         KEPT: [other for k, other in enumerate(whole.losses) if k != batch],
     }
@@ -244,13 +256,24 @@ def _logits_mistakes(whole: WholeLoss, rank: int, batch: int) -> Mistakes:
         "the sign is the other way round: softmax, minus 1 at the target.": -right[:, columns],
         "only the logits of the targets have a gradient. The sum of the exponentials depends on all logits: is it cut off?": -arriving * at_target[:, columns] / positions,
         "the ranks' gradients were added up. They belong to different tokens: each stays where it is.": [total] if size > 1 else [],
+        "the gradient also goes through the largest logit. That is a constant: it shifts all logits, and drops out of the loss. Take it of logits.detach().": _through_the_largest(whole, rank, batch),
         "these are zeros: nothing got there.": torch.zeros_like(right[:, columns]),
         KEPT: [factor * other[:, columns] for k, other in enumerate(whole.gradients) if k != batch for factor in (1, arriving / whole.arriving[k])],
     }
 
 
+def _through_the_largest(whole: WholeLoss, rank: int, batch: int) -> list[torch.Tensor]:
+    """The gradients where the largest logit has one, too: on each rank that of its own tokens, or on the rank that has it."""
+    logits, columns, positions = whole.logits[batch], whole.columns[rank], len(whole.targets[batch])
+    own, right = logits[:, columns], whole.gradients[batch][:, columns]
+    at_largest = torch.nn.functional.one_hot(own.argmax(1), own.shape[1]).double()
+    is_largest = (own.amax(1) == logits.amax(1)).double().unsqueeze(1)
+    added_back = whole.arriving[batch] / positions * (1 - whole.softmax(batch)[:, columns].sum(1, keepdim=True))
+    return [right + at_largest * weight * more for more in (-right.sum(1, keepdim=True), added_back) for weight in (1, is_largest)]
+
+
 def _leaves_loss_inputs(seen: Seen) -> Iterator[Remark | None]:
-    yield from shares.leaves_its_input(seen)
+    yield from shares.leaves_its_input(seen, "it belongs to the caller. logits - top is a new tensor, logits -= top is not; and all_reduce writes into its tensor: reduce a copy, tensor.clone().")
     for rank in seen.ranks:
         for found, before in zip(seen[rank]["targets"], seen.case.inputs[rank]["targets"], strict=True):
             yield untouched(f"on rank {rank} the tensor of the targets", found, before, "it belongs to the caller. Write into a copy: targets - first is a new tensor, targets -= first is not.")
@@ -270,9 +293,10 @@ def _sends_little(seen: Seen, whole: WholeLoss) -> Iterator[Remark | None]:
 
 
 def _keeps_no_logits(seen: Seen, whole: WholeLoss) -> Iterator[Remark | None]:
-    """On three ranks or more, no tensor that is kept for the backward pass has a column for every token."""
-    shapes = [sorted(logits.shape) for logits in whole.logits]
+    """On three ranks or more, no matrix that is kept for the backward pass, or made on the way, has a column for every token."""
+    wide = [sorted(logits.shape) for logits in whole.logits]
     for rank in seen.ranks if seen.size > 2 else ():
-        found = next((shape for shape in seen[rank]["kept"] if sorted(shape) in shapes), None)
-        if found:
-            yield Remark(f"the values are right, but rank {rank} keeps a tensor of shape {found} for its backward pass: it has a column for every token.", cause="compute with this rank's columns, as they are. Filled up with zeros, they are as large as all logits.")
+        for verb, shapes in (("keeps for its backward pass", seen[rank]["kept"]), ("makes", seen[rank]["made"])):
+            found = next((shape for shape in shapes if sorted(shape) in wide), None)
+            if found:
+                yield Remark(f"the values are right, but rank {rank} {verb} a tensor of shape {found}: it has a column for every token.", cause="compute with this rank's columns, as they are. Filled up with zeros, they are as large as all logits; a one-hot row for the whole vocabulary is, too.")

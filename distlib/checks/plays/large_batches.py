@@ -3,12 +3,13 @@
     x ──► running ──► layer 0 ──► tanh ──► gate ──► layer 1 ──► (loss)
 
 `running` has two buffers: floating-point numbers that move towards the mean of its input, and a count of its forward
-passes. Each forward pass passes a gate of its own, FORWARD + k; the gate in its backward pass is k.
+passes. Each forward pass passes a gate of its own, FORWARD + k; the gate in its backward pass is k: the number of the
+forward pass, or of the microbatch that went forward, where the model knows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -36,29 +37,38 @@ class Model(torch.nn.Module):
         state: "layers": weight and bias of each; "mean", "count": the buffers, None without them; "frozen": whether the
             bias of layer 0 is not trained.
         gate: of the case.
+        expected: inputs of microbatches, by their numbers: in whatever order they come, a microbatch has its own gate.
+            What is none of them gets the first number that is left.
 
     Attributes:
         modes: for each forward pass, whether the model was in training mode.
     """
 
-    def __init__(self, state: dict[str, Any], gate: PassGate) -> None:
+    def __init__(self, state: dict[str, Any], gate: PassGate, expected: Sequence[torch.Tensor] = ()) -> None:
         super().__init__()
         self.running = None if state["mean"] is None else Running(state["mean"], state["count"])
         self.layers = torch.nn.ModuleList(linear(weight, bias) for weight, bias in state["layers"])
         self.layers[0].bias.requires_grad_(not state["frozen"])
         self._gate, self.modes = gate, list[bool]()
         self._gates = [Gate(gate, 0)]
+        self._left = {k: inputs.clone() for k, inputs in enumerate(expected)}
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Outputs; shape [samples, classes]."""
-        self._gates[0].k = len(self.modes)
-        self._gate(FORWARD + len(self.modes))
+        self._gates[0].k = k = self._number(values)
+        self._gate(FORWARD + k)
         self.modes.append(self.training)
         if self.running is not None:
             values = self.running(values)
         hidden: torch.Tensor = self._gates[0](torch.tanh(self.layers[0](values)))
         outputs: torch.Tensor = self.layers[1](hidden)
         return outputs
+
+    def _number(self, values: torch.Tensor) -> int:
+        known = (k for k, inputs in self._left.items() if inputs.shape == values.shape and torch.equal(inputs, values))
+        k = next(known, next(iter(self._left), len(self.modes)))
+        self._left.pop(k, None)
+        return k
 
 
 class Descent:
@@ -111,7 +121,7 @@ def accumulate(
     Returns:
         "gradients", "parameters": afterwards, by name; "training": whether the model was in training mode, always.
     """
-    model = Model(inputs["state"], gate)
+    model = Model(inputs["state"], gate, [each for each, _ in inputs["microbatches"]])
     leave_gradients(model, inputs["old"])
     function(comm, model, LOSSES[inputs["loss"]], inputs["microbatches"], inputs["total"])
     named = dict(model.named_parameters())

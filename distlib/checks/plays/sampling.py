@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import random
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -22,11 +24,13 @@ def epochs(comm: Communicator, function: Callable[..., Any], inputs: dict[str, A
     Returns:
         "indices": for each sampler, for each epoch, what it gave; "unset": for each, what it gave before set_epoch was
         called; "again": for each, what it gave when the last epoch came once more; "lengths": what len said;
-        "random_state": that of torch's generator, which had the seed "random_seed"; "hashes_text": whether
+        "random_state": that of torch's generator, which had the seed "random_seed"; "changed": the modules whose common generator is
+        not as it was, of Python's random and numpy.random; "hashes_text": whether
         hash("a text") was called, which gives another number in each process.
     """
     torch.manual_seed(inputs["random_seed"])
     indices, lengths, unset, again = [], [], [], []
+    before = _generators()
     samples = [f"sample {k}" for k in range(inputs["length"])]  # none of them is an index
     with _without_torchs(), _hashes_of_a_process(function, comm.rank) as hashed:
         for options in inputs["options"]:
@@ -35,8 +39,20 @@ def epochs(comm: Communicator, function: Callable[..., Any], inputs: dict[str, A
             indices.append([_epoch(sampler, epoch) for epoch in inputs["epochs"]])
             again.append(list(sampler))
             lengths.append(len(sampler))
-    told = {"indices": indices, "unset": unset, "again": again, "lengths": lengths}
+    changed = [name for name, state in _generators().items() if name in before and state != before[name]]
+    told = {"changed": changed, "indices": indices, "unset": unset, "again": again, "lengths": lengths}
     return {**told, "random_state": torch.get_rng_state(), "hashes_text": bool(hashed)}
+
+
+def _generators() -> dict[str, str]:
+    """The state of the generators that the whole program shares. numpy's counts if something has imported it."""
+    numpy = sys.modules.get("numpy")
+    states = {"random": repr(random.getstate())}
+    return (
+        {**states, "numpy.random": repr(numpy.random.get_state(legacy=False)["state"]["key"].tobytes())}
+        if numpy
+        else states
+    )
 
 
 def _epoch(sampler: Any, epoch: int) -> list[Any]:

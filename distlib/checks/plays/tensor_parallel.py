@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from distlib.checks.plays.gated import PassGate
 from distlib.communicator import Communicator
@@ -115,12 +116,28 @@ def vocabulary_loss(
         inputs: "targets" by batch; "first", this rank's first token; and what `_Passes` takes.
 
     Returns:
-        "targets" as they are afterwards, and what `_Passes` has noted; "outputs" are the losses.
+        "targets" as they are afterwards; "made", the shapes of what was computed in the forward passes; and what
+        `_Passes` has noted; "outputs" are the losses.
     """
-    passes, targets = _Passes(inputs), [each.clone() for each in inputs["targets"]]
+    passes, targets, shapes = _Passes(inputs), [each.clone() for each in inputs["targets"]], _Shapes()
     left = iter(targets)
-    passes.go(lambda batch: function(comm, batch, next(left), inputs["first"]))
-    return {"targets": targets, **passes.noted()}
+    with shapes:
+        passes.go(lambda batch: function(comm, batch, next(left), inputs["first"]))
+    return {"targets": targets, "made": sorted(map(list, shapes.seen)), **passes.noted()}
+
+
+class _Shapes(TorchFunctionMode):
+    """Notes the shapes of all matrices that calls of torch return meanwhile, in the graph or out of it ("seen")."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[tuple[int, ...]] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        every = result if isinstance(result, tuple | list) else [result]
+        self.seen |= {tuple(each.shape) for each in every if isinstance(each, torch.Tensor) and each.dim() > 1}
+        return result
 
 
 def _files(inputs: dict[str, Any], names: Sequence[str], is_trained: bool = False) -> dict[str, Any]:

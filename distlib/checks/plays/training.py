@@ -148,7 +148,8 @@ def one_pass(
         raise TypeError(f"forward returned {type(outputs).__name__}, expected what the module returns")
     loss = torch.nn.functional.mse_loss(outputs, batch["y"])
     gate(first_gate(number) + BACKWARD)
-    loss.backward()
+    if loss.requires_grad:  # not where it depends on no parameter that is trained
+        loss.backward()
 
 
 def evaluate(parallel: torch.nn.Module, batch: dict[str, Any], number: int, gate: PassGate) -> None:

@@ -264,14 +264,16 @@ def leaves_its_shape(seen: Seen) -> Iterator[Remark | None]:
                                    "tensor; x.data = … and functions with a _ at the end change x itself.")
 
 
-def leaves_its_input(seen: Seen) -> Iterator[Remark | None]:
+NOT_YOURS = ("it belongs to the caller, and others may still need it. all_reduce writes into its tensor: reduce a copy, "
+             "tensor.clone().")
+
+
+def leaves_its_input(seen: Seen, cause: str = NOT_YOURS) -> Iterator[Remark | None]:
     """The inputs, and the gradients of the outputs, are as they were."""
     for rank in seen.ranks:
         for name, what in (("batches", "input"), ("arriving", "gradient of the output")):
             for found, before in zip(seen[rank][name], seen.case.inputs[rank][name], strict=True):
-                yield untouched(f"on rank {rank} the {what}", found, before,
-                                "it belongs to the caller, and others may still need it. all_reduce writes into its "
-                                "tensor: reduce a copy, tensor.clone().")
+                yield untouched(f"on rank {rank} the {what}", found, before, cause)
 
 
 def reduces(seen: Seen, costs: Costs) -> Iterator[Remark | None]:
