@@ -324,7 +324,7 @@ for seen in report:
 # - Call `gradient` once in a step: in training it is what takes the time. It returns a new tensor like `parameters`.
 # - For the messages the rules of part 2 hold: the whole tensor, once, to each rank that has a weight for it, and
 #   nothing to others. `matrix` may be any doubly stochastic matrix. Shapes, dtypes and layouts are as there.
-# - In place: `parameters.copy_(x)` writes into the tensor. `parameters.data = x` gives it other memory, and does not count.
+# - `parameters.copy_(x)` writes into the tensor. `parameters.data = x` does not count: that is other memory.
 # - A neighbor may be a step ahead, and you are not told which step it is, so a tag can't tell them apart. Name the rank
 #   that you receive from.
 # - You may call your `gossip_average`. Then this part needs it to be right.
