@@ -1203,6 +1203,7 @@ def with_torch(
     """Output and gradients, whole; what was called forward, and what backward."""
     block, x = Block(whole), activations().requires_grad_()
     block.attention.heads = heads
+    block.zero_grad()  # the weights come with the gradients that they have in the notebook
     with torch_distributed(comm):
         mesh = init_device_mesh("cpu", (comm.world_size,))
         parallelize_module(block, mesh, PLANS[plan])
