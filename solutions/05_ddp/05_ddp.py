@@ -143,7 +143,7 @@ print(report)
 # %% test="average_gradients_hidden" points=2
 # The hidden tests of average_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: more ranks, float64 and bfloat16, frozen parameters, gradients that are missing on several or on all
+### What this tests: more ranks, float64 and bfloat16, frozen parameters, gradients that are missing on several or all
 ### ranks, and a rank without any.
 import torch
 
