@@ -24,9 +24,9 @@ def epochs(comm: Communicator, function: Callable[..., Any], inputs: dict[str, A
     Returns:
         "indices": for each sampler, for each epoch, what it gave; "unset": for each, what it gave before set_epoch was
         called; "again": for each, what it gave when the last epoch came once more; "lengths": what len said;
-        "random_state": that of torch's generator, which had the seed "random_seed"; "changed": the modules whose common generator is
-        not as it was, of Python's random and numpy.random; "hashes_text": whether
-        hash("a text") was called, which gives another number in each process.
+        "random_state": that of torch's generator, which had the seed "random_seed"; "changed": the modules whose common
+        generator is not as it was, of Python's random and numpy.random; "hashes_text": whether hash("a text") was
+        called, which gives another number in each process.
     """
     torch.manual_seed(inputs["random_seed"])
     indices, lengths, unset, again = [], [], [], []

@@ -264,8 +264,8 @@ def leaves_its_shape(seen: Seen) -> Iterator[Remark | None]:
                                    "tensor; x.data = … and functions with a _ at the end change x itself.")
 
 
-NOT_YOURS = ("it belongs to the caller, and others may still need it. all_reduce writes into its tensor: reduce a copy, "
-             "tensor.clone().")
+NOT_YOURS = ("it belongs to the caller, and others may still need it. all_reduce writes into its tensor: reduce a "
+             "copy, tensor.clone().")
 
 
 def leaves_its_input(seen: Seen, cause: str = NOT_YOURS) -> Iterator[Remark | None]:
