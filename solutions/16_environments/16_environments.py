@@ -348,10 +348,12 @@ report = check_rendezvous_environment(
                 "SLURM_NODEID",
             )
         ),
+        Step("n[1-2]", "1(x2)", job=31_744),  # the ports end at 32,767
+        Step("n[1-2]", "1(x2)", job=32_766),
     ],
     seed=162,
 )
-assert len(report) == 12
+assert len(report) == 14
 first = [answer["returned"] for answer in report.answers[0]]
 assert [each["LOCAL_WORLD_SIZE"] for each in first[:25]] == ["12"] * 12 + ["1", "1"] + ["11"] * 11
 assert {each["MASTER_ADDR"] for each in first} == {"n098"}
