@@ -143,8 +143,7 @@ print(report)
 # %% test="average_gradients_hidden" points=2
 # The hidden tests of average_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: more ranks, float64 and bfloat16, frozen parameters, gradients that are missing on several ranks
-### or on all, and a rank without any.
+### What this tests: more ranks, other dtypes, frozen parameters, missing gradients, and a rank that has none.
 import torch
 
 from distlib.checks.exercises.ddp import check_average_gradients

@@ -705,8 +705,7 @@ print(report)
 # %% test="vocabulary_parallel_loss_hidden" points=5
 # The hidden tests of vocabulary_parallel_loss stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, shares of a single token, several batches, large logits on some ranks only,
-### positions that lie far apart.
+### What this tests: up to 6 ranks, shares of one token, several batches, large logits, positions that lie far apart.
 from distlib.checks.exercises.tensor_parallel import check_vocabulary_parallel_loss
 from distlib.checks.vocabulary_cases import Loss
 

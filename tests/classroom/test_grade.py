@@ -344,7 +344,7 @@ def test_a_test_that_the_instructor_has_changed_is_no_remark_about_a_student(cou
     assert graded.outdated == ["a"] and not page.exists()
     said = " ".join(notes(graded))
     assert (
-        "Changed in your notebook since it was released: double_visible and negate_visible. In 2 submissions the"
+        "Changed in your notebook since it was released: double_visible and negate_visible. 2 submissions still have"
         in said
     )
     assert "The feedback of a was about the earlier grading and was removed. To write it again: nbgrader gen" in said
