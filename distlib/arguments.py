@@ -125,6 +125,8 @@ def _remedy(value: object) -> str:
         return ": what works in place returns None; hand over the tensor itself"
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
         return ": torch.from_numpy(array) makes a tensor that shares its memory"
+    if type(value).__name__ == "ReduceOp":
+        return ": the first argument is comm, the second the tensor"
     if isinstance(value, torch.nn.Module):
         return ": a model has many tensors; make one call for each of model.parameters()"
     if isinstance(value, Sequence) and any(isinstance(each, torch.Tensor) for each in value):

@@ -23,14 +23,14 @@ TOGETHER: Signs = (
     ("must match the size of tensor", "is a flat piece copied into a tensor of another shape? Use piece.view(shape)."),
     ("grad_dtype", "a gradient has the dtype of its parameter. So has the flat tensor: torch.cat and zeros_like keep "
      "it."),
-    ("'list' object has no attribute 'dtype'", "all_reduce takes one tensor. torch.cat makes a flat one of many."),
+    ("expected a torch.Tensor, got a list", "all_reduce takes one tensor. torch.cat makes a flat one of many."),
     ("required positional argument: 'tensor'", "first comm, then the tensor: all_reduce(comm, tensor)."),
 )
 SIGNS: Signs = (
     *((sign, "all_reduce is a function of the notebook: all_reduce(comm, tensor).")
       for sign in ("has no 'all_reduce'", "Default process group", "DistStoreError")),
     *((sign, "first comm, then the tensor: all_reduce(comm, tensor), all_reduce(comm, tensor, op=ReduceOp.AVG).")
-      for sign in ("comm as the first argument", "'ReduceOp' object has", "is not a valid ReduceOp")),
+      for sign in ("comm as the first argument", "got a ReduceOp", "is not a valid ReduceOp")),
     *((f"AttributeError: {name}", "the operation that averages is ReduceOp.AVG.") for name in ("MEAN", "AVERAGE")),
     ("leaf Variable", "tensors that need a gradient are changed in place only under torch.no_grad()."),
     *TOGETHER,
