@@ -897,7 +897,7 @@ guess_7 = predict(
 # of your exercise, which reads the messages too.
 
 # %%
-from distlib.checks.exercises.all_reduce import check_ring_all_reduce
+from distlib.exercises.all_reduce.checks import check_ring_all_reduce
 
 try:
     check_ring_all_reduce(is_it_a_ring, world_sizes=(4,), lengths=(8,))

@@ -47,7 +47,8 @@ import torch
 
 import distlib
 import distlib.checks.task as engine
-from distlib.checks import CheckFailed, exercises, plays
+from distlib import exercises
+from distlib.checks import CheckFailed, plays
 from distlib.checks.places import simulated_only
 from distlib.checks.task import Draw
 from distlib.judge.remote.frameworks import FRAMEWORKS, frameworks_in
@@ -263,12 +264,12 @@ def _ended(children: Iterator[_Child], jobs: int) -> Iterator[Judged]:
 
 def _import_checks(needed: Set[str]) -> None:
     """What test cells import, and torch behind it: once, for all children. And the frameworks that are needed."""
-    for module in pkgutil.iter_modules(exercises.__path__, f"{exercises.__name__}."):
+    for module in pkgutil.walk_packages(exercises.__path__, f"{exercises.__name__}."):
         import_module(module.name)
-    for module in pkgutil.iter_modules(plays.__path__):
-        late = getattr(plays.file_of_plays(module.name), "IMPORTED_LATE", ())
+    for name in plays.all_plays():
+        late = getattr(plays.module_of_plays(name), "IMPORTED_LATE", ())
         if needed.issuperset(set(FRAMEWORKS).intersection(late)):
-            plays.import_plays(module.name)
+            plays.import_plays(name)
     gc.collect()
     gc.freeze()  # so that a child's garbage collector leaves the shared pages alone
 

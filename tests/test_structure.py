@@ -42,6 +42,7 @@ FLOORS = {
     "training": 3,
     "checks": 4,
     "draw": 4,
+    "exercises": 5,
     "judge": 5,
     "classroom": 6,
     "authoring": 7,
@@ -70,7 +71,7 @@ OWNERS = {
     "jupytext": {"authoring"},
     "nbgrader": {"authoring", "classroom"},
     "nbformat": {"authoring", "classroom", "judge"},
-    **dict.fromkeys(FRAMEWORKS, {"frameworks", "checks"}),
+    **dict.fromkeys(FRAMEWORKS, {"frameworks", "exercises"}),
 }
 
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")

@@ -18,7 +18,7 @@ from distlib.network import Cluster
 
 __passes_on__ = True  # see worlds.call_site
 
-Play = Callable[..., Any]  # (comm, function, inputs, gate), a function of distlib.checks.plays
+Play = Callable[..., Any]  # (comm, function, inputs, gate), a function of a module of plays
 APART = 0.001  # seconds between one rank's start and the next one's
 
 
@@ -67,7 +67,7 @@ class Case:
 
     Attributes:
         title: goes on after the function's name: "on 3 ranks, 10 float32", or "(0, 10)" for a plain call.
-        play: what runs on each rank around the student's function: a function in a file of `distlib.checks.plays`. One
+        play: what runs on each rank around the student's function: a function in a module of plays (`distlib.checks.plays`). One
             that stands elsewhere can't be found by `distlib grade`.
         inputs: a list by rank, of what the play looks for there; plain values and tensors. Their number is the number
             of ranks.
@@ -91,7 +91,7 @@ class Case:
 
     def __post_init__(self) -> None:
         if not callable(self.play):
-            raise TypeError(f"play: expected a function of distlib.checks.plays, got {self.play!r}")
+            raise TypeError(f"play: expected a function in a module of plays, got {self.play!r}")
         if isinstance(self.inputs, Mapping) or not self.inputs:
             raise TypeError(f"inputs: expected a list with an entry for each rank, got {self.inputs!r}")
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
-from distlib.checks import plays
+from distlib.checks.plays import all_plays
 from distlib.checks.remark import Remark
 from distlib.worlds.diagnosis import (
     DeadlockError,
@@ -73,7 +72,7 @@ def without_our_files(text: str) -> str:
 
 @cache
 def _plays() -> str:
-    return "|".join(sorted(path.stem for path in Path(plays.__path__[0]).glob("*.py") if path.stem != "__init__"))
+    return "|".join(sorted({path.stem for path in all_plays().values()}))
 
 
 def alone(text: str, otherwise: str = "") -> str:

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from distlib import partition
-from distlib.checks import plays
+from distlib.checks.plays import are_plays
 from distlib.worlds import pickling
 from distlib.worlds.call_site import name_of
 
@@ -83,7 +83,7 @@ def _caller(frame: FrameType) -> FrameType | None:
 
 def _is_a_caller(frame: FrameType) -> bool:
     """Whether it is a check that calls here: the student's function, which could be one of the library."""
-    return bool(frame.f_globals.get("__calls_answers__")) or _module(frame).startswith(f"{plays.__name__}.")
+    return bool(frame.f_globals.get("__calls_answers__")) or are_plays(_module(frame))
 
 
 def _is_harmless(frame: FrameType) -> bool:

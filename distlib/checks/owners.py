@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from distlib.checks import plays
+from distlib.checks.plays import are_plays
 from distlib.checks.remark import Remark
 from distlib.checks.supplied import helper_origins
 from distlib.checks.words import count
@@ -54,9 +54,10 @@ def _sender(name: str, message: Message) -> str:
     via = message.site.via or ""
     if message.site.file == EXECUTED_TEXT:
         return "code that was made from a text (exec)"
-    if via.startswith("distlib.checks.") and not via.startswith(f"{plays.__name__}."):
+    is_play = are_plays(via.rpartition(".")[0])
+    if via.startswith(("distlib.checks.", "distlib.exercises.")) and not is_play:
         return "the library, not by lines of yours"
-    if via.startswith(f"{plays.__name__}."):  # no line of the student's stands between us and the library
+    if is_play:  # no line of the student's stands between us and the library
         return f"the library itself: {name} is its function"
     library = via if via.startswith("distlib.") else "a library function"
     return f"{library}, called at {message.site.place}, not by lines of yours"

@@ -209,9 +209,8 @@ def _warm_world(world_size: int) -> World:
 
 def _import_on_ranks(world_size: int, case: Case) -> None:
     """Let the ranks import what the case's play imports late: that does not count as the student's time either."""
-    file = sys.modules[case.play.__module__]
-    if getattr(file, "IMPORTED_LATE", ()):
-        name = file.__name__.rpartition(".")[2]
+    name = case.play.__module__
+    if getattr(sys.modules[name], "IMPORTED_LATE", ()):
         _run_on_ranks(world_size, "", _IMPORT_SECONDS, _import_plays, name, _temporary_folder())
 
 
@@ -222,9 +221,9 @@ def _temporary_folder() -> str:
     return _folders[0].name
 
 
-def _import_plays(comm: object, file: str, folder: str) -> None:
+def _import_plays(comm: object, name: str, folder: str) -> None:
     tempfile.tempdir = folder  # TensorFlow leaves files there when its process is ended
-    import_plays(file)
+    import_plays(name)
 
 
 def _do_nothing(comm: object) -> None:

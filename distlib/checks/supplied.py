@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from distlib import collectives
-from distlib.checks.master_parts import gather_outputs, reduce_gradients, replicate, split_batch
-from distlib.checks.node_lists import written_out
 from distlib.checks.student_communicator import noted, unwrapped
 from distlib.communicator import Communicator, ReduceOp, Work
+from distlib.exercises.environments.node_lists import written_out
+from distlib.exercises.master.parts import gather_outputs, reduce_gradients, replicate, split_batch
 from distlib.network import Cluster, all_reduce_seconds
 from distlib.training.buckets import assign_buckets
 

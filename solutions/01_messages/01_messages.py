@@ -125,7 +125,7 @@ print(three.trace.summary())
 # many rounds they take.
 
 # %% test="shift_visible" points=2
-from distlib.checks.exercises.messages import check_shift
+from distlib.exercises.messages.checks import check_shift
 
 report = check_shift(
     shift,
@@ -147,7 +147,7 @@ print(report)
 ### What this tests: one message per rank and no more, more ranks, short and empty tensors, other dtypes and layouts.
 import torch
 
-from distlib.checks.exercises.messages import check_shift
+from distlib.exercises.messages.checks import check_shift
 
 once = dict(messages=lambda n: [1] * n if n > 1 else [0], rounds=lambda n: 1)
 report = check_shift(shift, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(9, 1, 0), seed=11, **once)
@@ -247,7 +247,7 @@ timeline(three.trace)
 # **Visible test: 2 points.** Here `messages` is given for root 0. With another root, that root sends them.
 
 # %% test="scatter_visible" points=2
-from distlib.checks.exercises.messages import check_scatter
+from distlib.exercises.messages.checks import check_scatter
 
 report = check_scatter(
     scatter,
@@ -270,7 +270,7 @@ print(report)
 ### What this tests: other roots, chunks of unequal length, fewer elements than ranks, other dtypes and memory layouts.
 import torch
 
-from distlib.checks.exercises.messages import check_scatter
+from distlib.exercises.messages.checks import check_scatter
 
 star = dict(messages=lambda n: [n - 1] + [0] * (n - 1), rounds=lambda n: 1)
 report = check_scatter(scatter, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(13, 3, 0), roots=(0, 2, 4), seed=21, **star)
@@ -362,7 +362,7 @@ timeline(three.trace)
 # **Visible test: 2 points.**
 
 # %% test="gather_visible" points=2
-from distlib.checks.exercises.messages import check_gather
+from distlib.exercises.messages.checks import check_gather
 
 report = check_gather(
     gather,
@@ -385,7 +385,7 @@ print(report)
 ### What this tests: other roots, more ranks, short and empty tensors, other dtypes and layouts.
 import torch
 
-from distlib.checks.exercises.messages import check_gather
+from distlib.exercises.messages.checks import check_gather
 
 star = dict(messages=lambda n: [0] + [1] * (n - 1), rounds=lambda n: 1)
 report = check_gather(gather, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(7, 1, 0), roots=(0, 2, 4), seed=31, **star)
@@ -487,7 +487,7 @@ print(four.trace.table())
 # **Visible test: 3 points.** `steps` is the largest number of steps with `n` ranks.
 
 # %% test="broadcast_visible" points=3
-from distlib.checks.exercises.messages import check_broadcast
+from distlib.exercises.messages.checks import check_broadcast
 
 report = check_broadcast(
     broadcast,
@@ -510,7 +510,7 @@ print(report)
 ### What this tests: the steps of a tree on any number of ranks, other roots, short tensors, other dtypes and layouts.
 import torch
 
-from distlib.checks.exercises.messages import check_broadcast
+from distlib.exercises.messages.checks import check_broadcast
 
 tree = dict(steps=lambda n: (n - 1).bit_length())
 report = check_broadcast(broadcast, world_sizes=(1, 2, 4, 5, 6, 8, 9), lengths=(7,), roots=(0, 3, 5), seed=41, **tree)
@@ -611,7 +611,7 @@ print(four.trace.table())
 # **Visible test: 3 points.** Here `messages` is given for root 0.
 
 # %% test="reduce_visible" points=3
-from distlib.checks.exercises.messages import check_reduce
+from distlib.exercises.messages.checks import check_reduce
 
 report = check_reduce(
     reduce,
@@ -634,7 +634,7 @@ print(report)
 ### What this tests: one message from each rank but the root, in the steps of a tree; other roots, dtypes and layouts.
 import torch
 
-from distlib.checks.exercises.messages import check_reduce
+from distlib.exercises.messages.checks import check_reduce
 
 tree = dict(messages=lambda n: [0] + [1] * (n - 1), steps=lambda n: (n - 1).bit_length())
 report = check_reduce(reduce, world_sizes=(1, 2, 4, 5, 6, 8, 9), lengths=(7,), roots=(0, 3, 5), seed=51, **tree)

@@ -146,7 +146,7 @@ timeline(four.trace)
 # **Visible test: 3 points.** It allows ⌈log₂ N⌉ steps up, and as many down.
 
 # %% test="tree_all_reduce_visible" points=3
-from distlib.checks.exercises.trees_and_grids import check_tree_all_reduce
+from distlib.exercises.trees_and_grids.checks import check_tree_all_reduce
 
 report = check_tree_all_reduce(
     tree_all_reduce,
@@ -166,7 +166,7 @@ print(report)
 ### What this tests: the steps of a tree on any number of ranks, short tensors, other dtypes, shapes and memory layouts.
 import torch
 
-from distlib.checks.exercises.trees_and_grids import check_tree_all_reduce
+from distlib.exercises.trees_and_grids.checks import check_tree_all_reduce
 
 report = check_tree_all_reduce(tree_all_reduce, world_sizes=(1, 2, 4, 6, 8, 9), lengths=(7, 1, 0), seed=11)
 assert len(report) == 18
@@ -307,7 +307,7 @@ play_chunks(watch_chunks(four, halving_doubling_all_reduce, end="everywhere", ti
 # **Visible test: 4 points.** First powers of two, then other numbers of ranks.
 
 # %% test="halving_doubling_all_reduce_visible" points=4
-from distlib.checks.exercises.trees_and_grids import check_halving_doubling_all_reduce
+from distlib.exercises.trees_and_grids.checks import check_halving_doubling_all_reduce
 
 report = check_halving_doubling_all_reduce(
     halving_doubling_all_reduce,
@@ -329,7 +329,7 @@ print(report)
 ### What this tests: any number of ranks, fewer elements than ranks, other dtypes, shapes and memory layouts.
 import torch
 
-from distlib.checks.exercises.trees_and_grids import check_halving_doubling_all_reduce
+from distlib.exercises.trees_and_grids.checks import check_halving_doubling_all_reduce
 
 report = check_halving_doubling_all_reduce(
     halving_doubling_all_reduce, world_sizes=(1, 2, 4, 8, 3, 5, 6, 11), lengths=(16, 13, 3, 0), seed=21
@@ -451,7 +451,7 @@ print(four.trace.summary())
 # **Visible test: 3 points.** `grids` are rows and columns.
 
 # %% test="grid_all_reduce_visible" points=3
-from distlib.checks.exercises.trees_and_grids import check_grid_all_reduce
+from distlib.exercises.trees_and_grids.checks import check_grid_all_reduce
 
 report = check_grid_all_reduce(
     grid_all_reduce,
@@ -472,7 +472,7 @@ print(report)
 ### What this tests: other grids, some of one row or one column, short tensors, other dtypes, shapes and memory layouts.
 import torch
 
-from distlib.checks.exercises.trees_and_grids import check_grid_all_reduce
+from distlib.exercises.trees_and_grids.checks import check_grid_all_reduce
 
 report = check_grid_all_reduce(
     grid_all_reduce, grids=((1, 1), (1, 3), (3, 1), (3, 2), (2, 4), (4, 2), (3, 4)), lengths=(24, 17, 3, 0), seed=31
@@ -599,7 +599,7 @@ for algorithm in ("ring", "tree", "halving_doubling"):
 # 16 ranks, and on 4 nodes with 4 ranks each.
 
 # %% test="predict_time_visible" points=3
-from distlib.checks.exercises.predictions import check_predict_time
+from distlib.exercises.trees_and_grids.predictions import check_predict_time
 
 slow, fast = Link(latency=5e-6, bandwidth=12.5e9), Link(latency=1e-6, bandwidth=200e9)
 report = check_predict_time(
@@ -621,7 +621,7 @@ print(report)
 import math
 
 from distlib import Cluster, Link
-from distlib.checks.exercises.predictions import check_predict_time
+from distlib.exercises.trees_and_grids.predictions import check_predict_time
 
 names = ("ring", "tree", "halving_doubling", "hierarchical")
 ethernet, nvlink = Link(latency=50e-6, bandwidth=1.25e9), Link(latency=3e-6, bandwidth=300e9)
@@ -688,7 +688,7 @@ def choose_algorithm(nbytes: int, cluster: Cluster, algorithms: Sequence[str]) -
 # **Visible test: 2 points.** `choices` are the names to choose from.
 
 # %% test="choose_algorithm_visible" points=2
-from distlib.checks.exercises.predictions import check_choose_algorithm
+from distlib.exercises.trees_and_grids.predictions import check_choose_algorithm
 
 slow, fast = Link(latency=5e-6, bandwidth=12.5e9), Link(latency=1e-6, bandwidth=200e9)
 report = check_choose_algorithm(
@@ -708,7 +708,7 @@ print(report)
 ### BEGIN HIDDEN TESTS
 ### What this tests: the fastest of those to choose from, where it depends on the size, the links and the nodes.
 from distlib import Cluster, Link
-from distlib.checks.exercises.predictions import check_choose_algorithm
+from distlib.exercises.trees_and_grids.predictions import check_choose_algorithm
 
 everything = ("hierarchical", "halving_doubling", "tree", "ring")
 distant, near, bus, cable = Link(2e-3, 1e9), Link(0.5e-6, 50e9), Link(1e-6, 400e9), Link(5e-6, 25e9)

@@ -122,7 +122,7 @@ print(three.trace.summary())
 # **Visible test: 2 points.** It runs your function on 1, 2, 3 and 4 ranks, with 12 and with 10 rows of two numbers.
 
 # %% test="split_batch_visible" points=2
-from distlib.checks.exercises.master import check_split_batch
+from distlib.exercises.master.checks import check_split_batch
 
 report = check_split_batch(split_batch, world_sizes=(1, 2, 3, 4), batch_sizes=(12, 10))
 assert len(report) == 8
@@ -137,7 +137,7 @@ print(report)
 # The hidden tests of split_batch stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, as many rows as ranks, rows of several dimensions and of none, other dtypes.
-from distlib.checks.exercises.master import check_split_batch
+from distlib.exercises.master.checks import check_split_batch
 
 report = check_split_batch(split_batch, world_sizes=(1, 2, 3, 5, 6), batch_sizes=(6, 17), row=(1, 2, 2), seed=21)
 assert len(report) == 10
@@ -216,7 +216,7 @@ for rank, (weight, mean) in enumerate(three.run(try_replicate, timeout=5)):
 # **Visible test: 2 points.** On 1, 2, 3 and 4 ranks, first a model without buffers, then one with two.
 
 # %% test="replicate_visible" points=2
-from distlib.checks.exercises.master import check_replicate
+from distlib.exercises.master.checks import check_replicate
 
 report = check_replicate(replicate, world_sizes=(1, 2, 3, 4))
 assert report[3].trace.bytes_sent == [3 * 60, 0, 0, 0]  # 15 float32 to each of 3 ranks
@@ -233,7 +233,7 @@ print(report)
 # The hidden tests of replicate stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, buffers that are saved and that are not, a frozen parameter, other dtypes.
-from distlib.checks.exercises.master import check_replicate
+from distlib.exercises.master.checks import check_replicate
 
 report = check_replicate(replicate, world_sizes=(2, 5, 6), buffers=True, frozen=True, seed=31)
 assert len(report) == 3
@@ -319,7 +319,7 @@ for rank, outputs in enumerate(three.run(try_gather, timeout=5)):
 # finish in the order of their numbers.
 
 # %% test="gather_outputs_visible" points=2
-from distlib.checks.exercises.master import check_gather_outputs
+from distlib.exercises.master.checks import check_gather_outputs
 
 report = check_gather_outputs(gather_outputs, world_sizes=(1, 2, 3, 4), batch_sizes=(12, 10))
 assert len(report) == 8
@@ -334,7 +334,7 @@ print(report)
 # The hidden tests of gather_outputs stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, as many images as ranks, outputs of several dimensions and of none, other dtypes.
-from distlib.checks.exercises.master import check_gather_outputs
+from distlib.exercises.master.checks import check_gather_outputs
 
 report = check_gather_outputs(gather_outputs, world_sizes=(1, 2, 3, 5, 6), batch_sizes=(6, 17), row=(2, 3), seed=41)
 assert len(report) == 10
@@ -411,8 +411,8 @@ for rank, gradient in enumerate(three.run(try_reduce, timeout=5)):
 # **Visible test: 2 points.** On 1, 2, 3 and 4 ranks, a model with two parameters; then one with a frozen parameter.
 
 # %% test="reduce_gradients_visible" points=2
-from distlib.checks.exercises.master import check_reduce_gradients
 from distlib.checks.models import Gradients
+from distlib.exercises.master.checks import check_reduce_gradients
 
 models = [Gradients(shapes=[(2, 3), (3,)]), Gradients(shapes=[(2, 3), (3,), (4,)], frozen=[1])]
 report = check_reduce_gradients(reduce_gradients, world_sizes=(1, 2, 3, 4), models=models)
@@ -429,8 +429,8 @@ print(report)
 ### What this tests: up to 6 ranks, several frozen parameters, parameters with a single number, other dtypes.
 import torch
 
-from distlib.checks.exercises.master import check_reduce_gradients
 from distlib.checks.models import Gradients
+from distlib.exercises.master.checks import check_reduce_gradients
 
 models = [Gradients(shapes=[(2, 2), (3,), (4,), ()], frozen=[0, 2]), Gradients(shapes=[(5, 1, 2)])]
 report = check_reduce_gradients(reduce_gradients, world_sizes=(1, 2, 4, 5, 6), models=models, seed=51)
@@ -550,7 +550,7 @@ with World(2) as two:
 # a number that is different on every rank. So it can tell whether each rank has done its own part.
 
 # %% test="data_parallel_step_visible" points=3
-from distlib.checks.exercises.master import Step, check_data_parallel_step
+from distlib.exercises.master.checks import Step, check_data_parallel_step
 
 report = check_data_parallel_step(data_parallel_step, world_sizes=(1, 2, 3, 4), steps=[Step(8), Step(7)])
 assert len(report) == 8
@@ -565,7 +565,7 @@ print(report)
 # The hidden tests of data_parallel_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 5 ranks, a loss that is a sum or looks at all images at once, old gradients, frozen layers.
-from distlib.checks.exercises.master import Step, check_data_parallel_step
+from distlib.exercises.master.checks import Step, check_data_parallel_step
 
 steps = [Step(11), Step(7, loss="sum", earlier=True)]
 report = check_data_parallel_step(data_parallel_step, world_sizes=(1, 2, 3, 5), steps=steps, seed=61)

@@ -125,8 +125,8 @@ print(two.trace.summary())
 # **Visible test: 2 points.** 1, 2 and 3 ranks. In the second model rank 1 has no gradient for a parameter.
 
 # %% test="average_gradients_visible" points=2
-from distlib.checks.exercises.ddp import check_average_gradients
 from distlib.checks.models import Gradients
+from distlib.exercises.ddp.checks import check_average_gradients
 
 report = check_average_gradients(
     average_gradients,
@@ -146,8 +146,8 @@ print(report)
 ### What this tests: more ranks, other dtypes, frozen parameters, missing gradients, and a rank that has none.
 import torch
 
-from distlib.checks.exercises.ddp import check_average_gradients
 from distlib.checks.models import Gradients
+from distlib.exercises.ddp.checks import check_average_gradients
 
 report = check_average_gradients(
     average_gradients,
@@ -239,7 +239,7 @@ print(assign_buckets(sizes, bucket_bytes=1, first_bucket_bytes=1))
 # **Visible test: 2 points.**
 
 # %% test="assign_buckets_visible" points=2
-from distlib.checks.exercises.ddp import check_assign_buckets
+from distlib.exercises.ddp.checks import check_assign_buckets
 
 report = check_assign_buckets(
     assign_buckets,
@@ -257,7 +257,7 @@ print(report)
 ### What this tests: many random models and limits, empty ones, and first buckets that are larger than the others.
 import random
 
-from distlib.checks.exercises.ddp import check_assign_buckets
+from distlib.exercises.ddp.checks import check_assign_buckets
 
 draw = random.Random(52)
 questions = [
@@ -452,8 +452,8 @@ step_timeline({"yours": step}, title="One step of your OverlappedDDP, rank 0")
 # every parameter with a single process. Then it does so with `no_sync`.
 
 # %% test="OverlappedDDP_visible" points=5
-from distlib.checks.exercises.overlapped_ddp import check_overlapped_ddp
-from distlib.checks.training_cases import Training
+from distlib.exercises.ddp.cases import Training
+from distlib.exercises.ddp.overlapped_ddp import check_overlapped_ddp
 
 report = check_overlapped_ddp(
     OverlappedDDP,
@@ -476,8 +476,8 @@ print(report)
 ### What this tests: other buckets, frozen layers, missing gradients, float32, more passes, other orders, 20 steps.
 import torch
 
-from distlib.checks.exercises.overlapped_ddp import check_overlapped_ddp, hidden_share_of
-from distlib.checks.training_cases import Training
+from distlib.exercises.ddp.cases import Training
+from distlib.exercises.ddp.overlapped_ddp import check_overlapped_ddp, hidden_share_of
 
 report = check_overlapped_ddp(
     OverlappedDDP,
@@ -608,7 +608,7 @@ for drop_last in (False, True):
 # **Visible test: 2 points.** It looks at four epochs and two seeds of each case.
 
 # %% test="DistributedSampler_visible" points=2
-from distlib.checks.exercises.ddp import check_sampler
+from distlib.exercises.ddp.checks import check_sampler
 
 report = check_sampler(DistributedSampler, world_sizes=(1, 2, 3), lengths=(12, 10))
 assert report[0].results[0]["lengths"] == [12, 12]
@@ -622,7 +622,7 @@ print(f"{report.function}: correct in all {len(report)} cases.")
 # The hidden tests of DistributedSampler stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 7 ranks, fewer samples than ranks, one sample, none, and larger data sets.
-from distlib.checks.exercises.ddp import check_sampler
+from distlib.exercises.ddp.checks import check_sampler
 
 report = check_sampler(DistributedSampler, world_sizes=(1, 2, 3, 4, 7), lengths=(29, 100, 3, 1, 0), seed=54)
 assert len(report) == 100

@@ -165,7 +165,7 @@ print(three.trace.summary())
 # messages are sent. The model has 31 parameters in float64.
 
 # %% test="accumulate_gradients_visible" points=4
-from distlib.checks.exercises.large_batches import Pieces, check_accumulate_gradients
+from distlib.exercises.large_batches.checks import Pieces, check_accumulate_gradients
 
 report = check_accumulate_gradients(
     accumulate_gradients,
@@ -188,7 +188,7 @@ print(report)
 # The hidden tests of accumulate_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, microbatches of very different lengths, ranks without any, a frozen parameter.
-from distlib.checks.exercises.large_batches import Pieces, check_accumulate_gradients
+from distlib.exercises.large_batches.checks import Pieces, check_accumulate_gradients
 
 report = check_accumulate_gradients(
     accumulate_gradients,
@@ -257,7 +257,7 @@ print([warmup_learning_rate(step, 0.1, 32, 160, 4) for step in range(6)])
 # **Visible test: 2 points.** The table, no warm-up, and a batch that is 2.5 times as large.
 
 # %% test="warmup_learning_rate_visible" points=2
-from distlib.checks.exercises.large_batches import check_warmup_learning_rate
+from distlib.exercises.large_batches.checks import check_warmup_learning_rate
 
 table = [(step, 0.1, 32, 160, 4) for step in (4, 0, 1, 2, 3, 5, 1000)]
 report = check_warmup_learning_rate(
@@ -273,7 +273,7 @@ print(report)
 # The hidden tests of warmup_learning_rate stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: many rates and batch sizes, batches smaller than the base, a warm-up of one step and a long one.
-from distlib.checks.exercises.large_batches import check_warmup_learning_rate
+from distlib.exercises.large_batches.checks import check_warmup_learning_rate
 
 questions = [
     (step, rate, base, batch, warmup)
@@ -372,7 +372,7 @@ print("three ranks:", three.run(try_local, timeout=60))
 # buffers. The optimizer has momentum. No message may leave a rank before its last local step.
 
 # %% test="local_sgd_round_visible" points=4
-from distlib.checks.exercises.large_batches import Rounds, check_local_sgd_round
+from distlib.exercises.large_batches.checks import Rounds, check_local_sgd_round
 
 report = check_local_sgd_round(
     local_sgd_round,
@@ -397,7 +397,7 @@ print(report)
 # The hidden tests of local_sgd_round stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 5 ranks, more rounds, buffers, another loss, different numbers of steps, a frozen parameter.
-from distlib.checks.exercises.large_batches import Rounds, check_local_sgd_round
+from distlib.exercises.large_batches.checks import Rounds, check_local_sgd_round
 
 report = check_local_sgd_round(
     local_sgd_round,

@@ -417,7 +417,7 @@ print("the worker ends with", [round(number, 2) for number in last])
 # **Visible test: 3 points.** Your worker and a server of the test, with 1 to 3 steps.
 
 # %% test="worker_loop_visible" points=3
-from distlib.checks.exercises.parameter_server import check_worker_loop
+from distlib.exercises.parameter_server.checks import check_worker_loop
 
 report = check_worker_loop(worker_loop, steps=[1, 2, 3])
 assert len(report) == 3
@@ -432,7 +432,7 @@ print(report)
 # The hidden tests of worker_loop stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: a server on rank 1, up to 9 steps, and no step at all.
-from distlib.checks.exercises.parameter_server import check_worker_loop
+from distlib.exercises.parameter_server.checks import check_worker_loop
 
 report = check_worker_loop(worker_loop, steps=[1, 4, 9, 0], server=1, seed=71)
 assert len(report) == 4
@@ -567,7 +567,7 @@ for bound in (0, 1, math.inf):
 # worker gets, when it gets it, and at what you return.
 
 # %% test="server_loop_visible" points=5
-from distlib.checks.exercises.parameter_server import check_server_loop
+from distlib.exercises.parameter_server.checks import check_server_loop
 
 report = check_server_loop(
     server_loop,
@@ -593,7 +593,7 @@ print(report)
 # The hidden tests of server_loop stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 workers, several bounds, a server on rank 2, workers that come late or leave early.
-from distlib.checks.exercises.parameter_server import check_server_loop
+from distlib.exercises.parameter_server.checks import check_server_loop
 
 six = [[0.1 * rank, *(1 + 0.17 * rank + 0.05 * k * (-1) ** rank for k in range(4)), 0.0] for rank in range(6)]
 races = [

@@ -96,7 +96,7 @@ print(mixing_matrix([[1], [0, 2], [1]]))
 # **Visible test: 3 points.** A pair, a triangle, a path, a ring, and a star.
 
 # %% test="mixing_matrix_visible" points=3
-from distlib.checks.exercises.decentralized import check_mixing_matrix
+from distlib.exercises.decentralized.checks import check_mixing_matrix
 
 pair, triangle = [[1], [0]], [[1, 2], [0, 2], [0, 1]]
 path, square, star = [[1], [0, 2], [1]], [[1, 3], [0, 2], [1, 3], [0, 2]], [[1, 2, 3], [0], [0], [0]]
@@ -113,7 +113,7 @@ print(report)
 ### What this tests: irregular graphs of up to 12 ranks, neighbors in any order, a complete graph, a single rank.
 import random
 
-from distlib.checks.exercises.decentralized import check_mixing_matrix
+from distlib.exercises.decentralized.checks import check_mixing_matrix
 
 
 def drawn(ranks: int, edges: int, seed: int) -> list[list[int]]:
@@ -221,7 +221,7 @@ print(three.trace.summary())
 # most that part of the distance.
 
 # %% test="gossip_average_visible" points=5
-from distlib.checks.exercises.decentralized import Gossip, check_gossip_average
+from distlib.exercises.decentralized.checks import Gossip, check_gossip_average
 from distlib.training.mixing import metropolis_weights, ring, star
 
 pair, path = torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double() / 3, metropolis_weights([[1], [0, 2], [1]])
@@ -258,7 +258,7 @@ print(report)
 # The hidden tests of gossip_average stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 9 ranks, irregular and one-way graphs, no round, one rank, tensors that are not contiguous.
-from distlib.checks.exercises.decentralized import Gossip, check_gossip_average
+from distlib.exercises.decentralized.checks import Gossip, check_gossip_average
 from distlib.training.mixing import metropolis_weights, one_peer_exponential, ring, static_exponential, torus
 
 uneven = (3 * torch.eye(4) + 2 * torch.eye(4).roll(1, dims=0) + torch.eye(4).roll(-1, dims=0)).double() / 6
@@ -391,7 +391,7 @@ for learning_rate in (0.5, 0.1, 0.01):
 # and at every message.
 
 # %% test="decentralized_step_visible" points=5
-from distlib.checks.exercises.decentralized import Training, check_decentralized_step
+from distlib.exercises.decentralized.checks import Training, check_decentralized_step
 from distlib.training.mixing import metropolis_weights, ring, star
 
 pair, path = torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double() / 3, metropolis_weights([[1], [0, 2], [1]])
@@ -425,7 +425,7 @@ print(report)
 # The hidden tests of decentralized_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 9 ranks, irregular and one-way graphs, one rank, a rate of 0, memory that is not contiguous.
-from distlib.checks.exercises.decentralized import Training, check_decentralized_step
+from distlib.exercises.decentralized.checks import Training, check_decentralized_step
 from distlib.training.mixing import metropolis_weights, one_peer_exponential, ring, star, static_exponential, torus
 
 uneven = (3 * torch.eye(4) + 2 * torch.eye(4).roll(1, dims=0) + torch.eye(4).roll(-1, dims=0)).double() / 6

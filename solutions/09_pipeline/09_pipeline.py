@@ -109,7 +109,7 @@ show(gpipe(4, 4))
 # **Visible test: 2 points.**
 
 # %% test="gpipe_visible" points=2
-from distlib.checks.exercises.pipeline import check_gpipe
+from distlib.exercises.pipeline.checks import check_gpipe
 
 report = check_gpipe(gpipe, sizes=[(2, 3), (1, 1), (1, 3), (3, 2), (4, 4)])
 assert [len(row) for row in report.answers[0]] == [6, 6]
@@ -123,7 +123,7 @@ print(report)
 # The hidden tests of gpipe stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 12 stages and 20 microbatches, more stages than microbatches, and the other way round.
-from distlib.checks.exercises.pipeline import check_gpipe
+from distlib.exercises.pipeline.checks import check_gpipe
 
 report = check_gpipe(gpipe, sizes=[(2, 1), (5, 1), (3, 3), (8, 2), (4, 16), (12, 20), (1, 4)], drawn=6, seed=91)
 assert len(report) == 13
@@ -196,7 +196,7 @@ show(one_forward_one_backward(3, 7))
 # **Visible test: 3 points.**
 
 # %% test="one_forward_one_backward_visible" points=3
-from distlib.checks.exercises.pipeline import check_one_forward_one_backward
+from distlib.exercises.pipeline.checks import check_one_forward_one_backward
 
 report = check_one_forward_one_backward(
     one_forward_one_backward, sizes=[(3, 4), (1, 1), (2, 2), (2, 4), (3, 6), (4, 2), (4, 8)]
@@ -212,7 +212,7 @@ print(report)
 # The hidden tests of one_forward_one_backward stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 12 stages and 20 microbatches, more stages than microbatches, and the other way round.
-from distlib.checks.exercises.pipeline import check_one_forward_one_backward
+from distlib.exercises.pipeline.checks import check_one_forward_one_backward
 
 report = check_one_forward_one_backward(
     one_forward_one_backward,
@@ -377,8 +377,8 @@ print("alone: ", loss.item(), *(stage.weight.grad.flatten().tolist() for stage i
 # each; in one case the last one has fewer. One case has another loss function, and one calls `run_stage` twice.
 
 # %% test="run_stage_visible" points=5
-from distlib.checks.exercises.pipeline import check_run_stage
-from distlib.checks.pipeline_cases import Plan
+from distlib.exercises.pipeline.cases import Plan
+from distlib.exercises.pipeline.checks import check_run_stage
 from distlib.training import schedules
 
 report = check_run_stage(
@@ -409,8 +409,8 @@ print(report)
 # The hidden tests of run_stage stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, uneven microbatches, few of them, any order of actions, another loss, a second call.
-from distlib.checks.exercises.pipeline import check_run_stage
-from distlib.checks.pipeline_cases import Plan
+from distlib.exercises.pipeline.cases import Plan
+from distlib.exercises.pipeline.checks import check_run_stage
 from distlib.training import schedules
 
 crossed = schedules.parse_schedule(["0F0 0F1 0F2 0B2 0B0 0B1", "1F1 1F0 1B0 1F2 1B1 1B2", "2F0 2F1 2B1 2B0 2F2 2B2"])

@@ -208,8 +208,8 @@ print(two.trace.summary())
 # layers, made just before and just after.
 
 # %% test="ColumnParallelLinear_visible" points=3
-from distlib.checks.exercises.tensor_parallel import check_column_parallel_linear
-from distlib.checks.tensor_parallel_cases import Column
+from distlib.exercises.tensor_parallel.cases import Column
+from distlib.exercises.tensor_parallel.checks import check_column_parallel_linear
 
 report = check_column_parallel_linear(
     ColumnParallelLinear,
@@ -237,8 +237,8 @@ print(report)
 # The hidden tests of ColumnParallelLinear stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, several batches, inputs of 1 to 4 dimensions, other layers, memory not contiguous.
-from distlib.checks.exercises.tensor_parallel import check_column_parallel_linear
-from distlib.checks.tensor_parallel_cases import Column
+from distlib.exercises.tensor_parallel.cases import Column
+from distlib.exercises.tensor_parallel.checks import check_column_parallel_linear
 
 report = check_column_parallel_linear(
     ColumnParallelLinear,
@@ -355,8 +355,8 @@ print(two.trace.summary())
 # **Visible test: 3 points.** As in part 1.
 
 # %% test="RowParallelLinear_visible" points=3
-from distlib.checks.exercises.tensor_parallel import check_row_parallel_linear
-from distlib.checks.tensor_parallel_cases import Row
+from distlib.exercises.tensor_parallel.cases import Row
+from distlib.exercises.tensor_parallel.checks import check_row_parallel_linear
 
 report = check_row_parallel_linear(
     RowParallelLinear,
@@ -384,8 +384,8 @@ print(report)
 # The hidden tests of RowParallelLinear stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, several batches, inputs of 1 to 4 dimensions, other layers, memory not contiguous.
-from distlib.checks.exercises.tensor_parallel import check_row_parallel_linear
-from distlib.checks.tensor_parallel_cases import Row
+from distlib.exercises.tensor_parallel.cases import Row
+from distlib.exercises.tensor_parallel.checks import check_row_parallel_linear
 
 report = check_row_parallel_linear(
     RowParallelLinear,
@@ -522,8 +522,8 @@ print(two.trace.summary())
 # **Visible test: 4 points.** Outputs and gradients against a single process, what each rank reads, and the bytes.
 
 # %% test="parallel_attention_visible" points=4
-from distlib.checks.exercises.tensor_parallel import check_parallel_attention
-from distlib.checks.tensor_parallel_cases import Attention
+from distlib.exercises.tensor_parallel.cases import Attention
+from distlib.exercises.tensor_parallel.checks import check_parallel_attention
 
 report = check_parallel_attention(
     parallel_attention,
@@ -552,8 +552,8 @@ print(report)
 # The hidden tests of parallel_attention stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, up to 12 heads, several batches, other weights, memory that is not contiguous.
-from distlib.checks.exercises.tensor_parallel import check_parallel_attention
-from distlib.checks.tensor_parallel_cases import Attention
+from distlib.exercises.tensor_parallel.cases import Attention
+from distlib.exercises.tensor_parallel.checks import check_parallel_attention
 
 report = check_parallel_attention(
     parallel_attention,
@@ -678,8 +678,8 @@ print(two.trace.summary())
 # **Visible test: 4 points.** Losses and gradients against a single process that has all logits, and the bytes.
 
 # %% test="vocabulary_parallel_loss_visible" points=4
-from distlib.checks.exercises.tensor_parallel import check_vocabulary_parallel_loss
-from distlib.checks.vocabulary_cases import Loss
+from distlib.exercises.tensor_parallel.checks import check_vocabulary_parallel_loss
+from distlib.exercises.tensor_parallel.vocabulary_cases import Loss
 
 report = check_vocabulary_parallel_loss(
     vocabulary_parallel_loss,
@@ -706,8 +706,8 @@ print(report)
 # The hidden tests of vocabulary_parallel_loss stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, shares of one token, several batches, large logits, positions that lie far apart.
-from distlib.checks.exercises.tensor_parallel import check_vocabulary_parallel_loss
-from distlib.checks.vocabulary_cases import Loss
+from distlib.exercises.tensor_parallel.checks import check_vocabulary_parallel_loss
+from distlib.exercises.tensor_parallel.vocabulary_cases import Loss
 
 report = check_vocabulary_parallel_loss(
     vocabulary_parallel_loss,

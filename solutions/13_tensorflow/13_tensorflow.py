@@ -135,7 +135,7 @@ except ValueError as error:
 # %% test="tf_config_visible" points=2
 from json import loads
 
-from distlib.checks.exercises.tensorflow import check_tf_config
+from distlib.exercises.tensorflow.checks import check_tf_config
 
 two = {"worker": ["10.0.0.2:2222", "10.0.0.3:2222"]}
 all_roles = {"chief": ["a:1"], "worker": ["b:2", "c:2"], "ps": ["d:3", "e:3"], "evaluator": ["f:4"]}
@@ -171,7 +171,7 @@ print(report)
 ### What this tests: random clusters, bad indices, empty roles, shared and bad addresses, unchanged `hosts`.
 from json import loads
 
-from distlib.checks.exercises.tensorflow import check_tf_config
+from distlib.exercises.tensorflow.checks import check_tf_config
 
 report = check_tf_config(
     tf_config,
@@ -264,7 +264,7 @@ for losses, weights in (([6.0, 3.0], [1.0, 1.0]), ([9.0, 7.0], [1.0, 0.0])):
 # weight 0. It looks at the share of every replica, and at its gradient.
 
 # %% test="global_batch_loss_visible" points=3
-from distlib.checks.exercises.tensorflow import Shares, check_global_batch_loss
+from distlib.exercises.tensorflow.checks import Shares, check_global_batch_loss
 
 report = check_global_batch_loss(global_batch_loss, batches=[Shares([4, 4]), Shares([3, 1], fillers=[0, 1])])
 for seen in report:
@@ -282,7 +282,7 @@ print(report)
 ### What this tests: a replica without samples, one with samples of weight 0 only, other weights, float64.
 import torch
 
-from distlib.checks.exercises.tensorflow import Shares, check_global_batch_loss
+from distlib.exercises.tensorflow.checks import Shares, check_global_batch_loss
 
 report = check_global_batch_loss(
     global_batch_loss,
@@ -411,7 +411,7 @@ print("copies:", [copy.numpy() for copy in pair.experimental_local_results(weigh
 # graph copies between devices. The gradients have 32 bytes here: 6 numbers of a matrix and 2 of a bias.
 
 # %% test="distributed_train_step_visible" points=5
-from distlib.checks.exercises.tensorflow import Shares, check_distributed_train_step
+from distlib.exercises.tensorflow.checks import Shares, check_distributed_train_step
 
 report = check_distributed_train_step(distributed_train_step, plans=[Shares([4, 4]), Shares([5, 2], fillers=[0, 2])])
 for seen in report:
@@ -430,7 +430,7 @@ print(report)
 # The hidden tests of distributed_train_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: three and four replicas, other weights, a replica without samples, three variables, three steps.
-from distlib.checks.exercises.tensorflow import Shares, check_distributed_train_step
+from distlib.exercises.tensorflow.checks import Shares, check_distributed_train_step
 
 report = check_distributed_train_step(
     distributed_train_step,
@@ -525,7 +525,7 @@ for index in range(2):
 # **Visible test: 4 points.** One worker and two; data sets with a full last batch and without.
 
 # %% test="shard_input_visible" points=4
-from distlib.checks.exercises.tensorflow import Pipeline, check_shard_input
+from distlib.exercises.tensorflow.checks import Pipeline, check_shard_input
 
 report = check_shard_input(
     shard_input,
@@ -551,7 +551,7 @@ print(report)
 ### What this tests: three workers, unknown lengths, other shapes and dtypes, a worker without samples, bad numbers.
 import torch
 
-from distlib.checks.exercises.tensorflow import Pipeline, check_shard_input
+from distlib.exercises.tensorflow.checks import Pipeline, check_shard_input
 
 report = check_shard_input(
     shard_input,

@@ -137,7 +137,7 @@ for each in found:
 # **Visible test: 4 points.** One, two and four devices.
 
 # %% test="ring_all_reduce_visible" points=4
-from distlib.checks.exercises.jax_programs import Ring, check_ring_all_reduce
+from distlib.exercises.jax_programs.checks import Ring, check_ring_all_reduce
 from distlib.frameworks.jax_collectives import collectives, counted
 
 rings = [Ring([("ranks", devices)], "ranks", (2, 4)) for devices in (1, 2, 4)]
@@ -155,7 +155,7 @@ print(report)
 ### What this tests: 5 devices, whole numbers, other names, a mesh with two axes, a length that does not divide.
 import torch
 
-from distlib.checks.exercises.jax_programs import Ring, check_ring_all_reduce
+from distlib.exercises.jax_programs.checks import Ring, check_ring_all_reduce
 
 grid = [("rows", 2), ("columns", 3)]
 report = check_ring_all_reduce(
@@ -258,7 +258,7 @@ if hasattr(step, "lower"):
 # and sends.
 
 # %% test="spmd_step_visible" points=5
-from distlib.checks.exercises.jax_programs import Descent, check_spmd_step
+from distlib.exercises.jax_programs.checks import Descent, check_spmd_step
 
 report = check_spmd_step(spmd_step, plans=[Descent(2, samples=12), Descent(4, samples=24)])
 assert len(report) == 2
@@ -272,7 +272,7 @@ print(report)
 # The hidden tests of spmd_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: 3 and 4 devices, not the first ones; a tree of lists and dicts; another loss, rate and axis name.
-from distlib.checks.exercises.jax_programs import Descent, check_spmd_step
+from distlib.exercises.jax_programs.checks import Descent, check_spmd_step
 
 report = check_spmd_step(
     spmd_step,
@@ -386,7 +386,7 @@ for way in ("data parallel", "tensor parallel", "fully sharded"):
 # **Visible test: 4 points.** A model of four layers, on four devices.
 
 # %% test="shardings_visible" points=4
-from distlib.checks.exercises.jax_programs import Cut, check_shardings
+from distlib.exercises.jax_programs.checks import Cut, check_shardings
 from distlib.frameworks.jax_collectives import collectives, counted
 
 ways = ("data parallel", "tensor parallel", "fully sharded")
@@ -402,7 +402,7 @@ print(report)
 # The hidden tests of shardings stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: 2 and 3 devices, 2 to 10 layers, widths that the devices do not divide, another axis, other ways.
-from distlib.checks.exercises.jax_programs import Cut, check_shardings
+from distlib.exercises.jax_programs.checks import Cut, check_shardings
 
 report = check_shardings(
     shardings,

@@ -142,7 +142,7 @@ except ValueError as error:
 # **Visible test: 3 points.**
 
 # %% test="expand_nodelist_visible" points=3
-from distlib.checks.exercises.environments import check_expand_nodelist
+from distlib.exercises.environments.checks import check_expand_nodelist
 
 report = check_expand_nodelist(
     expand_nodelist,
@@ -165,7 +165,7 @@ print(report)
 # The hidden tests of expand_nodelist stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: several groups and brackets, names after brackets, zeros, repeated names, all kinds of bad text.
-from distlib.checks.exercises.environments import check_expand_nodelist
+from distlib.exercises.environments.checks import check_expand_nodelist
 
 report = check_expand_nodelist(
     expand_nodelist,
@@ -299,8 +299,8 @@ for name, value in rendezvous_environment(example).items():
 # variables of something else.
 
 # %% test="rendezvous_environment_visible" points=3
-from distlib.checks.exercises.environments import check_rendezvous_environment
-from distlib.checks.slurm_steps import Step
+from distlib.exercises.environments.checks import check_rendezvous_environment
+from distlib.exercises.environments.slurm_steps import Step
 
 report = check_rendezvous_environment(
     rendezvous_environment,
@@ -325,8 +325,8 @@ print(report)
 # The hidden tests of rendezvous_environment stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: a part of a job, tasks in turn, large job numbers, an address left behind, missing variables.
-from distlib.checks.exercises.environments import check_rendezvous_environment
-from distlib.checks.slurm_steps import Step
+from distlib.exercises.environments.checks import check_rendezvous_environment
+from distlib.exercises.environments.slurm_steps import Step
 
 report = check_rendezvous_environment(
     rendezvous_environment,
@@ -485,8 +485,8 @@ print(simulated.trace.summary())
 # `30-halftmp` is only a part of it. `30-zero` is `step-030.pt`.
 
 # %% test="resume_visible" points=5
-from distlib.checks.checkpoint_disks import Disks
-from distlib.checks.exercises.environments import check_resume
+from distlib.exercises.environments.checkpoint_disks import Disks
+from distlib.exercises.environments.checks import check_resume
 
 report = check_resume(
     resume,
@@ -515,8 +515,8 @@ print(report)
 # The hidden tests of resume stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 8 ranks, each kind of damage, files that are not checkpoints, gaps, missing folders.
-from distlib.checks.checkpoint_disks import Disks
-from distlib.checks.exercises.environments import check_resume
+from distlib.exercises.environments.checkpoint_disks import Disks
+from distlib.exercises.environments.checks import check_resume
 
 report = check_resume(
     resume,

@@ -12,12 +12,12 @@ import torch
 
 from distlib import CallSite, Message, Trace
 from distlib.checks import Report
-from distlib.checks.exercises.all_reduce import check_ring_all_reduce, ring
 from distlib.checks.places import simulated_only
 from distlib.checks.rules.messages import Traffic
 from distlib.checks.seen import Seen
 from distlib.checks.task import first
 from distlib.checks.tensor_cases import tensor_cases
+from distlib.exercises.all_reduce.checks import check_ring_all_reduce, ring
 
 ASSIGNMENT = "02_all_reduce"
 

@@ -12,14 +12,14 @@ import torch
 
 from distlib.checks import CheckFailed
 from distlib.checks.case import Case, Part
-from distlib.checks.exercises.ddp import check_average_gradients, check_sampler
-from distlib.checks.exercises.overlapped_ddp import Layout, check_overlapped_ddp, hidden_share_of
 from distlib.checks.models import Gradients
 from distlib.checks.places import simulated_only
 from distlib.checks.plays.gated import open_gate
-from distlib.checks.plays.training import Model, first_gate, train
-from distlib.checks.rules.all_reduces import all_reduces, reduced_bytes
-from distlib.checks.training_cases import Training, train_alone, training_inputs
+from distlib.exercises.ddp.all_reduces import all_reduces, reduced_bytes
+from distlib.exercises.ddp.cases import Training, train_alone, training_inputs
+from distlib.exercises.ddp.checks import check_average_gradients, check_sampler
+from distlib.exercises.ddp.overlapped_ddp import Layout, check_overlapped_ddp, hidden_share_of
+from distlib.exercises.ddp.training_plays import Model, first_gate, train
 from distlib.trace import CallSite, Message
 from tests.answer_files import read_answers
 from tests.remote_functions import in_a_notebook, on_remote_ranks

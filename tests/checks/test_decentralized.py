@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from distlib.checks.exercises.decentralized import Training, _missteps, _places
-from distlib.checks.plays.decentralized import train
 from distlib.checks.plays.gated import open_gate
+from distlib.exercises.decentralized.checks import Training, _missteps, _places
+from distlib.exercises.decentralized.plays import train
 from distlib.training.mixing import metropolis_weights
 
 HOUSE = metropolis_weights([[1, 4], [0, 2, 4], [1, 3], [2, 4], [0, 1, 3]])

@@ -272,7 +272,7 @@ def test_no_file_of_the_library_is_named() -> None:
 
     File "cell 3", line 5, in double
         return 2 * number
-at /srv/course/distlib/checks/plays/jax_programs.py:43 for shard_map; rank 0 receives (servers.py, line 6)"""
+at /srv/course/distlib/exercises/jax_programs/plays.py:43 for shard_map; rank 0 receives (plays.py, line 6)"""
     assert (
         without_our_files(text).split()
         == (

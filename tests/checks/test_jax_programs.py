@@ -8,13 +8,13 @@ import sys
 import pytest
 import torch
 
-from distlib.checks.exercises.jax_programs import Cut, Ring, _are_neighbors, check_shardings
+from distlib.exercises.jax_programs.checks import Cut, Ring, _are_neighbors, check_shardings
 from distlib.frameworks import optional
 from distlib.network import traffic
 
 
 def test_the_declarations_import_no_framework() -> None:
-    program = "import sys, distlib.checks.exercises.jax_programs; print('jax' in sys.modules)"
+    program = "import sys, distlib.exercises.jax_programs.checks; print('jax' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=100) == "False\n"
 
 

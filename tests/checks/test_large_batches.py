@@ -9,12 +9,12 @@ import torch
 
 from distlib.checks import CheckFailed
 from distlib.checks.case import Case
-from distlib.checks.exercises.large_batches import MISTAKES, Rounds, check_local_sgd_round, play_rounds, weights
 from distlib.checks.plays.gated import open_gate
-from distlib.checks.plays.large_batches import LOSSES, MOMENTUM, Descent, Model, local_rounds
 from distlib.checks.rules.flat import EVERYBODY, NARROW, TWICE, one_all_reduce
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, first
+from distlib.exercises.large_batches.checks import MISTAKES, Rounds, check_local_sgd_round, play_rounds, weights
+from distlib.exercises.large_batches.plays import LOSSES, MOMENTUM, Descent, Model, local_rounds
 from distlib.trace import CallSite, Message, Trace
 from distlib.training.large_batch import local_sgd_round
 from distlib.worlds.diagnosis import RankError

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from distlib.checks.exercises.master import Step, _total, _work, check_data_parallel_step
 from distlib.checks.plays.gated import open_gate
-from distlib.checks.plays.master import Classifier, loss_of
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw
+from distlib.exercises.master.checks import Step, _total, _work, check_data_parallel_step
+from distlib.exercises.master.plays import Classifier, loss_of
 from distlib.trace import Trace
 
 

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from distlib import SimulatedWorld
-from distlib.checks.pipeline_cases import Alone, Plan, drawn_plan, stage_case
-from distlib.checks.plays.pipeline import Notes, Stage
 from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import every_call
-from distlib.checks.rules.schedules import all_forward_first, is_a_schedule, keeps_as_1f1b, takes
 from distlib.checks.rules.values import explain_factor
 from distlib.checks.student_communicator import StudentCommunicator
 from distlib.checks.task import Draw, first
 from distlib.communicator import Communicator
+from distlib.exercises.pipeline.cases import Alone, Plan, drawn_plan, stage_case
+from distlib.exercises.pipeline.plays import Notes, Stage
+from distlib.exercises.pipeline.schedule_rules import all_forward_first, is_a_schedule, keeps_as_1f1b, takes
 from distlib.training import schedules
 
 

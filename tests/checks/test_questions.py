@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from distlib.checks import CheckFailed
-from distlib.checks.exercises.parameter_server import check_worker_loop
 from distlib.checks.places import simulated_only
 from distlib.checks.questions import check_answers, check_each
 from distlib.checks.supplied import may_proceed
+from distlib.exercises.parameter_server.checks import check_worker_loop
 from tests.remote_functions import in_a_notebook
 
 NOTEBOOK = Path(__file__).parents[2] / "solutions" / "07_parameter_server" / "07_parameter_server.py"
 CALLS_THE_PLAY = """
-from distlib.checks.plays import servers
+from distlib.exercises.parameter_server import plays as servers
 
 def worker_loop(comm, server, parameters, compute, steps):
     inputs = {"server": server, "parameters": parameters, "gradients": []}

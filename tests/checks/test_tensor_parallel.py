@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from distlib.checks.attention_ways import ORDERS, SCALES, WAYS
-from distlib.checks.exercises.tensor_parallel import check_vocabulary_parallel_loss
-from distlib.checks.plays.tensor_parallel import Stored, _held
-from distlib.checks.rules.shares import described, divides
 from distlib.checks.task import Draw
-from distlib.checks.tensor_parallel_cases import Attention, Column, Plan, Row, Whole, cut_case
-from distlib.checks.vocabulary_cases import Loss, WholeLoss, loss_case
+from distlib.exercises.tensor_parallel.attention_ways import ORDERS, SCALES, WAYS
+from distlib.exercises.tensor_parallel.cases import Attention, Column, Plan, Row, Whole, cut_case
+from distlib.exercises.tensor_parallel.checks import check_vocabulary_parallel_loss
+from distlib.exercises.tensor_parallel.plays import Stored, _held
+from distlib.exercises.tensor_parallel.shares import described, divides
+from distlib.exercises.tensor_parallel.vocabulary_cases import Loss, WholeLoss, loss_case
 
 PLANS = [
     Column(3, 4, 6, batches=[(2,), (1, 2)]),

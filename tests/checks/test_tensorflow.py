@@ -11,18 +11,18 @@ import pytest
 
 from distlib.checks import on_a_rank
 from distlib.checks.case import Part
-from distlib.checks.exercises import tensorflow as exercise
-from distlib.checks.exercises.tensorflow import Pipeline, Shares, check_global_batch_loss
 from distlib.checks.places import pack
 from distlib.checks.plays.calls import attempt, call
 from distlib.checks.task import Draw
 from distlib.checks.words import count
+from distlib.exercises.tensorflow import checks as exercise
+from distlib.exercises.tensorflow.checks import Pipeline, Shares, check_global_batch_loss
 from distlib.frameworks import optional
 from distlib.worlds import call_site
 
 
 def test_the_declarations_and_plays_are_there_without_tensorflow() -> None:
-    program = "import sys, distlib.checks.exercises.tensorflow; print('tensorflow' in sys.modules)"
+    program = "import sys, distlib.exercises.tensorflow.checks; print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert done.stdout == "False\n", done.stdout + done.stderr
 

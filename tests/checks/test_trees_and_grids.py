@@ -13,7 +13,17 @@ import torch
 
 from distlib import CallSite, Cluster, Link, Message, SimulatedWorld, Trace, all_reduce, collectives, network
 from distlib.checks import CheckFailed
-from distlib.checks.exercises.predictions import (
+from distlib.checks.places import simulated_only
+from distlib.checks.seen import Played, Seen
+from distlib.checks.supplied import predict_time
+from distlib.checks.task import Draw, Task, first
+from distlib.checks.tensor_cases import expected_on
+from distlib.exercises.trees_and_grids.checks import (
+    check_grid_all_reduce,
+    check_halving_doubling_all_reduce,
+    check_tree_all_reduce,
+)
+from distlib.exercises.trees_and_grids.predictions import (
     PREDICTED,
     Question,
     check_choose_algorithm,
@@ -23,16 +33,6 @@ from distlib.checks.exercises.predictions import (
     steps_of,
     travel_of,
 )
-from distlib.checks.exercises.trees_and_grids import (
-    check_grid_all_reduce,
-    check_halving_doubling_all_reduce,
-    check_tree_all_reduce,
-)
-from distlib.checks.places import simulated_only
-from distlib.checks.seen import Played, Seen
-from distlib.checks.supplied import predict_time
-from distlib.checks.task import Draw, Task, first
-from distlib.checks.tensor_cases import expected_on
 
 Sent = Sequence[tuple[int, int, int, int]]  # src, dst, elements, round
 

@@ -19,7 +19,7 @@ from distlib.classroom.grader.source import Source, make_source
 from distlib.classroom.grader.verdicts import Verdicts, judging_code, needed_tests, note_verdicts, verdict_hashes
 from tests.tools.tiny_course import CELLS, NAME, RIGHT, TEXT, simple_judge
 
-CODE = {"": "the judge", "messages": "from distlib.checks.exercises.flat import f", "flat": "1", "ddp": "2"}
+CODE = {"": "the judge", "messages": "from distlib.exercises.flat.checks import f", "flat": "1", "ddp": "2"}
 
 
 def source_of(text: str) -> Source:
@@ -61,7 +61,7 @@ def test_a_verdict_depends_on_what_runs_for_it(old: str, new: str, expected: lis
 
 def test_a_verdict_depends_on_seed_judge_and_the_checks_that_are_named() -> None:
     names = "secret_number = 123456\n"
-    uses = TEXT.replace(names, names + "from distlib.checks.exercises.messages import check_shift\n")
+    uses = TEXT.replace(names, names + "from distlib.exercises.messages.checks import check_shift\n")
     assert changed(TEXT, more="another seed") == changed(TEXT, {**CODE, "": "a mended judge"}) == list(CELLS)
     assert changed(TEXT, {**CODE, "flat": "mended"}) == []
     before = verdict_hashes(notebook_of(uses), CODE, [])
@@ -83,7 +83,7 @@ def test_pages_and_commands_do_not_judge_and_checks_do() -> None:
         "checks/task.py", "judge/remote/judge.py", "worlds/diagnosis.py", "classroom/grader/transplant.py",
     )) if verdicts._judges(path)}  # fmt: skip
     assert len(judges) == 4
-    for path in ("cli/grade.py", "draw/charts/bars.py", "classroom/grader/class_page.py", "checks/exercises/ddp.py"):
+    for path in ("cli/grade.py", "draw/charts/bars.py", "classroom/grader/class_page.py", "exercises/ddp/checks.py"):
         assert not verdicts._judges(Path(path))
     assert {"", "messages", "ddp"} <= set(judging_code())
 

@@ -40,7 +40,7 @@ def shift(comm, tensor):
 TEST = """
 import torch
 
-from distlib.checks.exercises.messages import check_shift
+from distlib.exercises.messages.checks import check_shift
 
 report = check_shift(shift, world_sizes=(2, 3), lengths=(4, 5), messages=lambda n: [1] * n, rounds=lambda n: 1, seed=7)
 print(report.summary())

@@ -426,8 +426,9 @@ def test_torchs_sampler_is_not_there() -> None:
 
 
 def test_the_parts_that_a_check_supplies_are_not_there(two: Two) -> None:
-    for name in ("distlib.checks.plays.master_parts", "distlib.checks.master_parts"):
-        assert two.hostile.run(f"import {name}")[0] == "ModuleNotFoundError"
+    assert two.hostile.run("import distlib.checks.plays.parts")[0] == "ModuleNotFoundError"
+    stands_in = "from distlib.exercises.master import parts\ntold = str(parts.gather_outputs(1, 2, 3))"
+    assert told(two.hostile, stands_in) == "(not shown while your work is graded)"
     files = "[os.path.join(folder, name) for folder, _, names in os.walk('/library') for name in names]"
     assert told(two.hostile, f"told = [file for file in {files} if 'def gather_outputs' in open(file).read()]") == []
 
@@ -535,7 +536,7 @@ from distlib import {", ".join(distlib.__all__)}
 from distlib.collectives import ring_all_reduce, broadcast
 from distlib.draw import chunk_steps, predict, timeline
 from distlib.checks import CheckFailed, Report
-from distlib.checks.exercises.all_reduce import check_ring_all_reduce
+from distlib.exercises.all_reduce.checks import check_ring_all_reduce
 from distlib.network import Cluster, Link, duration
 from distlib.partition import chunk_lengths
 """

@@ -9,12 +9,12 @@ import nbformat
 import pytest
 
 from distlib.checks import CheckFailed
-from distlib.checks.exercises.all_reduce import check_naive_all_reduce
-from distlib.checks.exercises.ddp import check_assign_buckets, check_sampler
-from distlib.checks.exercises.master import Step, check_data_parallel_step, check_split_batch
-from distlib.checks.exercises.overlapped_ddp import check_overlapped_ddp
 from distlib.checks.task import Draw
-from distlib.checks.training_cases import Training
+from distlib.exercises.all_reduce.checks import check_naive_all_reduce
+from distlib.exercises.ddp.cases import Training
+from distlib.exercises.ddp.checks import check_assign_buckets, check_sampler
+from distlib.exercises.ddp.overlapped_ddp import check_overlapped_ddp
+from distlib.exercises.master.checks import Step, check_data_parallel_step, check_split_batch
 from distlib.judge.remote.place import RemotePlace
 from distlib.training.buckets import assign_buckets
 from tests.judge.test_hostile import read_hostile

@@ -7,6 +7,7 @@
         gate        gate(k, values): lets virtual time pass, and returns a factor for the gradient (see `gated`)
         returns     plain values and tensors, which a check then looks at
 
+Plays for any exercise are in this folder; those of one exercise lie in its own, in files whose names end with "plays".
 A file may name modules in IMPORTED_LATE that are imported only when its plays run, and that take long. Its function
 `get_ready()` is called after that, before anything of the student's runs; it starts no thread. Its function
 `seconds_of(inputs, k)` says how long it takes to pass gate k.
@@ -19,18 +20,45 @@ is handed out when its gate is passed, and the judge, not the play, says when th
 """
 
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
+EXERCISES = "distlib.exercises"
+SUFFIX = "plays"  # how the files of plays in an exercise's folder end
 
-def file_of_plays(name: str) -> ModuleType:
-    """The module of this folder that is called `name`."""
-    return import_module(f"{__name__}.{name}")
+
+def are_plays(module: str) -> bool:
+    """Whether a module holds plays: a file of this folder, or one of an exercise that is called so."""
+    folder, _, name = module.rpartition(".")
+    return folder == __name__ or (folder.startswith(f"{EXERCISES}.") and name.endswith(SUFFIX))
+
+
+def all_plays() -> dict[str, Path]:
+    """The files of all plays, by the names of their modules."""
+    of_engine = {f"{__name__}.{path.stem}": path for path in Path(__path__[0]).glob("*.py") if path.stem != "__init__"}
+    spec = find_spec(EXERCISES)
+    folders = map(Path, spec.submodule_search_locations or ()) if spec else ()
+    of_exercises = (path for folder in folders for path in folder.glob(f"*/*{SUFFIX}.py"))
+    named = {f"{EXERCISES}.{path.parent.name}.{path.stem}": path for path in of_exercises}
+    return dict(sorted({**of_engine, **named}.items()))
+
+
+def module_of_plays(name: str) -> ModuleType:
+    """The module of plays of this name.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not are_plays(name):
+        raise ValueError(f"expected a module of plays, got {name!r}")
+    return import_module(name)
 
 
 def import_plays(name: str) -> None:
-    """Import a file of plays and its IMPORTED_LATE, so that plays need not wait for it, and let it get ready."""
-    file = file_of_plays(name)
-    for module in getattr(file, "IMPORTED_LATE", ()):
-        import_module(module)
-    if get_ready := getattr(file, "get_ready", None):
+    """Import a module of plays and its IMPORTED_LATE, so that plays need not wait for it, and let it get ready."""
+    module = module_of_plays(name)
+    for late in getattr(module, "IMPORTED_LATE", ()):
+        import_module(late)
+    if get_ready := getattr(module, "get_ready", None):
         get_ready()

@@ -32,7 +32,7 @@ from distlib.classroom.grader.transplant import FROM_STUDENT
 _PACKAGE = Path(__file__).parents[2]
 _NO_JUDGES = ("authoring", "cli", "draw", "classroom")
 _READERS = ("definitions", "examine", "source", "submission", "transplant", "verdicts")  # of classroom/grader
-_EXERCISES = "checks/exercises"
+_EXERCISES = "exercises"
 _EXERCISE = re.compile(r"\bexercises(?:\.| import )(\w+)")
 _OUT_OF_TIME = "Timeout"  # the judge's name for the end of a submission's time
 _KEY = "distlib_verdicts"
@@ -114,10 +114,16 @@ def is_test(cell: NotebookNode) -> bool:
     return bool(_mark(cell).get("grade")) and not _mark(cell).get("solution")
 
 
+def _text_of(folder: Path) -> str:
+    """All that an exercise's folder says: its checks, and the sentences beside them."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".py", ".txt"))
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+
+
 @cache
 def judging_code() -> dict[str, str]:
-    """The parts of this package that judge: the text of each check of an exercise, and a hash of all else, under ""."""
-    exercises = {path.stem: path.read_text(encoding="utf-8") for path in (_PACKAGE / _EXERCISES).glob("*.py")}
+    """The parts of this package that judge: the text of each exercise's folder, and a hash of all else, under ""."""
+    exercises = {folder.name: _text_of(folder) for folder in (_PACKAGE / _EXERCISES).iterdir() if folder.is_dir()}
     paths = sorted(path for path in _PACKAGE.rglob("*.py") if _judges(path.relative_to(_PACKAGE)))
     return {**exercises, "": hash_of([path.read_text(encoding="utf-8") for path in paths])}
 

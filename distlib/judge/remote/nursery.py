@@ -21,7 +21,7 @@ from distlib.judge.sandbox import Limits, Sandbox
 from distlib.worlds.diagnosis import how_it_ended
 
 _START_SECONDS = 180.0  # for python and torch to be loaded, on a busy machine
-_ORDER_BYTES = 16  # of what a nursery or a room is told, as the sandbox reads it
+_ORDER_BYTES = 64  # of what a nursery or a room is told, as the sandbox reads it
 _END_SECONDS = 1.0
 # While torch is imported there is much to look through for the garbage collector, and nothing to find.
 _COMMAND = "import gc; gc.disable(); from distlib.judge.remote.sandbox_side import main; main()"

@@ -50,7 +50,7 @@ class RemotePlace:
             is_fresh: the ranks are new. Where cells are slow, which all would have to run again, they are not.
             is_empty: every message arrives with zeros in it.
         """
-        self._ranks.prepare(_file_of(case))
+        self._ranks.prepare(_plays_of(case))
         if is_fresh:
             self._ranks.renew()
         self._ranks.gather(case.world_size)
@@ -66,7 +66,7 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
     part = run.case.part
     comm.sleep(part.delay(comm.rank))
     request = {
-        "job": "play", "name": run.name, "place": (_file_of(run.case), part.play.__name__),
+        "job": "play", "name": run.name, "place": (_plays_of(run.case), part.play.__name__),
         "inputs": part.inputs[comm.rank], "helpers": list(run.helpers),
         "rank": comm.rank, "world_size": comm.world_size,
     }  # fmt: skip
@@ -99,6 +99,6 @@ def _changed(from_rank: Any) -> dict[str, Any]:
     return {short(name): value for name, value in dict(from_rank).items()}
 
 
-def _file_of(case: Case) -> str:
-    """The file of `distlib.checks.plays` that a play stands in."""
-    return case.play.__module__.rpartition(".")[2]
+def _plays_of(case: Case) -> str:
+    """The module of plays that a play stands in."""
+    return case.play.__module__

@@ -21,11 +21,11 @@ from typing import Any
 
 import torch
 
-from distlib.checks.master_parts import ON_TENSORS
 from distlib.checks.owners import EXECUTED_TEXT
 from distlib.checks.student_communicator import Handles
 from distlib.checks.supplied import helper_named, helper_origin
 from distlib.communicator import ReduceOp, Work
+from distlib.exercises.master.parts import ON_TENSORS
 from distlib.judge.remote.question import Question, whole
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.wire import MOST_PAYLOAD, WireClosed, WireError, WireTimeout, dtype_named

@@ -9,7 +9,7 @@ rank does nothing else. What a rank does at the judge's request:
     load    run the student's cells, one statement after the other, and say which one comes next, so that the judge
             knows what to leave out when that was the last; say which of the graded functions there are
     call    call one of these functions with plain values; hand back what it returned
-    play    play a case (distlib.checks.plays) with one of these functions; hand back what that returned
+    play    play a case (see distlib.checks.plays) with one of these functions; hand back what that returned
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from distlib.checks.plays import file_of_plays, import_plays
+from distlib.checks.plays import import_plays, module_of_plays
 from distlib.checks.plays.plain import changed_inputs, plain
 from distlib.checks.student_communicator import Handles, StudentCommunicator
 from distlib.judge.remote.memory_watch import SECONDS as MEMORY_SECONDS
@@ -61,6 +61,7 @@ _MOST_CHARACTERS = 20_000  # of an error's story
 _MOST_PRINTED = Limits().output_bytes  # in one job or cell; the judge keeps no more of it
 _MOST_PIECES = 1_000  # of a cell; the judge is told of each
 _MOST_COLLECTED = 1_000  # characters of print
+_ORDER_BYTES = 64  # as in the nursery
 _SOON, _LATER = 0.1, 0.01  # seconds
 
 Place = tuple[int, int]  # as in `distlib.judge.remote.cells`
@@ -69,7 +70,7 @@ Place = tuple[int, int]  # as in `distlib.judge.remote.cells`
 def main() -> None:
     """The nursery. Its line to the grader is the file descriptor that the command line names.
 
-    A command has 16 bytes: "+" (make a room), with a connection to a judge along with it, or "i" and a framework
+    A command has 64 bytes: "+" (make a room), with a connection to a judge along with it, or "i" and a framework
     (import it, for the rooms to come).
     """
     line = socket.socket(fileno=int(sys.argv[1]))
@@ -78,7 +79,7 @@ def main() -> None:
     gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a room
     for number in itertools.count():
-        message, descriptors, _, _ = socket.recv_fds(line, 16, 1)
+        message, descriptors, _, _ = socket.recv_fds(line, _ORDER_BYTES, 1)
         if not message:
             os._exit(0)
         if message[:1] == b"i":
@@ -106,9 +107,9 @@ def _import_framework(name: str) -> None:
 def _live_as_room(number: int, control: socket.socket) -> NoReturn:
     """The life of a room, until its judge closes the connection.
 
-    It says when it is there. A command has 16 bytes: "+", a rank's number, and the rank's wire along with it (answer:
+    It says when it is there. A command has 64 bytes: "+", a rank's number, and the rank's wire along with it (answer:
     its process), or "-" (end it), "?" (let it say where it is), "w" (answer: how it ended) and a process, "i"
-    (import it, for the ranks to come) and a file of plays, or "c" (answer: the microseconds of the processor so far).
+    (import it, for the ranks to come) and a module of plays, or "c" (answer: the microseconds of the processor so far).
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     take_users(number)
@@ -130,7 +131,7 @@ def _watched_until_asked(control: socket.socket, ranks: list[int], watch: Memory
 
 def _obey(control: socket.socket, ranks: list[int], watch: MemoryWatch) -> bool:
     """Do what the next command says. False if there is none."""
-    message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
+    message, descriptors, _, _ = socket.recv_fds(control, _ORDER_BYTES, 1)
     command, what = message[:1], message[1:].decode().strip()
     if command == b"+":
         ranks.append(_fork_a_rank(int(what), descriptors[0], control))
@@ -316,13 +317,13 @@ class _Rank:
     def _play(
         self, name: str, place: tuple[str, str], inputs: Any, rank: int, world_size: int, helpers: list[str]
     ) -> Any:
-        """Play a case with a function; return what the play returned, as plain values. `place`: its file and name."""
-        file, play = place
+        """Play a case with a function; return what the play returned, as plain values. `place`: its module and name."""
+        module, play = place
         call_site.forget()
         with self._supplied(dict(supplied_helper(helper, self._wire) for helper in helpers)):
             handles = Handles()
             communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size), handles)
-            around, before = getattr(file_of_plays(file), play), copy.deepcopy(inputs)
+            around, before = getattr(module_of_plays(module), play), copy.deepcopy(inputs)
             result = plain(around(communicator, self._module.__dict__[name], inputs, self._pass_gate))
             return {"result": result, "slips": handles.slips(), "changed": changed_inputs(before, inputs)}
 

@@ -71,7 +71,7 @@ class AbsentModules(MetaPathFinder, Loader):
     """Lets modules be imported that have no file, for sys.meta_path.
 
     Args:
-        names: their full names; one that ends with a dot is a package whose modules all can be imported.
+        names: their full names; one that ends with a dot is a package, and so is all that is below it.
         attribute: gives what stands for an attribute of them, by its name.
     """
 
@@ -82,8 +82,8 @@ class AbsentModules(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        is_package = f"{fullname}." in self._packages
-        is_known = is_package or fullname in self._names or fullname.startswith(self._packages)
+        is_package = f"{fullname}.".startswith(self._packages)
+        is_known = is_package or fullname in self._names
         return spec_from_loader(fullname, self, is_package=is_package) if is_known else None
 
     def exec_module(self, module: ModuleType) -> None:

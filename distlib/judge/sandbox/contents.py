@@ -10,15 +10,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from distlib.checks.plays import all_plays
+
 PACKAGE = Path(__file__).parents[2]
 LIBRARY = "/library"  # where the sandbox's distlib lies
 HOME = "/student"  # a rank's own folder
 
-# The real modules that a rank may import, besides all of checks/plays. Solutions of an exercise, formulas that one
+# The real modules that a rank may import, besides all plays. Solutions of an exercise, formulas that one
 # asks for, and checks are not among them; `inside` has what stands in their place.
 MODULES = (
     "arguments.py",
     "communicator.py",
+    "exercises/__init__.py",
     "checks/student_communicator.py",
     "frameworks/optional.py",
     "frameworks/tensorflow_graphs.py",
@@ -98,8 +101,10 @@ def library_files() -> dict[str, Path]:
     Raises:
         RuntimeError: one of them is missing: the package is damaged.
     """
-    plays = sorted(path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "checks/plays").glob("*.py"))
-    files = {f"distlib/{name}": PACKAGE / name for name in (*MODULES, *plays)}
+    files = {f"distlib/{name}": PACKAGE / name for name in MODULES}
+    for name, path in all_plays().items():
+        folder = Path(*name.split(".")[:-1])
+        files |= {f"{folder}/__init__.py": path.parent / "__init__.py", f"{folder}/{path.name}": path}
     inside = Path(__file__).parent / "inside"
     for path in sorted(inside.rglob("*.py")):
         files[f"distlib/{path.relative_to(inside).as_posix()}"] = path

@@ -1,1 +1,0 @@
-"""The graded functions, one file per exercise: cases, judges, and the usual mistakes in words."""

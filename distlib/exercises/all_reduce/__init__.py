@@ -1,0 +1,1 @@
+"""Exercise 02: the naive all-reduce and the ring."""

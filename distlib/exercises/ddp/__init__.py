@@ -1,0 +1,1 @@
+"""Exercise 05: distributed data parallelism."""

@@ -1,0 +1,1 @@
+"""Exercise 08: mixing matrices, gossip, a decentralized step."""

@@ -1,0 +1,1 @@
+"""Exercise 14: programs on many devices in JAX."""

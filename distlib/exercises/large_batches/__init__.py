@@ -1,0 +1,1 @@
+"""Exercise 06: accumulated gradients, learning rates, local SGD."""

@@ -1,0 +1,1 @@
+"""Exercise 04: data parallelism with a master."""

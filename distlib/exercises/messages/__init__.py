@@ -1,0 +1,1 @@
+"""Exercise 01: point-to-point messages."""

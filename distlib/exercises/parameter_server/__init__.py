@@ -1,0 +1,1 @@
+"""Exercise 07: a parameter server."""

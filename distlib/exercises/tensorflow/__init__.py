@@ -1,0 +1,1 @@
+"""Exercise 13: training steps in TensorFlow."""

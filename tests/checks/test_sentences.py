@@ -1,0 +1,64 @@
+"""Every sentence in a text file is asked for, every one that is asked for is there, and its {braces} are filled in."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+import distlib
+from distlib.checks.sentences import Sentences, read_entries
+
+PACKAGE = Path(distlib.__file__).parent
+FILES = sorted([*PACKAGE.glob("checks/**/*.txt"), *PACKAGE.glob("exercises/**/*.txt")])
+
+
+def asked_for(tree: ast.Module) -> Iterator[tuple[str, set[str], int]]:
+    """Calls of `say` with a name written out: the name, what is filled in ("**" if it is a dict), the line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("say", "say.remark"):
+            if isinstance(node.args[0], ast.Constant):
+                yield node.args[0].value, {word.arg or "**" for word in node.keywords}, node.lineno
+
+
+def places_in(text: str) -> set[str]:
+    """The names in a text's braces."""
+    return {re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(text) if name is not None}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_a_text_file_and_its_module_fit(file: Path) -> None:
+    texts, tree = read_entries(file), ast.parse(file.with_suffix(".py").read_text(encoding="utf-8"))
+    words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    assert set(texts) - words == set(), "nobody asks for these"
+    for name, given, line in asked_for(tree):
+        assert name in texts, f"line {line} asks for {name}, which is not there"
+        places = places_in(texts[name])
+        assert given == places or "**" in given, f"line {line}: {name} has {places}, and is given {given}"
+
+
+def test_lines_are_no_longer_than_elsewhere() -> None:
+    long = [f"{file.name}: {line}" for file in FILES for line in file.read_text().splitlines() if len(line) > 120]
+    assert long == []
+
+
+def test_entries_are_read(tmp_path: Path) -> None:
+    module = tmp_path / "checks.py"
+    (tmp_path / "checks.txt").write_text(
+        "# a part\none: first {n}.\n    Usual cause: it\n    goes on.\n\ntwo: second.\n"
+    )
+    say = Sentences(str(module))
+    assert say("two") == "second."
+    remark = say.remark("one", "  detail", n=3)
+    assert (remark.seen, remark.details, remark.cause) == ("first 3.", ("  detail",), "it goes on.")
+
+
+@pytest.mark.parametrize("text", ["one: a\none: b\n", "    no name\n", "no colon\n", "two words: a\n"])
+def test_what_is_no_list_of_entries_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "checks.txt").write_text(text)
+    with pytest.raises(ValueError, match="line"):
+        read_entries(tmp_path / "checks.txt")
