@@ -4,8 +4,8 @@
     strangers: row {i}, column {j} is {weight:.10g}, but ranks {i} and {j} are not neighbors.
         Usual cause: only neighbors talk. Elsewhere, but for the diagonal, the weight is 0.
 
-An entry begins at the left with its name and a colon; a line that goes on with it is indented; a line that begins with
-# is a heading for whoever reads the file. What stands in braces is filled in, as by `str.format`. A module asks by name:
+An entry begins at the left with its name and a colon; a line that goes on with it is indented. A line that begins with
+# is a heading for whoever reads the file. What is in braces is filled in, as by `str.format`. A module asks by name:
 
     say = Sentences(__file__)
     say("one_round")                                     the text
