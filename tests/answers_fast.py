@@ -5,6 +5,7 @@
     make answers ARGS="--fast -v shift/wrong_backwards"         with what their students read
     make answers ARGS="--fast --save before.json"               keep what every test cell says to every answer
     make answers ARGS="--fast --compare before.json"            what any of them says differently now
+    make answers ARGS="--fast 05_ddp --unheard"                 which sentences of the checks none of its answers hears
     make answers ARGS="--fast --seed 3"                         with inputs drawn from another seed
 
 An answer's cells run in the order of the notebook: what is set up, the solutions of what comes before, the answer, the
@@ -47,13 +48,14 @@ import torch
 
 import distlib
 import distlib.checks.task as engine
-from distlib import exercises
+from distlib import checks, exercises
 from distlib.checks import CheckFailed, plays
 from distlib.checks.places import simulated_only
 from distlib.checks.task import Draw
 from distlib.judge.remote.frameworks import FRAMEWORKS, frameworks_in
 from tests.answer_files import ANSWERS, Answer, read_answers
 from tests.answer_verdicts import KINDS, Verdict, table
+from tests.heard import unheard
 
 ROOT = Path(__file__).parents[1]
 # Answers that only real ranks can judge, and why.
@@ -389,6 +391,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{answer}: its student reads {words!r}, which says nothing about the answer.")
     for name in (str(answer) for answer in chosen if answer not in fast):
         print(f"Left to `make answers` without --fast: {name} ({SLOW[name]}).")
+    if options.unheard:
+        print("\n".join(unheard_in(found, options.folder)) or "Every sentence is heard.")
     is_right = all(judged.verdict.is_as_it_should_be for judged in found)
     status = 0 if is_right and not any(words for _, words in inside) else 1
     if options.save:
@@ -412,11 +416,23 @@ def select(names: Sequence[str], folder: Path = ANSWERS) -> list[Answer]:
     return [a for a in answers if not others or others & {a.function, a.name, str(a), f"{a.assignment}/{a}"}]
 
 
+def unheard_in(found: Sequence[Judged], folder: Path) -> list[str]:
+    """The sentences of these exercises that none of the answers hears; with all exercises, the engine's, too."""
+    names = {judged.answer.assignment for judged in found}
+    sources = "\n".join(cell.source for name in names for cell in cells_of(name, folder))
+    used = set(re.findall(r"distlib\.exercises\.(\w+)", sources))
+    files = [file for name in used for path in exercises.__path__ for file in Path(path, name).glob("*.txt")]
+    if used >= {module.name for module in pkgutil.iter_modules(exercises.__path__)}:
+        files += [file for path in checks.__path__ for file in Path(path).rglob("*.txt")]
+    return unheard(sorted(files), [said.error for judged in found for said in judged.said.values()])
+
+
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make answers", description="Judge every answer on simulated ranks.")
     parser.add_argument("names", nargs="*", help="exercises, functions, answers; without them: all")
     parser.add_argument("--folder", type=Path, default=ROOT, help="where solutions/ and tests/answers/ are")
     parser.add_argument("--fast", action="store_true", help="accepted, because `make answers` passes it on")
+    parser.add_argument("--unheard", action="store_true", help="print the sentences that no answer hears")
     parser.add_argument("-v", "--verbose", action="store_true", help="print everything that students read")
     parser.add_argument("--save", type=Path, help="write everything that students read to this file")
     parser.add_argument("--compare", type=Path, help="show what has changed since this file was saved")

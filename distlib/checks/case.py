@@ -67,7 +67,7 @@ class Case:
 
     Attributes:
         title: goes on after the function's name: "on 3 ranks, 10 float32", or "(0, 10)" for a plain call.
-        play: what runs on each rank around the student's function: a function in a module of `distlib.checks.plays`. One
+        play: what runs on each rank around the student's function: a function in a module of plays. One
             that stands elsewhere can't be found by `distlib grade`.
         inputs: a list by rank, of what the play looks for there; plain values and tensors. Their number is the number
             of ranks.

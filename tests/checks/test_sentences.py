@@ -12,6 +12,7 @@ import pytest
 
 import distlib
 from distlib.checks.sentences import Sentences, read_entries
+from tests.heard import unheard
 
 PACKAGE = Path(distlib.__file__).parent
 FILES = sorted([*PACKAGE.glob("checks/**/*.txt"), *PACKAGE.glob("exercises/**/*.txt")])
@@ -62,3 +63,12 @@ def test_what_is_no_list_of_entries_is_refused(text: str, tmp_path: Path) -> Non
     (tmp_path / "checks.txt").write_text(text)
     with pytest.raises(ValueError, match="line"):
         read_entries(tmp_path / "checks.txt")
+
+
+def test_what_no_answer_hears_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "checks.txt"
+    file.write_text("one: row {i} adds up to {sum:.3g}. Usual cause: add {n}.\ntwo: it waits.\nthree: all {x} of it.\n")
+    told = ["f on 2 ranks: row 3 adds up\nto 0.5. Usual cause: add 7.", "f: all 3 are here, and 4 of it not."]
+    place = tmp_path.name + "/checks.txt"
+    assert unheard([file], told) == [f"{place}: two", f"{place}: three"]
+    assert unheard([file], [told[0], "f: all 3 of it.", "g: it waits."]) == []

@@ -6,6 +6,7 @@ Two functions show as much of a grader as four, in half the time, and a few case
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,15 +18,11 @@ FEWER_CASES = {
     "world_sizes=(1, 2, 3, 4, 5, 9), ": "world_sizes=(2, 5), ",
     "(torch.float32, torch.float64, torch.int64, torch.bfloat16": "(torch.float64, torch.int64",
     'layouts=("block", "transposed", "strided")': 'layouts=("strided",)',
-    "assert len(report) == 18\n": "",
-    "assert len(report) == 12\n": "",
 }
 FEWER_TRAININGS = {
     "world_sizes=(1, 2, 4),": "world_sizes=(2,),",
     "world_sizes=(2, 3),": "world_sizes=(3,),",
     "world_sizes=(2, 4), trainings=": "world_sizes=(2,), trainings=",
-    "assert len(report) == 18\n": "",
-    "assert len(report) == 4\n": "",
     "assert all(hidden_share_of(report[number]) > 0.5 for number in (1, 2))\n": "",
 }
 
@@ -38,7 +35,8 @@ def short_course(
     The parts of an exercise are graded independently of each other, so nothing changes for those that are left.
 
     Args:
-        smaller: what to replace in all test cells, so that they have fewer cases. Each text must be there.
+        smaller: what to replace in all test cells, so that they have fewer cases. Each text must be there. How many
+            cases there are is not asserted then.
 
     Returns:
         The new course's folder, `folder`.
@@ -53,6 +51,8 @@ def short_course(
         assert any(old in "".join(cell["source"]) for cell in tests), old
         for cell in tests:
             cell["source"] = "".join(cell["source"]).replace(old, new)
+    for cell in tests if smaller else ():
+        cell["source"] = re.sub(r"(?m)^assert len\(report\) == \d+\n", "", "".join(cell["source"]))
     (folder / source).parent.mkdir(parents=True)
     (folder / source).write_text(json.dumps(notebook), encoding="utf-8")
     shutil.copy(root / "nbgrader_config.py", folder)
