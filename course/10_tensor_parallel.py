@@ -463,9 +463,10 @@ for (optimizer, name), found in trained.items():
 # divides by the size of a gradient, so where all of it has the same factor, the factor does not show. In the layer
 # below only one of two terms has it, and the weights go another way.)
 #
-# With a gradient forgotten the ranks now have four *different* layers below, and the model works with these four.
-# Surely the loss on images that it has not seen must tell? Look at other seeds before you believe a number of one. We
-# take five, in three settings: a large rate for 20 steps, and a small one for 60 steps and for 20.
+# With a gradient forgotten the ranks now have four *different* layers below, and soon different layers above, too,
+# since these see different inputs. The model works with these four. Surely the loss on images that it has not seen must
+# tell? Look at other seeds before you believe a number of one. We take five, in three settings: a large rate for 20
+# steps, and a small one for 60 steps and for 20.
 
 # %%
 guess_3 = predict(
@@ -545,14 +546,14 @@ assert means[SMALL, "summed twice"] < means[SMALL, "right"] - 0.005
 # is the worse one, and after 20 there is hardly any difference. Two things happen at once.
 #
 # - **A smaller step.** Of the four terms that come through the MLP, the layer below gets one. That acts like a smaller
-#   rate, there alone. "Rank 0's" shows what this does by itself: with rate 0.2 and 20 steps it helps a little, on
-#   average, and with 0.05 and 60 steps it slows down.
+#   rate, there alone. "Rank 0's" shows what this does by itself: with rate 0.2 and 20 steps it helps a little
+#   on average, in about half of all seeds, and with 0.05 and 60 steps it slows down.
 # - **Four readers.** Four different layers below, each with its own thin MLP, are a small *ensemble*, and have four
 #   times as many weights. In "rank 0's" there is one reader, with steps as short. Forgotten is better than it in at
 #   least four of five seeds, at 0.2 and 20 steps and at 0.05 and 60: that is what the other three readers do.
 #
-# And "summed twice" acts like a larger rate. At the large rate it is bad in all seeds. With 0.05 and 60 steps it is
-# *better* than right, on average.
+# And "summed twice" acts like a larger rate. At the large rate it is bad in all five seeds. With 0.05 and 60 steps it
+# is *better* than right, on average.
 #
 # A checkpoint has *one* layer below. Load rank 0's on all ranks ("copy"), and the loss rises, in at least four of
 # five seeds, in these two settings. By how much is luck: by some thousandths, or by some hundredths.
@@ -1321,9 +1322,9 @@ assert all_reduces(two.trace) == 2 and twice_counted == [2, 2]
 #
 # The bytes are those of a ring.
 #
-# - What one operator does forward, its partner does backward. Forget what goes back, and only the gradients below are
-#   wrong. The loss does not tell: in some settings the wrong model was better (rate 0.2, 20 steps), in others worse
-#   (0.05, 60 steps), in others neither (0.05, 20 steps).
+# - What one operator does forward, its partner does backward. Forget what goes back, and in the first step only the
+#   gradients below are wrong; then all copies drift apart. The loss does not tell: in some settings the wrong model was
+#   better (rate 0.2, 20 steps), in others worse (0.05, 60 steps), in others neither (0.05, 20 steps).
 # - Send where it is narrow. With hidden features that are more than half of $f$ that means columns first, then rows: an
 #   MLP is the sum of thin MLPs, and attention a sum over the heads.
 # - The loss over a cut vocabulary needs a few numbers per position, and never all scores: three to add up, or two from

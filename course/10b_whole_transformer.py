@@ -749,6 +749,11 @@ for sizes in ((1024, 256), (2048, 128), (2048, 256), (4096, 256)):
     assert slow[sizes][1:] == ["pipeline"] * 6
 assert slow[2048, 8192][1:] == ["data"] * 6
 assert slow[8192, 2048] == ["tensor"] * 2 + ["pipeline"] * 4 + ["data"]
+# With one sequence: computing that is saved against the bytes of four all-reduces per layer, in both passes
+assert 16 * SPEED / LINKS["slow"].intra.bandwidth == 256_000
+alone = {sizes: fastest("slow", *sizes)[0] for sizes in ((2048, 16384), (4096, 2048))}
+assert set(alone.values()) == {"tensor"}
+assert {72 * f + 12 * s > 256_000 for f, s in alone} == {True}
 one_256 = [1e3 * f(LINKS["fast"], 1, 1024, 256) for f in (one_seconds, tensor_seconds)]
 assert [f"{ms:.1f}" for ms in one_256] == ["2.4", "7.3"]
 eight_seconds = [f(LINKS["fast"], 8, 4096, 256) for f in STRATEGIES.values()]
@@ -796,7 +801,10 @@ assert changed == [("slow", (2048, 2048), 32, "pipeline")]
 #   data parallelism. There the backward pass is too short for the gradients: less than half of them hides. With 2,048
 #   features and 128 tokens data parallelism is ahead only from 32 sequences on.
 #
-# On slow links it does *not* stay. With one sequence nothing helps, except for the widest layers, of 8,192 features.
+# On slow links it does *not* stay. With one sequence nothing helps at these sizes, except with 8,192 features. (What
+# can help there is tensor parallelism, where layers are wide or sequences long. Latency aside, that is where $72 f + 12
+# s$, for $f$ features and $s$ tokens, is above 256,000: also with 2,048 features and 16,384 tokens.)
+#
 # From two on: with short sequences the pipeline for all these batches, since the gradients are large next to the
 # computing; with long ones, of 8,192 tokens, data parallelism for all. So on slow links there is no rule of thumb:
 # count. (1F1B with a longer warm-up changes one winner of all in both tables: with 2,048 features, 2,048 tokens and 32
@@ -1112,8 +1120,8 @@ assert partial == ["norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"]
 # - Which strategy is fastest depends on links, batch and sizes. On the fast links here: tensor parallelism for one
 #   sequence, unless there is little to compute (narrow layers, short sequences), where one device is faster; data
 #   parallelism once a batch has sequences for all ranks and enough tokens that the gradients hide for a good part, if
-#   the model fits. On slow links each of the three wins somewhere. With one sequence nothing helps there, except for
-#   the widest layers.
+#   the model fits. On slow links each of the three wins somewhere. With one sequence only tensor parallelism
+#   can help there, and only where layers are wide or sequences long (here: $72 f + 12 s$ clearly above 256,000).
 # - Over two machines a ring is as slow as the link between them. Here that has a 24th of the bandwidth. With
 #   hierarchical all-reduces and 2,048 features four ranks in one machine were faster than eight in two, and with 4,096
 #   eight were. They are never twice as fast, since the messages of a rank don't shrink with more ranks.

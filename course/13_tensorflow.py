@@ -458,7 +458,7 @@ assert [e.nbytes for e in all_reduces(adam_step, *batch)] == [SIZE]
 
 # %% [markdown]
 # Each replica has the whole state, and only gradients are sent: each replica computes the same update. That
-# repetition is what ZeRO (lesson 11) avoids. `tf.distribute` has no strategy that cuts it over the replicas.
+# repetition is what ZeRO (lesson 11, planned) avoids. `tf.distribute` has no strategy that cuts it over the replicas.
 #
 # ### Twenty steps, and `fit`
 #
@@ -636,7 +636,7 @@ assert np.abs(by_step["mean"] / by_step["sum / 240"] - 1).max() > 0.2
 # again.
 #
 # A penalty on the weights (regularization) is the same number on every replica, so it would count once per replica:
-# `tf.nn.scale_regularization_loss` divides it by their number.
+# `tf.nn.scale_regularization_loss` divides it by their number. That is for a step of your own: `fit` divides it itself.
 #
 # **Try it.** Divide the mean of `tf.reduce_mean` by the number of replicas. Is the gradient right?
 
@@ -867,9 +867,9 @@ assert 0.45 < used(shares_of["sorted"], 0.5) < 0.65
 
 # %% [markdown]
 # In the first row, each share is shorter than the limit, so nothing is clipped. Four equal shares could add up to four
-# times the limit. Shares that differ, as with sorted images, are clipped at nearly the same limit as one device: 0.53
-# is left, and not 1. One of them is even longer than the whole gradient. So it is clipped at a limit of 1, where one
-# device clips nothing.
+# times the limit. Shares that differ, as with sorted images, partly cancel: here 0.53 is left, and not 1. (With other
+# images and more replicas more may be left than the limit.) One of them is even longer than the whole gradient. So it
+# is clipped at a limit of 1, where one device clips nothing.
 #
 # (Keras 2, the package `tf-keras`, clips after the sum. And torch's `clip_grad_norm_` is called after the backward
 # pass. Under DDP the gradients are averaged then, so it clips the mean.)
@@ -1441,13 +1441,13 @@ Markdown("\n".join([header, "|---" * 5 + "|", *rows]))
 
 # %% [markdown]
 # Not in the table: what you have to write yourself. `tf.distribute` has no strategy that cuts an optimizer's state over
-# the replicas (lesson 11), no gossip
-# (lesson 08), and no bound on staleness between "synchronous" and "asynchronous".
+# the replicas (lesson 11, planned), no gossip (lesson 08), and no bound on staleness between "synchronous" and
+# "asynchronous".
 #
 # ## In short
 #
 # - MirroredStrategy is DDP, except that it sums the gradients where DDP averages, and has one bucket: a copy on each
-#   device, one all-reduce of all dense gradients in a step (on processors a ring; on GPUs NCCL decides).
+#   device, one all-reduce of all dense gradients in a compiled step (on processors a ring; on GPUs NCCL decides).
 #   MultiWorkerMirrored is the same over a network.
 # - The optimizer sums. Divide each loss by the size of the *global* batch; for the last batch by its true size, if
 #   each step is to be a mean. The loss objects of Keras 3 have divided already, by replicas: right as long as all have

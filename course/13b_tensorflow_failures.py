@@ -629,12 +629,12 @@ facts = {
     "ParameterServer, the only worker": ("the coordinator waits", "–"),
     "ParameterServer, the server": (
         f"the coordinator ends: {served['chief'].error.kind}",
-        "all since the last checkpoint",
+        "all: there was no checkpoint",
     ),
     "ParameterServer, the coordinator": ("the server waits", "–"),
     "torch's DDP in our world, a rank": (
         "all end: PeerLost",
-        "all since the last checkpoint",
+        "all: there was no checkpoint",
     ),
 }
 rows = [f"| {name} | {' | '.join(told)} |" for name, told in facts.items()]

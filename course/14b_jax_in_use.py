@@ -549,6 +549,13 @@ for kind in ("int32", "int64", "int8"):
     print(kind, traced - before)
 assert traced - before == 2
 
+# A number of Python has a "weak" type, which takes on that of what it meets: another type than an array's
+with_rate, before = jax.jit(lambda rate, *arrays: counting_step(*arrays)), traced
+for rate in (0.1, 0.2, jnp.array(0.1), jnp.array(0.2)):
+    with_rate(rate, first, all_images[:100], all_labels[:100])
+    print(rate, traced - before)
+assert traced - before == 2
+
 # %% [markdown]
 # *Where* arrays lie counts as well. Here are four steps over four devices, with batches of one shape, twice:
 
@@ -617,9 +624,10 @@ assert by_place == [(1, 1), (0, 1), (0, 1)]
 # ## In real frameworks
 #
 # JAX is one. In torch each rank has its own part from the start, and there is no array of the whole. The first mistake
-# can't be made with the parameters: DDP sends rank 0's to all. The second one can: forget the `DistributedSampler`, and
-# every rank computes the whole batch. The gradient is right there, too, and you pay twice. Here are the three steps
-# from above in torch, on two ranks with the same halves, and then with that mistake.
+# can't be made with the parameters: DDP sends rank 0's to all. The second one can: let every rank load the whole batch,
+# and the gradient is right there, too, and you pay twice. (Forget only the `DistributedSampler`, with half the batch
+# for each rank, and all ranks compute the *same* half: the gradient is that of half the batch.) Here are the three
+# steps from above in torch, on two ranks with the same halves, and then with that mistake.
 
 # %%
 from torch.nn.parallel import DistributedDataParallel
@@ -656,7 +664,7 @@ assert off < 1e-5 and off_with_all < 1e-5
 
 # %% [markdown]
 # Torch's mean is one of means: each rank takes the mean over its half, and DDP averages. With unequal parts the two
-# differ, see lesson 05. JAX has the mean over the whole array.
+# differ, see [lesson 04](04_data_parallel.ipynb). JAX has the mean over the whole array.
 #
 # ## In short
 #
