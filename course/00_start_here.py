@@ -293,8 +293,9 @@ print(guess_3.compare(f"{data[0].item():g}"))
 # %% [markdown]
 # Every rank added to its own copy of zeros. Nothing was added up, and the tensor in this notebook has not changed.
 #
-# With global variables it is the same. Each run begins with fresh copies of them. If a result should survive, return
-# it.
+# With global variables it is the same. Each run begins with what the notebook knows at that moment: your variables,
+# your modules, your settings. What a rank changes, it changes for itself. If a result should survive, return it. And a
+# rank has no keyboard: to look into one, print.
 
 # %% tags=["folded"]
 # Checks of the numbers above

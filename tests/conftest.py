@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from hypothesis import HealthCheck, settings
 from distlib import World
 
 ROOT = Path(__file__).parents[1]
-LONGEST = "test_lessons.py"  # ten minutes of one processor
+LONGEST = "test_lessons.py"  # twenty minutes of one processor
+SHOWN, LEAST_SHOWN = 30, 5.0  # files and seconds, in the table of where the time went
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSERS_ON_MACOS = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
@@ -67,16 +69,33 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first, the lessons before all, so that no worker is left with one at the end.
 
+    What a worker takes at a time is a file, whose tests share fixtures. Lessons share nothing: there it is one test.
     A test whose marker names something that this machine lacks is skipped, with the reason.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path.name != LONGEST, item.path not in slow))  # else in the order that they have
     for item in items:
+        is_lesson = item.path.name == LONGEST and item.get_closest_marker("slow")
+        item.add_marker(pytest.mark.xdist_group(item.name if is_lesson else item.nodeid.partition("::")[0]))
         for name, missing in MISSING.items():
             for marker in item.iter_markers(name):
                 reason = missing(*marker.args, **marker.kwargs)
                 if reason:
                     item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where the time went: the files that took longest, each with all its tests, their fixtures included."""
+    seconds: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    longest = [(file, spent) for file, spent in seconds.most_common(SHOWN) if spent >= LEAST_SHOWN]
+    if longest:
+        terminalreporter.section(f"seconds by file; {sum(seconds.values()):.0f} in all")
+        for file, spent in longest:
+            terminalreporter.write_line(f"{spent:7.0f}  {file}")
 
 
 @functools.cache
