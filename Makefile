@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS :=
+EXTRAS := [course]
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 # The first of these that is new enough makes the environment; `make env PYTHON=/path/to/python` overrides it.
@@ -41,7 +41,7 @@ update: $(READY)  ## get a newer version of the course; what you have written st
 
 # >>> not for students: `distlib release` leaves out what follows
 
-EXTRAS := [dev]
+EXTRAS := [course,dev]
 
 .PHONY: test test-all notebooks exercises check answers grade-demo bench
 

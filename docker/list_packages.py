@@ -11,13 +11,15 @@ import tomllib
 
 
 def packages(settings: dict, without: str) -> list[str]:
-    """What pyproject.toml asks for.
+    """What pyproject.toml asks for, with the extras that make up the course.
 
     Args:
         settings: its content.
         without: a pattern; what begins with it is left out. "" leaves out nothing.
     """
-    wanted = [*settings["build-system"]["requires"], *settings["project"]["dependencies"]]
+    extras = settings["project"]["optional-dependencies"]
+    of_course = [package for name, group in extras.items() if name not in ("course", "dev") for package in group]
+    wanted = [*settings["build-system"]["requires"], *settings["project"]["dependencies"], *of_course]
     return [package for package in wanted if not (without and re.match(without, package))]
 
 

@@ -249,7 +249,7 @@ def test_a_lesson_has_a_number_a_name_and_a_notebook(path: Path) -> None:
 def test_the_first_lesson_is_what_make_lab_opens() -> None:
     from distlib.classroom.student_copies.places import FIRST_LESSON as FIRST_COPY
     from distlib.classroom.student_copies.places import copies
-    from distlib.cli.copies import FIRST_LESSON
+    from distlib.cli.course_folder import FIRST_LESSON
 
     assert (ROOT / FIRST_LESSON).exists()
     assert LESSONS[0].with_suffix(".ipynb") == ROOT / FIRST_LESSON == copies(ROOT)[ROOT / FIRST_COPY]

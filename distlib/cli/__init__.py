@@ -84,9 +84,9 @@ def main(arguments: list[str] | None = None) -> int:
         from distlib.cli.grade import grade_submissions
 
         return grade_submissions(options)
-    from distlib.cli.doctor import CHECKS, FOR_A_NOTEBOOK, run_doctor
+    from distlib.cli.doctor import choose_checks, run_doctor
 
-    return run_doctor({name: CHECKS[name] for name in (FOR_A_NOTEBOOK if options.for_a_notebook else CHECKS)})
+    return run_doctor(choose_checks(options.for_a_notebook))
 
 
 def _add_check_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,9 +90,10 @@ def versions_here() -> dict[str, str]:
 
 
 def requirements(without: str) -> Iterator[Requirement]:
-    """What pyproject.toml asks for on this machine. without: a pattern; what begins with it is left out."""
-    settings = tomllib.loads((COURSE / "pyproject.toml").read_text(encoding="utf-8"))
-    for requirement in map(Requirement, settings["project"]["dependencies"]):
+    """What the course asks for on this machine. without: a pattern; what begins with it is left out."""
+    project = tomllib.loads((COURSE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = [group for name, group in project["optional-dependencies"].items() if name not in ("course", "dev")]
+    for requirement in map(Requirement, chain(project["dependencies"], *extras)):
         if requirement.marker is None or requirement.marker.evaluate():
             if not (without and re.match(without, requirement.name)):
                 yield requirement

@@ -1,4 +1,4 @@
-"""Where the course is, and what `distlib lab` and `distlib update` say about the student's copies of it."""
+"""What `distlib lab` and `distlib update` say about the student's copies of the course."""
 
 from pathlib import Path
 
@@ -6,17 +6,6 @@ from distlib.classroom.grader.file_kind import kind_of
 from distlib.classroom.student_copies.bring import Brought, bring
 from distlib.classroom.student_copies.places import FOLDER, copies
 from distlib.printable import printable
-
-FIRST_LESSON = Path("course") / "00_start_here.ipynb"
-NO_COURSE = f"There is no {FIRST_LESSON} here or in a folder above. Go to the course's folder first."
-
-
-def find_course(start: Path) -> Path | None:
-    """The folder that holds the course: start, a folder above it, or where distlib itself was installed from."""
-    for folder in [start, *start.parents, Path(__file__).parents[2]]:
-        if (folder / FIRST_LESSON).exists():
-            return folder
-    return None
 
 
 def bring_copies(course: Path) -> bool:

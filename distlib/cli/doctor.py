@@ -3,10 +3,12 @@
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from distlib.cli import doctor_checks as checks
 from distlib.cli import doctor_frameworks as frameworks
+from distlib.cli.course_folder import find_course
 from distlib.cli.doctor_checks import Finding
 
 CHECKS: dict[str, Callable[[], Finding]] = {
@@ -48,6 +50,20 @@ FOR_A_NOTEBOOK = (
     "memory",
     "cores",
 )
+
+
+# What the package needs where there is no course, for worlds and `distlib launch`.
+FOR_THE_PACKAGE = (*FOR_A_NOTEBOOK, "packages", "folder")
+
+
+def choose_checks(for_a_notebook: bool) -> dict[str, Callable[[], Finding]]:
+    """The checks that concern whoever asks: for the package alone where no course is."""
+    if for_a_notebook:
+        return {name: CHECKS[name] for name in FOR_A_NOTEBOOK}
+    if find_course(Path.cwd()) is not None:
+        return CHECKS
+    alone = partial(frameworks.check_packages, extras=("",))
+    return {name: alone if name == "packages" else CHECKS[name] for name in FOR_THE_PACKAGE}
 
 
 def run_doctor(available: Mapping[str, Callable[[], Finding]] = CHECKS) -> int:

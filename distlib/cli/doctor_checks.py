@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from distlib.cli.course_folder import find_course
+
 OLDEST_PYTHON = (3, 11)
 MEBIBYTE = 2**20
 GIBIBYTE = 2**30
@@ -228,8 +230,10 @@ def check_transport(*, problem: str | None = "", timeout: float = COMMAND_TIMEOU
 
 
 def check_folder(*, folder: Path | None = None, system: str = platform.release()) -> Finding:
-    """In WSL the course lies in the file system of Linux. folder: the course's; system: the kernel's release."""
-    folder = Path(__file__).parents[2] if folder is None else folder
+    """There is a course, in WSL in the file system of Linux. folder: the course's; system: the kernel's release."""
+    folder = find_course(Path.cwd()) if folder is None else folder
+    if folder is None:
+        return Finding("note", "there is no course here or in a folder above: this is about the package alone")
     if "microsoft" in system.lower() and re.match(r"/mnt/[a-z](/|$)", str(folder)):
         return Finding(
             "note",

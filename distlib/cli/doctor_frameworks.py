@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from distlib.cli.doctor_checks import COMMAND_TIMEOUT, Finding, last_line, run_command
 
 COURSE = "distlib-course"
+EXTRAS = ("", "lessons", "grading", "tensorflow", "jax")  # those of the course
 TENSORFLOWS = ("tensorflow-cpu", "tensorflow", "tensorflow-intel", "tf-nightly")  # each brings a package `tensorflow`
 AFRESH = "delete .venv, then make env"
 
@@ -40,16 +41,16 @@ class Installed:
         versions = {name: each.version for name, each in named.items()}
         return cls(versions, {name: each.requires or [] for name, each in named.items()})
 
-    def requirements(self, name: str) -> Iterator[Requirement]:
-        """What a distribution requires on this machine, without its extras."""
+    def requirements(self, name: str, extras: Sequence[str] = ("",)) -> Iterator[Requirement]:
+        """What a distribution requires on this machine, with these of its extras."""
         for text in self.requires.get(name, ()):
             requirement = Requirement(text)
-            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
                 yield requirement
 
-    def misfits(self, name: str) -> Iterator[str]:
-        """What a distribution requires and doesn't get, a phrase each."""
-        for requirement in self.requirements(name):
+    def misfits(self, name: str, extras: Sequence[str] = ("",)) -> Iterator[str]:
+        """What a distribution, with these of its extras, requires and doesn't get, a phrase each."""
+        for requirement in self.requirements(name, extras):
             needed = str(canonicalize_name(requirement.name))
             names = TENSORFLOWS if needed == "tensorflow" else (needed,)
             version = next((self.versions[each] for each in names if each in self.versions), None)
@@ -59,12 +60,15 @@ class Installed:
                 yield f"{needed} is {version}, and {name} {self.versions[name]} needs {requirement.specifier}"
 
 
-def check_packages(*, installed: Installed | None = None) -> Finding:
-    """What the course requires is there, in versions that will do. TensorFlow and JAX have checks of their own."""
+def check_packages(*, installed: Installed | None = None, extras: Sequence[str] = EXTRAS) -> Finding:
+    """What the course requires is there, in versions that will do. TensorFlow and JAX have checks of their own.
+
+    extras: of the package; ("",) for the package alone.
+    """
     installed = installed or Installed.here()
     if COURSE not in installed.versions:
         return Finding("problem", f"the course itself, {COURSE}, is not installed in this Python", "make env")
-    misfits = [text for text in installed.misfits(COURSE) if not text.startswith((*TENSORFLOWS, "jax"))]
+    misfits = [text for text in installed.misfits(COURSE, extras) if not text.startswith((*TENSORFLOWS, "jax"))]
     if misfits:
         return Finding("problem", "; ".join(misfits), AFRESH)
     return Finding("ok", "all there, in versions that will do")
@@ -127,7 +131,7 @@ def _check(
 
 def _missing(installed: Installed, title: str) -> Finding:
     """None of it is installed: because there is none for this Python, or by mistake."""
-    wanted = {str(canonicalize_name(requirement.name)) for requirement in installed.requirements(COURSE)}
+    wanted = {str(canonicalize_name(requirement.name)) for requirement in installed.requirements(COURSE, EXTRAS)}
     if wanted.intersection([title.lower(), *(TENSORFLOWS if title == "TensorFlow" else ())]):
         return Finding("problem", "is not installed; only one lesson needs it", AFRESH)
     return Finding("note", "not installed: there is none for this Python; only one lesson needs it")

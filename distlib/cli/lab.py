@@ -24,7 +24,8 @@ from jupyter_core.paths import jupyter_runtime_dir
 
 from distlib.classroom.student_copies.places import FIRST_LESSON as FIRST_COPY
 from distlib.classroom.student_copies.places import FOLDER
-from distlib.cli.copies import FIRST_LESSON, NO_COURSE, bring_copies, find_course
+from distlib.cli.copies import bring_copies
+from distlib.cli.course_folder import FIRST_LESSON, NO_COURSE, find_course
 from distlib.cli.settings import SETTINGS, settings_for_jupyter
 
 STARTS_WITHIN = 300.0  # seconds; JupyterLab needs two or three, and many more on a busy machine

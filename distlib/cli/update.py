@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 from distlib.classroom.student_copies.bring import back_up
-from distlib.cli.copies import NO_COURSE, bring_copies, find_course
+from distlib.cli.copies import bring_copies
+from distlib.cli.course_folder import NO_COURSE, find_course
 
 PACKAGES = ("pyproject.toml", "constraints.txt")  # what the environment is made from
 

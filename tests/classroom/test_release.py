@@ -97,7 +97,7 @@ def test_the_readme_speaks_of_nothing_that_is_not_there(files: dict[str, bytes])
     targets = set(re.findall(r"^([a-z-]+):.*##", makefile, re.MULTILINE))
     assert {"lab"} <= set(re.findall(r"make ([a-z-]+)", readme)) <= targets
     assert not targets & {"test", "check", "exercises", "notebooks", "answers", "bench", "grade-demo"}
-    assert "[dev]" not in makefile and "EXTRAS :=\n" in makefile, "students need none of the tools for tests"
+    assert "dev]" not in makefile and "EXTRAS := [course]\n" in makefile, "students need none of the tools for tests"
 
 
 def test_no_solution_and_no_hidden_test_is_in_it(files: dict[str, bytes]) -> None:

@@ -188,6 +188,15 @@ def test_the_folder_of_this_course_is_ok() -> None:
     assert checks.check_folder(system="6.1.0") == Finding("ok", f"the course is in {Path(distlib.__file__).parents[1]}")
 
 
+def test_outside_of_a_course_doctor_says_so_and_looks_at_the_package_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (checks, doctor):
+        monkeypatch.setattr(module, "find_course", lambda start: None)
+    assert is_note(checks.check_folder(), "there is no course here", "the package alone")
+    chosen = doctor.choose_checks(for_a_notebook=False)
+    assert set(chosen) == set(doctor.FOR_THE_PACKAGE) and "nbgrader" not in chosen
+    assert chosen["packages"]().level == "ok"
+
+
 def test_home_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_note(checks.check_home(home=tmp_path / "gone"), "distlib lab")
     assert checks.check_home(home=tmp_path).level == "ok"

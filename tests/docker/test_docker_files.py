@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import tomllib
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -51,7 +52,12 @@ def test_packages_are_listed_and_left_out(root: Path) -> None:
     packages = runpy.run_path(str(root / "docker" / "list_packages.py"))["packages"]
     settings = tomllib.loads((root / "pyproject.toml").read_text())
     everything, some = packages(settings, ""), packages(settings, "tensorflow|jax")
-    assert everything == [*settings["build-system"]["requires"], *settings["project"]["dependencies"]]
+    project = settings["project"]
+    needed = [*settings["build-system"]["requires"], *project["dependencies"]]
+    assert everything[: len(needed)] == needed
+    named = re.search(r"\[(.*)\]", project["optional-dependencies"]["course"][0])
+    assert named and set(named[1].split(",")) == set(project["optional-dependencies"]) - {"course", "dev"}
+    assert all(set(project["optional-dependencies"][name]) <= set(everything) for name in named[1].split(","))
     assert {package for package in everything if package.startswith(("tensorflow", "jax"))} == set(everything) - set(
         some
     )

@@ -37,7 +37,7 @@ from distlib.classroom.class_folder import Classroom, open_classroom
 from distlib.classroom.grader.class_run import grade_class
 from distlib.classroom.grader.course import open_course
 from distlib.classroom.student_copies.places import FIRST_LESSON as FIRST_COPY
-from distlib.cli.copies import FIRST_LESSON
+from distlib.cli.course_folder import FIRST_LESSON
 from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
 from distlib.judge.remote.judge import Judges
 from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
