@@ -530,8 +530,8 @@ assert events.count("backend_compile_duration") == 1  # what is traced is compil
 # every step. Nothing is wrong but the time.
 #
 # **Try it.** Shapes are not everything. A step is traced again if the *type* of an argument changes, too. Hand over the
-# labels once as `int32` and once as `int64`, or a learning rate once as a number of Python and once as an array. How
-# often is it traced?
+# labels once as `int32` and once as `int64`, or a learning rate once as a number of Python and once as a `jnp.float32`.
+# How often is it traced?
 
 # %%
 tried = jax.jit(lambda *arrays: counting_step(*arrays))
@@ -549,9 +549,9 @@ for kind in ("int32", "int64", "int8"):
     print(kind, traced - before)
 assert traced - before == 2
 
-# A number of Python has a "weak" type, which takes on that of what it meets: another type than an array's
+# A number of Python has a "weak" type, which takes on that of what it meets. That of a float32 is another one
 with_rate, before = jax.jit(lambda rate, *arrays: counting_step(*arrays)), traced
-for rate in (0.1, 0.2, jnp.array(0.1), jnp.array(0.2)):
+for rate in (0.1, 0.2, jnp.float32(0.1), jnp.float32(0.2)):
     with_rate(rate, first, all_images[:100], all_labels[:100])
     print(rate, traced - before)
 assert traced - before == 2
