@@ -19,14 +19,14 @@ from typing import Any
 import nbformat
 import zmq
 from jupyter_server.serverapp import ServerApp
+from jupyter_server.utils import url_path_join
 from nbgrader.apps import NbGrader
 from nbgrader.server_extensions.validate_assignment.handlers import (
     NbGraderVersionHandler,
     ValidateAssignmentHandler,
-    ujoin,
-    web,
 )
 from nbgrader.validator import Validator
+from tornado import web
 
 NO_TESTS = "This notebook has no tests: the button is for exercises. To run a lesson: Run > Run All Cells."
 
@@ -64,7 +64,9 @@ def _load_jupyter_server_extension(server: ServerApp) -> None:
     settings = server.web_app.settings
     settings["root_dir"] = server.root_dir
     handlers = {"/assignments/validate": ValidateHandler, "/nbgrader_version": NbGraderVersionHandler}
-    server.web_app.add_handlers(".*$", [(ujoin(settings["base_url"], path), to) for path, to in handlers.items()])
+    server.web_app.add_handlers(
+        ".*$", [(url_path_join(settings["base_url"], path), to) for path, to in handlers.items()]
+    )
 
 
 def validate(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ torch waits for at the end of the backward pass. Documentation: https://docs.pyt
 from collections.abc import Callable
 
 import torch
-from torch._C._distributed_c10d import GradBucket
+from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from torch.futures import Future
 
 from distlib.communicator import Communicator

@@ -32,13 +32,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from distlib.worlds import private_torch
 from distlib.worlds.real import shared_memory
 from distlib.worlds.real.rank_place import ENVIRONMENT, RankPlace
 
 _LARGEST_REQUEST = 65536
 _START_TIMEOUT = 180.0  # seconds; importing torch from a cold disk can take long, on a busy machine very long
 _REAP_EVERY = 0.5  # seconds between looks at which ranks have ended
-_IMPORTED_LATE = ("torch._dynamo",)  # by torch, in two seconds, when a process builds its first optimizer
 
 
 # ── in the kernel ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -76,7 +76,9 @@ class ForkServer:
 
         Where the kernel has built an optimizer, ranks will: then what that imports is there when the rank begins.
         """
-        return self._request(("spawn", place, [name for name in _IMPORTED_LATE if name in sys.modules]), fds)
+        return self._request(
+            ("spawn", place, [name for name in private_torch.IMPORTED_LATE if name in sys.modules]), fds
+        )
 
     def memory_problem(self) -> str | None:
         """Why ranks can't read each other's memory; None if they can. See shared_memory."""

@@ -23,7 +23,7 @@ import numpy
 import torch
 from torch.utils import deterministic
 
-from distlib.worlds import pickling
+from distlib.worlds import pickling, private_torch
 from distlib.worlds.real import own_modules
 from distlib.worlds.real.rank_place import ENVIRONMENT
 
@@ -162,7 +162,7 @@ def read_settings() -> dict[str, Any]:
         ),
         "precision": torch.get_float32_matmul_precision(),
         "anomalies": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
-        "torch_printing": dict(vars(torch._tensor_str.PRINT_OPTS)),
+        "torch_printing": dict(vars(private_torch.PRINT_OPTIONS)),
         "numpy_printing": numpy.get_printoptions(),
         "numpy_errors": numpy.geterr(),
         "recursion": sys.getrecursionlimit(),

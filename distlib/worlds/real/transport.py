@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed
 
+from distlib.worlds.private_torch import gloo_group
 from distlib.worlds.tensor_bytes import as_bytes, dense, landing_of
 
 _TIMEOUT = datetime.timedelta(seconds=60)
@@ -45,11 +46,7 @@ class GlooTransport(Transport):
     """
 
     def __init__(self, open_store: OpenStore, rank: int, world_size: int, host: str = "127.0.0.1") -> None:
-        options = _c10d.ProcessGroupGloo._Options()
-        options._devices = [_c10d.ProcessGroupGloo.create_device(hostname=host)]
-        options._threads = 1
-        options._timeout = _TIMEOUT
-        self._group = _c10d.ProcessGroupGloo(open_store("gloo", world_size), rank, world_size, options)
+        self._group = gloo_group(open_store("gloo", world_size), rank, world_size, host, _TIMEOUT)
 
     def send(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
         return self._group.send([as_bytes(dense(tensor))], peer, sequence % _TAGS).wait

@@ -22,7 +22,8 @@ from types import FrameType
 from typing import Protocol
 
 import greenlet
-import torch
+
+from distlib.worlds import private_torch
 
 __passes_on__ = True  # see worlds.call_site
 
@@ -70,7 +71,7 @@ class GreenletContext:
         return self._thread
 
 
-current_backward = torch._C._current_graph_task_id
+current_backward = private_torch.current_backward
 """The number of the backward pass of torch that the caller is in, where a greenlet must not be left; else OUTSIDE."""
 OUTSIDE = -1
 

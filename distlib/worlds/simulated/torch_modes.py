@@ -14,12 +14,14 @@ from typing import Any
 
 import torch
 
+from distlib.worlds import private_torch
+
 Modes = tuple[bool, bool, tuple[Any, ...], tuple[Any, ...]]
 
 _are_gradients_on = torch.is_grad_enabled
 _is_inference = torch.is_inference_mode_enabled
-_count_modes = torch._C._len_torch_function_stack
-_is_autocast_on = torch._C._is_any_autocast_enabled
+_count_modes = private_torch.count_function_modes
+_is_autocast_on = private_torch.is_autocast_on
 _KINDS = ("cpu", "cuda")
 
 
@@ -42,18 +44,18 @@ def set_modes(modes: Modes) -> None:
         _set_autocast(autocast)
     if functions or _count_modes():
         _set_function_modes(functions)
-    torch._C._set_grad_enabled(gradients)
+    private_torch.set_gradients(gradients)
 
 
 def _function_modes() -> tuple[Any, ...]:
-    return tuple(torch._C._get_function_stack_at(place) for place in range(_count_modes()))
+    return tuple(private_torch.function_mode(place) for place in range(_count_modes()))
 
 
 def _set_function_modes(modes: tuple[Any, ...]) -> None:
     while _count_modes():
-        torch._C._pop_torch_function_stack()
+        private_torch.pop_function_mode()
     for mode in modes:
-        torch._C._push_on_torch_function_stack(mode)
+        private_torch.push_function_mode(mode)
 
 
 def _autocast() -> tuple[Any, ...]:
@@ -78,5 +80,5 @@ _guard = _Guard()
 def _set_inference(on: bool) -> None:
     if _guard.last is not None:
         _guard.last.__exit__(None, None, None)
-    _guard.last = torch._C._InferenceMode(on)
+    _guard.last = private_torch.inference_mode(on)
     _guard.last.__enter__()

@@ -1,0 +1,41 @@
+"""All private names of torch that this package uses. A new version of torch may take any of them away without notice.
+
+Whoever needs another adds it here: `tests/test_private_names.py` says which is gone, and lets no other file use one.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import torch
+import torch.distributed
+
+# By torch, in two seconds, when a process builds its first optimizer.
+IMPORTED_LATE = ("torch._dynamo",)
+
+# Modes of the running thread (see simulated.torch_modes).
+set_gradients = torch._C._set_grad_enabled
+inference_mode = torch._C._InferenceMode
+is_autocast_on = torch._C._is_any_autocast_enabled
+count_function_modes = torch._C._len_torch_function_stack
+function_mode = torch._C._get_function_stack_at
+pop_function_mode = torch._C._pop_torch_function_stack
+push_function_mode = torch._C._push_on_torch_function_stack
+
+# The number of the backward pass that the caller is in; -1 outside of any.
+current_backward = torch._C._current_graph_task_id
+
+# What torch.set_printoptions has set.
+PRINT_OPTIONS = torch._tensor_str.PRINT_OPTS
+
+_c10d: Any = torch.distributed  # torch's own annotations leave out the process groups' methods
+
+
+def gloo_group(store: Any, rank: int, world_size: int, host: str, timeout: datetime.timedelta) -> Any:
+    """A process group of gloo with one thread, that listens on the address `host`."""
+    options = _c10d.ProcessGroupGloo._Options()
+    options._devices = [_c10d.ProcessGroupGloo.create_device(hostname=host)]
+    options._threads = 1
+    options._timeout = timeout
+    return _c10d.ProcessGroupGloo(store, rank, world_size, options)
