@@ -279,6 +279,12 @@ def _tensor(who: str, name: str, value: object, given: Mapping[str, Any]) -> Non
     check_tensor(who, value, f" as {name}")
 
 
+def _matrix(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
+    check_tensor(who, value, f" as {name}")
+    if isinstance(value, torch.Tensor) and (value.dim() != 2 or value.shape[0] != value.shape[1]):
+        raise ValueError(f"{who} expected a square matrix as {name}, got {described(value)}")
+
+
 def _tensors(who: str, name: str, value: object, given: Mapping[str, Any]) -> None:
     if not isinstance(value, Sequence | torch.Tensor) or isinstance(value, str):
         raise TypeError(f"{who} expected a list of tensors as {name}, got {described(value)}")
@@ -351,6 +357,8 @@ _RULES: dict[str, Callable[[str, str, Any, Mapping[str, Any]], None]] = {
     "optimizer": _optimizer,
     "cluster": _cluster,
     **dict.fromkeys(["tensor", "weight", "images", "labels", "output", "outputs", "gradient"], _tensor),
+    **dict.fromkeys(["scores", "targets", "inputs"], _tensor),
+    "matrix": _matrix,
     "tensors": _tensors,
     "batch": _batch,
     **dict.fromkeys(["batches", "microbatches"], _batches),
@@ -358,6 +366,7 @@ _RULES: dict[str, Callable[[str, str, Any, Mapping[str, Any]], None]] = {
     "loss_function": _function,
     **dict.fromkeys(["world_size", "itemsize", "blocks", "repeats"], _count),
     "length": _length,
+    **dict.fromkeys(["ranks", "rows", "num_rows"], _whole),  # these, too
     **dict.fromkeys(["rounds", "first_round", "step", "epoch", "seed", "num_servers", "largest_bytes"], _whole),
     **dict.fromkeys(["bucket_bytes", "first_bucket_bytes"], _whole),  # these say themselves from where on
     **dict.fromkeys(["base_learning_rate", "base_batch_size", "batch_size", "warmup_steps"], _number),

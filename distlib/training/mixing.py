@@ -36,6 +36,8 @@ from collections.abc import Sequence
 
 import torch
 
+from distlib.arguments import check_integer, checked
+
 Neighbors = Sequence[Sequence[int]]
 """For each rank the ranks that it talks to, without itself."""
 
@@ -45,6 +47,7 @@ _ROUNDING = 1e-9
 # Graphs
 
 
+@checked
 def ring(ranks: int) -> list[list[int]]:
     """Each rank talks to the one before it and the one after it."""
     return torus(1, ranks)
@@ -58,6 +61,8 @@ def torus(rows: int, columns: int) -> list[list[int]]:
     Raises:
         ValueError: fewer than one row or column.
     """
+    check_integer("torus", "rows", rows, None)
+    check_integer("torus", "columns", columns, None)
     _at_least_one(min(rows, columns), "row and column")
     places = [divmod(rank, columns) for rank in range(rows * columns)]
     steps = ((0, -1), (0, 1), (-1, 0), (1, 0))
@@ -65,12 +70,14 @@ def torus(rows: int, columns: int) -> list[list[int]]:
     return [sorted(others - {rank}) for rank, others in enumerate(around)]
 
 
+@checked
 def star(ranks: int) -> list[list[int]]:
     """Each rank talks to rank 0."""
     _at_least_one(ranks)
     return [[*range(1, ranks)], *([0] for _ in range(1, ranks))]
 
 
+@checked
 def complete(ranks: int) -> list[list[int]]:
     """Each rank talks to all others."""
     _at_least_one(ranks)
@@ -140,6 +147,7 @@ def _check_neighbors(neighbors: Neighbors) -> None:
             )
 
 
+@checked
 def static_exponential(ranks: int) -> torch.Tensor:
     """Each rank sends to the ones that are 1, 2, 4, … places further on, in equal parts. float64 [ranks, ranks]."""
     _at_least_one(ranks)
@@ -147,6 +155,7 @@ def static_exponential(ranks: int) -> torch.Tensor:
     return push_weights([[(rank + hop) % ranks for hop in hops] for rank in range(ranks)])
 
 
+@checked
 def one_peer_exponential(ranks: int) -> list[torch.Tensor]:
     """In round k each rank sends half to the one that is 2^k places further on. A matrix for each of log2 n rounds.
 
@@ -157,6 +166,7 @@ def one_peer_exponential(ranks: int) -> list[torch.Tensor]:
     return [push_weights([[(rank + hop) % ranks] if hop else [] for rank in range(ranks)]) for hop in hops]
 
 
+@checked
 def random_matchings(ranks: int, rounds: int, seed: int) -> list[torch.Tensor]:
     """In each round the ranks meet in pairs, drawn anew, and both take their mean. A matrix for each round.
 
@@ -273,11 +283,13 @@ def contraction(*matrices: torch.Tensor) -> float:
     return float(torch.linalg.matrix_norm(product - 1 / len(product), ord=2))
 
 
+@checked
 def spectral_gap(matrix: torch.Tensor) -> float:
     """1 - ρ. With a gap of g, every further digit of agreement takes about 2.3 / g rounds, if g is small."""
     return 1 - contraction(matrix)
 
 
+@checked
 def rounds_for(matrix: torch.Tensor, factor: float) -> int:
     """After how many rounds the differences have surely shrunk to this part of what they were (ρᵏ ≤ factor).
 

@@ -80,7 +80,7 @@ def test_one_that_was_prepared_is_the_one_that_is_used(network: str, framework: 
     prepare_processes(FRAMEWORK, env={"DISTLIB_TEST_OTHER": "1"})
     assert stage._kept == [prepared], "there is one already"
     stage.end_kept()
-    assert wait_until_gone(mark, 3.0) == []
+    assert wait_until_gone(mark, 60.0) == []
 
 
 def test_what_the_notebooks_own_import_sets_makes_no_other_stage(

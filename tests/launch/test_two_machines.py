@@ -64,7 +64,7 @@ def torchrun(two: Machines, machine: int, folder: Path) -> subprocess.Popen[str]
     """torchrun on n1 or n2, of which one is enough; the store is on n1, which is going to stay."""
     meeting = f"{two.addresses[1]}:29400"
     own = f"is_host={'true' if machine == 1 else 'false'}"  # else it asks for its own name, which nobody knows here
-    quick = f"{own},last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=3"
+    quick = f"{own},last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=6"
     words = ["--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "3", "--rdzv-id", "two"]
     words += ["--rdzv-backend", "c10d", "--rdzv-endpoint", meeting, "--rdzv-conf", quick]
     words += [

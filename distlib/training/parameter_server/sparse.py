@@ -29,10 +29,12 @@ from itertools import pairwise
 
 import torch
 
+from distlib.arguments import checked
 from distlib.communicator import Communicator, Work
 from distlib.training.parameter_server.messages import GRADIENT, KEYS, LEAVE, PARAMETERS, PULL, PUSH, REQUEST
 
 
+@checked
 def key_ranges(num_rows: int, num_servers: int) -> list[range]:
     """Which rows each server keeps: consecutive ones, the lengths equal or one apart, the longer ones first.
 

@@ -18,6 +18,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from distlib.arguments import checked
+
 
 def cut_by_cost(costs: Sequence[float], num_stages: int) -> list[range]:
     """Cut layers into stages so that the largest sum of costs is as small as it can be.
@@ -64,6 +66,7 @@ def _ends(costs: Sequence[float], num_stages: int, limit: float) -> list[int] | 
     return ends if place == len(costs) else None
 
 
+@checked
 def measure_costs(module: nn.Module, inputs: torch.Tensor) -> list[float]:
     """The floating-point operations of the forward pass of each layer, counted by torch.
 

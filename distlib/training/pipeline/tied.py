@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import nn
 
+from distlib.arguments import checked
 from distlib.collectives import all_reduce
 from distlib.collectives.group import RankGroup
 from distlib.communicator import Communicator
@@ -32,6 +33,7 @@ def tied_weights(stages: Sequence[nn.Module], rank_of: Mapping[int, int]) -> lis
     return [(parameter, sorted(owners)) for parameter, owners in ranks.items() if len(owners) > 1]
 
 
+@checked
 def sum_up_gradients(comm: Communicator, tied: Sequence[tuple[nn.Parameter, list[int]]]) -> None:
     """Add up the gradients of shared weights over the ranks that have them, in place."""
     for parameter, ranks in tied:

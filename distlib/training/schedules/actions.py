@@ -19,6 +19,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from distlib.arguments import described
+
 FORWARD, BACKWARD, INPUT, WEIGHT = KINDS = "FBIW"
 _WRITTEN = re.compile(rf"(\d+)([{KINDS}])(\d+)")
 
@@ -86,6 +88,19 @@ def microbatches_in(schedule: Schedule) -> int:
 def ranks_of_stages(schedule: Schedule) -> dict[int, int]:
     """The rank that each stage lives on."""
     return {action.stage: rank for rank, action in actions_of(schedule)}
+
+
+def check_actions(who: str, schedule: object) -> None:
+    """Check that a schedule is a list of actions for each rank.
+
+    Raises:
+        TypeError: it is something else; the error names the function `who`.
+    """
+    rows = schedule if isinstance(schedule, Sequence) and not isinstance(schedule, str) else [schedule]
+    for row in rows:
+        if not isinstance(row, Sequence) or not all(isinstance(action, tuple) for action in row):
+            example = "such as gpipe(4, 8), or parse_schedule of a text for each rank"
+            raise TypeError(f"{who} expected for each rank a list of its actions, {example}, got {described(row)}")
 
 
 def check_sizes(**sizes: int) -> None:

@@ -25,6 +25,7 @@ from distlib.training.schedules.actions import (
     Action,
     Schedule,
     actions_of,
+    check_actions,
     microbatches_in,
     ranks_of_stages,
     stages_in,
@@ -50,6 +51,7 @@ def execution_order(schedule: Schedule) -> list[Action]:
     Raises:
         ScheduleError: as `check_schedule`.
     """
+    check_actions("a schedule", schedule)
     _check_complete(schedule)
     awaited = awaited_actions(schedule)
     reached = [0] * len(schedule)

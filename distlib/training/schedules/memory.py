@@ -9,7 +9,7 @@ of the layers that have weights, and the gradients of their outputs.
 
 from __future__ import annotations
 
-from distlib.training.schedules.actions import BACKWARD, FORWARD, INPUT, WEIGHT, Schedule
+from distlib.training.schedules.actions import BACKWARD, FORWARD, INPUT, WEIGHT, Schedule, check_actions
 
 
 def most_live(schedule: Schedule, up_to_weight: bool = False) -> list[int]:
@@ -19,6 +19,7 @@ def most_live(schedule: Schedule, up_to_weight: bool = False) -> list[int]:
         schedule: one that can be executed.
         up_to_weight: whether a microbatch also counts from the end of I to the end of W.
     """
+    check_actions("most_live", schedule)
     ends = (BACKWARD, WEIGHT if up_to_weight else INPUT)
     peaks = []
     for actions in schedule:

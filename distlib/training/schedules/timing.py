@@ -21,6 +21,7 @@ from distlib.training.schedules.actions import (
     WEIGHT,
     Action,
     Schedule,
+    check_actions,
     ranks_of_stages,
 )
 from distlib.training.schedules.execution import awaited_actions, execution_order
@@ -132,6 +133,7 @@ def time_schedule(schedule: Schedule, costs: Costs | None = None) -> Timing:
         ScheduleError: it cannot be executed.
         ValueError: `costs` has costs for fewer stages than the schedule.
     """
+    check_actions("time_schedule", schedule)
     costs = costs or Costs()
     order, awaited, rank_of = execution_order(schedule), awaited_actions(schedule), ranks_of_stages(schedule)
     spans: list[list[ActionSpan]] = [[] for _ in schedule]

@@ -23,6 +23,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
+from distlib.arguments import checked
 from distlib.collectives import all_reduce
 from distlib.communicator import Communicator
 from distlib.training.tensor_parallel.drawing import draw_linear
@@ -135,6 +136,7 @@ class RowParallelLinear(nn.Module):
             self.bias.copy_(bias)
 
 
+@checked
 def sum_sequence_gradients(comm: Communicator, module: nn.Module) -> None:
     """With sequence parallelism: add up the gradients of what every rank has and uses on its part of the sequence.
 

@@ -24,21 +24,25 @@ from typing import Any
 
 import torch
 
+from distlib.arguments import checked
 from distlib.collectives import all_gather, all_reduce, reduce_scatter
 from distlib.communicator import Communicator
 from distlib.training.tensor_parallel.shares import own_range
 
 
+@checked
 def copy_to_ranks(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
     """The same tensor; backward, the sum of the ranks' gradients. Any shape, equal on all ranks."""
     return _Copy.apply(comm, tensor)
 
 
+@checked
 def sum_over_ranks(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
     """The sum of the ranks' tensors, on every rank; backward, the same gradient. Any shape."""
     return _Sum.apply(comm, tensor)
 
 
+@checked
 def gather_sequence(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
     """The whole sequence from the ranks' parts, on every rank; backward, this rank's part of the sum of the gradients.
 
@@ -48,6 +52,7 @@ def gather_sequence(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
     return _Gather.apply(comm, tensor)
 
 
+@checked
 def scatter_sum(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
     """This rank's part of the sum of the ranks' sequences; backward, the whole gradient from the ranks' parts.
 
@@ -60,6 +65,7 @@ def scatter_sum(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
     return _ScatterSum.apply(comm, tensor)
 
 
+@checked
 def split_sequence(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
     """This rank's part of a sequence that every rank has. [batch, sequence, …] → [batch, sequence / ranks, …].
 

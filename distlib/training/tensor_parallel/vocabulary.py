@@ -21,6 +21,7 @@ import torch
 from torch import nn
 from torch.nn.functional import embedding, linear
 
+from distlib.arguments import checked
 from distlib.collectives import all_reduce
 from distlib.communicator import Communicator, ReduceOp
 from distlib.training.tensor_parallel.drawing import draw_linear
@@ -78,6 +79,7 @@ class VocabularyParallelEmbedding(nn.Module):
         self.weight.copy_(weight[self.tokens])
 
 
+@checked
 def vocabulary_parallel_cross_entropy(comm: Communicator, scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The mean cross-entropy of scores that are cut along the vocabulary, the same on every rank.
 
