@@ -55,8 +55,10 @@ class Helper(Generic[P, R]):
             return called._code(*args, **kwargs)  # Python says what is wrong
         comm = given.pop("comm", None)
         inside = called.form.communicator(comm) if called.form.takes_comm else None
-        made = called.on_tensors(inside, called.form.with_tensors(given))
-        return noted(comm, made, called.name) if isinstance(made, Work) else made
+        made: Any = called.on_tensors(inside, called.form.with_tensors(given))
+        if isinstance(made, Work):
+            made = noted(comm, made, called.name)
+        return made
 
     def on_tensors(self, comm: Communicator | None, given: Mapping[str, Any]) -> Any:
         """Call it with arguments by name, with tensors in the place of a model."""
@@ -64,7 +66,7 @@ class Helper(Generic[P, R]):
         return code(**{**given, "comm": comm}) if self.form.takes_comm else code(**given)
 
     def __reduce__(self) -> str:
-        return self.__qualname__  # ranks import it
+        return self.name  # ranks import it
 
     def __repr__(self) -> str:
         return f"<helper {self.origin}>"

@@ -127,6 +127,14 @@ ANSWERS = {
     ),
     RIGHT.replace("zero_weights(comm, model)", "sum_of_weights({'weight': 1})"): "KeyError: 'bias'",
 }
+ASK = "from distlib.judge.remote.rank_communicator import ask; ask(comm._communicator._wire, 'helper', {})"
+FORGED = {  # what a rank could ask of the judge, and what it is answered
+    "name='count_all', group=None, given={'tensor': tensor}": "ValueError: expected a communicator from 0 to 0, got None",
+    "name='count_all', group=0, given=[tensor]": "not",  # 'list' object is not a mapping
+    "name='count_all', group=0, given={'tensor': tensor, 'comm': 1, 'more': 2}": "unexpected keyword argument 'more'",
+    "name='all_reduce', group=0, given={'tensor': tensor}": "ValueError: 'all_reduce' is not supplied here",
+    "name='zero_weights', group=0, given={'model': tensor.tolist()}": "has no attribute 'zero_'",
+}
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +169,7 @@ def test_an_exercise_in_a_folder_of_its_own_is_graded_in_the_sandbox(exercise: P
         return new_code_cell(source, metadata={"nbgrader": {"schema_version": 3, "grade_id": name, **mark}})
 
     cells = [cell("import torch", "setup", locked=True, grade=False, solution=False)]
-    for number, answer in enumerate(ANSWERS):
+    for number, answer in enumerate([*ANSWERS, *(f"def mean(comm, tensor, model): {ASK.format(f)}" for f in FORGED)]):
         cells += [
             cell(answer, "mean", locked=False, grade=False, solution=True),
             cell(TEST, f"test_{number}", locked=True, grade=True, solution=False, points=1),
@@ -169,5 +177,6 @@ def test_an_exercise_in_a_folder_of_its_own_is_graded_in_the_sandbox(exercise: P
     judged = judge(new_notebook(cells=cells), sandbox=choose_sandbox("auto"), limits=Limits())
     tests = judged.notebook.cells[2::2]
     told = [" ".join("\n".join(each.get("traceback", [])).split()) for test in tests for each in test.outputs]
-    assert len(told) == len(ANSWERS) and told[0] == "" and judged.remarks == []
-    assert [words for words, text in zip(ANSWERS.values(), told, strict=True) if words not in text] == []
+    expected = [*ANSWERS.values(), *FORGED.values()]
+    assert [(words, text) for words, text in zip(expected, told, strict=True) if words not in text] == []
+    assert told[0] == "" and [remark.partition(",")[0] for remark in judged.remarks] == ["reaches inside"]

@@ -178,7 +178,7 @@ class Proxy:
             kind = next(kind.__name__ for kind in known if isinstance(error, kind))
             return {"error": kind, "text": str(error)}
 
-    def _group(self, number: int) -> SimulatedCommunicator:
+    def _group(self, number: int | None) -> SimulatedCommunicator:
         if type(number) is not int or not 0 <= number < len(self._groups):
             raise ValueError(f"expected a communicator from 0 to {len(self._groups) - 1}, got {number!r}")
         return self._groups[number]

@@ -31,7 +31,7 @@ class _NotGiven:
 def supplied_helper(form: HelperForm, wire: Wire) -> Callable[..., Any]:
     """The function that a helper's name leads to. It has the helper's parameters: Python's errors name them."""
     parameters = ", ".join(each.replace("=", "=_not_given") for each in form.parameters)
-    scope = {"__name__": __name__, "_not_given": _NotGiven, "_call": partial(_call, form, wire)}
+    scope: dict[str, Any] = {"__name__": __name__, "_not_given": _NotGiven, "_call": partial(_call, form, wire)}
     exec(compile(f"def {form.name}({parameters}): return _call(locals())", __file__, "exec"), scope)
     function: Callable[..., Any] = scope[form.name]
     return function
