@@ -20,21 +20,21 @@ from tests.remote_functions import in_a_notebook
 FILES = {
     "__init__.py": '"""An exercise of a test."""\n',
     "checks.py": '''
-        """The last quarter of a mean: its first three are supplied."""
+        """A mean: all but its last step is supplied."""
 
         from distlib.checks.case import Case
         from distlib.checks.rules.messages import Way, sends
         from distlib.checks.sentences import Sentences
         from distlib.checks.task import task
-        from distlib.exercises.thirds.helpers import count_all, scaled, shift_and_add, sum_of_weights, zero_weights
-        from distlib.exercises.thirds.plays import averaged
+        from distlib.exercises.means.helpers import count_all, scaled, shift_and_add, sum_of_weights, zero_weights
+        from distlib.exercises.means.plays import averaged
 
         say = Sentences(__file__)
 
         @task("comm", "tensor", "model", helpers=[shift_and_add, count_all, scaled, sum_of_weights, zero_weights])
         def check_mean(draw, *, world_sizes):
             for ranks in world_sizes:
-                yield Case(say("title", ranks=ranks), averaged, [{"tensor": draw.whole((3,))} for _ in range(ranks)])
+                yield Case(say("title", ranks=ranks), averaged, [{"tensor": draw.whole((10,))} for _ in range(ranks)])
 
         @check_mean.judge
         def _(seen):
@@ -44,7 +44,7 @@ FILES = {
                     yield say.remark("weight", weight=seen[rank]["weight"])
                 if not seen[rank]["tensor"].equal(right):
                     yield say.remark("mean", rank=rank)
-            around = {(rank, (rank + 1) % len(seen.ranks)): Way(12, "its tensor") for rank in seen.ranks}
+            around = {(rank, (rank + 1) % len(seen.ranks)): Way(40, "its tensor") for rank in seen.ranks}
             yield from sends(seen, around if len(seen.ranks) > 1 else {}, "one each.")
     ''',
     "checks.txt": """
@@ -109,10 +109,10 @@ def mean(comm, tensor, model):
     tensor.copy_(torch.tensor(scaled(tensor.tolist(), divisor=count[0].item())))
 """
 TEST = """
-from distlib.exercises.thirds.checks import check_mean
+from distlib.exercises.means.checks import check_mean
 
 report = check_mean(mean, world_sizes=(1, 2))
-assert report[-1].trace.bytes_sent == [12, 12]
+assert report[-1].trace.bytes_sent == [40, 40]
 print(report.summary())
 """
 ANSWERS = {
@@ -129,8 +129,8 @@ ANSWERS = {
 }
 ASK = "from distlib.judge.remote.rank_communicator import ask; ask(comm._communicator._wire, 'helper', {})"
 FORGED = {  # what a rank could ask of the judge, and what it is answered
-    "name='count_all', group=None, given={'tensor': tensor}": "ValueError: expected a communicator from 0 to 0, got None",
-    "name='count_all', group=0, given=[tensor]": "not",  # 'list' object is not a mapping
+    "name='count_all', group=None, given={'tensor': tensor}": "expected a communicator from 0 to 0, got None",
+    "name='count_all', group=0, given=[tensor]": "did not keep to the protocol",
     "name='count_all', group=0, given={'tensor': tensor, 'comm': 1, 'more': 2}": "unexpected keyword argument 'more'",
     "name='all_reduce', group=0, given={'tensor': tensor}": "ValueError: 'all_reduce' is not supplied here",
     "name='zero_weights', group=0, given={'model': tensor.tolist()}": "has no attribute 'zero_'",
@@ -141,23 +141,23 @@ FORGED = {  # what a rank could ask of the judge, and what it is answered
 def exercise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of an exercise somewhere else, which its checks import as those of the course."""
     folder = tmp_path_factory.mktemp("exercises")
-    (folder / "thirds").mkdir()
+    (folder / "means").mkdir()
     for name, text in FILES.items():
-        (folder / "thirds" / name).write_text(dedent(text))
+        (folder / "means" / name).write_text(dedent(text))
     distlib.exercises.__path__.append(str(folder))
     yield folder
     distlib.exercises.__path__.remove(str(folder))
-    for name in [name for name in sys.modules if name.startswith("distlib.exercises.thirds")]:
+    for name in [name for name in sys.modules if name.startswith("distlib.exercises.means")]:
         del sys.modules[name]
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=["right", "wrong", "model", "options", "order", "error"])
 def test_an_exercise_in_a_folder_of_its_own_is_checked(exercise: Path, answer: str) -> None:
-    from distlib.exercises.thirds.checks import check_mean  # type: ignore[import-not-found]
+    from distlib.exercises.means.checks import check_mean  # type: ignore[import-not-found]
 
     with in_a_notebook(answer, "mean") as mean, simulated_only():
         if not ANSWERS[answer]:
-            assert check_mean(mean, world_sizes=(1, 2))[-1].trace.bytes_sent == [12, 12]
+            assert check_mean(mean, world_sizes=(1, 2))[-1].trace.bytes_sent == [40, 40]
             return
         with pytest.raises(CheckFailed) as failed:
             check_mean(mean, world_sizes=(1, 2))
