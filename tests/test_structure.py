@@ -142,6 +142,14 @@ def test_modules_of_training_do_not_know_each_other(path: Path) -> None:
     assert [error for error in errors if error] == []
 
 
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_knows_an_exercise_but_itself(path: Path) -> None:
+    """What two exercises share is the engine."""
+    own = ".".join(path.relative_to(ROOT).parts[:3]) if part_of(path) == "exercises" else "none"
+    others = [name for name in imported(path) if f"{name}.".startswith("distlib.exercises.")]
+    assert [name for name in others if not f"{name}.".startswith(f"{own}.")] == []
+
+
 def modules_loaded_by(path: Path) -> set[str]:
     """The modules and packages of distlib that Python runs for what a file imports, but for the packages it is in."""
     own = module_of(path)

@@ -1,9 +1,11 @@
 """Checks for exercises: they run a student's function on many ranks, and say like a tutor what is wrong with it.
 
-exercises/   the graded functions: cases, judges, usual mistakes in words; one file per exercise
+task, places, case, seen, report      the engine: case ──► place ──► seen ──► remark, or on to the next
 rules/       what judges are made of: values, messages, sums
 plays/       what runs on each rank around the student's function
-task, places, case, seen, report      the engine: case ──► place ──► seen ──► remark, or on to the next
+supplied     functions that a check brings itself; those of several exercises are in `helpers`
+
+The graded functions are in `distlib.exercises`, a folder for each exercise. No module here knows one of them.
 """
 
 from distlib.checks.remark import CheckFailed

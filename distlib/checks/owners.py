@@ -6,23 +6,26 @@ What a library function sends (distlib.collectives, torch) does not count, nor d
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from distlib.checks.plays import are_plays
 from distlib.checks.remark import Remark
-from distlib.checks.supplied import helper_origins
+from distlib.checks.supplied import Helper
 from distlib.checks.words import count
 from distlib.trace import Message, Trace
 
 EXECUTED_TEXT = "<string>"  # the file name of code that exec has made
 
 
-def is_own(message: Message, helpers: Sequence[str] = ()) -> bool:
+def is_own(message: Message, helpers: Sequence[Helper[..., Any]] = ()) -> bool:
     """Whether a line of the student's sent the message, or one of these helpers that the check has supplied."""
-    origins = {None, *(origin for name in helpers for origin in helper_origins(name))}
+    origins = {None, *(origin for helper in helpers for origin in helper.origins)}
     return message.site.via in origins and message.site.file != EXECUTED_TEXT
 
 
-def explain_foreign(name: str, trace: Trace, helpers: Sequence[str], ours: Collection[int] = ()) -> Remark | None:
+def explain_foreign(
+    name: str, trace: Trace, helpers: Sequence[Helper[..., Any]], ours: Collection[int] = ()
+) -> Remark | None:
     """The remark about messages that neither a line of the student's nor a helper sent; None if there are none.
 
     `ours`: the ranks that the play speaks for.
@@ -30,7 +33,7 @@ def explain_foreign(name: str, trace: Trace, helpers: Sequence[str], ours: Colle
     foreign = [message for message in trace if message.src not in ours and not is_own(message, helpers)]
     if not foreign:
         return None
-    helpers_too = "".join(f", or call {helper}" for helper in helpers)
+    helpers_too = "".join(f", or call {helper.name}" for helper in helpers)
     return Remark(
         f"{len(foreign)} of {count(len(trace), 'message')} {'was' if len(foreign) == 1 else 'were'} sent by "
         f"{_sender(name, foreign[0])}.",

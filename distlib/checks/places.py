@@ -31,7 +31,7 @@ from distlib.checks.case import Case
 from distlib.checks.on_a_rank import Run
 from distlib.checks.plays import import_plays
 from distlib.checks.seen import Seen
-from distlib.checks.supplied import helper_origins, supplied
+from distlib.checks.supplied import Helper, supplied
 from distlib.trace import Trace
 from distlib.worlds import call_site, pickling
 from distlib.worlds.diagnosis import RankError
@@ -62,7 +62,7 @@ class Judged(Place, Protocol):
     def seed(self, seed: int) -> int:
         """A seed of a test cell, made one that the student can't know."""
 
-    def prepare(self, cases: Sequence[Case], helpers: Sequence[str]) -> None:
+    def prepare(self, cases: Sequence[Case], helpers: Sequence[Helper[..., Any]]) -> None:
         """Have ready what these cases need."""
 
     def play(self, case: Case, seconds: float, is_fresh: bool = False, is_empty: bool = False) -> Seen:
@@ -74,10 +74,10 @@ class Simulated:
 
     Args:
         packed: what `pack` has made of the function.
-        helpers: names in the student's notebook that lead to functions of ours.
+        helpers: what their names in the student's notebook lead to.
     """
 
-    def __init__(self, packed: bytes, helpers: Sequence[str], allowed: Sequence[str] = ()) -> None:
+    def __init__(self, packed: bytes, helpers: Sequence[Helper[..., Any]], allowed: Sequence[str] = ()) -> None:
         self._packed = packed
         self._allowed = (*_origins(helpers), *allowed)
         self._has_played = False
@@ -101,7 +101,7 @@ class Simulated:
 class Real:
     """Real ranks. Times mean nothing there, and the function is new each time. Arguments as of `Simulated`."""
 
-    def __init__(self, packed: bytes, helpers: Sequence[str], allowed: Sequence[str] = ()) -> None:
+    def __init__(self, packed: bytes, helpers: Sequence[Helper[..., Any]], allowed: Sequence[str] = ()) -> None:
         self._packed = packed
         self._allowed = (*_origins(helpers), *allowed)
 
@@ -115,7 +115,7 @@ class Real:
         return Seen(case, [] if error else caught.result, trace, False, error, caught.printed, caught.seconds)
 
 
-def pack(function: Callable[..., object], helpers: Sequence[str]) -> bytes:
+def pack(function: Callable[..., object], helpers: Sequence[Helper[..., Any]]) -> bytes:
     """The function as it travels to the ranks, with `helpers` in the place of the student's own.
 
     Raises:
@@ -230,5 +230,5 @@ def _do_nothing(comm: object) -> None:
     """What a world runs so that its ranks start."""
 
 
-def _origins(helpers: Sequence[str]) -> tuple[str, ...]:
-    return tuple(origin for name in helpers for origin in helper_origins(name))
+def _origins(helpers: Sequence[Helper[..., Any]]) -> tuple[str, ...]:
+    return tuple(origin for helper in helpers for origin in helper.origins)

@@ -234,15 +234,20 @@ def noted(communicator: Any, work: Work | None, call: str) -> Work | None:
     return communicator._handles.keep(Handle(work, call))
 
 
-def unwrapped(communicator: Any) -> Communicator:
-    """The communicator inside, for functions of the library that a check supplies.
+def unwrapped(communicator: Any, second: str = "tensor") -> Communicator:
+    """The communicator inside, for functions that a check supplies.
+
+    Args:
+        second: what comes after it.
 
     Raises:
-        TypeError: it is something else, such as the tensor, which comes second.
+        TypeError: it is something else, such as the tensor.
     """
     inside = communicator._communicator if isinstance(communicator, StudentCommunicator) else communicator
     if not isinstance(inside, Communicator):
-        raise TypeError(f"expected comm as the first argument and the tensor as the second, got {named(inside)} first")
+        raise TypeError(
+            f"expected comm as the first argument and the {second} as the second, got {named(inside)} first"
+        )
     return inside
 
 

@@ -1,121 +1,146 @@
-"""The parts of an exercise that a check brings itself, so that one wrong part does not spoil the next.
+"""Helpers: functions that a check brings itself, so that one wrong part of an exercise does not spoil the next.
 
-A student's `ring_all_reduce` may call their own `ring_reduce_scatter`, which may be wrong. While it is checked, these
-names lead to the functions below. Messages that these send count, because the check has supplied them.
+A student's `ring_all_reduce` may call their own `ring_reduce_scatter`, which may be wrong. While it is checked, that
+name leads to our function. Messages that this sends count as the student's, because the check has supplied it.
+
+    @helper(in_place="tensor")
+    def ring_reduce_scatter(comm: Communicator, tensor: torch.Tensor) -> None: …
+
+    @task("comm", "tensor", helpers=[ring_reduce_scatter])
+
+A helper that only computes is declared with `@helper()`. It gets plain values, and returns some. When a class is
+graded, helpers run at the judge's side, where only those of the task that is played can be called: what they are given
+is data from a stranger then, and they say so in a ValueError or TypeError if it makes no sense.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
-import torch
+from distlib.checks.helper_form import ITSELF, HelperForm
+from distlib.checks.student_communicator import noted
+from distlib.communicator import Communicator, Work
 
-from distlib import collectives
-from distlib.checks.student_communicator import noted, unwrapped
-from distlib.communicator import Communicator, ReduceOp, Work
-from distlib.exercises.environments.node_lists import written_out
-from distlib.exercises.master.parts import gather_outputs, reduce_gradients, replicate, split_batch
-from distlib.network import Cluster, all_reduce_seconds
-from distlib.training.buckets import assign_buckets
+__decorated__ = "called"  # so that a call site names the helper, and not `Helper.__call__`
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _MISSING = object()
 
 
-def ring_reduce_scatter(comm: Communicator, tensor: torch.Tensor) -> None:
-    """In place; afterwards chunk `comm.rank` of `tensor` holds the sum over all ranks. See distlib.collectives."""
-    collectives.ring_reduce_scatter(comm, tensor)
+class Helper(Generic[P, R]):
+    """A function that a check supplies. A student calls it as it is written. Made by `helper`.
+
+    Attributes:
+        name: as a student's code calls it.
+        form: what a rank in a sandbox knows of it.
+        origin: how a message that it sent is marked in a trace: the `via` of its call site.
+        origins: these marks, also that of the library's function which does the same.
+    """
+
+    def __init__(self, code: Callable[P, R], form: HelperForm, same_as: Callable[..., object] | None) -> None:
+        functools.update_wrapper(self, code)
+        self.name, self.form, self._code, self._signature = form.name, form, code, inspect.signature(code)
+        self.origin = _full_name(code)
+        self.origins = (self.origin, *([_full_name(same_as)] if same_as else []))
+
+    def __call__(called, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            given = called._signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return called._code(*args, **kwargs)  # Python says what is wrong
+        comm = given.pop("comm", None)
+        inside = called.form.communicator(comm) if called.form.takes_comm else None
+        made: Any = called.on_tensors(inside, called.form.with_tensors(given))
+        if isinstance(made, Work):
+            made = noted(comm, made, called.name)
+        return made
+
+    def on_tensors(self, comm: Communicator | None, given: Mapping[str, Any]) -> Any:
+        """Call it with arguments by name, with tensors in the place of a model."""
+        code: Callable[..., Any] = self._code
+        return code(**{**given, "comm": comm}) if self.form.takes_comm else code(**given)
+
+    def __reduce__(self) -> str:
+        return self.name  # ranks import it
+
+    def __repr__(self) -> str:
+        return f"<helper {self.origin}>"
 
 
-def ring_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
-    """In place; rank r's chunk r ends up on every rank. See distlib.collectives."""
-    collectives.ring_all_gather(comm, tensor)
+def helper(
+    *, in_place: str = "", tensors: str = ITSELF, same_as: Callable[..., object] | None = None
+) -> Callable[[Callable[P, R]], Helper[P, R]]:
+    """Make a function one that a check may supply. The name of its first parameter says if it communicates: "comm".
 
+    It may return the handle of what goes on in the background. When that is waited for, `in_place` is changed.
 
-def predict_time(algorithm: str, nbytes: int, cluster: Cluster) -> float:
-    """Seconds that an all-reduce of `nbytes` bytes takes on a cluster, by the closed forms of distlib.network."""
-    return all_reduce_seconds(algorithm, cluster, nbytes, itemsize=1)
-
-
-def all_reduce(
-    comm: Communicator,
-    tensor: torch.Tensor,
-    op: ReduceOp = ReduceOp.SUM,
-    algorithm: str = "ring",
-    async_op: bool = False,
-) -> Work | None:
-    """In place; with `async_op` it goes on in the background until `wait`. See distlib.collectives."""
-    work = collectives.all_reduce(unwrapped(comm), tensor, op, algorithm, async_op)
-    return noted(comm, work, "all_reduce")
-
-
-def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, algorithm: str = "tree") -> None:
-    """In place; every rank ends with the root's tensor. See distlib.collectives."""
-    collectives.broadcast(unwrapped(comm), tensor, root, algorithm)
-
-
-def may_proceed(clocks: Mapping[int, int], worker: int, bound: float) -> bool:
-    """Whether a worker is at most `bound` gradients ahead of the slowest. See distlib.training.parameter_server."""
-    from distlib.training import parameter_server  # only exercise 07 pays for it
-
-    if worker not in clocks:
-        raise ValueError(f"may_proceed: expected one of the workers in clocks, {list(clocks)}, got {worker!r}")
-    return bool(parameter_server.may_proceed(clocks, worker, bound))
-
-
-def expand_nodelist(text: str) -> list[str]:
-    """The names in a node list of Slurm's that is right, such as "node[01-03,07]"."""
-    return written_out(text)
-
-
-_COLLECTIVES = (ring_reduce_scatter, ring_all_gather, all_reduce, broadcast)
-_PARTS = (split_batch, replicate, gather_outputs, reduce_gradients)
-_HELPERS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (*_COLLECTIVES, *_PARTS, predict_time, assign_buckets, may_proceed, expand_nodelist)
-}
-
-
-def helper_origin(name: str) -> str:
-    """How a message that the helper `name` sent is marked in a trace: the `via` of its call site.
+    Args:
+        in_place: the parameter that it changes.
+        tensors: what of that: `helper_form.ITSELF`, or of a model its PARAMETERS_AND_BUFFERS, or its GRADIENTS. The
+            function is handed the list of these tensors in the model's place.
+        same_as: the library's function that does the same. A student may call that as well.
 
     Raises:
-        ValueError: there is no such helper.
+        TypeError: "comm" is not the first parameter, there is none that is called `in_place`, or one is not called by
+            its name (`*args`, `**kwargs`, or what stands before a `/`).
     """
-    helper = helper_named(name)
-    return f"{helper.__module__}.{helper.__qualname__}"
+
+    def declare(code: Callable[P, R]) -> Helper[P, R]:
+        parameters = list(inspect.signature(code).parameters.values())
+        names = [each.name for each in parameters]
+        if any(each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) for each in parameters):
+            raise TypeError(
+                f"helper {code.__name__}: expected parameters that each have a name, got {', '.join(names)}"
+            )
+        if "comm" in names[1:] or (in_place and in_place not in names):
+            wanted = ["comm first", *([in_place] if in_place else [])]
+            raise TypeError(f"helper {code.__name__}: expected {' and '.join(wanted)}, got {', '.join(names)}")
+        return Helper(code, HelperForm(code.__name__, _as_written(parameters), in_place, tensors), same_as)
+
+    return declare
 
 
-def helper_origins(name: str) -> tuple[str, ...]:
-    """The helper's origin, and that of the library's function of this name, where it is the same."""
-    same = getattr(collectives, name, None) if name in ("all_reduce", "broadcast") else None
-    return (helper_origin(name), *([f"{same.__module__}.{same.__qualname__}"] if same else []))
+def _as_written(parameters: Sequence[inspect.Parameter]) -> tuple[str, ...]:
+    """Names, with "=" for a default and a "*" before those that are only given by name."""
+    texts = [each.name + ("" if each.default is each.empty else "=") for each in parameters]
+    by_name = next((k for k, each in enumerate(parameters) if each.kind is each.KEYWORD_ONLY), None)
+    return tuple(texts if by_name is None else [*texts[:by_name], "*", *texts[by_name:]])
 
 
-def helper_named(name: str) -> Callable[..., Any]:
-    """The helper of this name.
+def _full_name(code: Callable[..., object]) -> str:
+    return f"{code.__module__}.{code.__qualname__}"
+
+
+def checked_helpers(helpers: Sequence[Helper[..., Any]]) -> tuple[Helper[..., Any], ...]:
+    """The helpers of a task.
 
     Raises:
-        ValueError: there is no such helper.
+        TypeError: one of them is not declared as such, or two have the same name.
     """
-    if name not in _HELPERS:
-        raise ValueError(f"helpers: expected one of {', '.join(_HELPERS)}, got {name!r}")
-    return _HELPERS[name]
+    for each in helpers:
+        if not isinstance(each, Helper):
+            raise TypeError(f"helpers: expected functions with @helper(…) above them, got {each!r}")
+    names = [each.name for each in helpers]
+    if len(set(names)) < len(names):
+        raise TypeError(f"helpers: expected one of each name, got {', '.join(names)}")
+    return tuple(helpers)
 
 
 @contextmanager
-def supplied(function: Callable[..., object], names: Sequence[str]) -> Iterator[None]:
-    """For one block, let `names` in the module (or notebook) of `function` lead to our helpers.
+def supplied(answer: Callable[..., object], helpers: Sequence[Helper[..., Any]]) -> Iterator[None]:
+    """For one block, let names in the module (or notebook) of a student's function lead to our helpers.
 
     Not replaced: a copy under another name (`scatter = ring_reduce_scatter`), and what a function uses that was
     imported from a file, because the ranks import that file themselves.
     """
-    scope = scope_of(function)
-    new = {name: helper_named(name) for name in names}
-    before = {name: scope.get(name, _MISSING) for name in new}
-    scope.update(new)
+    scope = scope_of(answer)
+    before = {each.name: scope.get(each.name, _MISSING) for each in helpers}
+    scope.update({each.name: each for each in helpers})
     try:
         yield
     finally:
@@ -126,13 +151,13 @@ def supplied(function: Callable[..., object], names: Sequence[str]) -> Iterator[
                 scope[name] = value
 
 
-def scope_of(function: object) -> dict[str, Any]:
+def scope_of(answer: object) -> dict[str, Any]:
     """The names of the module or notebook in which a function was written, or the methods of a class.
 
     A decorator of a library's, such as torch.no_grad, is looked through.
     """
-    if not isinstance(function, type):
-        return getattr(inspect.unwrap(function), "__globals__", {}) if callable(function) else {}
-    methods = (getattr(value, "__func__", value) for value in vars(function).values())
+    if not isinstance(answer, type):
+        return getattr(inspect.unwrap(answer), "__globals__", {}) if callable(answer) else {}
+    methods = (getattr(value, "__func__", value) for value in vars(answer).values())
     scopes = (scope_of(method) for method in methods if inspect.isroutine(method))
     return next((scope for scope in scopes if scope), {})

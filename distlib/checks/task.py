@@ -51,6 +51,7 @@ from distlib.checks.remark import CheckFailed, Remark
 from distlib.checks.report import Report, Row
 from distlib.checks.seen import Seen
 from distlib.checks.side_effects import explain_changed, explain_kept
+from distlib.checks.supplied import Helper, checked_helpers
 from distlib.checks.words import count
 from distlib.worlds.diagnosis import PeerLost, RunTimeout, TooMuchOutput
 
@@ -87,7 +88,7 @@ class Draw(random.Random):
 
 def task(
     *arguments: str,
-    helpers: Sequence[str] = (),
+    helpers: Sequence[Helper[..., Any]] = (),
     errors: Signs | Callable[[Seen], Signs] = (),
     allowed: Sequence[str] = (),
     untouched: Sequence[str] = (),
@@ -99,7 +100,7 @@ def task(
     Args:
         arguments: of the student's function as a student reads them: "comm", "tensor", and "root=0" for one that is
             handed over by its name.
-        helpers: names in the student's notebook that lead to functions of ours while the check runs.
+        helpers: functions of ours, to which their names in the student's notebook lead while the check runs.
         errors: pairs, words of an error and their usual cause in this exercise; or a function that knows them for a
             case. The first pair whose words occur in the error counts.
         allowed: modules and functions of the library that a function on one rank may call.
@@ -110,11 +111,12 @@ def task(
         seconds: that a case may take on a free machine.
 
     Raises:
-        TypeError: `errors` is one pair, and not a list of pairs.
+        TypeError: `errors` is one pair, and not a list of pairs; or a helper is not declared as one.
     """
     if not callable(errors) and any(isinstance(pair, str) for pair in errors):
         raise TypeError(f"errors: expected a list of pairs (words of an error, usual cause), got {errors!r}")
-    return lambda cases: Task(cases, arguments, tuple(helpers), errors, tuple(allowed), tuple(untouched), row, seconds)
+    ours = checked_helpers(helpers)
+    return lambda cases: Task(cases, arguments, ours, errors, tuple(allowed), tuple(untouched), row, seconds)
 
 
 class Task:
@@ -122,6 +124,7 @@ class Task:
 
     Attributes:
         cases: the generator of cases.
+        helpers: functions that the check supplies.
         seconds: that one of them may take on a free machine.
     """
 
@@ -129,7 +132,7 @@ class Task:
         self,
         cases: Callable[..., Iterator[Case]],
         arguments: Sequence[str],
-        helpers: Sequence[str],
+        helpers: Sequence[Helper[..., Any]],
         errors: Signs | Callable[[Seen], Signs],
         allowed: Sequence[str],
         untouched: Sequence[str],
@@ -138,7 +141,7 @@ class Task:
     ) -> None:
         self.__name__, self.__doc__ = cases.__name__, cases.__doc__
         self.cases, self._arguments, self._row = cases, arguments, row
-        self._helpers, self._errors, self._allowed, self._untouched = helpers, errors, allowed, untouched
+        self.helpers, self._errors, self._allowed, self._untouched = helpers, errors, allowed, untouched
         self.seconds = seconds
         self._judge: Judge = _no_judge
         self._judge_times: Judge = lambda seen: iter(())
@@ -153,15 +156,12 @@ class Task:
         self._judge_times = function
         return function
 
-    def __call__(
-        self, function: Callable[..., object], *, seed: int = 1, helpers: Sequence[str] | None = None, **options: Any
-    ) -> Report:
+    def __call__(self, function: Callable[..., object], *, seed: int = 1, **options: Any) -> Report:
         """Check a student's function.
 
         Args:
             function: it, or a class.
             seed: of the inputs.
-            helpers: in the place of those of the task.
             options: of the generator of cases.
 
         Returns:
@@ -181,10 +181,9 @@ class Task:
         cases = [replace(case, function=name) for case in self.cases(Draw(seed), **options)]
         if not cases:
             raise ValueError(f"{self.__name__} has no case for {options}")
-        run = _Run(self, name, self._helpers if helpers is None else tuple(helpers))
-        return run.of(function, judged, cases)
+        return _Run(self, name).of(function, judged, cases)
 
-    def remark(self, seen: Seen, helpers: Sequence[str]) -> Remark | None:
+    def remark(self, seen: Seen) -> Remark | None:
         """The first remark about a run, times left out."""
         if seen.error is not None:
             signs = self._errors(seen) if callable(self._errors) else self._errors
@@ -192,7 +191,7 @@ class Task:
         library = next((played.library for played in seen.played if played.library), None)
         if library:
             return explain_library(seen.case.function, library)
-        foreign = explain_foreign(seen.case.function, seen.trace, helpers, seen.case.ours)
+        foreign = explain_foreign(seen.case.function, seen.trace, self.helpers, seen.case.ours)
         return (
             foreign
             or explain_slips(seen)
@@ -204,17 +203,17 @@ class Task:
         """The first remark about moments."""
         return first(self._judge_times(seen)) if seen.in_virtual_time else None
 
-    def places(self, function: Callable[..., object], title: str, helpers: Sequence[str]) -> tuple[Place, Place]:
+    def places(self, function: Callable[..., object], title: str) -> tuple[Place, Place]:
         """Simulated and real ranks for a function of this notebook.
 
         Raises:
             CheckFailed: it can't travel to them. `title`: of the first case.
         """
         try:
-            packed = pack(function, helpers)
+            packed = pack(function, self.helpers)
         except TypeError as error:
             raise CheckFailed(title, explain_error(error)) from None
-        return Simulated(packed, helpers, self._allowed), Real(packed, helpers, self._allowed)
+        return Simulated(packed, self.helpers, self._allowed), Real(packed, self.helpers, self._allowed)
 
     def report(self, name: str) -> Report:
         """An empty report."""
@@ -224,8 +223,8 @@ class Task:
 class _Run:
     """One call of a task: plays cases with one function, and chooses the places."""
 
-    def __init__(self, task: Task, name: str, helpers: Sequence[str]) -> None:
-        self._task, self._name, self._helpers = task, name, helpers
+    def __init__(self, task: Task, name: str) -> None:
+        self._task, self._name = task, name
         self._spent = 0.0
         self._has_shown_prints = False
         self._earlier: list[Case] = []
@@ -235,10 +234,10 @@ class _Run:
         self._sampled = set() if judged else _sample(cases)
         self._real: Place | None = None
         if judged:
-            judged.prepare(cases, self._helpers)
+            judged.prepare(cases, self._task.helpers)
             self._first: Place = judged
         else:
-            self._first, self._real = self._task.places(function, cases[0].full_title, self._helpers)
+            self._first, self._real = self._task.places(function, cases[0].full_title)
         passed: dict[int, Seen] = {}
         for number in in_turn(cases):
             seen, remark = self._examine(cases[number])
@@ -264,7 +263,7 @@ class _Run:
         if case is None:
             return
         seen = judged.play(case, seconds_for(self._task.seconds, CHECK_SECONDS, self._spent), is_empty=True)
-        if self._task.remark(seen, self._helpers) is None:
+        if self._task.remark(seen) is None:
             raise CheckFailed(case.full_title, _ANOTHER_WAY, report.summary())
 
     def _examine(self, case: Case) -> tuple[Seen, Remark | None]:
@@ -302,7 +301,7 @@ class _Run:
     def _look(self, place: Place, case: Case, limit: float, is_fresh: bool = False) -> tuple[Seen, Remark | None]:
         seen = place.play(case, seconds_for(limit, CHECK_SECONDS, self._spent), is_fresh)
         self._spent += seen.seconds
-        return seen, self._task.remark(seen, self._helpers)
+        return seen, self._task.remark(seen)
 
     def _show(self, seen: Seen, case: Case, remark: Remark | None) -> None:
         """Show what was printed: of the first case that prints, and of one that fails."""

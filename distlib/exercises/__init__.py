@@ -1,7 +1,9 @@
 """The exercises, one folder each. What two of them share is the engine, `distlib.checks`; it knows none of them.
 
     checks.py      the graded functions: their cases, and what must be true of each
+    checks.txt     what students read, by name
     plays.py       what runs on every rank around a student's function; the name of such a file ends with "plays"
+    helpers.py     functions that the checks supply, if a graded one calls another
     cases.py, …    whatever else the checks need
 
 In a sandbox only the files of plays can be seen: see `distlib.judge.sandbox.contents`.

@@ -12,7 +12,6 @@ import torch
 
 from distlib.checks.places import simulated_only
 from distlib.checks.remark import CheckFailed
-from distlib.checks.supplied import expand_nodelist
 from distlib.checks.task import Draw
 from distlib.exercises.environments.checkpoint_disks import DIGEST, STATES, Disks, content_of, disks_case, drawn_disks
 from distlib.exercises.environments.checks import (
@@ -22,6 +21,7 @@ from distlib.exercises.environments.checks import (
     check_rendezvous_environment,
     check_resume,
 )
+from distlib.exercises.environments.helpers import expand_nodelist
 from distlib.exercises.environments.node_lists import drawn_list, groups_of, names_by_mistake, why_bad, written_out
 from distlib.exercises.environments.slurm_steps import MEANS, Step, counts_of, mistakes
 from distlib.launch.environment import read_placement

@@ -45,7 +45,7 @@ def cases_of(cells: list[Cell], name: str, monkeypatch: pytest.MonkeyPatch) -> l
     """The cases that the test cell of this name asks for."""
     found: list[Case] = []
 
-    def note(self: Task, function: object, *, seed: int = 1, helpers: object = None, **options: Any) -> MagicMock:
+    def note(self: Task, function: object, *, seed: int = 1, **options: Any) -> MagicMock:
         found.extend(self.cases(Draw(seed), **options))
         return MagicMock()
 

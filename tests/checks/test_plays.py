@@ -12,13 +12,15 @@ import torch
 
 from distlib.checks import on_a_rank, places
 from distlib.checks.case import Case, Part
+from distlib.checks.helpers import all_reduce, ring_all_gather
 from distlib.checks.library_calls import could_call
 from distlib.checks.owners import is_own
 from distlib.checks.plays import calls
 from distlib.checks.plays.calls import call
 from distlib.checks.plays.gated import Gate
 from distlib.checks.plays.plain import plain
-from distlib.checks.supplied import helper_named, helper_origins, scope_of, supplied
+from distlib.checks.supplied import helper, scope_of, supplied
+from distlib.checks.task import task
 from distlib.trace import CallSite, Message
 from distlib.worlds import pickling
 from tests.remote_functions import in_a_notebook
@@ -112,11 +114,11 @@ def test_helpers_replace_the_names_of_a_class_and_put_them_back() -> None:
     text = "class Mine:\n    @torch.no_grad()\n    def go(self, comm, tensor): return all_reduce(comm, tensor)"
     with in_a_notebook(text, "Mine") as mine:
         before = scope_of(mine)["all_reduce"]
-        with supplied(mine, ("all_reduce", "replicate")):
-            assert scope_of(mine)["all_reduce"] is helper_named("all_reduce")
-            assert scope_of(mine)["replicate"] is helper_named("replicate")
+        with supplied(mine, (all_reduce, ring_all_gather)):
+            assert scope_of(mine)["all_reduce"] is all_reduce
+            assert scope_of(mine)["ring_all_gather"] is ring_all_gather
         assert scope_of(mine)["all_reduce"] is before
-        assert "replicate" not in scope_of(mine)
+        assert "ring_all_gather" not in scope_of(mine)
 
 
 def test_messages_of_helpers_are_the_students() -> None:
@@ -124,11 +126,27 @@ def test_messages_of_helpers_are_the_students() -> None:
         site = CallSite("cell 1, line 1", "f", "cell.py", 1, via)
         return Message(0, 1, 0, 4, "float32", (1,), 0.0, 0.0, 0.0, 1, site, site)
 
-    origins = helper_origins("all_reduce")
-    assert origins == ("distlib.checks.supplied.all_reduce", "distlib.collectives.all_reduce")
-    assert all(is_own(message(origin), ("all_reduce",)) for origin in (None, *origins))
-    assert not is_own(message("distlib.collectives.broadcast"), ("all_reduce",))
+    assert all_reduce.origins == ("distlib.checks.helpers.all_reduce", "distlib.collectives.all_reduce")
+    assert all(is_own(message(origin), [all_reduce]) for origin in (None, *all_reduce.origins))
+    assert not is_own(message("distlib.collectives.broadcast"), [all_reduce])
     assert not is_own(message("distlib.collectives.all_reduce"))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("def mean(tensor, comm): ...", "expected comm first and tensor, got tensor, comm"),
+        ("def mean(comm, values): ...", "expected comm first and tensor, got comm, values"),
+        ("def mean(comm, *tensor): ...", "expected parameters that each have a name"),
+    ],
+)
+def test_a_helper_that_can_not_be_supplied_is_refused_where_it_is_declared(line: str, words: str) -> None:
+    names: dict[str, Any] = {}
+    exec(line, names)
+    with pytest.raises(TypeError, match=words):
+        helper(in_place="tensor")(names["mean"])
+    with pytest.raises(TypeError, match="expected functions with @helper"):
+        task("comm", "tensor", helpers=[names["mean"]])
 
 
 def test_plays_only_import_what_the_sandbox_has() -> None:

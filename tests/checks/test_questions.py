@@ -13,8 +13,8 @@ import pytest
 from distlib.checks import CheckFailed
 from distlib.checks.places import simulated_only
 from distlib.checks.questions import check_answers, check_each
-from distlib.checks.supplied import may_proceed
 from distlib.exercises.parameter_server.checks import check_worker_loop
+from distlib.exercises.parameter_server.helpers import may_proceed
 from tests.remote_functions import in_a_notebook
 
 NOTEBOOK = Path(__file__).parents[2] / "solutions" / "07_parameter_server" / "07_parameter_server.py"

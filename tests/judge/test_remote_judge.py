@@ -119,7 +119,7 @@ def test_the_notebook_that_is_handed_over_stays_as_it_is() -> None:
         ("def shift(comm, tensor): comm._communicator._ask('shout')", "did not keep to the protocol"),
         ("def shift(comm, tensor): comm._communicator._ask('exchange', dst=[])", "TypeError"),
         (
-            "def shift(comm, tensor): comm._communicator._ask('helper', name='shift', tensor=tensor, options={})",
+            "def shift(comm, tensor): comm._communicator._ask('helper', name='all_reduce', given={'tensor': tensor})",
             "is not supplied",
         ),
         ("def shift(comm, tensor): comm._communicator._connection.send(b'x' * 50)", "AttributeError"),

@@ -426,8 +426,8 @@ def test_torchs_sampler_is_not_there() -> None:
 
 
 def test_the_parts_that_a_check_supplies_are_not_there(two: Two) -> None:
-    assert two.hostile.run("import distlib.checks.plays.parts")[0] == "ModuleNotFoundError"
-    stands_in = "from distlib.exercises.master import parts\ntold = str(parts.gather_outputs(1, 2, 3))"
+    assert two.hostile.run("import distlib.checks.helpers")[0] == "ModuleNotFoundError"
+    stands_in = "from distlib.exercises.master import helpers\ntold = str(helpers.gather_outputs(1, 2, 3))"
     assert told(two.hostile, stands_in) == "(not shown while your work is graded)"
     files = "[os.path.join(folder, name) for folder, _, names in os.walk('/library') for name in names]"
     assert told(two.hostile, f"told = [file for file in {files} if 'def gather_outputs' in open(file).read()]") == []

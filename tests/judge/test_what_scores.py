@@ -108,9 +108,9 @@ def test_a_sum_that_is_right_though_messages_arrive_empty_came_another_way() -> 
 # ── what the library, or torch, has done ─────────────────────────────────────────────────────────────────────────────
 
 RENAMED = """
-from distlib.checks.plays import master_parts
+from distlib.exercises.master import helpers
 import types
-split_batch = types.FunctionType(master_parts.split_batch.__code__, globals())
+split_batch = types.FunctionType(helpers.split_batch.__wrapped__.__code__, globals())
 """
 TORCHS_KEPT = """
 from torch.utils.data import DistributedSampler as Theirs

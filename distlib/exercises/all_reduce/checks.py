@@ -14,6 +14,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs, alone, same_partner
+from distlib.checks.helpers import ring_all_gather, ring_reduce_scatter
 from distlib.checks.remark import Remark
 from distlib.checks.rules import messages, sums
 from distlib.checks.rules.messages import Traffic
@@ -295,7 +296,7 @@ def _gathered_wrong(held: Held) -> str | None:
 # ── both ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@task("comm", "tensor", errors=errors, row=row, helpers=("ring_reduce_scatter", "ring_all_gather"))
+@task("comm", "tensor", errors=errors, row=row, helpers=[ring_reduce_scatter, ring_all_gather])
 def check_ring_all_reduce(draw: Draw, **cases: Any) -> Iterator[Case]:
     """`function(comm, tensor)`: both halves of a ring. Every rank's tensor ends as the sum, in place."""
     yield from tensor_cases("all_reduce", seed=draw.getrandbits(60), **cases)

@@ -12,6 +12,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs
+from distlib.checks.helpers import all_reduce, broadcast
 from distlib.checks.models import Gradients
 from distlib.checks.plays.gradients import after_backward
 from distlib.checks.remark import Remark
@@ -26,7 +27,7 @@ from distlib.exercises.ddp.overlapped_ddp import SUPPLIED_ERRORS
 from distlib.exercises.ddp.sampling_plays import epochs
 from distlib.training.buckets import assign_buckets
 
-SUPPLIED = ("all_reduce", "broadcast")
+SUPPLIED = (all_reduce, broadcast)
 
 
 # ── average_gradients ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs
+from distlib.checks.helpers import all_reduce, broadcast
 from distlib.checks.plays.gated import open_gate
 from distlib.checks.remark import Remark
 from distlib.checks.rules.flat import TOGETHER
@@ -30,10 +31,10 @@ from distlib.exercises.ddp.cases import (
     train_alone,
     training_inputs,
 )  # fmt: skip
+from distlib.exercises.ddp.helpers import assign_buckets
 from distlib.exercises.ddp.moments import EPSILON, Pass, computes_only, hidden_share, in_order, ms, outside, pass_of
 from distlib.exercises.ddp.training_plays import Model, train
 from distlib.network import Cluster, Link
-from distlib.training.buckets import assign_buckets
 
 GATE_SECONDS, ALL_REDUCE_SECONDS = 0.01, 0.008  # the latter of an average bucket
 
@@ -81,7 +82,7 @@ def _errors(seen: Seen) -> Signs:
         "all_reduce returns without async_op=True?"))
 
 
-@task("comm", "module", "bucket_bytes=250", "first_bucket_bytes=100", helpers=("all_reduce", "broadcast", "assign_buckets"),
+@task("comm", "module", "bucket_bytes=250", "first_bucket_bytes=100", helpers=[all_reduce, broadcast, assign_buckets],
       errors=_errors)
 def check_overlapped_ddp(draw: Draw, *, world_sizes: Sequence[int], trainings: Sequence[Training]) -> Iterator[Case]:
     """The class `function(comm, module, bucket_bytes=, first_bucket_bytes=)`: some steps of training with it.

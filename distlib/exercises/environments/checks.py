@@ -16,6 +16,7 @@ from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count
 from distlib.exercises.environments.checkpoint_disks import Disks, disks_case, drawn_disks
 from distlib.exercises.environments.checkpoint_rules import CHECKSUM, NAME, folder_untouched, goes_on, one_step
+from distlib.exercises.environments.helpers import expand_nodelist
 from distlib.exercises.environments.node_lists import drawn_list, groups_of, names_by_mistake, why_bad, written_out
 from distlib.exercises.environments.plays import each_task
 from distlib.exercises.environments.slurm_steps import ELSEWHERE, MEANS, Step, mistakes
@@ -74,7 +75,7 @@ OTHERS = (*range(1, 200), *range(200, FAR + 1, 100))  # what is added to a job's
 WANTED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-@task("slurm", helpers=["expand_nodelist"])
+@task("slurm", helpers=[expand_nodelist])
 def check_rendezvous_environment(draw: Draw, *, steps: Sequence[Step]) -> Iterator[Case]:
     """`function(slurm)`: the variables of torch.distributed, for each task of a step, and for rank 0 of many other jobs."""
     for step in steps:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.helpers import all_reduce
 from distlib.checks.plays.gated import open_gate
 from distlib.checks.remark import Remark
 from distlib.checks.rules.flat import SIGNS, one_all_reduce
@@ -113,7 +114,7 @@ class Pieces:
     frozen: bool = False
 
 
-@task("comm", "model", "loss_function", "microbatches", "global_batch_size", helpers=["all_reduce"], untouched=["microbatches"],
+@task("comm", "model", "loss_function", "microbatches", "global_batch_size", helpers=[all_reduce], untouched=["microbatches"],
       errors=ERRORS)
 def check_accumulate_gradients(draw: Draw, *, batches: Sequence[Pieces]) -> Iterator[Case]:
     """`function(comm, model, loss_function, microbatches, global_batch_size)`: the gradient of the whole batch."""
@@ -410,7 +411,7 @@ def _errors(seen: Seen) -> Sequence[tuple[str, str]]:
     )
 
 
-@task("comm", "model", "loss_function", "batches", "optimizer", helpers=["all_reduce"], untouched=["batches"], errors=_errors)
+@task("comm", "model", "loss_function", "batches", "optimizer", helpers=[all_reduce], untouched=["batches"], errors=_errors)
 def check_local_sgd_round(draw: Draw, *, plans: Sequence[Rounds]) -> Iterator[Case]:
     """`function(comm, model, loss_function, batches, optimizer)`: local steps, then the average of all models."""
     for plan in plans:

@@ -21,6 +21,7 @@ from distlib.checks.rules.values import holds, is_close, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count, dtype_name, listed
+from distlib.exercises.master.helpers import gather_outputs, reduce_gradients, replicate, split_batch
 from distlib.exercises.master.plays import (
     BACKWARD,
     FORWARD,
@@ -253,7 +254,7 @@ def _(seen: Seen) -> Remarks:
 # the whole batch alone, and an output that comes from the wrong rank shows. A rank could hand its factors over instead of
 # computing. But then it has not shown, at its gates, what only the computation of its own part gives.
 
-PARTS = ("split_batch", "replicate", "gather_outputs", "reduce_gradients")
+PARTS = (split_batch, replicate, gather_outputs, reduce_gradients)
 STEP_ERRORS = (
     ("grad can be implicitly created only for scalar", "a rank's output is not a single number: call "
      "output.backward(part), with the part of the gradient that belongs to this output."),

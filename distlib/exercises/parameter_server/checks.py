@@ -13,8 +13,8 @@ from distlib.checks.rules.values import holds, known
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count
+from distlib.exercises.parameter_server.helpers import may_proceed
 from distlib.exercises.parameter_server.plays import LEAVE, PULL, PUSH, with_a_server, with_workers
-from distlib.training.parameter_server import may_proceed
 
 # fmt: off
 LENGTH, SLACK = 24, 0.02  # elements of the parameters; seconds in which a server has done all that it can
@@ -75,7 +75,7 @@ def _(seen: Seen) -> Remarks:
                              "and meanwhile it serves nobody else.")
 
 
-@task("comm", "workers", "parameters", "learning_rate", "bound", helpers=["may_proceed"], untouched=["workers"], errors=[
+@task("comm", "workers", "parameters", "learning_rate", "bound", helpers=[may_proceed], untouched=["workers"], errors=[
     ("Every rank on this cycle sends", "a worker gets parameters that it has not asked for. Each PULL is answered once."),
     ("waits to send 1 int64", "a worker's request is not taken. The server ends when every worker has sent LEAVE, not earlier."),
     (SEND, "after PUSH, receive the gradient from the same worker, with tag=GRADIENT. What the server sends has tag=PARAMETERS."),

@@ -10,6 +10,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs
+from distlib.checks.helpers import all_reduce
 from distlib.checks.remark import Remark
 from distlib.checks.rules.flat import EVERYBODY
 from distlib.checks.rules.values import Mistakes, explain_factor, holds, is_close, untouched
@@ -28,7 +29,7 @@ SHARE_ONLY = "is gathered. A rank computes with its share."
 
 # ── ColumnParallelLinear ─────────────────────────────────────────────────────────────────────────────────────────────
 
-@task("comm", "weight", "bias", helpers=("all_reduce",), errors=shares.signs)
+@task("comm", "weight", "bias", helpers=[all_reduce], errors=shares.signs)
 def check_column_parallel_linear(draw: Draw, *, layers: Sequence[Column]) -> Iterator[Case]:
     """The class `function(comm, weight, bias)`: rows of the weight, output features of this rank, one all-reduce backward."""
     yield from (cut_case(draw, layer) for layer in layers)
@@ -72,7 +73,7 @@ def _column_costs(whole: Whole) -> shares.Costs:
 
 # ── RowParallelLinear ────────────────────────────────────────────────────────────────────────────────────────────────
 
-@task("comm", "weight", "bias", helpers=("all_reduce",), errors=shares.signs)
+@task("comm", "weight", "bias", helpers=[all_reduce], errors=shares.signs)
 def check_row_parallel_linear(draw: Draw, *, layers: Sequence[Row]) -> Iterator[Case]:
     """The class `function(comm, weight, bias)`: columns of the weight, input features of this rank, one all-reduce forward."""
     yield from (cut_case(draw, layer) for layer in layers)
@@ -112,7 +113,7 @@ def _row_costs(whole: Whole) -> shares.Costs:
 
 # ── parallel_attention ───────────────────────────────────────────────────────────────────────────────────────────────
 
-@task("comm", "x", "qkv_weight", "output_weight", "heads", helpers=("all_reduce",), errors=shares.signs)
+@task("comm", "x", "qkv_weight", "output_weight", "heads", helpers=[all_reduce], errors=shares.signs)
 def check_parallel_attention(draw: Draw, *, attentions: Sequence[Attention]) -> Iterator[Case]:
     """`function(comm, x, qkv_weight, output_weight, heads)`: this rank's heads, one all-reduce forward and one backward."""
     yield from (cut_case(draw, attention) for attention in attentions)
@@ -156,7 +157,7 @@ LOSS_SIGNS: Signs = (
 )
 
 
-@task("comm", "logits", "targets", "first", helpers=("all_reduce",), errors=LOSS_SIGNS)
+@task("comm", "logits", "targets", "first", helpers=[all_reduce], errors=LOSS_SIGNS)
 def check_vocabulary_parallel_loss(draw: Draw, *, losses: Sequence[Loss]) -> Iterator[Case]:
     """`function(comm, logits, targets, first)`: three numbers per position forward, nothing backward, and no logits of others."""
     yield from (loss_case(draw, loss) for loss in losses)

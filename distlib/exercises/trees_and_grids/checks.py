@@ -19,6 +19,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs, alone
+from distlib.checks.helpers import ring_all_gather, ring_reduce_scatter
 from distlib.checks.remark import Remark
 from distlib.checks.rules import messages, sums
 from distlib.checks.rules.messages import DTYPE, Traffic, Why, is_other_dtype
@@ -369,7 +370,7 @@ def _doubled_in_another_order(held: Held) -> str | None:
 # ── on a grid ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@task("comm", "tensor", "columns=1", errors=errors, row=row, helpers=("ring_reduce_scatter", "ring_all_gather"))
+@task("comm", "tensor", "columns=1", errors=errors, row=row, helpers=[ring_reduce_scatter, ring_all_gather])
 def check_grid_all_reduce(draw: Draw, *, grids: Sequence[tuple[int, int]], **cases: Any) -> Iterator[Case]:
     """`function(comm, tensor, columns)`: an all-reduce round the rows and the columns of a grid, in place.
 

@@ -20,9 +20,9 @@ from distlib.checks.remark import Remark
 from distlib.checks.report import Row
 from distlib.checks.rules.returns import called, type_of
 from distlib.checks.seen import Seen
-from distlib.checks.supplied import predict_time
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count
+from distlib.exercises.trees_and_grids.helpers import predict_time
 from distlib.network import Cluster, Link
 from distlib.network.powers import beyond_power_of_two, is_power_of_two, powers_of_two_below
 
@@ -141,7 +141,7 @@ def _(seen: Seen) -> Remarks:
         ), cause_of_time(question, found) if right else _of_no_step(question, found))
 
 
-@task("nbytes", "cluster", "algorithms", helpers=["predict_time"], errors=(NAME_FIRST, TUPLE, *ERRORS), allowed=DESCRIPTIONS, row=_row)
+@task("nbytes", "cluster", "algorithms", helpers=[predict_time], errors=(NAME_FIRST, TUPLE, *ERRORS), allowed=DESCRIPTIONS, row=_row)
 def check_choose_algorithm(
     draw: Draw, *, choices: Sequence[Sequence[str]], nbytes: Sequence[int], clusters: Sequence[Cluster], drawn: int = 0
 ) -> Iterator[Case]:

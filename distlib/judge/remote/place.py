@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distlib.checks.case import Case
 from distlib.checks.seen import Played, Seen
 from distlib.checks.student_communicator import SLIPS
+from distlib.checks.supplied import Helper
 from distlib.judge.remote.proxy import Proxy, RemoteRun, made_no_sense, short
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.wire import WireError
@@ -31,16 +32,16 @@ class RemotePlace:
 
     def __init__(self, name: str, ranks: RemoteRanks) -> None:
         self._name, self._ranks = name, ranks
-        self._helpers: tuple[str, ...] = ()
+        self._helpers: Mapping[str, Helper[..., Any]] = {}
 
     def seed(self, seed: int) -> int:
         """A seed of a test cell, made one that the student can't know."""
         text = f"{seed} {self._ranks.secret}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
-    def prepare(self, cases: Sequence[Case], helpers: Sequence[str]) -> None:
+    def prepare(self, cases: Sequence[Case], helpers: Sequence[Helper[..., Any]]) -> None:
         """The cases to come need that many ranks, and these helpers."""
-        self._helpers = tuple(helpers)
+        self._helpers = {helper.name: helper for helper in helpers}
         self._ranks.expect(max(case.world_size for case in cases))
 
     def play(self, case: Case, seconds: float, is_fresh: bool = False, is_empty: bool = False) -> Seen:
@@ -67,7 +68,7 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
     comm.sleep(part.delay(comm.rank))
     request = {
         "job": "play", "name": run.name, "place": (_plays_of(run.case), part.play.__name__),
-        "inputs": part.inputs[comm.rank], "helpers": list(run.helpers),
+        "inputs": part.inputs[comm.rank], "helpers": [vars(helper.form) for helper in run.helpers.values()],
         "rank": comm.rank, "world_size": comm.world_size,
     }  # fmt: skip
     proxy = Proxy(run, comm)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,9 +23,8 @@ import torch
 
 from distlib.checks.owners import EXECUTED_TEXT
 from distlib.checks.student_communicator import Handles
-from distlib.checks.supplied import helper_named, helper_origin
-from distlib.communicator import ReduceOp, Work
-from distlib.exercises.master.parts import ON_TENSORS
+from distlib.checks.supplied import Helper
+from distlib.communicator import Work
 from distlib.judge.remote.question import Question, whole
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.wire import MOST_PAYLOAD, WireClosed, WireError, WireTimeout, dtype_named
@@ -51,7 +50,7 @@ class RemoteRun:
         ranks: the remote ranks.
         name: of the function that they call.
         case: what is run.
-        helpers: names that lead to helpers of ours.
+        helpers: those of the task that is played, by name. No other one can be called.
         seconds: the time limit.
         is_empty: whether every message arrives with zeros in it.
         gates: by rank, the gates that were passed: number and moment.
@@ -62,7 +61,7 @@ class RemoteRun:
     ranks: RemoteRanks
     name: str
     case: Any
-    helpers: tuple[str, ...]
+    helpers: Mapping[str, Helper[..., Any]]
     seconds: float
     is_empty: bool = False
     gates: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
@@ -100,14 +99,14 @@ class _Started:
 
     Attributes:
         work: its handle.
-        landing: where it lands; None if it was sent.
+        landings: where it lands; none if it was sent.
         nbytes: that it takes.
         call: which has begun it: "isend".
         place: where that stands, as the rank says.
     """
 
     work: Work
-    landing: torch.Tensor | None
+    landings: Sequence[torch.Tensor]
     nbytes: int
     call: str
     place: str
@@ -128,7 +127,6 @@ class Proxy:
             "send": self._send, "recv": self._recv, "isend": self._isend, "irecv": self._irecv,
             "exchange": self._exchange, "wait": self._wait, "is_completed": self._is_completed,
             "barrier": self._barrier, "split": self._split, "helper": self._helper, "gate": self._gate,
-            "compute": self._compute,
         }  # fmt: skip
 
     def converse(self, request: dict[str, Any]) -> Any:
@@ -170,7 +168,7 @@ class Proxy:
     def _answer(self, what: str, details: dict[str, Any]) -> dict[str, Any]:
         site = site_from(details.pop("site"))
         if what == "helper" and details["name"] in self._run.helpers:
-            site = CallSite(site.place, site.function, site.file, site.line, helper_origin(details["name"]))
+            site = CallSite(site.place, site.function, site.file, site.line, self._run.helpers[details["name"]].origin)
         self._place = site.place
         self._comm.speak_from(site)
         try:
@@ -180,7 +178,7 @@ class Proxy:
             kind = next(kind.__name__ for kind in known if isinstance(error, kind))
             return {"error": kind, "text": str(error)}
 
-    def _group(self, number: int) -> SimulatedCommunicator:
+    def _group(self, number: int | None) -> SimulatedCommunicator:
         if type(number) is not int or not 0 <= number < len(self._groups):
             raise ValueError(f"expected a communicator from 0 to {len(self._groups) - 1}, got {number!r}")
         return self._groups[number]
@@ -195,21 +193,23 @@ class Proxy:
 
     def _isend(self, group: int, tensor: torch.Tensor, dst: int, tag: int) -> int:
         self._make_room(tensor.nbytes)
-        return self._keep(self._group(group).isend(tensor, dst, tag), None, tensor.nbytes, "isend")
+        return self._keep(self._group(group).isend(tensor, dst, tag), [], tensor.nbytes, "isend")
 
     def _irecv(self, group: int, like: Any, src: int | None, tag: int) -> int:
         landing = _landing(like)
         self._make_room(landing.nbytes)
-        return self._keep(self._group(group).irecv(landing, src, tag), landing, landing.nbytes, "irecv")
+        return self._keep(self._group(group).irecv(landing, src, tag), [landing], landing.nbytes, "irecv")
 
     def _exchange(self, group: int, tensor: torch.Tensor, dst: int, like: Any, src: int, tag: int) -> torch.Tensor:
         landing = _landing(like)
         self._group(group).exchange(tensor, dst, landing, src, tag)
         return self._arrived(landing)
 
-    def _arrived(self, landing: torch.Tensor) -> torch.Tensor:
-        """What has arrived, or zeros."""
-        return landing.zero_() if self._run.is_empty else landing
+    def _arrived(self, landing: Any) -> Any:
+        """What has arrived, a tensor or a list of some, or zeros."""
+        if isinstance(landing, list | tuple):
+            return [self._arrived(each) for each in landing]
+        return landing.zero_() if self._run.is_empty and isinstance(landing, torch.Tensor) else landing
 
     def _make_room(self, nbytes: int) -> None:
         """Refuse a message where this rank has too many that were started and not waited for."""
@@ -217,15 +217,14 @@ class Proxy:
             most = f"{_MOST_STARTED:,} messages and {_MOST_KEPT >> 20} MiB"
             raise ValueError(f"expected at most {most} that were started and not waited for, got more")
 
-    def _keep(self, work: Work, landing: torch.Tensor | None, nbytes: int, call: str) -> int:
+    def _keep(self, work: Work, landings: Sequence[torch.Tensor], nbytes: int, call: str) -> int:
         number = next(self._count)
-        self._works[number] = _Started(work, landing, nbytes, call, self._place)
+        self._works[number] = _Started(work, landings, nbytes, call, self._place)
         return number
 
-    def _wait(self, work: int) -> tuple[torch.Tensor | None, int]:
+    def _wait(self, work: int) -> tuple[list[torch.Tensor], int]:
         peer = self._works[work].work.wait()
-        landing = self._works.pop(work).landing
-        return None if landing is None else self._arrived(landing), peer
+        return self._arrived(self._works.pop(work).landings), peer
 
     def _is_completed(self, work: int) -> bool:
         return self._works[work].work.is_completed()
@@ -242,24 +241,30 @@ class Proxy:
         self._groups.append(made)
         return len(self._groups) - 1, made.rank, made.world_size
 
-    def _helper(self, group: int, name: str, tensor: Any, options: dict[str, Any]) -> Any:
-        if name not in self._run.helpers:
-            raise ValueError(f"{name!r} is not supplied here")
-        if name in ON_TENSORS:
-            made = ON_TENSORS[name](self._group(group), tensor, **options)
-            return (
-                made if made is None else [*map(self._arrived, made)] if isinstance(made, list) else self._arrived(made)
-            )
-        if "op" in options:
-            options["op"] = ReduceOp[options["op"]]
-        self._make_room(tensor.nbytes)
-        started = helper_named(name)(self._group(group), tensor, **options)
-        return self._arrived(tensor) if started is None else self._keep(started, tensor, tensor.nbytes, name)
+    def _helper(self, group: int | None, name: str, given: dict[str, Any]) -> dict[str, Any]:
+        """Run a helper on this rank.
 
-    def _compute(self, name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        Returns:
+            What it has returned, the tensors that it has changed, and the number of what still goes on, if it does.
+        """
         if name not in self._run.helpers:
             raise ValueError(f"{name!r} is not supplied here")
-        return helper_named(name)(*args, **options)
+        helper = self._run.helpers[name]
+        comm = self._group(group) if helper.form.takes_comm else None
+        changed = helper.form.changed(given)
+        nbytes = sum(tensor.nbytes for tensor in changed)
+        self._make_room(nbytes)
+        try:
+            made = helper.on_tensors(comm, given)
+        except (LookupError, ArithmeticError, AttributeError) as error:  # an error of its own is the student's to read
+            raise RuntimeError(f"{type(error).__name__}: {error}") from None
+        if isinstance(made, Work):
+            return {"value": None, "changed": [], "work": self._keep(made, changed, nbytes, name)}
+        return {
+            "value": made if comm is None else self._arrived(made),
+            "changed": self._arrived(changed),
+            "work": None,
+        }
 
     def _gate(self, k: int, values: torch.Tensor | None) -> float:
         """Pass a gate: the case, not the rank, says how long that takes, and what the factor is."""

@@ -50,10 +50,13 @@ class RankCommunicator(Communicator):
         wire: the rank's wire.
         group: the judge's number for this communicator; 0 is the world.
         rank, world_size: in this communicator.
+
+    Attributes:
+        group: as above.
     """
 
     def __init__(self, wire: Wire, group: int, rank: int, world_size: int) -> None:
-        self._wire, self._group = wire, group
+        self._wire, self.group = wire, group
         self.rank, self.world_size = rank, world_size
         self.device = torch.device("cpu")
 
@@ -69,11 +72,11 @@ class RankCommunicator(Communicator):
 
     def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
         check_message(self, tensor, "send", dst, tag)
-        return _RemoteWork(self._wire, self._ask("isend", tensor=tensor, dst=dst, tag=tag), None)
+        return RemoteWork(self._wire, self._ask("isend", tensor=tensor, dst=dst, tag=tag), [])
 
     def irecv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> Work:
         check_message(self, tensor, "receive", src, tag)
-        return _RemoteWork(self._wire, self._ask("irecv", like=_form(tensor), src=src, tag=tag), tensor)
+        return RemoteWork(self._wire, self._ask("irecv", like=_form(tensor), src=src, tag=tag), [tensor])
 
     def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
         check_message(self, outgoing, "send", dst, tag)
@@ -94,37 +97,26 @@ class RankCommunicator(Communicator):
     def time(self) -> float:
         raise RuntimeError(_NO_CLOCK)
 
-    def supplied(self, name: str, tensor: torch.Tensor, **options: Any) -> Work | None:
-        """Let the judge run one of its helpers on this rank's `tensor`, in place. With async_op=True: its handle."""
-        answer = self._ask("helper", name=name, tensor=tensor, options=options)
-        if options.get("async_op"):
-            return _RemoteWork(self._wire, answer, tensor)
-        _fill(tensor, answer)
-        return None
-
-    def supplied_all(self, name: str, tensors: Sequence[torch.Tensor]) -> None:
-        """The same for a helper that works on several tensors, in place."""
-        for tensor, arrived in zip(tensors, self.compute(name, tensors), strict=True):
-            _fill(tensor.detach(), arrived)
-
-    def compute(self, name: str, given: torch.Tensor | Sequence[torch.Tensor], **options: Any) -> Any:
-        """What one of the judge's helpers makes of tensors."""
-        return self._ask("helper", name=name, tensor=_detached(given), options=options)
-
     def _ask(self, what: str, **details: Any) -> Any:
-        return ask(self._wire, what, group=self._group, **details)
+        return ask(self._wire, what, group=self.group, **details)
 
 
-class _RemoteWork(Work):
-    def __init__(self, wire: Wire, number: int, target: torch.Tensor | None) -> None:
-        self._wire, self._number, self._target = wire, number, target
+class RemoteWork(Work):
+    """The handle of what goes on at the judge's side.
+
+    Args:
+        number: the judge's, of this work.
+        targets: what the tensors that it brings are written into.
+    """
+
+    def __init__(self, wire: Wire, number: int, targets: Sequence[torch.Tensor]) -> None:
+        self._wire, self._number, self._targets = wire, number, targets
         self._peer: int | None = None
 
     def wait(self) -> int:
         if self._peer is None:
             arrived, self._peer = ask(self._wire, "wait", work=self._number)
-            if self._target is not None:
-                _fill(self._target, arrived)
+            fill(self._targets, arrived)
         assert self._peer is not None
         return self._peer
 
@@ -134,8 +126,10 @@ class _RemoteWork(Work):
         return self._peer is not None
 
 
-def _detached(given: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor | list[torch.Tensor]:
-    return given.detach() if isinstance(given, torch.Tensor) else [tensor.detach() for tensor in given]
+def fill(targets: Sequence[torch.Tensor], arrived: Sequence[torch.Tensor]) -> None:
+    """Write what has arrived into the tensors that it is for."""
+    for target, values in zip(targets, arrived, strict=True):
+        _fill(target, values)
 
 
 def _form(tensor: torch.Tensor) -> tuple[list[int], str]:

@@ -40,6 +40,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from distlib.checks.helper_form import HelperForm
 from distlib.checks.plays import import_plays, module_of_plays
 from distlib.checks.plays.plain import changed_inputs, plain
 from distlib.checks.student_communicator import Handles, StudentCommunicator
@@ -315,12 +316,12 @@ class _Rank:
         self._wire.send({"what": what, **details, "question": self._wire.question})
 
     def _play(
-        self, name: str, place: tuple[str, str], inputs: Any, rank: int, world_size: int, helpers: list[str]
+        self, name: str, place: tuple[str, str], inputs: Any, rank: int, world_size: int, helpers: list[Any]
     ) -> Any:
         """Play a case with a function; return what the play returned, as plain values. `place`: its module and name."""
         module, play = place
         call_site.forget()
-        with self._supplied(dict(supplied_helper(helper, self._wire) for helper in helpers)):
+        with self._supplied({form["name"]: supplied_helper(HelperForm(**form), self._wire) for form in helpers}):
             handles = Handles()
             communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size), handles)
             around, before = getattr(module_of_plays(module), play), copy.deepcopy(inputs)

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from distlib.communicator import ReduceOp
 from distlib.network.cluster import Cluster, Link
 from distlib.worlds.tensor_bytes import dtype_name, from_bytes, to_bytes
 
@@ -44,7 +45,7 @@ _DTYPES = {
         torch.bool,
     )
 }  # fmt: skip
-_RECORDS: dict[str, type[Any]] = {"Link": Link, "Cluster": Cluster}
+_RECORDS: dict[str, type[Any]] = {"Link": Link, "Cluster": Cluster, "ReduceOp": ReduceOp}
 
 
 class WireError(Exception):
@@ -76,7 +77,7 @@ class Wire:
         self._sending = threading.Lock()  # one frame at a time, whichever thread prints
 
     def send(self, value: Any, deadline: float | None = None) -> None:
-        """Send a value: None, numbers, text, lists, tuples, dicts, tensors, `Link` and `Cluster`.
+        """Send a value: None, numbers, text, lists, tuples, dicts, tensors, `Link`, `Cluster` and `ReduceOp`.
 
         Raises:
             WireError: a value of another kind, or too much.
@@ -188,9 +189,15 @@ def _to_plain(value: Any, payload: bytearray) -> Any:
     if isinstance(value, torch.Tensor):
         return _plain_tensor(value, payload)
     if kind.__name__ in _RECORDS and kind is _RECORDS[kind.__name__]:
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
-        return {"$": kind.__name__, "fields": _to_plain(fields, payload)}
+        return {"$": kind.__name__, "fields": _to_plain(_fields(value), payload)}
     raise WireError(f"expected numbers, text, lists, dicts or tensors, got {kind.__name__}")
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    """What a record is made of again."""
+    if isinstance(record, ReduceOp):
+        return {"value": record.value}
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record) if field.init}
 
 
 def _plain_items(values: Sequence[Any], payload: bytearray) -> Sequence[Any]:

@@ -22,6 +22,7 @@ MODULES = (
     "arguments.py",
     "communicator.py",
     "exercises/__init__.py",
+    "checks/helper_form.py",
     "checks/student_communicator.py",
     "frameworks/optional.py",
     "frameworks/tensorflow_graphs.py",

@@ -1,7 +1,7 @@
 # Wrong: gives the helper of the checks another name. Loses all marks.
-# Told: it calls distlib.checks.supplied.predict_time, a function of the library
+# Told: it calls distlib.exercises.trees_and_grids.helpers.predict_time, a function of the library
 # Told by the judge: name 'given' is not defined
-from distlib.checks.supplied import predict_time as given
+from distlib.exercises.trees_and_grids.helpers import predict_time as given
 
 
 def predict_time(algorithm, nbytes, cluster):
