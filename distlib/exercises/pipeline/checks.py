@@ -128,11 +128,8 @@ def _(seen: Seen) -> Remarks:
 
 def _forward(told: dict[str, Any], alone: Alone, rank: int, row: Sequence[Action]) -> Remarks:
     """A rank has done the actions of its row, each once and in their order, and each forward pass began rightly."""
-    order, values, inputs = (
-        [action.microbatch for action in row if action.kind == "F"],
-        alone.values[rank],
-        told["inputs"],
-    )
+    order = [action.microbatch for action in row if action.kind == "F"]
+    values, inputs = alone.values[rank], told["inputs"]
     is_repeated = len(inputs) > len(order) and all(any(is_close(found, value) for value in values) for found in inputs)
     for i, found in zip(order, () if is_repeated else inputs, strict=False):
         mistakes = {
