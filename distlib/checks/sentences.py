@@ -39,11 +39,11 @@ class Sentences:
         self.file = Path(module).with_suffix(".txt")
         self.templates = read_entries(self.file)
 
-    def __call__(self, name: str, **values: Any) -> str:
+    def __call__(self, name: str, /, **values: Any) -> str:
         """The text of this name, with `values` in the places of its {braces}."""
         return self.templates[name].format(**values)
 
-    def remark(self, name: str, *details: str, **values: Any) -> Remark:
+    def remark(self, name: str, /, *details: str, **values: Any) -> Remark:
         """The text as a remark: what comes before "Usual cause:" was seen.
 
         Args:

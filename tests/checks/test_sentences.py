@@ -50,10 +50,10 @@ def test_lines_are_no_longer_than_elsewhere() -> None:
 def test_entries_are_read(tmp_path: Path) -> None:
     module = tmp_path / "checks.py"
     (tmp_path / "checks.txt").write_text(
-        "# a part\none: first {n}.\n    Usual cause: it\n    goes on.\n\ntwo: second.\n"
+        "# a part\none: first {n}.\n    Usual cause: it\n    goes on.\n\ntwo: second {name}.\n"
     )
     say = Sentences(str(module))
-    assert say("two") == "second."
+    assert say("two", name=2) == "second 2."
     remark = say.remark("one", "  detail", n=3)
     assert (remark.seen, remark.details, remark.cause) == ("first 3.", ("  detail",), "it goes on.")
 

@@ -16,19 +16,14 @@ from dataclasses import dataclass, field
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw
 from distlib.checks.words import count
 from distlib.exercises.environments.plays import resumed
 
+say = Sentences(__file__)
 DIGEST = 32  # bytes
-STATES = {
-    "torn": "is cut off",
-    "short": "is cut off within its checksum",
-    "empty": "is empty",
-    "zeroed": "ends with zeros, as after a loss of power",
-    "flipped": "has a wrong bit, and torch.load does not notice",
-    "checksum": "has a checksum that does not fit",
-}
+STATES = {state: say(state) for state in ("torn", "short", "empty", "zeroed", "flipped", "checksum")}
 NAMES = {  # of files that are no checkpoints, though some hold all of one
     "tmp": "step-{}.pt.tmp",
     "halftmp": "step-{}.pt.tmp",

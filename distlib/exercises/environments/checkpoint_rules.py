@@ -15,68 +15,54 @@ import torch
 from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import nobody_returned, shown
 from distlib.checks.rules.values import holds, is_equal
+from distlib.checks.sentences import Sentences
 from distlib.checks.words import listed
 from distlib.exercises.environments.checkpoint_disks import NAMES, STATES, Disks, Held
 
-CHECKSUM = (
-    "a damaged file must be found out before anything of it is loaded: compare the checksum of all that follows with "
-    "the first 32 bytes, and call torch.load only if both are the same."
-)
-SMALLEST = "The smallest of the ranks' newest steps need not be good on all: look for it in every list."
+say = Sentences(__file__)
 FLOAT32 = 2**24  # the whole numbers up to here are exact in float32
-DIGITS = "Steps may have nine digits, and float32 rounds them: send whole numbers, such as torch.int64."
-ALL_HAVE = "Only a step that all ranks have will do"
-NAME = (
-    "only a file called step-<number>.pt is a checkpoint, with a number from 1 on, of at most nine digits, without a "
-    "zero in front. What ends with .tmp was never finished, whatever is in it, and others may leave files there, too."
-)
 
 
 def one_step(disks: Disks, found: Sequence[Any]) -> Iterator[Remark | None]:
     """All ranks have returned the newest step that is good on all of them."""
     ranks = ((rank, "an empty folder" if disk == "" else disk or "no folder") for rank, disk in enumerate(disks.ranks))
     table = tuple(f"rank {rank} has {disk}" for rank, disk in ranks)
-    yield nobody_returned(found, "the step from each", "Every rank returns it, 0 too.")
+    yield nobody_returned(found, "the step from each", say("returned_0_too"))
     for rank, step in enumerate(found):
         if type(step) is not int:
-            cause = "return the step on every rank, as a plain number: int(…), or .item() of a tensor."
-            yield Remark(f"rank {rank} returned {shown(step)}; expected was {disks.agreed}, an int.", table, cause)
+            yield say.remark("no_int", *table, rank=rank, found=shown(step), agreed=disks.agreed)
     if len(set(found)) > 1:
-        cause = (
-            "with different steps they would go on from different models. Each must know which steps are good on all "
-            "others; then all choose the same."
-        )
-        yield Remark(f"the ranks do not agree: they returned {listed(found)}.", table, cause)
+        yield say.remark("disagree", *table, steps=listed(found))
     if found[0] != disks.agreed:
-        yield Remark(f"all ranks returned {found[0]}; expected was {disks.agreed}.", table, _why(disks, found[0]))
+        yield say.remark("wrong_step", *table, found=found[0], agreed=disks.agreed, cause=_why(disks, found[0]))
 
 
 def _why(disks: Disks, step: int) -> str:
     """Why it is not this step."""
-    good = [disks.good(rank) for rank in range(len(disks.ranks))]
-    newest = f"step {disks.agreed} is good on all ranks."
-    if disks.agreed > FLOAT32:
-        return f"{newest} {DIGITS}"
-    smallest = step == min(max(steps, default=0) for steps in good)
-    for rank, steps in enumerate(good):
-        state = dict(disks.states(rank)).get(step, "missing")
-        if not step or step in steps:
-            continue
-        if step >= 10**9:
-            return f"step-{step}.pt is on rank {rank}, but {NAME}"
-        lacks = f"step-{step}.pt {STATES[state]}" if state in STATES else f"there is no step-{step}.pt"
-        if smallest:
-            return f"on rank {rank} {lacks}. {SMALLEST}"
-        if state in STATES:
-            return f"on rank {rank} {lacks}. {ALL_HAVE}, and {CHECKSUM}"
-        return f"on rank {rank} {lacks}{': ' + NAME if state in NAMES else '. ' + ALL_HAVE + '.'}"
-    if step == 0 and len(good[0]) > 8:
-        return f"{newest} Do the numbers of all good files travel, also those of the oldest? There may be 16."
+    good, agreed = [disks.good(rank) for rank in range(len(disks.ranks))], disks.agreed
+    if agreed > FLOAT32:
+        return say("rounded", agreed=agreed)
+    lacking = [rank for rank, steps in enumerate(good) if step and step not in steps]
+    if lacking:
+        is_smallest = step == min(max(steps, default=0) for steps in good)
+        return _why_not_good(disks, lacking[0], step, is_smallest)
     if step == 0:
-        return f"{newest} Does one damaged file, or one rank without a file, make you give up all others?"
-    if step == max(set.intersection(*good), key=str):
-        return f"{newest} Names are not numbers: as texts, step-9 comes after step-10. Compare int(…)."
-    return f"{newest} Take the newest that is."
+        return say("left_out" if len(good[0]) > 8 else "given_up", agreed=agreed)
+    is_last_as_text = step == max(set.intersection(*good), key=str)
+    return say("as_text" if is_last_as_text else "newest", agreed=agreed)
+
+
+def _why_not_good(disks: Disks, rank: int, step: int, is_smallest: bool) -> str:
+    """Why a rank has no good checkpoint of a step. `is_smallest`: whether it is the smallest of the newest steps."""
+    state = dict(disks.states(rank)).get(step, "missing")
+    if step >= 10**9:
+        return say("ten_digits", rank=rank, step=step)
+    if state in STATES:
+        name = "smallest_damaged" if is_smallest else "damaged"
+        return say(name, rank=rank, step=step, state=STATES[state])
+    if is_smallest:
+        return say("smallest_missing", rank=rank, step=step)
+    return say("misnamed" if state in NAMES else "missing", rank=rank, step=step)
 
 
 def goes_on(rank: int, told: Mapping[str, Any], held: Held) -> Iterator[Remark | None]:
@@ -85,23 +71,20 @@ def goes_on(rank: int, told: Mapping[str, Any], held: Held) -> Iterator[Remark |
         yield _loaded(rank, name, owner, told["held"][name], held)
     for weight in told["loaded"]:
         if any(map(partial(is_equal, weight), held.damaged[rank])):
-            seen = f"at the end rank {rank} has the right model, but on the way it has loaded a damaged one."
-            yield Remark(seen, cause=CHECKSUM)
+            yield say.remark("damaged_on_the_way", rank=rank)
 
 
 def _loaded(rank: int, name: str, owner: str, found: torch.Tensor, held: Held) -> Remark | None:
     values, step = held.values[rank], held.disks.agreed
     others = [each[name] for number, each in values.items() if number not in (0, step)]
-    start = values[0][name]
-    too_much = f"it was loaded, although no step is good on all ranks. Then the {owner} stays as it is."
+    too_much = say("other_step", step=step) if step else say("none_agreed", owner=owner)
     mistakes = {
-        f"it is as it was at the start. Call {owner}.load_state_dict(…) with what the checkpoint holds.": start,
-        f"it is another step's. Load step {step}, which is also returned." if step else too_much: others,
-        f"it stands in a damaged file. {CHECKSUM}": list(held.damaged[rank]),
+        say("not_loaded", owner=owner): values[0][name],
+        too_much: others,
+        say("damaged_loaded"): list(held.damaged[rank]),
     }
-    otherwise = "each rank has its own part of the model, and loads it from its own folder."
     what = f"on rank {rank} the {name} of the {owner}"
-    return holds(what, found, values[step][name], mistakes, otherwise=otherwise)
+    return holds(what, found, values[step][name], mistakes, otherwise=say("own_part"))
 
 
 def folder_untouched(
@@ -110,11 +93,11 @@ def folder_untouched(
     """A rank's folder holds what it held before. `given`: None if there was no folder."""
     before = given or {}
     if is_there != (given is not None):
-        did = "made the folder" if is_there else "removed the folder"
-        yield Remark(f"rank {rank} {did}.", cause="leave everything as it is: only look whether there is a folder.")
+        yield say.remark("folder_made" if is_there else "folder_removed", rank=rank)
     for name in sorted({*before, *after}):
         if is_equal(before.get(name), after.get(name)):
             continue
-        did = "was deleted" if name not in after else "was changed" if name in before else "was not there before"
-        cause = "leave the folder as it is. A damaged file is evidence, and whoever looks for the fault needs it."
-        yield Remark(f"on rank {rank} {name} {did}.", cause=cause)
+        if name not in after:
+            yield say.remark("file_deleted", rank=rank, name=name)
+        else:
+            yield say.remark("file_changed" if name in before else "file_added", rank=rank, name=name)

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from distlib.checks.sentences import Sentences
+
+say = Sentences(__file__)
 Numbers = Callable[[str], list[str]]
 
 
@@ -61,32 +64,20 @@ def names_by_mistake(text: str) -> dict[str, Any]:
     """From the words for a usual mistake to what it makes of a list."""
     first, *_ = groups = groups_of(text)
     right = written_out(text)
+    without_end = [group[: group.rfind("]") + 1] or group for group in groups]
     return {
-        "it is one text. Return a list with one text for each node.": ",".join(right),
-        'zeros are lost: 01 is not 1. A number is as wide as the first one of its range: f"{n:0{width}}".': written_out(
-            text, partial(all_numbers, width=0)
-        ),
-        "the last number of a range is missing. range(first, last) ends before last.": written_out(
-            text, partial(all_numbers, short=1)
-        ),
-        "the first number of a range says how wide all are: 8-10 is 8, 9, 10, and 08-10 is 08, 09, 10.": written_out(
-            text, partial(all_numbers, by_last=True)
-        ),
-        "zeros are added: 1 is not 01. A number is as wide as the first one of its range.": written_out(
-            text, partial(all_numbers, width=2)
-        ),
-        "what stands behind the brackets is missing.": [
-            name for group in groups for name in written_out(group[: group.rfind("]") + 1] or group)
-        ],
-        "of several brackets the last one changes first: a[1-2]b[1-2] is a1b1, a1b2, a2b1, a2b2.": written_out(
-            text, choose=_crossed
-        ),
-        "each number of one pair of brackets goes with every number of the next: a[1-2]b[1-2] has four "
-        "names.": written_out(text, choose=_side_by_side),
-        "the names are sorted. They come in the order of the text.": sorted(right),
-        "a name that stands there twice comes twice, and in its place.": list(dict.fromkeys(right)),
-        "the ranges are not written out.": groups,
-        "this is the first group alone. A list may have several.": written_out(first),
+        say("one_text"): ",".join(right),
+        say("zeros_lost"): written_out(text, partial(all_numbers, width=0)),
+        say("last_missing"): written_out(text, partial(all_numbers, short=1)),
+        say("width_of_last"): written_out(text, partial(all_numbers, by_last=True)),
+        say("zeros_added"): written_out(text, partial(all_numbers, width=2)),
+        say("end_missing"): [name for group in without_end for name in written_out(group)],
+        say("first_fastest"): written_out(text, choose=_crossed),
+        say("side_by_side"): written_out(text, choose=_side_by_side),
+        say("sorted"): sorted(right),
+        say("once"): list(dict.fromkeys(right)),
+        say("not_written_out"): groups,
+        say("first_group"): written_out(first),
     }
 
 
@@ -123,14 +114,14 @@ def why_bad(group: str) -> str:
     parts = [part for ranges in inside for part in ranges.split(",")]
     falling = [part for part in parts if re.fullmatch("[0-9]+-[0-9]+", part) and _falls(part)]
     if not group:
-        return "a name is missing: between two commas, at an end, or everywhere."
+        return say("nothing")
     if re.search(r"\[[^\]]*\[", group) and group.count("[") == group.count("]"):
-        return "there are brackets inside of brackets."
+        return say("nested")
     if group.count("[") != group.count("]"):
-        return "a bracket has no partner."
+        return say("no_partner")
     if falling:
-        return f"the range {falling[0]} ends before it begins."
-    return "in brackets stand numbers and ranges such as 7 or 01-03: of the digits 0 to 9 alone, and none left out."
+        return say("falling", range=falling[0])
+    return say("no_numbers")
 
 
 def _falls(part: str) -> bool:

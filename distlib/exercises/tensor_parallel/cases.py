@@ -157,24 +157,12 @@ class Attention:
         """
         if how == "across sequences":
             return self.compute(stored, batch.reshape(1, -1, self.features)).reshape(batch.shape)
-        head = self.features // self.heads
         packed = linear(batch, stored["qkv_weight"])
-        if how == "one head":
-            head = packed.shape[-1] // 3
-        if how == "too many heads" and packed.shape[-1] % (3 * self.heads) == 0:
-            head = packed.shape[-1] // 3 // self.heads
-        if how == "each head has its own three":
-            queries, keys, values = packed.unflatten(-1, (-1, 3, head)).permute(3, 0, 2, 1, 4)
-        elif how == "heads across places":
-            queries, keys, values = (each.reshape(len(batch), -1, batch.shape[1], head) for each in packed.chunk(3, -1))
-        elif how == "every nth feature":
-            queries, keys, values = packed.unflatten(-1, (3, head, -1)).permute(2, 0, 4, 1, 3)
-        else:
-            queries, keys, values = packed.unflatten(-1, (3, -1, head)).permute(2, 0, 3, 1, 4)
-        queries, keys, values = ((queries, keys, values)[k] for k in ORDERS.get(how, (0, 1, 2)))
+        parts = self._taken_apart(packed, how)
+        queries, keys, values = (parts[k] for k in ORDERS.get(how, (0, 1, 2)))
         if how == "within a place":
             queries, keys, values = (each.transpose(1, 2) for each in (queries, keys, values))
-        scale = SCALES[how](self.features, self.heads, self.ranks) if how in SCALES else head
+        scale = SCALES[how](self.features, self.heads, self.ranks) if how in SCALES else queries.shape[-1]
         scores = queries @ keys.mT / math.sqrt(scale)
         if how == "masked":
             scores = scores + torch.full(scores.shape[-2:], -math.inf).triu(1)
@@ -182,6 +170,22 @@ class Attention:
         mixed = mixed if how in ("not put back", "within a place") else mixed.transpose(1, 2)
         mixed = mixed.transpose(2, 3) if how == "every nth feature" else mixed
         return linear(mixed.reshape(*batch.shape[:2], -1), stored["output_weight"])
+
+    def _taken_apart(self, packed: torch.Tensor, how: str) -> tuple[torch.Tensor, ...]:
+        """Queries, keys and values, each [batch, heads, length, features of a head]. `how`: as of `compute`."""
+        head, own = self.features // self.heads, packed.shape[-1] // 3
+        if how == "one head":
+            head = own
+        if how == "too many heads" and packed.shape[-1] % (3 * self.heads) == 0:
+            head = own // self.heads
+        if how == "each head has its own three":
+            return packed.unflatten(-1, (-1, 3, head)).permute(3, 0, 2, 1, 4).unbind()
+        if how == "heads across places":
+            batch, length, _ = packed.shape
+            return tuple(each.reshape(batch, -1, length, head) for each in packed.chunk(3, -1))
+        if how == "every nth feature":
+            return packed.unflatten(-1, (3, head, -1)).permute(2, 0, 4, 1, 3).unbind()
+        return packed.unflatten(-1, (3, -1, head)).permute(2, 0, 3, 1, 4).unbind()
 
 
 Plan = Column | Attention
@@ -265,9 +269,11 @@ class Whole:
 
     @staticmethod
     def _whole(name: str, given: Sequence[Any], features: int, places: Sequence[Index]) -> list[torch.Tensor]:
-        by_batch = zip(*(each[name] for each in given), strict=True)
-        return [_put_together((*parts[0].shape[:-1], features), list(zip(places, parts, strict=True)))
-                for parts in by_batch]  # fmt: skip
+        whole = []
+        for parts in zip(*(each[name] for each in given), strict=True):
+            shape = (*parts[0].shape[:-1], features)
+            whole.append(_put_together(shape, list(zip(places, parts, strict=True))))
+        return whole
 
     def part(self, rank: int, batch: int, times: int = 1, **options: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """What a rank computes with its share alone: output, without a bias that all have, and input gradient.

@@ -194,8 +194,14 @@ class _Passes:
         that are kept for the backward pass the shapes ("kept") and the elements of the "largest", with all its memory.
         """
         gradients: Sequence[torch.Tensor | None] = [each.grad for each in self._batches]
-        return {"outputs": self._outputs, "input_gradients": gradients, "batches": self._batches,
-                "arriving": self._arriving, "kept": self._kept_shapes, "largest": self._largest}  # fmt: skip
+        return {
+            "outputs": self._outputs,
+            "input_gradients": gradients,
+            "batches": self._batches,
+            "arriving": self._arriving,
+            "kept": self._kept_shapes,
+            "largest": self._largest,
+        }
 
 
 def _is_tensor(output: Any) -> torch.Tensor:

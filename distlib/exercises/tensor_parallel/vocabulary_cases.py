@@ -63,9 +63,9 @@ class Loss:
 
 
 def _listed(numbers: Sequence[float]) -> str:
-    *first, last = [f"{number:g}" for number in dict.fromkeys(numbers)] if len(set(numbers)) == 1 else [
-        f"{number:g}" for number in numbers
-    ]  # fmt: skip
+    """ "3, 4 and 5"; "3" if all are 3."""
+    different = numbers[:1] if len(set(numbers)) == 1 else numbers
+    *first, last = [f"{number:g}" for number in different]
     return f"{', '.join(first)} and {last}" if first else last
 
 
@@ -76,12 +76,20 @@ def _by_rank(plan: Loss) -> list[float]:
 def loss_case(draw: Draw, plan: Loss) -> Case:
     """The case of a plan; its facts are the plan. The gradient of each loss is a number that is drawn, too."""
     given: list[dict[str, Any]] = [
-        {"first": first, "batches": [], "targets": [], "arriving": [], "forward_only": plan.forward_only,
-         "strided": plan.strided} for first in plan.starts
-    ]  # fmt: skip
-    last = plan.targets_of
-    tokens = range(plan.vocabulary)[slice(plan.starts[last], plan.starts[last] + plan.shares[last]) if last is not None
-                                    else slice(None)]  # fmt: skip
+        {
+            "first": first,
+            "batches": [],
+            "targets": [],
+            "arriving": [],
+            "forward_only": plan.forward_only,
+            "strided": plan.strided,
+        }
+        for first in plan.starts
+    ]
+    tokens = range(plan.vocabulary)
+    if plan.targets_of is not None:
+        first = plan.starts[plan.targets_of]
+        tokens = range(first, first + plan.shares[plan.targets_of])
     for k, positions in enumerate(plan.positions):
         targets = torch.tensor([draw.choice(tokens) for _ in range(positions)])
         higher = plan.apart * (torch.arange(positions) % 2).double().unsqueeze(1)
