@@ -19,13 +19,14 @@ from typing import Any
 
 from distlib.checks.remark import Remark
 from distlib.checks.seen import Seen
+from distlib.checks.sentences import Sentences
 from distlib.checks.tensor_cases import TensorCase, tensor_facts
 from distlib.checks.words import count, dtype_name, listed, were
 from distlib.trace import Message, Trace
 
-ROUND = "(A round: messages that need not wait for one another.)"
-STEP = "(In one step a rank handles one message at most.)"
-DTYPE = "the message's dtype differs from the tensor's. Send it unchanged, as {dtype}."
+say = Sentences(__file__)
+ROUND, STEP = say("round"), say("step")
+DTYPE = say.templates["dtype"]  # of a table: filled in by `reason`
 
 
 @dataclass
@@ -104,10 +105,8 @@ def arrows(messages: Iterable[Message]) -> str:
 
 def such_as(m: Message) -> str:
     """A message as an example, with the line that sent it."""
-    return (
-        f"such as: rank {m.src} to rank {m.dst}, {carried(m)} = {m.nbytes:,} bytes, round {m.round}, sent by "
-        f"{m.site.place}"
-    )
+    way = {"src": m.src, "dst": m.dst, "round": m.round, "place": m.site.place}
+    return say("such_as", carried=carried(m), nbytes=m.nbytes, **way)
 
 
 def carried(m: Message) -> str:
@@ -124,7 +123,7 @@ def reason(t: Traffic, why: Why, **more: Any) -> str:
 
 def right_but(t: Traffic, seen: str, why: Why, *details: str, **more: Any) -> Remark:
     """The remark about messages that are not as they should be. `more`: what conditions and sentences may ask for."""
-    return Remark(f"the values are right, but {seen}", details, reason(t, why, **more))
+    return Remark(say("right_but", seen=seen), details, reason(t, why, **more))
 
 
 # ── the rules ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -134,12 +133,7 @@ def silence(t: Traffic, expected: int) -> Remark | None:
     """There are messages, where `expected` should have been sent."""
     if len(t.trace) or not expected or not t.case.length:
         return None
-    return Remark(
-        f"the values are right, but no message was seen; {count(expected, 'message')} "
-        f"{'was' if expected == 1 else 'were'} expected.",
-        cause="the values came some other way, such as torch.distributed. Use comm.send, comm.recv and comm.exchange: "
-        "only those are counted.",
-    )
+    return say.remark("no_message", expected=f"{count(expected, 'message')} {'was' if expected == 1 else 'were'}")
 
 
 def is_other_dtype(t: Traffic, m: Message, number: int = 0) -> bool:
@@ -152,7 +146,7 @@ def goes(t: Traffic, allowed: Callable[[int, int], bool], rule: Callable[[Messag
     aside = next((m for m in t.full if not allowed(m.src, m.dst)), None)
     if aside is None:
         return None
-    return right_but(t, f"rank {aside.src} sent to rank {aside.dst}; {rule(aside)}.", why, such_as(aside))
+    return right_but(t, say("aside", src=aside.src, dst=aside.dst, rule=rule(aside)), why, such_as(aside))
 
 
 def one_neighbor(t: Traffic, messages: Sequence[Message], why: Why, along: str = "") -> Remark | None:
@@ -162,7 +156,7 @@ def one_neighbor(t: Traffic, messages: Sequence[Message], why: Why, along: str =
         if len(peers) > 1:
             second = next(m for m in messages if m.src == rank and m.dst == peers[1])
             names = f"{', '.join(map(str, peers[:-1]))} and {peers[-1]}"
-            seen = f"{along}rank {rank} sent to ranks {names}. In a ring it sends to one neighbor only."
+            seen = say("two_neighbors", along=along, rank=rank, peers=names)
             return right_but(t, seen, why, such_as(second))
     return None
 
@@ -177,16 +171,20 @@ def one_circle(t: Traffic, why: Why, messages: Sequence[Message] | None = None) 
     if len(visited) in (0, t.size) and (not visited or rank == visited[0]):
         return None
     way = ", ".join(f"{src} → {dst}" for src, dst in sorted(successor.items()))
-    return right_but(t, f"the messages do not go once round all ranks: {way}.", why)
+    return right_but(t, say("no_circle", way=way), why)
 
 
 Limits = tuple[int, int] | set[int]  # the least and the largest number of elements, or all that may be
 
 
 def carries(
-    t: Traffic, limits: Callable[[Message, int], Limits | None], what: Callable[..., str], why: Why,
-    messages: Sequence[Message] | None = None, details: Callable[[Message], Iterable[str]] = lambda m: (),
-) -> Remark | None:  # fmt: skip
+    t: Traffic,
+    limits: Callable[[Message, int], Limits | None],
+    what: Callable[..., str],
+    why: Why,
+    messages: Sequence[Message] | None = None,
+    details: Callable[[Message], Iterable[str]] = lambda m: (),
+) -> Remark | None:
     """How much each message carries. `limits(message, number)`: number counts the messages of its sender."""
     number: Counter[int] = Counter()
     for m in t.full if messages is None else messages:
@@ -208,19 +206,16 @@ def whole_tensors(t: Traffic) -> Remark | None:
     """Each message carries the whole tensor."""
 
     def seen(m: Message, number: int, wanted: object) -> str:
-        return f"a message carries {carried(m)}; each should carry the whole tensor of {t.case.size}."
+        return say("not_whole", carried=carried(m), size=t.case.size)
 
     return carries(t, lambda m, number: {t.case.length}, seen, _CUT)
 
 
-# fmt: off
 _CUT: Why = [
-    (is_other_dtype, "the tensor is sent in another dtype. Send it whole, as {dtype}."),
-    (lambda t, m, number: m.nbytes == t.case.dtype.itemsize, "the tensor is sent element by element, and each message "
-     "pays for its latency. Send it whole."),
-    (None, "the tensor is sent in parts. Send it whole."),
+    (is_other_dtype, say.templates["cut_dtype"]),
+    (lambda t, m, number: m.nbytes == t.case.dtype.itemsize, say("cut_elements")),
+    (None, say("cut_parts")),
 ]
-# fmt: on
 
 
 def total_bytes(
@@ -228,18 +223,14 @@ def total_bytes(
     expected: int,
     why: Why,
     messages: Sequence[Message] | None = None,
-    who: str = "all ranks together sent {found:,} bytes",
+    who: str = say.templates["all_together"],
 ) -> Remark | None:
     """All messages together have this many bytes. `who`: how the remark begins."""
     found = sum(m.nbytes for m in (t.full if messages is None else messages))
     if found == expected:
         return None
-    return right_but(
-        t,
-        f"{who.format(found=found)}; {expected:,} were expected.",
-        why,
-        f"bytes sent by each rank: {listed(t.trace.bytes_sent)}",
-    )
+    seen = say("total_bytes", who=who.format(found=found), expected=expected)
+    return right_but(t, seen, why, f"bytes sent by each rank: {listed(t.trace.bytes_sent)}")
 
 
 def number_of_messages(t: Traffic, expected: int, why: Why, note: str = "") -> Remark | None:
@@ -247,14 +238,9 @@ def number_of_messages(t: Traffic, expected: int, why: Why, note: str = "") -> R
     found = len(t.full)
     if found == expected:
         return None
-    return right_but(
-        t,
-        f"there were {count(found, 'message')}; {were(expected)}{note}.",
-        why,
-        f"messages sent by each rank: {listed(t.trace.messages_sent)}",
-        found=found,
-        expected=expected,
-    )
+    seen = say("number", found=count(found, "message"), expected=were(expected), note=note)
+    line = f"messages sent by each rank: {listed(t.trace.messages_sent)}"
+    return right_but(t, seen, why, line, found=found, expected=expected)
 
 
 def messages_by_rank(
@@ -272,11 +258,11 @@ def messages_by_rank(
         found = list(t.trace.messages_sent)
     for rank in range(t.size):
         if full[rank] > expected[rank] or (t.is_exact and found[rank] != expected[rank]):
-            return right_but(
-                t, f"{along}rank {rank} sent {count(found[rank], 'message')}; {were(expected[rank])}.", why,
-                f"messages sent by each rank: {listed(found)}; expected: {listed(expected)}", *details,
-                found=found[rank], expected=expected[rank], alike=min(found) == max(found),
-            )  # fmt: skip
+            numbers = {"found": count(found[rank], "message"), "expected": were(expected[rank])}
+            seen = say("by_rank", along=along, rank=rank, **numbers)
+            line = f"messages sent by each rank: {listed(found)}; expected: {listed(expected)}"
+            more = {"found": found[rank], "expected": expected[rank], "alike": min(found) == max(found)}
+            return right_but(t, seen, why, line, *details, **more)
     return None
 
 
@@ -286,21 +272,16 @@ def rounds(t: Traffic, expected: int, why: Why, at_most: bool = False) -> Remark
     if found == expected or (found < expected and (at_most or not t.is_exact)):
         return None
     last = max(t.full or list(t.trace), key=lambda m: m.round)
-    return right_but(
-        t,
-        f"they took {count(found, 'round')}; {were(expected)}. {ROUND}",
-        why,
-        such_as(last),
-        found=found,
-        expected=expected,
-    )
+    seen = say("rounds", found=count(found, "round"), expected=were(expected))
+    return right_but(t, seen, why, such_as(last), found=found, expected=expected)
 
 
 def steps(t: Traffic, messages: Sequence[Message], found: int, limit: int, why: Why, way: str = "it") -> Remark | None:
     """The run takes at most `limit` steps. `found`: how many it takes, from a rule of the exercise."""
     if found <= limit:
         return None
-    seen = f"{way} takes {count(found, 'step')}; at most {limit} {'is' if limit == 1 else 'are'} allowed. {STEP}"
+    taken = {"way": way, "found": count(found, "step")}
+    seen = say("one_step", **taken) if limit == 1 else say("steps", **taken, limit=limit)
     return right_but(t, seen, why, arrows(messages), messages=messages)
 
 
@@ -339,20 +320,13 @@ def sends(seen: Seen, ways: Mapping[tuple[int, int], Way], nothing_else: str) ->
         messages[message.src, message.dst] += 1
     for (src, dst), sent in nbytes.items():
         if sent and (src, dst) not in ways:
-            text = (
-                f"the values are right, but rank {src} sends rank {dst} {count(sent, 'byte')}; it should send nothing."
-            )
-            yield Remark(text, cause=nothing_else)
+            yield say.remark("sends_nothing", src=src, dst=dst, sent=count(sent, "byte"), cause=nothing_else)
     for (src, dst), way in ways.items():
-        sent, pair = nbytes[src, dst], f"the values are right, but rank {src} sends rank {dst}"
+        pair, sent, found = {"src": src, "dst": dst}, nbytes[src, dst], messages[src, dst]
         if sent != way.nbytes:
-            much = "much" if sent > way.nbytes else "little"
-            otherwise = f"too {much} is sent. It should be {way.what}, once, in its own dtype."
-            expected = f"Expected: {way.what}, {count(way.nbytes, 'byte')}."
-            yield Remark(f"{pair} {count(sent, 'byte')}. {expected}", cause=way.mistakes.get(sent, otherwise))
-        if messages[src, dst] > way.messages:
-            enough = f"{count(way.messages, 'message')} will do: {way.what}."
-            yield Remark(
-                f"{pair} {count(messages[src, dst], 'message')}. {enough}",
-                cause="every message pays for its latency. Send a whole tensor at once.",
-            )
+            otherwise = say("too_much" if sent > way.nbytes else "too_little", what=way.what)
+            cause, numbers = way.mistakes.get(sent, otherwise), {"sent": count(sent, "byte"), "what": way.what}
+            yield say.remark("sends", **pair, **numbers, nbytes=count(way.nbytes, "byte"), cause=cause)
+        if found > way.messages:
+            numbers = {"found": count(found, "message"), "messages": count(way.messages, "message")}
+            yield say.remark("too_often", **pair, **numbers, what=way.what)

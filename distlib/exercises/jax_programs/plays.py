@@ -109,11 +109,16 @@ def training(comm: Communicator, function: Callable[..., Any], inputs: dict[str,
         for leaf in [loss, *jax.tree.leaves(params)] * tree:
             if not isinstance(leaf, jax.Array):
                 raise TypeError(f"loss and parameters are arrays of JAX's; got {type(leaf).__name__}")
-        calls.append({
-            "loss": _by_device(loss, mesh), "compiled": _compiled() - before, "tree": tree, "kept": kept,
-            "programs": [_shortened(program.hlo_modules()[0].to_string()) for program in programs],
-            "params": [_by_device(leaf, mesh) for leaf in jax.tree.leaves(params)],
-        })  # fmt: skip
+        calls.append(
+            {
+                "loss": _by_device(loss, mesh),
+                "compiled": _compiled() - before,
+                "tree": tree,
+                "kept": kept,
+                "programs": [_shortened(program.hlo_modules()[0].to_string()) for program in programs],
+                "params": [_by_device(leaf, mesh) for leaf in jax.tree.leaves(params)],
+            }
+        )
         if not tree or any(part is None for held in calls[-1]["params"] for part in held):
             break  # JAX crashes if a program for other devices is called again with parameters like the first ones
     return {"calls": calls}
