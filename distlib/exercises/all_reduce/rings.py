@@ -19,10 +19,12 @@ import torch
 
 from distlib.checks.rules.messages import Traffic
 from distlib.checks.rules.sums import DECODED_RANKS, Cause, Held, cut
+from distlib.checks.sentences import Sentences
 from distlib.checks.tensor_cases import TensorCase
 from distlib.checks.words import count, listed
 from distlib.trace import Message
 
+say = Sentences(__file__)
 Chunks = list[list[torch.Tensor]]  # by rank, by number
 
 
@@ -62,14 +64,11 @@ def other_chunks(held: Held) -> str | None:
     if not whole % size or whole < size:
         return None
     if _right_if_cut(held, [whole // size] * size):
-        return f"{cut(held, whole // size)} With chunks of {whole // size} the values would be right."
+        return f"{cut(held, whole // size)} {say('equal_chunks', length=whole // size)}"
     lengths = _lengths_of_torch_chunk(held.case)
     if lengths == held.case.chunk_lengths or not _right_if_cut(held, lengths):
         return None
-    return (
-        f"with chunks of {listed(lengths)} elements the values would be right: torch.chunk cuts these. "
-        f"torch.tensor_split cuts {listed(held.case.chunk_lengths)}."
-    )
+    return say("torch_chunk", lengths=listed(lengths), right=listed(held.case.chunk_lengths))
 
 
 def _right_if_cut(held: Held, lengths: Sequence[int]) -> bool:
@@ -92,10 +91,7 @@ def stopped_early(number: int) -> Cause:
         sent, steps = set(held.seen.trace.messages_sent), number * (held.size - 1)
         if len(sent) > 1 or not 0 < max(sent) < steps or held.case.length < held.size:
             return None
-        return (
-            f"every rank has sent {count(max(sent), 'message')}, and the ring takes {count(steps, 'step')} here. Is "
-            "there a return inside the loop, or does the loop end early?"
-        )
+        return say("stopped_early", messages=count(max(sent), "message"), steps=count(steps, "step"))
 
     return cause
 
@@ -105,12 +101,10 @@ def full_sum_elsewhere(held: Held) -> str | None:
     size = held.size
     for shift in range(1, size):
         if all(held.is_right(rank, (rank + shift) % size) for rank in range(size)):
-            far = f"{count(shift, 'place')} lower" if shift <= size // 2 else f"{count(size - shift, 'place')} higher"
-            return (
-                f"each rank does hold one full sum, but in the wrong chunk: rank 0 in chunk {shift}, rank 1 in chunk "
-                f"{(1 + shift) % size}. Let each rank begin with a chunk {far}, so that the last chunk it receives is "
-                "its own."
-            )
+            is_lower = shift <= size // 2
+            places = count(shift if is_lower else size - shift, "place")
+            where = {"on_0": shift, "on_1": (1 + shift) % size, "places": places}
+            return say("begin_lower" if is_lower else "begin_higher", **where)
     return None
 
 
@@ -197,21 +191,12 @@ def _halves_of(size: int, adds: bool, way: int) -> Iterator[Half]:
 def _mistake(half: Half) -> str | None:
     """The words for what is wrong in a half by itself."""
     if half.stuck:
-        added = ", with its own values added" if half.adds else ""
-        return f"a rank sends the same chunk in every step. After the first step it sends the one just received{added}."
+        return say("stuck_adding" if half.adds else "stuck")
     if half.turn == half.way and not half.shift:
         return None
-    where = "added to" if half.adds else "written to"
     if half.turn != half.way:
-        return (
-            "the numbers of the chunks go the other way round than the messages. A rank that sends to the next one "
-            "goes down by one in each step, as in (rank - step) % comm.world_size; one that sends to the previous one "
-            "goes up."
-        )
-    return (
-        f"what comes in is {where} a chunk with another number. It is the chunk that the neighbor sends in this step: "
-        "take the formula for what is sent, and put the neighbor's rank in it."
-    )
+        return say("other_way_round")
+    return say("added_elsewhere" if half.adds else "written_elsewhere")
 
 
 def _begins_elsewhere(half: Half, complete: int | None = None) -> str | None:
@@ -219,14 +204,8 @@ def _begins_elsewhere(half: Half, complete: int | None = None) -> str | None:
     if _mistake(half) or half.first == (complete or 0):
         return _mistake(half)
     if complete is None:
-        return (
-            f"rank 0 sends chunk {half.first} first, but at the start only its own chunk is right there. In the first "
-            "step a rank sends its own chunk, later the one it has just received."
-        )
-    return (
-        f"the second half begins with the wrong chunk: rank 0 sends chunk {half.first} first, but chunk {complete} is "
-        "full there. In the first step of the all-gather a rank sends the chunk that it has just completed."
-    )
+        return say("not_its_own", first=half.first)
+    return say("not_completed", first=half.first, complete=complete)
 
 
 def _holds(held: Held, chunks: Chunks) -> bool:

@@ -1,71 +1,93 @@
-"""Exercise 08: a mixing matrix for any graph, gossip with it, and a step of training. All are judged by what must hold."""
+"""Exercise 08: a mixing matrix for any graph, gossip with it, a step of training. All are judged by what must hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.errors import Signs
 from distlib.checks.plays.tensor import LAYOUTS, one_tensor
 from distlib.checks.remark import Remark
 from distlib.checks.rules.messages import Way, sends
 from distlib.checks.rules.returns import called, type_of
 from distlib.checks.rules.values import compared, is_close, known
 from distlib.checks.seen import Seen
+from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count, dtype_name
 from distlib.exercises.decentralized.plays import EXPECTED, slope, train
 
-# fmt: off
+say = Sentences(__file__)
 NEAR = {torch.float32: 1e-4, torch.float64: 1e-9}
-AGREE = "Do both ends of an edge use the same weight? It depends on the neighbors of both, and must suit the one that has more."
-ROWS = "if all ranks agree, nobody may change. What the weights of the neighbors leave of 1 is the rank's own: subtract when all of them are there."
-MISSING = "this is the weight of an edge. Is every edge filled in, in the rows of both its ends? (And 1 // 2 is 0: divide with /.)"
-ALONE = "a single rank has no neighbors: [[]] gives a matrix of one row, [[1]]. Here you divide by 0, or ask for the largest of none."
+Left = dict[str, list[torch.Tensor]]  # by the words for a mistake, the values that it leaves, [ranks, length]
 
 
-@task("neighbors", errors=[("division by zero", ALONE), ("empty", ALONE)])
+# ── mixing_matrix ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@task("neighbors", errors=[("division by zero", say("alone")), ("empty", say("alone"))])
 def check_mixing_matrix(draw: Draw, *, graphs: Sequence[Sequence[Sequence[int]]]) -> Iterator[Case]:
     """`function(neighbors)`: a doubly stochastic matrix, with weights of at least 1/n on the graph and 0 elsewhere."""
     for neighbors in graphs:
         yield called([list(others) for others in neighbors], facts=neighbors)
 
 
-def _breaches(neighbors: Sequence[Sequence[int]], W: torch.Tensor, near: float) -> Iterator[tuple[str, str]]:
-    """What a matrix breaks by more than `near`, and the usual cause."""
-    n, rows, columns = len(W), W.sum(dim=1), W.sum(dim=0)
-    for i, j in ((i, j) for i in range(n) for j in range(n)):
-        place, is_edge = f"row {i}, column {j} is {W[i, j]:.10g}", j in neighbors[i]
-        if i != j and not is_edge and W[i, j] != 0:
-            yield f"{place}, but ranks {i} and {j} are not neighbors.", "only neighbors talk. Elsewhere, but for the diagonal, the weight is 0."
-        elif (i == j or is_edge) and not W[i, j] >= 1 / n - near:
-            own = f"the weights of a rank's neighbors leave something of 1, and that is its own. Are those of rank {i}, which has {count(len(neighbors[i]), 'neighbor')}, small enough, and is the diagonal filled in at the end?"
-            yield f"{place}; at least 1/{n} was expected.", own if i == j else "that is too little for an edge: choose a weight that lets the neighbor be heard." if W[i, j] else MISSING
-    why = ROWS if ((columns - 1).abs() > near).any() else f"every column adds up to 1, but every row must, too. {AGREE}"
-    for noun, sums, cause in (("row", rows, why), ("column", columns, f"a rank must count 1 in all, or the mean moves. {AGREE}")):
-        for i in ((sums - 1).abs() > near).nonzero().flatten().tolist():
-            yield f"{noun} {i} adds up to {sums[i]:.10g}, and not to 1.", cause
-
-
 @check_mixing_matrix.judge
 def _(seen: Seen) -> Remarks:
     neighbors, W, n = seen.facts, seen[0], len(seen.facts)
     if not isinstance(W, torch.Tensor) or list(W.shape) != [n, n] or W.dtype != torch.float64:
-        found = f"a tensor of {dtype_name(W.dtype)}, shape {list(W.shape)}" if isinstance(W, torch.Tensor) else type_of(W)
-        cause = "does the last line return the matrix?" if W is None else f"begin with torch.zeros({n}, {n}, dtype=torch.float64), fill it in, and return it."
-        yield Remark(f"it returned {found}; expected was a tensor of float64, shape [{n}, {n}].", cause=cause)
+        yield _no_matrix(W, n)
         return
     yours = ("your matrix:", *(", ".join(f"{weight:.4g}" for weight in row) for row in W.tolist()))
-    yield from (Remark(text, yours, cause) for text, cause in _breaches(neighbors, W, near=1e-6))
-    yield from (Remark(text, yours, "numbers were rounded to float32 on the way. Give the matrix dtype=torch.float64 where you make it, not at the end.") for text, _ in _breaches(neighbors, W, near=NEAR[W.dtype]))
+    for breach in _breaches(neighbors, W, near=1e-6):
+        yield Remark(breach.seen, yours, breach.cause)
+    for breach in _breaches(neighbors, W, near=NEAR[W.dtype]):
+        yield Remark(breach.seen, yours, say("rounded"))
+
+
+def _no_matrix(found: object, n: int) -> Remark:
+    """The remark about a result that is no float64 tensor of shape [n, n]."""
+    if found is None:
+        return say.remark("returned_nothing", found=type_of(found), n=n)
+    if not isinstance(found, torch.Tensor):
+        return say.remark("no_tensor", found=type_of(found), n=n)
+    return say.remark("other_tensor", dtype=dtype_name(found.dtype), shape=list(found.shape), n=n)
+
+
+def _breaches(neighbors: Sequence[Sequence[int]], W: torch.Tensor, near: float) -> Iterator[Remark]:
+    """What a matrix breaks by more than `near`."""
+    n, rows, columns = len(W), W.sum(dim=1), W.sum(dim=0)
+    for i, j in product(range(n), repeat=2):
+        is_edge = j in neighbors[i]
+        if i != j and not is_edge and W[i, j] != 0:
+            yield say.remark("strangers", i=i, j=j, weight=W[i, j])
+        elif (i == j or is_edge) and not W[i, j] >= 1 / n - near:
+            yield _too_small(neighbors, W, i, j)
+    row_sum = "row_sum" if ((columns - 1).abs() > near).any() else "row_sum_alone"
+    for name, sums in ((row_sum, rows), ("column_sum", columns)):
+        for i in ((sums - 1).abs() > near).nonzero().flatten().tolist():
+            yield say.remark(name, i=i, sum=sums[i])
+
+
+def _too_small(neighbors: Sequence[Sequence[int]], W: torch.Tensor, i: int, j: int) -> Remark:
+    """The remark about a weight on the graph that is less than 1/n."""
+    cell = {"i": i, "j": j, "weight": W[i, j], "n": len(W)}
+    if i == j:
+        return say.remark("small_own_weight", **cell, neighbors=count(len(neighbors[i]), "neighbor"))
+    return say.remark("timid" if W[i, j] else "missing_edge", **cell)
+
+
+# ── gossip_average ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
 class Gossip:
-    """A doubly stochastic matrix [ranks, ranks], the number of rounds; length, dtype and layout of every rank's tensor."""
+    """A doubly stochastic matrix [ranks, ranks], the number of rounds; length, dtype, layout of every rank's tensor."""
 
     matrix: torch.Tensor
     rounds: int = 1
@@ -74,84 +96,143 @@ class Gossip:
     layout: str = "contiguous"
 
 
-EQUALLY = "every rank does the same number of rounds, and every message is received. "
-LIKE = "a buffer for what comes in has the tensor's shape and dtype: torch.empty_like(tensor)."
-MOVED = "the mean of all ranks has moved. Does a tensor change before it was sent to everybody in this round, or is a buffer read before it was waited for? Else look at the weights."
-HEARS = "Rank i hears from j if matrix[i, j] is not 0, and sends to j if matrix[j, i] is not 0. One may be true without the other."
-DTYPES = "the matrix is float64, the tensor may be float32. matrix.to(tensor.dtype) has the tensor's; matrix[i, j] alone will do, too."
+def _gossip_errors(seen: Seen) -> Signs:
+    return _errors(seen, say("rounds_differ"))
 
 
-def _errors(seen: Seen) -> Sequence[tuple[str, str]]:
-    wait = "ranks wait for each other in a circle. Begin all receives with irecv and all sends with isend, and wait for them afterwards: then no order of the ranks matters." if torch.equal(seen.facts.matrix > 0, seen.facts.matrix.T > 0) else f"the two ranks don't agree on whether there is a message. {HEARS}"
-    return [("but the ranks are", "who the neighbors are is in the matrix: row comm.rank says from whom a rank hears."),
-            (" itself.", "a rank sends nothing to itself: leave comm.rank out. Its own tensor counts matrix[rank, rank]."),
-            ("has already returned", EQUALLY + HEARS), ("nobody received", EQUALLY + HEARS), ("waits", wait),
-            ("share memory", "what comes in needs a buffer of its own."), ("same dtype", DTYPES), ("expected scalar type", DTYPES),
-            ("float64", LIKE), ("must match the size", LIKE)]
+def _errors(seen: Seen, differ: str) -> Signs:
+    """`differ`: the cause where a rank does more than another."""
+    is_symmetric = torch.equal(seen.facts.matrix > 0, seen.facts.matrix.T > 0)
+    return [
+        ("but the ranks are", say("no_rank")),
+        (" itself.", say("itself")),
+        ("has already returned", differ),
+        ("nobody received", differ),
+        ("waits", say("circle") if is_symmetric else say("disagree")),
+        ("share memory", say("own_buffer")),
+        ("same dtype", say("dtypes")),
+        ("expected scalar type", say("dtypes")),
+        ("float64", say("buffer_like")),
+        ("must match the size", say("buffer_like")),
+    ]
 
 
-@task("comm", "tensor", "matrix", "rounds", errors=_errors)
+@task("comm", "tensor", "matrix", "rounds", errors=_gossip_errors)
 def check_gossip_average(draw: Draw, *, plans: Sequence[Gossip]) -> Iterator[Case]:
     """`function(comm, tensor, matrix, rounds)`: W^k x in place, by messages between neighbors alone."""
     for plan in plans:
         notes = f"{count(plan.rounds, 'round')}, {plan.length} {dtype_name(plan.dtype)}{LAYOUTS[plan.layout]}"
-        yield Case(f"on {count(len(plan.matrix), 'rank')}, {notes}", one_tensor, [
-            {"values": draw.normal((plan.length,)).to(plan.dtype), "layout": plan.layout,
-             "options": {"matrix": plan.matrix.clone(), "rounds": plan.rounds}} for _ in plan.matrix
-        ], plan, seed=draw.getrandbits(60))
-
-
-def _in_turns(x: torch.Tensor, matrix: torch.Tensor, rounds: int) -> torch.Tensor:
-    """A tensor changes between two exchanges of a round; every rank takes its neighbors in the order of their numbers."""
-    edges = sorted((i, j) for i, j in matrix.nonzero().tolist() if i > j)
-    for i, j in edges * rounds:
-        x = x.index_add(0, torch.tensor([i, j]), torch.stack([matrix[i, j] * (x[j] - x[i]), matrix[j, i] * (x[i] - x[j])]))
-    return x
-
-
-def _mistakes(start: torch.Tensor, W: torch.Tensor, k: int, is_silent: bool) -> dict[str, list[torch.Tensor]]:
-    own, power = torch.diag(W.diagonal()), torch.linalg.matrix_power
-    others, edges = W - own, ((W != 0) & ~torch.eye(len(W), dtype=torch.bool)).double()
-    return {
-        "the rank's own values are there, as at the start" + (", and no message was sent. Make `rounds` rounds." if is_silent else ". Write into the tensor: tensor.copy_(…)."): [start],
-        "this is the mean of all ranks. Gossip only comes nearer to it: a rank takes its neighbors' tensors, `rounds` times.": [start.mean(dim=0).expand_as(start)],
-        "this is one round. Repeat it `rounds` times.": [W @ start],
-        "this is a round too few.": [power(W, max(k - 1, 0)) @ start], "this is a round too many.": [power(W, k + 1) @ start],
-        "row and column are exchanged: rank i multiplies the tensor of rank j by matrix[i, j].": [power(m, k) @ start for m in (W.T, own + edges * W.T)],
-        "the rank's own tensor is left out. It counts matrix[rank, rank].": [power(others, k) @ start],
-        "the rank's own tensor counts fully. It must be multiplied by matrix[rank, rank] before the others are added.": [power(others + torch.eye(len(W)), k) @ start],
-        "the neighbors' tensors are added without their weights. That of rank j counts matrix[rank, j].": [power(own + edges, k) @ start],
-        "every neighbor counts equally. The weights are in the matrix.": [power((m := edges + torch.eye(len(W))) / m.sum(dim=1, keepdim=True), k) @ start],
-        "the rank's own tensor was multiplied by its weight before it was sent. Others need it as it was.": [power(own + others @ own, k) @ start],
-        "the neighbors' tensors of the first round are used in every round. Send anew in each.": [sum((power(own, r) @ others @ start for r in range(k)), power(own, k) @ start)],
-        "the tensor is changed while others still wait for it. In a round every rank sends what it had when the round began: add up elsewhere, and write at its end.": [_in_turns(start, W, k)] if torch.equal(W, W.T) else [],
-        "these are zeros. Is something rounded to whole numbers, or a buffer read before it was waited for?": [0 * start],
-    }
+        inputs = [
+            {
+                "values": draw.normal((plan.length,)).to(plan.dtype),
+                "layout": plan.layout,
+                "options": {"matrix": plan.matrix.clone(), "rounds": plan.rounds},
+            }
+            for _ in plan.matrix
+        ]
+        title = f"on {count(len(plan.matrix), 'rank')}, {notes}"
+        yield Case(title, one_tensor, inputs, plan, seed=draw.getrandbits(60))
 
 
 @check_gossip_average.judge
 def _(seen: Seen) -> Remarks:
+    for rank in seen.ranks:
+        yield from (say.remark("argument_changed", rank=rank, argument=name) for name in seen[rank]["changed"])
+    yield from _wrong_tensors(seen)
+    yield from (say.remark("strayed_from_tensor", rank=rank) for rank in seen.ranks if seen[rank]["strayed"])
+    plan = seen.facts
+    nbytes = plan.rounds * plan.length * plan.dtype.itemsize
+    way = Way(nbytes, say("tensor_each_round", rounds=count(plan.rounds, "round")), plan.rounds)
+    yield from sends(seen, dict.fromkeys(_edges(plan.matrix), way) if plan.rounds else {}, say("rounds_by_matrix"))
+
+
+def _wrong_tensors(seen: Seen) -> Remarks:
     plan, start = seen.facts, torch.stack(seen.given("values")).double()
-    found, near = torch.stack([seen[rank]["values"] for rank in seen.ranks]).double(), NEAR[plan.dtype]
-    same, right = partial(is_close, relative=near, absolute=near), torch.linalg.matrix_power(plan.matrix, plan.rounds) @ start
-    yield from (Remark(f"on rank {r} the {x} has changed.", cause="the matrix is the caller's. Change a copy: matrix = matrix.clone().") for r in seen.ranks for x in seen[r]["changed"])
-    heard, edges = {(m.dst, m.src) for m in seen.trace}, [(i, j) for i, j in plan.matrix.nonzero().tolist() if i != j]
-    for rank in (rank for rank in seen.ranks if not same(found[rank], right[rank])):
-        cause = known(found, _mistakes(start, plan.matrix, plan.rounds, not heard), same) or "this is right to 7 digits only: something is float32 on the way. Compute in the tensor's dtype, with the matrix as it is." * (
-            is_close(found, right, relative=1e-6, absolute=1e-6)) or _deaf(plan.matrix, heard) or MOVED * (
-            not same(found.mean(dim=0), start.mean(dim=0))) or "it becomes the sum of matrix[rank, j] * tensor of j, all as they were when the round began." + (
-            " If you receive from anyone, a message of the next round may come first: name the rank that you receive from, or give each round a tag of its own.") * (plan.rounds > 1)
-        yield Remark(f"on rank {rank} the tensor is wrong.", compared(right[rank], found[rank]), cause)
-    yield from (Remark(f"on rank {r} memory outside of the tensor was written.") for r in seen.ranks if seen[r]["strayed"])
-    way = Way(plan.rounds * plan.length * plan.dtype.itemsize, f"its tensor in {count(plan.rounds, 'round')}", plan.rounds)
-    yield from sends(seen, {(j, i): way for i, j in edges if plan.rounds}, "the matrix says who is whose neighbor, in every round: as it is given, not a power of it. Rank i sends to rank j only if matrix[j, i] is not 0.")
+    found = torch.stack([seen[rank]["values"] for rank in seen.ranks]).double()
+    right = torch.linalg.matrix_power(plan.matrix, plan.rounds) @ start
+    same = partial(is_close, relative=NEAR[plan.dtype], absolute=NEAR[plan.dtype])
+    for rank in seen.ranks:
+        if not same(found[rank], right[rank]):
+            is_silent = not len(seen.trace)
+            cause = known(found, _mistakes(start, plan.matrix, plan.rounds, is_silent), same)
+            cause = cause or _unknown(seen, found, right, is_mean_kept=same(found.mean(dim=0), start.mean(dim=0)))
+            yield say.remark("wrong_tensor", *compared(right[rank], found[rank]), rank=rank, cause=cause)
+
+
+def _mistakes(start: torch.Tensor, W: torch.Tensor, k: int, is_silent: bool) -> Left:
+    """What usual mistakes leave after k rounds."""
+    own, power = torch.diag(W.diagonal()), torch.linalg.matrix_power
+    others, edges, one = W - own, _graph(W), torch.eye(len(W))
+    return {
+        say("silent" if is_silent else "not_written"): [start],
+        say("mean"): [start.mean(dim=0).expand_as(start)],
+        say("one_round"): [W @ start],
+        say("too_few"): [power(W, max(k - 1, 0)) @ start],
+        say("too_many"): [power(W, k + 1) @ start],
+        say("transposed"): [power(W.T, k) @ start, power(own + edges * W.T, k) @ start],
+        say("own_left_out"): [power(others, k) @ start],
+        say("own_fully"): [power(others + one, k) @ start],
+        say("no_weights"): [power(own + edges, k) @ start],
+        say("equally"): [power(_equal_weights(W), k) @ start],
+        say("scaled_first"): [power(own + others @ own, k) @ start],
+        say("first_round_again"): [_first_round_again(start, W, k)],
+        say("in_turns"): [_in_turns(start, W, k)] if torch.equal(W, W.T) else [],
+        say("zeros"): [0 * start],
+    }
+
+
+def _graph(W: torch.Tensor) -> torch.Tensor:
+    """1 for each edge, and 0 elsewhere; float64 [ranks, ranks]."""
+    return ((W != 0) & ~torch.eye(len(W), dtype=torch.bool)).double()
+
+
+def _equal_weights(W: torch.Tensor) -> torch.Tensor:
+    """A matrix on the same graph in which a rank and all its neighbors count equally."""
+    ones = _graph(W) + torch.eye(len(W))
+    return ones / ones.sum(dim=1, keepdim=True)
+
+
+def _first_round_again(x: torch.Tensor, W: torch.Tensor, rounds: int) -> torch.Tensor:
+    """Every round adds what the neighbors had in the first one."""
+    own, power = torch.diag(W.diagonal()), torch.linalg.matrix_power
+    return sum((power(own, r) @ (W - own) @ x for r in range(rounds)), power(own, rounds) @ x)
+
+
+def _in_turns(x: torch.Tensor, W: torch.Tensor, rounds: int) -> torch.Tensor:
+    """A tensor changes between two exchanges of a round; a rank takes its neighbors in the order of their numbers."""
+    for i, j in sorted((i, j) for i, j in W.nonzero().tolist() if i > j) * rounds:
+        x = x.index_add(0, torch.tensor([i, j]), torch.stack([W[i, j] * (x[j] - x[i]), W[j, i] * (x[i] - x[j])]))
+    return x
+
+
+def _unknown(seen: Seen, found: torch.Tensor, right: torch.Tensor, is_mean_kept: bool) -> str:
+    """The cause where no usual mistake leaves these tensors."""
+    if is_close(found, right, relative=1e-6, absolute=1e-6):
+        return say("float32_tensor")
+    if deaf := _deaf(seen):
+        return deaf
+    if not is_mean_kept:
+        return say("mean_moved")
+    return say("what_rounds_are" if seen.facts.rounds > 1 else "what_a_round_is")
+
+
+def _edges(W: torch.Tensor) -> list[tuple[int, int]]:
+    """(source, destination) of every message of a round."""
+    return [(j, i) for i, j in W.nonzero().tolist() if i != j]
+
+
+def _deaf(seen: Seen) -> str:
+    """The first edge without a message, in words."""
+    heard = {(m.src, m.dst) for m in seen.trace}
+    return next((say("deaf", i=i, j=j) for j, i in _edges(seen.facts.matrix) if (j, i) not in heard), "")
 
 
 # ── decentralized_step ───────────────────────────────────────────────────────────────────────────────────────────────
 
+
 @dataclass(frozen=True)
 class Training:
-    """A doubly stochastic matrix [ranks, ranks], the number of steps; rate, length, dtype and layout of the parameters."""
+    """A doubly stochastic matrix [ranks, ranks], the number of steps; rate; length, dtype, layout of the parameters."""
 
     matrix: torch.Tensor
     steps: int = 1
@@ -161,18 +242,9 @@ class Training:
     layout: str = "contiguous"
 
 
-EVERY_STEP = "every rank takes part in every step, and every message is received. "
-IS_FUNCTION = "gradient is a function. What it returns for the parameters is the gradient: gradient(parameters)."
-ALIKE = "hand gradient the tensor `parameters`, or a copy of it: it has this shape and dtype."
-ONCE = "computing a gradient is what takes time. Call gradient once in a step, and keep what it returns."
-ORDER = "the step is the sum of matrix[rank, j] * (parameters of j, as they were when the step began), minus learning_rate * the rank's own gradient."
-IN_PLACE = "Change the tensor in place: parameters.copy_(…), or parameters -= …"
-ANYONE = " If you receive from any rank, a message of the next step may come first: name the rank that you receive from."
-
-
-def _step_errors(seen: Seen) -> Sequence[tuple[str, str]]:
-    known_ones = [(sign, cause.replace(EQUALLY, EVERY_STEP)) for sign, cause in _errors(seen)]
-    return (("'function'", IS_FUNCTION), (EXPECTED, ALIKE), *known_ones)
+def _step_errors(seen: Seen) -> Signs:
+    own = [("'function'", say("gradient_is_function")), (EXPECTED, say("alike"))]
+    return [*own, *_errors(seen, say("steps_differ"))]
 
 
 @task("comm", "parameters", "gradient", "matrix", "learning_rate", errors=_step_errors)
@@ -180,14 +252,40 @@ def check_decentralized_step(draw: Draw, *, plans: Sequence[Training]) -> Iterat
     """`function(comm, parameters, gradient, matrix, learning_rate)`: x_i becomes (Wx)_i - rate * g_i(x_i), in place."""
     for plan in plans:
         slow = draw.randrange(len(plan.matrix))
-        notes = f"{count(plan.steps, 'step')}, {count(plan.length, 'parameter')}, {dtype_name(plan.dtype)}{LAYOUTS[plan.layout]}{', a rate of 0' * (plan.rate == 0)}"
-        yield Case(f"on {count(len(plan.matrix), 'rank')}, {notes}", train, [
-            {"values": draw.normal((plan.length,)).to(plan.dtype), "layout": plan.layout,
-             "curvature": torch.tensor([draw.uniform(0.5, 1.5) for _ in range(plan.length)]).double(),
-             "target": draw.normal((plan.length,)), "is_slow": rank == slow, "matrix": plan.matrix.clone(), "rate": plan.rate,
-             "steps": plan.steps}
+        values = f"{count(plan.length, 'parameter')}, {dtype_name(plan.dtype)}{LAYOUTS[plan.layout]}"
+        notes = f"{count(plan.steps, 'step')}, {values}{', a rate of 0' * (plan.rate == 0)}"
+        inputs = [
+            {
+                "values": draw.normal((plan.length,)).to(plan.dtype),
+                "layout": plan.layout,
+                "curvature": torch.tensor([draw.uniform(0.5, 1.5) for _ in range(plan.length)]).double(),
+                "target": draw.normal((plan.length,)),
+                "is_slow": rank == slow,
+                "matrix": plan.matrix.clone(),
+                "rate": plan.rate,
+                "steps": plan.steps,
+            }
             for rank in range(len(plan.matrix))
-        ], plan, seed=draw.getrandbits(60))
+        ]
+        title = f"on {count(len(plan.matrix), 'rank')}, {notes}"
+        yield Case(title, train, inputs, plan, seed=draw.getrandbits(60))
+
+
+@check_decentralized_step.judge
+def _(seen: Seen) -> Remarks:
+    plan, x = seen.facts, torch.stack(seen.given("values")).double()
+    for rank in seen.ranks:
+        if seen[rank]["changed"]:
+            yield say.remark("argument_changed", rank=rank, argument="matrix")
+    for step in range(plan.steps):
+        g = _slopes(seen, x, step)
+        yield from _wrong_gradients(seen, x, step)
+        yield from _wrong_parameters(seen, x, g, step)
+        x = plan.matrix @ x - plan.rate * g
+    yield from (say.remark("strayed_from_parameters", rank=rank) for rank in seen.ranks if seen[rank]["strayed"])
+    nbytes = plan.steps * plan.length * plan.dtype.itemsize
+    way = Way(nbytes, say("parameters_each_step", steps=count(plan.steps, "step")), plan.steps)
+    yield from sends(seen, dict.fromkeys(_edges(plan.matrix), way), say("steps_by_matrix"))
 
 
 def _slopes(seen: Seen, x: torch.Tensor, step: int) -> torch.Tensor:
@@ -195,89 +293,86 @@ def _slopes(seen: Seen, x: torch.Tensor, step: int) -> torch.Tensor:
     return torch.stack([slope(given, x[r], seen.case.part.factor(r, step)) for r, given in enumerate(seen.case.inputs)])
 
 
-def _places(W: torch.Tensor, x: torch.Tensor) -> dict[str, list[torch.Tensor]]:
-    """Where a gradient is taken by mistake: what each rank handed to `gradient`."""
-    own = W.diagonal().unsqueeze(1)
-    return {
-        "these are the parameters after the mixing. The gradient is that of the rank's own parameters, as they were when the step began: call gradient before you write into them, or keep a copy.": [W @ x],
-        "the parameters were already multiplied by matrix[rank, rank]. Call gradient before you write into them.": [own * x],
-        "this is the mean of all ranks. A rank takes the gradient at its own parameters.": [x.mean(dim=0).expand_as(x)],
-        "these are zeros. Hand over the parameters.": [0 * x],
-    }
+def _in_step(plan: Training, step: int) -> str:
+    return f" in step {step + 1}" if plan.steps > 1 else ""
 
 
-def _missteps(W: torch.Tensor, x: torch.Tensor, g: torch.Tensor, rate: float) -> dict[str, list[torch.Tensor]]:
-    """What usual mistakes leave after a step from x with the gradients g."""
-    n, own = len(W), torch.diag(W.diagonal())
-    others, one, down = W - own, torch.eye(n, dtype=W.dtype), x - rate * g
-    edges = ((W != 0) & ~torch.eye(n, dtype=torch.bool)).double()
-    equal = (edges + one) / (edges + one).sum(dim=1, keepdim=True)
-    average = torch.full_like(W, 1 / n)
-    return {
-        f"they are as they were when the step began. {IN_PLACE}": [x],
-        "only the mixing is there. Subtract learning_rate * gradient(parameters), too, in place.": [W @ x],
-        "only the gradient step is there. The parameters of the neighbors are missing: sum matrix[rank, j] * parameters of j.": [down],
-        "the gradient is added. A step goes against it: minus.": [W @ x + rate * g],
-        "the gradient is not multiplied by learning_rate.": [W @ x - g, W @ x + g],
-        "the neighbors' gradients are in it: it was mixed after the gradient step (adapt, then combine), which is another algorithm, or the gradient was mixed, too. Send the parameters as they were when the step began, and subtract the rank's own gradient from the mixed ones.": [W @ down],
-        "the neighbors' parameters have their gradients in them. Send the parameters as they were when the step began.": [others @ down + own @ x, others @ down + own @ x - rate * g, others @ down + x - rate * g],
-        "the gradients are mixed. Mix the parameters, and subtract the rank's own gradient.": [x - rate * W @ g],
-        "this is an average over all ranks. A rank mixes with its neighbors only, by its row of the matrix.": [average @ x - rate * g, average @ down, x - rate * average @ g, average @ x],
-        "the gradient step was multiplied by matrix[rank, rank]. Mix first, then subtract the gradient, or add up elsewhere.": [W @ x - rate * own @ g],
-        "the rank's own parameters are left out. They count matrix[rank, rank].": [others @ x - rate * g],
-        "the rank's own parameters count fully. Multiply them by matrix[rank, rank].": [(others + one) @ x - rate * g],
-        "the rank's own parameters were multiplied by their weight before they were sent. Others need them as they were.": [(own + others @ own) @ x - rate * g],
-        "the neighbors' parameters are added without their weights. Those of rank j count matrix[rank, j].": [(own + edges) @ x - rate * g],
-        "every neighbor counts equally. The weights are in the matrix.": [equal @ x - rate * g],
-        "row and column are exchanged: rank i multiplies the parameters of rank j by matrix[i, j].": [m @ x - rate * g for m in (W.T, own + edges * W.T)],
-        "the parameters were mixed twice in a step. Once is enough.": [W @ W @ x - rate * g, W @ (W @ x - rate * g)],
-        "the gradient was subtracted twice.": [W @ x - 2 * rate * g],
-    }
-
-
-@check_decentralized_step.judge
-def _(seen: Seen) -> Remarks:
-    plan, W = seen.facts, seen.facts.matrix
-    near, nbytes = NEAR[plan.dtype], plan.length * plan.dtype.itemsize
-    same = partial(is_close, relative=near, absolute=near)
-    for rank in (rank for rank in seen.ranks if seen[rank]["changed"]):
-        yield Remark(f"on rank {rank} the matrix has changed.", cause="the matrix is the caller's. Change a copy: matrix = matrix.clone().")
-    x, heard = torch.stack(seen.given("values")).double(), {(m.dst, m.src) for m in seen.trace}
-    for step in range(plan.steps):
-        after = f" in step {step + 1}" if plan.steps > 1 else ""
-        g = _slopes(seen, x, step)
-        right, found = W @ x - plan.rate * g, torch.stack([seen[rank]["steps"][step] for rank in seen.ranks]).double()
-        for rank in seen.ranks:
-            yield from _where(seen, rank, step, x, after, same)
-        for rank in (rank for rank in seen.ranks if not same(found[rank], right[rank])):
-            cause = known(found, _missteps(W, x, g, plan.rate), same) or (
-                "this is right to 7 digits only: something is float32 on the way. Compute in the dtype of the parameters, with the matrix as it is."
-                if is_close(found, right, relative=1e-6, absolute=1e-6) else _deaf(W, heard) or f"{ORDER}{ANYONE * (plan.steps > 1)}")
-            yield Remark(f"on rank {rank} the parameters are wrong{after}.", compared(right[rank], found[rank]), cause)
-        x = right
-    for rank in (rank for rank in seen.ranks if seen[rank]["strayed"]):
-        yield Remark(f"on rank {rank} memory outside of the parameters was written.")
-    way = Way(plan.steps * nbytes, f"its parameters in {count(plan.steps, 'step')}", plan.steps)
-    edges = [(j, i) for i, j in W.nonzero().tolist() if i != j]
-    yield from sends(seen, dict.fromkeys(edges, way), "the matrix says who is whose neighbor. Rank i sends to rank j only if matrix[j, i] is not 0.")
-
-
-def _where(seen: Seen, rank: int, step: int, x: torch.Tensor, after: str, same: Callable[..., bool]) -> Remarks:
+def _wrong_gradients(seen: Seen, x: torch.Tensor, step: int) -> Remarks:
     """A rank takes one gradient in a step, at its own parameters as they were when the step began."""
-    calls, handed = len(seen.passed(rank, step)), seen.shown(rank, step)
-    if not calls:
-        yield Remark(f"on rank {rank} gradient was not called{after}.", cause=f"a step needs the gradient at the rank's parameters, anew in each step: gradient(parameters). {ORDER}")
-    elif not same(handed[0].double(), x[rank]):
-        every = [seen.shown(r, step) for r in seen.ranks]
-        table = _places(seen.facts.matrix, x)
-        rows = torch.stack([shown[0].double() if shown else 0 * x[0] for shown in every])
-        cause = known(rows, table, same) or "the gradient is that of the rank's own parameters, as they were when the step began. Call gradient before you write into them, or keep a copy."
-        yield Remark(f"on rank {rank} the gradient was taken at the wrong parameters{after}.", compared(x[rank], handed[0].double()), cause)
-    elif calls > 1:
-        yield Remark(f"on rank {rank} gradient was called {count(calls, 'time')}{after or ' in one step'}.", cause=ONCE)
+    plan = seen.facts
+    same = partial(is_close, relative=NEAR[plan.dtype], absolute=NEAR[plan.dtype])
+    for rank in seen.ranks:
+        calls, handed = len(seen.passed(rank, step)), seen.shown(rank, step)
+        where = {"rank": rank, "in_step": _in_step(plan, step)}
+        if not calls:
+            yield say.remark("not_called", **where)
+        elif not same(handed[0].double(), x[rank]):
+            cause = known(_first_places(seen, step), _places(plan.matrix, x), same) or say("other_place")
+            yield say.remark("wrong_place", *compared(x[rank], handed[0].double()), **where, cause=cause)
+        elif calls > 1:
+            where["in_step"] = where["in_step"] or " in one step"
+            yield say.remark("called_often", **where, times=count(calls, "time"))
 
 
-def _deaf(W: torch.Tensor, heard: set[tuple[int, int]]) -> str:
-    """The first edge without a message, in words."""
-    missing = [(i, j) for i, j in W.nonzero().tolist() if i != j and (i, j) not in heard]
-    return "".join(f"rank {j} sends rank {i} no message, but matrix[{i}, {j}] is not 0." for i, j in missing[:1])
+def _first_places(seen: Seen, step: int) -> torch.Tensor:
+    """What each rank handed to `gradient` first; zeros for a rank that did not call it. Float64 [ranks, length]."""
+    none = torch.zeros(seen.facts.length).double()
+    handed = [seen.shown(rank, step) for rank in seen.ranks]
+    return torch.stack([first[0].double() if first else none for first in handed])
+
+
+def _places(W: torch.Tensor, x: torch.Tensor) -> Left:
+    """Where a gradient is taken by mistake: what each rank handed to `gradient`."""
+    return {
+        say("place_after_mixing"): [W @ x],
+        say("place_scaled"): [W.diagonal().unsqueeze(1) * x],
+        say("place_mean"): [x.mean(dim=0).expand_as(x)],
+        say("place_zeros"): [0 * x],
+    }
+
+
+def _wrong_parameters(seen: Seen, x: torch.Tensor, g: torch.Tensor, step: int) -> Remarks:
+    """What the ranks hold after a step from x with the gradients g."""
+    plan, W = seen.facts, seen.facts.matrix
+    same = partial(is_close, relative=NEAR[plan.dtype], absolute=NEAR[plan.dtype])
+    right = W @ x - plan.rate * g
+    found = torch.stack([seen[rank]["steps"][step] for rank in seen.ranks]).double()
+    for rank in seen.ranks:
+        if not same(found[rank], right[rank]):
+            cause = known(found, _missteps(W, x, g, plan.rate), same) or _unknown_step(seen, found, right)
+            lines, in_step = compared(right[rank], found[rank]), _in_step(plan, step)
+            yield say.remark("wrong_parameters", *lines, rank=rank, in_step=in_step, cause=cause)
+
+
+def _missteps(W: torch.Tensor, x: torch.Tensor, g: torch.Tensor, rate: float) -> Left:
+    """What usual mistakes leave after a step from x with the gradients g."""
+    own, one, down = torch.diag(W.diagonal()), torch.eye(len(W), dtype=W.dtype), x - rate * g
+    others, edges, average = W - own, _graph(W), torch.full_like(W, 1 / len(W))
+    mixed_down = others @ down + own @ x
+    return {
+        say("step_not_written"): [x],
+        say("mixing_alone"): [W @ x],
+        say("gradient_alone"): [down],
+        say("gradient_added"): [W @ x + rate * g],
+        say("no_rate"): [W @ x - g, W @ x + g],
+        say("adapt_then_combine"): [W @ down],
+        say("neighbors_stepped"): [mixed_down, mixed_down - rate * g, others @ down + x - rate * g],
+        say("gradients_mixed"): [x - rate * W @ g],
+        say("average_of_all"): [average @ x - rate * g, average @ down, x - rate * average @ g, average @ x],
+        say("gradient_scaled"): [W @ x - rate * own @ g],
+        say("own_parameters_left_out"): [others @ x - rate * g],
+        say("own_parameters_fully"): [(others + one) @ x - rate * g],
+        say("parameters_scaled_first"): [(own + others @ own) @ x - rate * g],
+        say("parameters_without_weights"): [(own + edges) @ x - rate * g],
+        say("equally"): [_equal_weights(W) @ x - rate * g],
+        say("parameters_transposed"): [W.T @ x - rate * g, (own + edges * W.T) @ x - rate * g],
+        say("mixed_twice"): [W @ W @ x - rate * g, W @ (W @ x - rate * g)],
+        say("gradient_twice"): [W @ x - 2 * rate * g],
+    }
+
+
+def _unknown_step(seen: Seen, found: torch.Tensor, right: torch.Tensor) -> str:
+    """The cause where no usual mistake leaves these parameters."""
+    if is_close(found, right, relative=1e-6, absolute=1e-6):
+        return say("float32_parameters")
+    return _deaf(seen) or say("what_steps_are" if seen.facts.steps > 1 else "what_a_step_is")
