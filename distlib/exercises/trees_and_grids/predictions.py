@@ -20,27 +20,24 @@ from distlib.checks.remark import Remark
 from distlib.checks.report import Row
 from distlib.checks.rules.returns import called, type_of
 from distlib.checks.seen import Seen
+from distlib.checks.sentences import Sentences
+from distlib.checks.supplied import predict_time
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count
 from distlib.exercises.trees_and_grids.helpers import predict_time
 from distlib.network import Cluster, Link
 from distlib.network.powers import beyond_power_of_two, is_power_of_two, powers_of_two_below
 
+say = Sentences(__file__)
 PREDICTED = ("ring", "tree", "halving_doubling", "hierarchical")
 DESCRIPTIONS = ("distlib.network.cluster", "distlib.network.powers")  # what a student's lines may call
 UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6), ("ns", 1e9))
 ERRORS = (
-    ("not associated with a value", "is there a branch for every algorithm, and does each one set this variable?"),
-    ("has no attribute", "a cluster has `nodes`, `ranks_per_node`, `world_size`, `intra` and `inter`; a link has "
-     "`latency` and `bandwidth`."),
-)  # fmt: skip
-
-TUPLE = (
-    "'tuple' object has no attribute",
-    "`algorithms` is a tuple, which can't be changed. sorted(…) makes a list of it, and "
-    "min(algorithms, key=…) needs none.",
+    ("not associated with a value", say("no_branch")),
+    ("has no attribute", say("attributes")),
 )
-NAME_FIRST = ("expected one of the algorithms", "the name comes first: predict_time(algorithm, nbytes, cluster).")
+TUPLE = ("'tuple' object has no attribute", say("tuple_unchanged"))
+NAME_FIRST = ("expected one of the algorithms", say("name_first"))
 
 Step = tuple[Link, float]  # the slowest link that a message of this step uses, and the bytes that each message has
 
@@ -111,7 +108,6 @@ def _drawn(draw: Draw, number: int) -> Iterator[tuple[Cluster, int]]:
         yield cluster, cluster.world_size * 2 ** draw.randint(6, 20)
 
 
-# fmt: off
 @task("algorithm", "nbytes", "cluster", errors=ERRORS, allowed=DESCRIPTIONS, row=_row)
 def check_predict_time(
     draw: Draw, *, algorithms: Sequence[str], nbytes: Sequence[int], clusters: Sequence[Cluster], drawn: int = 0
@@ -130,18 +126,29 @@ def check_predict_time(
 def _(seen: Seen) -> Remarks:
     question, found = seen.facts, seen[0]
     (right,) = question.seconds.values()
-    if type(found) not in (int, float):
-        nothing = "the last line of the function must return the result. Is there a return for every algorithm?"
-        yield Remark(f"it returned {_described(found)}; expected a number of seconds.",
-                     cause=nothing if found is None else "return a float: seconds.")
+    if found is None:
+        yield say.remark("no_result")
+    elif type(found) not in (int, float):
+        yield say.remark("no_number", found=_described(found))
     elif not math.isclose(found, right, rel_tol=1e-9, abs_tol=1e-15):
-        yield Remark("the predicted time is wrong.", (
+        times = f", {_ratio(found / right)} times that" if right else ""
+        details = (
             f"expected {right:.10g} s, that is {readable(right)}: the time of a simulated run",
-            f"found    {found:.10g} s" + (f", {_ratio(found / right)} times that" if right else ""),
-        ), cause_of_time(question, found) if right else _of_no_step(question, found))
+            f"found    {found:.10g} s{times}",
+        )
+        cause = cause_of_time(question, found) if right else _of_no_step(question, found)
+        yield Remark(say("wrong_time"), details, cause)
 
 
-@task("nbytes", "cluster", "algorithms", helpers=[predict_time], errors=(NAME_FIRST, TUPLE, *ERRORS), allowed=DESCRIPTIONS, row=_row)
+@task(
+    "nbytes",
+    "cluster",
+    "algorithms",
+    helpers=[predict_time],
+    errors=[NAME_FIRST, TUPLE, *ERRORS],
+    allowed=DESCRIPTIONS,
+    row=_row,
+)
 def check_choose_algorithm(
     draw: Draw, *, choices: Sequence[Sequence[str]], nbytes: Sequence[int], clusters: Sequence[Cluster], drawn: int = 0
 ) -> Iterator[Case]:
@@ -158,34 +165,36 @@ def check_choose_algorithm(
 @check_choose_algorithm.judge
 def _(seen: Seen) -> Remarks:
     question, found, seconds = seen.facts, seen[0], seen.facts.seconds
-    expected = f"expected one of {', '.join(map(repr, seconds))}."
-    if not isinstance(found, str):
-        yield Remark(f"it returned {_described(found)}; {expected}", cause=
-                     "return the name of the algorithm, not its time: min(algorithms, key=…) gives a name."
-                     if isinstance(found, float) else
-                     "the last line of the function must return the name of one algorithm." + (
-                         " If it does: can a time be less than the one that you begin with? math.inf is a good one."
-                         if found is None else ""))
+    expected = ", ".join(map(repr, seconds))
+    if found is None:
+        yield say.remark("no_choice", expected=expected)
+    elif not isinstance(found, str):
+        wrong = "time_returned" if isinstance(found, float) else "no_name"
+        yield say.remark(wrong, found=_described(found), expected=expected)
     elif found not in seconds:
-        yield Remark(f"it returned {found!r}; {expected}", cause=
-                     "choose among the names in `algorithms`: not every library has every algorithm.")
+        yield say.remark("not_offered", found=found, expected=expected)
     elif found not in _least(seconds):
-        fastest = min(seconds, key=seconds.get)
-        yield Remark(
-            f"it chose {found!r}, which takes {readable(seconds[found])}. {fastest!r} takes "
-            f"{readable(seconds[fastest])}.",
-            tuple(f"{name:16} {readable(taken)}" for name, taken in sorted(seconds.items(), key=lambda item: item[1])),
-            _cause_of_choice(question, found, fastest))
+        yield _slower(question, found)
+
+
+def _slower(question: Question, found: str) -> Remark:
+    """The remark about a choice that is not the fastest."""
+    seconds = question.seconds
+    in_order = sorted(seconds, key=seconds.__getitem__)
+    fastest = in_order[0]
+    times = {"taken": readable(seconds[found]), "least": readable(seconds[fastest])}
+    table = [f"{name:16} {readable(seconds[name])}" for name in in_order]
+    cause = _cause_of_choice(question, found, fastest)
+    return say.remark("slower", *table, found=found, fastest=fastest, **times, cause=cause)
 
 
 def _of_no_step(question: Question, found: float) -> str:
     """What usually gives `found` where there is one rank."""
-    words, latency = "with one rank there is nothing to do: the time is 0.", question.cluster.intra.latency
-    times = round(found / latency) if latency else 0
-    if question.nbytes or not times or not math.isclose(found, times * latency):
-        return words
-    return (f"{words} This is the latency of {count(times, 'step')}, and there is none. A ring of N ranks has 2 (N - 1) steps, "
-            "and each of them has the latency once.")
+    latency = question.cluster.intra.latency
+    steps = round(found / latency) if latency else 0
+    if question.nbytes or not steps or not math.isclose(found, steps * latency):
+        return say("one_rank")
+    return say("one_rank_latencies", steps=count(steps, "step"))
 
 
 def _ratio(ratio: float) -> str:
@@ -194,7 +203,7 @@ def _ratio(ratio: float) -> str:
 
 
 def _described(found: object) -> str:
-    return "None" if found is None else f"a value of type {type_of(found)}"
+    return f"a value of type {type_of(found)}"
 
 
 def _least(seconds: Mapping[str, float]) -> list[str]:
@@ -203,30 +212,43 @@ def _least(seconds: Mapping[str, float]) -> list[str]:
 
 
 def _cause_of_choice(question: Question, found: str, fastest: str) -> str:
-    seconds, steps, (first, *_) = question.seconds, question.steps, question.algorithms
-    share, faster = question.nbytes / question.cluster.world_size, [n for n, s in seconds.items() if s < seconds[first]]
+    """What the times are made of, and what the choice may have been made by."""
+    tables = _guesses(question, found, fastest)
+    fitting = [words for words, guesses in tables.items() if any(min(t, key=t.__getitem__) == found for t in guesses)]
+    parts = {"found": _parts_of_time(question, found), "fastest": _parts_of_time(question, fastest)}
+    return say("slower_because", **parts, guesses=" Or: ".join(fitting)) if fitting else say("slower_unknown", **parts)
+
+
+def _parts_of_time(question: Question, algorithm: str) -> str:
+    steps = question.steps[algorithm]
+    times = {"latency": readable(latency_of(steps)), "travel": readable(travel_of(steps))}
+    return say("parts_of_time", algorithm=algorithm, number=len(steps), **times)
+
+
+def _guesses(question: Question, found: str, fastest: str) -> dict[str, list[dict[str, float]]]:
+    """From the words for a mistake to the times by algorithm whose least it may have chosen."""
+    nbytes, cluster, (first, *_) = question.nbytes, question.cluster, question.algorithms
+    seconds, steps = question.seconds, question.steps
+    faster = [name for name, taken in seconds.items() if taken < seconds[first]]
+    links = [cluster.intra, cluster.inter] if cluster.nodes > 1 else []
+    flat = [Cluster.flat(cluster.world_size, link) for link in links]
+
+    def times(nbytes: float, cluster: Cluster) -> dict[str, float]:
+        return {name: _seconds(name, nbytes, cluster) for name in steps}
+
     latencies = {name: latency_of(steps[name]) for name in steps}
-    guesses = {
-        "Do all bytes count?": [latencies, {name: _seconds(name, share, question.cluster) for name in steps}],
-        "Do the latencies count, too?": [{name: travel_of(steps[name]) for name in steps}],
-        f"It is faster than {first!r}, but is it compared with the best so far?":
-            [{faster[-1]: 0.0}] if len(faster) > 1 else [],
-        f"{found!r} is the first of the names: is the loop left early, or are names compared, as by min(times) of a dict?":
-            [{first: 0.0}],
-        f"{found!r} is the last of the names: is the least time so far kept?": [{question.algorithms[-1]: 0.0}],
-        "Is that for the cluster that is given, with its nodes and both of its links?":
-            [{name: _seconds(name, question.nbytes, Cluster.flat(question.cluster.world_size, link)) for name in steps}
-             for link in (question.cluster.intra, question.cluster.inter) if question.cluster.nodes > 1],
-        "Is it max where it should be min?": [{name: -s for name, s in seconds.items()}],
-        f"Do you look at {fastest!r}, too?":
-            [{name: s for name, s in seconds.items() if name not in _least(seconds)}],
+    return {
+        say("all_bytes"): [latencies, times(nbytes / cluster.world_size, cluster)],
+        say("latencies_too"): [{name: travel_of(steps[name]) for name in steps}],
+        say("best_so_far", first=first): [{faster[-1]: 0.0}] if len(faster) > 1 else [],
+        say("first_name", found=found): [{first: 0.0}],
+        say("last_name", found=found): [{question.algorithms[-1]: 0.0}],
+        say("this_cluster"): [times(nbytes, each) for each in flat],
+        say("max_for_min"): [{name: -taken for name, taken in seconds.items()}],
+        say("fastest_too", fastest=fastest): [
+            {name: taken for name, taken in seconds.items() if name not in _least(seconds)}
+        ],
     }
-    fitting = [words for words, tables in guesses.items() if any(min(t, key=t.__getitem__) == found for t in tables)]
-    parts = "; ".join(
-        f"{name} has {len(steps[name])} steps, whose latencies take {readable(latency_of(steps[name]))}, and its bytes "
-        f"take {readable(travel_of(steps[name]))}" for name in (found, fastest))
-    return (f"{parts}. {' Or: '.join(fitting)}{' ' * bool(fitting)}No fixed number of bytes is right on every "
-            "cluster: predict the time of each, and take the least.")
 
 
 # ── the steps, and what mistakes make of them ────────────────────────────────────────────────────────────────────────
@@ -276,130 +298,137 @@ def cause_of_time(question: Question, found: float) -> str:
             if any(math.isclose(value, found, rel_tol=1e-6) for value in values):
                 return words
     if math.isclose(found, sum(link.seconds(each) for link, each in steps), rel_tol=1e-4):
-        return "only the last digits differ. Is something rounded, or divided with //? Divide with /, and round nothing."
-    return (f"no mistake known here. There are {len(steps)} steps. Their latencies add up to "
-            f"{readable(latency_of(steps))}, their bytes to {readable(travel_of(steps))}. Which of the two is "
-            "different?")
+        return say("last_digits")
+    latency, travel = readable(latency_of(steps)), readable(travel_of(steps))
+    return say("unknown", number=len(steps), latency=latency, travel=travel)
 
 
 Mistakes = dict[str, list[float]]  # from the words for a mistake to the seconds that it may give
 
 
 def _of_any(steps: Sequence[Step]) -> Mistakes:
+    """Mistakes with any algorithm."""
     latency, travel = latency_of(steps), travel_of(steps)
     mega = (2**20 / 1e6, 1e6 / 2**20, 2**30 / 1e9, 1e9 / 2**30)
     table = {
-        "the latency is missing. Every step costs it once.": [travel],
-        "the bytes are missing: every step also costs its bytes divided by the bandwidth, with / and not with //.": [latency],
-        "the latency is counted once. It is paid in every step, because a step waits for the one before.":
-            [max((link.latency for link, _ in steps), default=0.0) + travel],
-        "this is half of it. An all-reduce goes two ways: the sum is made, and then it is handed out.":
-            [(latency + travel) / 2],
-        "this is twice the time. A rank sends and receives at the same time, so a step counts once.":
-            [2 * (latency + travel)],
-        "bytes are turned into bits. The bandwidth of a Link is in bytes per second already.": [latency + 8 * travel],
-        "bits are turned into bytes, but the size and the bandwidth are in bytes already.": [latency + travel / 8],
-        "MB and MiB are mixed up: 1 MB is 1,000,000 bytes, 1 MiB is 1,048,576. Count in bytes and bytes per second.":
-            [latency + travel * factor for factor in mega],
-        "bytes are multiplied by the bandwidth. Divide: m bytes at B bytes per second take m / B seconds.":
-            [latency + sum(nbytes * link.bandwidth for link, nbytes in steps)],
+        say("no_latency"): [travel],
+        say("no_bytes"): [latency],
+        say("latency_once"): [max((link.latency for link, _ in steps), default=0.0) + travel],
+        say("half"): [(latency + travel) / 2],
+        say("twice"): [2 * (latency + travel)],
+        say("into_bits"): [latency + 8 * travel],
+        say("into_bytes"): [latency + travel / 8],
+        say("mega"): [latency + travel * factor for factor in mega],
+        say("multiplied"): [latency + sum(nbytes * link.bandwidth for link, nbytes in steps)],
     }
     for factor, unit in ((1e3, "milliseconds"), (1e6, "microseconds"), (1e9, "nanoseconds")):
-        table[f"the result is in {unit}. Seconds are asked for."] = [factor * (latency + travel)]
-        table[f"the latency is turned into {unit}. It is in seconds, as the result is."] = [latency * factor + travel]
-        table[f"the latency is taken for {unit}, but it is in seconds already."] = [latency / factor + travel]
+        table[say("result_in_unit", unit=unit)] = [factor * (latency + travel)]
+        table[say("latency_into_unit", unit=unit)] = [latency * factor + travel]
+        table[say("latency_from_unit", unit=unit)] = [latency / factor + travel]
     return table
 
 
 def _of_sizes(steps: Sequence[Step], nbytes: float, size: int) -> Mistakes:
-    alike = {parts: sum(link.seconds(nbytes / parts if each < nbytes else nbytes) for link, each in steps)
-             for parts in (size, beyond_power_of_two(size)[1])}
+    """Mistakes with the size of messages, and with how many ranks count."""
+
+    def alike(parts: int) -> float:
+        return sum(link.seconds(nbytes / parts if each < nbytes else nbytes) for link, each in steps)
+
     return {
-        "every step counts with the whole tensor. How many bytes does one message carry?":
-            [sum(link.seconds(nbytes) for link, _ in steps)],
-        "the times of all ranks are added up, but the ranks work at the same time.":
-            [size * (latency_of(steps) + travel_of(steps))],
-        **{f"every step counts with 1/{parts} of the tensor, as in a ring. Here the messages are of another size.":
-           [value] for parts, value in alike.items()},
+        say("whole_tensor"): [sum(link.seconds(nbytes) for link, _ in steps)],
+        say("all_ranks"): [size * (latency_of(steps) + travel_of(steps))],
+        **{say("as_in_ring", parts=parts): [alike(parts)] for parts in (size, beyond_power_of_two(size)[1])},
     }
 
 
 def _of_one_node(algorithm: str, nbytes: float, cluster: Cluster) -> Mistakes:
-    size, link = cluster.world_size, cluster.intra
-    _, core = beyond_power_of_two(size)
+    """Mistakes with one algorithm on one node."""
     if algorithm in ("ring", "hierarchical"):
-        return {
-            "a ring of N ranks takes N - 1 steps each way, not N.": [2 * size * link.seconds(nbytes / size)],
-            "2 S / B is the limit for very many ranks. With N ranks the bytes are 2 (N - 1) / N * S.":
-                [2 * (size - 1) * link.latency + 2 * nbytes / link.bandwidth],
-            "this is the time of halving and doubling on all ranks. With one node there is only the ring inside it. Are "
-            "`nodes` and `ranks_per_node` mixed up?":
-                [_seconds("halving_doubling", nbytes, cluster)] if algorithm == "hierarchical" else [],
-            "the part between the nodes counts all ranks. There the nodes halve and double, and here is one node.":
-                [2 * (size - 1) * link.seconds(nbytes / size)
-                 + 2 * sum(link.seconds(d * nbytes / size**2) for d in powers_of_two_below(size))],
-        }
-    if algorithm == "tree":
-        steps = (math.log2(size), size.bit_length() - 1, size.bit_length())
-        return {
-            f"a tree of {size} ranks takes a whole number of steps each way: log2({size}), rounded up. "
-            "(size - 1).bit_length() is that number.": [2 * number * link.seconds(nbytes) for number in steps],
-            "that is the natural logarithm. Ranks double in every step: log2.":
-                [2 * math.log(size) * link.seconds(nbytes)],
-            "rank 0 talks to everybody itself here. In a tree the others help, and log2(N) steps are enough.":
-                [2 * (size - 1) * link.seconds(nbytes)],
-        }
-    inner = _seconds(algorithm, nbytes, Cluster.flat(core, link))
-    shorter = _seconds(algorithm, nbytes * core / size, Cluster.flat(core, link)) + 2 * link.seconds(nbytes)
-    ringlike = 2 * (size - 1) / size * nbytes / link.bandwidth
+        return _of_ring(algorithm, nbytes, cluster)
+    of_algorithm = _of_tree if algorithm == "tree" else _of_halving
+    return of_algorithm(nbytes, cluster.world_size, cluster.intra)
+
+
+def _of_ring(algorithm: str, nbytes: float, cluster: Cluster) -> Mistakes:
+    size, link = cluster.world_size, cluster.intra
+    ring = 2 * (size - 1) * link.seconds(nbytes / size)
+    between = 2 * sum(link.seconds(d * nbytes / size**2) for d in powers_of_two_below(size))
+    halving = [_seconds("halving_doubling", nbytes, cluster)] if algorithm == "hierarchical" else []
     return {
-        f"{size} is not a power of two. {core} ranks halve and double. Before that the whole tensor travels once from "
-        "the others to them, and afterwards once back.":
-            [inner, inner + link.seconds(nbytes),
-             *(2 * number * link.latency + ringlike for number in (math.log2(size), size.bit_length()))],
-        f"at distance d a message has d * S / P bytes, with P = {core}. Is it d * S / N here, or the same for all distances?":
-            [shorter] if core < size else [],
+        say("ring_of_n_steps"): [2 * size * link.seconds(nbytes / size)],
+        say("limit_of_ring"): [2 * (size - 1) * link.latency + 2 * nbytes / link.bandwidth],
+        say("halving_on_one_node"): halving,
+        say("between_counts_ranks"): [ring + between],
+    }
+
+
+def _of_tree(nbytes: float, size: int, link: Link) -> Mistakes:
+    numbers = (math.log2(size), size.bit_length() - 1, size.bit_length())
+    return {
+        say("steps_of_tree", size=size): [2 * number * link.seconds(nbytes) for number in numbers],
+        say("natural_logarithm"): [2 * math.log(size) * link.seconds(nbytes)],
+        say("master"): [2 * (size - 1) * link.seconds(nbytes)],
+    }
+
+
+def _of_halving(nbytes: float, size: int, link: Link) -> Mistakes:
+    _, core = beyond_power_of_two(size)
+    flat, whole = Cluster.flat(core, link), link.seconds(nbytes)
+    inner = _seconds("halving_doubling", nbytes, flat)
+    shorter = _seconds("halving_doubling", nbytes * core / size, flat) + 2 * whole
+    ringlike = 2 * (size - 1) / size * nbytes / link.bandwidth
+    as_ring = [2 * number * link.latency + ringlike for number in (math.log2(size), size.bit_length())]
+    return {
+        say("no_power_of_two", size=size, core=core): [inner, inner + whole, *as_ring],
+        say("bytes_at_distance", core=core): [shorter] if core < size else [],
     }
 
 
 def _of_nodes(algorithm: str, nbytes: float, cluster: Cluster) -> Mistakes:
-    steps, per_node = steps_of(algorithm, nbytes, cluster), cluster.ranks_per_node
-    nodes, chunk = Cluster.flat(cluster.nodes, cluster.inter), nbytes / per_node
-    inside = _seconds("ring", nbytes, Cluster.flat(per_node, cluster.intra))
-    between = _seconds("halving_doubling", chunk, nodes)
-    first = next((each for link, each in steps if link == cluster.inter), 0.0)  # what travels at distance per_node
-    near = _seconds(algorithm, nbytes, cluster) - 2 * (cluster.inter.seconds(first) - cluster.intra.seconds(first))
-    table = {
-        f"every step counts with the link {name} nodes. Use `intra` for a step whose messages all stay inside nodes, "
-        "and `inter` for one in which some message leaves its node.": [sum(link.seconds(each) for _, each in steps)]
-        for link, name in ((cluster.intra, "inside"), (cluster.inter, "between"))
+    """Mistakes with one algorithm on several nodes."""
+    steps = steps_of(algorithm, nbytes, cluster)
+    links = {
+        say("only_intra"): [sum(cluster.intra.seconds(each) for _, each in steps)],
+        say("only_inter"): [sum(cluster.inter.seconds(each) for _, each in steps)],
     }
     if algorithm in ("tree", "halving_doubling"):
-        table[f"a distance of {per_node}, the number of ranks on a node, leads to the next node: `inter`. Only smaller "
-              "distances stay inside."] = [near]
-        mixed = zip(steps, [*powers_of_two_below(cluster.world_size)] * 2, strict=True)
-        table[f"distances are compared with {cluster.nodes}, the number of nodes. A step stays inside a node if its distance "
-              f"is less than {per_node}, the number of ranks on a node."] = [
-            sum((cluster.intra if d < cluster.nodes else cluster.inter).seconds(each) for (_, each), d in mixed)]
-    if algorithm == "hierarchical":
-        halving = steps_of("halving_doubling", chunk, nodes)
-        closer = zip(halving, [*powers_of_two_below(cluster.nodes)] * 2, strict=True)
-        table = {
-            "between the nodes every message takes `inter`, also one to the next node: distances count nodes there, not "
-            "ranks.": [inside + sum((cluster.intra if d < per_node else link).seconds(each) for (link, each), d in closer)],
-            **table,
-            "`nodes` and `ranks_per_node` are mixed up. The ring is inside a node, and the nodes halve and double.":
-                [_seconds("ring", nbytes, Cluster.flat(cluster.nodes, cluster.intra))
-                 + _seconds("halving_doubling", nbytes / cluster.nodes, Cluster.flat(per_node, cluster.inter))],
-            "the part between the nodes is missing.": [inside],
-            "the part inside the nodes is missing.": [between],
-            "inside a node there are two parts: a reduce-scatter before, and an all-gather after.":
-                [inside / 2 + between],
-            "the whole tensor travels between nodes here. After the reduce-scatter inside a node a rank has one chunk, "
-            "of nbytes / ranks_per_node bytes, and each rank of a node sends its own.":
-                [inside + _seconds("halving_doubling", nbytes, nodes)],
-            "there is a ring between the nodes here. In this exercise the nodes halve and double: fewer steps.":
-                [inside + _seconds("ring", chunk, nodes)],
-        }
-    return table
-# fmt: on
+        return {**links, **_of_distances(algorithm, nbytes, cluster)}
+    return _of_hierarchical(nbytes, cluster, links) if algorithm == "hierarchical" else links
+
+
+def _of_distances(algorithm: str, nbytes: float, cluster: Cluster) -> Mistakes:
+    """Where each step has a distance, which decides its link."""
+    steps, per_node = steps_of(algorithm, nbytes, cluster), cluster.ranks_per_node
+    first = next((each for link, each in steps if link == cluster.inter), 0.0)  # what travels at distance per_node
+    near = _seconds(algorithm, nbytes, cluster) - 2 * (cluster.inter.seconds(first) - cluster.intra.seconds(first))
+    distances = [*powers_of_two_below(cluster.world_size)] * 2
+    links = [cluster.intra if distance < cluster.nodes else cluster.inter for distance in distances]
+    mixed = sum(link.seconds(each) for link, (_, each) in zip(links, steps, strict=True))
+    return {
+        say("first_of_next_node", per_node=per_node): [near],
+        say("compared_with_nodes", nodes=cluster.nodes, per_node=per_node): [mixed],
+    }
+
+
+def _of_hierarchical(nbytes: float, cluster: Cluster, links: Mistakes) -> Mistakes:
+    """`links`: mistakes that come second."""
+    per_node, chunk = cluster.ranks_per_node, nbytes / cluster.ranks_per_node
+    nodes, node = Cluster.flat(cluster.nodes, cluster.inter), Cluster.flat(per_node, cluster.intra)
+    inside, between = _seconds("ring", nbytes, node), _seconds("halving_doubling", chunk, nodes)
+    halving, distances = steps_of("halving_doubling", chunk, nodes), [*powers_of_two_below(cluster.nodes)] * 2
+    closer = [
+        (cluster.intra if distance < per_node else link).seconds(each)
+        for (link, each), distance in zip(halving, distances, strict=True)
+    ]
+    ring_of_nodes = _seconds("ring", nbytes, Cluster.flat(cluster.nodes, cluster.intra))
+    halving_inside = _seconds("halving_doubling", nbytes / cluster.nodes, Cluster.flat(per_node, cluster.inter))
+    return {
+        say("next_node_is_inter"): [inside + sum(closer)],
+        **links,
+        say("mixed_up"): [ring_of_nodes + halving_inside],
+        say("no_between"): [inside],
+        say("no_inside"): [between],
+        say("two_parts_inside"): [inside / 2 + between],
+        say("whole_between"): [inside + _seconds("halving_doubling", nbytes, nodes)],
+        say("ring_between"): [inside + _seconds("ring", chunk, nodes)],
+    }
