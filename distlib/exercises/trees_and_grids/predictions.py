@@ -21,7 +21,6 @@ from distlib.checks.report import Row
 from distlib.checks.rules.returns import called, type_of
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
-from distlib.checks.supplied import predict_time
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count
 from distlib.exercises.trees_and_grids.helpers import predict_time
