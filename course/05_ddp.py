@@ -148,9 +148,34 @@ assert all(torch.equal(found, by_rank[0]) for found in by_rank)
 
 # %% [markdown]
 # Four ranks with 16 images each give the weights that one process gets from 64, up to rounding. And the four ranks
-# have *the same* weights, to the last bit. (That they train like one process takes parts of equal size, and layers
-# that treat each image by itself: see lesson 06 for the first, and "Buffers" below for the second.)
-#
+# have *the same* weights, to the last bit. (That they train like one process takes three things. Parts of equal size:
+# see lesson 06. Layers that treat each image by itself: see "Buffers" below. And layers that draw no random numbers:
+# with dropout each rank drops other numbers than one process does.)
+
+
+# %% tags=["folded"]
+# The control: the same with a dropout
+def with_dropout(seed: int) -> nn.Module:
+    return make_model(seed).insert(5, nn.Dropout(0.5))
+
+
+def train_with_dropout(comm: Communicator, steps: int) -> torch.Tensor:
+    model = with_dropout(seed=comm.rank)
+    copy_from_rank_0(comm, model)
+    mine = batches_of(slice(comm.rank, None, comm.world_size), steps)
+    take_steps(model, mine, after_backward=lambda: average_per_parameter(comm, model))
+    return weights(model)
+
+
+alone_dropping = with_dropout(seed=0)
+take_steps(alone_dropping, batches_of(slice(None), 20))
+dropping = world.run(train_with_dropout, 20)
+difference = float((dropping[0] - weights(alone_dropping)).abs().max())
+print(f"with dropout: largest difference to one process {difference:.2f}")
+assert difference > 0.01
+assert all(torch.equal(found, dropping[0]) for found in dropping)
+
+# %% [markdown]
 # ### Equal at the start
 #
 # `copy_from_rank_0` sends rank 0's weights to all. What if you forget it?
@@ -567,11 +592,17 @@ for ranks, bandwidth in ((2, 4e6), (2, 16e6), (2, 64e6), (2, 1e9), (4, 16e6)):
 # Checks of the numbers above: most is gained where both take about equally long
 assert max(gains, key=gains.get) == (2, 16e6)
 assert gains[2, 1e9] < 0.05 and gains[2, 4e6] < 0.25
-assert gains[2, 16e6] > gains[4, 16e6]
+cluster = Cluster.flat(4, Link(3e-4, 1.5 * 16e6))  # 1.5 times the bytes take no longer
+found = SimulatedWorld(4, cluster, contexts="threads").run(race, TWO)[0]
+seconds = {version: found[version][0].seconds for version in TWO}
+only_rounds = 1 - seconds["overlapped"] / seconds["flat"]
+print(f"4 ranks, {1.5 * 16:5.0f} MB/s: gain {only_rounds:4.0%}")
+assert gains[4, 16e6] + 0.02 < only_rounds < gains[2, 16e6] - 0.02
 
 # %% [markdown]
-# On a fast network there is little to hide. On a slow one there is little to hide it behind. With more ranks each
-# bucket takes more rounds, and small buckets become expensive.
+# On a fast network there is little to hide. On a slow one there is little to hide it behind. With 4 ranks instead of 2
+# each link carries more, 1.5 times the model instead of once, and each bucket takes more rounds, so that small buckets
+# become expensive. Each of the two does about half of the harm here.
 #
 # ### The best bucket
 #
@@ -602,11 +633,20 @@ sweep(
 assert KIB[-1] << 10 > whole  # the largest bucket holds all but what is in the first
 assert KIB[0] < best < KIB[-1]
 assert seconds[KIB[0]] > 1.01 * seconds[best] and seconds[KIB[-1]] > 1.3 * seconds[best]
+wide_sizes = [parameter.nbytes for parameter in wide_model().parameters()]
+buckets_of = {
+    kib: len(assign_buckets(wide_sizes, kib << 10, min(kib << 10, FIRST)))
+    for kib in KIB
+}
+print("buckets by KiB:", buckets_of)
+assert buckets_of[4] - 1 == buckets_of[8] == buckets_of[64] == 24
+assert wide_sizes.count(64 << 10) == 23 and buckets_of[512] < 5
 
 # %% [markdown]
-# A bucket that is too large costs much more than one that is too small, because here the latency is short. torch's
-# default is 25 MiB. That is meant for models of hundreds of megabytes. With a model like ours it is a "flat" version
-# with another name.
+# A bucket that is too large costs much more than one that is too small. There are two reasons: here the latency is
+# short, and a bucket holds at least one whole parameter. Of the 25 weights 23 have 64 KiB, so from there
+# downwards there are hardly more buckets: 24, and 25 at 4 KiB. torch's default is 25 MiB. That is meant for models of
+# hundreds of megabytes. With a model like ours it is a "flat" version with another name.
 #
 # **Try it.** Make the latency ten times as long, `Link(3e-3, 16e6)`. Which bucket size is best now? Guess first: larger
 # or smaller? Then try other sizes of the first bucket. How much do they matter?
@@ -1144,8 +1184,45 @@ assert "unused.weight" in pair.run(with_ours)[0][2]
 # torch lets the first backward pass end: the bucket with the missing gradients is still waiting, and nobody looks. The
 # next forward pass finds it unfinished. So the message speaks of "the prior iteration". Remember its wording; its
 # cause is one step back. Ours complains at the end of the backward pass and names the parameter. In both,
-# `find_unused_parameters=True` allows it: then the missing gradient counts as zeros.
-#
+# `find_unused_parameters=True` allows it. A gradient that is missing on *some* ranks then counts as zeros there. One
+# that is missing on *all* ranks, as here, stays `None`, and the optimizer leaves that parameter alone, weight decay and
+# all.
+
+
+# %% tags=["folded"]
+# Both cases, with torch's and ours: `unused` is used nowhere, `some` on rank 0 only
+class PartlyUsed(WithUnused):
+    def __init__(self) -> None:
+        super().__init__()
+        self.some = nn.Linear(4, 2)
+
+    def forward(self, inputs: torch.Tensor, with_some: bool) -> torch.Tensor:
+        return self.used(inputs) + (self.some(inputs) if with_some else 0)
+
+
+def missing_gradients(comm: Communicator, ddp: nn.Module) -> tuple[bool, float, float]:
+    """Whether `unused` has no gradient, how far AdamW moves it, and the gradient of `some`."""
+    before = ddp.module.unused.weight.detach().clone()
+    optimizer = torch.optim.AdamW(ddp.parameters(), lr=0.1, weight_decay=0.5)
+    ddp(torch.ones(1, 4), comm.rank == 0).sum().backward()
+    optimizer.step()
+    moved = (ddp.module.unused.weight.detach() - before).abs().max().item()
+    gradient = ddp.module.some.weight.grad
+    return ddp.module.unused.weight.grad is None, moved, gradient[0, 0].item()
+
+
+def both_missing(comm: Communicator) -> list[tuple[bool, float, float]]:
+    options = dict(find_unused_parameters=True)
+    with torch_distributed(comm):
+        theirs = nn.parallel.DistributedDataParallel(PartlyUsed(), **options)
+        ours = DistributedDataParallel(comm, PartlyUsed(), **options)
+        return [missing_gradients(comm, ddp) for ddp in (theirs, ours)]
+
+
+for by_torch_and_us in pair.run(both_missing):
+    assert by_torch_and_us == [(True, 0.0, 0.5)] * 2  # 0.5: the mean of 1 and 0
+
+# %% [markdown]
 # **A gradient is NaN.** A loss of 0/0 on one rank makes the sum NaN on all ranks, and with it all weights. torch's DDP
 # does not look for that. Ours does, and names the rank it came from:
 
@@ -1458,14 +1535,15 @@ world.close()
 # |---|---|---|---|
 # | one per parameter | as many as parameters | after backward | all of them, with every latency |
 # | flat | 1 | after backward | all bytes |
-# | buckets | bytes / bucket size | after backward | all bytes, some latencies |
-# | overlapped | bytes / bucket size | when a bucket is full | the last bucket, and what did not fit behind backward |
+# | buckets | about bytes / bucket size, at most one per parameter | after backward | all bytes, some latencies |
+# | overlapped | the same | when a bucket is full | the last bucket, and what did not fit behind backward |
 #
 # - Equal at the start, equal steps: the weights stay equal without being sent. Buffers do not: the ranks see other
 #   images.
 # - The result is that of one process if all ranks have equally many images, the loss is their mean, and layers treat
-#   each image by itself (no batch norm). With unequal parts some images count more (lesson 06).
-# - With a ring and N ranks each sends 2(N − 1)/N times the model's bytes in a step, in every version.
+#   each image by itself (no batch norm) and draw no random numbers (no dropout). With unequal parts some images count
+#   more (lesson 06).
+# - With a ring and N ranks each sends, on average, 2(N − 1)/N times the model's bytes in a step, in every version.
 # - What counts is the time that somebody waits, not the time that messages take.
 # - Everybody is as slow as the slowest rank.
 # - Overlap pays when communication takes about as long as backward and something else carries the messages. On a much
