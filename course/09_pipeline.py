@@ -10,7 +10,7 @@
 # - say when a pipeline is the wrong choice,
 # - fill a grid of your own, and be graded by the clock.
 #
-# **Time:** about 120 minutes; a good place for a break is before "Stages that cost the same". **You need:**
+# **Time:** about 125 minutes; a good place for a break is before "Stages that cost the same". **You need:**
 # [Messages](01_messages.ipynb) and [DDP](05_ddp.ipynb). No GPU.
 
 # %%
@@ -508,6 +508,11 @@ for m in (8, 16, 32, 64):
     ]
     assert abs(waits[0] - 6e-3) < 1e-9  # 2(p − 1) messages in a row
     assert abs(waits[1] - (1.5 * m + 4) * 1e-3) < 1e-9
+late = [
+    time_schedule(one_forward_one_backward(4, 6), Costs(0.01, 0.02, transfer=wire))
+    for wire in (1e-3, 0.0)
+]  # no multiple of four: 12 latencies, not 13
+assert abs(late[0].seconds - late[1].seconds - 12e-3) < 1e-9
 for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
     each = Costs(0.01, 0.02, transfer=1e-3)
     few, more = (
@@ -526,8 +531,8 @@ for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
 #
 # In 1F1B a rank that has done its warm-up sends an activation and *waits* for a gradient before it goes on. At each
 # time $p$ microbatches are under way, and each has to travel there and back: $2(p-1)$ messages. So each microbatch
-# adds $2(p-1)/p$ latencies, 1.5 for four ranks. In all, four ranks wait for $1.5m + 4$ latencies, where GPipe waits
-# for 6.
+# adds $2(p-1)/p$ latencies, 1.5 for four ranks. In all, for $m$ a multiple of four, four ranks wait for $1.5m + 4$
+# latencies, where GPipe waits for 6.
 #
 # But nothing forces a rank to wait. It can do more forward passes first, and has work while the gradient travels: a
 # longer **warmup**. The usual one has $p-s-1$ forward passes on rank $s$. The second line of the plot has twice as
@@ -583,13 +588,34 @@ assert ways["GPipe, recomputed"][1] == (7 + 3) * 2 * 1024
 assert ways["1F1B, recomputed"][3] == ways["1F1B"][3]
 assert distance(ideal.run(train, gpipe(4, 8), steps=10, recompute=True)) < 1e-9
 
+
+def recomputed(make: Maker, m: int, forward: Sequence[float]) -> float:
+    """How many times as long a step takes if every stage does its forward pass twice."""
+    schedule = make(len(forward), m)
+    once, twice = (
+        time_schedule(schedule, Costs(list(forward), [k * each for each in forward]))
+        for k in (2, 3)
+    )
+    return twice.seconds / once.seconds
+
+
+for make in (gpipe, one_forward_one_backward):
+    assert all(
+        abs(recomputed(make, m, [1.0] * p) - 4 / 3) < 1e-9
+        for p in range(1, 6)
+        for m in range(1, 10)
+    )
+assert abs(recomputed(one_forward_one_backward, 3, [2, 1, 1]) - 1.4) < 1e-9
+assert abs(recomputed(gpipe, 3, [2, 1, 1]) - 4 / 3) < 1e-9
+
 # %% [markdown]
 # 20 KiB: seven inputs, and all three tensors of the microbatch that is recomputed. Of $k$ microbatches at most
 # $(k-1)/k$ of the memory is freed, so it pays most where many are kept. Rank 3 of 1F1B keeps one, and gains nothing.
 # The results are the same, to rounding.
 #
-# The time is not measured: we put the second forward pass into the cost of B. One more forward pass is 1 of 3, so it is
-# at most a third more. A rank can also recompute while it waits.
+# The time is not measured: we put the second forward pass into the cost of B. One more forward pass is 1 of 3, so where
+# stages are alike it is at most a third more. Where they are not, another stage may set the pace of 1F1B: with stages
+# of 2, 1 and 1 units and 3 microbatches it is 40 % more. A rank can also recompute while it waits.
 #
 # ## A smaller bubble: several stages per rank
 #
@@ -617,6 +643,14 @@ pipeline_timeline(compared, title="One stage per rank, and two")
 assert f"{interleaved.bubble:.1%}" == "15.8%"
 assert most_live(interleaved_1f1b(4, 8)) == [11, 9, 7, 5]  # stages of half the size
 assert (interleaved_bytes[1], kept["1F1B"][1]) == (36 * 1024, 18 * 1024)
+for p in range(2, 7):  # as the table at the end says
+    for v in (2, 3):
+        for m in (p, 2 * p, 3 * p):
+            pairs = zip(
+                most_live(interleaved_1f1b(p, m, v)), range(p, 0, -1), strict=True
+            )
+            more = [count - v * usual for count, usual in pairs]
+            assert min(more[1:]) > 0 and (more[0] == 0 if m == p else more[0] > 0)
 for p in range(1, 9):
     for v in (1, 2, 3):
         for m in (p, 2 * p, 3 * p):
@@ -1029,7 +1063,8 @@ assert abs(slowest - 0.4) < 1e-9 and timed(costs, cut).bubble > 0.45
 
 # %% [markdown]
 # A single layer that is too large can't be helped by any cut *between* layers. To cut the layer itself is the subject
-# of lesson 10.
+# of lesson 10. Or let several ranks share the work of the slowest stage, each with other microbatches. PipeDream does
+# that.
 #
 # ## On a clock
 #
@@ -1385,19 +1420,23 @@ print(score_card(tried))
 # | naive | $(p-1)/p$ | 1 | $2m(p-1)$ |
 # | GPipe | $(p-1)/(m+p-1)$ | $m$ | $2m(p-1)$ |
 # | 1F1B | $(p-1)/(m+p-1)$ | $\min(m, p-s)$ | $2m(p-1)$ |
-# | interleaved, $v$ stages per rank, $m$ a multiple of $p$ | $(p-1)/(vm+p-1)$ | more than 1F1B | $2m(vp-1)$ |
+# | interleaved, $v$ stages per rank, $m$ a multiple of $p$ | $(p-1)/(vm+p-1)$ | more than 1F1B\* | $2m(vp-1)$ |
 # | ZB-H1, F = I = W, $m \ge p$ | $(p-1)/(3m+p-1)$ | as 1F1B up to I, $p$ up to W | $2m(p-1)$ |
 # | ZB-V, F = I = W, $m \ge 2p-1$ | $(p-1)/(6m+p-1)$ | $p$ up to W, on every rank | $4m(p-1)$ |
 #
+# \* If $m = p$, rank 0 keeps $p$, as many as with 1F1B; the other ranks keep more.
+#
 # - A pipeline makes a model fit. It is fast only with many microbatches.
 # - Where stages are alike, 1F1B is not faster than GPipe. It keeps less. On a link with latency it is slower, and has a
-#   best number of microbatches, as long as its warmup is the shortest. One that is long enough keeps more, and is as
-#   fast as GPipe.
+#   best number of microbatches, as long as its warmup is the shortest. With a warmup that is long enough it keeps more,
+#   and is as fast as GPipe.
 # - A bubble can nearly vanish although no rank keeps more microbatches than the fullest one of 1F1B (ZB-V). It costs
 #   twice the messages. In bytes it is true only where little is kept between I and W: here it was as much as GPipe.
 # - A pipeline that never drains has no bubble, but old weights, and up to $p$ versions of them on a rank.
-# - Recomputation costs at most a third more time, if a backward pass takes two forward passes and is done in one piece.
-# - With one stage per rank the slowest one sets the pace of all, and only another cut mends that.
+# - Where stages are alike, recomputation costs at most a third more time, if a backward pass takes two forward passes
+#   and is done in one piece.
+# - With one stage per rank the slowest one sets the pace of all. Only another cut mends that, or more ranks for that
+#   stage.
 # - The bytes sent depend on activations, not on parameters. So a large batch can make a pipeline send more than data
 #   parallelism does.
 #
