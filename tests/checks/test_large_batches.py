@@ -100,7 +100,7 @@ def numbers(case: Case, mistake: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("steps", "left_out"), [([3, 3, 3], "counters"), ([1, 2, 3], "average in each step")], ids=["equal", "unequal"]
+    ("steps", "left_out"), [([3, 3, 3], "counters"), ([1, 2, 3], "average_in_each_step")], ids=["equal", "unequal"]
 )
 def test_mistaken_rounds_differ_from_the_right_one_and_from_each_other(steps: list[int], left_out: str) -> None:
     case = a_case(Rounds(steps, rounds=2, buffers=True))
@@ -123,7 +123,7 @@ def test_the_reference_is_the_librarys_round(plan: Rounds) -> None:
 
 def test_a_mistake_that_can_not_be_played_is_an_error() -> None:
     with pytest.raises(RankError):
-        play_rounds(a_case(Rounds([1, 3])), "average in each step")
+        play_rounds(a_case(Rounds([1, 3])), "average_in_each_step")
 
 
 def test_descent_is_torchs_sgd_with_or_without_a_closure() -> None:

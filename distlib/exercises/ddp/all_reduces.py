@@ -12,11 +12,11 @@ import torch
 
 from distlib.checks.remark import Remark
 from distlib.checks.seen import Seen
+from distlib.checks.sentences import Sentences
 from distlib.checks.words import count, dtype_name, enumerated, listed
 from distlib.trace import Message
 
-MASTER = "everything goes through rank {hub}. In a ring all ranks send the same. all_reduce(comm, tensor) is one."
-ANOTHER_WAY = "one all_reduce(comm, tensor) for each buffer is all it takes, with its default algorithm, a ring."
+say = Sentences(__file__)
 Mistakes = Mapping[str, Sequence[Sequence[int]]]  # from the words for a mistake to bytes of the all-reduces it makes
 
 
@@ -39,9 +39,16 @@ def reduced_bytes(sent: Sequence[Sequence[Message]]) -> list[int] | None:
 
 
 def all_reduces(
-    sent: Sequence[Sequence[Message]], expected: Sequence[int], dtype: torch.dtype, *, what: str, before: str,
-    mistakes: Mistakes, otherwise: str, details: Sequence[str] = (),
-) -> Remark | None:  # fmt: skip
+    sent: Sequence[Sequence[Message]],
+    expected: Sequence[int],
+    dtype: torch.dtype,
+    *,
+    what: str,
+    before: str,
+    mistakes: Mistakes,
+    otherwise: str,
+    details: Sequence[str] = (),
+) -> Remark | None:
     """All ranks together must have made all-reduces of these sizes, in this order.
 
     Args:
@@ -54,38 +61,39 @@ def all_reduces(
         otherwise: the cause where none of them fits.
         details: of a remark about sizes.
     """
-    size, found = len(sent), reduced_bytes(sent)
+    found, texts = reduced_bytes(sent), {"before": before, "what": what}
     other = next((m for messages in sent for m in messages if m.dtype != dtype_name(dtype)), None)
     if other:
-        seen = f"{before}rank {other.src} sends {what} as {other.dtype}; they are {dtype_name(dtype)}."
-        return Remark(seen, cause="the flat buffer has the dtype of what it holds, and travels in it.")
+        return say.remark("other_dtype", rank=other.src, found=other.dtype, dtype=dtype_name(dtype), **texts)
     if found == list(expected):
         return None
-    if found is not None:
-        causes = [words for words, sizes in mistakes.items() if found in map(list, sizes)] or [otherwise]
-        cause = " Or: ".join(causes[:2])  # sizes can't always tell one mistake from another
-        return Remark(f"{before}{_shown(found, what)}; expected {_one_each(expected)}.", tuple(details), cause)
-    due = 2 * (size - 1) * len(expected)
+    if found is None:
+        return _no_rings(sent, len(expected), texts)
+    causes = [words for words, sizes in mistakes.items() if found in map(list, sizes)] or [otherwise]
+    texts |= {"expected": _one_each(expected), "cause": " Or: ".join(causes[:2])}  # sizes can't always tell them apart
+    if not found:
+        return say.remark("none_sent", *details, **texts)
+    if len(found) == 1:
+        return say.remark("one_sent", *details, **texts, sizes=_bytes(found))
+    return say.remark("several_sent", *details, **texts, number=len(found), sizes=_bytes(found))
+
+
+def _no_rings(sent: Sequence[Sequence[Message]], number: int, texts: Mapping[str, str]) -> Remark:
+    """The remark about messages that are not those of rings. `number`: of all-reduces that were expected."""
+    due = 2 * (len(sent) - 1) * number
     rank = next((rank for rank, messages in enumerate(sent) if len(messages) != due), 0)
-    many = f"{len(expected)} all-reduces take" if len(expected) > 1 else "one all-reduce takes"
-    return Remark(
-        f"{before}rank {rank} sent {count(len(sent[rank]), 'message')} of {what}; {many} {due} from each rank.",
-        (f"messages sent by each rank: {listed(map(len, sent))}",),
-        (MASTER.format(hub=hub) if (hub := _hub(sent)) is not None else ANOTHER_WAY),
-    )
+    hub, counts = _hub(sent), say("sent_by_each", counts=listed(map(len, sent)))
+    cause = say("another_way") if hub is None else say("master", hub=hub)
+    facts = {"rank": rank, "messages": count(len(sent[rank]), "message"), "due": due, "cause": cause}
+    if number > 1:
+        return say.remark("no_rings", counts, **texts, **facts, number=number)
+    return say.remark("no_ring", counts, **texts, **facts)
 
 
 def _hub(sent: Sequence[Sequence[Message]]) -> int | None:
     """The rank that every message goes to or comes from, if there are at least 3 ranks."""
     ends = [{m.src, m.dst} for messages in sent for m in messages]
     return min(set.intersection(*ends), default=None) if ends and len(sent) > 2 else None
-
-
-def _shown(found: Sequence[int], what: str) -> str:
-    if not found:
-        return f"no {what} are sent"
-    many = "is an all-reduce" if len(found) == 1 else f"are {len(found)} all-reduces"
-    return f"there {many} of {what}, of {_bytes(found)}"
 
 
 def _one_each(expected: Sequence[int]) -> str:

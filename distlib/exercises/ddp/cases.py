@@ -53,14 +53,15 @@ class Training:
     @property
     def title(self) -> str:
         """What it is, and what is special about it."""
-        return "".join((
+        notes = [
             f"{count(len(self.widths) - 1, 'layer')}, {count(self.steps, 'step')}",
             f", {self.passes} backward passes per step" * (self.passes > 1),
             ", one layer frozen" * bool(self.frozen),
             ", a parameter without gradient" * bool(self.unused),
             f", layers used in the order {listed(self.order)}" * bool(self.order),
             ", two layers with one weight" * self.tied,
-        ))  # fmt: skip
+        ]
+        return "".join(notes)
 
     @property
     def kinds(self) -> list[str]:
@@ -68,7 +69,6 @@ class Training:
         return [*[ALONE] * (self.passes - 1), SHARED, EVALUATION]
 
 
-# fmt: off
 def training_inputs(training: Training, rank: int, seed: int, seconds: float) -> dict[str, Any]:
     """What a rank is given. `seconds`: of virtual time for the gradients of a layer."""
     numbers = torch.Generator().manual_seed((seed + 7919 * rank) % 2**63)
@@ -78,16 +78,26 @@ def training_inputs(training: Training, rank: int, seed: int, seconds: float) ->
 
     widths = training.widths
     layers = [(draw(after, before), draw(after)) for before, after in itertools.pairwise(widths)]
-    return {
-        "state": {"layers": layers, "extra": draw(widths[-1]) + 1, "mean": draw(widths[0]), "tied": training.tied,
-                  "frozen": list(training.frozen), "order": list(training.order or range(len(layers)))},
-        "steps": [[{"x": draw(SAMPLES, widths[0]), "y": draw(SAMPLES, widths[-1]),
-                    "uses_extra": (step, rank) not in training.unused} for _ in training.kinds]
-                  for step in range(training.steps)],
-        "options": {"bucket_bytes": training.bucket_bytes, "first_bucket_bytes": training.first_bucket_bytes},
-        "seconds": seconds, "rate": RATE,
+    state = {
+        "layers": layers,
+        "extra": draw(widths[-1]) + 1,
+        "mean": draw(widths[0]),
+        "tied": training.tied,
+        "frozen": list(training.frozen),
+        "order": list(training.order or range(len(layers))),
     }
-# fmt: on
+
+    def batch(step: int) -> dict[str, Any]:
+        uses_extra = (step, rank) not in training.unused
+        return {"x": draw(SAMPLES, widths[0]), "y": draw(SAMPLES, widths[-1]), "uses_extra": uses_extra}
+
+    return {
+        "state": state,
+        "steps": [[batch(step) for _ in training.kinds] for step in range(training.steps)],
+        "options": {"bucket_bytes": training.bucket_bytes, "first_bucket_bytes": training.first_bucket_bytes},
+        "seconds": seconds,
+        "rate": RATE,
+    }
 
 
 # ── a single process ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 
 from distlib.checks.remark import Remark
 from distlib.checks.seen import Seen
+from distlib.checks.sentences import Sentences
 from distlib.checks.words import count
 from distlib.exercises.ddp.training_plays import BACKWARD, BEGIN, END, GATES
 from distlib.trace import Message
 
+say = Sentences(__file__)
 EPSILON = 1e-7  # seconds
 
 
@@ -81,11 +83,9 @@ def in_order(seen: Seen, number: int, when: str, rank: int, layers: Sequence[int
     if all(k in rest for k in found) and {BEGIN, END} <= set(found):
         return None
     twice = next((k for k in layers if found.count(k) > 1), None)
-    what = "the gradients did not pass the layers one after the other, between the beginning and the end of backward"
-    if twice is not None:
-        what = f"the gradient passed layer {twice} {found.count(twice)} times"
-    cause = "forward calls the module once, and the caller calls backward once. The class does neither for itself."
-    return Remark(f"{when}, on rank {rank}, {what}.", cause=cause)
+    if twice is None:
+        return say.remark("not_in_order", when=when, rank=rank)
+    return say.remark("passed_twice", when=when, rank=rank, layer=twice, times=found.count(twice))
 
 
 def outside(seen: Seen, passes: int, rank: int) -> Remark | None:
@@ -94,20 +94,15 @@ def outside(seen: Seen, passes: int, rank: int) -> Remark | None:
     built = min((moment for k, moment in seen.played[rank].gates if k == END), default=0.0)
     sent = [message.start for message in seen.trace if message.src == rank and message.start >= built]
     late = [start for start in sent if not any(gates[BEGIN] <= start < gates[END] for gates in of_each)]
-    seen_late = f"rank {rank} sent {count(len(late), 'message')} between the steps, or after the last one."
-    cause = "everything is sent in the constructor, in forward, in backward, or in finish, which waits for it."
-    return Remark(seen_late, cause=cause) if late else None
+    return say.remark("sent_outside", rank=rank, messages=count(len(late), "message")) if late else None
 
 
 def computes_only(each: Pass, seconds: float, cause: str) -> Remark | None:
     """Backward must not wait for messages. `seconds`: what computing the gradients of a layer takes."""
     for (layer, before), (earlier, after) in itertools.pairwise(each.layers.items()):
         if after - before > seconds + EPSILON:
-            return Remark(
-                f"{each.when}, rank {each.rank} waits inside the backward pass: from the gradients of layer {layer} to "
-                f"those of layer {earlier} it took {ms(after - before)}. Computing takes {ms(seconds)}.",
-                cause=cause,
-            )
+            layers = {"layer": layer, "earlier": earlier, "took": ms(after - before), "computing": ms(seconds)}
+            return say.remark("waits", when=each.when, rank=each.rank, **layers, cause=cause)
     return None
 
 

@@ -17,6 +17,7 @@ from distlib.checks.remark import Remark
 from distlib.checks.rules.flat import TOGETHER
 from distlib.checks.rules.values import explain_average, holds
 from distlib.checks.seen import Seen
+from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count
 from distlib.exercises.ddp.all_reduces import all_reduces
@@ -30,60 +31,60 @@ from distlib.exercises.ddp.cases import (
     tensors_of,
     train_alone,
     training_inputs,
-)  # fmt: skip
+)
 from distlib.exercises.ddp.helpers import assign_buckets
 from distlib.exercises.ddp.moments import EPSILON, Pass, computes_only, hidden_share, in_order, ms, outside, pass_of
 from distlib.exercises.ddp.training_plays import Model, train
 from distlib.network import Cluster, Link
 
+say = Sentences(__file__)
 GATE_SECONDS, ALL_REDUCE_SECONDS = 0.01, 0.008  # the latter of an average bucket
 
-
-# fmt: off
 SUPPLIED_ERRORS: Signs = (
-    ("has no 'all_reduce'", "it is a function, and comm its first argument: all_reduce(comm, tensor)."),
-    ("has no 'broadcast'", "it is a function, and comm its first argument: broadcast(comm, tensor)."),
-    ("comm as the first argument", "first comm, then the tensor: all_reduce(comm, tensor), broadcast(comm, tensor)."),
-    *((sign, "torch.distributed is not set up on these ranks. The set-up cell has imported what to use: "
-       "all_reduce(comm, tensor).") for sign in ("Default process group has not been initialized", "DistStoreError")),
+    ("has no 'all_reduce'", say("no_method_all_reduce")),
+    ("has no 'broadcast'", say("no_method_broadcast")),
+    ("comm as the first argument", say("comm_first")),
+    ("Default process group has not been initialized", say("torch_distributed")),
+    ("DistStoreError", say("torch_distributed")),
 )
-IN_A_LIST = ("is a parameter looked up in a list, as in `p in bucket`? That compares numbers. A set or a dict finds the "
-             "parameter itself.")
-ORDERS = ("ranks began their all-reduces in different orders, or some rank left one out. Every rank calls broadcast, not rank 0 "
-          "alone. On every rank all buckets begin, in the same order: one that is complete early waits for those before it, and "
-          "finish begins the rest.")
 ERRORS: Signs = (
-    ("'NoneType' object has no attribute 'wait'", "all_reduce only returns a handle with async_op=True. Without it, it "
-     "waits at once, in the middle of the backward pass."),
-    ("forward returned NoneType", "is there a return in forward, before self.module(*inputs)?"),
-    ("missing 1 required positional argument: 'uses_extra'", "forward hands on all its inputs: self.module(*inputs)."),
-    ("forward() takes", "forward takes all inputs, and hands on all of them: def forward(self, *inputs), self.module(*inputs)."),
-    *((sign, "a hook is called with its parameter, and every method with self: def hook(self, parameter).")
-      for sign in ("positional argument but", "positional arguments but")),
-    ("Module.__init__() call", "super().__init__() comes first in __init__: only then can a module hold another one."),
-    ("doesn't require gradient", "leave out the parameters that need no gradient: they get no hook, and are in no bucket."),
-    ("a leaf Variable that requires grad", "write to tensor.detach(), not to the parameter itself."),
-    ("has no attribute 'no_sync'", "the class needs a method no_sync, for `with parallel.no_sync():`."),
-    ("object is not an iterator", "no_sync needs a yield, where the lines inside `with parallel.no_sync():` run."),
-    ("context manager", "no_sync is used as `with parallel.no_sync():`. Put @contextlib.contextmanager above it."),
-    ("has no 'start'", "for all_reduce with async_op=True, use the name all_reduce as the set-up cell has imported it. A "
-     "class of the library does not count."),
-    *SUPPLIED_ERRORS, ("Boolean value of Tensor", IN_A_LIST), ("must match the size of tensor", IN_A_LIST), *TOGETHER,
-    *((sign, ORDERS) for sign in ("receives into", "have to make the same collective calls", "waits to")),
+    ("'NoneType' object has no attribute 'wait'", say("no_handle")),
+    ("forward returned NoneType", say("forward_returns")),
+    ("missing 1 required positional argument: 'uses_extra'", say("hand_on_inputs")),
+    ("forward() takes", say("take_inputs")),
+    ("positional argument but", say("hook_takes")),
+    ("positional arguments but", say("hook_takes")),
+    ("Module.__init__() call", say("super_first")),
+    ("doesn't require gradient", say("leave_frozen_out")),
+    ("a leaf Variable that requires grad", say("write_to_detached")),
+    ("has no attribute 'no_sync'", say("no_sync_missing")),
+    ("object is not an iterator", say("no_sync_yields")),
+    ("context manager", say("no_sync_is_context")),
+    ("has no 'start'", say("own_all_reduce")),
+    *SUPPLIED_ERRORS,
+    ("Boolean value of Tensor", say("in_a_list")),
+    ("must match the size of tensor", say("in_a_list")),
+    *TOGETHER,
+    ("receives into", say("orders")),
+    ("have to make the same collective calls", say("orders")),
+    ("waits to", say("orders")),
 )
 
 
 def _errors(seen: Seen) -> Signs:
     if seen.facts.unused:
-        none = "a parameter may have no gradient: its .grad is None. It counts as zeros."
-        return (*ERRORS, ("NoneType", none), ("expected a non-empty list", none))
-    return (*ERRORS, (
-        "NoneType", "something is None here. A gradient, because its bucket begins before its hook was called in this step? What "
-        "all_reduce returns without async_op=True?"))
+        return (*ERRORS, ("NoneType", say("no_gradient")), ("expected a non-empty list", say("no_gradient")))
+    return (*ERRORS, ("NoneType", say("none_here")))
 
 
-@task("comm", "module", "bucket_bytes=250", "first_bucket_bytes=100", helpers=[all_reduce, broadcast, assign_buckets],
-      errors=_errors)
+@task(
+    "comm",
+    "module",
+    "bucket_bytes=250",
+    "first_bucket_bytes=100",
+    helpers=[all_reduce, broadcast, assign_buckets],
+    errors=_errors,
+)
 def check_overlapped_ddp(draw: Draw, *, world_sizes: Sequence[int], trainings: Sequence[Training]) -> Iterator[Case]:
     """The class `function(comm, module, bucket_bytes=, first_bucket_bytes=)`: some steps of training with it.
 
@@ -94,8 +95,8 @@ def check_overlapped_ddp(draw: Draw, *, world_sizes: Sequence[int], trainings: S
         inputs = [training_inputs(training, rank, seed, GATE_SECONDS) for rank in range(ranks)]
         sizes = Layout(inputs[0]).nbytes
         bandwidth = max(1.0, 2 * (ranks - 1) / ranks * sum(sizes) / len(sizes) / ALL_REDUCE_SECONDS)
-        yield Case(f"on {count(ranks, 'rank')}, {training.title}", train, inputs, training,
-                   Cluster.flat(ranks, Link(latency=1e-5, bandwidth=bandwidth)), seed)
+        cluster = Cluster.flat(ranks, Link(latency=1e-5, bandwidth=bandwidth))
+        yield Case(f"on {count(ranks, 'rank')}, {training.title}", train, inputs, training, cluster, seed)
 
 
 class Layout:
@@ -106,11 +107,15 @@ class Layout:
         self._limits: tuple[int, int] = inputs["options"]["bucket_bytes"], inputs["options"]["first_bucket_bytes"]
         trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         self.names = [name for name, _ in trained]
-        self.layers = [[k for k, layer in enumerate(model.layers) if any(p is own for own in layer.parameters())]
-                       for _, p in trained]
+        self.layers = [
+            [k for k, layer in enumerate(model.layers) if any(p is own for own in layer.parameters())]
+            for _, p in trained
+        ]
         self._sizes, self._elements = [p.nbytes for _, p in trained], [p.numel() for _, p in trained]
         self._with_frozen = [p.nbytes for p in model.parameters()]
-        self._by_layer = [p.nbytes for part in model.modules() for p in part.parameters(recurse=False) if p.requires_grad]
+        self._by_layer = [
+            p.nbytes for part in model.modules() for p in part.parameters(recurse=False) if p.requires_grad
+        ]
         self.buckets = assign_buckets(self._sizes, *self._limits)
         self.nbytes = _together(self._sizes, self.buckets)
 
@@ -129,21 +134,15 @@ class Layout:
             return _together(nbytes, assign_buckets(nbytes, limit, first))
 
         return {
-            "that is one all-reduce of everything: it can only begin when the last gradient is there.": [[sum(sizes)]],
-            "that is one all-reduce for each parameter. The parameters of a bucket share one.": [sizes, sizes[::-1]],
-            "the first bucket has the same limit as the others. Hand first_bucket_bytes to assign_buckets, too.":
-                [filled(sizes, limit, limit)],
-            "bucket_bytes and first_bucket_bytes are exchanged. assign_buckets takes the sizes, then bucket_bytes, then "
-            "first_bucket_bytes.": [filled(sizes, first, limit)],
-            "the limits are in bytes: hand over the bytes of each parameter, parameter.nbytes. numel() counts elements.":
-                [_together(sizes, assign_buckets(self._elements, limit, first))],
-            "a weight that two layers share is one parameter, with one gradient: module.parameters() has it once.":
-                [filled(self._by_layer, limit, first)],
-            "parameters that need no gradient are sent along. Leave them out: parameter.requires_grad is False.":
-                [filled(self._with_frozen, limit, first)],
-            "these are the buckets in another order. Bucket 0, with the last parameters, begins first, also if another one "
-            "is complete before it.": [list(order) for order in itertools.permutations(self.nbytes)],
-            "there is no all-reduce. Were the hooks registered, and does finish begin what was not begun?": [[]],
+            say("everything"): [[sum(sizes)]],
+            say("one_each"): [sizes, sizes[::-1]],
+            say("one_limit"): [filled(sizes, limit, limit)],
+            say("exchanged"): [filled(sizes, first, limit)],
+            say("elements"): [_together(sizes, assign_buckets(self._elements, limit, first))],
+            say("shared_weight"): [filled(self._by_layer, limit, first)],
+            say("frozen_sent"): [filled(self._with_frozen, limit, first)],
+            say("another_order"): [list(order) for order in itertools.permutations(self.nbytes)],
+            say("no_all_reduce"): [[]],
         }
 
 
@@ -157,28 +156,31 @@ def _together(sizes: Sequence[int], buckets: Sequence[Sequence[int]]) -> list[in
 @check_overlapped_ddp.judge
 def _(seen: Seen) -> Remarks:
     right = train_alone(seen.case)
-    brought = [tensors_of(Model(state, open_gate)) for state in seen.given("state")]
-    for rank in seen.ranks:
-        for (name, first), found in zip(right.constructed.items(), seen[rank]["constructed"], strict=True):
-            everyone = torch.stack([tensors[name] for tensors in brought])
-            yield holds(f"after construction, {name} of rank {rank}", found, first, {
-                "this is still the rank's own. In __init__, broadcast every parameter and every buffer of the module that was "
-                "handed over, not of a copy: frozen parameters, too. module.buffers() has the buffers.": everyone[rank],
-                "these are sums over the ranks, or averages. All must have what rank 0 has: broadcast(comm, tensor).":
-                    [everyone.sum(0), everyone.mean(0)],
-            }, is_wrong=" is not what rank 0 came with.", same=same)
+    yield from _constructed(seen, right)
     for step in range(seen.facts.steps):
         for judge in (_buffers, _averages, _parameters):
             for rank in seen.ranks:
                 yield from judge(seen, right, step, rank)
 
 
+def _constructed(seen: Seen, right: Right) -> Remarks:
+    """After construction, every rank must have rank 0's parameters and buffers."""
+    brought = [tensors_of(Model(state, open_gate)) for state in seen.given("state")]
+    for rank in seen.ranks:
+        for (name, first), found in zip(right.constructed.items(), seen[rank]["constructed"], strict=True):
+            everyone = torch.stack([tensors[name] for tensors in brought])
+            mistakes = {
+                say("still_own"): everyone[rank],
+                say("sums_or_averages"): [everyone.sum(0), everyone.mean(0)],
+            }
+            what, is_wrong = f"after construction, {name} of rank {rank}", " is not what rank 0 came with."
+            yield holds(what, found, first, mistakes, is_wrong=is_wrong, same=same)
+
+
 BUFFERS = {
-    ALONE: (" is not its own any more.", "in no_sync nothing is sent: forward copies no buffers."),
-    EVALUATION: (" is not its own any more.", "forward copies the buffers in training mode only, where self.training is "
-                 "True, and before it calls the module, not after. In evaluation nothing is sent."),
-    SHARED: (" is not rank 0's.", "every rank has moved its buffers by its own batch. Before each forward pass in training "
-             "mode, but not in no_sync, broadcast rank 0's."),
+    ALONE: (" is not its own any more.", say("copies_in_no_sync")),
+    EVALUATION: (" is not its own any more.", say("copies_in_evaluation")),
+    SHARED: (" is not rank 0's.", say("copies_missing")),
 }
 
 
@@ -186,12 +188,12 @@ def _buffers(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
     kinds, found = seen.facts.kinds, seen[rank]["seen"]
     for number, kind in enumerate(kinds, step * len(kinds)):
         if len(found) <= number:
-            yield Remark(f"in step {step + 1}, the module was not called.",
-                         cause="forward calls the module that was handed over, not a copy of it.")
+            yield say.remark("not_called", step=step + 1)
         is_wrong, cause = BUFFERS[kind]
+        if kind == SHARED and seen.facts.passes > 1:
+            cause = say("copies_missing_after_no_sync")
         what = f"in step {step + 1}, {kind}{', ' * bool(kind)}the buffer running.mean with which rank {rank} computes"
-        yield holds(what, found[number], right.seen[rank][number], is_wrong=is_wrong, same=same, otherwise=
-                    cause + " Does no_sync end with its `with` block?" * (kind == SHARED and seen.facts.passes > 1))
+        yield holds(what, found[number], right.seen[rank][number], is_wrong=is_wrong, same=same, otherwise=cause)
 
 
 def _averages(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
@@ -200,13 +202,13 @@ def _averages(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
         own = [gradients[number] for gradients in truth.own]
         if average is None or (found is None and not any(gradient is not None for gradient in own)):
             continue
-        yield holds(f"in step {step + 1}, after finish, the gradient of {names[number]} on rank {rank}", found, average,
-                    partial(_mistakes, seen, right, step, rank, number), same=same, otherwise=
-                    explain_average(found, average) or
-                    (STALE if found is not None and step else
-                    "is each gradient put back into the parameter that it came from, in the same order?" if found is not None
-                    else "this rank has no gradient for it, others have. Afterwards every rank has the average."
-                    if own[rank] is None else "it has no gradient any more. Or does the class work on a copy of the module?"))
+        what = f"in step {step + 1}, after finish, the gradient of {names[number]} on rank {rank}"
+        mistakes = partial(_mistakes, seen, right, step, rank, number)
+        if found is None:
+            otherwise = say("missing" if own[rank] is None else "gradient_lost")
+        else:
+            otherwise = explain_average(found, average) or say("stale" if step else "put_back")
+        yield holds(what, found, average, mistakes, same=same, otherwise=otherwise)
 
 
 def _mistakes(seen: Seen, right: Right, step: int, rank: int, number: int) -> dict[str, Any]:
@@ -217,39 +219,25 @@ def _mistakes(seen: Seen, right: Right, step: int, rank: int, number: int) -> di
     passes = [[each[number] for each in gradients] for gradients in truth.earlier]
     earlier = [sum(each for each in gradients if each is not None) / seen.size for gradients in passes]
     return {
-        STALE: [torch.zeros_like(average), before.averages[number], mine] if before else None,
-        "these are the parameters, not their gradients: average parameter.grad.":
-            before.parameters[number] if before else list(right.constructed.values())[number],
-        "the gradients of the last pass are not in it. In no_sync the hooks do nothing: they begin no all-reduce, and do not "
-        "note that a gradient is there. It will still change.": earlier,
-        "this is the gradient of the last pass alone. In no_sync, gradients add up in parameter.grad on each rank. Leave "
-        "parameter.grad alone there, and copy it as it is when the hook is called after that.":
-            average - earlier[-1] if earlier else None,
-        "this is still the rank's own gradient. finish must wait for the all-reduces, divide, and write the averages into "
-        "parameter.grad.": mine,
-        "these are zeros. Was parameter.grad there when it was copied? A hook of parameter.register_hook is called before, one "
-        "of register_post_accumulate_grad_hook after it; and a bucket is copied when its last gradient is there.":
-            torch.zeros_like(average),
-        "this is the sum over the ranks. Divide it by comm.world_size.": average * seen.size,
-        "it was divided by the number of ranks twice.": average / seen.size,
-        "the rank's own gradient was divided, but the others' are not in it. Is what the all-reduce has made of the flat "
-        "buffer written back?": None if mine is None else mine / seen.size,
-        "the average was added to the gradient that was there. Put it in its place.":
-            None if mine is None else mine + average,
-        "a missing gradient counts as zeros: divide by comm.world_size, however many ranks have one.":
-            average * seen.size / there if there else None,
+        say("stale"): [torch.zeros_like(average), before.averages[number], mine] if before else None,
+        say("parameters"): before.parameters[number] if before else list(right.constructed.values())[number],
+        say("without_last_pass"): earlier,
+        say("last_pass_alone"): average - earlier[-1] if earlier else None,
+        say("own"): mine,
+        say("zeros"): torch.zeros_like(average),
+        say("sum"): average * seen.size,
+        say("divided_twice"): average / seen.size,
+        say("own_divided"): None if mine is None else mine / seen.size,
+        say("added"): None if mine is None else mine + average,
+        say("divided_by_some"): average * seen.size / there if there else None,
     }
 
 
-STALE = ("the first step was right. Does finish make everything ready for the next one: which gradients are there, what has "
-         "begun, flat buffers, handles? And each parameter keeps the one hook that __init__ has registered.")
-
-
 def _parameters(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
-    for name, found, value in zip(right.constructed, seen[rank]["parameters"][step], right.steps[step].parameters, strict=False):
-        yield holds(f"after step {step + 1}, {name} on rank {rank}", found, value, same=same,
-                    is_wrong=" is not what a single process has.", otherwise="the gradients are right, but the parameters "
-                    "are not: does the class change them itself? That is for the optimizer.")
+    values = zip(right.constructed, seen[rank]["parameters"][step], right.steps[step].parameters, strict=False)
+    for name, found, value in values:
+        what, is_wrong = f"after step {step + 1}, {name} on rank {rank}", " is not what a single process has."
+        yield holds(what, found, value, same=same, is_wrong=is_wrong, otherwise=say("changes_parameters"))
 
 
 # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -265,12 +253,7 @@ def _(seen: Seen) -> Remarks:
             yield in_order(seen, number, f"in step {step + 1}", rank, () if kind == EVALUATION else order)
         passes = [pass_of(seen, number, f"in step {step + 1}", rank) for rank in seen.ranks if seen.size > 1]
         if kind == SHARED and passes:
-            yield _forward(passes, (seen.size - 1) * seen.given("state")[0]["mean"].nbytes)
-            yield from (computes_only(each, GATE_SECONDS, WAITING) for each in passes)
-            yield all_reduces(
-                [each.later for each in passes], layout.nbytes, training.dtype, what="gradients",
-                before=f"{passes[0].when}, ", mistakes=layout.mistakes, details=layout.lines,
-                otherwise="each bucket of assign_buckets has one flat buffer, of its gradients and nothing else.")
+            yield from _shared_pass(seen, layout, passes)
         for each in passes:
             if kind != SHARED:
                 yield _silence(each, kind)
@@ -280,22 +263,36 @@ def _(seen: Seen) -> Remarks:
         yield outside(seen, len(numbered), rank)
 
 
-WAITING = ("a hook must not wait for its all-reduce: all_reduce(comm, bucket, async_op=True) returns at once with a handle. "
-           "Keep the handles; finish waits for them.")
+def _shared_pass(seen: Seen, layout: Layout, passes: Sequence[Pass]) -> Remarks:
+    """What all ranks together send in a pass outside of no_sync."""
+    yield _forward(passes, (seen.size - 1) * seen.given("state")[0]["mean"].nbytes)
+    yield from (computes_only(each, GATE_SECONDS, say("hook_waits")) for each in passes)
+    yield all_reduces(
+        [each.later for each in passes],
+        layout.nbytes,
+        seen.facts.dtype,
+        what="gradients",
+        before=f"{passes[0].when}, ",
+        mistakes=layout.mistakes,
+        details=layout.lines,
+        otherwise=say("one_flat_buffer"),
+    )
 
 
 def _silence(each: Pass, kind: str) -> Remark | None:
-    sent = f"{each.when}, rank {each.rank} sent {count(len(each.messages), 'message')} {kind}; expected none."
-    return Remark(sent, cause=BUFFERS[EVALUATION][1] if kind == EVALUATION else "inside no_sync the hooks begin no "
-                  "all-reduce, and forward copies no buffers. Gradients just add up.") if each.messages else None
+    if not each.messages:
+        return None
+    cause = say("copies_in_evaluation" if kind == EVALUATION else "silent_in_no_sync")
+    messages = count(len(each.messages), "message")
+    return say.remark("not_silent", when=each.when, rank=each.rank, messages=messages, kind=kind, cause=cause)
 
 
 def _forward(passes: Sequence[Pass], expected: int) -> Remark | None:
     """Whether more than the buffers was sent before backward began."""
     found = sum(message.nbytes for each in passes for message in each.messages if message.start < each.backward)
-    sent = f"{passes[0].when}, {found:,} bytes were sent in the forward pass; expected {expected:,}, for the buffers."
-    return Remark(sent, cause="parameters are copied once, by the constructor. Equal parameters that take equal steps stay "
-                  "equal.") if found > expected else None
+    if found <= expected:
+        return None
+    return say.remark("sent_in_forward", when=passes[0].when, found=found, expected=expected)
 
 
 def _begins_in_time(training: Training, step: int, layout: Layout, each: Pass, passes: Sequence[Pass]) -> Remarks:
@@ -308,37 +305,38 @@ def _begins_in_time(training: Training, step: int, layout: Layout, each: Pass, p
         part = slice(ring * bucket, ring * (bucket + 1))
         start = each.later[part][0].start
         if start > max(complete, done) + EPSILON:
-            where = "when the backward pass was over" if start >= each.over - EPSILON else f"{ms(start - complete)} too late"
-            yield Remark(f"{each.when}, rank {each.rank} began the all-reduce of bucket {bucket} {where}.", (
-                f"{ms(complete - each.backward)} after the backward pass began, bucket {bucket} was complete;",
-                *[f"{ms(begun - each.backward)} after it, the all-reduce of bucket {bucket - 1} began;"] * (bucket > 0),
-                f"{ms(start - each.backward)} after it, the all-reduce of bucket {bucket} began;",
-                f"{ms(each.over - each.backward)} after it, the last gradient was there.",
-            ), _cause_of_delay(training, step, bucket, complete < begun - EPSILON))
+            lines = [
+                say("was_complete", after=ms(complete - each.backward), bucket=bucket),
+                say("began", after=ms(begun - each.backward), bucket=bucket - 1),
+                say("began", after=ms(start - each.backward), bucket=bucket),
+                say("last_gradient", after=ms(each.over - each.backward)),
+            ]
+            if not bucket:
+                del lines[1]
+            cause = _cause_of_delay(training, step, bucket, complete < begun - EPSILON)
+            what = {"when": each.when, "rank": each.rank, "bucket": bucket, "cause": cause}
+            if start >= each.over - EPSILON:
+                yield say.remark("began_at_the_end", *lines, **what)
+            else:
+                yield say.remark("began_too_late", *lines, **what, late=ms(start - complete))
         begun, done = start, max(message.end for message in (*each.later[part], *received[part]))
-
-
-OWN_PARAMETER = "Does each hook note its own parameter? (A lambda in a loop uses the loop's last value.)"
 
 
 def _cause_of_delay(training: Training, step: int, bucket: int, had_to_wait: bool) -> str:
     if had_to_wait:
-        return (f"bucket {bucket} was complete before bucket {bucket - 1} had begun. So the hook that begins bucket "
-                f"{bucket - 1} must look further, and begin bucket {bucket}, too.")
+        return say("look_further", bucket=bucket, before=bucket - 1)
     if step:
-        return STALE
+        return say("stale")
     if training.passes > 1:
-        return ("do the hooks count gradients in no_sync, too? There they do nothing; the pass after it counts from the "
-                "beginning.")
-    if bucket:
-        return f"bucket {bucket - 1} began in time. Does a hook begin whichever bucket is complete? {OWN_PARAMETER}"
-    return ("begin it in the hook of the parameter that makes the bucket complete, while backward goes on: "
-            f"parameter.register_post_accumulate_grad_hook, and all_reduce(comm, bucket, async_op=True). {OWN_PARAMETER}")
+        return say("counted_in_no_sync")
+    return say("bucket_before_in_time", before=bucket - 1) if bucket else say("begin_in_the_hook")
 
 
 def hidden_share_of(seen: Seen) -> float:
     """How much of the communication each rank hides behind its backward passes: the least of all ranks, 0 … 1."""
-    numbers = [n for n, (_, kind) in enumerate(itertools.product(range(seen.facts.steps), seen.facts.kinds), 1)
-               if kind == SHARED]
+    numbers = [
+        n
+        for n, (_, kind) in enumerate(itertools.product(range(seen.facts.steps), seen.facts.kinds), 1)
+        if kind == SHARED
+    ]
     return min(hidden_share([pass_of(seen, number, "", rank) for number in numbers]) for rank in seen.ranks)
-# fmt: on

@@ -11,23 +11,30 @@ from distlib.checks.case import Case
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import holds, known
 from distlib.checks.seen import Seen
+from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.words import count
 from distlib.exercises.parameter_server.helpers import may_proceed
 from distlib.exercises.parameter_server.plays import LEAVE, PULL, PUSH, with_a_server, with_workers
 
-# fmt: off
+say = Sentences(__file__)
 LENGTH, SLACK = 24, 0.02  # elements of the parameters; seconds in which a server has done all that it can
 SEND, RECEIVE = f"waits to send {LENGTH} float64", f"waits to receive {LENGTH} float64"
+NAMES = {PULL: "PULL", PUSH: "PUSH", LEAVE: "LEAVE"}
 
 
-@task("comm", "server", "parameters", "compute", "steps", errors=[
-    (SEND, "a request comes first: PULL, and receive with tag=PARAMETERS; or PUSH, and send the gradient with tag=GRADIENT."),
-    (RECEIVE, "parameters come after each PULL, with tag=PARAMETERS; a gradient goes after each PUSH, with tag=GRADIENT."),
-    ("waits to send 1 int64", "this request is not taken. Its tag is not REQUEST; or LEAVE came before it, and the server has ended."),
-    ("out of range", "compute takes the number of a step: 0 … steps - 1."),
-    ("has already returned", "the server waits for a request. The last one of every worker is LEAVE."),
-])
+# ── worker_loop ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+WORKER_ERRORS = [
+    (SEND, say("send_blocks")),
+    (RECEIVE, say("receive_blocks")),
+    ("waits to send 1 int64", say("not_taken")),
+    ("out of range", say("no_such_step")),
+    ("has already returned", say("no_leave")),
+]
+
+
+@task("comm", "server", "parameters", "compute", "steps", errors=WORKER_ERRORS)
 def check_worker_loop(draw: Draw, *, steps: Sequence[int], server: int = 0) -> Iterator[Case]:
     """`function(comm, server, parameters, compute, steps)`; a case for each number of steps."""
     for number in steps:
@@ -39,27 +46,40 @@ def check_worker_loop(draw: Draw, *, steps: Sequence[int], server: int = 0) -> I
 
 @check_worker_loop.judge
 def _(seen: Seen) -> Remarks:
-    given, versions, told = seen.case.inputs[1 - seen.facts], seen.case.inputs[seen.facts]["versions"], seen[seen.facts]
-    steps, found = len(given["gradients"]), told["requests"]
-    if found != (right := [PULL, PUSH] * steps + [PULL, LEAVE]):
-        shown = [" ".join(str({PULL: "PULL", PUSH: "PUSH", LEAVE: "LEAVE"}.get(each, each)) for each in all_) for all_ in (right, found)]
-        yield Remark("the requests are wrong.", (f"expected {shown[0]}", f"found    {shown[1]}"), known(torch.tensor(found), {
-            "pull once more after the last push, then leave.": torch.tensor([PULL, PUSH] * steps + [LEAVE]),
-            "pull before each gradient, not only before the first.": [torch.tensor([PULL] + [PUSH] * steps + end)
-                                                                      for end in ([PULL, LEAVE], [LEAVE])],
-            "pull first: the first gradient is computed with the server's parameters, too.": torch.tensor([PUSH, PULL] * steps + [LEAVE]),
-        }) or "in each step PULL, then PUSH; after the last step PULL, then LEAVE.")
-    if (called := seen[1 - seen.facts]["called"]) != list(range(steps)):
-        yield Remark(f"compute was called for the steps {called}, expected {list(range(steps))}.", cause="once in each step, with its number.")
-    for number, held in enumerate(seen[1 - seen.facts]["held"]):
-        yield holds(f"what `parameters` holds {'at the end' if number == steps else f'in compute({number})'}", held, versions[number], {
-            "it is as it was given. Receive into `parameters` itself, or copy into it: parameters.copy_(…).": given["parameters"],
-            "that is what the pull before brought. Each pull must be in `parameters` before compute is called.": versions[:number],
-        }, otherwise="only what a pull brings is written into `parameters`. Applying gradients is the server's business.")
-    for number, gradient in enumerate(given["gradients"]):
-        yield holds(f"gradient {number}, as it arrives,", told["gradients"][number], gradient, {
-            "these are the parameters. Send what compute returns.": versions, "this is another step's.": given["gradients"],
-        }, otherwise="send what compute returns, as it is. The server does all the rest.")
+    server, worker = seen.facts, 1 - seen.facts
+    given, versions, told = seen.case.inputs[worker], seen.case.inputs[server]["versions"], seen[server]
+    gradients, called = given["gradients"], seen[worker]["called"]
+    steps = len(gradients)
+    yield _requests(told["requests"], steps)
+    if called != list(range(steps)):
+        yield say.remark("computed", called=called, steps=list(range(steps)))
+    for number, held in enumerate(seen[worker]["held"]):
+        when = "at the end" if number == steps else f"in compute({number})"
+        mistakes = {say("not_received"): given["parameters"], say("an_earlier_pull"): versions[:number]}
+        yield holds(f"what `parameters` holds {when}", held, versions[number], mistakes, otherwise=say("only_pulled"))
+    for number, gradient in enumerate(gradients):
+        mistakes = {say("sent_parameters"): versions, say("another_step"): gradients}
+        what = f"gradient {number}, as it arrives,"
+        yield holds(what, told["gradients"][number], gradient, mistakes, otherwise=say("as_it_is"))
+
+
+def _requests(found: Sequence[int], steps: int) -> Remark | None:
+    """Whether the worker has sent the right requests, in the right order."""
+    right = [PULL, PUSH] * steps + [PULL, LEAVE]
+    if found == right:
+        return None
+    one_pull = [[PULL] + [PUSH] * steps + end for end in ([PULL, LEAVE], [LEAVE])]
+    mistakes = {
+        say("no_last_pull"): torch.tensor([PULL, PUSH] * steps + [LEAVE]),
+        say("one_pull"): [torch.tensor(requests) for requests in one_pull],
+        say("push_first"): torch.tensor([PUSH, PULL] * steps + [LEAVE]),
+    }
+    lines = (f"expected {_shown(right)}", f"found    {_shown(found)}")
+    return say.remark("requests", *lines, cause=known(torch.tensor(found), mistakes) or say("pull_and_push"))
+
+
+def _shown(requests: Sequence[int]) -> str:
+    return " ".join(str(NAMES.get(request, request)) for request in requests)
 
 
 @check_worker_loop.judge_times
@@ -70,37 +90,62 @@ def _(seen: Seen) -> Remarks:
     for step, push in enumerate(requests[1:-1:2]):
         for moment in seen.passed(worker, 2 * step + 2):
             if push.start < moment:
-                yield Remark(f"PUSH is sent after {push.start:.2f} s, but compute({step}) returns after {moment:.2f} s.", cause=
-                             "compute first, then send PUSH and the gradient right after it. After a PUSH the server waits for the gradient, "
-                             "and meanwhile it serves nobody else.")
+                yield say.remark("push_too_soon", sent=push.start, step=step, computed=moment)
 
 
-@task("comm", "workers", "parameters", "learning_rate", "bound", helpers=[may_proceed], untouched=["workers"], errors=[
-    ("Every rank on this cycle sends", "a worker gets parameters that it has not asked for. Each PULL is answered once."),
-    ("waits to send 1 int64", "a worker's request is not taken. The server ends when every worker has sent LEAVE, not earlier."),
-    (SEND, "after PUSH, receive the gradient from the same worker, with tag=GRADIENT. What the server sends has tag=PARAMETERS."),
-    *((sign, "a worker waits for parameters that never come. After every request, be it PULL, PUSH or LEAVE, answer all that wait and "
-       "may proceed, with tag=PARAMETERS; the last pull, too. Those that have left are no longer in clocks.")
-      for sign in (RECEIVE, "Also blocked")),
-    ("expected one of the workers in clocks", "this worker has left, or is not in `workers`. After every request apply all gradients "
-     "whose worker may proceed, each once. Answer each pull once, when its worker may proceed. So nothing is left of one that leaves."),
-    ("has already returned", "the server waits for a request when all workers have left. Then it ends."),
-    ("raised KeyError", "which worker is it, and what is kept for it? One that has left has no clock any more; one has a gradient only "
-     "after PUSH and until it is applied, and a version only after its first PULL."),
-])
-def check_server_loop(draw: Draw, *, races: Sequence[tuple[Sequence[Sequence[float]], float]], server: int = 0) -> Iterator[Case]:
-    """`function(comm, workers, parameters, learning_rate, bound)`; races: by worker, the seconds that it takes to begin, for
-    each gradient, and to leave; and the bound."""
+# ── server_loop ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SERVER_ERRORS = [
+    ("Every rank on this cycle sends", say("answered_twice")),
+    ("waits to send 1 int64", say("ended_early")),
+    (SEND, say("gradient_left")),
+    (RECEIVE, say("never_answered")),
+    ("Also blocked", say("never_answered")),
+    ("expected one of the workers in clocks", say("has_left")),
+    ("has already returned", say("never_ends")),
+    ("raised KeyError", say("no_entry")),
+]
+
+
+@task(
+    "comm",
+    "workers",
+    "parameters",
+    "learning_rate",
+    "bound",
+    helpers=[may_proceed],
+    untouched=["workers"],
+    errors=SERVER_ERRORS,
+)
+def check_server_loop(
+    draw: Draw, *, races: Sequence[tuple[Sequence[Sequence[float]], float]], server: int = 0
+) -> Iterator[Case]:
+    """`function(comm, workers, parameters, learning_rate, bound)`; races: by worker, the seconds that it takes to begin,
+    for each gradient, and to leave; and the bound."""
     for seconds, bound in races:
-        # Gradient k has a number in element k, and 0 elsewhere: so parameters show which gradients were applied, how often.
-        gradients = iter((draw.whole((LENGTH,), torch.float64) * torch.eye(LENGTH)).double())
-        inputs: list[dict[str, Any]] = [{"server": server, "parameters": torch.zeros(LENGTH).double(), "seconds": own,
-                                         "gradients": [next(gradients) for _ in own[2:]]} for own in seconds]
         workers = [rank for rank in range(len(seconds) + 1) if rank != server]
-        inputs.insert(server, {"server": server, "parameters": draw.whole((LENGTH,), torch.float64), "workers": workers,
-                               "learning_rate": draw.choice([0.125, 0.0625]), "bound": bound})
+        # Gradient k has a number in element k, and 0 elsewhere: parameters show which were applied, and how often.
+        gradients = iter((draw.whole((LENGTH,), torch.float64) * torch.eye(LENGTH)).double())
+        inputs: list[dict[str, Any]] = [
+            {
+                "server": server,
+                "parameters": torch.zeros(LENGTH).double(),
+                "seconds": own,
+                "gradients": [next(gradients) for _ in own[2:]],
+            }
+            for own in seconds
+        ]
+        facts = {
+            "server": server,
+            "parameters": draw.whole((LENGTH,), torch.float64),
+            "workers": workers,
+            "learning_rate": draw.choice([0.125, 0.0625]),
+            "bound": bound,
+        }
+        inputs.insert(server, facts)
         steps = ", ".join(str(len(own) - 2) for own in seconds)
-        yield Case(f"with bound={bound}, workers of {steps} steps", with_workers, inputs, inputs[server], ours=workers)
+        title = f"with bound={bound}, workers of {steps} steps"
+        yield Case(title, with_workers, inputs, facts, ours=workers)
 
 
 def _applied(seen: Seen, tensor: torch.Tensor) -> dict[int, list[float]]:
@@ -112,38 +157,45 @@ def _applied(seen: Seen, tensor: torch.Tensor) -> dict[int, list[float]]:
 @check_server_loop.judge
 def _(seen: Seen) -> Remarks:
     """On real ranks, too, where requests come in any order."""
-    size, rate, server = len(seen.case.ours), seen.facts["learning_rate"], seen[seen.facts["server"]]
-    causes = {2: "it is applied twice.", -1: "a step goes against the gradient: parameters -= ….", size / rate: "it counts "
-              "learning_rate / len(workers).", size: "divide by len(workers), the number of all workers, whatever the bound.",
-              1 / rate: "multiply it by learning_rate.", round(1 / size, 6): "divide it by len(workers) once, and by nothing else."}
-    got = [(f"what worker {w} gets with pull {k // 2}", w, k // 2, t) for w in seen.case.ours for k, t in seen.played[w].shown if k % 2]
-    for where, worker, pull, tensor in [*got, ("`parameters` at the end", None, 0, server["parameters"])]:
-        for other, counts in _applied(seen, tensor).items():
-            if odd := [each for each in counts if each not in (0, 1)]:
-                yield Remark(f"in {where}, a gradient of worker {other} counts {odd[0]:.3g} times.", cause=causes.get(odd[0], MIXED))
-            if worker in (None, other) and counts.count(1) != (len(counts) if worker is None else pull):
-                yield Remark(f"in {where}, {counts.count(1)} of worker {other}'s gradients are applied.",
-                             cause=APPLY if worker == other else "change `parameters` itself, in place: parameters -= ….")
+    for worker in seen.case.ours:
+        for k, tensor in seen.played[worker].shown:
+            if k % 2 and tensor is not None:
+                yield from _gradients_in(seen, tensor, f"what worker {worker} gets with pull {k // 2}", worker, k // 2)
+    yield from _gradients_in(seen, seen[seen.facts["server"]]["parameters"], "`parameters` at the end")
+
+
+def _gradients_in(seen: Seen, tensor: torch.Tensor, where: str, worker: int | None = None, pushed: int = 0) -> Remarks:
+    """Whether these parameters have whole gradients applied, each once: all that `worker` has pushed, or all of all."""
+    size, rate = len(seen.case.ours), seen.facts["learning_rate"]
+    causes = {
+        2: say("applied_twice"),
+        -1: say("against"),
+        size / rate: say("not_scaled"),
+        size: say("not_divided"),
+        1 / rate: say("no_rate"),
+        round(1 / size, 6): say("divided_twice"),
+    }
+    for other, counts in _applied(seen, tensor).items():
+        if odd := [each for each in counts if each not in (0, 1)]:
+            cause = causes.get(odd[0], say("mixed"))
+            yield say.remark("counts", where=where, worker=other, times=odd[0], cause=cause)
+        expected = len(counts) if worker is None else pushed
+        if worker in (None, other) and counts.count(1) != expected:
+            cause = say("apply") if worker == other else say("not_in_place")
+            yield say.remark("applied", where=where, number=counts.count(1), worker=other, cause=cause)
 
 
 @check_server_loop.judge_times
 def _(seen: Seen) -> Remarks:
     """What should have happened, from the moments at which workers pushed, and got their parameters."""
-    for late in [message for message in seen.trace if message.taken > message.start + SLACK]:
-        yield Remark(f"what worker {late.src} sends after {late.start:.2f} s is not taken until {late.taken:.2f} s.", cause=
-                     "requests come in any order. comm.recv(request, tag=REQUEST) takes the next one, of any worker.")
+    for message in seen.trace:
+        if message.taken > message.start + SLACK:
+            yield say.remark("late_taken", worker=message.src, sent=message.start, taken=message.taken)
     clocks, bound, updates = dict.fromkeys(seen.case.ours, 0), seen.facts["bound"], list[dict[int, int]]()
     applied, versions, since = dict(clocks), dict[int, int](), dict[int, float]()
     for moment, k, worker in sorted((moment, k, w) for w in clocks for k, moment in seen.played[w].gates):
-        what = f"worker {worker} gets its parameters for gradient {k // 2} after {moment:.2f} s"
         if k % 2:
-            if worker not in since or moment > since[worker] + SLACK:
-                allowed = f"may proceed after {since[worker]:.2f} s" if worker in since else "may not proceed: it is too far ahead"
-                yield Remark(f"{what}. It {allowed}.", cause=LATE if worker in since else AHEAD)
-            for other, counts in _applied(seen, seen.shown(worker, k)[0]).items():
-                if (number := counts.count(1)) != applied[other]:
-                    yield Remark(f"{what}. In them {number} of worker {other}'s gradients are applied; expected: {applied[other]}.",
-                                 cause=EARLY if number > applied[other] else APPLY)
+            yield from _answer(seen, worker, k, moment, since.get(worker), applied)
             versions[worker] = len(updates)
         elif k // 2 > len(seen.case.inputs[worker]["gradients"]):
             del clocks[worker]
@@ -155,20 +207,26 @@ def _(seen: Seen) -> Remarks:
         if ripe := {w: len(updates) - versions[w] for w in free if applied[w] < clocks[w]}:
             updates.append(ripe)
             applied |= {w: clocks[w] for w in ripe}
-    if (found := seen[seen.facts["server"]]["updates"]) != updates:
-        yield Remark("the values are right, but not what it returned.", (f"expected {updates}", f"found    {found}"),
-                     SPLIT if isinstance(found, list) and all(found) and len(found) > len(updates) else STALENESS)
+    found = seen[seen.facts["server"]]["updates"]
+    if found != updates:
+        is_split = isinstance(found, list) and all(found) and len(found) > len(updates)
+        lines = (f"expected {updates}", f"found    {found}")
+        yield say.remark("returned", *lines, cause=say("split" if is_split else "staleness"))
 
 
-MIXED = "each gradient is applied once, times learning_rate / len(workers)."
-APPLY = ("apply every gradient as soon as its worker may proceed, and before any worker is answered. Each one that is kept needs memory "
-         "of its own.")
-EARLY = ("keep a gradient until its worker may proceed, by this bound. A worker that comes late must not get parameters that others have "
-         "changed further.")
-LATE = ("after every request, be it PULL, PUSH or LEAVE, answer all workers that wait and may proceed by this bound. A clock counts what "
-        "its worker has pushed; one that has left has no clock.")
-AHEAD = "only workers that may proceed get parameters. A clock counts what its worker has pushed. All begin at 0, before any request."
-SPLIT = "return a dict for each update. Gradients that are applied at the same moment make one update."
-STALENESS = ("return the list of updates: for each a dict from the workers whose gradients are applied then to their staleness. That is the "
-             "number of updates between what the worker has pulled for the gradient and this one.")
-# fmt: on
+def _answer(seen: Seen, worker: int, k: int, moment: float, since: float | None, applied: dict[int, int]) -> Remarks:
+    """Whether what a worker gets at gate k comes in time, with the gradients in it that are applied by then.
+
+    Args:
+        since: the moment from which the worker may proceed; None if it may not.
+    """
+    answer: dict[str, Any] = {"worker": worker, "number": k // 2, "moment": moment}
+    if since is None:
+        yield say.remark("too_far_ahead", **answer)
+    elif moment > since + SLACK:
+        yield say.remark("late_answer", **answer, since=since)
+    for other, counts in _applied(seen, seen.shown(worker, k)[0]).items():
+        if (found := counts.count(1)) != applied[other]:
+            cause = say("keep" if found > applied[other] else "apply")
+            counted = {"found": found, "other": other, "expected": applied[other]}
+            yield say.remark("other_gradients", **answer, **counted, cause=cause)
