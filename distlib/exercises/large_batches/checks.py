@@ -300,8 +300,8 @@ def _wrong_rates(step: int, base: float, small: int, large: int, steps: int) -> 
 
 
 # ── local_sgd_round ──────────────────────────────────────────────────────────────────────────────────────────────────
-# Usual mistakes are programs: `one_round` makes any of them. Where models are wrong, it plays each on the same case. The
-# one that leaves the same numbers on all ranks is the student's.
+# Usual mistakes are programs: `one_round` makes any of them. Where models are wrong, it plays each on the same case.
+# The one that leaves the same numbers on all ranks is the student's.
 
 EACH_BATCH = (say("each_batch"),) * 3
 MISTAKES = (

@@ -120,8 +120,10 @@ SERVER_ERRORS = [
 def check_server_loop(
     draw: Draw, *, races: Sequence[tuple[Sequence[Sequence[float]], float]], server: int = 0
 ) -> Iterator[Case]:
-    """`function(comm, workers, parameters, learning_rate, bound)`; races: by worker, the seconds that it takes to begin,
-    for each gradient, and to leave; and the bound."""
+    """`function(comm, workers, parameters, learning_rate, bound)`.
+
+    races: by worker, the seconds that it takes to begin, for each gradient, and to leave; and the bound.
+    """
     for seconds, bound in races:
         workers = [rank for rank in range(len(seconds) + 1) if rank != server]
         # Gradient k has a number in element k, and 0 elsewhere: parameters show which were applied, and how often.
