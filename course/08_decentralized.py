@@ -9,7 +9,7 @@
 # - train without an all-reduce, say when that is as good and when it is not, and what to do then,
 # - say what a slow rank or a slow link costs gossip, and what it costs an all-reduce.
 #
-# **Time:** about 125 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), and the part on local SGD in
+# **Time:** about 130 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), and the part on local SGD in
 # [Large batches](06_large_batches.ipynb). No GPU.
 
 # %% tags=["folded"]
@@ -680,8 +680,8 @@ print(guess_4.compare(100 * (best(mixed, "all-reduce") - best(mixed, "ring"))))
 # Is the rest the fault of the graph? Hardly: on the complete graph every rank takes the mean of all models in every
 # step, and every other graph is within a point and a half of it. What it still lacks has to do with gradients. A rank's
 # last gradient is its own, and is not averaged. And an average of 16 gradients is less noisy than one, so the
-# all-reduce bears a larger rate, to which it owes part of its lead. At rate 2, which suits the ring, the two are within
-# two points.
+# all-reduce bears a larger rate, to which it owes part of its lead. At rate 2, which suits the ring, the two are about
+# two points apart.
 #
 # Now the images sorted by digit. A rank has one or two digits.
 
@@ -735,7 +735,7 @@ assert best(by_digit, "complete graph") > best(by_digit, "static exponential") +
 at_a_rate_for_both = [
     float(mixed[way][0][1].median()) for way in ("all-reduce", "ring")
 ]
-assert abs(at_a_rate_for_both[0] - at_a_rate_for_both[1]) < 0.02
+assert abs(at_a_rate_for_both[0] - at_a_rate_for_both[1]) < 0.03
 for results in (mixed, by_digit):  # the largest rate is too large for every way
     for way, (own, _) in results.items():
         assert int(own.median(dim=1).values.argmax()) < len(RATES) - 1, way
@@ -743,9 +743,9 @@ for results in (mixed, by_digit):  # the largest rate is too large for every way
 # %% [markdown]
 # Four things are worth a second look.
 #
-# - **Now the graph matters.** At no rate does a rank on the ring reach half of the all-reduce's best. Its neighbors
-#   have the same digits as it has, and other digits are up to eight places away. By the time news arrives, it is
-#   diluted.
+# - **Now the graph matters.** At no rate does the median rank on the ring reach half of the all-reduce's best. Its
+#   neighbors have the same digits as it has, and other digits are up to eight places away. By the time news arrives,
+#   it is diluted.
 # - **Not all of it is the graph's fault.** The complete graph is two or three points behind the all-reduce. Its ranks
 #   take the mean of all models in each step, so these points are not for want of mixing.
 # - **The mean of the ring's models knows far more than any of them.** The mean of the models moves by the mean of the
@@ -890,22 +890,26 @@ LONG = {
     ),
     "ring, other places": Training([moved], 0.05, "sorted", 0, noisy),
     "ring, 5 % wrong": Training([RING], 0.05, "sorted", 0, few_wrong),
-    "all-reduce, rate 1": Training(MEAN, 1, "sorted", 0, noisy, "averaged"),
+    "static exponential, rate 0.1": Training(
+        [static_exponential(RANKS)], 0.1, "sorted", 0, noisy
+    ),
+    "ring, lengths kept": sorted_noise(0.05),
     "ring, rate 0.02": sorted_noise(0.02),
     "ring, rate 0.1": sorted_noise(0.1),
-    "falling from 0.05": sorted_noise(0.05, falls=True),
     "falling from 0.1": sorted_noise(0.1, falls=True),
-    "tracking, rate 0.05": sorted_noise(0.05, "tracked"),
     "tracking, rate 0.1": sorted_noise(0.1, "tracked"),
     "all-reduce, rate 0.1": Training(MEAN, 0.1, "sorted", 0, noisy, "averaged"),
     "local SGD, rate 0.1": Training(
         [MEAN[0], ALONE, ALONE, ALONE], 0.1, "sorted", 0, noisy
     ),
 }
+LONG["local SGD, lengths kept"] = LONG["local SGD, rate 0.1"]
+KEPT = {"ring, lengths kept": 600, "local SGD, lengths kept": 240}  # from which step on
 
 # %% tags=["folded"]
-# Train them all, and look from time to time (about a minute)
+# Train them all, and look from time to time (about half a minute)
 LOOKS = (60, 120, 240, 400, 600, 900, 1200, 1600, 1800, 2000)
+every_rank: dict[int, torch.Tensor] = {}
 median_rank: dict[int, list[float]] = {}
 apart_by: dict[int, torch.Tensor] = {}
 
@@ -927,9 +931,28 @@ def how_far_apart(stack: ModelStack) -> torch.Tensor:
     return torch.stack([distance, own.mean(dim=1).norm(dim=1), spread, lead], dim=1)
 
 
+@torch.no_grad()
+def keep_lengths(stack: ModelStack, steps: int) -> None:
+    """Give the tensors of the mean model the lengths that they had at a step of `KEPT`. The ranks move along."""
+    for name, begin in KEPT.items():
+        if steps < begin:
+            continue
+        first = [*LONG].index(name) * RANKS
+        for tensor, parameter in stack.parameters.items():
+            own = parameter[first : first + RANKS]
+            mean = own.mean(dim=0)
+            length = wanted_length.setdefault((name, tensor), mean.norm().item())
+            own += (length / mean.norm() - 1) * mean
+
+
+wanted_length: dict[tuple[str, str], float] = {}
+
+
 def look(stack: ModelStack, steps: int) -> None:
+    keep_lengths(stack, steps)
     if steps in LOOKS:
-        median_rank[steps] = shares(stack).median(dim=1).values.tolist()
+        every_rank[steps] = shares(stack)
+        median_rank[steps] = every_rank[steps].median(dim=1).values.tolist()
         apart_by[steps] = how_far_apart(stack)
 
 
@@ -943,11 +966,11 @@ after = {
 
 def show_long(names: Sequence[str]) -> None:
     print(
-        "median rank, after steps   240    600   1200   2000   mean of the models, 2000"
+        "median rank, after steps         240    600   1200   2000   mean of the models, 2000"
     )
     for name in names:
         own = "".join(f"{after[name][steps]:7.0%}" for steps in (240, 600, 1200, 2000))
-        print(f"{name:22} {own}   {mean_model[name]:24.0%}")
+        print(f"{name:28} {own}   {mean_model[name]:18.0%}")
 
 
 # %%
@@ -968,11 +991,8 @@ curves(
 
 # %% tags=["folded"]
 # Checks of the numbers above
-known = torch.tensor(long_stack.accuracies(images, noisy)).view(
-    -1, RANKS
-)  # with the wrong labels
-by_heart = torch.tensor([name == "all-reduce, rate 1" for name in LONG])
-assert known[~by_heart].max() < 0.87 < known[by_heart].min()
+known = long_stack.accuracies(images, noisy)  # with the wrong labels
+assert max(known) < 0.87
 assert len(images) == 1536 and vectors(long_stack, RANKS).shape[2] == 2410
 assert (
     0.15 < (noisy != labels).float().mean() < 0.2
@@ -991,9 +1011,9 @@ assert after["ring"][2000] < 0.5 and mean_model["ring"] > 0.87
 
 # %% [markdown]
 # **Training longer makes it worse.** The ring first learns, as before, and then loses what it had. Neither the ring
-# alone does that, nor the wrong labels, nor the sorting: each control goes on to more than 90 %. It takes gossip, data
-# that differ between the ranks, and data that our model cannot fit. And, as we shall see, a constant rate. Is that
-# enough? Here are four more, with sorted images.
+# alone does that, nor the wrong labels, nor the sorting: each control goes on to more than 90 %. It takes ranks whose
+# models are apart (here by gossip), data that differ between the ranks, and data that our model cannot fit. And, as we
+# shall see, a constant rate. Is that enough? Here are four more, with sorted images.
 
 # %%
 show_long(
@@ -1001,15 +1021,15 @@ show_long(
         "static exponential",
         "ring, other places",
         "ring, 5 % wrong",
-        "all-reduce, rate 1",
+        "static exponential, rate 0.1",
     ]
 )
 
 # %% [markdown]
-# So it is not the same everywhere. We have seen it **at rate 0.05, in 2000 steps, and on a graph as slow as the ring**.
-# The static exponential graph loses nothing in that time. A ring with other places loses two points or so. With 5 %
-# wrong labels nothing is lost by step 2000. (At rate 1 even the all-reduce gets worse with time: it learns many of the
-# wrong labels by heart. That is another illness.)
+# So it is not the same everywhere. It takes a rate that is **too large for the graph**. At rate 0.05 the ring gets
+# worse, and the static exponential graph loses nothing in 2000 steps. At rate 0.1 that one gets worse, too: less than
+# the ring, but on nearly every rank. A ring with other places loses two points or so at 0.05. With 5 % wrong labels
+# nothing is lost by step 2000.
 #
 # The mean of the ring's models stays good all the while. Do the ranks go apart, then? We measured it at every look: how
 # far a rank's model is from the mean of all models, how long that mean is as a vector, by how much the outputs of the
@@ -1039,11 +1059,26 @@ assert (
     0.8 < after["ring, other places"][2000] > after["ring, other places"][1200] - 0.06
 )
 assert after["ring, 5 % wrong"][2000] > max(after["ring, 5 % wrong"].values()) - 0.03
-assert after["all-reduce, rate 1"][2000] < after["all-reduce, rate 1"][240] - 0.1
+too_fast = "static exponential, rate 0.1"
+assert (
+    after[too_fast][2000] < after[too_fast][600] - 0.03 and mean_model[too_fast] > 0.87
+)
+assert (every_rank[2000] < every_rank[600])[[*LONG].index(too_fast)].sum() >= 12
+assert after["ring, lengths kept"][2000] > after["ring, lengths kept"][600] - 0.03
+assert abs(after["ring, lengths kept"][600] - after["ring"][600]) < 0.02
 
 # %% [markdown]
 # The parameters don't go further apart: the distance from the mean even falls. But the models have grown, so the same
 # distance means more: the **outputs** of the ranks go apart, while the lead of the right class hardly grows any more.
+#
+# Is it the length? A control: from step 600 on, after each step, we bring every tensor of the mean model back to the
+# length that it had then. Each rank moves along, so the distances stay.
+
+# %%
+show_long(["ring", "ring, lengths kept"])
+
+# %% [markdown]
+# With its lengths kept the ring loses nothing.
 #
 # ### Why
 #
@@ -1117,7 +1152,7 @@ assert abs(uneven["ring, 1 is steeper, rate 0.01"] - 0.702) < 1e-3
 # ### What helps
 #
 # - **A falling rate.** The floor falls with it. Late in the training hardly anything pushes, and gossip brings the
-#   ranks together.
+#   ranks together, if the rate falls slowly enough for the graph.
 # - **An average at the end.** The mean is right if all ranks' gradients are straight lines *of the same slope*. With
 #   slope 3 where 1 is wanted, the best is 0.75, and the mean rests at 0.589 (rate 0.1) or 0.702 (rate 0.01). With a
 #   network slopes differ, and gradients were taken at the models of the ranks, which are apart: measure it.
@@ -1156,17 +1191,17 @@ def on_a_parabola(
 
 sent = {}
 for name, rate, steps, tracks, falls in [
-    ("constant rate 0.1", 0.1, 600, False, False),
-    ("falling from 0.1", 0.1, 600, False, True),
-    ("tracking, rate 0.1", 0.1, 600, True, False),
-    ("constant rate 0.3", 0.3, 150, False, False),
-    ("tracking, rate 0.3", 0.3, 150, True, False),
+    ("constant rate 0.1", 0.1, 100, False, False),
+    ("falling from 0.1", 0.1, 300, False, True),
+    ("tracking, rate 0.1", 0.1, 300, True, False),
+    ("constant rate 0.3", 0.3, 40, False, False),
+    ("tracking, rate 0.3", 0.3, 100, True, False),
 ]:
     found = sixteen.run(on_a_parabola, rate, steps, tracks, falls)
     ends[name] = torch.tensor(found, dtype=torch.float64)
-    sent[name] = sum(sixteen.trace.messages_sent)
+    sent[name] = sum(sixteen.trace.messages_sent) // steps
     print(
-        f"{name:18} from {min(found):.4g} to {max(found):.4g}, {sent[name]:,} messages"
+        f"{name:18} from {min(found):.4g} to {max(found):.4g}, {sent[name]} messages per step"
     )
 
 # %% tags=["folded"]
@@ -1174,12 +1209,10 @@ for name, rate, steps, tracks, falls in [
 off = {name: (end - 0.5).abs().max().item() for name, end in ends.items()}
 assert torch.allclose(ends["constant rate 0.1"], ends["ring, rate 0.1"], atol=1e-4)
 assert off["falling from 0.1"] < 0.2 * off["constant rate 0.1"]
-assert off["tracking, rate 0.1"] < 1e-4
+assert off["tracking, rate 0.1"] < 1e-2
 assert abs(off["constant rate 0.3"] - 0.474) < 1e-3  # from .026 to .974
-assert off["tracking, rate 0.3"] > 100
-assert (
-    sent["tracking, rate 0.1"] == 2 * sent["constant rate 0.1"] == 2 * 600 * 2 * RANKS
-)
+assert off["tracking, rate 0.3"] > 10
+assert sent["tracking, rate 0.1"] == 2 * sent["constant rate 0.1"] == 2 * 2 * RANKS
 
 # %% [markdown]
 # Tracking is no cure for a rate that is too large. It bears even less: at rate 0.3 plain gossip comes to rest, though
@@ -1194,23 +1227,23 @@ guess_8 = predict(
 )
 
 # %%
-show_long(["ring", *[*LONG][8:]])
+show_long(["ring", *[*LONG][9:15]])
 candidates = ["ring, rate 0.02", "falling from 0.1", "tracking, rate 0.1"]
 print(guess_8.compare(max(candidates, key=lambda name: after[name][2000])))
 curves(
     {
         name: [(steps, 1 - share) for steps, share in after[name].items()]
         for name in (
-            "ring",
-            "falling from 0.05",
-            "tracking, rate 0.05",
-            "all-reduce",
+            "ring, rate 0.1",
+            "falling from 0.1",
+            "tracking, rate 0.1",
+            "all-reduce, rate 0.1",
         )
     },
     along="steps",
     values="wrong on test images",
     title="Wrong labels, sorted images: what helps the ring",
-    subtitle="the median of 16 ranks; all begin at rate 0.05",
+    subtitle="the median of 16 ranks; all begin at rate 0.1",
     show=lambda value: f"{value:.0%}",
 )
 
@@ -1219,9 +1252,10 @@ curves(
 #   start, at 0.05 it falls after 600 steps, at 0.02 it still rises at step 2000. (Later that one falls, too: in 8000
 #   steps, which we don't run here, we saw 67 %.) It buys time. Of these three, 0.02 is the best after 2000 steps.
 # - The **falling rate** from 0.1 looks hopeless for most of the time. Then the rate gets small, and the ranks come
-#   together near the mean of their models.
-# - **Tracking** at a constant rate is as good as the all-reduce at that rate, from early on, at 0.05 and at 0.1. And it
-#   sends twice as much as plain gossip.
+#   together near the mean of their models. It needs the time: a rate that falls within 60 steps (from 0.3,
+#   1 or 2), even with right labels, leaves the median rank below 60 %, and the mean of the models above 70 %.
+# - **Tracking** at a constant rate is as good as the all-reduce at that rate, here 0.1, from early on. And it sends
+#   twice as much as plain gossip.
 #
 # **Try it.** Is it the falling rate, or only the gossip at the end? Take the ranks of "ring, rate 0.1" after 2000 steps
 # and let them gossip, without any gradient. How many rounds bring the median rank to 85 %?
@@ -1247,16 +1281,15 @@ assert rested > 0.8 and abs(rested - mean_model["ring, rate 0.1"]) < 0.05
 
 # Checks of the numbers above
 assert after["falling from 0.1"][1200] < 0.6 < 0.85 < after["falling from 0.1"][2000]
-assert after["falling from 0.05"][2000] > 0.85
+hasty = train_stack(
+    [Training([RING], rate, "sorted", falls=True) for rate in (0.3, 1, 2)], steps=60
+)
+assert shares(hasty).median(dim=1).values.max() < 0.6
+assert shares_of_mean_model(hasty).min() > 0.7
 assert after["ring, rate 0.02"][2000] > after["ring"][2000] + 0.3
 assert after["ring, rate 0.02"][240] < after["tracking, rate 0.1"][240] - 0.3
 assert after["ring, rate 0.1"][2000] < 0.5
-for name in ("tracking, rate 0.05", "tracking, rate 0.1"):
-    assert after[name][2000] > after["all-reduce"][2000] - 0.02, name
-assert all(
-    abs(after["tracking, rate 0.05"][steps] - after["all-reduce"][steps]) < 0.04
-    for steps in (240, 600, 1200, 2000)
-)
+assert after["tracking, rate 0.1"][2000] > after["all-reduce, rate 0.1"][2000] - 0.02
 assert all(
     abs(after["tracking, rate 0.1"][steps] - after["all-reduce, rate 0.1"][steps])
     < 0.04
@@ -1267,11 +1300,21 @@ assert (
     and mean_model["local SGD, rate 0.1"] > 0.87
 )
 assert after["ring, rate 0.02"][2000] > after["ring, rate 0.02"][1200] + 0.01
+local, kept = ("local SGD, rate 0.1", "local SGD, lengths kept")
+assert (
+    after[local][2000] < after[local][240] - 0.2
+    and abs(after[local][240] - 0.65) < 0.06
+)
+assert abs(after[local][2000] - 0.25) < 0.06
+assert abs(after[kept][240] - after[local][240]) < 0.02
+assert after[kept][2000] > after[kept][240] - 0.03
 
 # %% [markdown]
 # Nothing of this is special to gossip. The last row of the table is **local SGD**: alone for four steps, then the mean
 # of all models. It is measured just before a mean is taken. Right after it all ranks have the mean of their models,
-# with 93 %, and four steps of their own undo that. It is no drift that was built up over 2000 steps.
+# with 93 %, and four steps of their own undo that. All begin from the same model every four steps, so no *distance*
+# builds up over 2000 steps. What builds up is the length of the weights: the median rank has about 65 % after 240
+# steps, and a quarter after 2000. If the lengths are kept from step 240 on, as above, nothing is lost.
 
 # %% [markdown]
 # ## A slow rank
@@ -1371,12 +1414,37 @@ for seed in range(3):
     for way in ("ring", "one-peer exponential", SGD_4):
         assert hiccups[way][seed] > 2 * hiccups["never"][seed]
 
+
+def hidden(chance: float, steps: int) -> float:
+    """The share of what hiccups cost an all-reduce that a ring hides, with messages that take no time."""
+    draw = torch.Generator().manual_seed(0)
+    seconds = 1 + 9 * (torch.rand(steps, RANKS, generator=draw) < chance).double()
+    at = torch.zeros(RANKS, dtype=torch.float64)
+    for own in seconds:
+        at = at + own
+        at = torch.stack([at, at.roll(1), at.roll(-1)]).max(dim=0).values
+    on_ring, alone = at.mean(), seconds.sum(dim=0).mean()
+    everybody = seconds.max(dim=1).values.sum()
+    return ((everybody - on_ring) / (everybody - alone)).item()
+
+
+assert hidden(1 / 1000, 1000) < 0.1 and hidden(1 / 2, 200) < 0.15
+assert 0.4 < hidden(1 / 20, 500) < 0.6
+for way in ("ring", "one-peer exponential", SGD_4):
+    for_all, own = hiccups["all-reduce"], hiccups["never"]
+    saved = sum(for_all) - sum(hiccups[way])
+    assert 0.35 < saved / (sum(for_all) - sum(own)) < 0.65, way
+
 # %% [markdown]
 # In 56 % of the steps some rank of the 16 has a hiccup, and with all-reduce everybody pays for it. (40 steps are few,
-# hence the spread.) Gossip hides a good part: a hiccup reaches a distant rank some steps later, and if that rank has
-# one of its own meanwhile, the two pass at the same time. That is not special to gossip. An all-reduce in every fourth
-# step does it as well. What helps is not to meet everybody in every step. All of them still take more than twice as
-# long as a rank alone.
+# hence the spread.) Gossip hides about half of that: a hiccup reaches a distant rank some steps later, and if that rank
+# has one of its own meanwhile, the two pass at the same time. That is not special to gossip. An all-reduce in every
+# fourth step does it as well. What helps is not to meet everybody in every step. All of them still take more than twice
+# as long as a rank alone.
+#
+# How much is hidden depends on how often hiccups come. If a rank has one in 1000 steps, each is over everywhere before
+# the next comes. If it has one in every second step, a rank or one of its neighbors has one in 7 of 8 steps. In both
+# cases gossip hides hardly any.
 #
 # Now a rank that is **always** four times as slow.
 
@@ -1621,16 +1689,18 @@ world.close()
 # - For an exact mean, a ring all-reduce sends less than two tensors per rank. None of the graphs on 64 ranks gets by
 #   with that. Gossip pays only because SGD needs no exact mean.
 # - With ranks whose data are alike, one round per step was enough on every graph we tried: within four points of the
-#   all-reduce (16 ranks). On the ring that held with wrong labels, too.
+#   all-reduce (16 ranks). On the ring that held with wrong labels, too, at a rate of 0.05.
 # - With data that differ, the graph matters, and which rank is next to which. $\rho$ is a worst case that knows neither
 #   the data nor their places. If one model can fit the data of all ranks, graph and places decide how *long* it takes.
 # - If no model can, they also decide *where it ends*, together with the rate: at a constant rate the ranks stay apart,
-#   and on a graph as slow as the ring, a longer training can make each of them worse. A rate that falls to 0 brings
-#   them together at the end. Gradient tracking does at a constant rate, if that is small enough, for twice the
-#   messages.
+#   and if the rate is too large for the graph, a longer training can make each of them worse (ring: at 0.05; static
+#   exponential graph: not at 0.05, but at 0.1). A rate that falls to 0 slowly enough for the graph brings them together
+#   at the end (2000 steps were enough on the ring, 60 are not). Gradient tracking does at a constant rate, if that is
+#   small enough, for twice the messages.
 # - Look at the individual ranks, not only at the mean of their models, and run the controls.
-# - Gossip in steps hides hiccups in part, and so does an all-reduce in every fourth step. A rank that is always slow
-#   slows all down, one place per step.
+# - Gossip in steps hid about half of the hiccups when a rank has one in 20 steps, and so did an all-reduce in every
+#   fourth step. When they are rare, or in every second step, gossip hides hardly any. A rank that is always slow slows
+#   all down, one place per step.
 #
 # ## Now you
 #
