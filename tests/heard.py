@@ -9,7 +9,6 @@ an entry leaves that list when an answer hears it, or when the sentence goes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from string import Formatter
@@ -42,8 +41,18 @@ def _is_in(template: str, texts: Sequence[str], together: str) -> bool:
     longest = max(literals, key=len)
     if longest not in together:
         return False
-    pattern = re.compile(".*?".join(map(re.escape, literals)))
-    return any(pattern.search(text) for text in texts if longest in text)
+    return any(_has_in_order(text, literals) for text in texts if longest in text)
+
+
+def _has_in_order(text: str, literals: Sequence[str]) -> bool:
+    """Whether a text has these, one behind the other. The first place of each is the best one."""
+    position = 0
+    for literal in literals:
+        found = text.find(literal, position)
+        if found < 0:
+            return False
+        position = found + len(literal)
+    return True
 
 
 def _literals(template: str) -> Iterator[str]:
