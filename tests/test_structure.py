@@ -378,3 +378,8 @@ def test_readme_is_short() -> None:
     lessons = [line for line in lines if line.startswith("| [")]
     assert len(lines) - len(lessons) <= 52  # what the course is, and the commands of three kinds of readers
     assert max(len(line) for line in lines) <= 120
+
+
+def test_the_formatter_lays_out_every_line() -> None:
+    by_hand = [str(path.relative_to(PACKAGE)) for path in MODULES if "# fmt:" in path.read_text(encoding="utf-8")]
+    assert by_hand == []

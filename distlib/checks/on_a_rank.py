@@ -1,4 +1,4 @@
-"""What runs on each rank of a notebook during a check. (In the judge's sandbox `judge.remote.rank_process` does it.)"""
+"""What runs on each rank of a notebook during a check. (In the judge's sandbox `judge.remote.sandbox_side` does it.)"""
 
 from __future__ import annotations
 

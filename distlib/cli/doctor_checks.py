@@ -158,7 +158,7 @@ def check_kernel(*, command: str | None = None) -> Finding:
 
 
 def check_nbgrader(*, command: Sequence[str] = (sys.executable, "-m", "nbgrader", "--version")) -> Finding:
-    """nbgrader starts."""
+    """The command nbgrader can be started."""
     try:
         done = run_command(command, COMMAND_TIMEOUT)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -167,7 +167,7 @@ class _Run:
         self._stacks = {name: tempfile.TemporaryFile() for name in processes}
 
     def outcomes(self) -> dict[str, Outcome]:
-        """Run it."""
+        """Run the processes, and return how each has ended."""
         self._began = time.perf_counter()
         forks = [process for process in self._processes.values() if not process.fresh]
         frameworks = [name for name in FRAMEWORKS if name in sys.modules and forks]

@@ -40,7 +40,7 @@ class Classifier:
 
     @classmethod
     def of_digits(cls) -> Classifier:
-        """With scikit-learn's digits."""
+        """The classifier and scikit-learn's digits to train it with."""
         train_set, _ = digits()
         torch.manual_seed(0)
         layers = (torch.nn.Linear(PIXELS, HIDDEN), torch.nn.Linear(HIDDEN, DIGITS))
@@ -50,7 +50,7 @@ class Classifier:
 
     @property
     def nbytes(self) -> int:
-        """Of the parameters."""
+        """The bytes of the parameters."""
         return sum(array.nbytes for array in self.first)
 
     def model(self) -> Any:

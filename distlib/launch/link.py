@@ -67,7 +67,7 @@ class Link(Board):
         return self._commands.fileno()
 
     def recv_bytes(self) -> bytes:
-        """The next command."""
+        """Wait for the head's next command."""
         return self._commands.recv_bytes()
 
     def send_bytes(self, blob: bytes) -> None:
@@ -108,7 +108,7 @@ class Link(Board):
             os._exit(1)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.closing = True
         hang_up(self._connection)
 

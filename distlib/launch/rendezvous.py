@@ -28,7 +28,7 @@ class Rendezvous:
     """A place to meet."""
 
     def publish(self, word: bytes) -> None:
-        """Leave word."""
+        """Leave a word for whoever looks later, such as where the head is."""
         raise NotImplementedError
 
     def look(self) -> bytes | None:

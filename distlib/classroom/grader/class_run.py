@@ -83,7 +83,7 @@ class Record:
 
     @property
     def state(self) -> str:
-        """In words."""
+        """How far the submission's grading is, in words."""
         if self.problem:
             return "could not be graded"
         return "graded, with remarks" if self.remarks else "graded"

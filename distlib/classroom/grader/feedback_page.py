@@ -99,7 +99,7 @@ class Part:
 
     @property
     def got(self) -> float:
-        """Points."""
+        """The points that the student got."""
         return sum(test.got for test in self.tests)
 
     @property

@@ -91,9 +91,15 @@ def _draw_bars(axes: Axes, run: Trace, row: float, with_names: bool) -> None:
 def _label_bars(axes: Axes, values: Sequence[int], offset: float) -> None:
     for rank, value in enumerate(values):
         axes.annotate(
-            format_bytes(value), (value, rank + offset), xytext=(points(5), 0), textcoords="offset points",
-            size=points(SMALL), color=INK, ha="left", va="center_baseline",
-        )  # fmt: skip
+            format_bytes(value),
+            (value, rank + offset),
+            xytext=(points(5), 0),
+            textcoords="offset points",
+            size=points(SMALL),
+            color=INK,
+            ha="left",
+            va="center_baseline",
+        )
 
 
 def _largest(run: Trace) -> int:

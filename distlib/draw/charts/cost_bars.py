@@ -68,9 +68,14 @@ def _draw(
         axes.spines["bottom"].set_visible(False)
         for row, amount in enumerate(amounts):
             axes.annotate(
-                show(amount), (amount, row), xytext=(points(5), 0), textcoords="offset points",
-                size=points(SMALL), color=INK, va="center_baseline",
-            )  # fmt: skip
+                show(amount),
+                (amount, row),
+                xytext=(points(5), 0),
+                textcoords="offset points",
+                size=points(SMALL),
+                color=INK,
+                va="center_baseline",
+            )
     return Picture(figure, _alt(ways, title, show))
 
 

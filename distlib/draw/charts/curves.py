@@ -65,10 +65,16 @@ def curves(
         for order, line in enumerate(lines.values()):
             every = max(1, len(line) // _MARKS)
             axes.plot(
-                [place for place, _ in line], [value for _, value in line], color=line_color_of(order),
-                linestyle=DASHES[order], linewidth=points(2.2), marker=MARKERS[order], markersize=points(7),
-                markevery=(order * every // len(lines), every), zorder=3,
-            )  # fmt: skip
+                [place for place, _ in line],
+                [value for _, value in line],
+                color=line_color_of(order),
+                linestyle=DASHES[order],
+                linewidth=points(2.2),
+                marker=MARKERS[order],
+                markersize=points(7),
+                markevery=(order * every // len(lines), every),
+                zorder=3,
+            )
         ends = {name: (order, line[-1][1]) for order, (name, line) in enumerate(lines.items())}
         name_lines(add_canvas(figure), axes, ends, _TOP, _HEIGHT)
         return Picture(figure, _describe(lines, along, title, show))

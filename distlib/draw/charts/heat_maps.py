@@ -130,9 +130,15 @@ def _draw_line(axes: Axes, number: int, places: Mapping[int, float | None]) -> N
     dashes, marker = _STYLES[number]
     for color, width in ((DARK_PAPER, 4.4), (LIGHT_PAPER, 3.6), (VERMILLION, 2.0)):
         axes.plot(
-            [x for x, _ in found], [y for _, y in found], color=color, linewidth=points(width),
-            linestyle="-" if color != VERMILLION else dashes, marker=marker, markersize=points(4 + width), zorder=3,
-        )  # fmt: skip
+            [x for x, _ in found],
+            [y for _, y in found],
+            color=color,
+            linewidth=points(width),
+            linestyle="-" if color != VERMILLION else dashes,
+            marker=marker,
+            markersize=points(4 + width),
+            zorder=3,
+        )
 
 
 def _name_line(canvas: Axes, number: int, name: str, right: float) -> float:
@@ -141,9 +147,15 @@ def _name_line(canvas: Axes, number: int, name: str, right: float) -> float:
     canvas.text(right, 24, name, size=points(SMALL + 1), color=INK, ha="right", va="baseline")
     left = right - text_width(name, SMALL + 1) - 8
     canvas.plot(
-        [left - 34, left - 17, left], [20] * 3, color=VERMILLION, linestyle=dashes, linewidth=points(2),
-        marker=marker, markevery=[1], markersize=points(6),
-    )  # fmt: skip
+        [left - 34, left - 17, left],
+        [20] * 3,
+        color=VERMILLION,
+        linestyle=dashes,
+        linewidth=points(2),
+        marker=marker,
+        markevery=[1],
+        markersize=points(6),
+    )
     return left - 52
 
 

@@ -58,9 +58,14 @@ def say_logarithmic(axes: Axes, what: str = "") -> None:
     """
     words = f"{what} (logarithmic)" if what else "logarithmic"
     axes.annotate(
-        words, (0, 1), xytext=(points(-LEFT + 10), points(7)), xycoords="axes fraction",
-        textcoords="offset points", size=points(SMALL), color=INK,
-    )  # fmt: skip
+        words,
+        (0, 1),
+        xytext=(points(-LEFT + 10), points(7)),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        size=points(SMALL),
+        color=INK,
+    )
 
 
 def name_axis(axes: Axes, words: str) -> None:
@@ -117,9 +122,17 @@ def ticks_of_ranks(ranks: Sequence[float]) -> list[float]:
 def draw_line(axes: Axes, places: Sequence[float], values: Sequence[float], number: int, **more: Any) -> None:
     """A line with markers. `number`: of its color, dashes and marker, as `name_lines` names it. `more`: as of plot."""
     axes.plot(
-        places, values, color=line_color_of(number), linestyle=DASHES[number], linewidth=points(2.2),
-        marker=MARKERS[number], markersize=points(8), zorder=3, clip_on=False, **more,
-    )  # fmt: skip
+        places,
+        values,
+        color=line_color_of(number),
+        linestyle=DASHES[number],
+        linewidth=points(2.2),
+        marker=MARKERS[number],
+        markersize=points(8),
+        zorder=3,
+        clip_on=False,
+        **more,
+    )
 
 
 def name_lines(canvas: Axes, axes: Axes, ends: Mapping[str, tuple[int, float]], top: float, height: float) -> None:

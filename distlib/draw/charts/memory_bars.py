@@ -54,9 +54,14 @@ def _draw(ways: Mapping[str, Sequence[float]], title: str, subtitle: str) -> Pic
         axes.spines["bottom"].set_visible(False)
         for rank, nbytes in enumerate(amounts):
             axes.annotate(
-                format_bytes(nbytes), (nbytes, rank), xytext=(points(5), 0), textcoords="offset points",
-                size=points(SMALL), color=INK, va="center_baseline",
-            )  # fmt: skip
+                format_bytes(nbytes),
+                (nbytes, rank),
+                xytext=(points(5), 0),
+                textcoords="offset points",
+                size=points(SMALL),
+                color=INK,
+                va="center_baseline",
+            )
     return Picture(figure, _alt(ways, title))
 
 

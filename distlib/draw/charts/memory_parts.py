@@ -97,14 +97,25 @@ def _draw_bar(axes: Axes, place: int, rank: Rank, pixels: float) -> None:
         words = format_bytes(nbytes)
         if text_width(words, SMALL) + 8 < nbytes * pixels:
             axes.text(
-                left + nbytes / 2, place, words, size=points(SMALL), color=text_on(_COLORS[number]),
-                ha="center", va="center_baseline",
-            )  # fmt: skip
+                left + nbytes / 2,
+                place,
+                words,
+                size=points(SMALL),
+                color=text_on(_COLORS[number]),
+                ha="center",
+                va="center_baseline",
+            )
         left += nbytes
     axes.annotate(
-        format_bytes(left), (left, place), xytext=(points(6), 0), textcoords="offset points",
-        size=points(SMALL), color=INK, va="center_baseline", annotation_clip=False,
-    )  # fmt: skip
+        format_bytes(left),
+        (left, place),
+        xytext=(points(6), 0),
+        textcoords="offset points",
+        size=points(SMALL),
+        color=INK,
+        va="center_baseline",
+        annotation_clip=False,
+    )
 
 
 def _alt(ways: Mapping[str, Sequence[Rank]], title: str) -> str:

@@ -165,9 +165,14 @@ def _draw_kept(axes: Axes, timing: Timing, longest: Fraction, lane: float) -> No
         axes.barh(rank + 0.5, float(both - whole), 0.5, float(whole), **_KEPT_FOR_W)
         if lane >= 13:
             axes.annotate(
-                _kept_in_words(whole, both), (float(both), rank + 0.5), xytext=(points(5), 0),
-                textcoords="offset points", size=points(SMALL), color=INK, va="center_baseline",
-            )  # fmt: skip
+                _kept_in_words(whole, both),
+                (float(both), rank + 0.5),
+                xytext=(points(5), 0),
+                textcoords="offset points",
+                size=points(SMALL),
+                color=INK,
+                va="center_baseline",
+            )
 
 
 def _kept_in_words(whole: Fraction, both: Fraction) -> str:

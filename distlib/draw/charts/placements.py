@@ -149,9 +149,14 @@ def _draw_array(canvas: Axes, array: Any, left: float, top: float, across: float
         canvas.add_patch(Rectangle((x, y), width, height, facecolor=color, edgecolor=INK, linewidth=points(1)))
         size = min(fitting_size(words, BODY, width - 4), 0.9 * height)
         canvas.text(
-            x + width / 2, y + height / 2, words, size=points(size), ha="center", va="center_baseline",
+            x + width / 2,
+            y + height / 2,
+            words,
+            size=points(size),
+            ha="center",
+            va="center_baseline",
             color=INK if color == "none" else text_on(color),
-        )  # fmt: skip
+        )
 
 
 def _devices(devices: Sequence[int]) -> str:

@@ -63,9 +63,13 @@ def _draw(lines: Mapping[str, Mapping[int, float]], title: str) -> Picture:
     _label(axes, ranks, [value for line in lines.values() for value in line.values()])
     axes.plot(ranks, ranks, color=INK, linewidth=points(1.5), linestyle=":", clip_on=False)
     axes.annotate(
-        "ideal", (ranks[len(ranks) // 2],) * 2, xytext=(points(-6), points(6)), textcoords="offset points",
-        size=points(BODY), ha="right",
-    )  # fmt: skip
+        "ideal",
+        (ranks[len(ranks) // 2],) * 2,
+        xytext=(points(-6), points(6)),
+        textcoords="offset points",
+        size=points(BODY),
+        ha="right",
+    )
     ends = {}
     for number, (name, line) in enumerate(lines.items()):
         draw_line(axes, list(line), list(line.values()), number)

@@ -87,9 +87,15 @@ def _draw(steps: Mapping[str, StepTimes], title: str) -> Picture:
             _LEFT - 10, _TOP + top + _ROW, name, size=points(_name_size(name)), color=INK, ha="right", va="center"
         )
         axes.annotate(
-            format_seconds(step.seconds), (end, top + _ROW), xytext=(points(6), 0), textcoords="offset points",
-            size=points(BODY), color=INK, va="center", annotation_clip=False,
-        )  # fmt: skip
+            format_seconds(step.seconds),
+            (end, top + _ROW),
+            xytext=(points(6), 0),
+            textcoords="offset points",
+            size=points(BODY),
+            color=INK,
+            va="center",
+            annotation_clip=False,
+        )
     return Picture(figure, _alt(steps, title))
 
 
@@ -114,9 +120,15 @@ def _draw_span(axes: Axes, span: Span, zero: float, factor: float, top: float) -
     if span.kind != "communication" or pixels < text_width(span.name, SMALL) + 6:
         return
     axes.text(
-        left + width / 2, top + _ROW / 2, span.name, size=points(SMALL), color=text_on(_LOOKS[span.kind]["facecolor"]),
-        ha="center", va="center_baseline", clip_on=True,
-    )  # fmt: skip
+        left + width / 2,
+        top + _ROW / 2,
+        span.name,
+        size=points(SMALL),
+        color=text_on(_LOOKS[span.kind]["facecolor"]),
+        ha="center",
+        va="center_baseline",
+        clip_on=True,
+    )
 
 
 def _name_size(name: str) -> float:

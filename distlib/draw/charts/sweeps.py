@@ -116,9 +116,16 @@ def _label_values(axes: Axes, runs: Mapping[str, _Runs], write: Callable[[float]
 def _draw_way(axes: Axes, order: int, way: _Runs) -> None:
     runs = [(number, value) for number, values in way.items() if len(values) > 1 for value in values]
     axes.plot(
-        [number for number, _ in runs], [value for _, value in runs], linestyle="", marker="o", clip_on=False,
-        markersize=points(4.5), color=line_color_of(order), alpha=0.55, markeredgewidth=0,
-    )  # fmt: skip
+        [number for number, _ in runs],
+        [value for _, value in runs],
+        linestyle="",
+        marker="o",
+        clip_on=False,
+        markersize=points(4.5),
+        color=line_color_of(order),
+        alpha=0.55,
+        markeredgewidth=0,
+    )
     draw_line(axes, list(way), [*map(statistics.median, way.values())], order)
 
 

@@ -207,10 +207,21 @@ def _draw_arrows(axes: Axes, trace: Trace, by: str, look: Coloring, lane: float)
         starts, ends = [m.round - 0.9 for m in messages], [m.round - 0.1 for m in messages]
     colors = [look.color(m) for m in messages]
     axes.quiver(
-        starts, [m.src for m in messages], [end - start for start, end in zip(starts, ends, strict=True)],
-        [m.dst - m.src for m in messages], color=colors, angles="xy", scale_units="xy", scale=1, units="inches",
-        width=max(1.0, min(1.8, lane / 30)) / PIXELS_PER_INCH, headwidth=5, headlength=6, headaxislength=5.5, zorder=3,
-    )  # fmt: skip
+        starts,
+        [m.src for m in messages],
+        [end - start for start, end in zip(starts, ends, strict=True)],
+        [m.dst - m.src for m in messages],
+        color=colors,
+        angles="xy",
+        scale_units="xy",
+        scale=1,
+        units="inches",
+        width=max(1.0, min(1.8, lane / 30)) / PIXELS_PER_INCH,
+        headwidth=5,
+        headlength=6,
+        headaxislength=5.5,
+        zorder=3,
+    )
     if len(messages) <= _LABELED:
         for message, start, fill in zip(messages, starts, colors, strict=True):
             _label_arrow(axes, start, message.src, look.number(message), fill)

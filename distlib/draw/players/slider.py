@@ -41,7 +41,7 @@ class Slider(anywidget.AnyWidget):
 
     @property
     def value(self) -> Any:
-        """What is chosen."""
+        """The number that is chosen."""
         return self.options[self.index][1]
 
     @value.setter

@@ -64,7 +64,7 @@ class Ring:
 
     @property
     def devices(self) -> int:
-        """Along the axis."""
+        """How many devices lie along the axis."""
         return dict(self.mesh)[self.axis]
 
     @property
@@ -527,7 +527,7 @@ class Cut:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the parameters."""
+        """The shapes of the parameters."""
         shapes: dict[str, tuple[int, ...]] = {}
         for k, (rows, columns) in enumerate(itertools.pairwise(self.widths), start=1):
             shapes |= {f"W{k}": (rows, columns), f"b{k}": (columns,)}

@@ -120,12 +120,12 @@ class Attention:
 
     @property
     def in_features(self) -> int:
-        """Of its input."""
+        """The features of the input, on all ranks together."""
         return self.features
 
     @property
     def out_features(self) -> int:
-        """Of its output."""
+        """The features of the output, on all ranks together."""
         return self.features
 
     @property
@@ -308,12 +308,12 @@ class Whole:
 
     @property
     def input_bytes(self) -> int:
-        """Of all batches."""
+        """The bytes of all batches."""
         return sum(batch.nbytes for batch in self.batches)
 
     @property
     def output_bytes(self) -> int:
-        """Of all outputs."""
+        """The bytes of all outputs."""
         return sum(output.nbytes for output in self.outputs)
 
 

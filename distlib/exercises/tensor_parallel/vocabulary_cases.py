@@ -129,7 +129,7 @@ class WholeLoss:
         return (self.softmax(batch) - self.at_target(batch)) / len(self.targets[batch])
 
     def softmax(self, batch: int) -> torch.Tensor:
-        """Of all logits."""
+        """The softmax over the whole vocabulary."""
         return self.logits[batch].softmax(dim=1)
 
     def at_target(self, batch: int) -> torch.Tensor:

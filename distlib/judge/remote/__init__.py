@@ -8,7 +8,7 @@
       rank 1 ◄──────────────── a wire ──────────────►   …
 
     wire                frames of JSON and raw tensor bytes; nothing is unpickled
-    rank_process        what runs in the sandbox
+    sandbox_side        what runs in the sandbox
     nursery             here: the hold on that process
     rank_communicator   there: a Communicator whose every call goes over the wire
     ranks               here: starts and ends these processes

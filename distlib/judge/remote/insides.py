@@ -15,14 +15,30 @@ from distlib.judge.remote.cells import Cell
 _MOST_CHARACTERS = 100_000  # of a cell; Python may take a gigabyte to read more
 _MOST_REMARKS = 3
 _MODULES = (
-    "builtins", "ctypes", "gc", "importlib", "inspect",
-    "distlib.checks", "distlib.exercises", "distlib.judge", "distlib.worlds",
-)  # fmt: skip
+    "builtins",
+    "ctypes",
+    "gc",
+    "importlib",
+    "inspect",
+    "distlib.checks",
+    "distlib.exercises",
+    "distlib.judge",
+    "distlib.worlds",
+)
 _CALLS = ("eval", "exec", "setattr", "delattr", "__import__")
 _ATTRIBUTES = (
-    "__globals__", "__code__", "__closure__", "__subclasses__", "__builtins__",
-    "f_back", "f_globals", "f_locals", "tb_frame", "gi_frame", "_getframe",
-)  # fmt: skip
+    "__globals__",
+    "__code__",
+    "__closure__",
+    "__subclasses__",
+    "__builtins__",
+    "f_back",
+    "f_globals",
+    "f_locals",
+    "tb_frame",
+    "gi_frame",
+    "_getframe",
+)
 
 
 def reaches_inside(cells: Iterable[Cell]) -> list[str]:

@@ -67,10 +67,14 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
     part = run.case.part
     comm.sleep(part.delay(comm.rank))
     request = {
-        "job": "play", "name": run.name, "place": (_plays_of(run.case), part.play.__name__),
-        "inputs": part.inputs[comm.rank], "helpers": [vars(helper.form) for helper in run.helpers.values()],
-        "rank": comm.rank, "world_size": comm.world_size,
-    }  # fmt: skip
+        "job": "play",
+        "name": run.name,
+        "place": (_plays_of(run.case), part.play.__name__),
+        "inputs": part.inputs[comm.rank],
+        "helpers": [vars(helper.form) for helper in run.helpers.values()],
+        "rank": comm.rank,
+        "world_size": comm.world_size,
+    }
     proxy = Proxy(run, comm)
     back = proxy.converse(request)
     try:

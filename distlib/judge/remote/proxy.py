@@ -124,10 +124,18 @@ class Proxy:
         self._place = ""  # of the last call
         self._count = itertools.count()
         self._answers: dict[str, Callable[..., Any]] = {
-            "send": self._send, "recv": self._recv, "isend": self._isend, "irecv": self._irecv,
-            "exchange": self._exchange, "wait": self._wait, "is_completed": self._is_completed,
-            "barrier": self._barrier, "split": self._split, "helper": self._helper, "gate": self._gate,
-        }  # fmt: skip
+            "send": self._send,
+            "recv": self._recv,
+            "isend": self._isend,
+            "irecv": self._irecv,
+            "exchange": self._exchange,
+            "wait": self._wait,
+            "is_completed": self._is_completed,
+            "barrier": self._barrier,
+            "split": self._split,
+            "helper": self._helper,
+            "gate": self._gate,
+        }
 
     def converse(self, request: dict[str, Any]) -> Any:
         """Hand over a request, answer until the rank is done, and return what it tells at the end.

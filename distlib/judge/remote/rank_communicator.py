@@ -21,8 +21,11 @@ from distlib.worlds.tensor_bytes import from_bytes, to_bytes
 __passes_on__ = True  # see worlds.call_site
 
 _ERRORS: dict[str, type[Exception]] = {
-    "MessageMismatch": MessageMismatch, "ValueError": ValueError, "TypeError": TypeError, "RuntimeError": RuntimeError,
-}  # fmt: skip
+    "MessageMismatch": MessageMismatch,
+    "ValueError": ValueError,
+    "TypeError": TypeError,
+    "RuntimeError": RuntimeError,
+}
 
 
 def ask(wire: Wire, what: str, **details: Any) -> Any:

@@ -219,8 +219,10 @@ class _Rank:
         """Do what the judge asks for, until it closes the wire."""
         signal.signal(signal.SIGUSR1, self._say_where)
         jobs: dict[str, Callable[..., Any]] = {
-            "load": self._load, "call": self._call, "play": self._play,
-        }  # fmt: skip
+            "load": self._load,
+            "call": self._call,
+            "play": self._play,
+        }
         while True:
             request = self._wire.receive()
             self._wire.question = request.pop("question")

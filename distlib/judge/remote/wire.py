@@ -40,11 +40,23 @@ _LENGTHS = struct.Struct("!IQ")
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
-        torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128,
-        torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64,
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.complex64,
+        torch.complex128,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint8,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
         torch.bool,
     )
-}  # fmt: skip
+}
 _RECORDS: dict[str, type[Any]] = {"Link": Link, "Cluster": Cluster, "ReduceOp": ReduceOp}
 
 

@@ -154,7 +154,7 @@ class _Server:
             self.clocks = dict.fromkeys(start.workers, 0)
 
     def serve(self, worker: int, kind: int, samples: int) -> None:
-        """Take a request."""
+        """Take this request of a worker; it is answered when it may be."""
         self._finish_sending(worker)
         if kind == PUSH:
             self._take_gradient(worker, samples)

@@ -65,7 +65,7 @@ class Level:
 
     @cached_property
     def par_seconds(self) -> float:
-        """What par takes."""
+        """The seconds of a schedule that is at par."""
         return time_schedule(self.par(self.ranks, self.microbatches), self.costs).seconds
 
     @cached_property
@@ -114,7 +114,7 @@ class Attempt:
 
     @property
     def points(self) -> int:
-        """20 for par."""
+        """The points of an attempt; 20 for par."""
         return self.time_points + self.memory_points
 
     def __str__(self) -> str:

@@ -66,7 +66,7 @@ class NetworkClock(threading.local):
         self.restart()
 
     def restart(self) -> None:
-        """A run begins."""
+        """Set the clock to the real time: another run begins."""
         self._told = 0.0
         self._lag = 0.0
         self.reach(self._real())

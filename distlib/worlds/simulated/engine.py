@@ -51,10 +51,32 @@ class SimulatedRank:
     """What the engine knows of one rank."""
 
     __slots__ = (
-        "background", "both", "broken", "bytes_received", "bytes_sent", "context", "dead", "dies", "finished",
-        "begun", "in_free", "loose", "meeting", "messages_received", "messages_sent", "missing", "now", "number",
-        "out_free", "receive", "round", "send", "site", "told", "waiting",
-    )  # fmt: skip
+        "background",
+        "both",
+        "broken",
+        "bytes_received",
+        "bytes_sent",
+        "context",
+        "dead",
+        "dies",
+        "finished",
+        "begun",
+        "in_free",
+        "loose",
+        "meeting",
+        "messages_received",
+        "messages_sent",
+        "missing",
+        "now",
+        "number",
+        "out_free",
+        "receive",
+        "round",
+        "send",
+        "site",
+        "told",
+        "waiting",
+    )
 
     def __init__(self, engine: Engine, number: int) -> None:
         self.number = number
@@ -93,9 +115,26 @@ class Operation(Work):
     """
 
     __slots__ = (
-        "blocking", "done", "eager", "end", "engine", "error", "group", "is_send", "nbytes", "open", "peer", "rank",
-        "round", "site", "tag", "tensor", "time", "turn", "waited",
-    )  # fmt: skip
+        "blocking",
+        "done",
+        "eager",
+        "end",
+        "engine",
+        "error",
+        "group",
+        "is_send",
+        "nbytes",
+        "open",
+        "peer",
+        "rank",
+        "round",
+        "site",
+        "tag",
+        "tensor",
+        "time",
+        "turn",
+        "waited",
+    )
 
     def __init__(self, engine: Engine, rank: SimulatedRank, is_send: bool, blocking: bool) -> None:
         self.engine, self.rank, self.is_send, self.blocking = engine, rank, is_send, blocking
@@ -592,10 +631,20 @@ class Engine:
         offered = send.time - self._cost(send)[0] if send.eager else send.time
         self.rows.append(
             (
-                send.rank.number, receive.rank.number, send.tag, send.nbytes, dtype_name(send.tensor),
-                tuple(send.tensor.shape), offered, start, receive.end, send.round, send.site, receive.site,
+                send.rank.number,
+                receive.rank.number,
+                send.tag,
+                send.nbytes,
+                dtype_name(send.tensor),
+                tuple(send.tensor.shape),
+                offered,
+                start,
+                receive.end,
+                send.round,
+                send.site,
+                receive.site,
             )
-        )  # fmt: skip
+        )
 
     # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────
 

@@ -408,9 +408,12 @@ class SimulatedCommunicator(Communicator):
         if background.calls:
             background.wait_for_all()
         usual = (
-            type(peer) is int and 0 <= peer < self.world_size and peer != self.rank and type(tag) is int
+            type(peer) is int
+            and 0 <= peer < self.world_size
+            and peer != self.rank
+            and type(tag) is int
             and (tensor is operation.tensor or _is_usual(tensor))
-        )  # fmt: skip
+        )
         if not usual:
             check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
         elif not (operation.is_send or tensor.is_contiguous()):
