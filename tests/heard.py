@@ -3,8 +3,7 @@
     make answers ARGS="--fast 08_decentralized --unheard"
 
 Sentences stand in text files beside the checks (`distlib.checks.sentences`). One is heard if the student of some
-answer reads it, both what was seen and the usual cause. What is still unheard is listed in tests/answers/unheard.txt:
-an entry leaves that list when an answer hears it, or when the sentence goes.
+answer reads it, both what was seen and the usual cause. One that none hears needs an answer that earns it, or it goes.
 """
 
 from __future__ import annotations
