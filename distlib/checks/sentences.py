@@ -1,4 +1,4 @@
-"""What students read, in a text file beside the module that says it: `checks.txt` for `checks.py`.
+"""What students read, in a text file next to the module that says it: `checks.txt` for `checks.py`.
 
     one_round: this is one round. Repeat it `rounds` times.
     strangers: row {i}, column {j} is {weight:.10g}, but ranks {i} and {j} are not neighbors.

@@ -115,7 +115,7 @@ def is_test(cell: NotebookNode) -> bool:
 
 
 def _text_of(folder: Path) -> str:
-    """All that an exercise's folder says: its checks, and the sentences beside them."""
+    """All that an exercise's folder says: its checks, and the sentences next to them."""
     files = sorted(path for path in folder.iterdir() if path.suffix in (".py", ".txt"))
     return "\n".join(path.read_text(encoding="utf-8") for path in files)
 

@@ -85,7 +85,7 @@ class Prediction:
         self.value, self.typed = None, ""
 
     def compare(self, actual: Any, source: str = "the run") -> Comparison:
-        """What was predicted beside what came out.
+        """What was predicted next to what came out.
 
         Args:
             actual: what came out. A number in the unit (also a tensor or array with one element) or text such as

@@ -251,7 +251,7 @@ class _Positions:
         return [part[self._rows, index] for part, index in zip(self.parts, indices, strict=True)]
 
     def clamped(self, indices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The same, and where it has no such column, its first or its last one."""
+        """As `picked`, and where it has no such column, its first or its last one."""
         return self.picked([index.clamp(0, part.shape[1] - 1) for part, index in zip(self.parts, indices, strict=True)])
 
     def wrapped(self) -> list[torch.Tensor]:

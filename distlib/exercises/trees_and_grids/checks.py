@@ -292,7 +292,7 @@ def _sizes_of_halves(t: Traffic, core: int, half: int) -> Remark | None:
 
 
 def _why_this_half(t: Traffic, core: int, half: int) -> Why:
-    """Why a message has another length than halving and doubling gives it."""
+    """Why a message has a length that halving and doubling does not give it."""
 
     def is_growing(t: Traffic, m: Message, number: int) -> bool:
         elements = _elements(t, m)
