@@ -45,7 +45,7 @@ EXTRAS := [course,dev]
 
 .PHONY: test test-all notebooks exercises check answers grade-demo bench
 
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(READY)  ## run the tests of every day, in about 10 minutes; some of them: make test ARGS="-k ring"
 	$(PYTEST) -m "not slow" $(ARGS)

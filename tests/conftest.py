@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from distlib import World
 
@@ -66,23 +67,33 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first, the lessons before all, so that no worker is left with one at the end.
 
-    What a worker takes at a time is a file, whose tests share fixtures. Lessons share nothing: there it is one test.
     A test whose marker names something that this machine lacks is skipped, with the reason.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path.name != LONGEST, item.path not in slow))  # else in the order that they have
     for item in items:
-        is_lesson = item.path.name == LONGEST and item.get_closest_marker("slow")
-        item.add_marker(pytest.mark.xdist_group(item.name if is_lesson else item.nodeid.partition("::")[0]))
         for name, missing in MISSING.items():
             for marker in item.iter_markers(name):
                 reason = missing(*marker.args, **marker.kwargs)
                 if reason:
                     item.add_marker(pytest.mark.skip(reason=reason))
+
+
+class _FilesAndLessons(LoadFileScheduling):
+    """A worker takes a file at a time, whose tests share fixtures. Lessons share nothing: there it takes one test."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return nodeid if file.endswith(LONGEST) else file
+
+
+@pytest.hookimpl(optionalhook=True)  # a run without xdist knows no such hook
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
+    """For `--dist loadfile`, which `make test` asks for."""
+    return _FilesAndLessons(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

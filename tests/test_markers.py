@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import conftest
+from tests.conftest import _FilesAndLessons
 
 
 def test_every_marker_but_slow_can_be_missing(root: Path) -> None:
@@ -27,6 +28,13 @@ def test_reasons_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         "docker": "needs docker",
         "slurm": "needs Slurm (sbatch)",
     }
+
+
+def test_a_worker_takes_a_file_but_a_lesson_at_a_time() -> None:
+    scheduler = object.__new__(_FilesAndLessons)
+    lesson = "tests/notebooks/test_lessons.py::test_a_lesson_runs_from_top_to_bottom[05_ddp]"
+    assert scheduler._split_scope(lesson) == lesson
+    assert scheduler._split_scope("tests/test_answers.py::test_one[a/b]") == "tests/test_answers.py"
 
 
 def test_a_marked_test_is_skipped_with_its_reason(root: Path, tmp_path: Path) -> None:
