@@ -88,6 +88,17 @@ def test_pages_and_commands_do_not_judge_and_checks_do() -> None:
     assert {"", "messages", "ddp"} <= set(judging_code())
 
 
+def test_sentences_judge_as_the_checks_next_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = judging_code()
+    read = verdicts._texts_in
+    for file, changed in (("checks/errors.txt", ""), ("exercises/messages/checks.txt", "messages")):
+        path = verdicts._PACKAGE / file
+        mended = lambda folder, path=path: {p: t + "!" * (p == path) for p, t in read(folder).items()}  # noqa: E731
+        monkeypatch.setattr(verdicts, "_texts_in", mended)
+        after = judging_code.__wrapped__()
+        assert [name for name in before if after[name] != before[name]] == [changed]
+
+
 # ── one submission ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -114,18 +114,19 @@ def is_test(cell: NotebookNode) -> bool:
     return bool(_mark(cell).get("grade")) and not _mark(cell).get("solution")
 
 
-def _text_of(folder: Path) -> str:
-    """All that an exercise's folder says: its checks, and the sentences next to them."""
-    files = sorted(path for path in folder.iterdir() if path.suffix in (".py", ".txt"))
-    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+def _texts_in(folder: Path) -> dict[Path, str]:
+    """Code, and the sentences next to it, by the files below a folder."""
+    paths = sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".txt"))
+    return {path: path.read_text(encoding="utf-8") for path in paths}
 
 
 @cache
 def judging_code() -> dict[str, str]:
     """The parts of this package that judge: the text of each exercise's folder, and a hash of all else, under ""."""
-    exercises = {folder.name: _text_of(folder) for folder in (_PACKAGE / _EXERCISES).iterdir() if folder.is_dir()}
-    paths = sorted(path for path in _PACKAGE.rglob("*.py") if _judges(path.relative_to(_PACKAGE)))
-    return {**exercises, "": hash_of([path.read_text(encoding="utf-8") for path in paths])}
+    folders = sorted(path.parent for path in (_PACKAGE / _EXERCISES).glob("*/__init__.py"))
+    exercises = {folder.name: "\n".join(_texts_in(folder).values()) for folder in folders}
+    judging = [text for path, text in _texts_in(_PACKAGE).items() if _judges(path.relative_to(_PACKAGE))]
+    return {**exercises, "": hash_of(judging)}
 
 
 def hash_of(parts: Sequence[str]) -> str:
