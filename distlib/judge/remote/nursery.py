@@ -16,12 +16,11 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
-from distlib.judge.remote.wire import NO_STATUS, TOO_MUCH_MEMORY, Wire
+from distlib.judge.remote.wire import NO_STATUS, ORDER_BYTES, TOO_MUCH_MEMORY, Wire
 from distlib.judge.sandbox import Limits, Sandbox
 from distlib.worlds.diagnosis import how_it_ended
 
 _START_SECONDS = 180.0  # for python and torch to be loaded, on a busy machine
-_ORDER_BYTES = 64  # of what a nursery or a room is told, as the sandbox reads it
 _END_SECONDS = 1.0
 # While torch is imported there is much to look through for the garbage collector, and nothing to find.
 _COMMAND = "import gc; gc.disable(); from distlib.judge.remote.sandbox_side import main; main()"
@@ -178,8 +177,8 @@ class Room:
 
 
 def _order(kind: str, what: int | str = "") -> bytes:
-    order = f"{kind}{what}".encode().ljust(_ORDER_BYTES)
-    assert len(order) == _ORDER_BYTES, f"what is imported has a name of at most {_ORDER_BYTES - 1} bytes, got {what}"
+    order = f"{kind}{what}".encode().ljust(ORDER_BYTES)
+    assert len(order) == ORDER_BYTES, f"what is imported has a name of at most {ORDER_BYTES - 1} bytes, got {what}"
     return order
 
 

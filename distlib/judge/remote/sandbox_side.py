@@ -48,7 +48,7 @@ from distlib.judge.remote.memory_watch import SECONDS as MEMORY_SECONDS
 from distlib.judge.remote.memory_watch import MemoryWatch, seconds_of
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
 from distlib.judge.remote.supplied import supplied_helper
-from distlib.judge.remote.wire import NO_STATUS, TOO_MUCH_MEMORY, Wire, WireClosed, WireError, encode
+from distlib.judge.remote.wire import NO_STATUS, ORDER_BYTES, TOO_MUCH_MEMORY, Wire, WireClosed, WireError, encode
 from distlib.judge.sandbox import Limits, fork_rank, take_users
 from distlib.judge.sandbox.absent import supplied_now
 from distlib.judge.sandbox.isolation import Place as SandboxPlace
@@ -62,7 +62,6 @@ _MOST_CHARACTERS = 20_000  # of an error's story
 _MOST_PRINTED = Limits().output_bytes  # in one job or cell; the judge keeps no more of it
 _MOST_PIECES = 1_000  # of a cell; the judge is told of each
 _MOST_COLLECTED = 1_000  # characters of print
-_ORDER_BYTES = 64  # as in the nursery
 _SOON, _LATER = 0.1, 0.01  # seconds
 
 Place = tuple[int, int]  # as in `distlib.judge.remote.cells`
@@ -71,7 +70,7 @@ Place = tuple[int, int]  # as in `distlib.judge.remote.cells`
 def main() -> None:
     """The nursery. Its line to the grader is the file descriptor that the command line names.
 
-    A command has 64 bytes: "+" (make a room), with a connection to a judge along with it, or "i" and a framework
+    A command has ORDER_BYTES: "+" (make a room), with a connection to a judge along with it, or "i" and a framework
     (import it, for the rooms to come).
     """
     line = socket.socket(fileno=int(sys.argv[1]))
@@ -80,7 +79,7 @@ def main() -> None:
     gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a room
     for number in itertools.count():
-        message, descriptors, _, _ = socket.recv_fds(line, _ORDER_BYTES, 1)
+        message, descriptors, _, _ = socket.recv_fds(line, ORDER_BYTES, 1)
         if not message:
             os._exit(0)
         if message[:1] == b"i":
@@ -108,7 +107,7 @@ def _import_framework(name: str) -> None:
 def _live_as_room(number: int, control: socket.socket) -> NoReturn:
     """The life of a room, until its judge closes the connection.
 
-    It says when it is there. A command has 64 bytes: "+", a rank's number, and the rank's wire along with it (answer:
+    It says when it is there. A command has ORDER_BYTES: "+", a rank's number, and the rank's wire with it (answer:
     its process), or "-" (end it), "?" (let it say where it is), "w" (answer: how it ended) and a process, "i"
     (import it, for the ranks to come) and a module of plays, or "c" (answer: the microseconds of the processor so far).
     """
@@ -132,7 +131,7 @@ def _watched_until_asked(control: socket.socket, ranks: list[int], watch: Memory
 
 def _obey(control: socket.socket, ranks: list[int], watch: MemoryWatch) -> bool:
     """Do what the next command says. False if there is none."""
-    message, descriptors, _, _ = socket.recv_fds(control, _ORDER_BYTES, 1)
+    message, descriptors, _, _ = socket.recv_fds(control, ORDER_BYTES, 1)
     command, what = message[:1], message[1:].decode().strip()
     if command == b"+":
         ranks.append(_fork_a_rank(int(what), descriptors[0], control))
