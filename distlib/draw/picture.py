@@ -152,6 +152,18 @@ def add_canvas(figure: Figure) -> Axes:
     return axes
 
 
+def label_end(axes: Axes, words: str, end: float, row: float, gap: float = 5, **look: Any) -> None:
+    """Words behind the end of a bar.
+
+    Args:
+        end, row: where the bar ends.
+        gap: between the two, in CSS pixels.
+        look: of the words, where it is not the usual one; as matplotlib's `annotate` takes it.
+    """
+    usual = {"size": points(SMALL), "color": INK, "va": "center_baseline"}
+    axes.annotate(words, (end, row), xytext=(points(gap), 0), textcoords="offset points", **{**usual, **look})
+
+
 def add_titles(figure: Figure, title: str, subtitle: str, left: float = 10, title_room: float = 1e9) -> None:
     """The title and the line below it, at the top left, smaller if they are long. They take the first 50 CSS pixels.
 

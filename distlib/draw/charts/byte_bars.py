@@ -13,8 +13,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, fitting_size, key_of_areas, new_figure
-from distlib.draw.style import BLUE, BODY, INK, ORANGE, SMALL, WIDTH, count, drawing_style, format_bytes, points
+from distlib.draw.picture import (
+    Picture,
+    add_axes,
+    add_canvas,
+    add_titles,
+    fitting_size,
+    key_of_areas,
+    label_end,
+    new_figure,
+)
+from distlib.draw.style import BLUE, BODY, INK, ORANGE, WIDTH, count, drawing_style, format_bytes, points
 from distlib.trace import Trace
 
 if TYPE_CHECKING:
@@ -90,16 +99,7 @@ def _draw_bars(axes: Axes, run: Trace, row: float, with_names: bool) -> None:
 
 def _label_bars(axes: Axes, values: Sequence[int], offset: float) -> None:
     for rank, value in enumerate(values):
-        axes.annotate(
-            format_bytes(value),
-            (value, rank + offset),
-            xytext=(points(5), 0),
-            textcoords="offset points",
-            size=points(SMALL),
-            color=INK,
-            ha="left",
-            va="center_baseline",
-        )
+        label_end(axes, format_bytes(value), value, rank + offset)
 
 
 def _largest(run: Trace) -> int:

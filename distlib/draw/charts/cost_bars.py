@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, fitting_size, new_figure
-from distlib.draw.style import BLUE, BODY, INK, SMALL, WIDTH, drawing_style, format_number, points
+from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, fitting_size, label_end, new_figure
+from distlib.draw.style import BLUE, BODY, INK, WIDTH, drawing_style, format_number, points
 
 _TOP, _HEADING, _LEFT, _GAP, _ROW = 56, 30, 180, 20, 30  # CSS pixels: titles, panels' and ways' names, gaps, a way
 _LABEL = 80  # CSS pixels: the number right of a bar
@@ -67,15 +67,7 @@ def _draw(
         axes.barh(range(len(ways)), amounts, 0.62, facecolor=BLUE, edgecolor=INK, linewidth=points(0.6))
         axes.spines["bottom"].set_visible(False)
         for row, amount in enumerate(amounts):
-            axes.annotate(
-                show(amount),
-                (amount, row),
-                xytext=(points(5), 0),
-                textcoords="offset points",
-                size=points(SMALL),
-                color=INK,
-                va="center_baseline",
-            )
+            label_end(axes, show(amount), amount, row)
     return Picture(figure, _alt(ways, title, show))
 
 

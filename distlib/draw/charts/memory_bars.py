@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, fitting_size, new_figure
-from distlib.draw.style import BLUE, BODY, INK, SMALL, WIDTH, drawing_style, format_bytes, points
+from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, fitting_size, label_end, new_figure
+from distlib.draw.style import BLUE, BODY, INK, WIDTH, drawing_style, format_bytes, points
 
 _TOP, _HEADING, _LEFT, _GAP, _ROW = 56, 30, 70, 28, 30  # CSS pixels: titles, a panel's name, rank names, gaps, a rank
 
@@ -53,15 +53,7 @@ def _draw(ways: Mapping[str, Sequence[float]], title: str, subtitle: str) -> Pic
         axes.tick_params(axis="y", length=0, labelsize=points(12))
         axes.spines["bottom"].set_visible(False)
         for rank, nbytes in enumerate(amounts):
-            axes.annotate(
-                format_bytes(nbytes),
-                (nbytes, rank),
-                xytext=(points(5), 0),
-                textcoords="offset points",
-                size=points(SMALL),
-                color=INK,
-                va="center_baseline",
-            )
+            label_end(axes, format_bytes(nbytes), nbytes, rank)
     return Picture(figure, _alt(ways, title))
 
 

@@ -13,7 +13,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, key_of_areas, new_figure, text_width
+from distlib.draw.picture import (
+    Picture,
+    add_axes,
+    add_canvas,
+    add_titles,
+    key_of_areas,
+    label_end,
+    new_figure,
+    text_width,
+)
 from distlib.draw.style import (
     BLUE,
     BODY,
@@ -106,16 +115,7 @@ def _draw_bar(axes: Axes, place: int, rank: Rank, pixels: float) -> None:
                 va="center_baseline",
             )
         left += nbytes
-    axes.annotate(
-        format_bytes(left),
-        (left, place),
-        xytext=(points(6), 0),
-        textcoords="offset points",
-        size=points(SMALL),
-        color=INK,
-        va="center_baseline",
-        annotation_clip=False,
-    )
+    label_end(axes, format_bytes(left), left, place, gap=6, annotation_clip=False)
 
 
 def _alt(ways: Mapping[str, Sequence[Rank]], title: str) -> str:

@@ -23,7 +23,16 @@ from distlib.draw.charts.action_looks import (
     stages_of_rank,
     words_in_boxes,
 )
-from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, key_of_areas, new_figure, text_width
+from distlib.draw.picture import (
+    Picture,
+    add_axes,
+    add_canvas,
+    add_titles,
+    key_of_areas,
+    label_end,
+    new_figure,
+    text_width,
+)
 from distlib.draw.style import (
     BODY,
     INK,
@@ -164,15 +173,7 @@ def _draw_kept(axes: Axes, timing: Timing, longest: Fraction, lane: float) -> No
         axes.barh(rank + 0.5, float(whole), 0.5, **_KEPT)
         axes.barh(rank + 0.5, float(both - whole), 0.5, float(whole), **_KEPT_FOR_W)
         if lane >= 13:
-            axes.annotate(
-                _kept_in_words(whole, both),
-                (float(both), rank + 0.5),
-                xytext=(points(5), 0),
-                textcoords="offset points",
-                size=points(SMALL),
-                color=INK,
-                va="center_baseline",
-            )
+            label_end(axes, _kept_in_words(whole, both), float(both), rank + 0.5)
 
 
 def _kept_in_words(whole: Fraction, both: Fraction) -> str:

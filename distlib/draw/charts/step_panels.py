@@ -13,7 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, key_of_areas, new_figure, text_width
+from distlib.draw.picture import (
+    Picture,
+    add_axes,
+    add_canvas,
+    add_titles,
+    key_of_areas,
+    label_end,
+    new_figure,
+    text_width,
+)
 from distlib.draw.style import (
     BLUE,
     BODY,
@@ -86,16 +95,8 @@ def _draw(steps: Mapping[str, StepTimes], title: str) -> Picture:
         canvas.text(
             _LEFT - 10, _TOP + top + _ROW, name, size=points(_name_size(name)), color=INK, ha="right", va="center"
         )
-        axes.annotate(
-            format_seconds(step.seconds),
-            (end, top + _ROW),
-            xytext=(points(6), 0),
-            textcoords="offset points",
-            size=points(BODY),
-            color=INK,
-            va="center",
-            annotation_clip=False,
-        )
+        look = {"size": points(BODY), "va": "center", "annotation_clip": False}
+        label_end(axes, format_seconds(step.seconds), end, top + _ROW, gap=6, **look)
     return Picture(figure, _alt(steps, title))
 
 
