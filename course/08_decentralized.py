@@ -553,8 +553,8 @@ def train_stack(
         torch.tensor([t.falls for t in trainings for _ in range(ranks)]),
     )
     averaged, tracked = (
-        torch.tensor([k == kind for k in kinds])[:, None, None]
-        for kind in ("averaged", "tracked")
+        [which for which, kind in enumerate(kinds) if kind == wanted]
+        for wanted in ("averaged", "tracked")
     )
     tracker = last = torch.zeros(())
     for step in range(steps):
@@ -562,11 +562,10 @@ def train_stack(
         stack.rates = torch.where(falls, full * (1 - step / steps), full)
         stack.step(losses, images[now[:, step]], targets[:, step])
         push = vectors(stack, ranks) - x  # - rate · gradient, at each rank's own model
-        if averaged.any():
-            push = torch.where(averaged, push.mean(dim=1, keepdim=True), push)
-        if tracked.any():
-            tracker = W @ tracker + push - last if step else push
-            last, push = push, torch.where(tracked, tracker, push)
+        push[averaged] = push[averaged].mean(dim=1, keepdim=True)
+        own = push[tracked]
+        tracker = W[tracked] @ tracker + own - last if step else own
+        push[tracked], last = tracker, own
         write(stack, W @ x + push)
         look(stack, step + 1)
     return stack
