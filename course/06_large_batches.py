@@ -661,7 +661,7 @@ draw_map("Correct on test images after 10 epochs", {"linear rule from 0.4": line
 #   must stop, and from there on more workers mean fewer steps of the same size.
 #
 # So the comparison with "the same rate" was a straw man. Each number of workers deserves its own best rate. For one
-# worker it hardly matters: everything from 0.2 to 3.2 is within a point. For 96 it decides.
+# worker it hardly matters: everything from 0.2 to 3.2 is within a point and a half. For 96 it decides.
 
 # %%
 best = {
@@ -718,7 +718,7 @@ assert sharp[1, 1.6] > sharp[1, 0.4] + 0.003 and sharp[1, 1.6] > sharp[1, 6.4] +
 assert sharp[4, 6.4] > 0.95 and sharp[16, 6.4] > sharp[16, 1.6] > sharp[16, 0.4] + 0.01
 assert 0.003 < 1 / len(test_labels) < 0.005
 assert all(
-    abs(middle[1][rate] - middle[1][1.6]) < 0.011 for rate in (0.2, 0.4, 0.8, 3.2)
+    abs(middle[1][rate] - middle[1][1.6]) < 0.016 for rate in (0.2, 0.4, 0.8, 3.2)
 )
 
 # %% [markdown]

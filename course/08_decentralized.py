@@ -486,20 +486,8 @@ def orders(
 
 
 def vectors(stack: ModelStack, ranks: int) -> torch.Tensor:
-    """All parameters as vectors: [trainings, ranks, numbers]."""
-    parts = [each.detach().flatten(1) for each in stack.parameters.values()]
-    return torch.cat(parts, dim=1).unflatten(0, (-1, ranks))
-
-
-@torch.no_grad()
-def write(stack: ModelStack, new: torch.Tensor) -> None:
-    """Write such vectors into the stack."""
-    parameters = list(stack.parameters.values())
-    lengths = [parameter[0].numel() for parameter in parameters]
-    for parameter, part in zip(
-        parameters, new.flatten(0, 1).split(lengths, 1), strict=True
-    ):
-        parameter.copy_(part.view(parameter.shape))
+    """All parameters of the stack's models as vectors, in place: [trainings, ranks, numbers]."""
+    return stack.vectors.unflatten(0, (-1, ranks))
 
 
 # %% [markdown]
@@ -558,7 +546,7 @@ def train_stack(
     )
     tracker = last = torch.zeros(())
     for step in range(steps):
-        W, x = mixing[step % len(mixing)], vectors(stack, ranks)
+        W, x = mixing[step % len(mixing)], vectors(stack, ranks).clone()
         stack.rates = torch.where(falls, full * (1 - step / steps), full)
         stack.step(losses, images[now[:, step]], targets[:, step])
         push = vectors(stack, ranks) - x  # - rate · gradient, at each rank's own model
@@ -566,7 +554,7 @@ def train_stack(
         own = push[tracked]
         tracker = W[tracked] @ tracker + own - last if step else own
         push[tracked], last = tracker, own
-        write(stack, W @ x + push)
+        vectors(stack, ranks).copy_(W @ x + push)
         look(stack, step + 1)
     return stack
 
@@ -612,10 +600,11 @@ def shares(stack: ModelStack) -> torch.Tensor:
 
 def shares_of_mean_model(stack: ModelStack) -> torch.Tensor:
     """The same for the mean of all ranks' models: [trainings]."""
-    own = vectors(stack, RANKS)
-    write(stack, own.mean(dim=1, keepdim=True).expand_as(own))
+    models = vectors(stack, RANKS)
+    own = models.clone()
+    models.copy_(own.mean(dim=1, keepdim=True))
     found = shares(stack)[:, 0]
-    write(stack, own)
+    models.copy_(own)
     return found
 
 
@@ -1262,20 +1251,21 @@ curves(
 # %%
 rounds = 1
 k = [*LONG].index("ring, rate 0.1")
-apart = vectors(long_stack, RANKS)
-write(long_stack, torch.linalg.matrix_power(RING, rounds).float() @ apart)
+models = vectors(long_stack, RANKS)
+apart = models.clone()
+models.copy_(torch.linalg.matrix_power(RING, rounds).float() @ apart)
 print(f"{rounds} more rounds: {shares(long_stack)[k].median():.0%}")
-write(long_stack, apart)
+models.copy_(apart)
 
 # %% tags=["folded"]
 # One way to do it
 # About 25 rounds are enough for 85 %. The last is what the ring needs for 1 % of the distance: 89 rounds bring 89 %.
 # The falling rate has 92 % in the end. So most of it is the gossip, and the small rate adds the rest.
 for rounds in (0, 10, 20, 25, 30, rounds_for(RING, 0.01)):
-    write(long_stack, torch.linalg.matrix_power(RING, rounds).float() @ apart)
+    models.copy_(torch.linalg.matrix_power(RING, rounds).float() @ apart)
     rested = shares(long_stack)[k].median().item()
     print(f"{rounds:3} more rounds: {rested:.0%}")
-write(long_stack, apart)
+models.copy_(apart)
 assert rested > 0.8 and abs(rested - mean_model["ring, rate 0.1"]) < 0.05
 
 # Checks of the numbers above

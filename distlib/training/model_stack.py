@@ -4,6 +4,9 @@
                                 model 1   [32, 64] ┼─ one tensor [40, 32, 64]: one batched product instead of 40
                                 …                  ┘
 
+All numbers of a model lie one behind the other in a row of `vectors`, of which `parameters` are views. So an experiment
+can work on whole models, `vectors[3] - vectors[4]`, without any copying.
+
 Each model has weights, samples and a learning rate of its own. The losses of all of them are added up. No loss depends
 on another model's weights, so the gradient of the sum holds for each model its own gradient.
 
@@ -28,10 +31,11 @@ class ModelStack:
 
     Attributes:
         parameters: name → the parameters of that name of all models, [models, …]. A step changes them in place.
+        vectors: all parameters of each model as one vector, in their order, [models, numbers]; the same memory.
         rates: the learning rate of each model, [models]; may be changed between two steps.
 
     Args:
-        models: at least one, all of the same class and shapes, without buffers. They are copied.
+        models: at least one, all of the same class, shapes and dtype, without buffers. They are copied.
         rates: a learning rate for each model.
         optimizer: what makes an optimizer from `(parameters, lr=1)`. It must work on each element by itself and take
             steps that are proportional to `lr`: SGD, also with momentum, and Adam; nothing with weight decay.
@@ -48,11 +52,17 @@ class ModelStack:
     ) -> None:
         if not models or len(models) != len(rates):
             raise ValueError(f"expected a rate for each of at least one model, got {len(models)} and {len(rates)}")
-        self.parameters, buffers = stack_module_state(list(models))
+        stacked, buffers = stack_module_state(list(models))
         if buffers:
             raise ValueError(
                 f"expected models without buffers, got {', '.join(buffers)}: a stack trains parameters only"
             )
+        self.vectors = torch.cat([each.detach().flatten(1) for each in stacked.values()], dim=1)
+        parts = self.vectors.split([each[0].numel() for each in stacked.values()], dim=1)
+        self.parameters = {
+            name: part.view(each.shape).requires_grad_()
+            for (name, each), part in zip(stacked.items(), parts, strict=True)
+        }
         self.rates = torch.tensor(list(rates), dtype=torch.float64)
         self._optimizer = optimizer(list(self.parameters.values()), lr=1.0)
         shape = copy.deepcopy(models[0]).to("meta")  # only its forward pass is used, with other parameters
@@ -70,12 +80,9 @@ class ModelStack:
         losses = loss_function(self.outputs(inputs).flatten(0, 1), targets.flatten(0, 1))
         self._optimizer.zero_grad()
         (losses.sum() / targets.shape[1]).backward()
-        before = [parameter.detach().clone() for parameter in self.parameters.values()]
+        before = self.vectors.clone()
         self._optimizer.step()  # with lr = 1: each model then goes its rate's part of the way
-        with torch.no_grad():
-            for parameter, start in zip(self.parameters.values(), before, strict=True):
-                rates = self.rates.to(parameter.dtype).view(-1, *[1] * (parameter.ndim - 1))
-                parameter.copy_(start + rates * (parameter - start))
+        torch.lerp(before, self.vectors, self.rates.to(before.dtype)[:, None], out=self.vectors)
 
     @torch.no_grad()
     def accuracies(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[float]:
