@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from distlib.network import Cluster
+if TYPE_CHECKING:  # it takes torch along, and the kernel starts its fork server before it has that
+    from distlib.network import Cluster
 
 # Variables that the process has which ranks are forked from, whatever the notebook's are.
 ENVIRONMENT = {
