@@ -3,8 +3,8 @@
     srun ──► node 0: imports torch, once ──fork──► rank 0, rank 1, …
          ──► node 1: imports torch, once ──fork──► rank 2, rank 3, …
 
-It has a single thread, as what forks must. It leaves Slurm's signals to its ranks, waits for them, and takes them along
-when it ends.
+It is a fork server (see `worlds.forkserver`) that forks once and is told nothing. It leaves Slurm's signals to its
+ranks, waits for them, and takes them along when it ends.
 """
 
 import os

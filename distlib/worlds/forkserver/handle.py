@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ class ForkServer:
 
     def order(self, kind: str, *values: Any, files: Sequence[int] = ()) -> None:
         """Tell it to do something, see `server`, and don't wait. If it can't, whatever is received next says so."""
-        with self._lock:
+        with self._lock, self._whole():
             self._unanswered += 1
             with contextlib.suppress(OSError):
                 self._channel.send((kind, *values), files)
@@ -97,20 +97,12 @@ class ForkServer:
             OSError: a process could not be forked.
             RuntimeError: the fork server has ended, or does not answer within `patience` seconds.
         """
-        with self._lock:
+        with self._lock, self._whole():
             self.order(kind, *values, files=files)
             self._channel.wait_at_most(patience)
-            try:
-                while self._unanswered:
-                    received = self.receive()
-            except Exception:
-                raise
-            except BaseException:  # interrupted, perhaps in the middle of an answer: what follows would make no sense
-                self.close()
-                raise
-            finally:
-                if self.fileno() >= 0:
-                    self._channel.wait_at_most(_PATIENCE)
+            while self._unanswered:
+                received = self.receive()
+            self._channel.wait_at_most(_PATIENCE)
         return received
 
     def receive(self) -> Any:
@@ -123,6 +115,7 @@ class ForkServer:
         except TimeoutError:
             raise RuntimeError(f"the fork server of the {self._processes} does not answer. {self._words()}") from None
         except (EOFError, OSError):
+            self._channel.close()  # now, since it may take a moment to end, in which it would seem to be alive
             text = f"the fork server of the {self._processes} has ended, and they with it. {self._words()}"
             raise RuntimeError(text) from None
         if kind == "ended":
@@ -156,6 +149,17 @@ class ForkServer:
             self._process.wait()
         finally:
             self._errors.close()
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """An interrupt in the block may have cut a request or an answer in half: then the fork server ends."""
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:
+            self.close()
+            raise
 
     def _words(self) -> str:
         self._errors.seek(0)

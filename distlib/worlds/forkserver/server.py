@@ -83,8 +83,6 @@ class _Server:
             for name in missing:
                 with contextlib.suppress(Exception):
                     importlib.import_module(name)
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()  # else each process would print it
         freeze()
 
     def _spawn(self, name: Hashable, files: list[int]) -> bool:
@@ -231,6 +229,8 @@ def freeze() -> None:
 
     So the pages with it stay shared.
     """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # else each fork would print what imports have
     gc.collect()
     gc.freeze()
     gc.enable()
