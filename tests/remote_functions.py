@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from distlib.judge.remote.nursery import Nursery
+from distlib.judge.remote.forkserver import SandboxForkServer
 from distlib.judge.remote.ranks import Cell, RemoteRanks
 from distlib.judge.remote.stand_in import RemoteFunction
 from distlib.judge.sandbox import Limits, choose_sandbox
@@ -27,18 +27,18 @@ def in_a_notebook(text: str, name: str) -> Iterator[Callable[..., Any]]:
 
 
 @functools.cache
-def shared_nursery(limits: Limits = _LIMITS) -> Nursery:
-    """A nursery for many tests: it takes two seconds to start one."""
-    nursery = Nursery(choose_sandbox("none"), limits)
-    atexit.register(nursery.close)
-    return nursery
+def shared_fork_server(limits: Limits = _LIMITS) -> SandboxForkServer:
+    """A fork server for many tests: it takes two seconds to start one."""
+    server = SandboxForkServer(choose_sandbox("none"), limits)
+    atexit.register(server.close)
+    return server
 
 
 @contextmanager
 def on_remote_ranks(text: str, name: str, secret: str = "a secret") -> Iterator[Callable[..., Any]]:
     """The same on ranks of their own, as when a class is graded with the seed `secret`."""
     cells = [Cell(1, SET_UP), Cell(2, text)]
-    with shared_nursery().room() as room, RemoteRanks(cells, [name], room, secret) as ranks:
+    with shared_fork_server().for_submission() as server, RemoteRanks(cells, [name], server, secret) as ranks:
         ranks.advance(3)
         yield RemoteFunction(name, ranks)
 

@@ -98,7 +98,7 @@ def check_jax(
 def check_own_network(*, available: bool | None = None) -> Finding:
     """The processes of demonstrations of TensorFlow and JAX get a network of their own."""
     if available is None:
-        from distlib.frameworks.stage import has_own_network
+        from distlib.frameworks.own_network import has_own_network
 
         available = has_own_network()
     if available:

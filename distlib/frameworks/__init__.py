@@ -1,8 +1,8 @@
 """Frameworks that the course takes apart, TensorFlow and JAX, each imported only where it is used.
 
 processes    run_processes: a demonstration as named processes, their output, their end
-stage        where they live: a network of their own, in which every port is free
-on_stage     the process that they are forked from, and that ends them
+forkservers  what they are forked from, kept for the next demonstration (see distlib.worlds.forkserver)
+own_network  where they live: a network of their own, in which every port is free
 in_process   what runs in each of them
 reports      what became of a process
 temporary    a folder for temporary files, which goes with them
@@ -19,10 +19,10 @@ tensorflow_cluster       workers, parameter servers and their coordinator, as pr
 """
 
 from distlib.frameworks.optional import require
+from distlib.frameworks.own_network import addresses
 from distlib.frameworks.processes import Process, prepare_processes, run_processes
 from distlib.frameworks.reports import Outcome, ProcessDied, ProcessError, ProcessTimeout
 from distlib.frameworks.shares import replica_batch, shard_shape
-from distlib.frameworks.stage import addresses
 from distlib.frameworks.tf_config import TfConfig, parse_tf_config
 
 __all__ = [

@@ -2,34 +2,94 @@
 
 The function comes on standard input, what it prints goes to the kernel line by line, and what it returned lies in a
 file when the process has ended. So nothing has to be sent or received while it runs.
+
+It imports no torch, as `worlds.pickling` would: a demonstration without it takes less memory, and begins sooner.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import faulthandler
+import gc
 import os
 import pickle
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
+from dataclasses import dataclass, field
 from typing import Any
 
 import cloudpickle
 
+from distlib.frameworks import own_network
 from distlib.worlds import call_site
 from distlib.worlds.exception_text import text_of
+from distlib.worlds.forkserver import server
+from distlib.worlds.forkserver.channel import Channel
+from distlib.worlds.native_stack import write_stack_on_signal
 
-STACK_SIGNAL = signal.SIGUSR2  # write the stack to its file, also from inside a C++ call
-_LOOK_EVERY = 0.5  # seconds between looks at whether the stage is still there
+_LOOK_EVERY = 0.5  # seconds between looks at whether the fork server is still there
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a process begins. With it come four open files: its call, its output, its result, its stack.
+
+    Attributes:
+        environment: what differs in it from the fork server's; all of it if there is a command.
+        command: a fresh Python that calls `main`, or empty.
+    """
+
+    environment: dict[str, str]
+    command: list[str] = field(default_factory=list)
+
+
+def serve(fd: int) -> None:
+    """Fork processes until the kernel is gone. fd: this end of the channel."""
+    own_network.raise_loopback()
+    has_returned = threading.Event()
+    atexit.register(leave, has_returned)  # before anything that is imported now registers what is to be done at the end
+    spawned = server.serve(Channel.of(fd))
+    if spawned is not None:  # this is a fork: from here it is like any Python that has just begun, and ends like one
+        start, files = spawned
+        main(*begin(start, *files))
+        has_returned.set()
+
+
+def leave(has_returned: threading.Event) -> None:
+    """The last thing a process does: not to take apart all that was imported, which would take longer than the rest."""
+    if has_returned.is_set():
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(0)
+
+
+def begin(start: Start, call: int, output: int, result: int, stack: int) -> tuple[int, int]:
+    """In a process that was just forked: take its files, and run the command, if there is one."""
+    for number, file in ((0, call), (1, output), (2, output)):
+        os.dup2(file, number)
+    os.close(call)
+    os.close(output)
+    if start.command:
+        for file in (result, stack):
+            os.set_inheritable(file, True)
+        os.execve(start.command[0], [*start.command, str(result), str(stack)], start.environment)
+    os.environ.update(start.environment)
+    tempfile.tempdir = None  # TMPDIR has changed
+    if "numpy" in sys.modules:  # else all processes would draw the same; Python's own generator sees to itself
+        sys.modules["numpy"].random.seed()
+    return result, stack
 
 
 def main(result: int, stack: int) -> None:
     """Call the function that stands on standard input. result, stack: files to write to."""
+    gc.enable()
     _end_with_parent()
-    faulthandler.register(STACK_SIGNAL, file=stack, all_threads=False)
+    write_stack_on_signal(stack)
     sys.stdout = open(1, "w", buffering=1, encoding=sys.stdout.encoding, errors="backslashreplace", closefd=False)
     with open(0, "rb", closefd=False) as call:
         settings = pickle.load(call)
@@ -63,7 +123,10 @@ def _call(call: bytes) -> tuple[Any, ...]:
 
 
 def _end_with_parent() -> None:
-    """When the stage is gone, even killed, so is this process, with all that it has started."""
+    """When the fork server is gone, even killed, so is this process, with all that it has started.
+
+    The system itself would end this process alone, as it does with a rank.
+    """
     parent = os.getppid()
 
     def watch() -> None:

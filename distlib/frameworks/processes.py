@@ -11,7 +11,7 @@
 
 Why not the ranks of a `World`: servers of a framework listen, and they need addresses, environments and time limits of
 their own. The processes here are forks of one that has only imported the framework: after its first use a fork would
-hang. See `stage` for where they live and how they end.
+hang. See `forkservers` and `own_network` for where they live and how they end.
 """
 
 from __future__ import annotations
@@ -28,25 +28,23 @@ from typing import Any, BinaryIO
 
 import cloudpickle
 
-from distlib.frameworks import reports, stage
-from distlib.frameworks.in_process import STACK_SIGNAL
+from distlib.frameworks import forkservers, reports
+from distlib.frameworks.in_process import Start
 from distlib.frameworks.optional import FRAMEWORKS, is_there, set_by_imports
 from distlib.frameworks.reports import Outcome, ProcessError
 from distlib.frameworks.temporary import temporary_folder
 from distlib.trace import CallSite
 from distlib.worlds import call_site
 from distlib.worlds.diagnosis import RunInterrupted
+from distlib.worlds.forkserver.handle import Ended, fresh_python
+from distlib.worlds.native_stack import STACK_SIGNAL, wait_for_stacks
 from distlib.worlds.real.output_relay import OutputRelay, mark_lines
 
 OnOutput = Callable[[str, str], None]
 _OUTPUT_LIMIT = 1_000_000  # bytes that one process may print; the rest is left out
 _STACK_PATIENCE = 0.5  # seconds for processes to write where they are
 _END_PATIENCE = 1.0  # seconds for reports of processes that were killed
-_END_OF_STACK = ("in <module>\n", "  ...\n")  # the outermost frame, or as many as faulthandler writes
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv[1:-2]\n"
-    "from distlib.frameworks.in_process import main; main(*map(int, sys.argv[-2:]))"
-)
+_PROGRAM = "from distlib.frameworks.in_process import main; main(*map(int, sys.argv[1:]))"
 _QUIET = {  # what the frameworks would else print while they start
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "TF_ENABLE_ONEDNN_OPTS": "0",
@@ -94,7 +92,7 @@ def prepare_processes(*frameworks: str, env: Mapping[str, str] | None = None) ->
     """
     there = [name for name in frameworks if is_there(name)]
     if there:
-        stage.prepare(_of_stage(Process(print, env=env)), there)
+        forkservers.prepare(_of_fork_server(Process(print, env=env)), there)
 
 
 def run_processes(
@@ -171,19 +169,19 @@ class _Run:
         self._began = time.perf_counter()
         forks = [process for process in self._processes.values() if not process.fresh]
         frameworks = [name for name in FRAMEWORKS if name in sys.modules and forks]
-        environment = _of_stage(*forks[:1])
+        environment = _of_fork_server(*forks[:1])
         try:
-            with temporary_folder() as folder, stage.borrowed(environment, frameworks) as self._stage:
+            with temporary_folder() as folder, forkservers.borrowed(environment, frameworks) as self._server:
                 self._start(environment, folder)
                 return self._until_the_end()
         finally:
             self._close()
 
     def _start(self, environment: Mapping[str, str], folder: str) -> None:
-        """Start the processes: as forks, or afresh if their environment differs from the stage's.
+        """Start the processes: as forks, or afresh if their environment differs from the fork server's.
 
         Args:
-            environment: the stage's.
+            environment: the fork server's.
             folder: for their temporary files.
         """
         for index, (name, process) in enumerate(self._processes.items()):
@@ -192,11 +190,11 @@ class _Run:
             files = [self._calls[name].fileno(), writer, self._results[name].fileno(), self._stacks[name].fileno()]
             own = {"TMPDIR": folder, **_environment(process, len(self._processes))}
             if process.fresh or not _at_import(process).items() <= environment.items():
-                self._stage.start(name, own, [sys.executable, "-c", _PROGRAM, *sys.path], files)
+                start = Start(own, fresh_python(_PROGRAM))
             else:
-                self._stage.start(name, dict(own.items() - environment.items()), [], files)
+                start = Start(dict(own.items() - environment.items()))
+            self._server.spawn(name, start, files)
             os.close(writer)
-        self._stage.order({"watch": True})
 
     def _until_the_end(self) -> dict[str, Outcome]:
         try:
@@ -219,7 +217,7 @@ class _Run:
     def _watch(self) -> ProcessError | None:
         """Wait for the end. Returns the error that ended it."""
         with selectors.DefaultSelector() as selector:
-            selector.register(self._stage, selectors.EVENT_READ)
+            selector.register(self._server, selectors.EVENT_READ)
             for name, relay in self._relays.items():
                 selector.register(relay.fd, selectors.EVENT_READ, name)
             while self._running.intersection(self._until):
@@ -228,7 +226,7 @@ class _Run:
                     return self._too_late()
                 for key, _ in selector.select(left):
                     if key.data is None:
-                        error = self._take_reports()
+                        error = self._take_report()
                         if error is not None and self._check:
                             return error
                     elif not self._read(key.data):
@@ -254,23 +252,24 @@ class _Run:
         for victim, (speaker, text) in self._kills.items():
             if speaker == name and text in line and victim not in self._killed:
                 self._killed.add(victim)
-                self._stage.signal(victim, signal.SIGKILL)
+                self._server.signal([victim], signal.SIGKILL)
 
-    def _take_reports(self) -> ProcessError | None:
-        """Learn of processes that have ended. Returns the first error among them."""
-        errors = []
-        for name, status, peak in self._stage.reports():
-            self._running.discard(name)
-            while self._read(name):
-                pass
-            self._relays[name].finish()
-            outcome = self._outcomes[name]
-            outcome.exit_status, outcome.peak_bytes = status, peak
-            outcome.seconds = time.perf_counter() - self._began
-            self._take_result(name, outcome)
-            self._mention(name, outcome)
-            errors += [outcome.error] if outcome.error else []
-        return errors[0] if errors else None
+    def _take_report(self) -> ProcessError | None:
+        """Learn what the fork server tells next. Returns the error of a process that has ended with one."""
+        ended = self._server.receive()
+        if not isinstance(ended, Ended):  # the answer to an order
+            return None
+        name = str(ended.name)
+        self._running.discard(name)
+        while self._read(name):
+            pass
+        self._relays[name].finish()
+        outcome = self._outcomes[name]
+        outcome.exit_status, outcome.peak_bytes = ended.status, ended.peak_bytes
+        outcome.seconds = time.perf_counter() - self._began
+        self._take_result(name, outcome)
+        self._mention(name, outcome)
+        return outcome.error
 
     def _take_result(self, name: str, outcome: Outcome) -> None:
         file = self._results[name]
@@ -301,13 +300,12 @@ class _Run:
     def _end_all(self) -> None:
         """End those that still run, and learn how much memory they had used."""
         self._ended |= self._running
-        for name in self._running:
-            self._stage.signal(name, signal.SIGKILL)
+        self._server.signal(list(self._running), signal.SIGKILL)
         give_up = time.perf_counter() + _END_PATIENCE
         with selectors.DefaultSelector() as selector:
-            selector.register(self._stage, selectors.EVENT_READ)
+            selector.register(self._server, selectors.EVENT_READ)
             while self._running and selector.select(max(0.0, give_up - time.perf_counter())):
-                self._take_reports()
+                self._take_report()
 
     def _too_late(self) -> ProcessError | None:
         """Each process that still runs gets an error. Returns the error that names them all."""
@@ -331,17 +329,9 @@ class _Run:
     def _sites(self) -> dict[str, CallSite | None]:
         """The student's line that each running process is at; None where it is not known."""
         names = [name for name in self._names if name in self._running]
-        for name in names:
-            self._stage.signal(name, STACK_SIGNAL)
-        give_up = time.perf_counter() + _STACK_PATIENCE
-        while time.perf_counter() < give_up and not all(self._read_stack(name) for name in names):
-            time.sleep(0.01)
-        return {name: call_site.site_of_native_stack(self._read_stack(name)) for name in names}
-
-    def _read_stack(self, name: str) -> str:
-        """What a process has written of its stack, without moving the place where it writes."""
-        stack = os.pread(self._stacks[name].fileno(), _OUTPUT_LIMIT, 0).decode(errors="replace")
-        return stack if stack.endswith(_END_OF_STACK) else ""
+        self._server.signal(names, STACK_SIGNAL)
+        stacks = wait_for_stacks([self._stacks[name].fileno() for name in names], _STACK_PATIENCE)
+        return {name: call_site.site_of_native_stack(stack) for name, stack in zip(names, stacks, strict=True)}
 
 
 # ── arguments ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -401,7 +391,7 @@ def _environment(process: Process, count: int) -> dict[str, str]:
     """The kernel's environment, quiet, with a share of the cores; what the kernel or the process sets comes first.
 
     Without proxies: gRPC would ask them for the way to 127.0.0.1. Without what the kernel's imports have set, as
-    theirs will: a stage may have begun before these.
+    theirs will: a fork server may have begun before these.
     """
     threads = str(max(1, (os.cpu_count() or 1) // count))
     given = dict(os.environ.items() - set_by_imports.items())
@@ -410,8 +400,8 @@ def _environment(process: Process, count: int) -> dict[str, str]:
     return {**_QUIET, **dict.fromkeys(_THREADS, threads), **inherited, **process.env}
 
 
-def _of_stage(*first: Process) -> dict[str, str]:
-    """The environment of a stage. first: its first process that is a fork, if there is one."""
+def _of_fork_server(*first: Process) -> dict[str, str]:
+    """The environment of a fork server. first: its first process that is a fork, if there is one."""
     return dict.fromkeys(_THREADS, "1") | _at_import(*first)
 
 

@@ -3,8 +3,8 @@
     srun ──► node 0: imports torch, once ──fork──► rank 0, rank 1, …
          ──► node 1: imports torch, once ──fork──► rank 2, rank 3, …
 
-It has a single thread, as what forks must. It leaves Slurm's signals to its ranks, waits for them, and takes them along
-when it ends.
+It is a fork server (see `worlds.forkserver`) that forks once and is told nothing. It leaves Slurm's signals to its
+ranks, waits for them, and takes them along when it ends.
 """
 
 import os
@@ -20,7 +20,7 @@ from distlib.launch.environment import LaunchError, Placement, read_placement
 from distlib.launch.notice import SIGNALS
 from distlib.launch.rank import be_rank
 from distlib.launch.rendezvous import FileRendezvous
-from distlib.worlds.real.forkserver import die_with_parent, freeze
+from distlib.worlds.forkserver.server import die_with_parent, freeze
 
 
 def main(directory: str, name: str, patience: str, ranks: str) -> int:
@@ -62,9 +62,8 @@ def _fork(placement: Placement, rendezvous: FileRendezvous, patience: float) -> 
     if pid == 0:
         status = 1
         try:
-            die_with_parent()
-            if os.getppid() == parent:  # else it has ended just before
-                status = be_rank(placement, rendezvous, patience)
+            die_with_parent(parent)
+            status = be_rank(placement, rendezvous, patience)
         except BaseException as error:
             print(error if isinstance(error, LaunchError) else traceback.format_exc(), file=sys.stderr, flush=True)
         os._exit(status)

@@ -6,5 +6,7 @@ call_site      which line of the student's code is talking
 message_check  what can be wrong with the arguments of a call
 tensor_bytes   a tensor as bytes
 pickling       a function and its arguments as bytes
+forkserver     a process that has imported what takes long, and is forked when another one is needed
+native_stack   where a process is that does not react
 calibration    latency and bandwidth of this machine, measured
 """

@@ -27,7 +27,7 @@ _NATIVE_FRAME = re.compile(r'File "(.+)", line (\d+) in (.+)')  # innermost fram
 _OF_A_PACKAGE = re.compile(r"[\\/](site|dist)-packages[\\/]")  # also those of the user, or below another environment
 _LIBRARIES = frozenset({"distlib", "torch"})
 _WRITTEN_BY_TENSORFLOW = "__autograph_generated_file"
-_WHERE_PROCESSES_BEGIN = ("<string>", "<module>")  # python -c, which ranks are forked from
+_WHERE_PROCESSES_BEGIN = ("<string>", "<module>")  # python -c, which is how a fork server is started
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 

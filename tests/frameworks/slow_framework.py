@@ -1,4 +1,4 @@
-"""Stands for a framework: a module that a stage imports once. It knows by which import it came."""
+"""Stands for a framework: a module that a fork server imports once. It knows by which import it came."""
 
 import os
 import time

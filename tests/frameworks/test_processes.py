@@ -17,8 +17,8 @@ from distlib.frameworks import (
     ProcessError,
     ProcessTimeout,
     addresses,
+    own_network,
     run_processes,
-    stage,
 )
 from distlib.frameworks.reports import gist
 from distlib.worlds.diagnosis import RunInterrupted
@@ -32,10 +32,10 @@ NETWORKS = ["bwrap", "unshare", "shared network"]
 @pytest.fixture(params=NETWORKS)
 def network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each way to get a network that works on this machine, and none."""
-    wrapper = stage.wrappers().get(request.param, ())
-    if wrapper and not stage.works(wrapper):
+    wrapper = own_network.wrappers().get(request.param, ())
+    if wrapper and not own_network.works(wrapper):
         pytest.skip(f"{request.param} makes no network on this machine")
-    monkeypatch.setattr(stage, "_wrapper", lambda: wrapper)
+    monkeypatch.setattr(own_network, "wrapper", lambda: wrapper)
     return str(request.param)
 
 
@@ -257,7 +257,7 @@ def test_servers_meet_at_their_addresses(network: str) -> None:
 
 
 def test_nobody_outside_can_connect() -> None:
-    if not stage.has_own_network():
+    if not own_network.has_own_network():
         pytest.skip("no network namespaces on this machine")
     (address,) = addresses(1)
     tried: list[int] = []
@@ -284,10 +284,10 @@ def test_no_addresses_are_an_error() -> None:
 
 KERNEL = """
 import sys
-from distlib.frameworks import Process, run_processes, stage
+from distlib.frameworks import Process, own_network, run_processes
 from tests.frameworks import played
-wrapper = stage.wrappers().get(sys.argv[1], ())
-stage._wrapper = lambda: wrapper
+wrapper = own_network.wrappers().get(sys.argv[1], ())
+own_network.wrapper = lambda: wrapper
 run_processes({"a": Process(played.start_others_and_wait), "b": Process(played.wait_forever)}, seconds=1000)
 """
 
@@ -323,8 +323,8 @@ def test_nothing_outlives_a_kernel_that_is_killed(kernel: "subprocess.Popen[str]
     assert wait_until_gone(mark) == []
 
 
-def test_nothing_outlives_a_stage_that_is_killed(kernel: "subprocess.Popen[str]", mark: str) -> None:
+def test_nothing_outlives_a_fork_server_that_is_killed(kernel: "subprocess.Popen[str]", mark: str) -> None:
     (child,) = psutil.Process(kernel.pid).children()
     child.kill()
     _, errors = kernel.communicate(timeout=LIMIT)
-    assert "have been lost" in errors
+    assert "has ended, and they with it" in errors

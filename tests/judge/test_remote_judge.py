@@ -20,16 +20,17 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
-from distlib.judge.remote import frameworks, nursery, ranks, wire
+from distlib.judge.remote import forkserver as judges_forkserver
+from distlib.judge.remote import frameworks, ranks, wire
 from distlib.judge.remote.cells import Cell
+from distlib.judge.remote.forkserver import CanNotGrade
 from distlib.judge.remote.judge import Judged, Judges, judge, judge_in
-from distlib.judge.remote.nursery import CanNotGrade
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.wire import encode
 from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.isolation import USERS_PER_SANDBOX
 from distlib.worlds.real import forkserver
-from tests.remote_functions import shared_nursery
+from tests.remote_functions import shared_fork_server
 
 RIGHT = """
 def shift(comm, tensor):
@@ -65,8 +66,8 @@ def _cell(source: str, **mark: object) -> NotebookNode:
 
 
 def run(answer: str, test: str = TEST, own: Sequence[str] = (), limits: Limits = QUICK) -> Judged:
-    with shared_nursery(limits).room() as room:
-        return judge_in(room, notebook(answer, test, own))
+    with shared_fork_server(limits).for_submission() as server:
+        return judge_in(server, notebook(answer, test, own))
 
 
 def told(judged: Judged) -> str:
@@ -76,11 +77,11 @@ def told(judged: Judged) -> str:
 
 
 def test_a_test_that_is_not_asked_for_does_not_run() -> None:
-    with shared_nursery(QUICK).room() as room:
-        judged = judge_in(room, notebook("wrong", test="1 / 0"), only=["another"])
+    with shared_fork_server(QUICK).for_submission() as server:
+        judged = judge_in(server, notebook("wrong", test="1 / 0"), only=["another"])
     assert told(judged) == "" and judged.notebook.cells[-1].execution_count is None
-    with shared_nursery(QUICK).room() as room:
-        judged = judge_in(room, notebook("wrong", test="1 / 0"), only=["shift_hidden"])
+    with shared_fork_server(QUICK).for_submission() as server:
+        judged = judge_in(server, notebook("wrong", test="1 / 0"), only=["shift_hidden"])
     assert "ZeroDivisionError" in told(judged) and judged.notebook.cells[-1].execution_count == 3
 
 
@@ -176,8 +177,8 @@ def test_the_inputs_depend_on_the_seed_or_else_on_the_hidden_tests() -> None:
     answer = "def shift(comm, tensor):\n    raise ValueError(str(tensor.tolist()))"
     one, same, other = run(answer), run(answer), run(answer, test=TEST + "\n# changed")
     assert told(one) == told(same) != told(other)
-    with shared_nursery(QUICK).room() as room:
-        first, again, second = (told(judge_in(room, notebook(answer), seed)) for seed in ("1", "1", "2"))
+    with shared_fork_server(QUICK).for_submission() as server:
+        first, again, second = (told(judge_in(server, notebook(answer), seed)) for seed in ("1", "1", "2"))
     assert first == again != second
 
 
@@ -291,9 +292,9 @@ def told_by(judges: Judges, answer: str, own: Sequence[str] = ()) -> str:
         return told(judge(notebook(answer, own=own)))
 
 
-def nursery_of(judges: Judges) -> psutil.Process:
-    assert judges._nursery is not None
-    return psutil.Process(judges._nursery._process.pid)
+def fork_server_of(judges: Judges) -> psutil.Process:
+    assert judges._server is not None
+    return psutil.Process(judges._server._process.pid)
 
 
 def test_submissions_in_one_sandbox_share_nothing(judges: Judges) -> None:
@@ -304,13 +305,13 @@ def test_submissions_in_one_sandbox_share_nothing(judges: Judges) -> None:
     assert "[]" in last and "left" not in last
 
 
-def test_the_nursery_stays_and_the_ranks_go(judges: Judges) -> None:
+def test_the_fork_server_stays_and_the_ranks_go(judges: Judges) -> None:
     told_by(judges, RIGHT)
-    process = nursery_of(judges)
+    process = fork_server_of(judges)
     before = process.children(recursive=True)
     with judges(notebook(RIGHT)) as judge:
         assert told(judge(notebook(RIGHT))) == ""
-    assert nursery_of(judges) == process
+    assert fork_server_of(judges) == process
     deadline = time.monotonic() + 60
     while (left := set(process.children(recursive=True)) - set(before)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -331,13 +332,13 @@ def test_a_judge_that_is_killed_leaves_room_for_the_next(judges: Judges) -> None
 
 def test_when_the_sandbox_is_killed_the_next_submission_gets_another(judges: Judges) -> None:
     told_by(judges, RIGHT)
-    process = nursery_of(judges)
+    process = fork_server_of(judges)
     with judges(notebook(RIGHT)) as judge:
         process.kill()
         with pytest.raises(CanNotGrade, match="the sandbox has ended before its work was done"):
             judge(notebook(RIGHT))
     assert told_by(judges, RIGHT) == ""
-    assert nursery_of(judges) != process
+    assert fork_server_of(judges) != process
 
 
 WITH_JAX = f"import jax\n{SET_UP}"
@@ -346,7 +347,10 @@ WITH_JAX = f"import jax\n{SET_UP}"
 def test_a_framework_is_imported_once_for_a_class(judges: Judges) -> None:
     pytest.importorskip("jax")
     loaded = 'import sys\nraise ValueError(f\'here: {sorted(sys.modules.keys() & {"jax", "torch"})}\')'
-    with shared_nursery(QUICK).room(["jax"]) as room, RemoteRanks([Cell(1, loaded)], [], room, "") as started:
+    with (
+        shared_fork_server(QUICK).for_submission(["jax"]) as server,
+        RemoteRanks([Cell(1, loaded)], [], server, "") as started,
+    ):
         started.advance(2)
         started.gather(1)
     assert started.cells.errors[1] == [("ValueError", "here: ['jax', 'torch']")]
@@ -354,7 +358,7 @@ def test_a_framework_is_imported_once_for_a_class(judges: Judges) -> None:
     for _ in range(2):
         with judges(made) as judge:
             assert told(judge(made)) == ""
-    assert judges._nursery is not None and judges._nursery._has_imported == {"jax"}
+    assert judges._server is not None and judges._server._has_imported == {"jax"}
 
 
 def test_a_set_up_cell_that_imports_a_framework_runs_on_the_ranks_only() -> None:
@@ -372,10 +376,10 @@ def test_a_framework_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_without_a_sandbox_each_submission_has_processes_of_its_own() -> None:
     with Judges(choose_sandbox("none"), QUICK) as judges:
         assert told_by(judges, RIGHT) == ""
-        assert judges._nursery is None
+        assert judges._server is None
 
 
-def test_a_nursery_that_can_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nursery, "_COMMAND", "raise SystemExit('there is no torch')")
+def test_a_fork_server_that_can_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judges_forkserver, "_COMMAND", "raise SystemExit('there is no torch')")
     with pytest.raises(CanNotGrade, match="the sandbox has ended before its work was done. there is no torch"):
         judge(notebook(RIGHT), sandbox=choose_sandbox("none"), limits=QUICK)

@@ -20,7 +20,7 @@ from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.wire import Wire, WireTimeout
 from distlib.judge.sandbox import Limits
 from tests.judge.test_remote_judge import run, told
-from tests.remote_functions import shared_nursery
+from tests.remote_functions import shared_fork_server
 
 DEADLINE = 50.0
 BUSY = "import time\nwhile time.process_time() < 0.6: pass"
@@ -101,11 +101,11 @@ def test_more_time_is_more_of_each_kind() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_what_a_submission_keeps_busy_is_its_own() -> None:
-    with shared_nursery().room() as room, RemoteRanks([Cell(1, BUSY)], [], room, "") as ranks:
-        before = room.processor_seconds()
+    with shared_fork_server().for_submission() as server, RemoteRanks([Cell(1, BUSY)], [], server, "") as ranks:
+        before = server.processor_seconds()
         ranks.advance(2)
         ranks.gather(1)
-        running = room.processor_seconds()
+        running = server.processor_seconds()
         ranks.end(0)
-        ended = room.processor_seconds()
+        ended = server.processor_seconds()
     assert 0 <= before < before + 0.5 <= running <= ended

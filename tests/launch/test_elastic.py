@@ -18,16 +18,16 @@ from distlib.launch.elastic import run_elastic
 from distlib.launch.notice import REQUEUE
 from tests.launch import elastic_training
 from tests.launch.elastic_training import kill_rank, stop_rank, train
-from tests.tools.launched import Nursery
+from tests.tools.launched import LauncherForkServer
 
 SCRIPT = Path(elastic_training.__file__)
 COMMAND = [sys.executable, "-m", "distlib.cli", "launch"]
 
 
 @pytest.fixture(scope="module")
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    with Nursery(tmp_path_factory.mktemp("launched")) as nursery:
-        yield nursery
+def launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LauncherForkServer]:
+    with LauncherForkServer(tmp_path_factory.mktemp("launched")) as launcher:
+        yield launcher
 
 
 def undisturbed(folder: Path, steps: int = 12) -> list[tuple[int, float]]:
@@ -140,8 +140,8 @@ def test_torchrun_starts_again_from_the_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2", "SIGTERM"])
-def test_notice_under_srun_is_for_all_ranks(nursery: Nursery, tmp_path: Path, name: str) -> None:
-    launched = nursery.srun(f"{SCRIPT}:warn_a_rank", str(tmp_path), name)
+def test_notice_under_srun_is_for_all_ranks(launcher: LauncherForkServer, tmp_path: Path, name: str) -> None:
+    launched = launcher.srun(f"{SCRIPT}:warn_a_rank", str(tmp_path), name)
     assert (launched.statuses, launched.err) == ([REQUEUE] * 4, "")
     assert good_steps(tmp_path) == [4]
     assert (launched.left, launched.files) == (0, [])

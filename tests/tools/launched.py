@@ -1,8 +1,8 @@
 """Starts ranks for the tests of `distlib launch` as srun or torchrun would, without either, nor a wait for torch.
 
-    tests ──a line of JSON──► nursery, which has imported torch once ──fork──► rank 0, rank 1, … , each in its variables
+    tests ──a line of JSON──► fork server, which has imported torch ──fork──► rank 0, rank 1, …, each in its variables
 
-The nursery adopts whatever its ranks leave behind, so it can tell that nothing is left.
+The fork server adopts whatever its ranks leave behind, so it can tell that nothing is left.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Launched:
         return sorted(self.out.splitlines())
 
 
-class Nursery:
+class LauncherForkServer:
     """Starts ranks. A context manager.
 
     Args:
@@ -58,7 +58,7 @@ class Nursery:
     def __init__(self, folder: Path) -> None:
         self.folder, self._count = folder, 0
 
-    def __enter__(self) -> Nursery:
+    def __enter__(self) -> LauncherForkServer:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.tools.launched"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -113,7 +113,7 @@ def slurm_variables(rank: int, nodes: int, tasks: int) -> dict[str, str]:
     }
 
 
-# ── in the nursery ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── in the fork server ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _serve() -> None:

@@ -1,4 +1,4 @@
-"""A judge and a nursery in small, for tests of the sandbox: ranks that run whatever text they are sent."""
+"""A judge and a fork server in small, for tests of the sandbox: ranks that run whatever text they are sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from distlib.judge.sandbox import Confined, Limits, Sandbox
 
 # As the real one: imports first, then one fork for each rank, whose wire comes as a file descriptor.
-NURSERY = """
+FORK_SERVER = """
 import contextlib, json, os, signal, socket, sys
 {imports}
 from distlib.judge.sandbox import fork_rank
@@ -48,7 +48,7 @@ class Rank:
     """A rank in a sandbox."""
 
     def __init__(self, pid: int, wire: socket.socket) -> None:
-        self.pid = pid  # as the nursery numbers its children
+        self.pid = pid  # as the fork server numbers its children
         self.wire = wire
         self._lines = wire.makefile("r")
 
@@ -72,7 +72,7 @@ class Ranks:
     def __init__(self, sandbox: Sandbox, limits: Limits | None = None, imports: str = "") -> None:
         self._control, theirs = socket.socketpair()
         self._control.settimeout(60)
-        program = NURSERY.format(imports=imports)
+        program = FORK_SERVER.format(imports=imports)
         with theirs:
             command = [sys.executable, "-c", program, str(theirs.fileno())]
             self.confined: Confined = sandbox.start(command, [theirs.fileno()], limits or Limits())
@@ -92,7 +92,7 @@ class Ranks:
         return Rank(int.from_bytes(pid, "big"), ours)
 
     def end(self, rank: Rank) -> None:
-        """Have the nursery kill a rank's process."""
+        """Have the fork server kill a rank's process."""
         self._control.sendall(str(rank.pid).encode().ljust(16))
 
     def close(self) -> None:

@@ -136,7 +136,7 @@ def test_the_backend_says_what_is_used() -> None:
 
 @pytest.fixture
 def forbidden(monkeypatch) -> None:
-    monkeypatch.setattr(forkserver.ForkServer, "memory_problem", lambda self: "this container forbids it")
+    monkeypatch.setattr(forkserver.RankForkServer, "memory_problem", lambda self: "this container forbids it")
 
 
 def test_where_memory_can_not_be_shared_gloo_is_used(forbidden: None) -> None:

@@ -3,6 +3,9 @@
     the grader ──Task, Judge──► a process, forked ──► read, transplant, judge ──Examined──► the grader
 
 So nothing that one submission does to its judge reaches another one. Only the grader writes files and marks.
+
+The fork server is Python's own (multiprocessing), not `distlib.worlds.forkserver`: each process needs one function, one
+result and a limit of its own, and the judge that goes there holds an open connection, which multiprocessing pickles.
 """
 
 from __future__ import annotations

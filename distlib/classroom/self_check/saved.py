@@ -10,9 +10,9 @@ from nbformat import NotebookNode
 
 from distlib.classroom.excerpts import with_excerpt
 from distlib.classroom.self_check.results import FAILS, ExerciseError, Result, Results, Row, result_of, row_of
+from distlib.judge.remote.forkserver import CanNotGrade, SandboxForkServer
 from distlib.judge.remote.frameworks import frameworks_of
 from distlib.judge.remote.judge import judge_in
-from distlib.judge.remote.nursery import CanNotGrade, Nursery
 from distlib.judge.sandbox import KINDS, Limits
 
 
@@ -26,12 +26,12 @@ def check_saved(name: str, notebook: Path | None = None, start: Path | None = No
         ExerciseError: there is no such notebook, or this machine can't run the tests.
     """
     try:
-        with Nursery(KINDS["none"](), Limits()) as nursery:
+        with SandboxForkServer(KINDS["none"](), Limits()) as first:
             from distlib.classroom.self_check.exercise import find_exercise  # meanwhile: it takes nbgrader along
 
             exercise = find_exercise(name, notebook, start)
-            with nursery.room(frameworks_of(exercise.notebook)) as room:
-                judged = judge_in(room, exercise.notebook)
+            with first.for_submission(frameworks_of(exercise.notebook)) as server:
+                judged = judge_in(server, exercise.notebook)
     except (CanNotGrade, OSError) as error:
         raise ExerciseError(f"the tests can't run on this machine: {error}. `distlib doctor` may know more") from None
     cells = {_name(cell): cell for cell in judged.notebook.cells}

@@ -9,12 +9,12 @@
 
     wire                frames of JSON and raw tensor bytes; nothing is unpickled
     sandbox_side        what runs in the sandbox
-    nursery             here: the hold on that process
+    forkserver          here: the hold on the fork server, from which all processes in the sandbox come
     rank_communicator   there: a Communicator whose every call goes over the wire
     ranks               here: starts and ends these processes
     proxy               here: a rank function that does on a simulated communicator what its remote rank asks for
     stand_in            here: what a student's function is called in the test cells
-    frameworks          here: which of TensorFlow and JAX the nursery imports
+    frameworks          here: which of TensorFlow and JAX the fork server imports
     insides             here: lines of the student's that look for what a rank reports about itself
     judge               here: runs a notebook
 

@@ -1,8 +1,8 @@
 """TensorFlow and JAX in a sandbox: which of them a notebook needs.
 
-Importing one takes seconds, up to ten of the processor. So a nursery imports it once, before it makes rooms, and all
-rooms and ranks are forks that have it. Forking is safe as long as nothing has been computed: neither starts a thread
-of its own, or opens a device, before its first use.
+Importing one takes seconds, up to ten of the processor. So the sandbox's fork server imports it once, before it is
+forked for a submission, and all ranks are forks that have it. Forking is safe as long as nothing has been computed:
+neither starts a thread of its own, or opens a device, before its first use.
 
 A set-up cell says what is needed: it imports it. At the judge's side such a cell does not run: test cells compute
 nothing with a framework, that is the ranks' part.
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from nbformat import NotebookNode
 
 from distlib.frameworks.optional import is_there
-from distlib.judge.remote.nursery import CanNotGrade
+from distlib.judge.remote.forkserver import CanNotGrade
 
 FRAMEWORKS = ("tensorflow", "jax")
 _IMPORT = re.compile(rf"^\s*(?:import|from)\s+({'|'.join(FRAMEWORKS)})\b", re.MULTILINE)

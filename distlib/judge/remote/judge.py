@@ -32,9 +32,9 @@ from nbformat.v4 import new_output
 import distlib
 from distlib.checks.remark import CheckFailed
 from distlib.judge.remote.cells import Cell
+from distlib.judge.remote.forkserver import CanNotGrade, SandboxForkServer, SubmissionForkServer
 from distlib.judge.remote.frameworks import check_installed, frameworks_in, frameworks_of
 from distlib.judge.remote.insides import reaches_inside
-from distlib.judge.remote.nursery import CanNotGrade, Nursery, Room
 from distlib.judge.remote.ranks import OutOfTime, RemoteRanks
 from distlib.judge.remote.stand_in import RemoteFunction
 from distlib.judge.sandbox import Limits, Sandbox
@@ -67,7 +67,7 @@ class Judged:
 class Judges:
     """A judge for each submission of a class. Use as a context manager: at its end all sandboxes are gone.
 
-    Where one sandbox may serve many submissions, all have rooms in the same nursery. Else each gets its own.
+    Where one sandbox may serve many submissions, all come from the same fork server. Else each has its own.
 
     Args:
         sandbox: where the students' code runs.
@@ -76,14 +76,14 @@ class Judges:
 
     def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
         self._sandbox, self._limits = sandbox, limits
-        self._nursery: Nursery | None = None
+        self._server: SandboxForkServer | None = None
 
     def __enter__(self) -> Judges:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._nursery is not None:
-            self._nursery.close()
+        if self._server is not None:
+            self._server.close()
 
     @contextlib.contextmanager
     def __call__(self, notebook: NotebookNode) -> Iterator[Callable[..., Judged]]:
@@ -98,16 +98,16 @@ class Judges:
         if not self._sandbox.serves_many:
             yield partial(judge, sandbox=self._sandbox, limits=self._limits)
             return
-        with self._working_nursery().room(frameworks_of(notebook)) as room:
-            yield partial(judge_in, room)
+        with self._working_server().for_submission(frameworks_of(notebook)) as server:
+            yield partial(judge_in, server)
 
-    def _working_nursery(self) -> Nursery:
-        if self._nursery is not None and self._nursery.has_ended():
-            self._nursery.close()
-            self._nursery = None
-        if self._nursery is None:
-            self._nursery = Nursery(self._sandbox, self._limits)
-        return self._nursery
+    def _working_server(self) -> SandboxForkServer:
+        if self._server is not None and self._server.has_ended():
+            self._server.close()
+            self._server = None
+        if self._server is None:
+            self._server = SandboxForkServer(self._sandbox, self._limits)
+        return self._server
 
 
 def judge(
@@ -129,16 +129,21 @@ def judge(
     Raises:
         CanNotGrade: the sandbox does not work. That says nothing about the notebook.
     """
-    with Nursery(sandbox, limits) as nursery, nursery.room(frameworks_of(notebook)) as room:
-        return judge_in(room, notebook, seed, times=times, only=only)
+    with SandboxForkServer(sandbox, limits) as first, first.for_submission(frameworks_of(notebook)) as server:
+        return judge_in(server, notebook, seed, times=times, only=only)
 
 
 def judge_in(
-    room: Room, notebook: NotebookNode, seed: str = "", *, times: float = 1.0, only: Collection[str] | None = None
+    server: SubmissionForkServer,
+    notebook: NotebookNode,
+    seed: str = "",
+    *,
+    times: float = 1.0,
+    only: Collection[str] | None = None,
 ) -> Judged:
-    """Judge a notebook in an existing room. `seed`, `times`, `only`: as of `judge`."""
+    """Judge a notebook on ranks that `server` forks. `seed`, `times`, `only`: as of `judge`."""
     check_installed(frameworks_of(notebook))
-    room.limits = room.limits.times(times)
+    server.limits = server.limits.times(times)
     start = time.perf_counter()
     done = copy.deepcopy(notebook)
     code = [cell for cell in done.cells if cell.cell_type == "code"]
@@ -150,7 +155,7 @@ def judge_in(
     texts = _all_plain([source for _, source in for_ranks])
     on_ranks = [Cell(number, text) for (number, _), text in zip(for_ranks, texts, strict=True)]
     secret = seed or "".join(cell.source for cell in code if _is_test(cell))
-    with RemoteRanks(on_ranks, names, room, secret) as ranks:
+    with RemoteRanks(on_ranks, names, server, secret) as ranks:
         _run_here(code, names, ranks)
         for number, printed, errors in ranks.cells.outputs():
             if not _is_locked(code[number - 1]):

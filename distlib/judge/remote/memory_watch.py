@@ -1,4 +1,4 @@
-"""What all ranks of a submission take together. Of memory there is a limit: the room looks now and then, and ends one.
+"""What all ranks of a submission take together. Of memory there is a limit: their fork server looks, and ends one.
 
 The system's limit (`RLIMIT_AS`) is one for each process, so nine ranks may take nine times as much. A group of the
 system's (cgroup) would have one for all, but making one takes rights that an instructor seldom has.

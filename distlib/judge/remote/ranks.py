@@ -18,7 +18,7 @@ from typing import Any
 
 from distlib.checks.patience import fair_seconds, patience, without_own
 from distlib.judge.remote.cells import START, Cell, Part, Place, Printed, StudentCells
-from distlib.judge.remote.nursery import CanNotGrade, Room, too_much_memory
+from distlib.judge.remote.forkserver import CanNotGrade, SubmissionForkServer, too_much_memory
 from distlib.judge.remote.question import Question, text
 from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout
 from distlib.judge.sandbox.limits import statement_seconds
@@ -41,7 +41,7 @@ class RemoteRanks:
     Args:
         cells: what every rank runs; see `advance`.
         names: the functions that may be called.
-        room: it forks the processes. Its limits hold for all together.
+        server: it forks the processes. Its limits hold for all together.
         secret: a text that the student does not know: the inputs of all cases depend on it, so that a rank can't work
             out what the others start with.
 
@@ -53,17 +53,17 @@ class RemoteRanks:
         printed: what the ranks have printed in the checks since this was last taken.
     """
 
-    def __init__(self, cells: Sequence[Cell], names: Sequence[str], room: Room, secret: str) -> None:
+    def __init__(self, cells: Sequence[Cell], names: Sequence[str], server: SubmissionForkServer, secret: str) -> None:
         self.functions: dict[str, Any] = {}
-        self.limits = room.limits
+        self.limits = server.limits
         self.cells = StudentCells(cells, self.limits.output_bytes)
         self.remarks: list[str] = []
         self.printed = Printed(self.limits.output_bytes)
         self.secret = secret
         self._names = list(names)
-        self._room = room
+        self._server = server
         self._wires: dict[int, Wire] = {}
-        self._processes: dict[int, int] = {}  # as the room numbers them
+        self._processes: dict[int, int] = {}  # as the fork server numbers them
         self._done: dict[int, int] = {}  # each has run the cells before this one
         self._due = 0
         self._expected = 0
@@ -72,7 +72,7 @@ class RemoteRanks:
         self._has_dropped = False
         self._spent_on_cells = 0.0  # fair seconds
         before = time.process_time()
-        self._business = without_own(lambda: time.process_time() - before + room.processor_seconds())
+        self._business = without_own(lambda: time.process_time() - before + server.processor_seconds())
         self._start = 0.0
 
     def __enter__(self) -> RemoteRanks:
@@ -118,7 +118,7 @@ class RemoteRanks:
 
     def prepare(self, plays: str) -> None:
         """Have a file of plays imported once for all ranks, not by each. Ranks that run are replaced."""
-        if self._room.prepare(plays):
+        if self._server.prepare(plays):
             self._end_all()
 
     def renew(self) -> None:
@@ -130,7 +130,7 @@ class RemoteRanks:
         """End the process of a rank. The next call to `wire` starts a new one."""
         if number in self._wires:
             self._wires.pop(number).close()
-            self._room.end(self._processes.pop(number))
+            self._server.end(self._processes.pop(number))
             del self._done[number]
 
     def _end_all(self) -> None:
@@ -161,11 +161,11 @@ class RemoteRanks:
 
     def interrupt(self, number: int) -> None:
         """Ask a rank that is computing to say where it is."""
-        self._room.interrupt(self._processes[number])
+        self._server.interrupt(self._processes[number])
 
     def how_it_ended(self, number: int) -> str:
         """How the process of a rank ended that has closed its wire."""
-        return self._room.how_it_ended(self._processes[number])
+        return self._server.how_it_ended(self._processes[number])
 
     def _question(self, number: int, request: Mapping[str, Any], deadline: float) -> Question:
         return Question(self._wires[number], request, deadline, self._drop)
@@ -204,7 +204,7 @@ class RemoteRanks:
     def _run_cells(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             if number not in self._wires:
-                self._wires[number], self._processes[number] = self._room.fork(number)
+                self._wires[number], self._processes[number] = self._server.fork(number)
                 self._done[number] = 0
         parts = {number: self.cells.parts(self._done[number], self._due) for number in numbers}
         runs = {number: _RunOfCells(self, number, len(numbers)) for number in numbers}
@@ -230,7 +230,7 @@ class RemoteRanks:
             return "told the judge what makes no sense"
         if isinstance(lost.error, WireTimeout):
             return "did not come to an end"
-        how = self._room.how_it_ended(self._processes[lost.run.number])
+        how = self._server.how_it_ended(self._processes[lost.run.number])
         return f"{_MEMORY} ({how})" if how == too_much_memory(self.limits) else "ended its process"
 
     def _leave_out(self, lost: _Lost, how: str) -> None:

@@ -1,10 +1,10 @@
-"""What runs in the sandbox: a process that has torch imported, the nursery, and all that it forks.
+"""What runs in the sandbox: a fork server, which has torch imported, and all that it forks.
 
-    grader ──"a submission"──────────► nursery ──fork──► room of this submission
-    judge ──"a rank, here is its wire"──► room ──fork──► rank, alone: runs cells and calls, until the wire ends
+    grader ──"a submission"─────────────► fork server ──fork──► fork server of this submission
+    judge ──"a rank, here is its wire"──► fork server of this submission ──fork──► rank, alone: runs cells and calls
 
-Importing torch takes two seconds, forking milliseconds. Neither nursery nor room runs a line of a student's code; a
-rank does nothing else. What a rank does at the judge's request:
+Importing torch takes two seconds, forking milliseconds. No fork server runs a line of a student's code; a rank does
+nothing else, until its wire ends. What a rank does at the judge's request:
 
     load    run the student's cells, one statement after the other, and say which one comes next, so that the judge
             knows what to leave out when that was the last; say which of the graded functions there are
@@ -68,16 +68,16 @@ Place = tuple[int, int]  # as in `distlib.judge.remote.cells`
 
 
 def main() -> None:
-    """The nursery. Its line to the grader is the file descriptor that the command line names.
+    """The fork server. Its line to the grader is the file descriptor that the command line names.
 
-    A command has ORDER_BYTES: "+" (make a room), with a connection to a judge along with it, or "i" and a framework
-    (import it, for the rooms to come).
+    A command has ORDER_BYTES: "+" (fork one for a submission), with a connection to a judge along with it, or "i" and
+    a framework (import it, for the submissions to come).
     """
     line = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(1)
     gc.freeze()
     gc.enable()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a room
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for one
     for number in itertools.count():
         message, descriptors, _, _ = socket.recv_fds(line, ORDER_BYTES, 1)
         if not message:
@@ -88,7 +88,7 @@ def main() -> None:
         with socket.socket(fileno=descriptors[0]) as control:
             if os.fork() == 0:
                 line.close()
-                _live_as_room(number, control)
+                _serve_submission(number, control)
 
 
 def _import_framework(name: str) -> None:
@@ -104,8 +104,8 @@ def _import_framework(name: str) -> None:
     gc.freeze()
 
 
-def _live_as_room(number: int, control: socket.socket) -> NoReturn:
-    """The life of a room, until its judge closes the connection.
+def _serve_submission(number: int, control: socket.socket) -> NoReturn:
+    """The life of a submission's fork server, until its judge closes the connection.
 
     It says when it is there. A command has ORDER_BYTES: "+", a rank's number, and the rank's wire with it (answer:
     its process), or "-" (end it), "?" (let it say where it is), "w" (answer: how it ended) and a process, "i"
@@ -151,12 +151,12 @@ def _obey(control: socket.socket, ranks: list[int], watch: MemoryWatch) -> bool:
 
 
 def _fork_a_rank(number: int, descriptor: int, control: socket.socket) -> int:
-    """Returns the process to the room; in the process itself it does not return."""
-    room = os.getpid()
+    """Returns the process to the fork server; in the process itself it does not return."""
+    server = os.getpid()
     try:
         child = fork_rank(number, [descriptor])
     except OSError as error:
-        if os.getpid() == room:
+        if os.getpid() == server:
             raise
         _tell_why(Wire(socket.socket(fileno=descriptor)), error)
     if child == 0:

@@ -1,15 +1,15 @@
 """Where the code of students runs when a class is graded: processes that can hurt nobody and see nothing of interest.
 
     judge ──starts──► bubblewrap | docker | nothing
-                        └─ nursery: Python and torch, none of any student's code
-                             ├─fork─► room of one submission, as clean
+                        └─ fork server: Python and torch, none of any student's code
+                             ├─fork─► fork server of one submission, as clean
                              │          ├─fork_rank─► rank 0: isolated, then the student's cells
                              │          └─fork_rank─► rank 1: …
-                             └─fork─► room of the next one: …
+                             └─fork─► that of the next one: …
 
     kinds           bubblewrap, docker, none; `choose_sandbox` picks one
     contents        what a sandbox shows of the system, of Python and of distlib; everything else is not there
-    isolation       separates one rank from the others and from the nursery, for good
+    isolation       separates one rank from the others and from the fork server, for good
     system_filter   the calls into the system that a rank is refused
     inside/         what `import distlib` finds in there where that isn't the real module
 

@@ -1,13 +1,14 @@
 """The sandbox of choice on Linux: bubblewrap (https://github.com/containers/bubblewrap), a program without a service.
 
-    bwrap ──► first process of the sandbox ──► nursery ──► rooms ──► ranks
+    bwrap ──► first process of the sandbox ──► fork server ──► one for each submission ──► ranks
 
 It starts in an empty root of its own, shows what `contents` lists, and has no network. When its first process is
 killed, the kernel kills all others in it.
 
-Started by root, the nursery stays root and every rank gets a user id that nobody else has. Started by anybody else, all
-of it runs as that user, whose rights end at the sandbox; this needs unprivileged user namespaces, which some systems
-forbid. In both cases the nursery has what it takes to make namespaces for the ranks, and the ranks have no rights.
+Started by root, the fork server stays root and every rank gets a user id that nobody else has. Started by anybody
+else, all of it runs as that user, whose rights end at the sandbox; this needs unprivileged user namespaces, which some
+systems forbid. In both cases the fork server has what it takes to make namespaces for the ranks, and the ranks have no
+rights.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from the same places, on an image that is empty: nothing is downloaded, and it r
 The sockets that the judge passes on reach a container through a socket in a private folder: file descriptors travel
 between processes of one kernel, so Docker Desktop won't do.
 
-The nursery keeps the rights that it needs to separate the ranks, and Docker's own filter for system calls is off, since
-it refuses new namespaces. Every rank has ours, and no rights. What Docker shows in a container and all ranks would
-share is covered in each of them: terminals, shared memory, and the counters in /sys.
+The fork server keeps the rights that it needs to separate the ranks, and Docker's own filter for system calls is off,
+since it refuses new namespaces. Every rank has ours, and no rights. What Docker shows in a container and all ranks
+would share is covered in each of them: terminals, shared memory, and the counters in /sys.
 
 The options: https://docs.docker.com/reference/cli/docker/container/run/
 """
@@ -32,7 +32,7 @@ from distlib.judge.sandbox.limits import Limits
 
 EMPTY, GRADER = "distlib-empty", "distlib-grader"  # images; the second one is used where there is one
 PYTHON = "/opt/venv/bin/python"  # of the second
-_RIGHTS = ("SYS_ADMIN", "SETUID", "SETGID", "KILL", "DAC_OVERRIDE")  # of the nursery; the ranks give them up
+_RIGHTS = ("SYS_ADMIN", "SETUID", "SETGID", "KILL", "DAC_OVERRIDE")  # of the fork server; the ranks give them up
 _COVERED = ("/dev/mqueue", "/dev/pts", "/dev/shm", "/sys")
 _CONNECT_SECONDS = 30.0
 _JUDGE = "/judge"  # in the container: the folder with the socket

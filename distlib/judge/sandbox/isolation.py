@@ -1,9 +1,9 @@
 """A process for one rank, separated from everything else before the first line of a student's code: `fork_rank`.
 
-    room, in the sandbox ──fork──► rank     own process ids, files, user, network, names
+    fork server, in the sandbox ──fork──► rank     own process ids, files, user, network, names
                                             no rights, limits, a filter for system calls
 
-The rank is the first process in its namespace: when its room ends it, the kernel ends whatever else is in there.
+The rank is the first process in its namespace: when its fork server ends it, the kernel ends whatever else is in there.
 With bubblewrap and in a Docker container all of it is done. Without a sandbox there are only the limits and the filter,
 where the system has them.
 """

@@ -3,7 +3,7 @@
 world          World: runs a function on every rank
 supervisor     one run: waits for results, finds deadlocks and dead ranks
 rank_pool      the processes, kept from one run to the next
-forkserver     forks them from a process that has imported torch
+forkserver     what they are forked from: it has imported torch
 rank_process   what each of them does
 process_group  the Communicator that the function is given
 endpoint       its messages: agreed on by small control messages (`mailbox`), then moved

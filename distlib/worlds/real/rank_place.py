@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from distlib.network import Cluster
+if TYPE_CHECKING:  # it takes torch along, and the kernel starts its fork server before it has that
+    from distlib.network import Cluster
 
-# Variables that the process has which ranks are forked from, whatever the notebook's are.
+# Variables of the ranks' fork server, whatever the notebook's are.
 ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"),
     "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",  # macOS: else it ends a fork that uses one of its own libraries

@@ -18,13 +18,17 @@ import resource
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from multiprocessing.connection import Connection
 from typing import Any
 
 from distlib.network import Cluster
+from distlib.worlds import private_torch
+from distlib.worlds.forkserver.handle import occupy_standard_streams
+from distlib.worlds.native_stack import STACK_SIGNAL, wait_for_stacks
 from distlib.worlds.real import forkserver, rank_process
 from distlib.worlds.real.endpoint import LOST
 from distlib.worlds.real.mailbox import inbox_path, open_inbox
@@ -35,7 +39,6 @@ from distlib.worlds.real.status_board import StatusBoard
 
 _LONGEST_SOCKET_PATH = 90  # bytes; the system's limit is 104 (macOS) or 108 (Linux)
 _STACK_PATIENCE = 1.0  # seconds for a rank to write its stack
-_END_OF_STACK = ("in <module>\n", "  ...\n")  # the outermost frame, or as many as faulthandler writes
 
 
 class RankPool:
@@ -55,13 +58,15 @@ class RankPool:
         self.backend = backend
         self.network = network
         self.pids: list[int] = []
+        self._names: list[Hashable] = []  # as the fork server calls them
         self.commands: list[Connection] = []
         self.outputs: list[tuple[int, str, int]] = []  # rank, "stdout" or "stderr", file descriptor to read
         self._server = forkserver.current()
-        self.environment = self._server.environment
-        forkserver.occupy_standard_streams()
+        self.environment = self._server.variables
+        occupy_standard_streams()
         self._check_backend()
         self.directory = _private_directory(self._allocate)
+        self._server.order("remove_at_end", self.directory)
         _allow_open_files(8 * world_size)
         try:
             inboxes = [open_inbox(self.directory, rank) for rank in range(world_size)]
@@ -90,7 +95,11 @@ class RankPool:
         self.outputs += [(rank, "stdout", out_read), (rank, "stderr", err_read)]
         try:
             place = RankPlace(rank, self.world_size, self.directory, self.backend, threads, self.network)
-            self.pids.append(self._server.spawn(place, [theirs.fileno(), out_write, err_write, inbox.fileno()]))
+            # Where the kernel has built an optimizer, ranks will: what that imports is there when the rank begins.
+            imports = [name for name in private_torch.IMPORTED_LATE if name in sys.modules]
+            files = [theirs.fileno(), out_write, err_write, inbox.fileno()]
+            self.pids.append(self._server.start_rank(place, files, imports))
+            self._names.append(forkserver.name_of(place))
         finally:
             for end in (theirs, inbox):
                 end.close()
@@ -101,7 +110,7 @@ class RankPool:
     def alive(self) -> bool:
         """Whether all ranks are there and the process that watches over them is, too."""
         try:
-            return self._server.alive and self._server.exit_statuses(self.pids) == [None] * self.world_size
+            return self._server.alive and self._server.exit_statuses(self._names) == [None] * self.world_size
         except RuntimeError:
             return False
 
@@ -115,13 +124,11 @@ class RankPool:
 
     def stop(self, ranks: Iterable[int]) -> None:
         """Ask ranks to leave the run they are in."""
-        self._server.signal([self.pids[rank] for rank in ranks], rank_process.STOP_SIGNAL)
+        self._server.signal([self._names[rank] for rank in ranks], rank_process.STOP_SIGNAL)
 
     def kill(self, ranks: Iterable[int] | None = None) -> None:
         """End ranks, whatever they are doing. None: all of them."""
-        pids = self.pids if ranks is None else [self.pids[rank] for rank in ranks]
-        with contextlib.suppress(OSError, RuntimeError):
-            self._server.signal(pids, signal.SIGKILL)
+        self._server.signal(self._names if ranks is None else [self._names[rank] for rank in ranks], signal.SIGKILL)
 
     def announce_death(self, dead: int, rank: int, run: int) -> bool:
         """Tell a rank that another one has died, in the name of that one. False if its inbox is full."""
@@ -135,23 +142,16 @@ class RankPool:
 
     def native_stack(self, rank: int) -> str:
         """The Python stack of a rank that does not react, also if it is inside a C++ call; "" if it can't be had."""
-        path = rank_process.stack_path(self.directory, rank)
-        with contextlib.suppress(OSError, RuntimeError):
-            self._server.signal([self.pids[rank]], rank_process.STACK_SIGNAL)
-            give_up = time.monotonic() + _STACK_PATIENCE
-            while True:
-                time.sleep(0.01)
-                with open(path) as file:
-                    stack = file.read()
-                if stack.endswith(_END_OF_STACK) or time.monotonic() >= give_up:
-                    return stack
+        with contextlib.suppress(OSError), open(rank_process.stack_path(self.directory, rank), "rb") as file:
+            self._server.signal([self._names[rank]], STACK_SIGNAL)
+            return wait_for_stacks([file.fileno()], _STACK_PATIENCE)[0]
         return ""
 
     def exit_status(self, rank: int, patience: float = 0.0) -> int | None:
         """How a rank ended (see ForkServer.exit_statuses); waits up to `patience` seconds to learn it."""
         give_up = time.monotonic() + patience
         while True:
-            (status,) = self._server.exit_statuses([self.pids[rank]])
+            (status,) = self._server.exit_statuses([self._names[rank]])
             if status is not None or time.monotonic() >= give_up:
                 return status
             time.sleep(0.01)

@@ -30,6 +30,7 @@ from distlib.trace import CallSite
 from distlib.worlds import call_site, notebook_only, pickling
 from distlib.worlds.diagnosis import Failure
 from distlib.worlds.exception_text import stack_of, text_of, whole_text_of
+from distlib.worlds.native_stack import write_stack_on_signal
 from distlib.worlds.real import own_modules, shared_memory
 from distlib.worlds.real.endpoint import Endpoint, Group, Stopped
 from distlib.worlds.real.mailbox import SocketMailbox
@@ -43,12 +44,11 @@ from distlib.worlds.real.transport import GlooTransport, NcclTransport, Transpor
 __starts_ranks__ = True  # see worlds.call_site
 
 STOP_SIGNAL = signal.SIGUSR1  # leave the run
-STACK_SIGNAL = signal.SIGUSR2  # write the stack to a file, also from inside a C++ call
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
 def stack_path(directory: str, rank: int) -> str:
-    """Where a rank writes its stack when STACK_SIGNAL comes."""
+    """Where a rank writes its stack when it is asked to; see native_stack."""
     return os.path.join(directory, f"stack-{rank}")
 
 
@@ -60,7 +60,7 @@ def main(place: RankPlace, fds: list[int]) -> None:
     _redirect_output(stdout_fd, stderr_fd)
     notebook_only.live_without(place.world_size)
     stack_file = open(stack_path(place.directory, place.rank), "w")
-    faulthandler.register(STACK_SIGNAL, file=stack_file, all_threads=False)
+    write_stack_on_signal(stack_file)
     faulthandler.enable(file=sys.stderr)
     commands = Connection(command_fd)
     try:

@@ -16,11 +16,11 @@ from distlib.frameworks import (
     ProcessDied,
     ProcessError,
     ProcessTimeout,
+    forkservers,
     prepare_processes,
     processes,
     require,
     run_processes,
-    stage,
 )
 from distlib.frameworks.optional import is_there
 from distlib.frameworks.temporary import temporary_folder
@@ -33,13 +33,13 @@ FRAMEWORK = "tests.frameworks.slow_framework"
 
 @pytest.fixture
 def framework(monkeypatch: pytest.MonkeyPatch, mark: str) -> Iterator[None]:
-    """The kernel has imported a framework, and no stage is kept before the test and after it."""
+    """The kernel has imported a framework, and no fork server is kept before the test and after it."""
     monkeypatch.setattr(processes, "FRAMEWORKS", (FRAMEWORK,))
     monkeypatch.setitem(sys.modules, FRAMEWORK, processes)
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)  # jax sets it where it is imported
-    stage.end_kept()
+    forkservers.end_kept()
     yield
-    stage.end_kept()
+    forkservers.end_kept()
 
 
 def imports_of(*run: Process) -> list[str]:
@@ -51,7 +51,7 @@ def imports_of(*run: Process) -> list[str]:
 def test_all_processes_of_all_runs_share_one_import(network: str, framework: None) -> None:
     seen = {token for _ in range(2) for token in imports_of(*[Process(played.which_import)] * 2)}
     assert len(seen) == 1
-    assert len(stage._kept) == 1
+    assert len(forkservers._kept) == 1
 
 
 def test_what_is_read_late_may_differ(framework: None) -> None:
@@ -65,25 +65,25 @@ def test_another_environment_has_another_import(framework: None, monkeypatch: py
     quiet, loud = Process(played.which_import), Process(played.which_import, env={"TF_CPP_MIN_LOG_LEVEL": "0"})
     first, second, again = imports_of(quiet), imports_of(loud), imports_of(quiet)
     assert first == again != second
-    assert len(stage._kept) == 2
+    assert len(forkservers._kept) == 2
     monkeypatch.setenv("DISTLIB_TEST_OTHER", "1")
     assert imports_of(quiet) != first
-    assert len(stage._kept) == 2, "not more of them: each takes memory"
+    assert len(forkservers._kept) == 2, "not more of them: each takes memory"
     assert imports_of(loud) != second, "the oldest has ended"
 
 
 def test_one_that_was_prepared_is_the_one_that_is_used(network: str, framework: None, mark: str) -> None:
     prepare_processes(FRAMEWORK, env={"DISTLIB_TEST_OTHER": "1"})
-    (prepared,) = stage._kept
+    (prepared,) = forkservers._kept
     imports_of(Process(played.which_import, env={"DISTLIB_TEST_OTHER": "1", "TF_CONFIG": "late"}))
-    assert stage._kept == [prepared]
+    assert forkservers._kept == [prepared]
     prepare_processes(FRAMEWORK, env={"DISTLIB_TEST_OTHER": "1"})
-    assert stage._kept == [prepared], "there is one already"
-    stage.end_kept()
+    assert forkservers._kept == [prepared], "there is one already"
+    forkservers.end_kept()
     assert wait_until_gone(mark, 60.0) == []
 
 
-def test_what_the_notebooks_own_import_sets_makes_no_other_stage(
+def test_what_the_notebooks_own_import_sets_makes_no_other_fork_server(
     framework: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sets_a_variable.py").write_text("import os\nos.environ['DISTLIB_TEST_OTHER'] = 'by the import'\n")
@@ -91,22 +91,22 @@ def test_what_the_notebooks_own_import_sets_makes_no_other_stage(
     monkeypatch.setenv("DISTLIB_TEST_OTHER", "")  # so that it is as it was, afterwards
     monkeypatch.delenv("DISTLIB_TEST_OTHER")
     prepare_processes(FRAMEWORK)
-    (prepared,) = stage._kept
+    (prepared,) = forkservers._kept
     require("sets_a_variable")
     imports_of(Process(played.which_import))
-    assert stage._kept == [prepared]
+    assert forkservers._kept == [prepared]
     monkeypatch.setenv("DISTLIB_TEST_OTHER", "by the notebook")
     imports_of(Process(played.which_import))
-    assert len(stage._kept) == 2
+    assert len(forkservers._kept) == 2
 
 
-def test_a_stage_that_still_imports_when_the_kernel_ends_leaves_nothing(
+def test_a_fork_server_that_still_imports_when_the_kernel_ends_leaves_nothing(
     network: str, framework: None, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DISTLIB_TEST_IMPORT", "takes long")
     prepare_processes(FRAMEWORK)
     assert processes_with(mark)
-    stage.end_kept()
+    forkservers.end_kept()
     assert wait_until_gone(mark, 3.0) == []
 
 
@@ -127,11 +127,11 @@ def test_a_process_may_ask_for_a_fresh_start(framework: None) -> None:
     assert imports_of(Process(played.which_import, fresh=True)) != [own]
 
 
-def test_a_stage_without_a_framework_is_not_kept(network: str, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_framework_none_is_kept(network: str, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "FRAMEWORKS", ())  # another test may have imported one
-    stage.end_kept()
+    forkservers.end_kept()
     run_processes({"a": Process(played.count, 1)}, seconds=LIMIT)
-    assert stage._kept == []
+    assert forkservers._kept == []
 
 
 def test_forks_do_not_draw_the_same_numbers() -> None:
@@ -154,22 +154,22 @@ def test_the_end_of_a_process_is_its_own(framework: None, how: str, status: int)
     )
     assert isinstance(outcomes["a"].error, ProcessDied)
     assert [outcome.exit_status for outcome in outcomes.values()] == [status, 0]
-    assert len(stage._kept) == 1
+    assert len(forkservers._kept) == 1
 
 
 @pytest.mark.parametrize("function, error", [(played.fail, ProcessError), (played.wait_forever, ProcessTimeout)])
-def test_after_an_exception_the_stage_is_gone_too(
+def test_after_an_exception_the_fork_server_is_gone_too(
     network: str, framework: None, mark: str, function: object, error: type[Exception]
 ) -> None:
     imports_of(Process(played.which_import))
     assert processes_with(mark)
     with pytest.raises(error):
         run_processes({"a": Process(function)}, seconds=3)  # type: ignore[arg-type]
-    assert stage._kept == []
+    assert forkservers._kept == []
     assert wait_until_gone(mark, 3.0) == []
 
 
-def test_a_kept_stage_has_no_process_left(network: str, framework: None, mark: str) -> None:
+def test_a_kept_fork_server_has_no_process_left(network: str, framework: None, mark: str) -> None:
     if network == "shared network" and sys.platform != "linux":
         pytest.skip("only Linux tells of processes that are left over")
     imports_of(Process(played.which_import))
@@ -177,14 +177,14 @@ def test_a_kept_stage_has_no_process_left(network: str, framework: None, mark: s
     run_processes(
         {"a": Process(played.leave_a_stranger), "ps": Process(played.start_others_and_wait)}, seconds=LIMIT, until=["a"]
     )
-    assert len(stage._kept) == 1
+    assert len(forkservers._kept) == 1
     assert len(processes_with(mark)) == waiting
 
 
-def test_a_stage_that_was_killed_is_replaced(framework: None) -> None:
+def test_a_fork_server_that_was_killed_is_replaced(framework: None) -> None:
     (first,) = imports_of(Process(played.which_import))
-    stage._kept[0]._process.kill()
-    stage._kept[0]._process.wait()
+    forkservers._kept[0]._process.kill()
+    forkservers._kept[0]._process.wait()
     assert imports_of(Process(played.which_import)) != [first]
 
 
@@ -220,18 +220,18 @@ def test_a_framework_computes_in_forks(name: str, mark: str, monkeypatch: pytest
         assert outcome.lines[0] == "500.0" and outcome.exit_status == 0
         assert "__autograph_generated_file" in outcome.lines[1]
         assert not any(os.path.exists(path) for path in outcome.lines[1].split())
-    assert len(stage._kept) == 1
-    stage.end_kept()
+    assert len(forkservers._kept) == 1
+    forkservers.end_kept()
 
 
 # The end of the kernel
 
 KERNEL = f"""
 import sys, time
-from distlib.frameworks import Process, processes, run_processes, stage
+from distlib.frameworks import Process, forkservers, own_network, processes, run_processes
 from tests.frameworks import played
-wrapper = stage.wrappers().get(sys.argv[1], ())
-stage._wrapper = lambda: wrapper
+wrapper = own_network.wrappers().get(sys.argv[1], ())
+own_network.wrapper = lambda: wrapper
 processes.FRAMEWORKS, sys.modules["{FRAMEWORK}"] = ("{FRAMEWORK}",), processes
 print("begins")
 run_processes({{"a": Process(played.count, 1)}}, seconds=1000)
@@ -253,7 +253,7 @@ def a_kernel(network: str, root: Path, **environment: str) -> "subprocess.Popen[
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_kept_stage_ends_with_the_kernel(network: str, mark: str, root: Path, number: int) -> None:
+def test_a_kept_fork_server_ends_with_the_kernel(network: str, mark: str, root: Path, number: int) -> None:
     with a_kernel(network, root) as kernel:
         assert kernel.stdout is not None and kernel.stdout.readline() == "a │ step 0\n"
         kernel.send_signal(number)
@@ -261,7 +261,7 @@ def test_a_kept_stage_ends_with_the_kernel(network: str, mark: str, root: Path, 
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_stage_that_imports_ends_with_the_kernel(network: str, mark: str, root: Path, number: int) -> None:
+def test_a_fork_server_that_imports_ends_with_the_kernel(network: str, mark: str, root: Path, number: int) -> None:
     with a_kernel(network, root, DISTLIB_TEST_IMPORT="takes long") as kernel:
         while not any(FRAMEWORK in " ".join(child.cmdline()) or child.children() for child in children_of(kernel)):
             assert kernel.poll() is None

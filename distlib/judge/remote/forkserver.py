@@ -1,11 +1,16 @@
-"""The judge's hold on the nursery: the process in a sandbox that has torch imported.
+"""The judge's hold on the fork server in a sandbox, which has torch imported, and on those that it is forked into.
 
-    grader ──► Nursery ──fork──► a room for each submission ──fork──► its ranks
-                                   ▲
-    judge ──Room───────────────────┘
+    grader ──SandboxForkServer──► fork server ──fork──► one for each submission ──fork──► its ranks
+                                                          ▲
+    judge ──SubmissionForkServer──────────────────────────┘
 
-It takes two seconds until a nursery is ready. So it is started first and asked for rooms later, and all submissions of
-a class may have their rooms in the same one.
+It takes two seconds until one is ready. So it is started first and asked later, and all submissions of a class may come
+from the same one.
+
+Why not `distlib.worlds.forkserver`? That one and its kernel trust each other: they send pickles, and it calls whatever
+it is told to. This one lives among what students have written, so the judge takes from it a byte or a number, of a
+fixed length, and waits only so long; it makes a user and namespaces for each rank, measures their time and watches
+their memory; and what it imports is shown in the sandbox (`judge.sandbox.contents`), so that it should be little.
 """
 
 from __future__ import annotations
@@ -30,8 +35,8 @@ class CanNotGrade(Exception):
     """Something is wrong with this machine, not with the student's work. The message says what."""
 
 
-class Nursery:
-    """A nursery in a sandbox of its own. Returns at once: it gets ready meanwhile.
+class SandboxForkServer:
+    """A fork server in a sandbox of its own. Returns at once: it gets ready meanwhile.
 
     Use as a context manager: at its end all processes of the sandbox are gone.
 
@@ -51,7 +56,7 @@ class Nursery:
             command = [sys.executable, "-c", _COMMAND, str(theirs.fileno())]
             self._process = sandbox.start(command, [theirs.fileno()], limits)
 
-    def __enter__(self) -> Nursery:
+    def __enter__(self) -> SandboxForkServer:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -71,8 +76,8 @@ class Nursery:
         """Whether the sandbox is gone: somebody has killed it."""
         return self._process.poll() is not None
 
-    def room(self, frameworks: Iterable[str] = ()) -> Room:
-        """A new room, for one submission. If the sandbox has ended, the room says so when it is asked for something.
+    def for_submission(self, frameworks: Iterable[str] = ()) -> SubmissionForkServer:
+        """Fork one for a submission. If the sandbox has ended, it says so when it is asked for something.
 
         Args:
             frameworks: what to have imported in it, see `distlib.judge.remote.frameworks`.
@@ -83,16 +88,16 @@ class Nursery:
                 self._line.sendall(_order("i", name))
                 self._has_imported.add(name)
             socket.send_fds(self._line, [_order("+")], [theirs.fileno()])
-        return Room(ours, self._limits)
+        return SubmissionForkServer(ours, self._limits)
 
 
-class Room:
-    """One submission's room in a nursery: a process that forks the submission's ranks, and ends them.
+class SubmissionForkServer:
+    """A process that forks the ranks of one submission, and ends them.
 
     Use as a context manager: at its end the ranks are gone. It can be sent to a process that `multiprocessing` starts.
 
     Args:
-        connection: to the process. Made by `Nursery.room`.
+        connection: to the process. Made by `SandboxForkServer.for_submission`.
         limits: for the ranks.
     """
 
@@ -102,17 +107,17 @@ class Room:
         self._is_ready = False
         self._prepared: set[str] = set()
 
-    def __enter__(self) -> Room:
+    def __enter__(self) -> SubmissionForkServer:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._control.close()
 
     def fork(self, rank: int) -> tuple[Wire, int]:
-        """A new process for a rank: the wire to it, and its number in the room.
+        """A new process for a rank: the wire to it, and its number in the sandbox.
 
         Raises:
-            CanNotGrade: the nursery does not answer.
+            CanNotGrade: the fork server does not answer.
         """
         self._wait_until_ready()
         ours, theirs = socket.socketpair()
@@ -145,10 +150,10 @@ class Room:
         return how_it_ended(None if status == NO_STATUS else status)
 
     def processor_seconds(self) -> float:
-        """How long all processes of the room have kept a core busy so far, together.
+        """How long all ranks have kept a core busy so far, together.
 
         Raises:
-            CanNotGrade: the nursery does not answer.
+            CanNotGrade: the fork server does not answer.
         """
         self._wait_until_ready()
         self._tell("c", "")
