@@ -47,6 +47,11 @@ class Message:
     rest: str = ""
 
     @property
+    def below(self) -> str:
+        """The details and the rest: what is shown below the sentence."""
+        return "\n\n".join(filter(None, [self.details, self.rest]))
+
+    @property
     def first_sentence(self) -> str:
         """Of what was seen."""
         return _SENTENCE.split(self.seen, maxsplit=1)[0]
