@@ -28,7 +28,7 @@ from distlib.worlds.real.rank_process import STOP_SIGNAL
 from distlib.worlds.real.status_board import Board, Status
 
 
-class Link(Board):
+class RankConnection(Board):
     """The connection of one rank.
 
     Args:
@@ -116,7 +116,7 @@ class Link(Board):
 class LinkMailbox(Mailbox):
     """The control messages of a rank, by way of the head. What a rank sends to itself stays here."""
 
-    def __init__(self, link: Link, rank: int) -> None:
+    def __init__(self, link: RankConnection, rank: int) -> None:
         self._link, self._rank = link, rank
         self._messages: deque[bytes] = deque()
         self._bell, self._rope = os.pipe()

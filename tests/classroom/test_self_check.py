@@ -24,9 +24,9 @@ from distlib.classroom.self_check.results import (
     PASSES,
     WAITS,
     ExerciseError,
+    FunctionRow,
     Result,
     Results,
-    Row,
     row_of,
 )
 from distlib.classroom.self_check.running import judged
@@ -332,7 +332,7 @@ def test_the_table_fits_a_terminal() -> None:
 
 
 def test_the_summary_counts() -> None:
-    right, wrong = Row("f", Result(PASSES), Result(PASSES)), row_of("g", Result(FAILS, "no"), None)
+    right, wrong = FunctionRow("f", Result(PASSES), Result(PASSES)), row_of("g", Result(FAILS, "no"), None)
     assert Results("x", "", [right], []).summary == "The function passes."
     assert Results("x", "", [right, right], []).summary == "Both functions pass."
     assert Results("x", "", [right, wrong], []).summary == "1 of 2 functions passes."

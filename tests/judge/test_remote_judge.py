@@ -21,7 +21,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 from distlib.judge.remote import frameworks, nursery, ranks, wire
-from distlib.judge.remote.cells import Cell
+from distlib.judge.remote.cells import RankCell
 from distlib.judge.remote.judge import Judged, Judges, judge, judge_in
 from distlib.judge.remote.nursery import CanNotGrade
 from distlib.judge.remote.ranks import RemoteRanks
@@ -346,7 +346,7 @@ WITH_JAX = f"import jax\n{SET_UP}"
 def test_a_framework_is_imported_once_for_a_class(judges: Judges) -> None:
     pytest.importorskip("jax")
     loaded = 'import sys\nraise ValueError(f\'here: {sorted(sys.modules.keys() & {"jax", "torch"})}\')'
-    with shared_nursery(QUICK).room(["jax"]) as room, RemoteRanks([Cell(1, loaded)], [], room, "") as started:
+    with shared_nursery(QUICK).room(["jax"]) as room, RemoteRanks([RankCell(1, loaded)], [], room, "") as started:
         started.advance(2)
         started.gather(1)
     assert started.cells.errors[1] == [("ValueError", "here: ['jax', 'torch']")]

@@ -43,7 +43,7 @@ class _FunctionShare:
 
 
 @dataclass(frozen=True)
-class _Column:
+class _Tenth:
     """A tenth of the points: how many students have so many, from `first` to `last`; the height is one of CSS."""
 
     students: int
@@ -113,7 +113,7 @@ def _share(run: ClassRun, students: Sequence[str], function: str) -> _FunctionSh
     return _FunctionShare(function, numbers, sum(got for got, _ in both) / len(both), both[0][1])
 
 
-def _columns(run: ClassRun, students: Sequence[str]) -> list[_Column]:
+def _columns(run: ClassRun, students: Sequence[str]) -> list[_Tenth]:
     """How many students have how many points: a column for each tenth of them."""
     if not students:
         return []
@@ -122,7 +122,7 @@ def _columns(run: ClassRun, students: Sequence[str]) -> list[_Column]:
     numbers = Counter(max(0, min(_BINS - 1, int(_BINS * got / full))) for got in left)
     most, bounds = max(numbers.values()), [points(full * number / _BINS) for number in range(_BINS + 1)]
     return [
-        _Column(numbers[number], first, last, f"{5.5 * numbers[number] / most:.2f}rem")
+        _Tenth(numbers[number], first, last, f"{5.5 * numbers[number] / most:.2f}rem")
         for number, (first, last) in enumerate(pairwise(bounds))
     ]
 

@@ -28,7 +28,7 @@ from nbconvert.filters import strip_ansi
 from nbformat import NotebookNode
 
 from distlib.classroom.excerpts import excerpts
-from distlib.classroom.grader.messages import Message, function_of, parts_of
+from distlib.classroom.grader.messages import CheckMessage, function_of, parts_of
 from distlib.classroom.grader.notebook_page import COLORS, code_html, notebook_html, text_html
 from distlib.classroom.grader.transplant import NOTE
 from distlib.classroom.pages import render
@@ -57,13 +57,13 @@ class Test:
     about: str = ""
 
     @property
-    def parts(self) -> Message:
+    def parts(self) -> CheckMessage:
         """The parts of its message."""
         return parts_of(self.message)
 
 
 @dataclass
-class Part:
+class GradedPart:
     """A graded function, or an answer in words.
 
     Attributes:
@@ -233,15 +233,15 @@ def feedback_page(notebook: NotebookNode, about: dict[str, Any]) -> str:
     )
 
 
-def parts_of_notebook(notebook: NotebookNode) -> list[Part]:
+def parts_of_notebook(notebook: NotebookNode) -> list[GradedPart]:
     """What gives points, in the notebook's order."""
-    parts: dict[str, Part] = {}
+    parts: dict[str, GradedPart] = {}
     for cell in notebook.cells:
         mark = cell.metadata.get("nbgrader", {})
         name = function_of(str(mark.get("grade_id", "")))
         if not (mark.get("grade") or mark.get("solution")):
             continue
-        part = parts.setdefault(name, Part(name))
+        part = parts.setdefault(name, GradedPart(name))
         if mark.get("solution"):
             comment = str(mark.get("comment") or "")
             part.comment = "" if comment == _COMMENT_OF_NBGRADER else comment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from distlib.classroom.pages import render
-from distlib.classroom.self_check.results import FAILS, NOT_WRITTEN, PASSES, Result, Results, Row
+from distlib.classroom.self_check.results import FAILS, NOT_WRITTEN, PASSES, FunctionRow, Result, Results
 
 _HEADS = ("function", "visible test", "hidden test", "next")
 _SIGNS = {PASSES: "✓", FAILS: "✗", NOT_WRITTEN: "○"}
@@ -36,7 +36,7 @@ class Table:
         return [row.failure for row in self.results.rows if row.failure[0]]
 
 
-def _texts(row: Row) -> tuple[str, ...]:
+def _texts(row: FunctionRow) -> tuple[str, ...]:
     return row.function, _shown(row.visible), _shown(row.hidden), row.next
 
 

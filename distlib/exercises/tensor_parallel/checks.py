@@ -66,14 +66,14 @@ def _input_mistakes(whole: Whole, rank: int, batch: int) -> Mistakes:
     }
 
 
-def _column_costs(whole: Whole) -> shares.Costs:
+def _column_costs(whole: Whole) -> shares.ExpectedTraffic:
     passes = 0 if whole.plan.forward_only else len(whole.batches)
     more = [
         (whole.output_bytes, say("column_gathers_output")),
         (whole.input_bytes, say("column_sends_input")),
         (whole.stored["weight"].nbytes, say("gathered", name="the weight")),
     ]
-    return shares.Costs(say("column_costs"), whole.input_bytes if passes else 0, passes, more)
+    return shares.ExpectedTraffic(say("column_costs"), whole.input_bytes if passes else 0, passes, more)
 
 
 # ── RowParallelLinear ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -118,14 +118,14 @@ def _row_output_mistakes(whole: Whole, rank: int, batch: int) -> Mistakes:
     }
 
 
-def _row_costs(whole: Whole) -> shares.Costs:
+def _row_costs(whole: Whole) -> shares.ExpectedTraffic:
     more = [
         (whole.output_bytes, say("row_output_twice")),
         (whole.input_bytes, say("row_gathers_input")),
         (whole.stored["weight"].nbytes, say("gathered", name="the weight")),
         (8 * whole.plan.out_features, say("row_sends_bias")),
     ]
-    return shares.Costs(say("row_costs"), whole.output_bytes, len(whole.batches), more)
+    return shares.ExpectedTraffic(say("row_costs"), whole.output_bytes, len(whole.batches), more)
 
 
 # ── parallel_attention ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -156,7 +156,7 @@ def _attention_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mista
     }
 
 
-def _attention_costs(whole: Whole) -> shares.Costs:
+def _attention_costs(whole: Whole) -> shares.ExpectedTraffic:
     both, nbytes = 1 if whole.plan.forward_only else 2, whole.input_bytes
     other = whole.batches[0].nbytes if whole.plan.next_to else 0  # that of the other layer
     number = both * len(whole.batches) + whole.plan.next_to
@@ -165,7 +165,7 @@ def _attention_costs(whole: Whole) -> shares.Costs:
         (nbytes, say("attention_twice")),
         *((stored.nbytes, say("gathered", name=name)) for name, stored in whole.stored.items()),
     ]
-    return shares.Costs(say("attention_costs"), both * nbytes + other, number, more)
+    return shares.ExpectedTraffic(say("attention_costs"), both * nbytes + other, number, more)
 
 
 # ── vocabulary_parallel_loss ─────────────────────────────────────────────────────────────────────────────────────────

@@ -31,7 +31,7 @@ from nbformat.v4 import new_output
 
 import distlib
 from distlib.checks.remark import CheckFailed
-from distlib.judge.remote.cells import Cell
+from distlib.judge.remote.cells import RankCell
 from distlib.judge.remote.frameworks import check_installed, frameworks_in, frameworks_of
 from distlib.judge.remote.insides import reaches_inside
 from distlib.judge.remote.nursery import CanNotGrade, Nursery, Room
@@ -148,7 +148,7 @@ def judge_in(
     names = [_mark(cell)["grade_id"] for cell in code if _is_solution(cell)]
     for_ranks = [(number, cell.source) for number, cell in enumerate(code, 1) if _is_for_ranks(cell)]
     texts = _all_plain([source for _, source in for_ranks])
-    on_ranks = [Cell(number, text) for (number, _), text in zip(for_ranks, texts, strict=True)]
+    on_ranks = [RankCell(number, text) for (number, _), text in zip(for_ranks, texts, strict=True)]
     secret = seed or "".join(cell.source for cell in code if _is_test(cell))
     with RemoteRanks(on_ranks, names, room, secret) as ranks:
         _run_here(code, names, ranks)

@@ -141,7 +141,7 @@ class SimulatedWorld:
         """
         check_timeout(timeout)
         self.last_error = None
-        run = _Run(self, pickling.pack_call(fn, args, kwargs))
+        run = _SimulatedRun(self, pickling.pack_call(fn, args, kwargs))
         try:
             with _time_limit(timeout, run.thread), _rare_collections():
                 return run.run()
@@ -180,7 +180,7 @@ class RunEnded(BaseException):
         self.error = error
 
 
-class _Run:
+class _SimulatedRun:
     """One run of a function on all ranks."""
 
     def __init__(self, world: SimulatedWorld, blob: bytes) -> None:
