@@ -28,7 +28,7 @@ from distlib.arguments import with_article
 from distlib.communicator import Communicator, Work
 from distlib.worlds import call_site
 
-__passes_on__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
 
 MOST_SPLITS = 8  # halves of halves of 256 ranks
 TOO_MANY_SPLITS = (

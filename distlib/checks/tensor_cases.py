@@ -168,7 +168,7 @@ def tensor_cases(
     element.
 
     Args:
-        collective: one of those above, or a name of your own. For that, `Held` does not know what is right: judge with
+        collective: one of those above, or a name of your own. For that, `LeftInTensors` does not know what is right: judge with
             `rules.values.holds`.
 
     Raises:

@@ -35,7 +35,7 @@ from distlib.worlds.real.output_relay import mark_lines
 from distlib.worlds.real.rank_process import STOP_SIGNAL, RankProcess
 from distlib.worlds.real.transport import GlooTransport, OpenStore, Transport
 
-__starts_ranks__ = True  # see worlds.call_site
+_STARTS_RANKS = True  # see worlds.call_site
 
 _CONNECT_PATIENCE = 2.0  # seconds for one address
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
-__passes_on__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
 
 _IPYTHON = (
     "get_ipython(), %magics and !commands work in the notebook's own process, and a rank is another one. "

@@ -20,8 +20,8 @@ import torch
 from distlib.communicator import Communicator, Work
 from distlib.draw.chunks.markers import Markers
 
-__passes_on__ = True  # see worlds.call_site
-__starts_ranks__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
+_STARTS_RANKS = True  # see worlds.call_site
 
 GroupPath = tuple[tuple[int, int | None], ...]
 """How a communicator came to be: (number of the split, color) for each split on the way; () for the world's own."""

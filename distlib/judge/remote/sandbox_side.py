@@ -56,7 +56,7 @@ from distlib.judge.sandbox.limits import CUT, statement_seconds
 from distlib.worlds import call_site
 from distlib.worlds.exception_text import text_of
 
-__starts_ranks__ = True  # see worlds.call_site
+_STARTS_RANKS = True  # see worlds.call_site
 
 _MOST_CHARACTERS = 20_000  # of an error's story
 _MOST_PRINTED = Limits().output_bytes  # in one job or cell; the judge keeps no more of it

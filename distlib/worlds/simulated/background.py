@@ -18,7 +18,7 @@ from typing import Protocol
 from distlib.communicator import Work
 from distlib.trace import CallSite
 
-__passes_on__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
 
 
 class OwningRank(Protocol):

@@ -65,8 +65,8 @@ from distlib.worlds.simulated.rank_contexts import Ended, GreenletContext, Threa
 from distlib.worlds.simulated.torch_modes import current_modes, set_modes
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
 
-__passes_on__ = True  # see worlds.call_site
-__starts_ranks__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
+_STARTS_RANKS = True  # see worlds.call_site
 
 _CONTEXTS: dict[str, type[GreenletContext] | type[ThreadContext]] = {
     "greenlets": GreenletContext,
