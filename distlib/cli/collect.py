@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from distlib.checks.words import count
+from distlib.checks.formatting import count
 from distlib.classroom.grader.course import CourseError, course_above, open_course
 from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, UploadOutcome, collect
 from distlib.cli.saying import say

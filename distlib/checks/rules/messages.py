@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from distlib.checks.formatting import count, dtype_name, listed, were
 from distlib.checks.remark import Remark
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.tensor_cases import TensorCase, tensor_facts
-from distlib.checks.words import count, dtype_name, listed, were
 from distlib.trace import Message, Trace
 
 say = Sentences(__file__)

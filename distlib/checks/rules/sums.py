@@ -30,12 +30,12 @@ from functools import cached_property, reduce
 
 import torch
 
+from distlib.checks.formatting import dtype_name
 from distlib.checks.plays.tensor import lay_out
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import SHOWN, first_numbers
 from distlib.checks.seen import Seen
 from distlib.checks.tensor_cases import TensorCase, expected_on, rank_input, tensor_facts
-from distlib.checks.words import dtype_name
 from distlib.partition import chunk_lengths
 from distlib.worlds.diagnosis import name_ranks
 

@@ -14,6 +14,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs, alone, same_partner
+from distlib.checks.formatting import count, dtype_name, listed
 from distlib.checks.helpers import ring_all_gather, ring_reduce_scatter
 from distlib.checks.remark import Remark
 from distlib.checks.rules import messages, sums
@@ -23,7 +24,6 @@ from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.tensor_cases import TensorCase, row, tensor_cases
-from distlib.checks.words import count, dtype_name, listed
 from distlib.exercises.all_reduce import rings
 from distlib.trace import Message
 from distlib.worlds.diagnosis import name_ranks

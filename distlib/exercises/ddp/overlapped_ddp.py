@@ -11,6 +11,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs
+from distlib.checks.formatting import count
 from distlib.checks.helpers import all_reduce, broadcast
 from distlib.checks.plays.gated import open_gate
 from distlib.checks.remark import Remark
@@ -19,7 +20,6 @@ from distlib.checks.rules.values import explain_average, holds
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count
 from distlib.exercises.ddp.all_reduces import all_reduces
 from distlib.exercises.ddp.cases import (
     ALONE,

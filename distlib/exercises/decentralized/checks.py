@@ -11,6 +11,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs
+from distlib.checks.formatting import count, dtype_name
 from distlib.checks.plays.tensor import LAYOUTS, one_tensor
 from distlib.checks.remark import Remark
 from distlib.checks.rules.messages import Way, sends
@@ -19,7 +20,6 @@ from distlib.checks.rules.values import compared, is_close, known
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count, dtype_name
 from distlib.exercises.decentralized.plays import EXPECTED, slope, train
 
 say = Sentences(__file__)

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw
-from distlib.checks.words import count
 from distlib.exercises.environments.plays import resumed
 
 say = Sentences(__file__)

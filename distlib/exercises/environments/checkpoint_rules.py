@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
+from distlib.checks.formatting import listed
 from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import nobody_returned, shown
 from distlib.checks.rules.values import holds, is_equal
 from distlib.checks.sentences import Sentences
-from distlib.checks.words import listed
 from distlib.exercises.environments.checkpoint_disks import NAMES, STATES, DiskCase, Disks
 
 say = Sentences(__file__)

@@ -8,6 +8,7 @@ from typing import Any
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs
+from distlib.checks.formatting import count
 from distlib.checks.plays.calls import attempt
 from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import called, returns, shown, type_of
@@ -15,7 +16,6 @@ from distlib.checks.rules.values import known
 from distlib.checks.seen import Played, Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count
 from distlib.exercises.environments.checkpoint_disks import Disks, disks_case, drawn_disks
 from distlib.exercises.environments.checkpoint_rules import folder_untouched, goes_on, one_step
 from distlib.exercises.environments.helpers import expand_nodelist

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count, dtype_name
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import compared, holds, is_close, is_equal, known
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count, dtype_name
 from distlib.exercises.jax_programs.plays import LOSSES, on_devices, placing, training
 from distlib.frameworks.jax_collectives import Collective, asks_python, bytes_sent, collectives, handed_over, sizes_of
 from distlib.frameworks.optional import check_there

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count
 from distlib.checks.helpers import all_reduce
 from distlib.checks.plays.gated import open_gate
 from distlib.checks.remark import Remark
@@ -19,7 +20,6 @@ from distlib.checks.rules.values import compared, explain_average, holds, is_clo
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count
 from distlib.communicator import Communicator, ReduceOp
 from distlib.exercises.large_batches.plays import FORWARD, LOSSES, TwoLayers, accumulate, local_rounds
 from distlib.training.large_batch import all_reduce_together, warmup_learning_rate

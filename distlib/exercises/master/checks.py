@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count, dtype_name, listed
 from distlib.checks.models import Gradients
 from distlib.checks.plays.gated import PassGate
 from distlib.checks.plays.gradients import after_backward
@@ -20,7 +21,6 @@ from distlib.checks.rules.values import holds, is_close, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count, dtype_name, listed
 from distlib.exercises.master.helpers import gather_outputs, reduce_gradients, replicate, split_batch
 from distlib.exercises.master.plays import (
     BACKWARD,

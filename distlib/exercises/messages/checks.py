@@ -13,6 +13,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs, alone, same_partner
+from distlib.checks.formatting import count, dtype_name
 from distlib.checks.plays.tensor import lay_out
 from distlib.checks.remark import Remark
 from distlib.checks.rules import messages as rule
@@ -26,7 +27,6 @@ from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.tensor_cases import TensorCase, row, tensor_cases
-from distlib.checks.words import count, dtype_name
 from distlib.trace import Message
 
 say = Sentences(__file__)

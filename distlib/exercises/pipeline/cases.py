@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count
 from distlib.checks.task import Draw
-from distlib.checks.words import count
 from distlib.exercises.pipeline.plays import LOSSES, one_stage
 from distlib.training.schedules import Action, Schedule, gpipe
 from distlib.training.schedules.execution import awaited_actions

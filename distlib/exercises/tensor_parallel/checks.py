@@ -10,13 +10,13 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs
+from distlib.checks.formatting import count, listed
 from distlib.checks.helpers import all_reduce
 from distlib.checks.rules.flat import EVERYBODY
 from distlib.checks.rules.values import Mistakes, explain_factor, holds, is_close, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count, listed
 from distlib.exercises.tensor_parallel import shares
 from distlib.exercises.tensor_parallel.attention_ways import WAYS
 from distlib.exercises.tensor_parallel.cases import Attention, Column, Row, Whole, cut_case

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count, dtype_name
 from distlib.checks.plays.calls import attempt
 from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import called, shown, type_of
@@ -24,7 +25,6 @@ from distlib.checks.rules.values import holds, is_close
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count, dtype_name
 from distlib.exercises.tensorflow.plays import DEVICES, global_losses, shards, training
 from distlib.frameworks.optional import check_there
 from distlib.frameworks.tf_config import address_fault

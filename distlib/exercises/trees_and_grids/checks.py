@@ -19,6 +19,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs, alone
+from distlib.checks.formatting import count, dtype_name, listed
 from distlib.checks.helpers import ring_all_gather, ring_reduce_scatter
 from distlib.checks.remark import Remark
 from distlib.checks.rules import messages, sums
@@ -29,7 +30,6 @@ from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.tensor_cases import TensorCase, row, tensor_cases
-from distlib.checks.words import count, dtype_name, listed
 from distlib.network.powers import beyond_power_of_two
 from distlib.partition import chunk_lengths
 from distlib.trace import Message, Trace

@@ -16,13 +16,13 @@ from functools import cached_property
 from itertools import product
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count
 from distlib.checks.remark import Remark
 from distlib.checks.report import Row
 from distlib.checks.rules.returns import called, type_of
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count
 from distlib.exercises.trees_and_grids.helpers import predict_time
 from distlib.network import Cluster, Link
 from distlib.network.powers import beyond_power_of_two, is_power_of_two, powers_of_two_below
