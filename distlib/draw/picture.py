@@ -15,7 +15,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlib.draw.papers import on_both_papers
+from distlib.draw.light_and_dark import on_both_papers
 from distlib.draw.style import (
     DARK_INK,
     DARK_PAPER,
