@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from distlib.judge.remote.cells import RankCell, StudentCells
-from distlib.judge.remote.insides import reaches_inside
+from distlib.judge.remote.introspection_remarks import reaches_inside
 from distlib.judge.remote.question import Question, text, whole
 from distlib.judge.remote.ranks import functions_told
 from distlib.judge.remote.stand_in import _signature

@@ -33,7 +33,7 @@ import distlib
 from distlib.checks.remark import CheckFailed
 from distlib.judge.remote.cells import RankCell
 from distlib.judge.remote.frameworks import check_installed, frameworks_in, frameworks_of
-from distlib.judge.remote.insides import reaches_inside
+from distlib.judge.remote.introspection_remarks import reaches_inside
 from distlib.judge.remote.nursery import CanNotGrade, Nursery, Room
 from distlib.judge.remote.ranks import OutOfTime, RemoteRanks
 from distlib.judge.remote.stand_in import RemoteFunction
