@@ -168,8 +168,8 @@ def tensor_cases(
     element.
 
     Args:
-        collective: one of those above, or a name of your own. For that, `LeftInTensors` does not know what is right: judge with
-            `rules.values.holds`.
+        collective: one of those above, or a name of your own. For that, `LeftInTensors` does not know what is right:
+            judge with `rules.values.holds`.
 
     Raises:
         ValueError: a layout that does not exist.
