@@ -45,12 +45,12 @@ import torch
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs, explain_error
 from distlib.checks.formatting import count
-from distlib.checks.owners import explain_foreign, explain_library
 from distlib.checks.patience import seconds_for
 from distlib.checks.places import FunctionElsewhere, Real, Simulated, Venue, pack, real_ranks_allowed
 from distlib.checks.remark import CheckFailed, Remark
 from distlib.checks.report import Report, Row
 from distlib.checks.seen import Seen
+from distlib.checks.senders import explain_foreign, explain_library
 from distlib.checks.side_effects import explain_changed, explain_kept
 from distlib.checks.supplied import Helper, checked_helpers
 from distlib.worlds.diagnosis import PeerLost, RunTimeout, TooMuchOutput
