@@ -13,7 +13,7 @@ import torch
 from distlib import CallSite, Message, Trace
 from distlib.checks import Report
 from distlib.checks.places import simulated_only
-from distlib.checks.rules.messages import SentMessages
+from distlib.checks.rules.sent_messages import SentMessages
 from distlib.checks.seen import Seen
 from distlib.checks.task import first
 from distlib.checks.tensor_cases import tensor_cases

@@ -20,8 +20,8 @@ from distlib.checks.plays.calls import call
 from distlib.checks.plays.plain import changed_inputs
 from distlib.checks.plays.tensor import one_tensor
 from distlib.checks.remark import Remark
-from distlib.checks.rules.messages import SentMessages, sends
 from distlib.checks.rules.returns import called, returns
+from distlib.checks.rules.sent_messages import SentMessages, sends
 from distlib.checks.rules.sums import LeftInTensors
 from distlib.checks.rules.values import holds
 from distlib.checks.seen import Seen

@@ -17,8 +17,8 @@ from distlib.checks.errors import Signs, alone, same_partner
 from distlib.checks.formatting import count, dtype_name, listed
 from distlib.checks.helpers import ring_all_gather, ring_reduce_scatter
 from distlib.checks.remark import Remark
-from distlib.checks.rules import messages, sums
-from distlib.checks.rules.messages import SentMessages, Why
+from distlib.checks.rules import sent_messages, sums
+from distlib.checks.rules.sent_messages import SentMessages, Why
 from distlib.checks.rules.sums import LeftInTensors
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
@@ -103,15 +103,15 @@ def _(seen: Seen) -> Remarks:
 def _star(t: SentMessages) -> Remarks:
     """The messages of an all-reduce through rank 0."""
     last = t.size - 1
-    yield messages.silence(t, 2 * last)
+    yield sent_messages.silence(t, 2 * last)
     yield _to_or_from_rank_0(t)
     yield _whole_buffers(t)
-    yield messages.messages_by_rank(t, [last] + [1] * last, [(None, say("once_each"))])
+    yield sent_messages.messages_by_rank(t, [last] + [1] * last, [(None, say("once_each"))])
     why: Why = [
         (lambda t, found, expected: found < expected, say("master_sends_first")),
         (None, say("receives_before_it_sends")),
     ]
-    yield messages.rounds(t, 2 if last else 0, why)
+    yield sent_messages.rounds(t, 2 if last else 0, why)
 
 
 def _to_or_from_rank_0(t: SentMessages) -> Remark | None:
@@ -120,15 +120,15 @@ def _to_or_from_rank_0(t: SentMessages) -> Remark | None:
         (lambda t: t.trace.rounds > 2, say("from_rank_to_rank")),
         (None, say("only_the_master")),
     ]
-    return messages.goes(t, lambda src, dst: 0 in (src, dst), lambda m: say("to_or_from_rank_0"), why)
+    return sent_messages.goes(t, lambda src, dst: 0 in (src, dst), lambda m: say("to_or_from_rank_0"), why)
 
 
 def _whole_buffers(t: SentMessages) -> Remark | None:
     def seen(m: Message, number: int, wanted: object) -> str:
-        return say("carries_a_part", carried=messages.carried(m), whole=t.case.size)
+        return say("carries_a_part", carried=sent_messages.carried(m), whole=t.case.size)
 
-    why: Why = [(messages.is_other_dtype, messages.DTYPE), (None, say("not_cut"))]
-    return messages.carries(t, lambda m, number: {t.case.length}, seen, why)
+    why: Why = [(sent_messages.is_other_dtype, sent_messages.DTYPE), (None, say("not_cut"))]
+    return sent_messages.carries(t, lambda m, number: {t.case.length}, seen, why)
 
 
 def _master_left_out(held: LeftInTensors) -> str | None:
@@ -150,16 +150,16 @@ def _rest_left_out(held: LeftInTensors) -> str | None:
 def ring(t: SentMessages, halves: int) -> Remarks:
     """The messages of one half of a ring, or of both: each half goes round its own way."""
     steps = halves * (t.size - 1)
-    yield messages.silence(t, t.size * steps)
+    yield sent_messages.silence(t, t.size * steps)
     yield _through_a_hub(t)
     yield from _neighbors(t, halves)
     yield _one_chunk_each(t, steps)
     if len(t.trace) == t.size * steps:
         why: Why = [(lambda t: len({m.nbytes for m in t.full}) == 1, say("padded")), (None, say("sent_too_often"))]
-        yield messages.total_bytes(t, steps * t.case.nbytes, why)
+        yield sent_messages.total_bytes(t, steps * t.case.nbytes, why)
     yield _one_message_each(t, halves)
     waits: Why = [(lambda t, found, expected: found > expected, say("sends_wait")), (None, say("does_not_build_on"))]
-    yield messages.rounds(t, steps, waits)
+    yield sent_messages.rounds(t, steps, waits)
 
 
 def _through_a_hub(t: SentMessages) -> Remark | None:
@@ -169,20 +169,20 @@ def _through_a_hub(t: SentMessages) -> Remark | None:
     times, nbytes = (sent + received) / t.case.nbytes, t.case.nbytes
     text = say("through_a_hub", hub=t.hub, received=received, sent=sent, times=times, nbytes=nbytes)
     why: Why = [(None, say("no_rank_is_special", hub=t.hub, size=t.size))]
-    return messages.right_but(t, text, why, messages.such_as(t.full[0]))
+    return sent_messages.right_but(t, text, why, sent_messages.such_as(t.full[0]))
 
 
 def _neighbors(t: SentMessages, halves: int) -> Remarks:
     """In each half a rank sends to one neighbor only, and the neighbors make a circle."""
     why: Why = [
         (lambda t: t.carries_whole, say("whole_buffers")),
-        (lambda t: any(messages.is_other_dtype(t, m) for m in t.full), messages.DTYPE),
+        (lambda t: any(sent_messages.is_other_dtype(t, m) for m in t.full), sent_messages.DTYPE),
         (None, say("straight")),
     ]
     for half in rings.halves(t, halves):
-        yield messages.one_neighbor(t, half, why)
+        yield sent_messages.one_neighbor(t, half, why)
         if t.is_exact:
-            yield messages.one_circle(t, [(None, say("neighbors"))], half)
+            yield sent_messages.one_circle(t, [(None, say("neighbors"))], half)
 
 
 def _one_chunk_each(t: SentMessages, steps: int) -> Remark | None:
@@ -191,10 +191,10 @@ def _one_chunk_each(t: SentMessages, steps: int) -> Remark | None:
 
     def seen(m: Message, number: int, wanted: object) -> str:
         facts = {"whole": t.case.size, "ranks": count(t.size, "rank"), "lengths": listed(chunks)}
-        return say("carries_no_chunk", carried=messages.carried(m), **facts)
+        return say("carries_no_chunk", carried=sent_messages.carried(m), **facts)
 
     why: Why = [
-        (messages.is_other_dtype, messages.DTYPE),
+        (sent_messages.is_other_dtype, sent_messages.DTYPE),
         (_is_a_master, say("one_collects")),
         (_goes_to_all, say("whole_buffers")),
         (_is_whole, say("whole_buffer_goes_round")),
@@ -203,7 +203,7 @@ def _one_chunk_each(t: SentMessages, steps: int) -> Remark | None:
         (None, say("cut_the_flat_tensor")),
     ]
     nbytes = _bytes_by_rank(t, steps)
-    return messages.carries(t, lambda m, number: set(chunks), seen, why, details=lambda m: nbytes)
+    return sent_messages.carries(t, lambda m, number: set(chunks), seen, why, details=lambda m: nbytes)
 
 
 def _is_whole(t: SentMessages, m: Message, number: int) -> bool:
@@ -241,7 +241,7 @@ def _one_message_each(t: SentMessages, halves: int) -> Remark | None:
         (lambda t, found, expected, alike: alike, say("step_short")),
         (None, say("leaves_work")),
     ]
-    return messages.messages_by_rank(t, [steps] * t.size, why, *_bytes_by_rank(t, steps))
+    return sent_messages.messages_by_rank(t, [steps] * t.size, why, *_bytes_by_rank(t, steps))
 
 
 # ── the first half ───────────────────────────────────────────────────────────────────────────────────────────────────

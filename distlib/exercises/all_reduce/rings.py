@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from distlib.checks.formatting import count, listed
-from distlib.checks.rules.messages import SentMessages
+from distlib.checks.rules.sent_messages import SentMessages
 from distlib.checks.rules.sums import DECODED_RANKS, Cause, LeftInTensors, cut
 from distlib.checks.sentences import Sentences
 from distlib.checks.tensor_cases import TensorCase

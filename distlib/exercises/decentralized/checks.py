@@ -14,8 +14,8 @@ from distlib.checks.errors import Signs
 from distlib.checks.formatting import count, dtype_name
 from distlib.checks.plays.tensor import LAYOUTS, one_tensor
 from distlib.checks.remark import Remark
-from distlib.checks.rules.messages import Way, sends
 from distlib.checks.rules.returns import called, type_of
+from distlib.checks.rules.sent_messages import Way, sends
 from distlib.checks.rules.values import compared, is_close, known
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences

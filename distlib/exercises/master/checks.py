@@ -15,8 +15,8 @@ from distlib.checks.formatting import count, dtype_name, listed
 from distlib.checks.models import Gradients
 from distlib.checks.plays.gated import PassGate
 from distlib.checks.plays.gradients import after_backward
-from distlib.checks.rules.messages import Way, sends
 from distlib.checks.rules.returns import nobody_returned
+from distlib.checks.rules.sent_messages import Way, sends
 from distlib.checks.rules.values import holds, is_close, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences

@@ -13,8 +13,8 @@ import torch
 from distlib.checks.case import Case
 from distlib.checks.plays.calls import call_twice
 from distlib.checks.remark import Remark
-from distlib.checks.rules.messages import Way, sends
 from distlib.checks.rules.returns import LIVES_ON, called, every_call, same
+from distlib.checks.rules.sent_messages import Way, sends
 from distlib.checks.rules.values import explain_factor, holds, is_close, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences

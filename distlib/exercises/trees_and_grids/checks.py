@@ -22,8 +22,8 @@ from distlib.checks.errors import Signs, alone
 from distlib.checks.formatting import count, dtype_name, listed
 from distlib.checks.helpers import ring_all_gather, ring_reduce_scatter
 from distlib.checks.remark import Remark
-from distlib.checks.rules import messages, sums
-from distlib.checks.rules.messages import DTYPE, SentMessages, Why, is_other_dtype
+from distlib.checks.rules import sent_messages, sums
+from distlib.checks.rules.sent_messages import DTYPE, SentMessages, Why, is_other_dtype
 from distlib.checks.rules.steps import broadcast_steps, reduce_steps
 from distlib.checks.rules.sums import LeftInTensors
 from distlib.checks.seen import Seen
@@ -124,7 +124,7 @@ def _(seen: Seen) -> Remarks:
     t, total = SentMessages(seen), 2 * (seen.size - 1) if seen.facts.length else 0
     causes = [sums.rank_0_left_out, _way_down, TWICE]
     yield from _wrong_sums(seen, causes, sums.lacking(sums.way_of), in_chunks=False)
-    yield messages.silence(t, total)
+    yield sent_messages.silence(t, total)
     yield _whole_tensors(t)
     yield _number_in_tree(t, total)
     yield _top(t)
@@ -138,10 +138,10 @@ def _whole_tensors(t: SentMessages) -> Remark | None:
     """Each message carries the whole tensor."""
 
     def what(m: Message, k: int, wanted: object) -> str:
-        return say("whole_tensor", carried=messages.carried(m), size=t.case.size)
+        return say("whole_tensor", carried=sent_messages.carried(m), size=t.case.size)
 
     why: Why = [(is_other_dtype, DTYPE), (None, say("cut_into_chunks"))]
-    return messages.carries(t, lambda m, k: {t.case.length}, what, why)
+    return sent_messages.carries(t, lambda m, k: {t.case.length}, what, why)
 
 
 def _number_in_tree(t: SentMessages, total: int) -> Remark | None:
@@ -155,7 +155,7 @@ def _number_in_tree(t: SentMessages, total: int) -> Remark | None:
         (lambda t, **_: there == back, say("whole_tensors_exchanged")),
         (None, say("once_up_once_down")),
     ]
-    return messages.number_of_messages(t, total, why, note=": one up and one down for every rank but rank 0")
+    return sent_messages.number_of_messages(t, total, why, note=": one up and one down for every rank but rank 0")
 
 
 def _top(t: SentMessages) -> Remark | None:
@@ -168,7 +168,7 @@ def _top(t: SentMessages) -> Remark | None:
         (lambda t: len(tops) == 1, say("another_top", rank=min(tops, default=0))),
         (None, say("pairs_exchange")),
     ]
-    return messages.right_but(t, say("sent_early", dst=early.dst), why, messages.such_as(early), t.arrows)
+    return sent_messages.right_but(t, say("sent_early", dst=early.dst), why, sent_messages.such_as(early), t.arrows)
 
 
 def _sends_last(t: SentMessages, rank: int) -> bool:
@@ -183,7 +183,7 @@ def _received_once(t: SentMessages, down: Sequence[Message]) -> Remarks:
     for rank in range(1, t.size) if down else ():
         if received[rank] != 1:
             seen = say("received_after_the_sum", rank=rank, received=count(received[rank], "message"))
-            yield messages.right_but(t, seen, [(None, say("no_tree"))], t.arrows)
+            yield sent_messages.right_but(t, seen, [(None, say("no_tree"))], t.arrows)
 
 
 def _steps_in_tree(t: SentMessages, up: Sequence[Message], down: Sequence[Message]) -> Remarks:
@@ -200,9 +200,9 @@ def _steps_in_tree(t: SentMessages, up: Sequence[Message], down: Sequence[Messag
         (None, say("slow_tree_down")),
     ]
     steps = reduce_steps(Trace(t.size, up))
-    yield messages.steps(t, up, steps, limit, why_up, way="the way up to rank 0")
+    yield sent_messages.steps(t, up, steps, limit, why_up, way="the way up to rank 0")
     steps = broadcast_steps(Trace(t.size, down))
-    yield messages.steps(t, down, steps, limit, why_down, way="the way down from rank 0")
+    yield sent_messages.steps(t, down, steps, limit, why_down, way="the way down from rank 0")
 
 
 def _only_0(t: SentMessages, messages: Sequence[Message]) -> bool:
@@ -239,16 +239,16 @@ def _(seen: Seen) -> Remarks:
     expected = [2 * half + 1] * extra + [2 * half] * (core - extra) + [1] * extra
     halves = [_halves_too_short, _not_doubled, _wrong_half_sent, _doubled_in_another_order]
     yield from _wrong_sums(seen, [_ranks_outside, TWICE, *halves], sums.lacking(say("added_to_kept_half")))
-    yield messages.silence(t, sum(expected))
+    yield sent_messages.silence(t, sum(expected))
     yield from _numbers_when_halving(t, expected, core, half)
     yield _pairs(t, core) if t.is_exact else None
     why: Why = [
         (lambda t, found, expected: found > expected, say("two_rounds_a_step")),
         (None, say("steps_build_on_steps")),
     ]
-    yield messages.rounds(t, 2 * half + 2 * bool(extra), why)
+    yield sent_messages.rounds(t, 2 * half + 2 * bool(extra), why)
     nbytes = 2 * (core - 1 + extra) * t.case.nbytes
-    yield messages.total_bytes(t, nbytes, [(None, say("halves_are_not_the_whole"))])
+    yield sent_messages.total_bytes(t, nbytes, [(None, say("halves_are_not_the_whole"))])
 
 
 def _numbers_when_halving(t: SentMessages, expected: Sequence[int], core: int, half: int) -> Remarks:
@@ -256,14 +256,14 @@ def _numbers_when_halving(t: SentMessages, expected: Sequence[int], core: int, h
     found = t.trace.messages_sent
     if t.is_exact and list(found) != expected and sorted(found) == sorted(expected):
         seen = say("numbers_of_messages", found=listed(found), expected=listed(expected))
-        yield messages.right_but(t, seen, [(None, say("others_left_out", core=core))])
+        yield sent_messages.right_but(t, seen, [(None, say("others_left_out", core=core))])
     yield _sizes_of_halves(t, core, half) if t.is_exact else None
     why: Why = [
         (lambda t, **_: t.size > core, say("no_power_of_two", size=t.size, core=core)),
         (lambda t, **_: t.carries_whole, say("whole_tensors")),
         (None, say("one_message_a_step")),
     ]
-    yield messages.messages_by_rank(t, expected, why)
+    yield sent_messages.messages_by_rank(t, expected, why)
 
 
 def _sizes_of_halves(t: SentMessages, core: int, half: int) -> Remark | None:
@@ -279,7 +279,7 @@ def _sizes_of_halves(t: SentMessages, core: int, half: int) -> Remark | None:
     def what(m: Message, k: int, wanted: tuple[int, int]) -> str:
         least, most = wanted
         expected = f"{least}" if least == most else f"{least} to {most}"
-        message = {"number": k + 1, "rank": m.src, "carried": messages.carried(m), "expected": expected}
+        message = {"number": k + 1, "rank": m.src, "carried": sent_messages.carried(m), "expected": expected}
         if m.src >= core or k >= 2 * half:
             return say("not_the_whole", **message)
         return say("not_this_half", **message, parts=2 ** (k + 1 if k < half else 2 * half - k), steps=2 * half)
@@ -288,7 +288,7 @@ def _sizes_of_halves(t: SentMessages, core: int, half: int) -> Remark | None:
         return [f"elements of rank {m.src}'s messages: {listed(_elements(t, m))}"]
 
     in_order = [m for rank in range(t.size) for m in t.sent_by(rank)]
-    return messages.carries(t, limits, what, _why_this_half(t, core, half), in_order, details)
+    return sent_messages.carries(t, limits, what, _why_this_half(t, core, half), in_order, details)
 
 
 def _why_this_half(t: SentMessages, core: int, half: int) -> Why:
@@ -322,8 +322,8 @@ def _pairs(t: SentMessages, core: int) -> Remark | None:
         back = sent[m.dst][step] if step < len(sent[m.dst]) else None
         if back is not None and back.dst != m.src:
             seen = say("no_pair", step=step + 1, rank=m.src, dst=m.dst, other=back.dst)
-            such = messages.such_as(m), messages.such_as(back)
-            return messages.right_but(t, seen, [(None, say("form_pairs"))], *such)
+            such = sent_messages.such_as(m), sent_messages.such_as(back)
+            return sent_messages.right_but(t, seen, [(None, say("form_pairs"))], *such)
     return None
 
 
@@ -399,7 +399,7 @@ def _(seen: Seen) -> Remarks:
     t, columns, rows = SentMessages(seen), seen.facts.columns, seen.facts.rows
     causes = [_other_messages, TWICE, _row_or_column_only, _not_gathered, _column_not_gathered]
     yield from _wrong_sums(seen, causes, sums.lacking(say("one_step_short")), otherwise=say("right_messages"))
-    yield messages.silence(t, seen.size * 2 * (columns + rows - 2))
+    yield sent_messages.silence(t, seen.size * 2 * (columns + rows - 2))
     yield _aside(t)
     yield from _along(t, "row", columns)
     yield from _along(t, "column", rows)
@@ -407,7 +407,7 @@ def _(seen: Seen) -> Remarks:
         (lambda t, found, expected: found > expected, say("sends_wait")),
         (None, say("row_column_row")),
     ]
-    yield messages.rounds(t, 2 * (columns + rows - 2), why)
+    yield sent_messages.rounds(t, 2 * (columns + rows - 2), why)
 
 
 def _lies(t: SentMessages, m: Message, way: str) -> bool:
@@ -432,7 +432,7 @@ def _aside(t: SentMessages) -> Remark | None:
         (lambda t: len({(m.dst - m.src) % t.size for m in t.full}) == 1, say("one_large_ring")),
         (None, say("rings_of_the_grid", columns=columns)),
     ]
-    return messages.goes(t, is_allowed, rule, why)
+    return sent_messages.goes(t, is_allowed, rule, why)
 
 
 def _sizes(t: SentMessages, way: str) -> Remark | None:
@@ -444,12 +444,12 @@ def _sizes(t: SentMessages, way: str) -> Remark | None:
 
     def what(m: Message, k: int, wanted: set[int]) -> str:
         expected = " or ".join(map(str, sorted(wanted)))
-        return say("not_this_part", way=way, carried=messages.carried(m), expected=expected, parts=parts)
+        return say("not_this_part", way=way, carried=sent_messages.carried(m), expected=expected, parts=parts)
 
     def details(m: Message) -> list[str]:
         return [f"bytes sent by each rank: {listed(t.trace.bytes_sent)}"]
 
-    return messages.carries(t, lambda m, k: lengths - {0}, what, _why_size(t, way, along), along[way], details)
+    return sent_messages.carries(t, lambda m, k: lengths - {0}, what, _why_size(t, way, along), along[way], details)
 
 
 def _other_messages(held: LeftInTensors) -> str | None:
@@ -469,11 +469,11 @@ def _along(t: SentMessages, way: str, ranks: int) -> Remarks:
     mine, rows, columns = [m for m in t.full if _lies(t, m, way)], t.case.rows, t.case.columns or 1
     times = 2 * rows * (columns - 1) if way == "row" else 2 * (rows - 1)
     for half in _halves(t, mine, ranks - 1):
-        yield messages.one_neighbor(t, half, [(None, say("one_way_round", way=way))], along=f"along its {way} ")
+        yield sent_messages.one_neighbor(t, half, [(None, say("one_way_round", way=way))], along=f"along its {way} ")
     yield _sizes(t, way)
     if len(mine) == t.size * 2 * (ranks - 1):
         who = f"along the {way}s {{found:,}} bytes were sent"
-        yield messages.total_bytes(t, times * t.case.nbytes, [(None, say("uneven_chunks"))], mine, who)
+        yield sent_messages.total_bytes(t, times * t.case.nbytes, [(None, say("uneven_chunks"))], mine, who)
     too_often = say("too_often", way=way, ranks=count(ranks, "rank"), steps=count(ranks - 1, "step"))
     why: Why = [
         (lambda t, found, expected, alike: not alike, say("unequal_ranks", way=way)),
@@ -481,7 +481,7 @@ def _along(t: SentMessages, way: str, ranks: int) -> Remarks:
         (None, say("sends_in_every_step", way=way)),
     ]
     expected = [2 * (ranks - 1)] * t.size
-    yield messages.messages_by_rank(t, expected, why, along=f"along its {way} ", messages=mine)
+    yield sent_messages.messages_by_rank(t, expected, why, along=f"along its {way} ", messages=mine)
 
 
 def _why_size(t: SentMessages, way: str, along: dict[str, list[Message]]) -> Why:
