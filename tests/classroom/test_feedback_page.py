@@ -20,9 +20,9 @@ from pygments.token import Whitespace
 
 from distlib.checks.remark import CheckFailed, Remark
 from distlib.classroom.excerpts import excerpts
+from distlib.classroom.grader.check_message import parts_of
 from distlib.classroom.grader.feedback import SafeFeedback, harmless_outputs, harmless_text
 from distlib.classroom.grader.feedback_page import feedback_page, mend, parts_of_notebook
-from distlib.classroom.grader.messages import parts_of
 from distlib.classroom.grader.notebook_page import notebook_html, text_html
 from distlib.draw.style import contrast
 from tests.classroom.test_transplant import PNG

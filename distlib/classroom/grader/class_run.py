@@ -33,10 +33,10 @@ import nbformat
 from nbformat import NotebookNode
 
 from distlib.classroom.grader.autograded import Autograded
+from distlib.classroom.grader.check_message import Told, split_message
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.examine import PATIENCE, Examined, Examinee, OpenJudge, examine_all
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
-from distlib.classroom.grader.messages import Told, split_message
 from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.spreadsheet import spreadsheet

@@ -28,7 +28,7 @@ from nbconvert.filters import strip_ansi
 from nbformat import NotebookNode
 
 from distlib.classroom.excerpts import excerpts
-from distlib.classroom.grader.messages import CheckMessage, function_of, parts_of
+from distlib.classroom.grader.check_message import CheckMessage, function_of, parts_of
 from distlib.classroom.grader.notebook_page import COLORS, code_html, notebook_html, text_html
 from distlib.classroom.grader.transplant import NOTE
 from distlib.classroom.pages import render
