@@ -31,7 +31,7 @@ import torch
 
 from distlib.arguments import checked
 from distlib.communicator import Communicator, Work
-from distlib.training.parameter_server.messages import GRADIENT, KEYS, LEAVE, PARAMETERS, PULL, PUSH, REQUEST
+from distlib.training.parameter_server.protocol import GRADIENT, KEYS, LEAVE, PARAMETERS, PULL, PUSH, REQUEST
 
 
 @checked
