@@ -18,10 +18,10 @@ tensorflow_classifier    the classifier of the earlier lessons, in Keras
 tensorflow_cluster       workers, parameter servers and their coordinator, as processes
 """
 
+from distlib.frameworks.even_shares import replica_batch, shard_shape
 from distlib.frameworks.optional import require
 from distlib.frameworks.processes import Process, prepare_processes, run_processes
 from distlib.frameworks.reports import Outcome, ProcessDied, ProcessError, ProcessTimeout
-from distlib.frameworks.shares import replica_batch, shard_shape
 from distlib.frameworks.stage import addresses
 from distlib.frameworks.tf_config import TfConfig, parse_tf_config
 

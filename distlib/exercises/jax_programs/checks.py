@@ -19,9 +19,9 @@ from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.exercises.jax_programs.plays import LOSSES, on_devices, placing, training
+from distlib.frameworks.even_shares import shard_shape
 from distlib.frameworks.jax_collectives import Collective, asks_python, bytes_sent, collectives, handed_over, sizes_of
 from distlib.frameworks.optional import check_there
-from distlib.frameworks.shares import shard_shape
 
 say = Sentences(__file__)
 SECONDS = 15.0  # a case takes one or two: it compiles programs, which a busy machine does slowly
