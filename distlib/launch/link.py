@@ -22,7 +22,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-from distlib.launch.wire import COMMAND, KILL, MESSAGE, POST, PUBLISH, RANK, REPORT, STOP, hang_up
+from distlib.launch.head_connection import COMMAND, KILL, MESSAGE, POST, PUBLISH, RANK, REPORT, STOP, hang_up
 from distlib.worlds.real.mailbox import Mailbox
 from distlib.worlds.real.rank_process import STOP_SIGNAL
 from distlib.worlds.real.status_board import Board, Status

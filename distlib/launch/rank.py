@@ -23,12 +23,12 @@ from typing import Any
 import psutil
 import torch
 
-from distlib.launch import wire
+from distlib.launch import head_connection
 from distlib.launch.environment import LaunchError, Placement
+from distlib.launch.head_connection import Hello, Welcome
 from distlib.launch.link import RankConnection
 from distlib.launch.notice import SIGNALS, give_notice, of_this_process
 from distlib.launch.rendezvous import Rendezvous
-from distlib.launch.wire import Hello, Welcome
 from distlib.worlds.diagnosis import Failure
 from distlib.worlds.real.endpoint import Endpoint
 from distlib.worlds.real.output_relay import mark_lines
@@ -105,7 +105,7 @@ def _call(head: dict[str, Any], placement: Placement) -> Connection | None:
     """Connect to the head at one of its addresses; None if it can be reached at none of them."""
     for host in head["hosts"]:
         with contextlib.suppress(OSError, EOFError, AuthenticationError):
-            connection = wire.call(host, head["port"], bytes.fromhex(head["key"]), _CONNECT_PATIENCE)
+            connection = head_connection.call(host, head["port"], bytes.fromhex(head["key"]), _CONNECT_PATIENCE)
             connection.send_bytes(pickle.dumps(_hello(placement)))
             return connection
     return None
@@ -222,7 +222,7 @@ class SentText(io.RawIOBase):
         return self._number
 
     def write(self, data: Any) -> int:
-        self._link.send(wire.PRINT, str(self._number).encode() + bytes(data))
+        self._link.send(head_connection.PRINT, str(self._number).encode() + bytes(data))
         return len(data)
 
 
