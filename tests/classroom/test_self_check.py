@@ -16,6 +16,7 @@ from nbformat.v4 import new_code_cell
 from distlib.classroom import check_exercise, hand_in
 from distlib.classroom.grader.definitions import several
 from distlib.classroom.grader.submission import HandedCell
+from distlib.classroom.self_check.check_saved import check_saved
 from distlib.classroom.self_check.exercise import find_exercise
 from distlib.classroom.self_check.results import (
     ABSENT,
@@ -30,7 +31,6 @@ from distlib.classroom.self_check.results import (
     row_of,
 )
 from distlib.classroom.self_check.running import judged
-from distlib.classroom.self_check.saved import check_saved
 from distlib.classroom.self_check.table import Table
 from distlib.cli import main
 from tests.answer_files import ASSIGNMENTS
