@@ -37,7 +37,7 @@ def check_exercise(name: str) -> Table:
         ExerciseError: there is no notebook of this exercise here.
     """
     from distlib.classroom.self_check.exercise import find_exercise  # takes nbgrader along, which test cells do without
-    from distlib.classroom.uploads.saved import ran_in_this_kernel
+    from distlib.classroom.uploads.unsaved import ran_in_this_kernel
 
     exercise = find_exercise(name)
     namespace = vars(sys.modules["__main__"])

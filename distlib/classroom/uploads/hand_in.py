@@ -25,7 +25,7 @@ from distlib.classroom.uploads.exchange import Exchange, ExchangeFails, find_exc
 from distlib.classroom.uploads.names import full_name, upload_name
 from distlib.classroom.uploads.receipt import Receipt, ago, clock
 from distlib.classroom.uploads.recognize import Known, functions_of, known_notebooks, normal, recognize
-from distlib.classroom.uploads.saved import newer_checkpoint, ran_in_this_kernel, run_differently
+from distlib.classroom.uploads.unsaved import newer_checkpoint, ran_in_this_kernel, run_differently
 from distlib.classroom.uploads.upload_folder import UploadFolder, course_folder
 
 Ask = Callable[[str], str]
