@@ -1,4 +1,4 @@
-"""Exercise 10: layers and a loss that are cut. What usual mistakes give and send; `shares` has the rules that judge."""
+"""Exercise 10: layers and a loss that are cut. What usual mistakes give and send; `layer_rules` judges."""
 
 from __future__ import annotations
 
