@@ -55,9 +55,9 @@ from distlib.launch.checkpoints import (
 )
 from distlib.launch.elastic import run_elastic
 from distlib.launch.environment import LaunchError, read_placement
+from distlib.launch.head_connection import SILENCE
 from distlib.launch.node_list import write_out
 from distlib.launch.notice import REQUEUE, ends_soon
-from distlib.launch.wire import SILENCE
 from distlib.training.datasets import digits
 
 # %%

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from distlib.names import *  # noqa: F403
 
 __version__ = "0.1.0"
-__passes_on__ = True  # see worlds.call_site: a name that is looked up here is no call of the library
+_PASSES_ON = True  # see worlds.call_site: a name that is looked up here is no call of the library
 
 if "ipykernel" in sys.modules:  # in a notebook, the ranks' fork server loads torch in the background
     from distlib.worlds.real import forkserver as _forkserver

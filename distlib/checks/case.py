@@ -16,7 +16,7 @@ from typing import Any
 
 from distlib.network import Cluster
 
-__passes_on__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
 
 Play = Callable[..., Any]  # (comm, function, inputs, gate), a function of a module of plays
 APART = 0.001  # seconds between one rank's start and the next one's
@@ -72,7 +72,8 @@ class Case:
         inputs: a list by rank, of what the play looks for there; plain values and tensors. Their number is the number
             of ranks.
         facts: whatever the judge wants to remember of this case; it stays with the check. `Report.trace` finds a case
-            by its attributes. Rules on `Traffic` and `Held` ask for a `TensorCase`; `holds` and `sends` do not.
+            by its attributes. Rules on `SentMessages` and `LeftInTensors` ask for a `TensorCase`; `holds` and `sends`
+            do not.
         cluster: the network of simulated ranks; None for one node with the default link.
         seed: of the order in which ranks begin, and of the factors of gates.
         function: the name of the student's function; a task fills it in.

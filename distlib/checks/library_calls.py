@@ -6,7 +6,7 @@ A framework makes a million calls of its own while it makes a graph, and the hoo
 play says `MANY_CALLS`, it is only set for a function that could come to call the library: see `could_call`.
 
 A module outside of `plays` that calls the student's function says so: `__calls_answers__ = True`. Calls of those and
-of modules that only pass calls on (`__passes_on__`, see worlds.call_site) are not noted.
+of modules that only pass calls on (`_PASSES_ON`, see worlds.call_site) are not noted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from distlib.checks.plays import are_plays
 from distlib.worlds import pickling
 from distlib.worlds.call_site import name_of
 
-__passes_on__ = True
+_PASSES_ON = True
 
 # The library, and what leads to a module without its name
 _REACHES = re.compile(r"\b(distlib|importlib|__import__|sys|gc|globals|eval|exec|f_globals|f_back|__builtins__)\b")
@@ -87,7 +87,7 @@ def _is_a_caller(frame: FrameType) -> bool:
 
 
 def _is_harmless(frame: FrameType) -> bool:
-    passes_on = bool(frame.f_globals.get("__passes_on__"))
+    passes_on = bool(frame.f_globals.get("_PASSES_ON"))
     return _is_a_caller(frame) or passes_on or _module(frame) == partition.__name__
 
 

@@ -23,7 +23,7 @@ from distlib.worlds import pickling
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.simulated.simulator import SimulatedWorld
 
-__passes_on__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
 
 Run = tuple[list[Played], Trace, RankError | None]  # by rank (nothing after an error), messages, error
 

@@ -45,7 +45,7 @@ _folders: list[tempfile.TemporaryDirectory[str]] = []  # one or none
 _simulated_only = ContextVar("_simulated_only", default=False)
 
 
-class Place(Protocol):
+class Venue(Protocol):
     """Plays cases with one function."""
 
     def play(self, case: Case, seconds: float, is_fresh: bool = False) -> Seen:
@@ -56,7 +56,7 @@ class Place(Protocol):
         """
 
 
-class Judged(Place, Protocol):
+class FunctionElsewhere(Venue, Protocol):
     """The place of a function that is not in this process."""
 
     def seed(self, seed: int) -> int:
@@ -66,7 +66,7 @@ class Judged(Place, Protocol):
         """Have ready what these cases need."""
 
     def play(self, case: Case, seconds: float, is_fresh: bool = False, is_empty: bool = False) -> Seen:
-        """As of `Place`. `is_empty`: every message arrives with zeros in it."""
+        """As of `Venue`. `is_empty`: every message arrives with zeros in it."""
 
 
 class Simulated:
@@ -83,7 +83,7 @@ class Simulated:
         self._has_played = False
 
     def play(self, case: Case, seconds: float, is_fresh: bool = False) -> Seen:
-        """Play a case, at most `seconds`. `is_fresh`: as of `Place`; the first time the function always is."""
+        """Play a case, at most `seconds`. `is_fresh`: as of `Venue`; the first time the function always is."""
         is_fresh, self._has_played = is_fresh or not self._has_played, True
         arguments = self._packed, case.part, self._allowed, case.cluster, seconds, is_fresh
         if _simulated_only.get():

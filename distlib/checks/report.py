@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from distlib.checks.formatting import count
 from distlib.checks.seen import Seen
-from distlib.checks.words import count
 from distlib.trace import Trace
 
 Row = Mapping[str, str]  # a case as a row of a table: heading and text

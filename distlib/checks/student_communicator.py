@@ -14,7 +14,7 @@ called, not before; and handles that were not used as they must be are noted, as
     isend ──► a copy to compare with ── wait: is the tensor as it was?    changed meanwhile: a slip
 
 What it can't do: Python hides nothing from code that goes looking. A function that digs out the communicator inside
-gains no marks by it, because its messages are not its own lines' (see `distlib.checks.owners`), but it isn't stopped.
+gains no marks by it, because its messages are not its own lines' (see `distlib.checks.senders`), but it isn't stopped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from distlib.arguments import with_article
 from distlib.communicator import Communicator, Work
 from distlib.worlds import call_site
 
-__passes_on__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
 
 MOST_SPLITS = 8  # halves of halves of 256 ranks
 TOO_MANY_SPLITS = (

@@ -44,15 +44,15 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs, explain_error
-from distlib.checks.owners import explain_foreign, explain_library
+from distlib.checks.formatting import count
 from distlib.checks.patience import seconds_for
-from distlib.checks.places import Judged, Place, Real, Simulated, pack, real_ranks_allowed
+from distlib.checks.places import FunctionElsewhere, Real, Simulated, Venue, pack, real_ranks_allowed
 from distlib.checks.remark import CheckFailed, Remark
 from distlib.checks.report import Report, Row
 from distlib.checks.seen import Seen
+from distlib.checks.senders import explain_foreign, explain_library
 from distlib.checks.side_effects import explain_changed, explain_kept
 from distlib.checks.supplied import Helper, checked_helpers
-from distlib.checks.words import count
 from distlib.worlds.diagnosis import PeerLost, RunTimeout, TooMuchOutput
 
 SAMPLED_RANKS = 4
@@ -174,14 +174,14 @@ class Task:
         if self._judge is _no_judge:
             raise TypeError(f"{self.__name__} has no @{self.__name__}.judge, and would let every answer pass")
         name = name_of(function, self._arguments)
-        judged: Judged | None = getattr(function, "__place__", None)
+        judged: FunctionElsewhere | None = getattr(function, "__place__", None)
         if judged is None and (old := explain_old_version(name)):
             raise CheckFailed(name, old)
         seed = judged.seed(seed) if judged else seed
         cases = [replace(case, function=name) for case in self.cases(Draw(seed), **options)]
         if not cases:
             raise ValueError(f"{self.__name__} has no case for {options}")
-        return _Run(self, name).of(function, judged, cases)
+        return _TaskCall(self, name).of(function, judged, cases)
 
     def remark(self, seen: Seen) -> Remark | None:
         """The first remark about a run, times left out."""
@@ -203,7 +203,7 @@ class Task:
         """The first remark about moments."""
         return first(self._judge_times(seen)) if seen.in_virtual_time else None
 
-    def places(self, function: Callable[..., object], title: str) -> tuple[Place, Place]:
+    def places(self, function: Callable[..., object], title: str) -> tuple[Venue, Venue]:
         """Simulated and real ranks for a function of this notebook.
 
         Raises:
@@ -220,7 +220,7 @@ class Task:
         return Report(name, self._row)
 
 
-class _Run:
+class _TaskCall:
     """One call of a task: plays cases with one function, and chooses the places."""
 
     def __init__(self, task: Task, name: str) -> None:
@@ -229,13 +229,13 @@ class _Run:
         self._has_shown_prints = False
         self._earlier: list[Case] = []
 
-    def of(self, function: Callable[..., object], judged: Judged | None, cases: Sequence[Case]) -> Report:
+    def of(self, function: Callable[..., object], judged: FunctionElsewhere | None, cases: Sequence[Case]) -> Report:
         self._is_judged = judged is not None
         self._sampled = set() if judged else _sample(cases)
-        self._real: Place | None = None
+        self._real: Venue | None = None
         if judged:
             judged.prepare(cases, self._task.helpers)
-            self._first: Place = judged
+            self._first: Venue = judged
         else:
             self._first, self._real = self._task.places(function, cases[0].full_title)
         passed: dict[int, Seen] = {}
@@ -257,7 +257,7 @@ class _Run:
             report.add(passed[number])
         return report
 
-    def _play_without_contents(self, judged: Judged, report: Report) -> None:
+    def _play_without_contents(self, judged: FunctionElsewhere, report: Report) -> None:
         """Play a case once more, in which all messages arrive with zeros in them. The result must be wrong then."""
         case = next((seen.case for seen in report if sum(seen.trace.bytes_sent) >= ENOUGH_BYTES), None)
         if case is None:
@@ -298,7 +298,7 @@ class _Run:
     def _may_be_real(self, case: Case) -> bool:
         return self._real is not None and real_ranks_allowed() and 1 < case.world_size <= MOST_REAL_RANKS
 
-    def _look(self, place: Place, case: Case, limit: float, is_fresh: bool = False) -> tuple[Seen, Remark | None]:
+    def _look(self, place: Venue, case: Case, limit: float, is_fresh: bool = False) -> tuple[Seen, Remark | None]:
         seen = place.play(case, seconds_for(limit, CHECK_SECONDS, self._spent), is_fresh)
         self._spent += seen.seconds
         return seen, self._task.remark(seen)

@@ -25,10 +25,10 @@ from itertools import accumulate, product
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count, dtype_name
 from distlib.checks.plays.tensor import LAYOUTS, one_tensor
 from distlib.checks.report import sent
 from distlib.checks.seen import Seen
-from distlib.checks.words import count, dtype_name
 from distlib.partition import chunk_lengths
 
 ALGORITHMS = ("tree", "halving_doubling", "grid")
@@ -168,8 +168,8 @@ def tensor_cases(
     element.
 
     Args:
-        collective: one of those above, or a name of your own. For that, `Held` does not know what is right: judge with
-            `rules.values.holds`.
+        collective: one of those above, or a name of your own. For that, `LeftInTensors` does not know what is right:
+            judge with `rules.values.holds`.
 
     Raises:
         ValueError: a layout that does not exist.

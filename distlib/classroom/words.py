@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distlib.checks.words import count
+from distlib.checks.formatting import count
 
 __all__ = ["all_of", "count", "have", "joined", "points", "points_lost", "was"]
 

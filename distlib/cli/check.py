@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from distlib.classroom.self_check.check_saved import check_saved
 from distlib.classroom.self_check.results import ExerciseError
-from distlib.classroom.self_check.saved import check_saved
 from distlib.classroom.self_check.table import Table
 from distlib.cli.saying import say
 

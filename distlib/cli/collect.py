@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from distlib.checks.words import count
+from distlib.checks.formatting import count
 from distlib.classroom.grader.course import CourseError, course_above, open_course
-from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, Outcome, collect
+from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, UploadOutcome, collect
 from distlib.cli.saying import say
 from distlib.printable import printable
 
@@ -45,7 +45,7 @@ def _zone(name: str) -> ZoneInfo | None:
         raise ValueError(f"there is no time zone {name!r}; one is Europe/Berlin") from None
 
 
-def _table(outcomes: Sequence[Outcome]) -> str:
+def _table(outcomes: Sequence[UploadOutcome]) -> str:
     """A line for each file, those to look at last."""
     ordered = sorted(outcomes, key=lambda outcome: (outcome.state == PROBLEM, outcome.student, outcome.file))
     width = max((len(printable(outcome.student)) for outcome in outcomes), default=0)
@@ -56,7 +56,7 @@ def _table(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def _summary(outcomes: Sequence[Outcome]) -> str:
+def _summary(outcomes: Sequence[UploadOutcome]) -> str:
     if not outcomes:
         return "There is no file."
     found = Counter(outcome.state for outcome in outcomes)

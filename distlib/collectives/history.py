@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-__passes_on__ = True  # torch calls here in a backward pass: it is no call of the library by whoever began that
+_PASSES_ON = True  # torch calls here in a backward pass: it is no call of the library by whoever began that
 
 _LIBRARIES = ("distlib", "torch")
 _warned: dict[Any, Any] = {}  # by which `warnings` knows the places that it has warned of

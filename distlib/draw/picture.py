@@ -2,7 +2,7 @@
 
 It is shown as an <img> with the pixels inside: that survives JupyterLab's cleaning of untrusted notebooks, nbconvert,
 and nbgrader's feedback, where inline SVG does not; and it carries alt text, which a bare image output cannot. There is
-one on light paper and one on dark (see `papers`), made from the same drawing.
+one on light paper and one on dark (see `light_and_dark`), made from the same drawing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlib.draw.papers import on_both_papers
+from distlib.draw.light_and_dark import on_both_papers
 from distlib.draw.style import (
     DARK_INK,
     DARK_PAPER,

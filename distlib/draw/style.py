@@ -1,9 +1,9 @@
 """Colors, sizes and units of all pictures, in one place.
 
 A picture is drawn once, with text and axes in INK on nothing, and shown on white paper or, with DARK_INK in place of
-INK, on near-black paper, as the theme of JupyterLab has it (see `papers`). Areas are filled with the colors of Okabe
-and Ito ("Color Universal Design", 2008), which people with any color vision can tell apart, and which stand out from
-both papers; and no picture says anything by color alone: ranks have numbers, kinds of areas have a hatching.
+INK, on near-black paper, as the theme of JupyterLab has it (see `light_and_dark`). Areas are filled with the colors of
+Okabe and Ito ("Color Universal Design", 2008), which people with any color vision can tell apart, and which stand out
+from both papers; and no picture says anything by color alone: ranks have numbers, kinds of areas have a hatching.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ in_process   what runs in each of them
 reports      what became of a process
 temporary    a folder for temporary files, which goes with them
 tf_config    TF_CONFIG, checked
-shares       batches and arrays that divide by the devices
+even_shares  batches and arrays that divide by the devices
 optional     a framework, or one sentence if this Python has none
 
 jax_collectives    what a compiled JAX program communicates, counted and in bytes
@@ -18,11 +18,11 @@ tensorflow_classifier    the classifier of the earlier lessons, in Keras
 tensorflow_cluster       workers, parameter servers and their coordinator, as processes
 """
 
+from distlib.frameworks.even_shares import replica_batch, shard_shape
 from distlib.frameworks.optional import require
 from distlib.frameworks.own_network import addresses
 from distlib.frameworks.processes import Process, prepare_processes, run_processes
 from distlib.frameworks.reports import Outcome, ProcessDied, ProcessError, ProcessTimeout
-from distlib.frameworks.shares import replica_batch, shard_shape
 from distlib.frameworks.tf_config import TfConfig, parse_tf_config
 
 __all__ = [

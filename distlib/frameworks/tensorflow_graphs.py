@@ -64,7 +64,7 @@ class Reduction:
 
 
 @dataclass(frozen=True)
-class Copy:
+class CopyToDevice:
     """A tensor that is made on one device and used on another.
 
     Attributes:
@@ -101,22 +101,22 @@ def all_reduces(function: Any, *arguments: Any) -> list[Reduction]:
     return [each for each in reductions(function, *arguments) if each.is_all_reduce]
 
 
-def copies(function: Any, *arguments: Any) -> list[Copy]:
+def copies(function: Any, *arguments: Any) -> list[CopyToDevice]:
     """The tensors that a call copies between devices; arguments and errors as for `reductions`.
 
     What collective operations send is not among them: see `Reduction`.
     """
-    found: dict[tuple[str, int, str], Copy] = {}
+    found: dict[tuple[str, int, str], CopyToDevice] = {}
     for node in _needed(function, arguments):
         for source, index in node.inputs:
             if source.device != node.device and not source.is_handle:
                 key = (source.name, index, node.device)
                 name = f"{source.name}:{index}"
-                found.setdefault(key, Copy(name, source.device, node.device, source.sizes[index]))
+                found.setdefault(key, CopyToDevice(name, source.device, node.device, source.sizes[index]))
     return list(found.values())
 
 
-def bytes_between_devices(found: Iterable[Copy]) -> int | None:
+def bytes_between_devices(found: Iterable[CopyToDevice]) -> int | None:
     """The bytes of all copies; None if the size of one is not known."""
     sizes = [each.nbytes for each in found]
     return None if None in sizes else sum(size for size in sizes if size is not None)

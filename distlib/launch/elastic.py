@@ -21,7 +21,7 @@ from distlib.launch.silence import Watch, signs_of_life
 from distlib.worlds.diagnosis import PeerLost, name_ranks
 from distlib.worlds.real.world import World
 
-__passes_on__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
 
 _NO_LIMIT = 2**62  # bytes that ranks may print
 

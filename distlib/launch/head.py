@@ -29,10 +29,22 @@ from typing import Any
 
 import psutil
 
-from distlib.launch import wire
+from distlib.launch import head_connection
 from distlib.launch.environment import LaunchError, Placement
+from distlib.launch.head_connection import (
+    COMMAND,
+    KILL,
+    MESSAGE,
+    POST,
+    PRINT,
+    PUBLISH,
+    RANK,
+    REPORT,
+    STOP,
+    Hello,
+    Welcome,
+)
 from distlib.launch.rendezvous import Rendezvous
-from distlib.launch.wire import COMMAND, KILL, MESSAGE, POST, PRINT, PUBLISH, RANK, REPORT, STOP, Hello, Welcome
 from distlib.worlds.diagnosis import PeerLost, RankError, name_ranks
 from distlib.worlds.real.endpoint import LOST
 from distlib.worlds.real.status_board import StatusBoard
@@ -74,7 +86,7 @@ class Head:
 
     def __exit__(self, *_: object) -> None:
         for connection in self._ranks.values():
-            wire.hang_up(connection)
+            head_connection.hang_up(connection)
         self._rendezvous.clear()
         self._folder.cleanup()
 
@@ -117,7 +129,7 @@ class Head:
         if listener in readable:
             peer, _ = listener.accept()
             with contextlib.suppress(OSError, EOFError, AuthenticationError):
-                connection = wire.answer(peer, self._key)
+                connection = head_connection.answer(peer, self._key)
                 self._enter(pickle.loads(connection.recv_bytes()), connection)
 
     def _enter(self, hello: Hello, connection: Connection) -> None:
@@ -144,7 +156,7 @@ class Head:
 
     def _host_of(self, rank: int) -> str:
         """The address of a rank's machine, for the others: as the head sees it, or its own as the others see it."""
-        seen = {other: wire.addresses_of(connection) for other, connection in self._ranks.items()}
+        seen = {other: head_connection.addresses_of(connection) for other, connection in self._ranks.items()}
         node = self.hellos[rank].node
         if node == self._placement.node:
             distant = [own for other, (own, _) in seen.items() if self.hellos[other].node != node]

@@ -22,13 +22,13 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-from distlib.launch.wire import COMMAND, KILL, MESSAGE, POST, PUBLISH, RANK, REPORT, STOP, hang_up
+from distlib.launch.head_connection import COMMAND, KILL, MESSAGE, POST, PUBLISH, RANK, REPORT, STOP, hang_up
 from distlib.worlds.real.mailbox import Mailbox
 from distlib.worlds.real.rank_process import STOP_SIGNAL
 from distlib.worlds.real.status_board import Board, Status
 
 
-class Link(Board):
+class RankConnection(Board):
     """The connection of one rank.
 
     Args:
@@ -116,7 +116,7 @@ class Link(Board):
 class LinkMailbox(Mailbox):
     """The control messages of a rank, by way of the head. What a rank sends to itself stays here."""
 
-    def __init__(self, link: Link, rank: int) -> None:
+    def __init__(self, link: RankConnection, rank: int) -> None:
         self._link, self._rank = link, rank
         self._messages: deque[bytes] = deque()
         self._bell, self._rope = os.pipe()

@@ -23,19 +23,19 @@ from typing import Any
 import psutil
 import torch
 
-from distlib.launch import wire
+from distlib.launch import head_connection
 from distlib.launch.environment import LaunchError, Placement
-from distlib.launch.link import Link
+from distlib.launch.head_connection import Hello, Welcome
+from distlib.launch.link import RankConnection
 from distlib.launch.notice import SIGNALS, give_notice, of_this_process
 from distlib.launch.rendezvous import Rendezvous
-from distlib.launch.wire import Hello, Welcome
 from distlib.worlds.diagnosis import Failure
 from distlib.worlds.real.endpoint import Endpoint
 from distlib.worlds.real.output_relay import mark_lines
 from distlib.worlds.real.rank_process import STOP_SIGNAL, RankProcess
 from distlib.worlds.real.transport import GlooTransport, OpenStore, Transport
 
-__starts_ranks__ = True  # see worlds.call_site
+_STARTS_RANKS = True  # see worlds.call_site
 
 _CONNECT_PATIENCE = 2.0  # seconds for one address
 
@@ -57,12 +57,12 @@ def be_rank(
         welcome: Welcome = pickle.loads(connection.recv_bytes())
     except (EOFError, OSError):
         return 1  # the head has said why
-    link = Link(connection, placement.rank, f"{placement}: lost the head, on node {head_node}.")
+    link = RankConnection(connection, placement.rank, f"{placement}: lost the head, on node {head_node}.")
     with _output(placement, link, welcome):
         return _serve(placement, link, rendezvous, welcome)
 
 
-def _serve(placement: Placement, link: Link, rendezvous: Rendezvous, welcome: Welcome) -> int:
+def _serve(placement: Placement, link: RankConnection, rendezvous: Rendezvous, welcome: Welcome) -> int:
     torch.set_num_threads(max(1, _cores() // placement.local_size))
     endpoint = _make_endpoint(placement, link, rendezvous, welcome)
     link.shield = endpoint.shield
@@ -105,7 +105,7 @@ def _call(head: dict[str, Any], placement: Placement) -> Connection | None:
     """Connect to the head at one of its addresses; None if it can be reached at none of them."""
     for host in head["hosts"]:
         with contextlib.suppress(OSError, EOFError, AuthenticationError):
-            connection = wire.call(host, head["port"], bytes.fromhex(head["key"]), _CONNECT_PATIENCE)
+            connection = head_connection.call(host, head["port"], bytes.fromhex(head["key"]), _CONNECT_PATIENCE)
             connection.send_bytes(pickle.dumps(_hello(placement)))
             return connection
     return None
@@ -115,7 +115,7 @@ def _hello(placement: Placement) -> Hello:
     return Hello(placement.rank, placement.world_size, placement.node, placement.node_name, os.getpid())
 
 
-def _make_endpoint(placement: Placement, link: Link, rendezvous: Rendezvous, welcome: Welcome) -> Endpoint:
+def _make_endpoint(placement: Placement, link: RankConnection, rendezvous: Rendezvous, welcome: Welcome) -> Endpoint:
     open_store: OpenStore = lambda name, size: rendezvous.open_store(f"{welcome.token}-{name}", size)  # noqa: E731
     transports: dict[str, Transport] = {}
     if placement.world_size > 1:
@@ -151,7 +151,7 @@ class _Goodbye(Exception):
 class LaunchedRank(RankProcess):
     """The loop of one rank, which what has started it may also end, by SIGTERM or SIGINT, or warn (see notice)."""
 
-    def __init__(self, placement: Placement, endpoint: Endpoint, link: Link) -> None:
+    def __init__(self, placement: Placement, endpoint: Endpoint, link: RankConnection) -> None:
         super().__init__(placement.rank, placement.world_size, endpoint, link)
         self._ended_by: str | None = None
         self._link = link
@@ -184,7 +184,7 @@ class LaunchedRank(RankProcess):
 
 
 @contextlib.contextmanager
-def _output(placement: Placement, link: Link, welcome: Welcome) -> Iterator[None]:
+def _output(placement: Placement, link: RankConnection, welcome: Welcome) -> Iterator[None]:
     """In this block, what Python prints goes to the head, or, each line with its rank in front, where it went before.
 
     In both cases each line does so at once.
@@ -212,7 +212,7 @@ class SentText(io.RawIOBase):
         number: 1 for stdout, 2 for stderr.
     """
 
-    def __init__(self, number: int, link: Link) -> None:
+    def __init__(self, number: int, link: RankConnection) -> None:
         self._number, self._link = number, link
 
     def writable(self) -> bool:
@@ -222,7 +222,7 @@ class SentText(io.RawIOBase):
         return self._number
 
     def write(self, data: Any) -> int:
-        self._link.send(wire.PRINT, str(self._number).encode() + bytes(data))
+        self._link.send(head_connection.PRINT, str(self._number).encode() + bytes(data))
         return len(data)
 
 

@@ -6,8 +6,8 @@ distlib.worlds.real.process_group   …                          ◄── passe
 
 A module says of itself what it is to this search:
 
-    __passes_on__ = True       its functions only pass on what they are called with
-    __starts_ranks__ = True    a rank's own code begins above it: the search ends here
+    _PASSES_ON = True       its functions only pass on what they are called with
+    _STARTS_RANKS = True    a rank's own code begins above it: the search ends here
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import CodeType, FrameType, TracebackType
 
 from distlib.trace import CallSite
 
-__passes_on__ = True
+_PASSES_ON = True
 
 _NATIVE_FRAME = re.compile(r'File "(.+)", line (\d+) in (.+)')  # innermost frame first
 _OF_A_PACKAGE = re.compile(r"[\\/](site|dist)-packages[\\/]")  # also those of the user, or below another environment
@@ -64,7 +64,7 @@ def find_call_site(call: str | None = None) -> CallSite:
         call: the collective call that the message belongs to.
     """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__passes_on__"):
+    while frame is not None and frame.f_globals.get("_PASSES_ON"):
         frame = frame.f_back
     assert frame is not None
     innermost, via = frame, None
@@ -72,7 +72,7 @@ def find_call_site(call: str | None = None) -> CallSite:
         if library == "distlib" or via is None:
             via = frame  # rather than torch's wrapper around it, as for a function under torch.no_grad
         frame = frame.f_back
-        if frame is not None and frame.f_globals.get("__starts_ranks__"):
+        if frame is not None and frame.f_globals.get("_STARTS_RANKS"):
             frame = None
     return _remember(frame or innermost, name_of(via) if via else None, call)
 

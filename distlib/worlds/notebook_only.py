@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
-__passes_on__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
 
 _IPYTHON = (
     "get_ipython(), %magics and !commands work in the notebook's own process, and a rank is another one. "
@@ -41,15 +41,17 @@ _TEXT_BARS = {"tqdm": "tqdm", "tqdm_notebook": "tqdm", "trange": "trange", "tnra
 def live_without(world_size: int) -> None:
     """Make this process, one of `world_size` ranks, say what it has not."""
     sys.stdin = sys.__stdin__ = _NoKeyboard(_KEYBOARD.format(world_size))  # type: ignore[misc,assignment]
-    debugger = _Refusal(RuntimeError, _DEBUGGER.format(world_size))
+    debugger = _RefusingFunction(RuntimeError, _DEBUGGER.format(world_size))
     sys.breakpointhook = pdb.set_trace = debugger
-    vars(builtins)["get_ipython"] = _Refusal(NameError, _IPYTHON.format(world_size))  # as in any process without it
+    vars(builtins)["get_ipython"] = _RefusingFunction(
+        NameError, _IPYTHON.format(world_size)
+    )  # as in any process without it
     vars(builtins)["display"] = lambda *values, **_: print(*values)
     sys.modules["tqdm.notebook"] = _TextBars("tqdm.notebook")
     setattr(multiprocessing.reduction.ForkingPickler, "reducer_override", _by_value)  # noqa: B010
 
 
-class _Refusal:
+class _RefusingFunction:
     """A function that can't be called here."""
 
     def __init__(self, kind: type[Exception], text: str) -> None:
@@ -116,4 +118,4 @@ def is_of_ipython(value: object) -> bool:
 def of_ipython_here(is_function: bool) -> Any:
     """What the shell, or `get_ipython`, is in this process: in a rank, something that says that it isn't here."""
     function = getattr(builtins, "get_ipython", None) or importlib.import_module("IPython").get_ipython
-    return function if is_function or isinstance(function, _Refusal) else function()
+    return function if is_function or isinstance(function, _RefusingFunction) else function()

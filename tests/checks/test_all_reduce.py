@@ -13,7 +13,7 @@ import torch
 from distlib import CallSite, Message, Trace
 from distlib.checks import Report
 from distlib.checks.places import simulated_only
-from distlib.checks.rules.messages import Traffic
+from distlib.checks.rules.sent_messages import SentMessages
 from distlib.checks.seen import Seen
 from distlib.checks.task import first
 from distlib.checks.tensor_cases import tensor_cases
@@ -70,7 +70,7 @@ def remark_on(sent: Sent, world_size: int = 3, length: int = 9) -> str:
         for number, (src, dst, elements, round_) in enumerate(sent)
     ]
     (case,) = tensor_cases("all_reduce", world_sizes=(world_size,), lengths=(length,), seed=1)
-    remark = first(ring(Traffic(Seen(case, [], Trace(world_size, messages), True)), 2))
+    remark = first(ring(SentMessages(Seen(case, [], Trace(world_size, messages), True)), 2))
     return f"{remark.seen} {' '.join(remark.details)} {remark.cause}" if remark else ""
 
 

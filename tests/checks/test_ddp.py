@@ -18,7 +18,7 @@ from distlib.checks.plays.gated import open_gate
 from distlib.exercises.ddp.all_reduces import all_reduces, reduced_bytes
 from distlib.exercises.ddp.cases import Training, train_alone, training_inputs
 from distlib.exercises.ddp.checks import check_average_gradients, check_sampler
-from distlib.exercises.ddp.overlapped_ddp import Layout, check_overlapped_ddp, hidden_share_of
+from distlib.exercises.ddp.overlapped_ddp import BucketCase, check_overlapped_ddp, hidden_share_of
 from distlib.exercises.ddp.training_plays import Model, first_gate, train
 from distlib.trace import CallSite, Message
 from tests.answer_files import read_answers
@@ -171,7 +171,7 @@ def test_a_right_ddp_hides_its_communication(place: Any) -> None:
     with place(answer("OverlappedDDP/right_sets_of_missing"), "OverlappedDDP") as function:
         report = check_overlapped_ddp(function, world_sizes=(1, 2), trainings=SHORT)
     assert len(report) == 2
-    assert Layout(report[1].case.inputs[0]).buckets == [[6], [5, 4], [3, 2], [1, 0]]
+    assert BucketCase(report[1].case.inputs[0]).buckets == [[6], [5, 4], [3, 2], [1, 0]]
     assert report[1].trace.messages_sent[1] == 2 * 4 * 2  # steps, buckets, messages of an all-reduce on 2 ranks
     assert hidden_share_of(report[0]) == 1.0
     assert 0.5 < hidden_share_of(report[1]) < 1.0

@@ -20,9 +20,9 @@ from distlib.checks.plays.calls import call
 from distlib.checks.plays.plain import changed_inputs
 from distlib.checks.plays.tensor import one_tensor
 from distlib.checks.remark import Remark
-from distlib.checks.rules.messages import Traffic, sends
 from distlib.checks.rules.returns import called, returns
-from distlib.checks.rules.sums import Held
+from distlib.checks.rules.sent_messages import SentMessages, sends
+from distlib.checks.rules.sums import LeftInTensors
 from distlib.checks.rules.values import holds
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, explain_old_version, in_turn, task
@@ -316,10 +316,10 @@ def test_a_judge_yields_remarks() -> None:
 
 def test_rules_about_one_tensor_ask_for_its_facts() -> None:
     seen = Seen(Case("on 1 rank", one_tensor, [{}]), [], Trace(1, []), True)
-    with pytest.raises(TypeError, match="Traffic asks for the facts of a TensorCase"):
-        _ = Traffic(seen).case
-    with pytest.raises(TypeError, match="Held asks for the facts of a TensorCase"):
-        _ = Held(seen).case
+    with pytest.raises(TypeError, match="SentMessages asks for the facts of a TensorCase"):
+        _ = SentMessages(seen).case
+    with pytest.raises(TypeError, match="LeftInTensors asks for the facts of a TensorCase"):
+        _ = LeftInTensors(seen).case
     unknown = TensorCase("gossip", 2, 3, torch.float32, "contiguous", seed=1)
     with pytest.raises(ValueError, match="what gossip leaves on a rank"):
         expected_on(unknown, 0)

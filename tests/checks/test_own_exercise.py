@@ -23,7 +23,7 @@ FILES = {
         """A mean: all but its last step is supplied."""
 
         from distlib.checks.case import Case
-        from distlib.checks.rules.messages import Way, sends
+        from distlib.checks.rules.sent_messages import Way, sends
         from distlib.checks.sentences import Sentences
         from distlib.checks.task import task
         from distlib.exercises.means.helpers import count_all, scaled, shift_and_add, sum_of_weights, zero_weights

@@ -15,8 +15,8 @@ from distlib.checks.rules.values import explain_factor
 from distlib.checks.student_communicator import StudentCommunicator
 from distlib.checks.task import Draw, first
 from distlib.communicator import Communicator
-from distlib.exercises.pipeline.cases import Alone, Plan, drawn_plan, stage_case
-from distlib.exercises.pipeline.plays import Notes, Stage
+from distlib.exercises.pipeline.cases import Alone, StageCase, drawn_plan, stage_case
+from distlib.exercises.pipeline.plays import NotedStage, StageNotes
 from distlib.exercises.pipeline.schedule_rules import all_forward_first, is_a_schedule, keeps_as_1f1b, takes
 from distlib.training import schedules
 
@@ -31,7 +31,7 @@ def test_a_drawn_plan_can_be_executed_and_is_another_one_each_time(seed: int) ->
 
 
 def test_the_shares_of_the_microbatches_add_up_to_the_gradients_of_the_batch() -> None:
-    case = stage_case(Draw(1), Plan("GPipe", schedules.gpipe(3, 3), samples=[1, 4, 2]))
+    case = stage_case(Draw(1), StageCase("GPipe", schedules.gpipe(3, 3), samples=[1, 4, 2]))
     alone = Alone(case.inputs, case.facts.samples)
     for stage in range(3):
         shares = [alone.share(stage, i) for i in range(3)]
@@ -42,8 +42,8 @@ def test_the_shares_of_the_microbatches_add_up_to_the_gradients_of_the_batch() -
 
 
 def test_a_stage_notes_what_is_kept_until_its_backward_pass() -> None:
-    notes = Notes()
-    stage = Stage(torch.ones(2, 3).double(), torch.zeros(2).double(), notes)
+    notes = StageNotes()
+    stage = NotedStage(torch.ones(2, 3).double(), torch.zeros(2).double(), notes)
     outputs = {}
     for i in range(3):
         outputs[i] = stage(torch.full((1, 3), float(i)).double())
@@ -56,8 +56,8 @@ def test_a_stage_notes_what_is_kept_until_its_backward_pass() -> None:
 
 
 def test_a_retained_graph_counts_as_kept() -> None:
-    notes = Notes()
-    stage = Stage(torch.ones(2, 3).double(), torch.zeros(2).double(), notes)
+    notes = StageNotes()
+    stage = NotedStage(torch.ones(2, 3).double(), torch.zeros(2).double(), notes)
     kept = stage(torch.zeros(1, 3).double())
     kept.sum().backward(retain_graph=True)
     later = stage(torch.zeros(1, 3).double())
@@ -119,8 +119,8 @@ def test_a_multiple_is_named() -> None:
 
 
 def test_a_detached_input_counts_as_kept() -> None:
-    notes = Notes()
-    stage, log = Stage(torch.ones(2, 3).double(), torch.zeros(2).double(), notes), []
+    notes = StageNotes()
+    stage, log = NotedStage(torch.ones(2, 3).double(), torch.zeros(2).double(), notes), []
     for _ in range(3):
         log.append((values := torch.ones(1, 3).double()).detach())
         stage(values)

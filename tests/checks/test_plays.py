@@ -14,11 +14,11 @@ from distlib.checks import on_a_rank, places
 from distlib.checks.case import Case, Part
 from distlib.checks.helpers import all_reduce, ring_all_gather
 from distlib.checks.library_calls import could_call
-from distlib.checks.owners import is_own
 from distlib.checks.plays import calls
 from distlib.checks.plays.calls import call
 from distlib.checks.plays.gated import Gate
 from distlib.checks.plays.plain import plain
+from distlib.checks.senders import is_own
 from distlib.checks.supplied import helper, scope_of, supplied
 from distlib.checks.task import task
 from distlib.trace import CallSite, Message

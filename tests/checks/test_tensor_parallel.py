@@ -9,8 +9,8 @@ from distlib.checks.task import Draw
 from distlib.exercises.tensor_parallel.attention_ways import ORDERS, SCALES, WAYS
 from distlib.exercises.tensor_parallel.cases import Attention, Column, Plan, Row, Whole, cut_case
 from distlib.exercises.tensor_parallel.checks import check_vocabulary_parallel_loss
+from distlib.exercises.tensor_parallel.layer_rules import described, divides
 from distlib.exercises.tensor_parallel.plays import Stored, _held
-from distlib.exercises.tensor_parallel.shares import described, divides
 from distlib.exercises.tensor_parallel.vocabulary_cases import Loss, WholeLoss, loss_case
 
 PLANS = [

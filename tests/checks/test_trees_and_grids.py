@@ -25,7 +25,7 @@ from distlib.exercises.trees_and_grids.checks import (
 from distlib.exercises.trees_and_grids.helpers import predict_time
 from distlib.exercises.trees_and_grids.predictions import (
     PREDICTED,
-    Question,
+    CostQuestion,
     check_choose_algorithm,
     check_predict_time,
     latency_of,
@@ -237,7 +237,7 @@ def test_steps_closed_form_and_simulation_agree(algorithm: str, cluster: Cluster
 )
 def test_questions_without_an_exact_answer(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        Question(**{"nbytes": 12, "cluster": ONE, "algorithms": ("ring",), **changes})
+        CostQuestion(**{"nbytes": 12, "cluster": ONE, "algorithms": ("ring",), **changes})
 
 
 def in_a_notebook(text: str) -> Callable[..., Any]:

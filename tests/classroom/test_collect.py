@@ -17,7 +17,7 @@ from distlib.classroom.grader.course import open_course
 from distlib.classroom.grader.file_kind import EMPTY, kind_of
 from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.uploads import files
-from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, Outcome, collect
+from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, UploadOutcome, collect
 from distlib.classroom.uploads.files import Upload, find_uploads
 from distlib.classroom.uploads.names import student_name
 from distlib.classroom.uploads.owners import Owner, Roster, owners, read_roster
@@ -79,7 +79,7 @@ def put_zip(tiny: TinyCourse, members: Mapping[str, bytes], name: str = "all.zip
     return tiny.root / name
 
 
-def run(tiny: TinyCourse, *sources: Path, zone: str = "") -> dict[str, Outcome]:
+def run(tiny: TinyCourse, *sources: Path, zone: str = "") -> dict[str, UploadOutcome]:
     """What became of each file, by its name."""
     course = open_course(tiny.root)
     outcomes = collect(course, NAME, sources, time_zone=ZoneInfo(zone) if zone else None)
@@ -87,7 +87,7 @@ def run(tiny: TinyCourse, *sources: Path, zone: str = "") -> dict[str, Outcome]:
     return {outcome.file: outcome for outcome in outcomes}
 
 
-def states(outcomes: Mapping[str, Outcome]) -> dict[str, tuple[str, str]]:
+def states(outcomes: Mapping[str, UploadOutcome]) -> dict[str, tuple[str, str]]:
     return {file: (outcome.student, outcome.state) for file, outcome in outcomes.items()}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from markupsafe import escape
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from pygments.lexers import PythonLexer
@@ -19,9 +20,9 @@ from pygments.token import Whitespace
 
 from distlib.checks.remark import CheckFailed, Remark
 from distlib.classroom.excerpts import excerpts
+from distlib.classroom.grader.check_message import parts_of
 from distlib.classroom.grader.feedback import SafeFeedback, harmless_outputs, harmless_text
 from distlib.classroom.grader.feedback_page import feedback_page, mend, parts_of_notebook
-from distlib.classroom.grader.messages import parts_of
 from distlib.classroom.grader.notebook_page import notebook_html, text_html
 from distlib.draw.style import contrast
 from tests.classroom.test_transplant import PNG
@@ -224,7 +225,7 @@ def test_outputs_are_shown_as_text_and_pictures() -> None:
 
 def test_a_picture_keeps_its_description() -> None:
     told = 'Timeline of 2 ranks\n"><script>: 1 message'
-    for words, alt in ((told, html.escape(" ".join(told.split()))), ("<Figure size 640x480>", "a picture")):
+    for words, alt in ((told, escape(" ".join(told.split()))), ("<Figure size 640x480>", "a picture")):
         outputs = [new_output("display_data", data={"image/png": PNG, "text/plain": words})]
         shown = notebook_html(new_notebook(cells=[new_code_cell("1", execution_count=1, outputs=outputs)]))
         assert f'<img alt="{alt}" src="data:image/png;base64,{PNG}">' in shown and "<script" not in shown

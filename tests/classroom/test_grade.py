@@ -23,6 +23,7 @@ from nbgrader.api import Gradebook
 
 from distlib.classroom.grader import class_run
 from distlib.classroom.grader.autograded import Autograded
+from distlib.classroom.grader.check_message import Told, split_message
 from distlib.classroom.grader.class_page import html_page
 from distlib.classroom.grader.class_report import csv_text, text_table, write_report
 from distlib.classroom.grader.class_run import Change, ClassRun, Record, grade_class
@@ -30,7 +31,6 @@ from distlib.classroom.grader.course import CourseError, open_course
 from distlib.classroom.grader.file_kind import kind_of
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
 from distlib.classroom.grader.marks import judged_again, notes
-from distlib.classroom.grader.messages import Told, split_message
 from distlib.classroom.grader.mistakes import mistakes
 from distlib.classroom.grader.refused import Refused, note_refused
 from distlib.cli import _times, main

@@ -23,7 +23,7 @@ from distlib.classroom.uploads.hand_in import Declined, HandInError, Interrupted
 from distlib.classroom.uploads.names import full_name, read_upload_name, student_name, upload_name
 from distlib.classroom.uploads.receipt import ago
 from distlib.classroom.uploads.recognize import known_notebooks, recognize
-from distlib.classroom.uploads.saved import run_differently
+from distlib.classroom.uploads.unsaved import run_differently
 from distlib.cli import main
 from tests.tools.tiny_course import ROOT
 

@@ -13,7 +13,7 @@ from nbformat.v4 import new_notebook
 
 from distlib.classroom.grader import examine as examining
 from distlib.classroom.grader.alike import pieces
-from distlib.classroom.grader.examine import Task, examine
+from distlib.classroom.grader.examine import Examinee, examine
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import MOST_CELLS, CannotGrade, read_submission
 from distlib.judge.remote import judge as judging
@@ -79,7 +79,7 @@ def test_reading_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(examining, "read_submission", for_ever)
     monkeypatch.setattr(examining, "READING", 0.05)
     (tmp_path / "n.ipynb").write_text(notebook(CELL))
-    task = Task(tmp_path, "n", Source(new_notebook(), []), "")
+    task = Examinee(tmp_path, "n", Source(new_notebook(), []), "")
     assert examine(task, lambda *_: pytest.fail("judged")).problem.startswith("it takes more than 0.05 s to read")
 
 

@@ -11,7 +11,7 @@ import pytest
 from nbformat.v4 import new_output
 
 from distlib.classroom.grader.class_run import problem_of_name
-from distlib.classroom.grader.examine import Task, examine
+from distlib.classroom.grader.examine import Examinee, examine
 from distlib.classroom.grader.feedback import harmless_outputs
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.spreadsheet import spreadsheet
@@ -59,7 +59,7 @@ def test_outputs_of_a_graded_notebook_control_nothing() -> None:
 
 def test_why_something_can_not_be_graded_is_one_line(tmp_path: Path) -> None:
     (tmp_path / f"{NASTY[:-1]}\n.txt").touch()
-    examined = examine(Task(tmp_path, "02", Source(None, []), seed=""), lambda *_: pytest.fail("graded"))  # type: ignore[arg-type]
+    examined = examine(Examinee(tmp_path, "02", Source(None, []), seed=""), lambda *_: pytest.fail("graded"))  # type: ignore[arg-type]
     assert "\\x1b[2J" in examined.problem and "\x1b" not in examined.problem and "\n" not in examined.problem
 
 

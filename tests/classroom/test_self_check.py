@@ -16,6 +16,7 @@ from nbformat.v4 import new_code_cell
 from distlib.classroom import check_exercise, hand_in
 from distlib.classroom.grader.definitions import several
 from distlib.classroom.grader.submission import HandedCell
+from distlib.classroom.self_check.check_saved import check_saved
 from distlib.classroom.self_check.exercise import find_exercise
 from distlib.classroom.self_check.results import (
     ABSENT,
@@ -24,13 +25,12 @@ from distlib.classroom.self_check.results import (
     PASSES,
     WAITS,
     ExerciseError,
+    FunctionRow,
     Result,
     Results,
-    Row,
     row_of,
 )
 from distlib.classroom.self_check.running import judged
-from distlib.classroom.self_check.saved import check_saved
 from distlib.classroom.self_check.table import Table
 from distlib.cli import main
 from tests.answer_files import ASSIGNMENTS
@@ -332,7 +332,7 @@ def test_the_table_fits_a_terminal() -> None:
 
 
 def test_the_summary_counts() -> None:
-    right, wrong = Row("f", Result(PASSES), Result(PASSES)), row_of("g", Result(FAILS, "no"), None)
+    right, wrong = FunctionRow("f", Result(PASSES), Result(PASSES)), row_of("g", Result(FAILS, "no"), None)
     assert Results("x", "", [right], []).summary == "The function passes."
     assert Results("x", "", [right, right], []).summary == "Both functions pass."
     assert Results("x", "", [right, wrong], []).summary == "1 of 2 functions passes."

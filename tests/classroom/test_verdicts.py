@@ -14,7 +14,7 @@ from nbgrader.apps import NbGrader
 
 from distlib.authoring.notebook import notebook_from_text
 from distlib.classroom.grader import verdicts
-from distlib.classroom.grader.examine import Examined, Task, examine
+from distlib.classroom.grader.examine import Examined, Examinee, examine
 from distlib.classroom.grader.source import Source, make_source
 from distlib.classroom.grader.verdicts import Verdicts, judging_code, needed_tests, note_verdicts, verdict_hashes
 from tests.tools.tiny_course import CELLS, NAME, RIGHT, TEXT, simple_judge
@@ -114,7 +114,7 @@ def grade(tmp_path: Path) -> Callable[..., tuple[Examined, NotebookNode]]:
 
     def once(text: str, seed: str = "seed", times: float = 1) -> tuple[Examined, NotebookNode]:
         before = graded if graded.exists() else None
-        done = examine(Task(folder, NAME, source_of(text), seed, times, CODE, before), simple_judge)
+        done = examine(Examinee(folder, NAME, source_of(text), seed, times, CODE, before), simple_judge)
         assert done.problem == ""
         graded.write_text(done.notebook)
         return done, nbformat.reads(done.notebook, as_version=4)

@@ -1,6 +1,6 @@
 import pytest
 
-from distlib.frameworks.shares import Axis, replica_batch, shard_shape
+from distlib.frameworks.even_shares import Axis, replica_batch, shard_shape
 
 MESH = {"data": 2, "model": 4}
 

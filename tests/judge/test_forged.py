@@ -11,8 +11,8 @@ import nbformat
 import pytest
 import torch
 
-from distlib.judge.remote.cells import Cell, StudentCells
-from distlib.judge.remote.insides import reaches_inside
+from distlib.judge.remote.cells import RankCell, StudentCells
+from distlib.judge.remote.introspection_remarks import reaches_inside
 from distlib.judge.remote.question import Question, text, whole
 from distlib.judge.remote.ranks import functions_told
 from distlib.judge.remote.stand_in import _signature
@@ -101,7 +101,7 @@ def test_a_text_is_one_and_not_too_long() -> None:
     ids=repr,
 )
 def test_a_statement_is_one_that_exists_is_not_left_out_and_comes_next(statement: dict[str, Any]) -> None:
-    cells = StudentCells([Cell(number, "x = 1") for number in (1, 2, 3)], 100)
+    cells = StudentCells([RankCell(number, "x = 1") for number in (1, 2, 3)], 100)
     cells.leave_out((3, -1), 1, "ended its process")
     (part,) = cells.parts(0, 9)
     assert cells.next_place({"cell": 2, "number": 0, "line": 1}, (1, 0), part) == ((2, 0), 1)
@@ -212,12 +212,12 @@ def test_the_judge_sees_by_itself_what_is_never_waited_for(own: list[str]) -> No
     ],
 )
 def test_lines_that_reach_inside_are_named(text: str, expected: str) -> None:
-    (remark,) = reaches_inside([Cell(1, "x = 1"), Cell(7, text)])
+    (remark,) = reaches_inside([RankCell(1, "x = 1"), RankCell(7, text)])
     assert f"read the answer: cell 7, {expected}" in remark
 
 
 def test_of_many_such_lines_the_first_are_named() -> None:
-    (remark,) = reaches_inside([Cell(1, "exec('x')\n" * 40)])
+    (remark,) = reaches_inside([RankCell(1, "exec('x')\n" * 40)])
     assert remark.endswith("line 1: exec(…), cell 1, line 2: exec(…), cell 1, line 3: exec(…) and 37 more")
 
 
@@ -232,7 +232,7 @@ def test_of_many_such_lines_the_first_are_named() -> None:
     ids=range(7),
 )  # fmt: skip
 def test_usual_lines_and_what_cannot_be_read_have_no_remark(text: str) -> None:
-    assert reaches_inside([Cell(1, text)]) == []
+    assert reaches_inside([RankCell(1, text)]) == []
 
 
 def test_right_answers_do_not_reach_inside() -> None:
@@ -240,4 +240,4 @@ def test_right_answers_do_not_reach_inside() -> None:
         notebook = nbformat.read(folder / f"{folder.name}.ipynb", as_version=4)
         cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
         solutions = [cell.source for cell in cells if cell.metadata.get("nbgrader", {}).get("solution")]
-        assert reaches_inside([Cell(1, text) for text in solutions]) == []
+        assert reaches_inside([RankCell(1, text) for text in solutions]) == []

@@ -11,7 +11,7 @@ import pytest
 from nbformat.v4 import new_notebook
 
 from distlib.classroom.grader import examine as examining
-from distlib.classroom.grader.examine import MEMORY, Task, examine
+from distlib.classroom.grader.examine import MEMORY, Examinee, examine
 from distlib.classroom.grader.source import Source
 from distlib.judge.remote import proxy
 from distlib.judge.remote.judge import Judged
@@ -96,7 +96,8 @@ def test_a_submission_that_takes_too_much_memory_is_refused_with_a_reason(monkey
 
     monkeypatch.setattr(examining, "find_notebook", without_room)
     examined = examine(
-        Task(Path("nowhere"), "02", Source(new_notebook(), []), seed=""), lambda notebook, *_: Judged(notebook, [], 0)
+        Examinee(Path("nowhere"), "02", Source(new_notebook(), []), seed=""),
+        lambda notebook, *_: Judged(notebook, [], 0),
     )
     assert examined.problem == f"it would take more than {MEMORY >> 30} GiB of memory to read and grade it"
 

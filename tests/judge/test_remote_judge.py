@@ -22,7 +22,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from distlib.judge.remote import forkserver as judges_forkserver
 from distlib.judge.remote import frameworks, ranks, wire
-from distlib.judge.remote.cells import Cell
+from distlib.judge.remote.cells import RankCell
 from distlib.judge.remote.forkserver import CanNotGrade
 from distlib.judge.remote.judge import Judged, Judges, judge, judge_in
 from distlib.judge.remote.ranks import RemoteRanks
@@ -349,7 +349,7 @@ def test_a_framework_is_imported_once_for_a_class(judges: Judges) -> None:
     loaded = 'import sys\nraise ValueError(f\'here: {sorted(sys.modules.keys() & {"jax", "torch"})}\')'
     with (
         shared_fork_server(QUICK).for_submission(["jax"]) as server,
-        RemoteRanks([Cell(1, loaded)], [], server, "") as started,
+        RemoteRanks([RankCell(1, loaded)], [], server, "") as started,
     ):
         started.advance(2)
         started.gather(1)

@@ -14,7 +14,7 @@ import pytest
 
 from distlib.judge.remote import question as question_module
 from distlib.judge.remote import wire as wire_module
-from distlib.judge.remote.cells import Cell
+from distlib.judge.remote.cells import RankCell
 from distlib.judge.remote.question import Question
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.wire import Wire, WireTimeout
@@ -101,7 +101,7 @@ def test_more_time_is_more_of_each_kind() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_what_a_submission_keeps_busy_is_its_own() -> None:
-    with shared_fork_server().for_submission() as server, RemoteRanks([Cell(1, BUSY)], [], server, "") as ranks:
+    with shared_fork_server().for_submission() as server, RemoteRanks([RankCell(1, BUSY)], [], server, "") as ranks:
         before = server.processor_seconds()
         ranks.advance(2)
         ranks.gather(1)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from distlib.launch import wire
+from distlib.launch import head_connection
 from distlib.launch.environment import LaunchError, Placement
 from distlib.launch.head import Head
 from distlib.launch.rendezvous import FileRendezvous
@@ -30,7 +30,7 @@ def listening(key: bytes) -> Iterator[int]:
 
         def answer() -> None:
             try:
-                wire.answer(listener.accept()[0], key).send_bytes(b"welcome")
+                head_connection.answer(listener.accept()[0], key).send_bytes(b"welcome")
             except (AuthenticationError, OSError, EOFError):
                 pass
 
@@ -42,14 +42,14 @@ def listening(key: bytes) -> Iterator[int]:
 
 def test_both_know_the_secret() -> None:
     with listening(b"secret") as port:
-        connection = wire.call("127.0.0.1", port, b"secret", 5)
+        connection = head_connection.call("127.0.0.1", port, b"secret", 5)
         assert connection.recv_bytes() == b"welcome"
-        assert wire.addresses_of(connection) == ("127.0.0.1", "127.0.0.1")
+        assert head_connection.addresses_of(connection) == ("127.0.0.1", "127.0.0.1")
 
 
 def test_a_caller_without_the_secret_gets_nothing() -> None:
     with listening(b"secret") as port, pytest.raises(AuthenticationError):
-        wire.call("127.0.0.1", port, b"guessed", 5)
+        head_connection.call("127.0.0.1", port, b"guessed", 5)
 
 
 def test_a_stranger_does_not_disturb_the_head(rendezvous: FileRendezvous) -> None:
@@ -62,8 +62,8 @@ def test_a_stranger_does_not_disturb_the_head(rendezvous: FileRendezvous) -> Non
         known = json.loads(word)
         with socket.create_connection(("127.0.0.1", known["port"])) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        connection = wire.call("127.0.0.1", known["port"], bytes.fromhex(known["key"]), 5)
-        connection.send_bytes(pickle.dumps(wire.Hello(0, 1, 0, "n1", os.getpid())))
+        connection = head_connection.call("127.0.0.1", known["port"], bytes.fromhex(known["key"]), 5)
+        connection.send_bytes(pickle.dumps(head_connection.Hello(0, 1, 0, "n1", os.getpid())))
         assert pickle.loads(connection.recv_bytes()).host == "127.0.0.1"
         gathering.join()
         connection.close()

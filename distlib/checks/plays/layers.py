@@ -13,7 +13,7 @@ def linear(weight: torch.Tensor, bias: torch.Tensor) -> torch.nn.Linear:
     return made
 
 
-class Running(torch.nn.Module):
+class RunningMean(torch.nn.Module):
     """Subtracts its buffer `mean` from the input, then moves it half-way to the mean of the input.
 
     Args:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from distlib.checks.errors import Signs
+from distlib.checks.formatting import count
 from distlib.checks.remark import Remark
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
-from distlib.checks.words import count
 
 say = Sentences(__file__)
 TOGETHER: Signs = (

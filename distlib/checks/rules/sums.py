@@ -14,7 +14,7 @@ of rank 0 that holds x₀ + 2·x₂ has the contents (1, 0, 2): rank 1's values 
 
 A judge lists its causes in the order in which it believes them; the first that knows something is shown:
 
-    held = Held(seen, in_chunks=True)
+    held = LeftInTensors(seen, in_chunks=True)
     yield wrong_values(held, "It must be the sum over all ranks.", [*IN_ANOTHER_PLACE, average, counted_twice("…"), …])
     yield strayed(held)
 
@@ -30,12 +30,12 @@ from functools import cached_property, reduce
 
 import torch
 
+from distlib.checks.formatting import dtype_name
 from distlib.checks.plays.tensor import lay_out
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import SHOWN, first_numbers
 from distlib.checks.seen import Seen
 from distlib.checks.tensor_cases import TensorCase, expected_on, rank_input, tensor_facts
-from distlib.checks.words import dtype_name
 from distlib.partition import chunk_lengths
 from distlib.worlds.diagnosis import name_ranks
 
@@ -47,7 +47,7 @@ PRINT = (
 
 
 @dataclass(frozen=True)
-class Held:
+class LeftInTensors:
     """What a run has left in the ranks' tensors, and questions about it. Values are flattened, and sums are exact.
 
     Attributes:
@@ -65,7 +65,7 @@ class Held:
         Raises:
             TypeError: the case has no facts.
         """
-        return tensor_facts(self.seen, "Held")
+        return tensor_facts(self.seen, "LeftInTensors")
 
     @property
     def size(self) -> int:
@@ -183,11 +183,11 @@ def _near_the_sum(number: int) -> Iterator[tuple[int, ...]]:
 
 # ── the remarks ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-Cause = Callable[[Held], str | None]
+Cause = Callable[[LeftInTensors], str | None]
 
 
 def wrong_values(
-    held: Held, rule: str, causes: Sequence[Cause], *, otherwise: str = PRINT, aim: str = "every chunk"
+    held: LeftInTensors, rule: str, causes: Sequence[Cause], *, otherwise: str = PRINT, aim: str = "every chunk"
 ) -> Remark | None:
     """The remark about the first wrong piece; None if all values are right.
 
@@ -203,7 +203,7 @@ def wrong_values(
     return Remark(f"{_where(held)} {rule}", (*_expected_and_found(held), *_table_of_contents(held, aim)), cause)
 
 
-def strayed(held: Held) -> Remark | None:
+def strayed(held: LeftInTensors) -> Remark | None:
     """The remark about memory next to the tensor that was written."""
     ranks = [rank for rank, result in enumerate(held.seen.results) if result["strayed"]]
     if not ranks:
@@ -214,7 +214,7 @@ def strayed(held: Held) -> Remark | None:
     )
 
 
-def _where(held: Held) -> str:
+def _where(held: LeftInTensors) -> str:
     rank, piece = held.first
     if not held.in_chunks:
         return f"on rank {rank} the tensor is wrong."
@@ -224,7 +224,7 @@ def _where(held: Held) -> str:
     return f"on rank {rank}, chunk {piece} ({elements}) is wrong."
 
 
-def _expected_and_found(held: Held) -> list[str]:
+def _expected_and_found(held: LeftInTensors) -> list[str]:
     rank, piece = held.first
     part = held.pieces[piece]
     start = part.start
@@ -240,7 +240,7 @@ def _expected_and_found(held: Held) -> list[str]:
     ]
 
 
-def _table_of_contents(held: Held, aim: str) -> list[str]:
+def _table_of_contents(held: LeftInTensors, aim: str) -> list[str]:
     """Whose values each chunk holds, one line per rank. Empty where that says nothing."""
     if not (aim and held.in_chunks) or not 2 <= held.size <= DECODED_RANKS:
         return []
@@ -257,7 +257,7 @@ def _table_of_contents(held: Held, aim: str) -> list[str]:
     ]
 
 
-def _contents(held: Held, rank: int, piece: int) -> str:
+def _contents(held: LeftInTensors, rank: int, piece: int) -> str:
     if held.pieces[piece].start == held.pieces[piece].stop:
         return "(empty)"
     inside = held.inside(rank, piece)
@@ -276,7 +276,7 @@ REBOUND = (
 )
 
 
-def new_tensor(held: Held) -> str | None:
+def new_tensor(held: LeftInTensors) -> str | None:
     """The result is returned."""
     returned = [result["returned"] if result["is_other"] else None for result in held.seen.results]
     if not held.would_be_right(returned):
@@ -287,7 +287,7 @@ def new_tensor(held: Held) -> str | None:
     )
 
 
-def moved_tensor(held: Held) -> str | None:
+def moved_tensor(held: LeftInTensors) -> str | None:
     """The student's tensor object points to other memory."""
     if not held.would_be_right([result["moved"] for result in held.seen.results]):
         return None
@@ -297,7 +297,7 @@ def moved_tensor(held: Held) -> str | None:
     )
 
 
-def nothing_happened(held: Held) -> str | None:
+def nothing_happened(held: LeftInTensors) -> str | None:
     """No message, and no tensor has changed."""
     if len(held.unchanged) < held.size or len(held.seen.trace):
         return None
@@ -307,7 +307,7 @@ def nothing_happened(held: Held) -> str | None:
     )
 
 
-def worked_on_copy(held: Held) -> str | None:
+def worked_on_copy(held: LeftInTensors) -> str | None:
     """Messages, but the tensor is as it was; or in part, where flat views are copies."""
     if held.case.layout in ("transposed", "strided"):
         is_kept = set(held.wrong_ranks) <= set(held.unchanged)
@@ -321,7 +321,7 @@ def worked_on_copy(held: Held) -> str | None:
     return f"your ranks did talk, but every tensor is as it was: the result went into another one. {REBOUND}"
 
 
-def first_dimension(held: Held) -> str | None:
+def first_dimension(held: LeftInTensors) -> str | None:
     """Nothing has changed from element len(tensor) on."""
     shape = lay_out(rank_input(held.case, 0), held.case.layout)[1].shape
     if len(shape) < 2 or len(held.unchanged) == held.size:
@@ -335,7 +335,7 @@ def first_dimension(held: Held) -> str | None:
     )
 
 
-def not_flat(held: Held) -> str | None:
+def not_flat(held: LeftInTensors) -> str | None:
     """The messages are chunks of rows."""
     shape, parts = lay_out(rank_input(held.case, 0), held.case.layout)[1].shape, len(held.case.chunk_lengths)
     rows = {length * (held.case.length // shape[0]) for length in chunk_lengths(shape[0], parts)} if shape else set()
@@ -348,7 +348,7 @@ def not_flat(held: Held) -> str | None:
     )
 
 
-def read_early(held: Held) -> str | None:
+def read_early(held: LeftInTensors) -> str | None:
     """NaN, which no input has: see `StudentCommunicator`, which puts it where something is still to come."""
     if not any(bool((values != values).any()) for values in held.values):
         return None
@@ -372,14 +372,14 @@ IN_ANOTHER_PLACE: tuple[Cause, ...] = (
 # ── usual causes: another computation ────────────────────────────────────────────────────────────────────────────────
 
 
-def rank_0_left_out(held: Held) -> str | None:
+def rank_0_left_out(held: LeftInTensors) -> str | None:
     """All others have the sum, and rank 0's tensor is as it was."""
     if held.size < 2 or held.wrong_ranks != [0] or 0 not in held.unchanged:
         return None
     return f"the others have the sum, but rank 0's own tensor is as it was: its sum is in another one. {REBOUND}"
 
 
-def average(held: Held) -> str | None:
+def average(held: LeftInTensors) -> str | None:
     """The right values, divided by the number of ranks."""
     if held.size == 1 or not held.case.dtype.is_floating_point:
         return None
@@ -391,7 +391,7 @@ def average(held: Held) -> str | None:
     )
 
 
-def other_reduction(held: Held) -> str | None:
+def other_reduction(held: LeftInTensors) -> str | None:
     """Maximum, minimum or product."""
     if held.case.dtype == torch.bool or all(sum(held.inside(rank, k) or ()) == 1 for rank, k in held.wrong):
         return None  # each piece has one rank's values; by chance these may be the largest
@@ -406,7 +406,7 @@ def other_reduction(held: Held) -> str | None:
     return None
 
 
-def lost_digits(held: Held) -> str | None:
+def lost_digits(held: LeftInTensors) -> str | None:
     """Only the last digits differ."""
     pairs = [(held.values[rank][held.pieces[k]], held.targets[rank][held.pieces[k]]) for rank, k in held.wrong]
     relative = 1e-2 if held.case.dtype.is_floating_point and held.case.dtype.itemsize < 4 else 1e-6
@@ -419,7 +419,7 @@ def lost_digits(held: Held) -> str | None:
     )
 
 
-def rank_added(held: Held) -> str | None:
+def rank_added(held: LeftInTensors) -> str | None:
     """`tensor += comm.recv(…)`: what recv returns was added, the number of the rank that has sent."""
     rank, _ = held.first
     change = (held.values[rank] - held.inputs[rank]).tolist()
@@ -439,7 +439,7 @@ def rank_added(held: Held) -> str | None:
 # ── usual causes: chunks cut, moved or added in another way ──────────────────────────────────────────────────────────
 
 
-def remainder(held: Held) -> str | None:
+def remainder(held: LeftInTensors) -> str | None:
     """Chunks of equal length that leave the last elements out."""
     parts = len(held.case.chunk_lengths)
     length = held.case.length // parts
@@ -451,13 +451,13 @@ def remainder(held: Held) -> str | None:
     return f"{cut(held, length)} The first {covered} elements are right, the rest is left out."
 
 
-def _is_right_up_to(held: Held, rank: int, stop: int) -> bool:
+def _is_right_up_to(held: LeftInTensors, rank: int, stop: int) -> bool:
     parts = [held.pieces[k] for k in held.judged(rank)]
     ends = [slice(part.start, min(part.stop, stop)) for part in parts if part.start < stop]
     return all(torch.equal(held.values[rank][part], held.targets[rank][part]) for part in ends)
 
 
-def cut(held: Held, length: int) -> str:
+def cut(held: LeftInTensors, length: int) -> str:
     """Chunks of this length, against those of `torch.tensor_split`, in words."""
     whole, parts = held.case.length, len(held.case.chunk_lengths)
     lengths = ", ".join(map(str, chunk_lengths(whole, parts)))
@@ -470,7 +470,7 @@ def cut(held: Held, length: int) -> str:
 def counted_twice(advice: str) -> Cause:
     """A rank's values are in the first wrong piece more than once. `advice` goes on after that; all ranks' may be."""
 
-    def cause(held: Held) -> str | None:
+    def cause(held: LeftInTensors) -> str | None:
         twice = [rank for rank, times in enumerate(held.inside_first or ()) if times > 1]
         words = f"the sum counts {name_ranks(twice)} more than once. {advice}" if twice else None
         return _doubled(held) or words or _times_the_sum(held, advice)
@@ -478,14 +478,14 @@ def counted_twice(advice: str) -> Cause:
     return cause
 
 
-def _times_the_sum(held: Held, advice: str) -> str | None:
+def _times_the_sum(held: LeftInTensors, advice: str) -> str | None:
     for factor in range(2, held.size**2 + 1):
         if any(target.any() for target in held.targets) and held.all_wrong_are([factor * t for t in held.targets]):
             return f"this is {factor} times the sum: what was complete has been added up once more. {advice}"
     return None
 
 
-def _doubled(held: Held) -> str | None:
+def _doubled(held: LeftInTensors) -> str | None:
     """The first wrong piece has 2, 4, … times the values of another rank."""
     (rank, k), inside = held.first, held.inside_first
     own, part = held.values[rank][held.pieces[k]], held.pieces[k]
@@ -499,14 +499,14 @@ def _doubled(held: Held) -> str | None:
     )
 
 
-def lacking(advice: str | Callable[[Held, int], str]) -> Cause:
+def lacking(advice: str | Callable[[LeftInTensors, int], str]) -> Cause:
     """Some ranks' values are missing in the first wrong piece, which has those of two ranks or more.
 
     Args:
         advice: goes on after that; or a function of one of these ranks, such as `way_of`.
     """
 
-    def cause(held: Held) -> str | None:
+    def cause(held: LeftInTensors) -> str | None:
         inside = held.inside_first
         if inside is None or sum(inside) < 2 or 0 not in inside:
             return None
@@ -517,7 +517,7 @@ def lacking(advice: str | Callable[[Held, int], str]) -> Cause:
     return cause
 
 
-def way_of(held: Held, source: int) -> str:
+def way_of(held: LeftInTensors, source: int) -> str:
     """What became of the values of `source` on their way to the first wrong rank, where whole tensors travel."""
     rank, sent = held.first[0], sorted((m for m in held.seen.trace if m.nbytes), key=lambda m: m.start)
     first = next((m for m in sent if m.src == source), None)
@@ -539,7 +539,7 @@ def way_of(held: Held, source: int) -> str:
     )
 
 
-def steps_of(held: Held) -> str:
+def steps_of(held: LeftInTensors) -> str:
     """How many steps a tree takes, where the number of ranks is not a power of two; otherwise nothing."""
     is_tree = held.case.collective in ("broadcast", "reduce") or held.case.algorithm == "tree"
     if not is_tree or not held.size & (held.size - 1):
@@ -547,7 +547,7 @@ def steps_of(held: Held) -> str:
     return f" With {held.size} ranks a tree takes {(held.size - 1).bit_length()} steps: does your loop make as many?"
 
 
-def zeros(held: Held) -> str | None:
+def zeros(held: LeftInTensors) -> str | None:
     """The first wrong piece is zero."""
     if held.inside_first is None or any(held.inside_first):
         return None
@@ -557,13 +557,13 @@ def zeros(held: Held) -> str | None:
 def own_alone(advice: str) -> Cause:
     """The first wrong piece has the rank's own values."""
 
-    def cause(held: Held) -> str | None:
+    def cause(held: LeftInTensors) -> str | None:
         return f"the rank still has its own values there. {advice}" if whose(held) == held.first[0] else None
 
     return cause
 
 
-def replaced(held: Held) -> str | None:
+def replaced(held: LeftInTensors) -> str | None:
     """The first wrong piece has the values of another rank alone."""
     source = whose(held)
     if source is None or source == held.first[0]:
@@ -574,13 +574,13 @@ def replaced(held: Held) -> str | None:
     )
 
 
-def whose(held: Held) -> int | None:
+def whose(held: LeftInTensors) -> int | None:
     """The rank whose values alone are in the first wrong piece; None if there are others."""
     inside = held.inside_first
     return inside.index(1) if inside is not None and sum(inside) == 1 else None
 
 
-def one_full_chunk_each(held: Held, ranks: Sequence[int]) -> bool:
+def one_full_chunk_each(held: LeftInTensors, ranks: Sequence[int]) -> bool:
     """Whether each of these ranks has exactly one chunk right, as after a reduce-scatter."""
     lengths = held.case.chunk_lengths
     right = [[k for k in range(len(lengths)) if lengths[k] and held.is_right(rank, k)] for rank in ranks]

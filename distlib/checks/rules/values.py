@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
+from distlib.checks.formatting import dtype_name
 from distlib.checks.remark import Remark
-from distlib.checks.words import dtype_name
 
 SHOWN = 6  # numbers of a tensor that are written out
 Mistakes = Mapping[str, Any]  # from the words for a mistake to the value that it gives, or to a list of such values

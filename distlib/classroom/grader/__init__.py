@@ -12,7 +12,7 @@
     course         nbgrader's configuration of a course, and its folders
     gradebook      marks into nbgrader's gradebook, one transaction a student
     autograded     files into nbgrader's autograded/ folder
-    messages       a check's message in parts
+    check_message  a check's message in parts
     feedback       what students may see of a graded notebook
     feedback_page  the page for a student: marks, mistakes and their lines; below it the notebook (notebook_page)
     marks          sums of marks, by function
@@ -20,7 +20,6 @@
     refused        uploads that were not collected
     alike          answers that resemble each other
     class_report   for the instructor: a table, marks for a spreadsheet, a page (class_page)
-    page           what all pages have: they load nothing and run nothing
 
 The notebook runs in `distlib.judge.remote`.
 """

@@ -33,10 +33,10 @@ import nbformat
 from nbformat import NotebookNode
 
 from distlib.classroom.grader.autograded import Autograded
+from distlib.classroom.grader.check_message import Told, split_message
 from distlib.classroom.grader.course import Course, CourseError
-from distlib.classroom.grader.examine import PATIENCE, Examined, OpenJudge, Task, examine_all
+from distlib.classroom.grader.examine import PATIENCE, Examined, Examinee, OpenJudge, examine_all
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
-from distlib.classroom.grader.messages import Told, split_message
 from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.spreadsheet import spreadsheet
@@ -263,10 +263,10 @@ class _Grader:
         folder = self._course.folder("submitted", student, self._assignment)
         return self._course.name(folder / f"{self._assignment}.ipynb")
 
-    def _task(self, student: str, basis: _Basis, before: Path | None) -> Task:
+    def _task(self, student: str, basis: _Basis, before: Path | None) -> Examinee:
         folder = self._course.folder("submitted", student, self._assignment)
         times = self._times.get(student, 1.0)
-        return Task(folder, self._assignment, self._source, basis.seed, times, judging_code(), before)
+        return Examinee(folder, self._assignment, self._source, basis.seed, times, judging_code(), before)
 
     def _before_of(self, student: str, basis: _Basis, record: Record | None, marks: Mapping[str, Mark]) -> Path | None:
         """The notebook in autograded/, if it is of the same submission, and its marks are those in the gradebook."""

@@ -1,6 +1,6 @@
 """One submission, from its folder to a notebook that has run. It is examined in a process of its own.
 
-    the grader ──Task, Judge──► a process, forked ──► read, transplant, judge ──Examined──► the grader
+    the grader ──Examinee, Judge──► a process, forked ──► read, transplant, judge ──Examined──► the grader
 
 So nothing that one submission does to its judge reaches another one. Only the grader writes files and marks.
 
@@ -44,7 +44,7 @@ PATIENCE = 900.0  # seconds for one submission, on a free machine; the judge's o
 _LONGEST_REMARK = 500  # characters
 
 
-class Judged(Protocol):
+class JudgedNotebook(Protocol):
     """What a judge returns: `distlib.judge.remote.judge.Judged`."""
 
     @property
@@ -55,12 +55,12 @@ class Judged(Protocol):
 
 
 # Of a notebook and a seed; `times`: how many times as much time it may take; `only`: which test cells are run.
-Judge = Callable[..., Judged]
+Judge = Callable[..., JudgedNotebook]
 OpenJudge = Callable[[NotebookNode], AbstractContextManager[Judge]]  # of the instructor's notebook
 
 
 @dataclass(frozen=True)
-class Task:
+class Examinee:
     """A submission to examine.
 
     Attributes:
@@ -103,7 +103,7 @@ class Examined:
     older: list[str] = field(default_factory=list)
 
 
-def examine(task: Task, judge: Judge) -> Examined:
+def examine(task: Examinee, judge: Judge) -> Examined:
     """Read, transplant and judge one submission, here."""
     start = time.monotonic()
     try:
@@ -140,7 +140,7 @@ def _limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def _judged(task: Task, notebook: NotebookNode, judge: Judge) -> tuple[NotebookNode, list[str], list[str]]:
+def _judged(task: Examinee, notebook: NotebookNode, judge: Judge) -> tuple[NotebookNode, list[str], list[str]]:
     """The notebook with all verdicts, the judge's remarks, and the test cells that were judged now."""
     hashes = verdict_hashes(notebook, task.code, [task.seed, f"{task.times:g}"])
     before = Verdicts(task.before)
@@ -167,7 +167,7 @@ def _failed(error: Exception) -> Examined:
 
 
 def examine_all(
-    tasks: Mapping[str, Task], open_judge: OpenJudge, jobs: int, patience: float = PATIENCE
+    tasks: Mapping[str, Examinee], open_judge: OpenJudge, jobs: int, patience: float = PATIENCE
 ) -> Generator[tuple[str, Examined], None, None]:
     """Examine submissions, each in a process of its own, some at a time; yield each when it is ready.
 
@@ -203,7 +203,7 @@ def examine_all(
 class _Running:
     """A submission that is being examined in another process."""
 
-    def __init__(self, student: str, task: Task, open_judge: OpenJudge, patience: float) -> None:
+    def __init__(self, student: str, task: Examinee, open_judge: OpenJudge, patience: float) -> None:
         self.student, self._patience = student, busy() * max(1.0, task.times) * patience
         self.deadline = time.monotonic() + self._patience
         self.connection, theirs = multiprocessing.Pipe(duplex=False)
@@ -240,7 +240,7 @@ def _processes(judge: Judge) -> multiprocessing.context.ForkServerContext:
     return context
 
 
-def _examine_for(task: Task, judge: Judge, connection: Connection) -> None:
+def _examine_for(task: Examinee, judge: Judge, connection: Connection) -> None:
     """What the forked process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the grader's business
     _limit_memory()

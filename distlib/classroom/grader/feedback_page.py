@@ -22,41 +22,21 @@ from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
 from nbconvert.exporters import Exporter
 from nbconvert.filters import strip_ansi
 from nbformat import NotebookNode
 
 from distlib.classroom.excerpts import excerpts
-from distlib.classroom.grader.messages import Message, function_of, parts_of
-from distlib.classroom.grader.notebook_page import STYLE as NOTEBOOK_STYLE
-from distlib.classroom.grader.notebook_page import code_html, notebook_html, text_html
-from distlib.classroom.grader.page import lines_of, page_of, plain
+from distlib.classroom.grader.check_message import CheckMessage, function_of, parts_of
+from distlib.classroom.grader.notebook_page import COLORS, code_html, notebook_html, text_html
 from distlib.classroom.grader.transplant import NOTE
-from distlib.classroom.words import all_of, count, have, points, points_lost
+from distlib.classroom.pages import render
+from distlib.classroom.words import all_of, count, have, points
 from distlib.printable import printable
 
 _NOT_WRITTEN = "it is not written yet"
 _COMMENT_OF_NBGRADER = "No response."  # about a cell that is as released; nobody has written it
-_STYLE = """
-body { max-width: 52rem; }
-.marks { width: 100%; margin: 1rem 0; } .marks th[scope=row] { font-weight: 600; }
-.marks tr.good { background: var(--good-soft); } .marks tr.part { background: var(--part-soft); }
-.marks tr.bad { background: var(--bad-soft); }
-.marks td, .marks th { color: var(--text); } .sign { display: inline-block; width: 1.4em; font-weight: 700; }
-tr.good .sign { color: var(--good); } tr.part .sign { color: var(--part); } tr.bad .sign { color: var(--bad); }
-section { margin-top: 2rem; padding-left: 1rem; border-left: 4px solid var(--good); }
-section.part { border-color: var(--part); } section.bad { border-color: var(--bad); } section h2 { margin-top: 0; }
-h2 .good { color: var(--good); } h2 .part { color: var(--part); } h2 .bad { color: var(--bad); }
-.details { white-space: pre-wrap; background: var(--soft); padding: .5rem .7rem; border-radius: 4px; }
-.excerpt { overflow-x: auto; background: var(--soft); border: 1px solid var(--line); border-radius: 4px;
-  padding: .5rem .7rem; }
-.excerpt mark { background: var(--bad-soft); color: inherit; font-weight: 700; }
-.next { background: var(--soft); border-radius: 4px; padding: .1rem 1rem; margin: 1rem 0; }
-summary { cursor: pointer; padding: .3rem 0; } #notebook > summary { font-weight: 600; margin-top: 2.5rem; }
-@media (max-width: 40rem) { .marks thead { display: none; } .marks tr { display: grid;
-  grid-template-columns: minmax(0, 1fr) auto; border-bottom: 1px solid var(--line); padding: .3rem 0; }
-  .marks th, .marks td { border: none; padding: .1rem .6rem; } .marks td.what { grid-column: 1 / -1; } }
-"""
 
 
 @dataclass(frozen=True)
@@ -76,9 +56,14 @@ class Test:
     message: str = ""
     about: str = ""
 
+    @property
+    def parts(self) -> CheckMessage:
+        """The parts of its message."""
+        return parts_of(self.message)
+
 
 @dataclass
-class Part:
+class GradedPart:
     """A graded function, or an answer in words.
 
     Attributes:
@@ -130,12 +115,32 @@ class Part:
         return {"good": "✓", "part": "◐", "bad": "✗" if self.is_written else "○"}[self.kind]
 
     @property
+    def sign_in_words(self) -> str:
+        """For those who hear the page."""
+        return {"✓": "full marks", "◐": "partly", "✗": "no marks", "○": "not written"}[self.sign]
+
+    @property
+    def states(self) -> str:
+        """Which of its tests pass: "Visible test passes, 3 of 3 points; hidden test fails, 0 of 3 points"."""
+        text = "; ".join(
+            f"{test.kind} test {'fails' if test.message else 'passes'}, "
+            f"{points(test.got)} of {points(test.full)} points"
+            for test in self.tests
+        )
+        return text[:1].upper() + text[1:]
+
+    @property
+    def has_section(self) -> bool:
+        """Whether there is more to say than a row of the table does."""
+        return bool(self.comment) or (self.is_written and self.kind != "good")
+
+    @property
     def first_sentence(self) -> str:
         """What was wrong, as a table shows it."""
         if not self.is_written:
             return "not written yet"
         if self.failed:
-            sentence = parts_of(self.failed[0].message).first_sentence
+            sentence = self.failed[0].parts.first_sentence
             return sentence.removeprefix(f"{self.name} ").removeprefix(f"{self.name}: ")
         if not any(test.kind for test in self.tests):
             return "marked by hand" if self.got else "marked by hand; 0 also means: not yet"
@@ -207,33 +212,36 @@ def feedback_page(notebook: NotebookNode, about: dict[str, Any]) -> str:
         about: student, assignment, score, max_score and late_penalty, as nbgrader has them.
     """
     parts = parts_of_notebook(notebook)
-    title = _title(notebook, str(about["assignment"]))
-    late = f" {points_lost(about['late_penalty'])} for being late." if about.get("late_penalty") else ""
     full = sum(part.kind == "good" for part in parts)
     noun = "function" if all(test.kind for part in parts for test in part.tests) else "part"
-    body = [
-        f"<h1>{plain(title)}: {points(about['score'])} of {points(about['max_score'])} points</h1>\n",
-        f'<p class="dim">{plain(str(about["student"]))} · {plain(str(about["assignment"]))}</p>\n',
-        f"<p>{_full_marks(full, len(parts), noun)}{late} {_begin(parts)}</p>",
-        _table(parts),
-        *(_section(part, notebook) for part in parts if _has_section(part)),
-        _not_written([part for part in parts if not part.is_written]),
-        _closing(parts, str(about["assignment"])),
-        '<details id="notebook"><summary>The whole notebook, as it was graded</summary>\n',
-        f'<p class="dim">Cells are numbered from the top, in brackets.</p>\n{notebook_html(notebook)}</details>\n',
-    ]
-    return page_of(f"{title}: feedback", "".join(body), NOTEBOOK_STYLE + _STYLE)
+    return render(
+        "feedback.html",
+        title=_title(notebook, str(about["assignment"])),
+        about=about,
+        full_marks=_full_marks(full, len(parts), noun),
+        all_right=full == len(parts),
+        parts=parts,
+        first=next((part for part in parts if part.kind != "good" and part.failed and part.is_written), None),
+        not_written=[part for part in parts if not part.is_written],
+        notebook=notebook,
+        colors=COLORS,
+        excerpts_of=lambda part: excerpts(f"{part.failed[0].message}\n{part.stops}", notebook),
+        marked=_marked,
+        code_html=code_html,
+        text_html=text_html,
+        notebook_html=notebook_html,
+    )
 
 
-def parts_of_notebook(notebook: NotebookNode) -> list[Part]:
+def parts_of_notebook(notebook: NotebookNode) -> list[GradedPart]:
     """What gives points, in the notebook's order."""
-    parts: dict[str, Part] = {}
+    parts: dict[str, GradedPart] = {}
     for cell in notebook.cells:
         mark = cell.metadata.get("nbgrader", {})
         name = function_of(str(mark.get("grade_id", "")))
         if not (mark.get("grade") or mark.get("solution")):
             continue
-        part = parts.setdefault(name, Part(name))
+        part = parts.setdefault(name, GradedPart(name))
         if mark.get("solution"):
             comment = str(mark.get("comment") or "")
             part.comment = "" if comment == _COMMENT_OF_NBGRADER else comment
@@ -257,9 +265,6 @@ def _error(cell: NotebookNode) -> str:
     return strip_ansi(errors[0]) if errors else ""
 
 
-# ── parts of the page ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _title(notebook: NotebookNode, otherwise: str) -> str:
     """The heading of the exercise."""
     texts = (cell.source for cell in notebook.cells if cell.cell_type == "markdown")
@@ -278,121 +283,8 @@ def _full_marks(full: int, number: int, noun: str) -> str:
     return f"{full or 'None'} of {count(number, noun)} {have(full or 1)} full marks."
 
 
-def _begin(parts: list[Part]) -> str:
-    first = next((part for part in parts if part.kind != "good" and part.failed and part.is_written), None)
-    if first is None:
-        return ""
-    return f'Begin with <a href="#{_id(first)}"><code>{plain(first.name)}</code></a>.'
-
-
-def _table(parts: list[Part]) -> str:
-    rows = "\n".join(map(_row, parts))
-    heads = '<th scope="col">function</th><th scope="col" class="number">points</th><th scope="col">what was wrong</th>'
-    return f'<table class="marks"><thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>\n'
-
-
-def _row(part: Part) -> str:
-    name = f"<code>{plain(part.name).replace('_', '_<wbr>')}</code>"
-    if _has_section(part):
-        name = f'<a href="#{_id(part)}">{name}</a>'
-    words = {"✓": "full marks", "◐": "partly", "✗": "no marks", "○": "not written"}[part.sign]
-    return (
-        f'<tr class="{part.kind}"><th scope="row"><span class="sign" role="img" aria-label="{words}">{part.sign}</span>'
-        f'{name}</th><td class="number">{points(part.got)} / {points(part.full)}</td>'
-        f'<td class="what">{plain(part.first_sentence[:300])}</td></tr>'
-    )
-
-
-def _section(part: Part, notebook: NotebookNode) -> str:
-    head = f"{part.sign} {plain(part.name)}: {points(part.got)} of {points(part.full)} points"
-    content = []
-    if part.failed and part.is_written:
-        content += [_states(part), *_what_was_wrong(part, part.failed[0], notebook)]
-        content += [*(_also(test) for test in part.failed[1:]), _next(part)]
-    if part.note:
-        content.append(f"<p>In the notebook that you handed in, {plain(part.note)}</p>\n")
-    if part.comment:
-        content.append(f"<h3>Comment</h3>\n{text_html(part.comment)}")
-    start = f'<section class="{part.kind}" id="{_id(part)}">\n<h2><span class="{part.kind}">{head}</span></h2>\n'
-    return f"{start}{''.join(content)}</section>\n"
-
-
-def _has_section(part: Part) -> bool:
-    return bool(part.comment) or (part.is_written and part.kind != "good")
-
-
-def _not_written(parts: list[Part]) -> str:
-    """One section for all functions that are still as released."""
-    if not parts:
-        return ""
-    names = ", ".join(f"<code>{plain(part.name)}</code>" for part in parts)
-    step = f"Write {names}: put your code in the place of <code>raise NotImplementedError()</code>."
-    return f'<section class="bad">\n<h2>○ Not written yet</h2>\n<p>{step}</p></section>\n'
-
-
-def _states(part: Part) -> str:
-    words = [
-        f"{test.kind} test {'fails' if test.message else 'passes'}, {points(test.got)} of {points(test.full)} points"
-        for test in part.tests
-    ]
-    text = "; ".join(words)
-    return f'<p class="dim">{plain(text[:1].upper() + text[1:])}.</p>\n'
-
-
-def _what_was_wrong(part: Part, test: Test, notebook: NotebookNode) -> list[str]:
-    message = parts_of(test.message)
-    stops = f"<p>The cell of {plain(part.name)} stops: {plain(part.stops)}</p>\n" if part.stops else ""
-    places = excerpts(f"{test.message}\n{part.stops}", notebook)
-    shown = [
-        f'<h3><a href="#cell-{each.cell}">Your {plain(each.place)}</a></h3>'
-        f'<pre class="excerpt">{_marked(each.lines)}</pre>\n'
-        for each in places
-    ]
-    if not shown and part.cell:
-        number, source = part.cell
-        name = f"{plain(part.name)} (cell {number})"
-        shown = [f"<details><summary>Your {name}</summary>{code_html(source, f'of-{number}')}</details>\n"]
-    return [stops, _text_of(message), *shown]
-
-
-def _text_of(message: Message) -> str:
-    below = "\n\n".join(filter(None, [message.details, message.rest]))
-    details = f'<pre class="details">{lines_of(below)}</pre>\n' if below else ""
-    passed = f'<p class="dim">Passed before this: {plain(message.passed)}</p>\n' if message.passed else ""
-    cause = f"<p><strong>Usual cause:</strong> {plain(message.cause)}</p>\n" if message.cause else ""
-    return f"<p>{plain(message.seen)}</p>\n{details}{cause}{passed}"
-
-
-def _also(test: Test) -> str:
-    return (
-        f"<details><summary>The {plain(test.kind or 'other')} test fails, too: what it says</summary>\n"
-        f"{_text_of(parts_of(test.message))}</details>\n"
-    )
-
-
-def _marked(lines: list[str]) -> str:
-    return "\n".join(f"<mark>{plain(line)}</mark>" if line.startswith("-") else plain(line) for line in lines)
-
-
-def _next(part: Part) -> str:
-    test = part.failed[0]
-    if test.kind == "visible":
-        step = (
-            "Open the notebook, change your function and run its cell, then the cell of the visible test below it. "
-            "It shows this message until it passes."
-        )
-    else:
-        about = f"{plain(test.about)} " if test.about else ""
-        step = f"{about}The visible test passes, for it tries less. Try the case named above in a cell of your own."
-    return f'<div class="next"><p><strong>What to do next.</strong> {step}</p></div>\n'
-
-
-def _closing(parts: list[Part], assignment: str) -> str:
-    if all(part.kind == "good" for part in parts):
-        return ""
-    command = f"distlib check {assignment}"
-    return f"<p>To see what passes after a change: <code>{plain(command)}</code> in a terminal.</p>\n"
-
-
-def _id(part: Part) -> str:
-    return f"part-{plain(part.name)}"
+def _marked(lines: list[str]) -> Markup:
+    """Lines for a <pre>; the one that an arrow points to is marked."""
+    arrow = Markup("<mark>{}</mark>")
+    shown = map(printable, lines)
+    return Markup("\n").join(arrow.format(line) if line.startswith("-") else line for line in shown)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from distlib.classroom.grader.check_message import Told, function_of
 from distlib.classroom.grader.class_run import ClassRun
 from distlib.classroom.grader.gradebook import Mark
 from distlib.classroom.grader.handed_in_time import EXAMPLE
-from distlib.classroom.grader.messages import Told, function_of
 from distlib.classroom.words import count, have, joined, points, was
 
 

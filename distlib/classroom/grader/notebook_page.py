@@ -7,10 +7,12 @@ can do is shown as text.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import bleach
+from markupsafe import Markup
 from nbconvert.filters import strip_ansi
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
@@ -18,8 +20,8 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from distlib.classroom.grader.page import lines_of, plain
 from distlib.classroom.grader.pictures import KINDS, set_pictures
+from distlib.classroom.pages import lines_of, render
 
 _MOST_CHARACTERS = 200_000  # of a cell that is formatted; a longer one is shown as it is
 _MOST_OF_WORDS = 5_000  # characters, of what a picture shows
@@ -27,36 +29,45 @@ _TAGS = (
     "a abbr b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img kbd li ol p pre s span strong "
     "sub summary sup table tbody td th thead tr ul"
 ).split()
+# CSS for the colors of code, as `notebook.css` includes it.
+COLORS = {
+    paper: Markup(HtmlFormatter(style=style).get_style_defs(".code"))
+    for paper, style in (("light", "default"), ("dark", "github-dark"))
+}
 _LINKS = ("http://", "https://", "mailto:", "#")
-_COLORS = HtmlFormatter(style="default"), HtmlFormatter(style="github-dark")
-
-STYLE = f"""
-.cell {{ display: grid; grid-template-columns: 3.5rem minmax(0, 1fr); margin: 1rem 0; }}
-.cell > .count {{ color: var(--dim); font-family: ui-monospace, Menlo, Consolas, monospace; font-size: .8em; }}
-.cell img {{ max-width: 100%; }} .cell h1, .cell h2 {{ font-size: 1.15rem; }} .cell h3 {{ font-size: 1rem; }}
-.cell table {{ display: block; overflow-x: auto; }}
-.code {{ background: var(--page); border: 1px solid var(--line); border-radius: 4px; padding: .4rem .6rem;
-  overflow-x: auto; }}
-.code pre {{ margin: 0; counter-reset: line; }}
-.code pre > span {{ counter-increment: line; }}
-.code pre > span::before {{ content: counter(line); display: inline-block; width: 2.2em; margin-right: .9em;
-  text-align: right; color: var(--dim); user-select: none; }}
-.code span:target {{ background: var(--bad-soft); }}
-.output {{ white-space: pre-wrap; margin: .4rem 0 0; padding-left: .6rem; border-left: 3px solid var(--line); }}
-.output.error {{ border-color: var(--bad); }}
-@media (max-width: 40rem) {{ .cell {{ grid-template-columns: minmax(0, 1fr); }} }}
-{_COLORS[0].get_style_defs(".code")}
-@media (prefers-color-scheme: dark) {{ {_COLORS[1].get_style_defs(".code")} }}
-.code {{ background: var(--page); }} .code .err {{ border: none; color: inherit; background: none; }}
-"""
 
 
-def notebook_html(notebook: NotebookNode) -> str:
+@dataclass(frozen=True)
+class _ShownOutput:
+    """An output of a cell: a picture, as an address that holds its bytes, or text.
+
+    Attributes:
+        text: what the cell has printed; of a picture, what it shows.
+        kind: its class in CSS.
+        picture: "" for text.
+    """
+
+    text: str
+    kind: str = "output"
+    picture: str = ""
+
+
+@dataclass(frozen=True)
+class _ShownCell:
+    """A cell as `notebook.html` shows it."""
+
+    content: Markup
+    is_code: bool = False
+    number: int | str = ""
+    outputs: Sequence[_ShownOutput] = ()
+
+
+def notebook_html(notebook: NotebookNode) -> Markup:
     """All cells, in their order. A code cell has the id "cell-7", its lines have ids such as "cell-7-line-12"."""
-    return "\n".join(map(_cell, notebook.cells))
+    return Markup(render("notebook.html", cells=map(_shown_cell, notebook.cells)))
 
 
-def text_html(markdown: str, attachments: Any = None) -> str:
+def text_html(markdown: str, attachments: Any = None) -> Markup:
     """Markdown as harmless HTML.
 
     Args:
@@ -65,57 +76,52 @@ def text_html(markdown: str, attachments: Any = None) -> str:
     """
     pictures = _Pictures(attachments)
     if len(markdown) > _MOST_CHARACTERS:
-        return f"<pre>{lines_of(markdown)}</pre>"
+        return Markup("<pre>{}</pre>").format(lines_of(markdown))
     try:
         return _cleaned(MarkdownWithMath(renderer=pictures).render(markdown))
     except Exception:  # thousands of nested quotes, and what else somebody may think of
-        return f"<pre>{lines_of(markdown)}</pre>"
+        return Markup("<pre>{}</pre>").format(lines_of(markdown))
 
 
-def code_html(source: str, number: object = "") -> str:
+def code_html(source: str, number: object = "") -> Markup:
     """A code cell's text. number: the cell's, for the ids of its lines."""
     source = "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in source)
     if len(source) > _MOST_CHARACTERS:
-        return f'<div class="code"><pre>{lines_of(source)}</pre></div>'
+        return _uncolored(source)
     formatter = HtmlFormatter(cssclass="code", linespans=f"cell-{number}-line")
-    return str(highlight(source, PythonLexer(stripnl=False), formatter)).replace("<pre><span></span>", "<pre>")
+    return Markup(highlight(source, PythonLexer(stripnl=False), formatter).replace("<pre><span></span>", "<pre>"))
 
 
-def _cell(cell: NotebookNode) -> str:
+def _uncolored(source: str) -> Markup:
+    return Markup('<div class="code"><pre>{}</pre></div>').format(lines_of(source))
+
+
+def _shown_cell(cell: NotebookNode) -> _ShownCell:
     if cell.cell_type != "code":
-        content = text_html(cell.source, cell.get("attachments"))
-        return f'<div class="cell"><div class="count"></div><div>{content}</div></div>'
+        return _ShownCell(text_html(cell.source, cell.get("attachments")))
     number = cell.execution_count or ""
-    outputs = "".join(map(_output, cell.outputs))
-    source = code_html(cell.source, number)
-    return (
-        f'<div class="cell" id="cell-{number}"><div class="count">[{number}]</div>'
-        f'<div tabindex="-1">{source}{outputs}</div></div>'
-    )
+    outputs = list(filter(None, map(_shown_output, cell.outputs)))
+    return _ShownCell(code_html(cell.source, number), True, number, outputs)
 
 
-def _output(output: NotebookNode) -> str:
+def _shown_output(output: NotebookNode) -> _ShownOutput | None:
     if output.output_type == "stream":
-        return _printed(output.text, "output")
+        return _ShownOutput(strip_ansi(output.text))
     if output.output_type == "error":
-        return _printed("\n".join(output.traceback), "output error")
+        return _ShownOutput(strip_ansi("\n".join(output.traceback)), "output error")
     data = output.get("data", {})
     for kind in KINDS:
         picture = NotebookNode()
         set_pictures(picture, {"it": {kind: data.get(kind)}})
         if picture:
-            return f'<img alt="{_shows(data)}" src="{_source(picture.attachments["it"])}">'
-    return _printed(str(data["text/plain"]), "output") if "text/plain" in data else ""
+            return _ShownOutput(_shows(data), picture=_source(picture.attachments["it"]))
+    return _ShownOutput(strip_ansi(str(data["text/plain"]))) if "text/plain" in data else None
 
 
 def _shows(data: Mapping[str, Any]) -> str:
     """What a picture shows. One of `distlib.draw` says it as plain text; others say "<Figure size 640x480 …>"."""
     words = " ".join(str(data.get("text/plain", "")).split())
-    return "a picture" if not words or words.startswith("<") else plain(words[:_MOST_OF_WORDS])
-
-
-def _printed(text: str, kind: str) -> str:
-    return f'<pre class="{kind}">{lines_of(strip_ansi(text))}</pre>'
+    return "a picture" if not words or words.startswith("<") else words[:_MOST_OF_WORDS]
 
 
 class _Pictures(IPythonRenderer):
@@ -134,7 +140,7 @@ class _Pictures(IPythonRenderer):
 
     def block_code(self, code: str, info: str | None = None) -> str:
         """Without colors; its own box."""
-        return f'<div class="code"><pre>{lines_of(code)}</pre></div>'
+        return str(_uncolored(code))
 
 
 def _source(picture: Mapping[str, str]) -> str:
@@ -142,9 +148,9 @@ def _source(picture: Mapping[str, str]) -> str:
     return f"data:{kind};base64,{''.join(data.split())}"
 
 
-def _cleaned(html: str) -> str:
+def _cleaned(html: str) -> Markup:
     protocols = {"http", "https", "mailto", "data"}
-    return str(bleach.clean(html, tags=set(_TAGS), attributes=_is_harmless, protocols=protocols))
+    return Markup(bleach.clean(html, tags=set(_TAGS), attributes=_is_harmless, protocols=protocols))
 
 
 def _is_harmless(tag: str, name: str, value: str) -> bool:

@@ -42,7 +42,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Row:
+class FunctionRow:
     """One function.
 
     Attributes:
@@ -87,7 +87,7 @@ class Results:
 
     name: str
     looked_at: str
-    rows: list[Row]
+    rows: list[FunctionRow]
     remarks: list[str]
 
     @property
@@ -111,11 +111,11 @@ class Results:
         return f"{passing} of {count(len(self.rows), 'function')} pass{'es' if passing == 1 else ''}."
 
 
-def row_of(function: str, visible: Result, hidden: Result | None) -> Row:
+def row_of(function: str, visible: Result, hidden: Result | None) -> FunctionRow:
     """A row. hidden: None if there is no hidden test here."""
     if visible.state != PASSES:
-        return Row(function, visible, Result(WAITS))
-    return Row(function, visible, hidden or Result(ABSENT))
+        return FunctionRow(function, visible, Result(WAITS))
+    return FunctionRow(function, visible, hidden or Result(ABSENT))
 
 
 def result_of(error: str | None, printed: str = "") -> Result:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from distlib.checks.remark import CheckFailed
-from distlib.classroom.self_check.results import FAILS, NOT_RUN, PASSES, Result, Results, Row, result_of, row_of
+from distlib.classroom.self_check.results import FAILS, NOT_RUN, PASSES, FunctionRow, Result, Results, result_of, row_of
 from distlib.classroom.self_check.table import Table
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def check_exercise(name: str) -> Table:
         ExerciseError: there is no notebook of this exercise here.
     """
     from distlib.classroom.self_check.exercise import find_exercise  # takes nbgrader along, which test cells do without
-    from distlib.classroom.uploads.saved import ran_in_this_kernel
+    from distlib.classroom.uploads.unsaved import ran_in_this_kernel
 
     exercise = find_exercise(name)
     namespace = vars(sys.modules["__main__"])
@@ -71,7 +71,7 @@ def _last(function: str, ran: Sequence[str]) -> str | None:
     return next((text for text in reversed(ran) if any(function in each.names for each in bindings(text))), None)
 
 
-def _row(function: str, tests: dict[str, NotebookNode], namespace: dict[str, Any], ran: Sequence[str]) -> Row:
+def _row(function: str, tests: dict[str, NotebookNode], namespace: dict[str, Any], ran: Sequence[str]) -> FunctionRow:
     if function not in namespace:
         if _last(function, ran) is None:
             return row_of(function, Result(NOT_RUN), None)

@@ -4,7 +4,7 @@ A student, `distlib hand-in` or the last cell of an exercise:
 
     hand_in      checks the saved notebook, makes the file to upload (or submits it to nbgrader's exchange)
     answers      which functions are answered, by their text
-    saved        whether the file is what the student sees
+    unsaved      whether the file is what the student sees
     receipt      what the student keeps; upload_folder, where
     exchange     nbgrader's exchange, where there is one
 

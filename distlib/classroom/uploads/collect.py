@@ -30,7 +30,7 @@ _SAFE_TIME = "%Y-%m-%d %H.%M.%S"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class UploadOutcome:
     """What became of one file.
 
     Attributes:
@@ -65,7 +65,7 @@ class _Candidate:
 
 def collect(
     course: Course, assignment: str, sources: Sequence[Path], *, time_zone: ZoneInfo | None = None
-) -> list[Outcome]:
+) -> list[UploadOutcome]:
     """Collect the submissions of an assignment. Calling it again with the same uploads changes nothing.
 
     What is not collected is noted for the report of `distlib grade`.
@@ -92,7 +92,7 @@ def collect(
         outcomes = [_without_notebook(upload, owner, roster) for upload, owner in found if not upload.copy]
         named = [(upload, owner) for upload, owner in found if upload.copy and owner]
         nameless = [upload for upload, owner in found if upload.copy and not owner]
-        outcomes += [Outcome(upload.name, "", PROBLEM, _NAMELESS) for upload in nameless]
+        outcomes += [UploadOutcome(upload.name, "", PROBLEM, _NAMELESS) for upload in nameless]
         by_student = defaultdict(list)
         for candidate in _candidates(named, roster):
             by_student[candidate.student].append(_examined(candidate, assignment, known))
@@ -167,14 +167,14 @@ def _belongs_elsewhere(candidate: _Candidate, found: Known) -> bool:
     return found.is_exercise and name == found.name and not candidate.owner.number
 
 
-def _without_notebook(upload: Upload, owner: Owner | None, roster: Roster) -> Outcome:
+def _without_notebook(upload: Upload, owner: Owner | None, roster: Roster) -> UploadOutcome:
     student = roster.folder(owner.name) if owner else ""
     if upload.problem:
-        return Outcome(upload.name, student, PROBLEM, upload.problem)
-    return Outcome(upload.name, student, PROBLEM, f"it is {upload.kind}{_OTHER_FILE}")
+        return UploadOutcome(upload.name, student, PROBLEM, upload.problem)
+    return UploadOutcome(upload.name, student, PROBLEM, f"it is {upload.kind}{_OTHER_FILE}")
 
 
-def _worth_saying(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def _worth_saying(outcomes: Sequence[UploadOutcome]) -> list[UploadOutcome]:
     """All but the other files of students whose notebook is there, such as pictures and receipts."""
     have = {outcome.student for outcome in outcomes if outcome.state != PROBLEM}
     return [
@@ -188,7 +188,7 @@ def _worth_saying(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def _decide(
     candidates: Sequence[_Candidate], course: Course, assignment: str, time_zone: ZoneInfo | None
-) -> list[Outcome]:
+) -> list[UploadOutcome]:
     """Take the latest notebook of a student that can be taken."""
     outcomes = [_refused(candidate) for candidate in candidates if candidate.problem]
     good = sorted(
@@ -198,16 +198,16 @@ def _decide(
         return outcomes
     *earlier, last = good
     why = f"a later one of this student was taken: {last.upload.name}"
-    outcomes += [Outcome(candidate.upload.name, candidate.student, LEFT_OUT, why) for candidate in earlier]
+    outcomes += [UploadOutcome(candidate.upload.name, candidate.student, LEFT_OUT, why) for candidate in earlier]
     return [*outcomes, _place(last, course, assignment, time_zone)]
 
 
-def _refused(candidate: _Candidate) -> Outcome:
+def _refused(candidate: _Candidate) -> UploadOutcome:
     state = LEFT_OUT if candidate.belongs_elsewhere else PROBLEM
-    return Outcome(candidate.upload.name, candidate.student, state, candidate.problem)
+    return UploadOutcome(candidate.upload.name, candidate.student, state, candidate.problem)
 
 
-def _place(candidate: _Candidate, course: Course, assignment: str, time_zone: ZoneInfo | None) -> Outcome:
+def _place(candidate: _Candidate, course: Course, assignment: str, time_zone: ZoneInfo | None) -> UploadOutcome:
     """Put a notebook into its place, unless it is there or was there before."""
     assert candidate.upload.copy is not None
     folder = course.folder("submitted", candidate.student, assignment)
@@ -215,7 +215,7 @@ def _place(candidate: _Candidate, course: Course, assignment: str, time_zone: Zo
     digest, (time, odd) = fingerprint(candidate.upload.copy), _time(candidate.upload, time_zone)
     notebook, there = folder / f"{assignment}.ipynb", read_timestamp(folder)[0]
     no_time = f"no time of handing in: {odd}; {advice(course.name(folder / 'timestamp.txt'))}" if odd else ""
-    as_said = Outcome(candidate.upload.name, candidate.student, COLLECTED, has_no_time=bool(odd))
+    as_said = UploadOutcome(candidate.upload.name, candidate.student, COLLECTED, has_no_time=bool(odd))
     if _has(notebook, digest):
         if time and time != there:
             _write_time(folder, time)

@@ -25,7 +25,7 @@ from distlib.classroom.uploads.exchange import Exchange, ExchangeFails, find_exc
 from distlib.classroom.uploads.names import full_name, upload_name
 from distlib.classroom.uploads.receipt import Receipt, ago, clock
 from distlib.classroom.uploads.recognize import Known, functions_of, known_notebooks, normal, recognize
-from distlib.classroom.uploads.saved import newer_checkpoint, ran_in_this_kernel, run_differently
+from distlib.classroom.uploads.unsaved import newer_checkpoint, ran_in_this_kernel, run_differently
 from distlib.classroom.uploads.upload_folder import UploadFolder, course_folder
 
 Ask = Callable[[str], str]
@@ -126,7 +126,7 @@ def _hand_in(
         answers = read_answers(cells, functions)
         twice = [each.advice for each in several(cells, functions)]
         remarks = [*filter(None, [said]), *twice, *_remarks(path, copy)]
-        work = _Work(path, copy, _content(cells), answers, remarks)
+        work = _NotebookToHandIn(path, copy, _content(cells), answers, remarks)
         if not wishes.again and (earlier := _earlier(work, wishes.student)) is not None:
             return earlier
         if not wishes.sure:
@@ -169,7 +169,7 @@ def _looking_again(path: Path, copy: Path, ask: Ask) -> Ask:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _NotebookToHandIn:
     """A notebook that may be handed in.
 
     Attributes:
@@ -191,7 +191,7 @@ class _Work:
         return find_exchange(course_folder(self.path.parent) or self.path.parent, self.copy.stem)
 
 
-def _deliver(work: _Work, student: str, ask: Ask) -> Receipt:
+def _deliver(work: _NotebookToHandIn, student: str, ask: Ask) -> Receipt:
     """Submit a notebook, or put it where its student finds it. Returns the receipt, which is kept, too."""
     name, folder, exchange, file = work.copy.stem, UploadFolder(work.path), work.exchange, None
     if exchange:
@@ -225,7 +225,7 @@ def _content(cells: Sequence[HandedCell]) -> str:
     return sha256(json.dumps(written).encode()).hexdigest()
 
 
-def _earlier(work: _Work, student: str) -> Receipt | None:
+def _earlier(work: _NotebookToHandIn, student: str) -> Receipt | None:
     """The receipt of what was handed in last, if that was the same, by the same name and to the same place."""
     folder, name = UploadFolder(work.path), work.copy.stem
     last = folder.last(name)
@@ -245,7 +245,7 @@ def _saved_at(copy: Path) -> datetime:
     return datetime.fromtimestamp(copy.stat().st_mtime, UTC)
 
 
-def _ask_if_again(work: _Work, ask: Ask) -> None:
+def _ask_if_again(work: _NotebookToHandIn, ask: Ask) -> None:
     """Ask before a changed notebook takes the place of one that was handed in."""
     name, last = work.copy.stem, UploadFolder(work.path).last(work.copy.stem)
     if last is None:

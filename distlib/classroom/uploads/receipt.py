@@ -4,13 +4,13 @@ the file whose SHA-256 it names it shows what was handed in.
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from distlib.classroom.pages import render
 from distlib.classroom.uploads.answers import ANSWERED, Answer
 
 _WIDTH = 10  # of the first column
@@ -89,21 +89,8 @@ class Receipt:
         return str(self)
 
     def _repr_html_(self) -> str:
-        style = "text-align: left; vertical-align: top; padding: .1em 1em .1em 0; color: inherit; font-weight: normal"
-        rows = "".join(
-            f'<tr><th scope="row" style="{style}">{word}</th><td style="{style}">{html.escape(text)}</td></tr>'
-            for word, text in self.rows()
-        )
-        return (
-            f"<p><strong>{html.escape(self.headline)}</strong></p>{self._link()}"
-            f'<table style="border-collapse: collapse; color: inherit">{rows}</table>'
-        )
-
-    def _link(self) -> str:
-        if self.file is None:
-            return ""
-        address = html.escape(Path(os.path.relpath(self.file)).as_posix())
-        return f'<p><a href="{address}" download>{html.escape(self.file.name)}</a> (a click downloads it)</p>'
+        address = Path(os.path.relpath(self.file)).as_posix() if self.file else ""
+        return render("receipt.html", receipt=self, address=address)
 
 
 def moment(time: datetime) -> str:

@@ -20,8 +20,8 @@ import torch
 from distlib.communicator import Communicator, Work
 from distlib.draw.chunks.markers import Markers
 
-__passes_on__ = True  # see worlds.call_site
-__starts_ranks__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
+_STARTS_RANKS = True  # see worlds.call_site
 
 GroupPath = tuple[tuple[int, int | None], ...]
 """How a communicator came to be: (number of the split, color) for each split on the way; () for the world's own."""
@@ -95,7 +95,7 @@ class Notes:
         return tuple(range(first // length, last // length + 1))
 
 
-class Watched(Communicator):
+class WatchedCommunicator(Communicator):
     """Passes every call on to `inner`, and notes the watched tensor before each.
 
     It is transparent: same messages, same errors, same lines of code in the trace. Whatever else `inner` can do, it
@@ -147,10 +147,10 @@ class Watched(Communicator):
         self.notes.write(Split(self.group, self._splits, color, key))
         path = (*self.group, (self._splits, color))
         self._splits += 1
-        return None if smaller is None else Watched(smaller, self.notes, path)
+        return None if smaller is None else WatchedCommunicator(smaller, self.notes, path)
 
     def within(self, call: str) -> Communicator:
-        return self if self.call is not None else Watched(self.inner.within(call), self.notes, self.group)
+        return self if self.call is not None else WatchedCommunicator(self.inner.within(call), self.notes, self.group)
 
     def sleep(self, seconds: float) -> None:
         self.inner.sleep(seconds)
@@ -167,7 +167,7 @@ class Watched(Communicator):
 class _WatchedReceive(Work):
     """A started receive that notes when it is waited for, which is when its data may be used."""
 
-    def __init__(self, inner: Work, comm: Watched, tag: int) -> None:
+    def __init__(self, inner: Work, comm: WatchedCommunicator, tag: int) -> None:
         self._inner, self._comm, self._tag = inner, comm, tag
         self._noted = False
 
@@ -195,7 +195,7 @@ def run_watched(
     with open(records_path(folder, comm.rank), "wb") as file:
         notes = Notes(file, tensor, markers)
         try:
-            result = function(Watched(comm, notes), tensor)
+            result = function(WatchedCommunicator(comm, notes), tensor)
             if inspect.isgenerator(result):
                 deque(result, maxlen=0)
         finally:

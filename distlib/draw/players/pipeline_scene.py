@@ -39,7 +39,7 @@ def pipeline_scene(timing: Timing, title: str, kept: Kept | None) -> Scene:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _PipelinePixels:
     timing: Timing
     kept: Kept
     measured: bool  # whether `kept` has bytes
@@ -75,7 +75,7 @@ class _Plan:
         return found
 
 
-def _plan(timing: Timing, kept: Kept | None) -> _Plan:
+def _plan(timing: Timing, kept: Kept | None) -> _PipelinePixels:
     spans = [span for row in timing.spans for span in row]
     first, last = min(span.start for span in spans), max(span.end for span in spans)
     moments = [first]
@@ -83,7 +83,9 @@ def _plan(timing: Timing, kept: Kept | None) -> _Plan:
         if end - moments[-1] > 1e-9 * (last - first):  # else the same moment, but for rounding
             moments.append(end)
     lane = max(22.0, min(46.0, 368 / len(timing.spans)))
-    return _Plan(timing, kept if kept is not None else kept_by_actions(timing), kept is not None, moments, lane)
+    return _PipelinePixels(
+        timing, kept if kept is not None else kept_by_actions(timing), kept is not None, moments, lane
+    )
 
 
 def kept_by_actions(timing: Timing) -> list[list[dict[Key, float]]]:
@@ -104,7 +106,7 @@ def kept_by_actions(timing: Timing) -> list[list[dict[Key, float]]]:
 # ── what is drawn ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _background(plan: _Plan, title: str) -> Iterator[Shape]:
+def _background(plan: _PipelinePixels, title: str) -> Iterator[Shape]:
     ranks, right = len(plan.timing.spans), WIDTH - _SHELF
     bottom = _TOP + plan.lane * ranks
     yield write(6, 20, title, TITLE, bold=True)
@@ -122,7 +124,7 @@ def _background(plan: _Plan, title: str) -> Iterator[Shape]:
     yield write(right, bottom + 36, "time since the first action", 12, anchor="end")
 
 
-def _key(plan: _Plan) -> Iterator[Shape]:
+def _key(plan: _PipelinePixels) -> Iterator[Shape]:
     """What the colors mean, and what is low. A letter is at most 8 CSS pixels wide."""
     x = 6.0
     for name, color in key_of([plan.timing]).items():
@@ -135,7 +137,7 @@ def _key(plan: _Plan) -> Iterator[Shape]:
     yield write(x, 40, "; ".join(words), SMALL)
 
 
-def _actions(plan: _Plan) -> Iterator[Shape]:
+def _actions(plan: _PipelinePixels) -> Iterator[Shape]:
     pixels = plan.x(plan.moments[0] + 1) - _LEFT
     words = words_in_boxes(plan.timing, lambda text, long: 0.7 * SMALL * len(text) + 3 <= long * pixels)
     for rank, spans in enumerate(plan.timing.spans):
@@ -144,7 +146,7 @@ def _actions(plan: _Plan) -> Iterator[Shape]:
             yield from _action(plan, rank, span, stages, words.get(span.action, ""))
 
 
-def _action(plan: _Plan, rank: int, span: ActionSpan, stages: Sequence[int], words: str) -> Iterator[Shape]:
+def _action(plan: _PipelinePixels, rank: int, span: ActionSpan, stages: Sequence[int], words: str) -> Iterator[Shape]:
     """A box from the step on in which the action ends; until then a dashed one that grows."""
     look, done = look_of(span.action, stages), plan.step_of(span.end)
     left, top = plan.x(span.start), plan.y(rank) + look.top * plan.high
@@ -163,7 +165,7 @@ def _action(plan: _Plan, rank: int, span: ActionSpan, stages: Sequence[int], wor
     yield box(left, top, width, high, now, first=done, end=done + 1)
 
 
-def _seconds(plan: _Plan, span: ActionSpan) -> str:
+def _seconds(plan: _PipelinePixels, span: ActionSpan) -> str:
     start, end = (format_seconds(moment - plan.moments[0]) for moment in (span.start, span.end))
     return f"from {start} to {end}"
 
@@ -179,7 +181,7 @@ class _Slot:
     size: float
 
 
-def _shelves(plan: _Plan) -> Iterator[Shape]:
+def _shelves(plan: _PipelinePixels) -> Iterator[Shape]:
     shelves = [_slots(plan.kept_in(rank)) for rank in range(len(plan.timing.spans))]
     most = max([1, *(slot.place + 1 for slots in shelves for slot in slots)])
     largest = max([1e-9, *(slot.size for slots in shelves for slot in slots)])
@@ -195,7 +197,7 @@ def _shelves(plan: _Plan) -> Iterator[Shape]:
         yield from _totals(plan, rank, left + most * width + 5)
 
 
-def _slot(plan: _Plan, rank: int, slot: _Slot, left: float, width: float, high: float) -> Iterator[Shape]:
+def _slot(plan: _PipelinePixels, rank: int, slot: _Slot, left: float, width: float, high: float) -> Iterator[Shape]:
     """A microbatch on the shelf, as high as what is kept of it is large."""
     stage, microbatch = slot.key
     color = look_of(Action(stage, "F", microbatch), stages_of_rank(plan.timing.spans[rank])).color
@@ -235,7 +237,7 @@ def _joined(slots: Sequence[_Slot], steps: int) -> list[_Slot]:
     return [replace(slot, end=None) if slot.end == steps else slot for slot in joined]
 
 
-def _totals(plan: _Plan, rank: int, x: float) -> Iterator[Shape]:
+def _totals(plan: _PipelinePixels, rank: int, x: float) -> Iterator[Shape]:
     """How many microbatches are kept, and how many bytes."""
     y = plan.y(rank) + plan.high / 2
     told = [(len(now), format_bytes(sum(now.values())) if plan.measured else "") for now in plan.kept_in(rank)]
@@ -259,7 +261,7 @@ def _tell(action: Action) -> str:
     return f"{action}, the {_IN_WORDS[action.kind]} of microbatch {action.microbatch} through stage {action.stage}"
 
 
-def _step(plan: _Plan, number: int) -> Step:
+def _step(plan: _PipelinePixels, number: int) -> Step:
     last = len(plan.moments) - 1
     if number == 0:
         return Step("start", f"Nothing is done yet. To come: {count(sum(map(len, plan.timing.spans)), 'action')}.")

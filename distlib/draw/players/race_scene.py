@@ -40,7 +40,7 @@ def race_scene(table: Race, marked: int) -> Scene:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _RacePixels:
     """From places and seconds to CSS pixels."""
 
     table: Race
@@ -55,13 +55,15 @@ class _Plan:
         return _TOP + _HEIGHT * math.log(self.high / seconds) / math.log(self.high / self.low)
 
 
-def _plan(table: Race) -> _Plan:
+def _plan(table: Race) -> _RacePixels:
     """The y axis goes from one power of ten to another: the lines are seen to move, rather than the axis."""
     times = [seconds for line in table.seconds.values() for seconds in line]
-    return _Plan(table, 10 ** math.floor(math.log10(min(times))), 10 ** math.ceil(math.log10(max(times) * 1.0001)))
+    return _RacePixels(
+        table, 10 ** math.floor(math.log10(min(times))), 10 ** math.ceil(math.log10(max(times) * 1.0001))
+    )
 
 
-def _axes(plan: _Plan) -> Iterator[Shape]:
+def _axes(plan: _RacePixels) -> Iterator[Shape]:
     faint: Look = {"fill": INK, "opacity": 0.2}
     for seconds in ticks_of_seconds(plan.low, plan.high):
         yield box(LEFT, plan.y(seconds) - 0.5, _RIGHT - LEFT, 1, faint)
@@ -78,7 +80,7 @@ def _axes(plan: _Plan) -> Iterator[Shape]:
     yield write(6, _TOP - 10, "logarithmic", SMALL)
 
 
-def _band(plan: _Plan) -> Iterator[Shape]:
+def _band(plan: _RacePixels) -> Iterator[Shape]:
     table, top = plan.table, _TOP + _HEIGHT + 4
     edges = [*(plan.x(edge(table, lead)) for lead in table.leads), _RIGHT]
     for lead, left, right in zip(table.leads, edges[:-1], edges[1:], strict=True):
@@ -90,7 +92,7 @@ def _band(plan: _Plan) -> Iterator[Shape]:
             yield write(middle, top + 16, lead.algorithm, SMALL + 1, anchor="middle", fill=text_on(fill))
 
 
-def _lines(plan: _Plan) -> Iterator[Shape]:
+def _lines(plan: _RacePixels) -> Iterator[Shape]:
     for name, times in plan.table.seconds.items():
         number = ALL_REDUCES.index(name)
         corners = [(plan.x(place), plan.y(time)) for place, time in zip(plan.table.places, times, strict=True)]
@@ -106,7 +108,7 @@ def _lines(plan: _Plan) -> Iterator[Shape]:
         yield Shape("path", look, tip=tip)
 
 
-def _names(plan: _Plan) -> Iterator[Shape]:
+def _names(plan: _RacePixels) -> Iterator[Shape]:
     """The names right of the lines' ends, moved apart, each with a piece of its line from its own end."""
     ends = [plan.y(times[-1]) for times in plan.table.seconds.values()]
     places = spread(ends, [18] * len(ends), _TOP - 3, _TOP + _HEIGHT + 3)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from distlib.draw.papers import on_both_papers
+from distlib.draw.light_and_dark import on_both_papers
 from distlib.draw.players.scene import Look, Scene
 from distlib.draw.style import DARK_INK, INK
 

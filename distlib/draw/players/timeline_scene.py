@@ -43,7 +43,7 @@ def timeline_scene(trace: Trace, title: str, by: str, color_by: ColorBy | None =
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _MessageSteps:
     """Where a message stands, and when: `sent` and `arrived` are steps, from 1 on."""
 
     trace: Trace
@@ -80,16 +80,16 @@ class _Plan:
         return self.place(message.taken), self.place(message.end)
 
 
-def _plan(trace: Trace, by: str, look: Coloring) -> _Plan:
+def _plan(trace: Trace, by: str, look: Coloring) -> _MessageSteps:
     ends = sorted({message.end for message in trace})
     first = min((message.start for message in trace), default=0.0) if by == "time" else 0.0
     last = max([*ends, first + 1e-9]) if by == "time" else float(max(trace.rounds, 1))
     width = WIDTH - _LEFT - _BARS - 14
     lane = max(14.0, min(52.0, 340 / trace.world_size))  # 16 ranks and the controls fit a screen of 768 pixels
-    return _Plan(trace, by, look, lane, ends, lambda at: _LEFT + width * (at - first) / (last - first))
+    return _MessageSteps(trace, by, look, lane, ends, lambda at: _LEFT + width * (at - first) / (last - first))
 
 
-def _background(plan: _Plan, title: str) -> Iterator[Shape]:
+def _background(plan: _MessageSteps, title: str) -> Iterator[Shape]:
     ranks, right = plan.trace.world_size, WIDTH - _BARS - 14
     bottom = _TOP + plan.lane * ranks
     yield write(6, 20, title, TITLE, bold=True)
@@ -104,7 +104,7 @@ def _background(plan: _Plan, title: str) -> Iterator[Shape]:
         yield from _round_axis(plan, bottom) if plan.by == "round" else _time_axis(plan, bottom)
 
 
-def _key(plan: _Plan) -> Iterator[Shape]:
+def _key(plan: _MessageSteps) -> Iterator[Shape]:
     """What numbers, colors and the hatching mean. A letter is at most 8 CSS pixels wide."""
     x, words = 6.0, plan.look.key(plan.numbered)
     if words:
@@ -119,7 +119,7 @@ def _key(plan: _Plan) -> Iterator[Shape]:
         yield write(x + 29, 40, "waits to send", SMALL + 1)
 
 
-def _round_axis(plan: _Plan, bottom: float) -> Iterator[Shape]:
+def _round_axis(plan: _MessageSteps, bottom: float) -> Iterator[Shape]:
     rounds = plan.trace.rounds
     every = next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, rounds) if rounds / step <= 28)
     for number in range(1, rounds + 1):
@@ -131,7 +131,7 @@ def _round_axis(plan: _Plan, bottom: float) -> Iterator[Shape]:
     yield write(plan.place(rounds / 2), bottom + 36, "round", 12, anchor="middle")
 
 
-def _time_axis(plan: _Plan, bottom: float) -> Iterator[Shape]:
+def _time_axis(plan: _MessageSteps, bottom: float) -> Iterator[Shape]:
     """A line that moves with the time of each step, and the time next to it."""
     unit, factor = time_unit(plan.moments[-1])
     for number, moment in enumerate(plan.moments, start=1):
@@ -142,7 +142,7 @@ def _time_axis(plan: _Plan, bottom: float) -> Iterator[Shape]:
     yield write(plan.place(plan.moments[-1]), bottom + 36, "time since the run began", 12, anchor="end")
 
 
-def _messages(plan: _Plan) -> Iterator[Shape]:
+def _messages(plan: _MessageSteps) -> Iterator[Shape]:
     for message in plan.trace:
         (left, right), sent, arrived = plan.span(message), plan.sent(message), plan.arrived(message)
         number, color = plan.look.number(message), plan.look.color(message)
@@ -156,7 +156,7 @@ def _messages(plan: _Plan) -> Iterator[Shape]:
             yield from _dot(left, plan.y(message.src), number, color, sent)
 
 
-def _waiting(plan: _Plan, message: Message) -> Iterator[Shape]:
+def _waiting(plan: _MessageSteps, message: Message) -> Iterator[Shape]:
     """A hatched bar above the sender's lane, which grows until the message is taken."""
     left, y, taken = plan.place(message.start), plan.y(message.src) - 0.3 * plan.lane, plan.sent(message)
     tip = f"rank {message.src} waits for {format_seconds(message.taken - message.start)} to send to rank {message.dst}"
@@ -171,7 +171,7 @@ def _dot(x: float, y: float, number: int, color: str, first: int) -> Iterator[Sh
     yield write(x, y + 3.8, str(number), 10, anchor="middle", fill=text_on(color), first=first, fades=True)
 
 
-def _bars(plan: _Plan) -> Iterator[Shape]:
+def _bars(plan: _MessageSteps) -> Iterator[Shape]:
     """For each rank two bars that grow: above the bytes it has sent (filled), below those received (hatched)."""
     left, room = WIDTH - _BARS + 8, _BARS - 84
     totals = [*plan.trace.bytes_sent, *plan.trace.bytes_received]
@@ -193,7 +193,7 @@ def _bars(plan: _Plan) -> Iterator[Shape]:
                     yield write(left + width + 5, y + thick - 1, format_bytes(amount), 10, first=first, end=end)
 
 
-def _by_step(plan: _Plan, rank_of: Callable[[Message], int], rank: int) -> list[int]:
+def _by_step(plan: _MessageSteps, rank_of: Callable[[Message], int], rank: int) -> list[int]:
     """How many bytes a rank has sent or received after each step; they count when they have arrived."""
     amounts = [0] * (_last_step(plan) + 1)
     for message in plan.trace:
@@ -204,7 +204,7 @@ def _by_step(plan: _Plan, rank_of: Callable[[Message], int], rank: int) -> list[
     return amounts
 
 
-def _last_step(plan: _Plan) -> int:
+def _last_step(plan: _MessageSteps) -> int:
     return plan.trace.rounds if plan.by == "round" else len(plan.moments)
 
 
@@ -225,14 +225,14 @@ def tell_site(site: CallSite) -> str:
     return f"{site.via.rpartition('.')[2]} in {site.place}" if site.via else site.place
 
 
-def _steps(plan: _Plan) -> list[Step]:
+def _steps(plan: _MessageSteps) -> list[Step]:
     by_step: list[list[Message]] = [[] for _ in range(_last_step(plan) + 1)]
     for message in plan.trace:
         by_step[plan.arrived(message)].append(message)
     return [_step(plan, number, messages) for number, messages in enumerate(by_step)]
 
 
-def _step(plan: _Plan, number: int, messages: Sequence[Message]) -> Step:
+def _step(plan: _MessageSteps, number: int, messages: Sequence[Message]) -> Step:
     last = _last_step(plan)
     if not len(plan.trace):
         return Step("start", "The run had no messages.")
@@ -246,7 +246,7 @@ def _step(plan: _Plan, number: int, messages: Sequence[Message]) -> Step:
     return Step(name, words, [describe(message) + _tell_wait(plan, message) for message in messages])
 
 
-def _tell_wait(plan: _Plan, message: Message) -> str:
+def _tell_wait(plan: _MessageSteps, message: Message) -> str:
     """How long the sender waited, where the picture shows it."""
     waited = message.taken - message.start
     return f", after a wait of {format_seconds(waited)}" if plan.shows_waiting and waited > 0 else ""

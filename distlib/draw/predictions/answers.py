@@ -3,7 +3,7 @@
 Each kind reads an answer, says it in words, and judges it against what came out:
 
     Number("MB")                        "2*12" → 24.0        "Your number is 1.33 times that of the run."
-    Choice(("ring", "tree"))            "ring" → "ring"      "Not this time: what made the difference?"
+    OneOf(("ring", "tree"))             "ring" → "ring"      "Not this time: what made the difference?"
     Order(("ring", "tree", "master"))   a list → a tuple     "Only ring and tree are swapped."
 """
 
@@ -98,7 +98,7 @@ class Number:
         return f"That of {source} is {times} times yours."
 
 
-class Choice:
+class OneOf:
     """One of several. Raises ValueError for fewer than two, or the same one twice."""
 
     name = "choice"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from distlib.draw.predictions.answers import Choice, Kind, Number, Order
+from distlib.draw.predictions.answers import Kind, Number, OneOf, Order
 from distlib.draw.predictions.prediction import Prediction
 
 _asked: dict[tuple[Any, ...], Prediction] = {}  # in this notebook, by all that was asked
@@ -52,7 +52,7 @@ def _kind(unit: str, choices: Iterable[Any] | None, order: Iterable[Any] | None)
     if len(names) > 1:
         raise ValueError(f"expected a unit, choices or an order, at most one of them, got {' and '.join(names)}")
     if choices is not None:
-        return Choice(choices)
+        return OneOf(choices)
     return Order(order) if order is not None else Number(unit)
 
 

@@ -22,7 +22,7 @@ from distlib.draw.predictions.answers import Kind, Number, Value
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PredictionCheck:
     """What a prediction and a run say. Shows itself as a sentence.
 
     Attributes:
@@ -84,7 +84,7 @@ class Prediction:
         """Be as before an answer was committed."""
         self.value, self.typed = None, ""
 
-    def compare(self, actual: Any, source: str = "the run") -> Comparison:
+    def compare(self, actual: Any, source: str = "the run") -> PredictionCheck:
         """What was predicted next to what came out.
 
         Args:
@@ -99,9 +99,9 @@ class Prediction:
         found = self._find(actual)
         told = f"{source} says {self.kind.say(found) if found is not None else actual}."
         if self.value is None:
-            return Comparison(None, found, f"{told[0].upper()}{told[1:]} (No prediction was committed.)")
+            return PredictionCheck(None, found, f"{told[0].upper()}{told[1:]} (No prediction was committed.)")
         verdict = "" if found is None else f" {self.kind.judge(self.value, found, source)}"
-        return Comparison(self.value, found, f"You said {self.said}, {told}{verdict}")
+        return PredictionCheck(self.value, found, f"You said {self.said}, {told}{verdict}")
 
     def _find(self, actual: Any) -> Any:
         try:

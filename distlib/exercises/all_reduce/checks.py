@@ -14,16 +14,16 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs, alone, same_partner
+from distlib.checks.formatting import count, dtype_name, listed
 from distlib.checks.helpers import ring_all_gather, ring_reduce_scatter
 from distlib.checks.remark import Remark
-from distlib.checks.rules import messages, sums
-from distlib.checks.rules.messages import Traffic, Why
-from distlib.checks.rules.sums import Held
+from distlib.checks.rules import sent_messages, sums
+from distlib.checks.rules.sent_messages import SentMessages, Why
+from distlib.checks.rules.sums import LeftInTensors
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.tensor_cases import TensorCase, row, tensor_cases
-from distlib.checks.words import count, dtype_name, listed
 from distlib.exercises.all_reduce import rings
 from distlib.trace import Message
 from distlib.worlds.diagnosis import name_ranks
@@ -79,7 +79,7 @@ def check_naive_all_reduce(draw: Draw, **cases: Any) -> Iterator[Case]:
 
 @check_naive_all_reduce.judge
 def _(seen: Seen) -> Remarks:
-    held = Held(seen)
+    held = LeftInTensors(seen)
     causes: list[sums.Cause] = [
         *sums.IN_ANOTHER_PLACE,
         sums.rank_0_left_out,
@@ -97,41 +97,41 @@ def _(seen: Seen) -> Remarks:
     ]
     yield sums.wrong_values(held, say("the_sum"), causes)
     yield sums.strayed(held)
-    yield from _star(Traffic(seen))
+    yield from _star(SentMessages(seen))
 
 
-def _star(t: Traffic) -> Remarks:
+def _star(t: SentMessages) -> Remarks:
     """The messages of an all-reduce through rank 0."""
     last = t.size - 1
-    yield messages.silence(t, 2 * last)
+    yield sent_messages.silence(t, 2 * last)
     yield _to_or_from_rank_0(t)
     yield _whole_buffers(t)
-    yield messages.messages_by_rank(t, [last] + [1] * last, [(None, say("once_each"))])
+    yield sent_messages.messages_by_rank(t, [last] + [1] * last, [(None, say("once_each"))])
     why: Why = [
         (lambda t, found, expected: found < expected, say("master_sends_first")),
         (None, say("receives_before_it_sends")),
     ]
-    yield messages.rounds(t, 2 if last else 0, why)
+    yield sent_messages.rounds(t, 2 if last else 0, why)
 
 
-def _to_or_from_rank_0(t: Traffic) -> Remark | None:
+def _to_or_from_rank_0(t: SentMessages) -> Remark | None:
     why: Why = [
         (lambda t: t.hub is not None and t.trace.rounds == 2, say("another_master", hub=t.hub)),
         (lambda t: t.trace.rounds > 2, say("from_rank_to_rank")),
         (None, say("only_the_master")),
     ]
-    return messages.goes(t, lambda src, dst: 0 in (src, dst), lambda m: say("to_or_from_rank_0"), why)
+    return sent_messages.goes(t, lambda src, dst: 0 in (src, dst), lambda m: say("to_or_from_rank_0"), why)
 
 
-def _whole_buffers(t: Traffic) -> Remark | None:
+def _whole_buffers(t: SentMessages) -> Remark | None:
     def seen(m: Message, number: int, wanted: object) -> str:
-        return say("carries_a_part", carried=messages.carried(m), whole=t.case.size)
+        return say("carries_a_part", carried=sent_messages.carried(m), whole=t.case.size)
 
-    why: Why = [(messages.is_other_dtype, messages.DTYPE), (None, say("not_cut"))]
-    return messages.carries(t, lambda m, number: {t.case.length}, seen, why)
+    why: Why = [(sent_messages.is_other_dtype, sent_messages.DTYPE), (None, say("not_cut"))]
+    return sent_messages.carries(t, lambda m, number: {t.case.length}, seen, why)
 
 
-def _master_left_out(held: Held) -> str | None:
+def _master_left_out(held: LeftInTensors) -> str | None:
     wrong = held.wrong_ranks
     if held.size < 2 or not set(wrong) <= set(held.unchanged):
         return None
@@ -140,61 +140,61 @@ def _master_left_out(held: Held) -> str | None:
     return say("never_got_the_sum", ranks=name_ranks(wrong))
 
 
-def _rest_left_out(held: Held) -> str | None:
+def _rest_left_out(held: LeftInTensors) -> str | None:
     return say("rest_left_out") if sums.remainder(held) else None
 
 
 # ── the messages of a ring ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def ring(t: Traffic, halves: int) -> Remarks:
+def ring(t: SentMessages, halves: int) -> Remarks:
     """The messages of one half of a ring, or of both: each half goes round its own way."""
     steps = halves * (t.size - 1)
-    yield messages.silence(t, t.size * steps)
+    yield sent_messages.silence(t, t.size * steps)
     yield _through_a_hub(t)
     yield from _neighbors(t, halves)
     yield _one_chunk_each(t, steps)
     if len(t.trace) == t.size * steps:
         why: Why = [(lambda t: len({m.nbytes for m in t.full}) == 1, say("padded")), (None, say("sent_too_often"))]
-        yield messages.total_bytes(t, steps * t.case.nbytes, why)
+        yield sent_messages.total_bytes(t, steps * t.case.nbytes, why)
     yield _one_message_each(t, halves)
     waits: Why = [(lambda t, found, expected: found > expected, say("sends_wait")), (None, say("does_not_build_on"))]
-    yield messages.rounds(t, steps, waits)
+    yield sent_messages.rounds(t, steps, waits)
 
 
-def _through_a_hub(t: Traffic) -> Remark | None:
+def _through_a_hub(t: SentMessages) -> Remark | None:
     if t.hub is None or not t.is_exact:
         return None
     sent, received = t.trace.bytes_sent[t.hub], t.trace.bytes_received[t.hub]
     times, nbytes = (sent + received) / t.case.nbytes, t.case.nbytes
     text = say("through_a_hub", hub=t.hub, received=received, sent=sent, times=times, nbytes=nbytes)
     why: Why = [(None, say("no_rank_is_special", hub=t.hub, size=t.size))]
-    return messages.right_but(t, text, why, messages.such_as(t.full[0]))
+    return sent_messages.right_but(t, text, why, sent_messages.such_as(t.full[0]))
 
 
-def _neighbors(t: Traffic, halves: int) -> Remarks:
+def _neighbors(t: SentMessages, halves: int) -> Remarks:
     """In each half a rank sends to one neighbor only, and the neighbors make a circle."""
     why: Why = [
         (lambda t: t.carries_whole, say("whole_buffers")),
-        (lambda t: any(messages.is_other_dtype(t, m) for m in t.full), messages.DTYPE),
+        (lambda t: any(sent_messages.is_other_dtype(t, m) for m in t.full), sent_messages.DTYPE),
         (None, say("straight")),
     ]
     for half in rings.halves(t, halves):
-        yield messages.one_neighbor(t, half, why)
+        yield sent_messages.one_neighbor(t, half, why)
         if t.is_exact:
-            yield messages.one_circle(t, [(None, say("neighbors"))], half)
+            yield sent_messages.one_circle(t, [(None, say("neighbors"))], half)
 
 
-def _one_chunk_each(t: Traffic, steps: int) -> Remark | None:
+def _one_chunk_each(t: SentMessages, steps: int) -> Remark | None:
     """Each message carries one chunk."""
     chunks = t.case.chunk_lengths
 
     def seen(m: Message, number: int, wanted: object) -> str:
         facts = {"whole": t.case.size, "ranks": count(t.size, "rank"), "lengths": listed(chunks)}
-        return say("carries_no_chunk", carried=messages.carried(m), **facts)
+        return say("carries_no_chunk", carried=sent_messages.carried(m), **facts)
 
     why: Why = [
-        (messages.is_other_dtype, messages.DTYPE),
+        (sent_messages.is_other_dtype, sent_messages.DTYPE),
         (_is_a_master, say("one_collects")),
         (_goes_to_all, say("whole_buffers")),
         (_is_whole, say("whole_buffer_goes_round")),
@@ -203,27 +203,27 @@ def _one_chunk_each(t: Traffic, steps: int) -> Remark | None:
         (None, say("cut_the_flat_tensor")),
     ]
     nbytes = _bytes_by_rank(t, steps)
-    return messages.carries(t, lambda m, number: set(chunks), seen, why, details=lambda m: nbytes)
+    return sent_messages.carries(t, lambda m, number: set(chunks), seen, why, details=lambda m: nbytes)
 
 
-def _is_whole(t: Traffic, m: Message, number: int) -> bool:
+def _is_whole(t: SentMessages, m: Message, number: int) -> bool:
     return m.nbytes == t.case.nbytes
 
 
-def _is_a_master(t: Traffic, m: Message, number: int) -> bool:
+def _is_a_master(t: SentMessages, m: Message, number: int) -> bool:
     return _is_whole(t, m, number) and len(t.trace) == 2 * (t.size - 1) and t.trace.rounds == 2
 
 
-def _goes_to_all(t: Traffic, m: Message, number: int) -> bool:
+def _goes_to_all(t: SentMessages, m: Message, number: int) -> bool:
     is_sent_to_all = max(t.trace.messages_sent) == t.size - 1
     return _is_whole(t, m, number) and is_sent_to_all and t.case.collective != "all_gather"
 
 
-def _is_cut_by_torch_chunk(t: Traffic, m: Message, number: int) -> bool:
+def _is_cut_by_torch_chunk(t: SentMessages, m: Message, number: int) -> bool:
     return {m.nbytes for m in t.full} <= rings.bytes_of_torch_chunk(t.case)
 
 
-def _bytes_by_rank(t: Traffic, steps: int) -> list[str]:
+def _bytes_by_rank(t: SentMessages, steps: int) -> list[str]:
     """The line that shows how much each rank has sent; none if that is as it should be."""
     sent, expected = listed(t.trace.bytes_sent), listed([round(steps * t.case.nbytes / t.size)] * t.size)
     if sent == expected:
@@ -231,7 +231,7 @@ def _bytes_by_rank(t: Traffic, steps: int) -> list[str]:
     return [say("bytes_nearly" if t.case.length % t.size else "bytes", sent=sent, expected=expected)]
 
 
-def _one_message_each(t: Traffic, halves: int) -> Remark | None:
+def _one_message_each(t: SentMessages, halves: int) -> Remark | None:
     """Each rank sends one message in each step."""
     steps = halves * (t.size - 1)
     why: Why = [
@@ -241,7 +241,7 @@ def _one_message_each(t: Traffic, halves: int) -> Remark | None:
         (lambda t, found, expected, alike: alike, say("step_short")),
         (None, say("leaves_work")),
     ]
-    return messages.messages_by_rank(t, [steps] * t.size, why, *_bytes_by_rank(t, steps))
+    return sent_messages.messages_by_rank(t, [steps] * t.size, why, *_bytes_by_rank(t, steps))
 
 
 # ── the first half ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -259,7 +259,7 @@ def check_reduce_scatter(draw: Draw, **cases: Any) -> Iterator[Case]:
 
 @check_reduce_scatter.judge
 def _(seen: Seen) -> Remarks:
-    held = Held(seen, in_chunks=True)
+    held = LeftInTensors(seen, in_chunks=True)
     causes: list[sums.Cause] = [
         *sums.IN_ANOTHER_PLACE,
         sums.average,
@@ -277,7 +277,7 @@ def _(seen: Seen) -> Remarks:
     ]
     yield sums.wrong_values(held, say("own_chunk"), causes, aim="chunk r of rank r")
     yield sums.strayed(held)
-    yield from ring(Traffic(seen), 1)
+    yield from ring(SentMessages(seen), 1)
 
 
 # ── the second half ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -291,7 +291,7 @@ def check_all_gather(draw: Draw, **cases: Any) -> Iterator[Case]:
 
 @check_all_gather.judge
 def _(seen: Seen) -> Remarks:
-    held = Held(seen, in_chunks=True)
+    held = LeftInTensors(seen, in_chunks=True)
     causes: list[sums.Cause] = [
         *sums.IN_ANOTHER_PLACE,
         _divided,
@@ -305,14 +305,14 @@ def _(seen: Seen) -> Remarks:
     ]
     yield sums.wrong_values(held, say("chunks_of_all"), causes, aim="")
     yield sums.strayed(held)
-    yield from ring(Traffic(seen), 1)
+    yield from ring(SentMessages(seen), 1)
 
 
-def _divided(held: Held) -> str | None:
+def _divided(held: LeftInTensors) -> str | None:
     return say("divided") if sums.average(held) else None
 
 
-def _gathered_wrong(held: Held) -> str | None:
+def _gathered_wrong(held: LeftInTensors) -> str | None:
     rank, piece = held.first
     part = held.pieces[piece]
     found, right = held.values[rank][part], held.inputs[piece][part]
@@ -340,7 +340,7 @@ def check_ring_all_reduce(draw: Draw, **cases: Any) -> Iterator[Case]:
 
 @check_ring_all_reduce.judge
 def _(seen: Seen) -> Remarks:
-    held = Held(seen, in_chunks=True)
+    held = LeftInTensors(seen, in_chunks=True)
     causes: list[sums.Cause] = [
         *sums.IN_ANOTHER_PLACE,
         sums.average,
@@ -360,10 +360,10 @@ def _(seen: Seen) -> Remarks:
     ]
     yield sums.wrong_values(held, say("the_sum"), causes)
     yield sums.strayed(held)
-    yield from ring(Traffic(seen), 2)
+    yield from ring(SentMessages(seen), 2)
 
 
-def _gathered_first(held: Held) -> str | None:
+def _gathered_first(held: LeftInTensors) -> str | None:
     own = [
         torch.equal(held.values[rank][part], held.size * held.inputs[rank][part])
         for rank, part in enumerate(held.case.chunk_slices)
@@ -373,13 +373,13 @@ def _gathered_first(held: Held) -> str | None:
     return say("gathered_first", size=held.size)
 
 
-def _not_gathered(held: Held) -> str | None:
+def _not_gathered(held: LeftInTensors) -> str | None:
     return say("not_gathered") if sums.one_full_chunk_each(held, range(held.size)) else None
 
 
-def _gathered_a_chunk(held: Held) -> str | None:
+def _gathered_a_chunk(held: LeftInTensors) -> str | None:
     """The messages of the second half are parts of a chunk."""
-    _, second = rings.halves(Traffic(held.seen), 2)
+    _, second = rings.halves(SentMessages(held.seen), 2)
     longest = max((m.nbytes for m in second), default=0)
     shortest = min(held.case.chunk_lengths) * held.case.dtype.itemsize
     return say("gathered_a_chunk") if 0 < longest < shortest else None

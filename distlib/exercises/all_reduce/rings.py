@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import torch
 
-from distlib.checks.rules.messages import Traffic
-from distlib.checks.rules.sums import DECODED_RANKS, Cause, Held, cut
+from distlib.checks.formatting import count, listed
+from distlib.checks.rules.sent_messages import SentMessages
+from distlib.checks.rules.sums import DECODED_RANKS, Cause, LeftInTensors, cut
 from distlib.checks.sentences import Sentences
 from distlib.checks.tensor_cases import TensorCase
-from distlib.checks.words import count, listed
 from distlib.trace import Message
 
 say = Sentences(__file__)
@@ -31,7 +31,7 @@ Chunks = list[list[torch.Tensor]]  # by rank, by number
 # ── the messages of the halves ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def halves(t: Traffic, number: int) -> Iterator[list[Message]]:
+def halves(t: SentMessages, number: int) -> Iterator[list[Message]]:
     """The messages that are not empty, half by half: a rank sends world_size - 1 of them in each.
 
     Where chunks are empty, the first half of a rank ends where it first sends to another rank.
@@ -58,7 +58,7 @@ def _lengths_of_torch_chunk(case: TensorCase) -> list[int]:
 # ── usual causes: chunks of other lengths, and too few steps ─────────────────────────────────────────────────────────
 
 
-def other_chunks(held: Held) -> str | None:
+def other_chunks(held: LeftInTensors) -> str | None:
     """Right, if the tensor is cut in another way."""
     size, whole = held.size, held.case.length
     if not whole % size or whole < size:
@@ -71,7 +71,7 @@ def other_chunks(held: Held) -> str | None:
     return say("torch_chunk", lengths=listed(lengths), right=listed(held.case.chunk_lengths))
 
 
-def _right_if_cut(held: Held, lengths: Sequence[int]) -> bool:
+def _right_if_cut(held: LeftInTensors, lengths: Sequence[int]) -> bool:
     ends = list(itertools.accumulate(lengths))
     parts = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
     if len(parts) < held.size:
@@ -87,7 +87,7 @@ def _right_if_cut(held: Held, lengths: Sequence[int]) -> bool:
 def stopped_early(number: int) -> Cause:
     """Every rank has sent fewer messages than it has steps. `number`: of halves."""
 
-    def cause(held: Held) -> str | None:
+    def cause(held: LeftInTensors) -> str | None:
         sent, steps = set(held.seen.trace.messages_sent), number * (held.size - 1)
         if len(sent) > 1 or not 0 < max(sent) < steps or held.case.length < held.size:
             return None
@@ -96,7 +96,7 @@ def stopped_early(number: int) -> Cause:
     return cause
 
 
-def full_sum_elsewhere(held: Held) -> str | None:
+def full_sum_elsewhere(held: LeftInTensors) -> str | None:
     """Each rank has one full sum, all of them in a chunk that is off by the same number."""
     size = held.size
     for shift in range(1, size):
@@ -147,7 +147,7 @@ class Half:
         return (self.first - self.way * (size - 1)) % size
 
 
-def mistaken_numbers(held: Held) -> str | None:
+def mistaken_numbers(held: LeftInTensors) -> str | None:
     """The values are those of a ring with one mistake in the numbers of its chunks."""
     size, collective, ways = held.size, held.case.collective, _ways(held)
     is_small = 2 <= size <= DECODED_RANKS and held.case.length >= size
@@ -171,10 +171,10 @@ def mistaken_numbers(held: Held) -> str | None:
     return None
 
 
-def _ways(held: Held) -> list[int]:
+def _ways(held: LeftInTensors) -> list[int]:
     """In which direction rank 0 sends in each half: 1 for to the next rank, -1 for to the previous one."""
     number = 2 if held.case.collective == "all_reduce" else 1
-    first = [next((m.dst for m in half if not m.src), 0) for half in halves(Traffic(held.seen), number)]
+    first = [next((m.dst for m in half if not m.src), 0) for half in halves(SentMessages(held.seen), number)]
     known = {1: 1, held.size - 1: 1 if held.size == 2 else -1}
     return [known[dst] for dst in first if dst in known]
 
@@ -208,5 +208,5 @@ def _begins_elsewhere(half: Half, complete: int | None = None) -> str | None:
     return say("not_completed", first=half.first, complete=complete)
 
 
-def _holds(held: Held, chunks: Chunks) -> bool:
+def _holds(held: LeftInTensors, chunks: Chunks) -> bool:
     return bool(chunks) and all(map(torch.equal, map(torch.cat, chunks), held.values))

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from distlib.checks.formatting import count, dtype_name, enumerated, listed
 from distlib.checks.remark import Remark
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
-from distlib.checks.words import count, dtype_name, enumerated, listed
 from distlib.trace import Message
 
 say = Sentences(__file__)

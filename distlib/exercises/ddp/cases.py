@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count, listed
 from distlib.checks.rules.values import is_close
-from distlib.checks.words import count, listed
 from distlib.exercises.ddp.training_plays import Model, descend, evaluate, one_pass
 
 SAMPLES = 3  # of each rank, in each batch

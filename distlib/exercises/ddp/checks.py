@@ -12,6 +12,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs
+from distlib.checks.formatting import count, dtype_name
 from distlib.checks.helpers import all_reduce, broadcast
 from distlib.checks.models import Gradients
 from distlib.checks.plays.gradients import after_backward
@@ -22,7 +23,6 @@ from distlib.checks.rules.values import explain_average, holds, is_close, is_equ
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count, dtype_name
 from distlib.exercises.ddp.all_reduces import all_reduces, by_sender
 from distlib.exercises.ddp.overlapped_ddp import SUPPLIED_ERRORS
 from distlib.exercises.ddp.sampling_plays import epochs

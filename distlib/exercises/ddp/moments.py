@@ -13,10 +13,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from distlib.checks.formatting import count
 from distlib.checks.remark import Remark
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
-from distlib.checks.words import count
 from distlib.exercises.ddp.training_plays import BACKWARD, BEGIN, END, GATES
 from distlib.trace import Message
 

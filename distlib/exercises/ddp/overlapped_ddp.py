@@ -11,6 +11,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs
+from distlib.checks.formatting import count
 from distlib.checks.helpers import all_reduce, broadcast
 from distlib.checks.plays.gated import open_gate
 from distlib.checks.remark import Remark
@@ -19,7 +20,6 @@ from distlib.checks.rules.values import explain_average, holds
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count
 from distlib.exercises.ddp.all_reduces import all_reduces
 from distlib.exercises.ddp.cases import (
     ALONE,
@@ -93,13 +93,13 @@ def check_overlapped_ddp(draw: Draw, *, world_sizes: Sequence[int], trainings: S
     for training, ranks in ((training, n) for training in trainings for n in world_sizes):
         seed = draw.getrandbits(60)
         inputs = [training_inputs(training, rank, seed, GATE_SECONDS) for rank in range(ranks)]
-        sizes = Layout(inputs[0]).nbytes
+        sizes = BucketCase(inputs[0]).nbytes
         bandwidth = max(1.0, 2 * (ranks - 1) / ranks * sum(sizes) / len(sizes) / ALL_REDUCE_SECONDS)
         cluster = Cluster.flat(ranks, Link(latency=1e-5, bandwidth=bandwidth))
         yield Case(f"on {count(ranks, 'rank')}, {training.title}", train, inputs, training, cluster, seed)
 
 
-class Layout:
+class BucketCase:
     """The buckets of a case: `buckets` holds positions among the parameters that are trained. `inputs`: of a rank."""
 
     def __init__(self, inputs: Mapping[str, Any]) -> None:
@@ -245,7 +245,7 @@ def _parameters(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
 
 @check_overlapped_ddp.judge_times
 def _(seen: Seen) -> Remarks:
-    training, layout = seen.facts, Layout(seen.case.inputs[0])
+    training, layout = seen.facts, BucketCase(seen.case.inputs[0])
     order = training.order or range(len(training.widths) - 1)
     numbered = list(enumerate(itertools.product(range(training.steps), training.kinds), 1))
     for number, (step, kind) in numbered:
@@ -263,7 +263,7 @@ def _(seen: Seen) -> Remarks:
         yield outside(seen, len(numbered), rank)
 
 
-def _shared_pass(seen: Seen, layout: Layout, passes: Sequence[Pass]) -> Remarks:
+def _shared_pass(seen: Seen, layout: BucketCase, passes: Sequence[Pass]) -> Remarks:
     """What all ranks together send in a pass outside of no_sync."""
     yield _forward(passes, (seen.size - 1) * seen.given("state")[0]["mean"].nbytes)
     yield from (computes_only(each, GATE_SECONDS, say("hook_waits")) for each in passes)
@@ -295,7 +295,7 @@ def _forward(passes: Sequence[Pass], expected: int) -> Remark | None:
     return say.remark("sent_in_forward", when=passes[0].when, found=found, expected=expected)
 
 
-def _begins_in_time(training: Training, step: int, layout: Layout, each: Pass, passes: Sequence[Pass]) -> Remarks:
+def _begins_in_time(training: Training, step: int, layout: BucketCase, each: Pass, passes: Sequence[Pass]) -> Remarks:
     """Whether each all-reduce begins as soon as the bucket is complete and the all-reduce before it is done."""
     ring, layers = 2 * (len(passes) - 1), each.layers
     received = sorted((m for other in passes for m in other.later if m.dst == each.rank), key=lambda m: m.end)

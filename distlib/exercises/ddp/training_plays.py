@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from distlib.checks.plays.gated import Gate, PassGate
-from distlib.checks.plays.layers import Running, linear
+from distlib.checks.plays.layers import RunningMean, linear
 from distlib.communicator import Communicator
 
 INSIDE_BACKWARD = True  # time passes there, and messages may be sent
@@ -36,8 +36,8 @@ def seconds_of(inputs: dict[str, Any], k: int) -> float:
     return float(inputs["seconds"]) if k % GATES < BEGIN else 0.0
 
 
-class Watched(Running):
-    """A `Running` whose buffer moves in training mode only, and which keeps what it was.
+class Watched(RunningMean):
+    """A `RunningMean` whose buffer moves in training mode only, and which keeps what it was.
 
     Attributes:
         seen: the buffer at the beginning of each forward pass.

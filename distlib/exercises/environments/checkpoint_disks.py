@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw
-from distlib.checks.words import count
 from distlib.exercises.environments.plays import resumed
 
 say = Sentences(__file__)
@@ -64,7 +64,7 @@ class Disks:
 
 
 @dataclass(frozen=True)
-class Held:
+class DiskCase:
     """What the judge remembers of a case.
 
     Attributes:
@@ -96,7 +96,7 @@ def drawn_disks(draw: Draw, ranks: int) -> Disks:
 
 
 def disks_case(draw: Draw, disks: Disks) -> Case:
-    """The case of some disks. Its facts are a `Held`."""
+    """The case of some disks. Its facts are a `DiskCase`."""
     inputs, values, damaged = [], [], []
     for rank, disk in enumerate(disks.ranks):
         states = disks.states(rank)
@@ -108,7 +108,7 @@ def disks_case(draw: Draw, disks: Disks) -> Case:
         inputs.append({"start": values[-1][0], "files": None if disk is None else files})
         damaged.append([_flipped(values[-1][step])["weight"] for step, state in states if state == "flipped"])
     title = f"on {count(len(disks.ranks), 'rank')}, {disks.name}"
-    return Case(title, resumed, inputs, Held(disks, values, damaged), seed=draw.getrandbits(60))
+    return Case(title, resumed, inputs, DiskCase(disks, values, damaged), seed=draw.getrandbits(60))
 
 
 def _values(draw: Draw) -> dict[str, torch.Tensor]:

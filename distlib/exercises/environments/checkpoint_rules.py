@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
+from distlib.checks.formatting import listed
 from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import nobody_returned, shown
 from distlib.checks.rules.values import holds, is_equal
 from distlib.checks.sentences import Sentences
-from distlib.checks.words import listed
-from distlib.exercises.environments.checkpoint_disks import NAMES, STATES, Disks, Held
+from distlib.exercises.environments.checkpoint_disks import NAMES, STATES, DiskCase, Disks
 
 say = Sentences(__file__)
 FLOAT32 = 2**24  # the whole numbers up to here are exact in float32
@@ -65,7 +65,7 @@ def _why_not_good(disks: Disks, rank: int, step: int, is_smallest: bool) -> str:
     return say("misnamed" if state in NAMES else "missing", rank=rank, step=step)
 
 
-def goes_on(rank: int, told: Mapping[str, Any], held: Held) -> Iterator[Remark | None]:
+def goes_on(rank: int, told: Mapping[str, Any], held: DiskCase) -> Iterator[Remark | None]:
     """Model and optimizer of a rank hold what its checkpoint holds; nothing damaged was loaded."""
     for name, owner in (("weight", "model"), ("bias", "model"), ("velocity", "optimizer")):
         yield _loaded(rank, name, owner, told["held"][name], held)
@@ -74,7 +74,7 @@ def goes_on(rank: int, told: Mapping[str, Any], held: Held) -> Iterator[Remark |
             yield say.remark("damaged_on_the_way", rank=rank)
 
 
-def _loaded(rank: int, name: str, owner: str, found: torch.Tensor, held: Held) -> Remark | None:
+def _loaded(rank: int, name: str, owner: str, found: torch.Tensor, held: DiskCase) -> Remark | None:
     values, step = held.values[rank], held.disks.agreed
     others = [each[name] for number, each in values.items() if number not in (0, step)]
     too_much = say("other_step", step=step) if step else say("none_agreed", owner=owner)

@@ -12,16 +12,16 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count, dtype_name
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import compared, holds, is_close, is_equal, known
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count, dtype_name
 from distlib.exercises.jax_programs.plays import LOSSES, on_devices, placing, training
+from distlib.frameworks.even_shares import shard_shape
 from distlib.frameworks.jax_collectives import Collective, asks_python, bytes_sent, collectives, handed_over, sizes_of
 from distlib.frameworks.optional import check_there
-from distlib.frameworks.shares import shard_shape
 
 say = Sentences(__file__)
 SECONDS = 15.0  # a case takes one or two: it compiles programs, which a busy machine does slowly
@@ -237,7 +237,7 @@ close = partial(is_close, relative=1e-3, absolute=1e-4)  # rounding is free, in 
 
 
 @dataclass(frozen=True)
-class Descent:
+class MeshDescent:
     """Devices of the mesh, from number `first` on; samples of the whole batch; names of axis and loss; the rate."""
 
     devices: int
@@ -290,7 +290,7 @@ def _drawn_batch(draw: Draw, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
         ("not done after", say("slow")),
     ],
 )
-def check_spmd_step(draw: Draw, *, plans: Sequence[Descent]) -> Iterator[Case]:
+def check_spmd_step(draw: Draw, *, plans: Sequence[MeshDescent]) -> Iterator[Case]:
     """`function(loss_of, mesh, rate)`: a data-parallel step. Three of them: numbers, placement, programs.
 
     The last one begins with the first parameters again, so that it shows whether the step remembers any.
@@ -338,7 +338,7 @@ def _copied(tree: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class OneDevice:
+class OneDeviceStep:
     """A step on one device, in float64.
 
     Attributes:
@@ -356,7 +356,7 @@ class OneDevice:
     loss_after: torch.Tensor
 
     @classmethod
-    def step(cls, plan: Descent, tree: Any, batch: Sequence[torch.Tensor]) -> OneDevice:
+    def step(cls, plan: MeshDescent, tree: Any, batch: Sequence[torch.Tensor]) -> OneDeviceStep:
         """The step of these parameters, which it changes."""
         batch = [tensor.double() for tensor in batch]
         before = [leaf.detach().clone() for leaf in _leaves(tree)]
@@ -386,7 +386,7 @@ def _(seen: Seen) -> Remarks:
         return
     for number, (call, batch) in enumerate(zip(calls, given["batches"], strict=True), start=1):
         tree = _copied(given["params"]) if number == STEPS else tree
-        one = OneDevice.step(plan, tree, batch)
+        one = OneDeviceStep.step(plan, tree, batch)
         yield from _placed(call, names, [leaf.shape for leaf in one.before], number)
         yield from _params(plan, call["params"], names, one, number)
         if not call["kept"]:
@@ -415,7 +415,7 @@ def _placed(call: dict[str, Any], names: Sequence[str], shapes: Sequence[torch.S
 
 
 def _params(
-    plan: Descent, params: Sequence[Sequence[torch.Tensor]], names: Sequence[str], one: OneDevice, number: int
+    plan: MeshDescent, params: Sequence[Sequence[torch.Tensor]], names: Sequence[str], one: OneDeviceStep, number: int
 ) -> Remarks:
     """Every device's numbers of each parameter."""
     for k, (name, held) in enumerate(zip(names, params, strict=True)):
@@ -434,7 +434,7 @@ def all_equal(held: Sequence[torch.Tensor]) -> bool:
 
 
 def _wrong_updates(
-    plan: Descent, before: torch.Tensor, gradient: torch.Tensor, own: torch.Tensor, first: torch.Tensor | None
+    plan: MeshDescent, before: torch.Tensor, gradient: torch.Tensor, own: torch.Tensor, first: torch.Tensor | None
 ) -> dict[str, torch.Tensor]:
     """What usual mistakes make of a parameter.
 
@@ -463,7 +463,7 @@ def _why_wrong(moved: torch.Tensor, right: torch.Tensor, number: int) -> str:
     return say("remembers" if number == STEPS else "update")
 
 
-def _losses(plan: Descent, losses: Sequence[torch.Tensor], one: OneDevice, number: int) -> Remarks:
+def _losses(plan: MeshDescent, losses: Sequence[torch.Tensor], one: OneDeviceStep, number: int) -> Remarks:
     """The loss on every device."""
     mistakes = {
         say("loss_of_share"): [loss.float() for loss, _ in one.shares],
@@ -482,7 +482,7 @@ def _compilations(calls: Sequence[dict[str, Any]]) -> Remarks:
         yield say.remark("compiles_again", compilations=compilations)
 
 
-def _communication(plan: Descent, programs: Sequence[str], nbytes: int, number: int) -> Remarks:
+def _communication(plan: MeshDescent, programs: Sequence[str], nbytes: int, number: int) -> Remarks:
     """What the programs that a call has compiled are handed, and what they send."""
     if number == 1 and not programs:
         yield say.remark("no_program")

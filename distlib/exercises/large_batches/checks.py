@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count
 from distlib.checks.helpers import all_reduce
 from distlib.checks.plays.gated import open_gate
 from distlib.checks.remark import Remark
@@ -19,9 +20,8 @@ from distlib.checks.rules.values import compared, explain_average, holds, is_clo
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count
 from distlib.communicator import Communicator, ReduceOp
-from distlib.exercises.large_batches.plays import FORWARD, LOSSES, Model, accumulate, local_rounds
+from distlib.exercises.large_batches.plays import FORWARD, LOSSES, TwoLayers, accumulate, local_rounds
 from distlib.training.large_batch import all_reduce_together, warmup_learning_rate
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.simulated.simulator import SimulatedWorld
@@ -39,7 +39,7 @@ def _model(draw: Draw, *, frozen: bool, buffers: bool = False) -> dict[str, Any]
 
 
 def _old_gradients(draw: Draw, state: dict[str, Any]) -> Tensors:
-    parameters = Model(state, open_gate).named_parameters()
+    parameters = TwoLayers(state, open_gate).named_parameters()
     return {name: draw.normal(parameter.shape) for name, parameter in parameters if parameter.requires_grad}
 
 
@@ -149,7 +149,7 @@ def _(seen: Seen) -> Remarks:
     pieces, given, parts = seen.facts, seen.case.inputs[0], _gradients(seen)
     for rank, own in enumerate(pieces.lengths):
         yield from _passes(seen, rank, len(own), "microbatch", EACH_MICROBATCH)
-    parameters = dict(Model(given["state"], open_gate).named_parameters())
+    parameters = dict(TwoLayers(given["state"], open_gate).named_parameters())
     for rank in seen.ranks:
         for name in seen[rank]["gradients"]:
             now, before = seen[rank]["parameters"][name], parameters[name].detach()
@@ -178,7 +178,7 @@ def _gradients(seen: Seen) -> Parts:
     found: dict[tuple[int, int], Tensors] = {}
     for rank, given in enumerate(seen.case.inputs):
         for m, (inputs, targets) in enumerate(given["microbatches"]):
-            model = Model(given["state"], lambda k, values=None, rank=rank, m=m: seen.case.part.factor(rank, m))
+            model = TwoLayers(given["state"], lambda k, values=None, rank=rank, m=m: seen.case.part.factor(rank, m))
             LOSSES[given["loss"]](model(inputs), targets).sum().backward()
             found[rank, m] = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return found

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from distlib.checks.plays.gated import Gate, PassGate
-from distlib.checks.plays.layers import Running, linear
+from distlib.checks.plays.layers import RunningMean, linear
 from distlib.communicator import Communicator
 
 INSIDE_BACKWARD = True  # time passes there, and messages may be sent
@@ -30,7 +30,7 @@ def seconds_of(inputs: dict[str, Any], k: int) -> float:
     return SECONDS if k < FORWARD else 0.0
 
 
-class Model(torch.nn.Module):
+class TwoLayers(torch.nn.Module):
     """The model of both plays.
 
     Args:
@@ -46,7 +46,7 @@ class Model(torch.nn.Module):
 
     def __init__(self, state: dict[str, Any], gate: PassGate, expected: Sequence[torch.Tensor] = ()) -> None:
         super().__init__()
-        self.running = None if state["mean"] is None else Running(state["mean"], state["count"])
+        self.running = None if state["mean"] is None else RunningMean(state["mean"], state["count"])
         self.layers = torch.nn.ModuleList(linear(weight, bias) for weight, bias in state["layers"])
         self.layers[0].bias.requires_grad_(not state["frozen"])
         self._gate, self.modes = gate, list[bool]()
@@ -121,7 +121,7 @@ def accumulate(
     Returns:
         "gradients", "parameters": afterwards, by name; "training": whether the model was in training mode, always.
     """
-    model = Model(inputs["state"], gate, [each for each, _ in inputs["microbatches"]])
+    model = TwoLayers(inputs["state"], gate, [each for each, _ in inputs["microbatches"]])
     leave_gradients(model, inputs["old"])
     function(comm, model, LOSSES[inputs["loss"]], inputs["microbatches"], inputs["total"])
     named = dict(model.named_parameters())
@@ -140,7 +140,7 @@ def local_rounds(
     Returns:
         "rounds": after each round, parameters and buffers by name; "training": as of `accumulate`.
     """
-    model = Model(inputs["state"], gate)
+    model = TwoLayers(inputs["state"], gate)
     leave_gradients(model, inputs["old"])
     optimizer = Descent(model.parameters(), inputs["rate"])
     rounds = []

@@ -11,22 +11,22 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count, dtype_name, listed
 from distlib.checks.models import Gradients
 from distlib.checks.plays.gated import PassGate
 from distlib.checks.plays.gradients import after_backward
-from distlib.checks.rules.messages import Way, sends
 from distlib.checks.rules.returns import nobody_returned
+from distlib.checks.rules.sent_messages import Way, sends
 from distlib.checks.rules.values import holds, is_close, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count, dtype_name, listed
 from distlib.exercises.master.helpers import gather_outputs, reduce_gradients, replicate, split_batch
 from distlib.exercises.master.plays import (
     BACKWARD,
     FORWARD,
     LOSS,
-    Classifier,
+    GatedClassifier,
     collect,
     copy_model,
     loss_of,
@@ -292,8 +292,8 @@ def _wrong_gradients(seen: Seen, number: int) -> Mapping[str, torch.Tensor]:
 
 
 # ── the whole step ───────────────────────────────────────────────────────────────────────────────────────────────────
-# The model multiplies by factors that differ from rank to rank (`plays.Classifier`). So rank 0 can't compute the whole
-# batch alone, and an output that comes from the wrong rank shows. A rank could hand its factors over instead of
+# The model multiplies by factors that differ from rank to rank (`plays.GatedClassifier`). So rank 0 can't compute the
+# whole batch alone, and an output that comes from the wrong rank shows. A rank could hand its factors over instead of
 # computing. But then it has not shown, at its gates, what only the computation of its own part gives.
 
 PARTS = (split_batch, replicate, gather_outputs, reduce_gradients)
@@ -322,7 +322,7 @@ LOSSES = {"mean": "", "sum": ", the loss a sum", "joint": ", a loss in which ima
 
 
 @dataclass(frozen=True)
-class Step:
+class StepCase:
     """A step to be checked.
 
     Attributes:
@@ -348,7 +348,7 @@ class Step:
     helpers=PARTS,
     errors=STEP_ERRORS,
 )
-def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: Sequence[Step]) -> Iterator[Case]:
+def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: Sequence[StepCase]) -> Iterator[Case]:
     """`function(comm, model, images, labels, loss_function)`: gradients and loss on rank 0, and every message."""
     seed = draw.getrandbits(60)
     for step, ranks in ((step, n) for step in steps for n in world_sizes if step.batch_size >= n):
@@ -358,7 +358,7 @@ def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: S
         yield Case(title, one_step, [_inputs_of(step, numbers) for _ in range(ranks)], step, seed=seed)
 
 
-def _inputs_of(step: Step, numbers: torch.Generator) -> dict[str, Any]:
+def _inputs_of(step: StepCase, numbers: torch.Generator) -> dict[str, Any]:
     """What one rank is given, drawn from `numbers`."""
     normal = partial(torch.randn, dtype=torch.float64, generator=numbers)
     return {
@@ -499,7 +499,7 @@ def _work(
     """
     inputs = seen.case.inputs
     frozen, gates = inputs[0]["frozen"], [_gate(seen, rank, shown) for rank in seen.ranks]
-    models = [Classifier(inputs[rank if own_weights else 0]["state"], gates[rank], frozen) for rank in seen.ranks]
+    models = [GatedClassifier(inputs[rank if own_weights else 0]["state"], gates[rank], frozen) for rank in seen.ranks]
     images = [inputs[rank if own_images else 0]["images"].tensor_split(seen.size)[rank] for rank in seen.ranks]
     outputs = [model(rows) for model, rows in zip(models, images, strict=True)]
     labels, kind = inputs[0]["labels"], seen.facts.loss

@@ -81,7 +81,7 @@ def collect(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
 FORWARD, BACKWARD, LOSS = range(3)  # gates
 
 
-class Classifier(torch.nn.Module):
+class GatedClassifier(torch.nn.Module):
     """Two linear layers, and between them a gate that belongs to the rank: nobody else can do its work.
 
     forward     first ──► tanh ──► gate FORWARD, with these values ──► last
@@ -140,8 +140,8 @@ def one_step(
     """Call `function(comm, model, images, labels, loss_function)`.
 
     Args:
-        inputs: "state" of a Classifier, "frozen", "images" [B, …], "labels" [B], "loss": its kind; "earlier": whether
-            the parameters have a gradient from before.
+        inputs: "state" of a GatedClassifier, "frozen", "images" [B, …], "labels" [B], "loss": its kind; "earlier":
+            whether the parameters have a gradient from before.
 
     Returns:
         "returned"; "gradients" and "state" by name, afterwards. Each call of the loss passes gate LOSS.
@@ -151,7 +151,7 @@ def one_step(
         gate(LOSS, outputs)
         return loss_of(inputs["loss"], outputs, labels)
 
-    model = Classifier(inputs["state"], gate, inputs["frozen"])
+    model = GatedClassifier(inputs["state"], gate, inputs["frozen"])
     if inputs["earlier"]:
         for parameter in model.parameters():
             parameter.grad = torch.ones_like(parameter) if parameter.requires_grad else None

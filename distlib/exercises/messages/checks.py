@@ -13,20 +13,20 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs, alone, same_partner
+from distlib.checks.formatting import count, dtype_name
 from distlib.checks.plays.tensor import lay_out
 from distlib.checks.remark import Remark
-from distlib.checks.rules import messages as rule
+from distlib.checks.rules import sent_messages as rule
 from distlib.checks.rules import sums
-from distlib.checks.rules.messages import Traffic, Why
 from distlib.checks.rules.returns import nobody_returned
+from distlib.checks.rules.sent_messages import SentMessages, Why
 from distlib.checks.rules.steps import broadcast_steps, reduce_steps
-from distlib.checks.rules.sums import Held
+from distlib.checks.rules.sums import LeftInTensors
 from distlib.checks.rules.values import compared, holds
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.tensor_cases import TensorCase, row, tensor_cases
-from distlib.checks.words import count, dtype_name
 from distlib.trace import Message
 
 say = Sentences(__file__)
@@ -134,18 +134,18 @@ def _written(lengths: Sequence[int]) -> str:
 def _as_it_was(unchanged: str) -> sums.Cause:
     """A tensor is as it was. `unchanged`: the entry for that, if no message has come."""
 
-    def cause(held: Held) -> str | None:
+    def cause(held: LeftInTensors) -> str | None:
         rank = held.first[0]
         if rank not in held.unchanged:
             return None
-        if any(message.dst == rank for message in Traffic(held.seen).full):
+        if any(message.dst == rank for message in SentMessages(held.seen).full):
             return f"{say('message_unused')} {sums.REBOUND}"
         return f"{say(unchanged)}{sums.steps_of(held)}"
 
     return cause
 
 
-def _plays_another_root(held: Held) -> str | None:
+def _plays_another_root(held: LeftInTensors) -> str | None:
     root, total = held.case.root, torch.stack(held.inputs).sum(0)
     for rank in range(held.size) if root else ():
         right, ranks = (total, [rank]) if held.case.collective == "reduce" else (held.inputs[rank], range(held.size))
@@ -154,22 +154,22 @@ def _plays_another_root(held: Held) -> str | None:
     return None
 
 
-def _root_has_changed(held: Held) -> str | None:
+def _root_has_changed(held: LeftInTensors) -> str | None:
     root = held.case.root or 0
     return say("root_has_changed", root=root) if root in held.wrong_ranks else None
 
 
-def _goes_round(held: Held) -> str | None:
+def _goes_round(held: LeftInTensors) -> str | None:
     if len(held.seen.trace) < held.size or not all(torch.equal(values, held.inputs[0]) for values in held.values):
         return None
     return say("goes_round")
 
 
-def _added(held: Held) -> str | None:
+def _added(held: LeftInTensors) -> str | None:
     return say("added") if sum(held.inside_first or ()) > 1 else None
 
 
-def _of_another_rank(held: Held) -> str | None:
+def _of_another_rank(held: LeftInTensors) -> str | None:
     rank = held.first[0]
     source = next((k for k, values in enumerate(held.inputs) if torch.equal(held.values[rank], values)), None)
     if source is None:
@@ -181,7 +181,7 @@ def _of_another_rank(held: Held) -> str | None:
     return say("wrong_way" if is_wrong_way else "not_of_the_previous", source=source)
 
 
-def _part_only(held: Held) -> str | None:
+def _part_only(held: LeftInTensors) -> str | None:
     rank, length = held.first[0], held.case.length
     right = int((held.values[rank] == held.targets[rank]).sum())
     if held.case.dtype == torch.bool or right < length / 2:
@@ -192,15 +192,15 @@ def _part_only(held: Held) -> str | None:
 # ── the messages ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _sends_twice(t: Traffic, **more: Any) -> bool:
+def _sends_twice(t: SentMessages, **more: Any) -> bool:
     return max(Counter((m.src, m.dst) for m in t.full).values()) > 1
 
 
-def _is_direct(t: Traffic, **more: Any) -> bool:
+def _is_direct(t: SentMessages, **more: Any) -> bool:
     return all(t.seen.facts.center in (m.src, m.dst) for m in t.full)
 
 
-def _is_passed_on(t: Traffic) -> bool:
+def _is_passed_on(t: SentMessages) -> bool:
     return t.trace.rounds > 1 and not _is_direct(t)
 
 
@@ -214,7 +214,7 @@ PLACES: Why = [(None, say("other_pattern"))]
 WAITS: Why = [(None, say("waits"))]
 
 
-def _numbers(t: Traffic, total: int) -> Remarks:
+def _numbers(t: SentMessages, total: int) -> Remarks:
     """How many messages there are, of all ranks and of each."""
     case: Pattern = t.seen.facts
     yield rule.number_of_messages(t, total, MANY)
@@ -223,7 +223,7 @@ def _numbers(t: Traffic, total: int) -> Remarks:
         yield rule.messages_by_rank(t, placed, PLACES, messages=t.full)
 
 
-def _rounds(t: Traffic, why: Why) -> Remarks:
+def _rounds(t: SentMessages, why: Why) -> Remarks:
     """At most as many rounds as the test cell asks for."""
     if t.full:
         yield rule.rounds(t, t.seen.facts.limit, why, at_most=True)
@@ -240,7 +240,7 @@ def check_shift(draw: Draw, *, messages: PerRank, rounds: Limit, **options: Any)
 
 @check_shift.judge
 def _(seen: Seen) -> Remarks:
-    held, t = Held(seen), Traffic(seen)
+    held, t = LeftInTensors(seen), SentMessages(seen)
     causes: list[sums.Cause] = [
         *sums.IN_ANOTHER_PLACE,
         _goes_round,
@@ -289,7 +289,7 @@ def _not_a(wanted: str, rank: int, found: Any, none: str) -> Remark:
 
 def _left_alone(seen: Seen) -> Remarks:
     """No tensor may be changed."""
-    held = Held(seen)
+    held = LeftInTensors(seen)
     for rank in held.wrong_ranks:
         new = held.values[rank] != held.inputs[rank]
         others = [held.inputs[k][new] for k in seen.ranks if k != rank]
@@ -307,7 +307,7 @@ def check_scatter(draw: Draw, *, messages: PerRank, rounds: Limit, **options: An
 
 @check_scatter.judge
 def _(seen: Seen) -> Remarks:
-    t, case, root = Traffic(seen), seen.facts, seen.facts.center
+    t, case, root = SentMessages(seen), seen.facts, seen.facts.center
     yield nobody_returned([told["returned"] for told in seen.results], say("tensor_from_each"), say("return_chunk"))
     for rank in seen.ranks:
         yield from _own_chunk(seen, rank, seen[rank]["returned"])
@@ -367,7 +367,7 @@ def _other_chunks(seen: Seen, rank: int) -> dict[str, torch.Tensor]:
     }
 
 
-def _one_chunk_each(t: Traffic, case: Pattern) -> Remark | None:
+def _one_chunk_each(t: SentMessages, case: Pattern) -> Remark | None:
     """Each message carries the chunk of the rank that it goes to."""
     lengths, size = case.chunk_lengths, case.dtype.itemsize
 
@@ -391,7 +391,7 @@ def check_gather(draw: Draw, *, messages: PerRank, rounds: Limit, **options: Any
 
 @check_gather.judge
 def _(seen: Seen) -> Remarks:
-    t, root = Traffic(seen), seen.facts.center
+    t, root = SentMessages(seen), seen.facts.center
     returned = [told["returned"] for told in seen.results]
     yield nobody_returned(returned, say("list_from_root", root=root), say("return_list"))
     for rank, found in enumerate(returned):
@@ -441,7 +441,7 @@ def _tree(seen: Seen, found: int, direct: str, slow: str) -> Remarks:
         found: the steps it takes.
         direct, slow: the cause of too many where the root does all by itself, and where it is a tree.
     """
-    t = Traffic(seen)
+    t = SentMessages(seen)
     total = t.size - 1 if t.case.length else 0
     yield rule.silence(t, total)
     yield rule.whole_tensors(t)
@@ -451,7 +451,7 @@ def _tree(seen: Seen, found: int, direct: str, slow: str) -> Remarks:
         yield rule.steps(t, t.full, found, seen.facts.limit, why)
 
 
-def _is_chain(t: Traffic, messages: Sequence[Message]) -> bool:
+def _is_chain(t: SentMessages, messages: Sequence[Message]) -> bool:
     return t.trace.rounds == t.size - 1
 
 
@@ -463,7 +463,7 @@ def check_broadcast(draw: Draw, *, steps: Limit, **options: Any) -> Iterator[Cas
 
 @check_broadcast.judge
 def _(seen: Seen) -> Remarks:
-    held = Held(seen)
+    held = LeftInTensors(seen)
     causes: list[sums.Cause] = [
         *sums.IN_ANOTHER_PLACE,
         _plays_another_root,
@@ -489,7 +489,7 @@ def check_reduce(draw: Draw, *, messages: PerRank, steps: Limit, **options: Any)
 
 @check_reduce.judge
 def _(seen: Seen) -> Remarks:
-    held = Held(seen)
+    held = LeftInTensors(seen)
     causes: list[sums.Cause] = [
         *sums.IN_ANOTHER_PLACE,
         _plays_another_root,
@@ -509,6 +509,6 @@ def _(seen: Seen) -> Remarks:
     yield from _tree(seen, reduce_steps(seen.trace), say("reduce_direct"), say("reduce_slow"))
 
 
-def _twice(held: Held) -> str | None:
+def _twice(held: LeftInTensors) -> str | None:
     has_sent_twice = max(held.seen.trace.messages_sent) > 1
     return sums.counted_twice(say("sent_twice" if has_sent_twice else "added_twice"))(held)

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import holds, known
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count
 from distlib.exercises.parameter_server.helpers import may_proceed
 from distlib.exercises.parameter_server.plays import LEAVE, PULL, PUSH, with_a_server, with_workers
 

@@ -24,7 +24,7 @@ from distlib.communicator import Communicator
 INSIDE_BACKWARD = True  # messages may be sent there
 
 
-class Notes:
+class StageNotes:
     """What a stage has done: "F" and "B" with the number of the forward pass, in order, and the tensors of each."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Notes:
 
 class _Noted(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, outputs: torch.Tensor, values: torch.Tensor, notes: Notes) -> torch.Tensor:
+    def forward(ctx: Any, outputs: torch.Tensor, values: torch.Tensor, notes: StageNotes) -> torch.Tensor:
         copy = outputs.clone()
         ctx.save_for_backward(copy)
         ctx.notes, ctx.number = notes, notes.forward(values, copy)
@@ -72,10 +72,10 @@ class _Noted(torch.autograd.Function):
         return gradients[0].clone(), None, None
 
 
-class Stage(torch.nn.Module):
+class NotedStage(torch.nn.Module):
     """A linear layer and tanh, noted."""
 
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor, notes: Notes) -> None:
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor, notes: StageNotes) -> None:
         super().__init__()
         self.layer, self._notes = linear(weight, bias), notes
 
@@ -113,8 +113,8 @@ def one_stage(
         how many were "kept", and how many "kept_inputs" were alive. "given": the four arguments afterwards;
         "requires_grad": whether any of them has come to require a gradient.
     """
-    notes = Notes()
-    stage = Stage(inputs["weight"], inputs["bias"], notes)
+    notes = StageNotes()
+    stage = NotedStage(inputs["weight"], inputs["bias"], notes)
     given: dict[str, Any] = {"actions": list(inputs["actions"]), "shapes": [list(shape) for shape in inputs["shapes"]]}
     for name in ("inputs", "targets"):
         given[name] = None if inputs[name] is None else [each.clone() for each in inputs[name]]

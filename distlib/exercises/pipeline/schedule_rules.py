@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from distlib.checks.formatting import count
 from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import type_of
 from distlib.checks.sentences import Sentences
-from distlib.checks.words import count
 from distlib.training.schedules import Action, ScheduleError, check_schedule, most_live, time_schedule
 
 say = Sentences(__file__)

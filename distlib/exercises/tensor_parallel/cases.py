@@ -17,8 +17,8 @@ import torch
 from torch.nn.functional import linear
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count
 from distlib.checks.task import Draw
-from distlib.checks.words import count
 from distlib.exercises.tensor_parallel.attention_ways import ORDERS, SCALES
 from distlib.exercises.tensor_parallel.plays import attention, linear_layer
 

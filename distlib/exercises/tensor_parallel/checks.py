@@ -1,4 +1,4 @@
-"""Exercise 10: layers and a loss that are cut. What usual mistakes give and send; `shares` has the rules that judge."""
+"""Exercise 10: layers and a loss that are cut. What usual mistakes give and send; `layer_rules` judges."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs
+from distlib.checks.formatting import count, listed
 from distlib.checks.helpers import all_reduce
 from distlib.checks.rules.flat import EVERYBODY
 from distlib.checks.rules.values import Mistakes, explain_factor, holds, is_close, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count, listed
-from distlib.exercises.tensor_parallel import shares
+from distlib.exercises.tensor_parallel import layer_rules
 from distlib.exercises.tensor_parallel.attention_ways import WAYS
 from distlib.exercises.tensor_parallel.cases import Attention, Column, Row, Whole, cut_case
 from distlib.exercises.tensor_parallel.vocabulary_cases import Loss, WholeLoss, loss_case
@@ -28,7 +28,7 @@ say = Sentences(__file__)
 # ── ColumnParallelLinear ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@task("comm", "weight", "bias", helpers=[all_reduce], errors=shares.signs)
+@task("comm", "weight", "bias", helpers=[all_reduce], errors=layer_rules.signs)
 def check_column_parallel_linear(draw: Draw, *, layers: Sequence[Column]) -> Iterator[Case]:
     """The class `function(comm, weight, bias)`: rows of the weight, own output features, one all-reduce backward."""
     for layer in layers:
@@ -38,7 +38,7 @@ def check_column_parallel_linear(draw: Draw, *, layers: Sequence[Column]) -> Ite
 @check_column_parallel_linear.judge
 def _(seen: Seen) -> Remarks:
     output, gradient = say("column_output"), say("graph")
-    yield from shares.judged(seen, _column_mistakes, _column_costs, output=output, gradient=gradient)
+    yield from layer_rules.judged(seen, _column_mistakes, _column_costs, output=output, gradient=gradient)
 
 
 def _column_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mistakes:
@@ -58,7 +58,7 @@ def _column_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mistakes
 
 
 def _input_mistakes(whole: Whole, rank: int, batch: int) -> Mistakes:
-    own, right = whole.part(rank, batch)[1], shares.gradient_of(whole.batches[batch])
+    own, right = whole.part(rank, batch)[1], layer_rules.gradient_of(whole.batches[batch])
     return {
         say("input_own"): own,
         say("input_average"): right / whole.plan.ranks,
@@ -66,20 +66,20 @@ def _input_mistakes(whole: Whole, rank: int, batch: int) -> Mistakes:
     }
 
 
-def _column_costs(whole: Whole) -> shares.Costs:
+def _column_costs(whole: Whole) -> layer_rules.ExpectedTraffic:
     passes = 0 if whole.plan.forward_only else len(whole.batches)
     more = [
         (whole.output_bytes, say("column_gathers_output")),
         (whole.input_bytes, say("column_sends_input")),
         (whole.stored["weight"].nbytes, say("gathered", name="the weight")),
     ]
-    return shares.Costs(say("column_costs"), whole.input_bytes if passes else 0, passes, more)
+    return layer_rules.ExpectedTraffic(say("column_costs"), whole.input_bytes if passes else 0, passes, more)
 
 
 # ── RowParallelLinear ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@task("comm", "weight", "bias", helpers=[all_reduce], errors=shares.signs)
+@task("comm", "weight", "bias", helpers=[all_reduce], errors=layer_rules.signs)
 def check_row_parallel_linear(draw: Draw, *, layers: Sequence[Row]) -> Iterator[Case]:
     """The class `function(comm, weight, bias)`: columns of the weight, own input features, one all-reduce forward."""
     for layer in layers:
@@ -89,7 +89,7 @@ def check_row_parallel_linear(draw: Draw, *, layers: Sequence[Row]) -> Iterator[
 @check_row_parallel_linear.judge
 def _(seen: Seen) -> Remarks:
     output, gradient = say("row_output"), say("row_graph")
-    yield from shares.judged(seen, _row_mistakes, _row_costs, output=output, gradient=gradient)
+    yield from layer_rules.judged(seen, _row_mistakes, _row_costs, output=output, gradient=gradient)
 
 
 def _row_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mistakes:
@@ -97,9 +97,9 @@ def _row_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mistakes:
     if what == "output":
         return _row_output_mistakes(whole, rank, batch)
     if what == "input":
-        own = shares.gradient_of(whole.batches[batch])[share.inputs]
+        own = layer_rules.gradient_of(whole.batches[batch])[share.inputs]
     else:
-        own = shares.gradient_of(whole.stored[what])[share.stored[what]]
+        own = layer_rules.gradient_of(whole.stored[what])[share.stored[what]]
     return {
         say("row_gradient_added_up"): own * size,
         say("divided"): own / size,
@@ -118,20 +118,20 @@ def _row_output_mistakes(whole: Whole, rank: int, batch: int) -> Mistakes:
     }
 
 
-def _row_costs(whole: Whole) -> shares.Costs:
+def _row_costs(whole: Whole) -> layer_rules.ExpectedTraffic:
     more = [
         (whole.output_bytes, say("row_output_twice")),
         (whole.input_bytes, say("row_gathers_input")),
         (whole.stored["weight"].nbytes, say("gathered", name="the weight")),
         (8 * whole.plan.out_features, say("row_sends_bias")),
     ]
-    return shares.Costs(say("row_costs"), whole.output_bytes, len(whole.batches), more)
+    return layer_rules.ExpectedTraffic(say("row_costs"), whole.output_bytes, len(whole.batches), more)
 
 
 # ── parallel_attention ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@task("comm", "x", "qkv_weight", "output_weight", "heads", helpers=[all_reduce], errors=shares.signs)
+@task("comm", "x", "qkv_weight", "output_weight", "heads", helpers=[all_reduce], errors=layer_rules.signs)
 def check_parallel_attention(draw: Draw, *, attentions: Sequence[Attention]) -> Iterator[Case]:
     """`function(comm, x, qkv_weight, output_weight, heads)`: own heads, one all-reduce forward and one backward."""
     for attention in attentions:
@@ -141,7 +141,7 @@ def check_parallel_attention(draw: Draw, *, attentions: Sequence[Attention]) -> 
 @check_parallel_attention.judge
 def _(seen: Seen) -> Remarks:
     output, gradient = say("attention_output"), say("graph")
-    yield from shares.judged(seen, _attention_mistakes, _attention_costs, output=output, gradient=gradient)
+    yield from layer_rules.judged(seen, _attention_mistakes, _attention_costs, output=output, gradient=gradient)
 
 
 def _attention_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mistakes:
@@ -156,7 +156,7 @@ def _attention_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mista
     }
 
 
-def _attention_costs(whole: Whole) -> shares.Costs:
+def _attention_costs(whole: Whole) -> layer_rules.ExpectedTraffic:
     both, nbytes = 1 if whole.plan.forward_only else 2, whole.input_bytes
     other = whole.batches[0].nbytes if whole.plan.next_to else 0  # that of the other layer
     number = both * len(whole.batches) + whole.plan.next_to
@@ -165,7 +165,7 @@ def _attention_costs(whole: Whole) -> shares.Costs:
         (nbytes, say("attention_twice")),
         *((stored.nbytes, say("gathered", name=name)) for name, stored in whole.stored.items()),
     ]
-    return shares.Costs(say("attention_costs"), both * nbytes + other, number, more)
+    return layer_rules.ExpectedTraffic(say("attention_costs"), both * nbytes + other, number, more)
 
 
 # ── vocabulary_parallel_loss ─────────────────────────────────────────────────────────────────────────────────────────
@@ -175,7 +175,7 @@ LOSS_SIGNS: Signs = (
     ("got a max of 2 tensors", say("two_tensors")),
     ("out of bounds", say("out_of_bounds")),
     ("the output is a", say("no_loss")),
-    *shares.SIGNS,
+    *layer_rules.SIGNS,
 )
 
 
@@ -192,7 +192,7 @@ def check_vocabulary_parallel_loss(draw: Draw, *, losses: Sequence[Loss]) -> Ite
 @check_vocabulary_parallel_loss.judge
 def _(seen: Seen) -> Remarks:
     whole = WholeLoss(seen.case)
-    yield from shares.leaves_its_shape(seen)
+    yield from layer_rules.leaves_its_shape(seen)
     yield from _loses_as_one(seen, whole)
     yield from _leaves_loss_inputs(seen)
     yield from _sends_little(seen, whole)
@@ -370,7 +370,7 @@ def _through_the_largest(whole: WholeLoss, rank: int, batch: int) -> list[torch.
 
 
 def _leaves_loss_inputs(seen: Seen) -> Remarks:
-    yield from shares.leaves_its_input(seen, say("logits_changed"))
+    yield from layer_rules.leaves_its_input(seen, say("logits_changed"))
     for rank in seen.ranks:
         for found, before in zip(seen[rank]["targets"], seen.case.inputs[rank]["targets"], strict=True):
             yield untouched(f"on rank {rank} the tensor of the targets", found, before, say("targets_changed"))

@@ -14,8 +14,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count
 from distlib.checks.task import Draw
-from distlib.checks.words import count
 from distlib.exercises.tensor_parallel.plays import vocabulary_loss
 
 

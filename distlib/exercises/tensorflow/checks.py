@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count, dtype_name
 from distlib.checks.plays.calls import attempt
 from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import called, shown, type_of
@@ -24,7 +25,6 @@ from distlib.checks.rules.values import holds, is_close
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count, dtype_name
 from distlib.exercises.tensorflow.plays import DEVICES, global_losses, shards, training
 from distlib.frameworks.optional import check_there
 from distlib.frameworks.tf_config import address_fault
@@ -395,7 +395,7 @@ def check_distributed_train_step(
 
 
 @dataclass(frozen=True)
-class OneDevice:
+class OneDeviceGradients:
     """A step on one device, in float64: the gradients of each replica's sum of weights * losses, and what was given."""
 
     start: Sequence[torch.Tensor]
@@ -405,7 +405,7 @@ class OneDevice:
     weights: Sequence[torch.Tensor]
 
     @classmethod
-    def of(cls, start: Sequence[torch.Tensor], shares: Sequence[dict[str, torch.Tensor]]) -> OneDevice:
+    def of(cls, start: Sequence[torch.Tensor], shares: Sequence[dict[str, torch.Tensor]]) -> OneDeviceGradients:
         """The step that begins with these variables."""
         sums, unweighted, every = [], [], []
         for share in shares:
@@ -442,16 +442,16 @@ def _(seen: Seen) -> Remarks:
         yield say.remark("no_function")
     start, nbytes = given["variables"], sum(each.nbytes for each in given["variables"])
     for number, (shares, size) in enumerate(zip(given["batches"], given["sizes"], strict=True)):
-        one = OneDevice.of(start, shares)
+        one = OneDeviceGradients.of(start, shares)
         start = one.after(one.sums, size)
-        later = OneDevice.of(start, shares)
+        later = OneDeviceGradients.of(start, shares)
         yield from _variables(f"after step {number + 1}", played["variables"][number], one, size)
         yield _step_loss(f"what step {number + 1} returned", played["losses"][number], one, later, size)
         yield _calls(number, played["calls"][number], [len(share["features"]) for share in shares])
     yield _copied(played["copied"], len(seen.facts.samples), nbytes)
 
 
-def _variables(when: str, found: Sequence[Sequence[torch.Tensor]], one: OneDevice, size: int) -> Remarks:
+def _variables(when: str, found: Sequence[Sequence[torch.Tensor]], one: OneDeviceGradients, size: int) -> Remarks:
     """Every replica's copies of the variables."""
     right, replicas = one.after(one.sums, size), len(one.sums)
     own = [one.after([gradients], size) for gradients in one.sums]
@@ -469,7 +469,7 @@ def _variables(when: str, found: Sequence[Sequence[torch.Tensor]], one: OneDevic
             yield say.remark("last_digits", when=when, variable=name)
 
 
-def _update_mistakes(one: OneDevice, size: int) -> dict[str, list[list[torch.Tensor]]]:
+def _update_mistakes(one: OneDeviceGradients, size: int) -> dict[str, list[list[torch.Tensor]]]:
     """What usual mistakes make of the variables."""
     replicas, rows, weight = len(one.sums), sum(map(len, one.weights)), float(torch.cat(list(one.weights)).sum())
     by_rows, by_weight = one.means(rows=True), one.means(rows=False)
@@ -491,7 +491,7 @@ def _update_mistakes(one: OneDevice, size: int) -> dict[str, list[list[torch.Ten
     }
 
 
-def _step_loss(what: str, found: Any, one: OneDevice, later: OneDevice, size: int) -> Remark | None:
+def _step_loss(what: str, found: Any, one: OneDeviceGradients, later: OneDeviceGradients, size: int) -> Remark | None:
     """What is wrong with the loss that a step returned. `later`: the same batch after the update."""
     if found is None:
         return say.remark("step_returned_nothing", what=what)
@@ -553,7 +553,7 @@ def _copied(copied: Sequence[tuple[str, str, int]], replicas: int, nbytes: int) 
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class InputPipeline:
     """A data set and its workers.
 
     Attributes:
@@ -613,7 +613,7 @@ def _shard_errors(seen: Seen) -> Sequence[tuple[str, str]]:
 
 
 @task("dataset", "num_workers", "index", "global_batch_size", seconds=SECONDS, errors=_shard_errors)
-def check_shard_input(draw: Draw, *, pipelines: Sequence[Pipeline]) -> Iterator[Case]:
+def check_shard_input(draw: Draw, *, pipelines: Sequence[InputPipeline]) -> Iterator[Case]:
     """`function(dataset, num_workers, index, global_batch_size)`: a worker's batches, with the samples' weights."""
     check_there("tensorflow")
     for plan in pipelines:
@@ -643,7 +643,7 @@ def _(seen: Seen) -> Remarks:
         yield from _samples(plan, found, seen.case.inputs[0]["samples"])
 
 
-def _late_or_nameless(plan: Pipeline, refused: str | None) -> Remark | None:
+def _late_or_nameless(plan: InputPipeline, refused: str | None) -> Remark | None:
     """What is wrong where there must be a ValueError that names some numbers."""
     if refused is None:
         return say.remark("pipeline_not_refused", numbers=" and ".join(map(str, plan.refused)))
@@ -653,7 +653,7 @@ def _late_or_nameless(plan: Pipeline, refused: str | None) -> Remark | None:
     return None
 
 
-def _batches(plan: Pipeline, found: Sequence[Sequence[Any]]) -> Remarks:
+def _batches(plan: InputPipeline, found: Sequence[Sequence[Any]]) -> Remarks:
     """Their number and shapes."""
     for worker, batches in enumerate(found):
         yield from _pairs(worker, batches)
@@ -680,7 +680,7 @@ def _pairs(worker: int, batches: Sequence[Any]) -> Remarks:
             yield say.remark("no_pair", worker=worker, values=count(len(batch), "value"))
 
 
-def _batch_samples(plan: Pipeline, worker: int, number: int, samples: torch.Tensor) -> Remarks:
+def _batch_samples(plan: InputPipeline, worker: int, number: int, samples: torch.Tensor) -> Remarks:
     shape, batch = [plan.share, *plan.shape], {"number": number, "worker": worker}
     if list(samples.shape) != shape:
         wrong = "last_not_filled" if number == plan.steps - 1 else "batch_shape"
@@ -691,7 +691,7 @@ def _batch_samples(plan: Pipeline, worker: int, number: int, samples: torch.Tens
         yield say.remark("not_finite", **batch)
 
 
-def _batch_weights(plan: Pipeline, worker: int, number: int, weights: torch.Tensor) -> Remarks:
+def _batch_weights(plan: InputPipeline, worker: int, number: int, weights: torch.Tensor) -> Remarks:
     shape, batch = [plan.share], {"number": number, "worker": worker}
     if list(weights.shape) != shape or weights.dtype != torch.float32:
         form = {"dtype": dtype_name(weights.dtype), "found": list(weights.shape)}
@@ -707,7 +707,7 @@ def _in_numbers(found: Sequence[Sequence[Any]]) -> list[str]:
     ]
 
 
-def _why_steps(plan: Pipeline, numbers: Sequence[int]) -> str:
+def _why_steps(plan: InputPipeline, numbers: Sequence[int]) -> str:
     if len(set(numbers)) > 1:
         return say("unequal_steps")
     if numbers[0] < plan.steps:
@@ -716,7 +716,7 @@ def _why_steps(plan: Pipeline, numbers: Sequence[int]) -> str:
     return say("not_shared" if goes_through_all else "after_the_last")
 
 
-def _samples(plan: Pipeline, found: Sequence[Sequence[Any]], samples: torch.Tensor) -> Remarks:
+def _samples(plan: InputPipeline, found: Sequence[Sequence[Any]], samples: torch.Tensor) -> Remarks:
     """Every one once, and in its step."""
     numbers = {tuple(sample.flatten().tolist()): number for number, sample in enumerate(samples)}
     real: dict[tuple[int, int], list[int]] = {}
@@ -736,7 +736,7 @@ def _samples(plan: Pipeline, found: Sequence[Sequence[Any]], samples: torch.Tens
     yield from _in_their_steps(plan, real, lines)
 
 
-def _in_their_steps(plan: Pipeline, real: Mapping[tuple[int, int], list[int]], lines: Sequence[str]) -> Remarks:
+def _in_their_steps(plan: InputPipeline, real: Mapping[tuple[int, int], list[int]], lines: Sequence[str]) -> Remarks:
     """Every sample in the step of its global batch."""
     size = plan.global_batch_size
     for (worker, step), numbers in real.items():
@@ -758,7 +758,7 @@ def _numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers)) or "–"
 
 
-def _why_repeated(plan: Pipeline, real: Mapping[tuple[int, int], list[int]]) -> str:
+def _why_repeated(plan: InputPipeline, real: Mapping[tuple[int, int], list[int]]) -> str:
     workers: list[set[int]] = [set() for _ in range(plan.num_workers)]
     for (worker, _), numbers in real.items():
         workers[worker].update(numbers)
@@ -772,6 +772,6 @@ def _why_repeated(plan: Pipeline, real: Mapping[tuple[int, int], list[int]]) -> 
     return say("gone_through_again")
 
 
-def _why_missing(plan: Pipeline, times: Mapping[int, int]) -> str:
+def _why_missing(plan: InputPipeline, times: Mapping[int, int]) -> str:
     in_full_batches = plan.samples // plan.global_batch_size * plan.global_batch_size
     return say("end_missing" if all(times[number] for number in range(in_full_batches)) else "not_dealt")

@@ -19,17 +19,17 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs, alone
+from distlib.checks.formatting import count, dtype_name, listed
 from distlib.checks.helpers import ring_all_gather, ring_reduce_scatter
 from distlib.checks.remark import Remark
-from distlib.checks.rules import messages, sums
-from distlib.checks.rules.messages import DTYPE, Traffic, Why, is_other_dtype
+from distlib.checks.rules import sent_messages, sums
+from distlib.checks.rules.sent_messages import DTYPE, SentMessages, Why, is_other_dtype
 from distlib.checks.rules.steps import broadcast_steps, reduce_steps
-from distlib.checks.rules.sums import Held
+from distlib.checks.rules.sums import LeftInTensors
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.checks.tensor_cases import TensorCase, row, tensor_cases
-from distlib.checks.words import count, dtype_name, listed
 from distlib.network.powers import beyond_power_of_two
 from distlib.partition import chunk_lengths
 from distlib.trace import Message, Trace
@@ -79,7 +79,7 @@ def _cause_of_lengths(kind: str, error: str) -> str:
     return LENGTHS[kind] if kind == "tree" or is_near else say("another_message")
 
 
-def _divided(held: Held) -> str | None:
+def _divided(held: LeftInTensors) -> str | None:
     """The right values, divided by a number of ranks, perhaps in several steps."""
     whole = {"columns": held.case.columns or 1, "rows": held.case.rows, "ranks": held.size}
     for what, number in whole.items():
@@ -97,7 +97,7 @@ def _wrong_sums(
     in_chunks: bool = True,
     otherwise: str = sums.PRINT,
 ) -> Remarks:
-    held = Held(seen, in_chunks)
+    held = LeftInTensors(seen, in_chunks)
     first = [*sums.IN_ANOTHER_PLACE, sums.average, _divided, sums.remainder, sums.lost_digits, sums.rank_added]
     last = [sums.zeros, sums.own_alone(say("own_alone")), sums.replaced, missing, sums.other_reduction]
     yield sums.wrong_values(held, say("sum_over_all"), [*first, *causes, *last], otherwise=otherwise)
@@ -121,10 +121,10 @@ def check_tree_all_reduce(draw: Draw, **cases: Any) -> Iterator[Case]:
 
 @check_tree_all_reduce.judge
 def _(seen: Seen) -> Remarks:
-    t, total = Traffic(seen), 2 * (seen.size - 1) if seen.facts.length else 0
+    t, total = SentMessages(seen), 2 * (seen.size - 1) if seen.facts.length else 0
     causes = [sums.rank_0_left_out, _way_down, TWICE]
     yield from _wrong_sums(seen, causes, sums.lacking(sums.way_of), in_chunks=False)
-    yield messages.silence(t, total)
+    yield sent_messages.silence(t, total)
     yield _whole_tensors(t)
     yield _number_in_tree(t, total)
     yield _top(t)
@@ -134,17 +134,17 @@ def _(seen: Seen) -> Remarks:
     yield from _steps_in_tree(t, up, down)
 
 
-def _whole_tensors(t: Traffic) -> Remark | None:
+def _whole_tensors(t: SentMessages) -> Remark | None:
     """Each message carries the whole tensor."""
 
     def what(m: Message, k: int, wanted: object) -> str:
-        return say("whole_tensor", carried=messages.carried(m), size=t.case.size)
+        return say("whole_tensor", carried=sent_messages.carried(m), size=t.case.size)
 
     why: Why = [(is_other_dtype, DTYPE), (None, say("cut_into_chunks"))]
-    return messages.carries(t, lambda m, k: {t.case.length}, what, why)
+    return sent_messages.carries(t, lambda m, k: {t.case.length}, what, why)
 
 
-def _number_in_tree(t: Traffic, total: int) -> Remark | None:
+def _number_in_tree(t: SentMessages, total: int) -> Remark | None:
     """Every rank but rank 0 sends its sum up once, and is sent the result once."""
     pairs = Counter((m.src, m.dst) for m in t.full)
     (src, dst), times = (pairs.most_common(1) or [((0, 0), 0)])[0]
@@ -155,10 +155,10 @@ def _number_in_tree(t: Traffic, total: int) -> Remark | None:
         (lambda t, **_: there == back, say("whole_tensors_exchanged")),
         (None, say("once_up_once_down")),
     ]
-    return messages.number_of_messages(t, total, why, note=": one up and one down for every rank but rank 0")
+    return sent_messages.number_of_messages(t, total, why, note=": one up and one down for every rank but rank 0")
 
 
-def _top(t: Traffic) -> Remark | None:
+def _top(t: SentMessages) -> Remark | None:
     """Rank 0 sends only when it has received everything."""
     tops = [rank for rank in range(t.size) if _sends_last(t, rank)]
     if 0 in tops:
@@ -168,25 +168,25 @@ def _top(t: Traffic) -> Remark | None:
         (lambda t: len(tops) == 1, say("another_top", rank=min(tops, default=0))),
         (None, say("pairs_exchange")),
     ]
-    return messages.right_but(t, say("sent_early", dst=early.dst), why, messages.such_as(early), t.arrows)
+    return sent_messages.right_but(t, say("sent_early", dst=early.dst), why, sent_messages.such_as(early), t.arrows)
 
 
-def _sends_last(t: Traffic, rank: int) -> bool:
+def _sends_last(t: SentMessages, rank: int) -> bool:
     """Whether a rank sends only after everything that it receives."""
     received = [m.round for m in t.full if m.dst == rank]
     return all(m.round > max(received, default=0) for m in t.sent_by(rank))
 
 
-def _received_once(t: Traffic, down: Sequence[Message]) -> Remarks:
+def _received_once(t: SentMessages, down: Sequence[Message]) -> Remarks:
     """Every rank but rank 0 receives once after the sum is complete."""
     received = Counter(m.dst for m in down)
     for rank in range(1, t.size) if down else ():
         if received[rank] != 1:
             seen = say("received_after_the_sum", rank=rank, received=count(received[rank], "message"))
-            yield messages.right_but(t, seen, [(None, say("no_tree"))], t.arrows)
+            yield sent_messages.right_but(t, seen, [(None, say("no_tree"))], t.arrows)
 
 
-def _steps_in_tree(t: Traffic, up: Sequence[Message], down: Sequence[Message]) -> Remarks:
+def _steps_in_tree(t: SentMessages, up: Sequence[Message], down: Sequence[Message]) -> Remarks:
     """Either way takes log2 of the number of ranks, rounded up."""
     limit = (t.size - 1).bit_length()
     why_up: Why = [
@@ -200,16 +200,16 @@ def _steps_in_tree(t: Traffic, up: Sequence[Message], down: Sequence[Message]) -
         (None, say("slow_tree_down")),
     ]
     steps = reduce_steps(Trace(t.size, up))
-    yield messages.steps(t, up, steps, limit, why_up, way="the way up to rank 0")
+    yield sent_messages.steps(t, up, steps, limit, why_up, way="the way up to rank 0")
     steps = broadcast_steps(Trace(t.size, down))
-    yield messages.steps(t, down, steps, limit, why_down, way="the way down from rank 0")
+    yield sent_messages.steps(t, down, steps, limit, why_down, way="the way down from rank 0")
 
 
-def _only_0(t: Traffic, messages: Sequence[Message]) -> bool:
+def _only_0(t: SentMessages, messages: Sequence[Message]) -> bool:
     return all(0 in (m.src, m.dst) for m in messages)
 
 
-def _way_down(held: Held) -> str | None:
+def _way_down(held: LeftInTensors) -> str | None:
     wrong, inside = held.wrong_ranks, held.inside_first
     if held.size < 2 or 0 in wrong or inside is None or max(inside) > 1:
         return None
@@ -234,39 +234,39 @@ def check_halving_doubling_all_reduce(draw: Draw, **cases: Any) -> Iterator[Case
 
 @check_halving_doubling_all_reduce.judge
 def _(seen: Seen) -> Remarks:
-    t, (extra, core) = Traffic(seen), beyond_power_of_two(seen.size)
+    t, (extra, core) = SentMessages(seen), beyond_power_of_two(seen.size)
     half = core.bit_length() - 1  # steps of halving, and of doubling
     expected = [2 * half + 1] * extra + [2 * half] * (core - extra) + [1] * extra
     halves = [_halves_too_short, _not_doubled, _wrong_half_sent, _doubled_in_another_order]
     yield from _wrong_sums(seen, [_ranks_outside, TWICE, *halves], sums.lacking(say("added_to_kept_half")))
-    yield messages.silence(t, sum(expected))
+    yield sent_messages.silence(t, sum(expected))
     yield from _numbers_when_halving(t, expected, core, half)
     yield _pairs(t, core) if t.is_exact else None
     why: Why = [
         (lambda t, found, expected: found > expected, say("two_rounds_a_step")),
         (None, say("steps_build_on_steps")),
     ]
-    yield messages.rounds(t, 2 * half + 2 * bool(extra), why)
+    yield sent_messages.rounds(t, 2 * half + 2 * bool(extra), why)
     nbytes = 2 * (core - 1 + extra) * t.case.nbytes
-    yield messages.total_bytes(t, nbytes, [(None, say("halves_are_not_the_whole"))])
+    yield sent_messages.total_bytes(t, nbytes, [(None, say("halves_are_not_the_whole"))])
 
 
-def _numbers_when_halving(t: Traffic, expected: Sequence[int], core: int, half: int) -> Remarks:
+def _numbers_when_halving(t: SentMessages, expected: Sequence[int], core: int, half: int) -> Remarks:
     """How many messages each rank sends, and how long they are."""
     found = t.trace.messages_sent
     if t.is_exact and list(found) != expected and sorted(found) == sorted(expected):
         seen = say("numbers_of_messages", found=listed(found), expected=listed(expected))
-        yield messages.right_but(t, seen, [(None, say("others_left_out", core=core))])
+        yield sent_messages.right_but(t, seen, [(None, say("others_left_out", core=core))])
     yield _sizes_of_halves(t, core, half) if t.is_exact else None
     why: Why = [
         (lambda t, **_: t.size > core, say("no_power_of_two", size=t.size, core=core)),
         (lambda t, **_: t.carries_whole, say("whole_tensors")),
         (None, say("one_message_a_step")),
     ]
-    yield messages.messages_by_rank(t, expected, why)
+    yield sent_messages.messages_by_rank(t, expected, why)
 
 
-def _sizes_of_halves(t: Traffic, core: int, half: int) -> Remark | None:
+def _sizes_of_halves(t: SentMessages, core: int, half: int) -> Remark | None:
     """A half may be one of elements, or of chunks."""
     length = t.case.length
 
@@ -279,7 +279,7 @@ def _sizes_of_halves(t: Traffic, core: int, half: int) -> Remark | None:
     def what(m: Message, k: int, wanted: tuple[int, int]) -> str:
         least, most = wanted
         expected = f"{least}" if least == most else f"{least} to {most}"
-        message = {"number": k + 1, "rank": m.src, "carried": messages.carried(m), "expected": expected}
+        message = {"number": k + 1, "rank": m.src, "carried": sent_messages.carried(m), "expected": expected}
         if m.src >= core or k >= 2 * half:
             return say("not_the_whole", **message)
         return say("not_this_half", **message, parts=2 ** (k + 1 if k < half else 2 * half - k), steps=2 * half)
@@ -288,13 +288,13 @@ def _sizes_of_halves(t: Traffic, core: int, half: int) -> Remark | None:
         return [f"elements of rank {m.src}'s messages: {listed(_elements(t, m))}"]
 
     in_order = [m for rank in range(t.size) for m in t.sent_by(rank)]
-    return messages.carries(t, limits, what, _why_this_half(t, core, half), in_order, details)
+    return sent_messages.carries(t, limits, what, _why_this_half(t, core, half), in_order, details)
 
 
-def _why_this_half(t: Traffic, core: int, half: int) -> Why:
+def _why_this_half(t: SentMessages, core: int, half: int) -> Why:
     """Why a message has a length that halving and doubling does not give it."""
 
-    def is_growing(t: Traffic, m: Message, number: int) -> bool:
+    def is_growing(t: SentMessages, m: Message, number: int) -> bool:
         elements = _elements(t, m)
         return elements == sorted(elements) and elements[0] < elements[-1]
 
@@ -310,24 +310,24 @@ def _why_this_half(t: Traffic, core: int, half: int) -> Why:
     ]
 
 
-def _elements(t: Traffic, m: Message) -> list[int]:
+def _elements(t: SentMessages, m: Message) -> list[int]:
     """The elements of all messages of the rank that sent `m`."""
     return [math.prod(other.shape) for other in t.sent_by(m.src)]
 
 
-def _pairs(t: Traffic, core: int) -> Remark | None:
+def _pairs(t: SentMessages, core: int) -> Remark | None:
     """In each step two ranks exchange."""
     sent = [[m for m in t.sent_by(rank) if m.dst < core] for rank in range(core)]
     for step, m in ((step, m) for mine in sent for step, m in enumerate(mine)):
         back = sent[m.dst][step] if step < len(sent[m.dst]) else None
         if back is not None and back.dst != m.src:
             seen = say("no_pair", step=step + 1, rank=m.src, dst=m.dst, other=back.dst)
-            such = messages.such_as(m), messages.such_as(back)
-            return messages.right_but(t, seen, [(None, say("form_pairs"))], *such)
+            such = sent_messages.such_as(m), sent_messages.such_as(back)
+            return sent_messages.right_but(t, seen, [(None, say("form_pairs"))], *such)
     return None
 
 
-def _ranks_outside(held: Held) -> str | None:
+def _ranks_outside(held: LeftInTensors) -> str | None:
     extra, core = beyond_power_of_two(held.size)
     outside, inside = list(range(core, held.size)), held.inside_first
     if extra and set(held.wrong_ranks) <= set(outside):
@@ -340,7 +340,7 @@ def _ranks_outside(held: Held) -> str | None:
     return None
 
 
-def _not_doubled(held: Held) -> str | None:
+def _not_doubled(held: LeftInTensors) -> str | None:
     if not sums.one_full_chunk_each(held, range(len(held.pieces))):
         return None
     if all(sent > 1 for sent in held.seen.trace.messages_sent) and held.size == 2:
@@ -348,16 +348,16 @@ def _not_doubled(held: Held) -> str | None:
     return say("not_doubled")
 
 
-def _halves_too_short(held: Held) -> str | None:
+def _halves_too_short(held: LeftInTensors) -> str | None:
     extra, core = beyond_power_of_two(held.size)
-    t, steps = Traffic(held.seen), 2 * (core.bit_length() - 1) * core + 2 * extra
+    t, steps = SentMessages(held.seen), 2 * (core.bit_length() - 1) * core + 2 * extra
     nbytes = 2 * (core - 1 + extra) * t.case.nbytes
     if not t.is_exact or len(t.full) != steps or sum(m.nbytes for m in t.full) >= nbytes:
         return None
     return say("halves_too_short")
 
 
-def _wrong_half_sent(held: Held) -> str | None:
+def _wrong_half_sent(held: LeftInTensors) -> str | None:
     if held.size != 2 or held.case.length % 2:
         return None
     mine, theirs = held.inputs[0].tensor_split(2)[0], held.inputs[1].tensor_split(2)[1]
@@ -365,7 +365,7 @@ def _wrong_half_sent(held: Held) -> str | None:
     return say("wrong_half_sent") if is_mixed else None
 
 
-def _doubled_in_another_order(held: Held) -> str | None:
+def _doubled_in_another_order(held: LeftInTensors) -> str | None:
     _, core = beyond_power_of_two(held.size)
     half = core.bit_length() - 1
     for rank in range(core):
@@ -396,10 +396,10 @@ def check_grid_all_reduce(draw: Draw, *, grids: Sequence[tuple[int, int]], **cas
 
 @check_grid_all_reduce.judge
 def _(seen: Seen) -> Remarks:
-    t, columns, rows = Traffic(seen), seen.facts.columns, seen.facts.rows
+    t, columns, rows = SentMessages(seen), seen.facts.columns, seen.facts.rows
     causes = [_other_messages, TWICE, _row_or_column_only, _not_gathered, _column_not_gathered]
     yield from _wrong_sums(seen, causes, sums.lacking(say("one_step_short")), otherwise=say("right_messages"))
-    yield messages.silence(t, seen.size * 2 * (columns + rows - 2))
+    yield sent_messages.silence(t, seen.size * 2 * (columns + rows - 2))
     yield _aside(t)
     yield from _along(t, "row", columns)
     yield from _along(t, "column", rows)
@@ -407,16 +407,16 @@ def _(seen: Seen) -> Remarks:
         (lambda t, found, expected: found > expected, say("sends_wait")),
         (None, say("row_column_row")),
     ]
-    yield messages.rounds(t, 2 * (columns + rows - 2), why)
+    yield sent_messages.rounds(t, 2 * (columns + rows - 2), why)
 
 
-def _lies(t: Traffic, m: Message, way: str) -> bool:
+def _lies(t: SentMessages, m: Message, way: str) -> bool:
     """Whether a message stays in a row, or in a column."""
     columns = t.case.columns or 1
     return m.src // columns == m.dst // columns if way == "row" else m.src % columns == m.dst % columns
 
 
-def _aside(t: Traffic) -> Remark | None:
+def _aside(t: SentMessages) -> Remark | None:
     """Who may send to whom."""
     columns = t.case.columns or 1
 
@@ -432,10 +432,10 @@ def _aside(t: Traffic) -> Remark | None:
         (lambda t: len({(m.dst - m.src) % t.size for m in t.full}) == 1, say("one_large_ring")),
         (None, say("rings_of_the_grid", columns=columns)),
     ]
-    return messages.goes(t, is_allowed, rule, why)
+    return sent_messages.goes(t, is_allowed, rule, why)
 
 
-def _sizes(t: Traffic, way: str) -> Remark | None:
+def _sizes(t: SentMessages, way: str) -> Remark | None:
     """How much the messages along the rows, or along the columns, carry."""
     along = {each: [m for m in t.full if _lies(t, m, each)] for each in ("row", "column")}
     chunks = set(t.case.chunk_lengths)
@@ -444,17 +444,17 @@ def _sizes(t: Traffic, way: str) -> Remark | None:
 
     def what(m: Message, k: int, wanted: set[int]) -> str:
         expected = " or ".join(map(str, sorted(wanted)))
-        return say("not_this_part", way=way, carried=messages.carried(m), expected=expected, parts=parts)
+        return say("not_this_part", way=way, carried=sent_messages.carried(m), expected=expected, parts=parts)
 
     def details(m: Message) -> list[str]:
         return [f"bytes sent by each rank: {listed(t.trace.bytes_sent)}"]
 
-    return messages.carries(t, lambda m, k: lengths - {0}, what, _why_size(t, way, along), along[way], details)
+    return sent_messages.carries(t, lambda m, k: lengths - {0}, what, _why_size(t, way, along), along[way], details)
 
 
-def _other_messages(held: Held) -> str | None:
+def _other_messages(held: LeftInTensors) -> str | None:
     """The values are wrong because other messages were sent."""
-    t = Traffic(held.seen)
+    t = SentMessages(held.seen)
     columns = t.case.columns or 1
     remark = _aside(t) or _sizes(t, "row") or _sizes(t, "column")
     if remark is None:
@@ -464,16 +464,16 @@ def _other_messages(held: Held) -> str | None:
     return f"{remark.seen.removeprefix('the values are right, but ')} {remark.cause[:1].upper()}{remark.cause[1:]}"
 
 
-def _along(t: Traffic, way: str, ranks: int) -> Remarks:
+def _along(t: SentMessages, way: str, ranks: int) -> Remarks:
     """The messages along the rows, or along the columns. `ranks`: of one."""
     mine, rows, columns = [m for m in t.full if _lies(t, m, way)], t.case.rows, t.case.columns or 1
     times = 2 * rows * (columns - 1) if way == "row" else 2 * (rows - 1)
     for half in _halves(t, mine, ranks - 1):
-        yield messages.one_neighbor(t, half, [(None, say("one_way_round", way=way))], along=f"along its {way} ")
+        yield sent_messages.one_neighbor(t, half, [(None, say("one_way_round", way=way))], along=f"along its {way} ")
     yield _sizes(t, way)
     if len(mine) == t.size * 2 * (ranks - 1):
         who = f"along the {way}s {{found:,}} bytes were sent"
-        yield messages.total_bytes(t, times * t.case.nbytes, [(None, say("uneven_chunks"))], mine, who)
+        yield sent_messages.total_bytes(t, times * t.case.nbytes, [(None, say("uneven_chunks"))], mine, who)
     too_often = say("too_often", way=way, ranks=count(ranks, "rank"), steps=count(ranks - 1, "step"))
     why: Why = [
         (lambda t, found, expected, alike: not alike, say("unequal_ranks", way=way)),
@@ -481,16 +481,16 @@ def _along(t: Traffic, way: str, ranks: int) -> Remarks:
         (None, say("sends_in_every_step", way=way)),
     ]
     expected = [2 * (ranks - 1)] * t.size
-    yield messages.messages_by_rank(t, expected, why, along=f"along its {way} ", messages=mine)
+    yield sent_messages.messages_by_rank(t, expected, why, along=f"along its {way} ", messages=mine)
 
 
-def _why_size(t: Traffic, way: str, along: dict[str, list[Message]]) -> Why:
+def _why_size(t: SentMessages, way: str, along: dict[str, list[Message]]) -> Why:
     """Why a message along a row or a column has another length."""
     why = _why_size_in_row(t, along["row"]) if way == "row" else _why_size_in_column(t, along)
     return [(is_other_dtype, DTYPE), *why, (None, say("pieces_of_chunks"))]
 
 
-def _why_size_in_row(t: Traffic, along: Sequence[Message]) -> Why:
+def _why_size_in_row(t: SentMessages, along: Sequence[Message]) -> Why:
     columns, rows, length = t.case.columns or 1, t.case.rows, t.case.length
     columns_first = {piece for chunk in chunk_lengths(length, rows) for piece in chunk_lengths(chunk, columns)}
     torch_chunks = {len(chunk) for chunk in torch.empty(length).chunk(columns)}
@@ -502,7 +502,7 @@ def _why_size_in_row(t: Traffic, along: Sequence[Message]) -> Why:
     ]
 
 
-def _why_size_in_column(t: Traffic, along: dict[str, list[Message]]) -> Why:
+def _why_size_in_column(t: SentMessages, along: dict[str, list[Message]]) -> Why:
     columns, rows = t.case.columns or 1, t.case.rows
     tensor_in_rows = chunk_lengths(t.case.length, rows)
     cut_for_rows = {piece for chunk in tensor_in_rows for piece in chunk_lengths(chunk, rows)}
@@ -516,7 +516,7 @@ def _why_size_in_column(t: Traffic, along: dict[str, list[Message]]) -> Why:
     ]
 
 
-def _halves(t: Traffic, messages: Sequence[Message], number: int) -> tuple[list[Message], list[Message]]:
+def _halves(t: SentMessages, messages: Sequence[Message], number: int) -> tuple[list[Message], list[Message]]:
     """What each rank sends in the two halves of a ring, `number` messages in each. They may go round different ways.
 
     Where chunks are empty, the second half of a rank begins where it first sends to another rank.
@@ -531,7 +531,7 @@ def _halves(t: Traffic, messages: Sequence[Message], number: int) -> tuple[list[
     return halves
 
 
-def _row_or_column_only(held: Held) -> str | None:
+def _row_or_column_only(held: LeftInTensors) -> str | None:
     columns, inside, (place, wrong) = held.case.columns or 1, held.inside_first, held.first
     if inside is None or max(inside) > 1:
         return None
@@ -545,13 +545,13 @@ def _row_or_column_only(held: Held) -> str | None:
     return None
 
 
-def _not_gathered(held: Held) -> str | None:
+def _not_gathered(held: LeftInTensors) -> str | None:
     if not sums.one_full_chunk_each(held, range(held.size)) or held.case.columns == 1:
         return None
     return say("row_not_gathered")
 
 
-def _column_not_gathered(held: Held) -> str | None:
+def _column_not_gathered(held: LeftInTensors) -> str | None:
     rows, chunks = held.case.rows, [part for part in held.pieces if part.stop - part.start >= held.case.rows]
     right = partial(_right_pieces, held, rows)
     if rows < 2 or not chunks or any(right(rank, part) != 1 for rank in range(held.size) for part in chunks):
@@ -559,7 +559,7 @@ def _column_not_gathered(held: Held) -> str | None:
     return say("column_not_gathered")
 
 
-def _right_pieces(held: Held, rows: int, rank: int, part: slice) -> int:
+def _right_pieces(held: LeftInTensors, rows: int, rank: int, part: slice) -> int:
     """How many pieces of a chunk are right."""
     pairs = zip(held.values[rank][part].tensor_split(rows), held.targets[rank][part].tensor_split(rows), strict=True)
     return sum(torch.equal(found, expected) for found, expected in pairs)

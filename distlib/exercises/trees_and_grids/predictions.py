@@ -4,7 +4,7 @@ A prediction is a sum over steps that follow one another; each has a link and a 
 usual mistakes give is computed, and compared with what was found.
 
 The right time is the closed form of `distlib.network`. A test holds that simulated runs take the same time, to the last
-digits, on the clusters that a `Question` may be about.
+digits, on the clusters that a `CostQuestion` may be about.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from functools import cached_property
 from itertools import product
 
 from distlib.checks.case import Case
+from distlib.checks.formatting import count
 from distlib.checks.remark import Remark
 from distlib.checks.report import Row
 from distlib.checks.rules.returns import called, type_of
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.checks.words import count
 from distlib.exercises.trees_and_grids.helpers import predict_time
 from distlib.network import Cluster, Link
 from distlib.network.powers import beyond_power_of_two, is_power_of_two, powers_of_two_below
@@ -42,7 +42,7 @@ Step = tuple[Link, float]  # the slowest link that a message of this step uses, 
 
 
 @dataclass(frozen=True)
-class Question:
+class CostQuestion:
     """A tensor on a cluster, and the algorithms that are asked about: one to predict, several to choose from.
 
     Raises:
@@ -81,7 +81,7 @@ class Question:
 
 
 def _row(seen: Seen) -> Row:
-    question: Question = seen.facts
+    question: CostQuestion = seen.facts
     cluster, answer = question.cluster, seen[0]
     return {
         "ranks": f"{cluster.nodes} x {cluster.ranks_per_node}" if cluster.nodes > 1 else str(cluster.world_size),
@@ -98,7 +98,7 @@ def readable(seconds: float) -> str:
 
 
 def _drawn(draw: Draw, number: int) -> Iterator[tuple[Cluster, int]]:
-    """Clusters that a `Question` may be about, every other one with several nodes, and a number of bytes for each."""
+    """Clusters for a `CostQuestion`, every other one with several nodes, and a number of bytes for each."""
     for k in range(number):
         near = Link(latency=draw.uniform(1e-6, 1e-3), bandwidth=draw.uniform(1e9, 1e11))
         far = Link(latency=near.latency * draw.uniform(2, 50), bandwidth=near.bandwidth / draw.uniform(2, 50))
@@ -117,7 +117,7 @@ def check_predict_time(
     """
     more = [(cluster, name, size) for cluster, size in _drawn(draw, drawn) for name in algorithms]
     for cluster, algorithm, size in (*product(clusters, algorithms, nbytes), *more):
-        question = Question(size, cluster, (algorithm,))
+        question = CostQuestion(size, cluster, (algorithm,))
         yield called(algorithm, size, cluster, facts=question, title=question.title)
 
 
@@ -157,7 +157,7 @@ def check_choose_algorithm(
     """
     more = [(cluster, names, size) for cluster, size in _drawn(draw, drawn) for names in choices]
     for cluster, names, size in (*product(clusters, choices, nbytes), *more):
-        question = Question(size, cluster, tuple(names))
+        question = CostQuestion(size, cluster, tuple(names))
         yield called(size, cluster, question.algorithms, facts=question, title=question.title)
 
 
@@ -176,7 +176,7 @@ def _(seen: Seen) -> Remarks:
         yield _slower(question, found)
 
 
-def _slower(question: Question, found: str) -> Remark:
+def _slower(question: CostQuestion, found: str) -> Remark:
     """The remark about a choice that is not the fastest."""
     seconds = question.seconds
     in_order = sorted(seconds, key=seconds.__getitem__)
@@ -187,7 +187,7 @@ def _slower(question: Question, found: str) -> Remark:
     return say.remark("slower", *table, found=found, fastest=fastest, **times, cause=cause)
 
 
-def _of_no_step(question: Question, found: float) -> str:
+def _of_no_step(question: CostQuestion, found: float) -> str:
     """What usually gives `found` where there is one rank."""
     latency = question.cluster.intra.latency
     steps = round(found / latency) if latency else 0
@@ -210,7 +210,7 @@ def _least(seconds: Mapping[str, float]) -> list[str]:
     return [name for name, taken in seconds.items() if taken <= min(seconds.values()) * (1 + 1e-6)]
 
 
-def _cause_of_choice(question: Question, found: str, fastest: str) -> str:
+def _cause_of_choice(question: CostQuestion, found: str, fastest: str) -> str:
     """What the times are made of, and what the choice may have been made by."""
     tables = _guesses(question, found, fastest)
     fitting = [words for words, guesses in tables.items() if any(min(t, key=t.__getitem__) == found for t in guesses)]
@@ -218,13 +218,13 @@ def _cause_of_choice(question: Question, found: str, fastest: str) -> str:
     return say("slower_because", **parts, guesses=" Or: ".join(fitting)) if fitting else say("slower_unknown", **parts)
 
 
-def _parts_of_time(question: Question, algorithm: str) -> str:
+def _parts_of_time(question: CostQuestion, algorithm: str) -> str:
     steps = question.steps[algorithm]
     times = {"latency": readable(latency_of(steps)), "travel": readable(travel_of(steps))}
     return say("parts_of_time", algorithm=algorithm, number=len(steps), **times)
 
 
-def _guesses(question: Question, found: str, fastest: str) -> dict[str, list[dict[str, float]]]:
+def _guesses(question: CostQuestion, found: str, fastest: str) -> dict[str, list[dict[str, float]]]:
     """From the words for a mistake to the times by algorithm whose least it may have chosen."""
     nbytes, cluster, (first, *_) = question.nbytes, question.cluster, question.algorithms
     seconds, steps = question.seconds, question.steps
@@ -254,7 +254,7 @@ def _guesses(question: Question, found: str, fastest: str) -> dict[str, list[dic
 
 
 def steps_of(algorithm: str, nbytes: float, cluster: Cluster) -> list[Step]:
-    """The steps of an all-reduce on a cluster that a `Question` may be about."""
+    """The steps of an all-reduce on a cluster that a `CostQuestion` may be about."""
     size, per_node = cluster.world_size, cluster.ranks_per_node
     outer = cluster.inter if cluster.nodes > 1 else cluster.intra
     if algorithm == "ring":
@@ -287,7 +287,7 @@ def _seconds(algorithm: str, nbytes: float, cluster: Cluster) -> float:
     return sum(link.seconds(size) for link, size in steps_of(algorithm, nbytes, cluster))
 
 
-def cause_of_time(question: Question, found: float) -> str:
+def cause_of_time(question: CostQuestion, found: float) -> str:
     """What usually gives `found` instead of the right time."""
     algorithm, nbytes, cluster = question.algorithms[0], question.nbytes, question.cluster
     (steps,) = question.steps.values()

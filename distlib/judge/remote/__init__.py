@@ -15,7 +15,7 @@
     proxy               here: a rank function that does on a simulated communicator what its remote rank asks for
     stand_in            here: what a student's function is called in the test cells
     frameworks          here: which of TensorFlow and JAX the fork server imports
-    insides             here: lines of the student's that look for what a rank reports about itself
+    introspection_remarks  here: lines of the student's that look for what a rank reports about itself
     judge               here: runs a notebook
 
 A rank has its own input and its wire, and no way around it (`distlib.judge.sandbox`). So a sum can only be right if

@@ -28,7 +28,7 @@ _MOST_LINES = 10_000_000  # more than there are anywhere
 
 
 @dataclass(frozen=True)
-class Cell:
+class RankCell:
     """A code cell that runs on the ranks.
 
     Attributes:
@@ -81,7 +81,7 @@ class StudentCells:
         remarks: what an instructor should know.
     """
 
-    def __init__(self, cells: Sequence[Cell], most_printed: int) -> None:
+    def __init__(self, cells: Sequence[RankCell], most_printed: int) -> None:
         self.errors: dict[int, list[tuple[str, str]]] = defaultdict(list)
         self.printed: dict[int, Printed] = defaultdict(lambda: Printed(most_printed))
         self.remarks: list[str] = []
@@ -134,7 +134,7 @@ class StudentCells:
         for number in sorted({*self.errors, *self.printed}):
             yield number, self.printed[number].take(), self.errors[number]
 
-    def _source_of(self, cell: Cell) -> str:
+    def _source_of(self, cell: RankCell) -> str:
         if _size(cell.source) <= _MOST_BYTES_OF_A_CELL:
             return cell.source
         if -1 not in self._left_out[cell.number]:

@@ -31,10 +31,10 @@ from nbformat.v4 import new_output
 
 import distlib
 from distlib.checks.remark import CheckFailed
-from distlib.judge.remote.cells import Cell
+from distlib.judge.remote.cells import RankCell
 from distlib.judge.remote.forkserver import CanNotGrade, SandboxForkServer, SubmissionForkServer
 from distlib.judge.remote.frameworks import check_installed, frameworks_in, frameworks_of
-from distlib.judge.remote.insides import reaches_inside
+from distlib.judge.remote.introspection_remarks import reaches_inside
 from distlib.judge.remote.ranks import OutOfTime, RemoteRanks
 from distlib.judge.remote.stand_in import RemoteFunction
 from distlib.judge.sandbox import Limits, Sandbox
@@ -153,7 +153,7 @@ def judge_in(
     names = [_mark(cell)["grade_id"] for cell in code if _is_solution(cell)]
     for_ranks = [(number, cell.source) for number, cell in enumerate(code, 1) if _is_for_ranks(cell)]
     texts = _all_plain([source for _, source in for_ranks])
-    on_ranks = [Cell(number, text) for (number, _), text in zip(for_ranks, texts, strict=True)]
+    on_ranks = [RankCell(number, text) for (number, _), text in zip(for_ranks, texts, strict=True)]
     secret = seed or "".join(cell.source for cell in code if _is_test(cell))
     with RemoteRanks(on_ranks, names, server, secret) as ranks:
         _run_here(code, names, ranks)

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from distlib.checks.owners import EXECUTED_TEXT
+from distlib.checks.senders import EXECUTED_TEXT
 from distlib.checks.student_communicator import Handles
 from distlib.checks.supplied import Helper
 from distlib.communicator import Work

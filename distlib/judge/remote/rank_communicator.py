@@ -18,7 +18,7 @@ from distlib.worlds.diagnosis import MessageMismatch
 from distlib.worlds.message_check import check_apart, check_message
 from distlib.worlds.tensor_bytes import from_bytes, to_bytes
 
-__passes_on__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
 
 _ERRORS: dict[str, type[Exception]] = {
     "MessageMismatch": MessageMismatch,

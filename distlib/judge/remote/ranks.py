@@ -17,7 +17,7 @@ from inspect import _ParameterKind as ParameterKind
 from typing import Any
 
 from distlib.checks.patience import fair_seconds, patience, without_own
-from distlib.judge.remote.cells import START, Cell, Part, Place, Printed, StudentCells
+from distlib.judge.remote.cells import START, Part, Place, Printed, RankCell, StudentCells
 from distlib.judge.remote.forkserver import CanNotGrade, SubmissionForkServer, too_much_memory
 from distlib.judge.remote.question import Question, text
 from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout
@@ -53,7 +53,9 @@ class RemoteRanks:
         printed: what the ranks have printed in the checks since this was last taken.
     """
 
-    def __init__(self, cells: Sequence[Cell], names: Sequence[str], server: SubmissionForkServer, secret: str) -> None:
+    def __init__(
+        self, cells: Sequence[RankCell], names: Sequence[str], server: SubmissionForkServer, secret: str
+    ) -> None:
         self.functions: dict[str, Any] = {}
         self.limits = server.limits
         self.cells = StudentCells(cells, self.limits.output_bytes)

@@ -51,12 +51,12 @@ from distlib.judge.remote.supplied import supplied_helper
 from distlib.judge.remote.wire import NO_STATUS, ORDER_BYTES, TOO_MUCH_MEMORY, Wire, WireClosed, WireError, encode
 from distlib.judge.sandbox import Limits, fork_rank, take_users
 from distlib.judge.sandbox.absent import supplied_now
-from distlib.judge.sandbox.isolation import Place as SandboxPlace
+from distlib.judge.sandbox.isolation import SandboxSettings
 from distlib.judge.sandbox.limits import CUT, statement_seconds
 from distlib.worlds import call_site
 from distlib.worlds.exception_text import text_of
 
-__starts_ranks__ = True  # see worlds.call_site
+_STARTS_RANKS = True  # see worlds.call_site
 
 _MOST_CHARACTERS = 20_000  # of an error's story
 _MOST_PRINTED = Limits().output_bytes  # in one job or cell; the judge keeps no more of it
@@ -114,7 +114,7 @@ def _serve_submission(number: int, control: socket.socket) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     take_users(number)
     ranks: list[int] = []
-    watch = MemoryWatch(SandboxPlace.here().limits.together_bytes)
+    watch = MemoryWatch(SandboxSettings.here().limits.together_bytes)
     with contextlib.suppress(OSError):  # the judge has ended
         control.sendall(b"r")
         while _watched_until_asked(control, ranks, watch) and _obey(control, ranks, watch):

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from distlib.judge.sandbox import contents, system_filter
-from distlib.judge.sandbox.isolation import USERS_PER_SANDBOX, VARIABLE, Place
+from distlib.judge.sandbox.isolation import USERS_PER_SANDBOX, VARIABLE, SandboxSettings
 from distlib.judge.sandbox.kinds import Confined, Sandbox, send_kill
 from distlib.judge.sandbox.limits import Limits
 
@@ -94,7 +94,7 @@ class _Killer:
 def _arguments(limits: Limits) -> list[str]:
     root = _is_root()
     first_user = 2**30 + USERS_PER_SANDBOX * secrets.randbelow(2**20) if root else None
-    place = Place(separate=True, first_user=first_user, home=contents.HOME, limits=limits)
+    place = SandboxSettings(separate=True, first_user=first_user, home=contents.HOME, limits=limits)
     arguments = "--unshare-pid --unshare-net --unshare-ipc --unshare-uts --die-with-parent --new-session".split()
     arguments += [] if root else ["--unshare-user"]
     arguments += ["--clearenv", *_many("--setenv", {**contents.environment(), VARIABLE: place.to_text()})]

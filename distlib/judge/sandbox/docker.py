@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from distlib.judge.sandbox import contents, system_filter
-from distlib.judge.sandbox.isolation import USERS_PER_SANDBOX, VARIABLE, Place
+from distlib.judge.sandbox.isolation import USERS_PER_SANDBOX, VARIABLE, SandboxSettings
 from distlib.judge.sandbox.kinds import Confined, Sandbox, send_kill
 from distlib.judge.sandbox.limits import Limits
 
@@ -131,7 +131,7 @@ def arguments(name: str, folder: Path, limits: Limits, image: str) -> list[str]:
     first_user = 2**30 + USERS_PER_SANDBOX * secrets.randbelow(2**20)
     # Answers may write to /tmp by that name, unless this environment lies there.
     again = () if any(Path("/tmp") in path.parents for path in shown) else ("/tmp",)
-    place = Place(
+    place = SandboxSettings(
         separate=True, first_user=first_user, home=contents.HOME, limits=limits, home_again=again, covered=_COVERED
     )
     options = ["--rm", "--name", name, "--network", "none", "--ipc", "none", "--read-only", "--user", "0:0"]

@@ -40,7 +40,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 
 @dataclass(frozen=True)
-class Place:
+class SandboxSettings:
     """What a sandbox tells the processes in it, through an environment variable.
 
     Attributes:
@@ -64,7 +64,7 @@ class Place:
         return json.dumps(asdict(self))
 
     @classmethod
-    def here(cls) -> Place:
+    def here(cls) -> SandboxSettings:
         """The sandbox that this process is in.
 
         Raises:
@@ -95,7 +95,7 @@ def fork_rank(number: int, keep: Sequence[int]) -> int:
     """
     if not 0 <= number < USERS_PER_SANDBOX:
         raise ValueError(f"expected a rank from 0 to {USERS_PER_SANDBOX - 1}, got {number}")
-    place = Place.here()
+    place = SandboxSettings.here()
     child = _fork_into_new_processes() if place.separate else os.fork()
     if child == 0:
         _isolate(place, number, keep)
@@ -111,7 +111,7 @@ def take_users(block: int) -> None:
     Raises:
         RuntimeError: this process was not started by a Sandbox.
     """
-    place = Place.here()
+    place = SandboxSettings.here()
     if place.first_user is not None:
         place = replace(place, first_user=place.first_user + block * USERS_PER_SANDBOX)
         os.environ[VARIABLE] = place.to_text()
@@ -130,7 +130,7 @@ def _fork_into_new_processes() -> int:
         os.close(own)
 
 
-def _isolate(place: Place, number: int, keep: Sequence[int]) -> None:
+def _isolate(place: SandboxSettings, number: int, keep: Sequence[int]) -> None:
     _close_all_but(keep)
     home = place.home if place.separate else os.path.join(place.home, str(number))
     if place.separate:
@@ -166,7 +166,7 @@ def _settle_in(folder: str) -> None:
     os.chdir(folder)
 
 
-def _enter_namespaces(place: Place, user: int | None) -> None:
+def _enter_namespaces(place: SandboxSettings, user: int | None) -> None:
     _call("unshare", _NEW_MOUNTS | _NEW_NAMES | _NEW_IPC | _NEW_NETWORK)
     _call("mount", b"none", b"/", None, _RECURSIVE | _PRIVATE, None)
     owner = "" if user is None else f",uid={user},gid={user}"
@@ -183,7 +183,7 @@ def _enter_namespaces(place: Place, user: int | None) -> None:
         _call("mount", b"proc", b"/proc", b"proc", flags | _NO_PROGRAMS, None)
 
 
-def _limit(place: Place) -> None:
+def _limit(place: SandboxSettings) -> None:
     limits = place.limits
     _at_most(resource.RLIMIT_CORE, 0)
     _at_most(resource.RLIMIT_FSIZE, limits.file_bytes)

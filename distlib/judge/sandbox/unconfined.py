@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TextIO
 
 from distlib.judge.sandbox import contents
-from distlib.judge.sandbox.isolation import VARIABLE, Place
+from distlib.judge.sandbox.isolation import VARIABLE, SandboxSettings
 from distlib.judge.sandbox.kinds import Confined, Sandbox
 from distlib.judge.sandbox.limits import Limits
 
@@ -41,7 +41,7 @@ class Unconfined(Sandbox):
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         lock = _lock(folder)
         library = _lay_out_library(folder / "library")
-        place = Place(separate=False, first_user=None, home=str(folder / "home"), limits=limits)
+        place = SandboxSettings(separate=False, first_user=None, home=str(folder / "home"), limits=limits)
         (folder / "home").mkdir()
         errors = tempfile.TemporaryFile()
         process = subprocess.Popen(

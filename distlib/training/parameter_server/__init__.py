@@ -53,7 +53,7 @@ sparse      a table of which each step pulls and pushes only the rows that it to
 
 from distlib.training.parameter_server.checkpoint import Checkpoint, Keep, keep_in_file, read_checkpoint
 from distlib.training.parameter_server.log import Contribution, Refusal, ServerLog, Update
-from distlib.training.parameter_server.messages import GRADIENT, KEYS, LEAVE, PARAMETERS, PULL, PUSH, REQUEST, STATE
+from distlib.training.parameter_server.protocol import GRADIENT, KEYS, LEAVE, PARAMETERS, PULL, PUSH, REQUEST, STATE
 from distlib.training.parameter_server.replay import replay
 from distlib.training.parameter_server.replica import keep_on_replica, replica_loop
 from distlib.training.parameter_server.server import (

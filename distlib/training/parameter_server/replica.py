@@ -24,7 +24,7 @@ import torch
 from distlib.communicator import Communicator
 from distlib.training.parameter_server.checkpoint import Checkpoint, Keep
 from distlib.training.parameter_server.log import ServerLog
-from distlib.training.parameter_server.messages import STATE
+from distlib.training.parameter_server.protocol import STATE
 from distlib.training.parameter_server.server import MakeOptimizer, server_loop
 from distlib.worlds.diagnosis import PeerLost
 

@@ -11,7 +11,7 @@ import torch
 from distlib.communicator import Communicator, Work
 from distlib.training.parameter_server.checkpoint import Checkpoint, Keep
 from distlib.training.parameter_server.log import Contribution, Refusal, ServerLog, Update
-from distlib.training.parameter_server.messages import GRADIENT, PARAMETERS, PULL, PUSH, REQUEST
+from distlib.training.parameter_server.protocol import GRADIENT, PARAMETERS, PULL, PUSH, REQUEST
 from distlib.worlds.diagnosis import PeerLost
 
 MakeOptimizer = Callable[[list[torch.Tensor]], torch.optim.Optimizer]

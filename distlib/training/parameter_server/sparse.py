@@ -31,7 +31,7 @@ import torch
 
 from distlib.arguments import checked
 from distlib.communicator import Communicator, Work
-from distlib.training.parameter_server.messages import GRADIENT, KEYS, LEAVE, PARAMETERS, PULL, PUSH, REQUEST
+from distlib.training.parameter_server.protocol import GRADIENT, KEYS, LEAVE, PARAMETERS, PULL, PUSH, REQUEST
 
 
 @checked
@@ -81,7 +81,7 @@ def sparse_server_loop(
         MessageMismatch: rows of a different width or dtype.
         PeerLost: a worker has died.
     """
-    part, remaining = _Part(rows, first_key, rate), set(workers)
+    part, remaining = _TablePart(rows, first_key, rate), set(workers)
     request, sending = torch.empty(2, dtype=torch.int64), dict[int, Work]()
     while remaining:
         worker = comm.recv(request, tag=REQUEST)
@@ -103,7 +103,7 @@ def sparse_server_loop(
     return part.log
 
 
-class _Part:
+class _TablePart:
     """A server's part of the table, and who has which version of its rows."""
 
     def __init__(self, rows: torch.Tensor, first_key: int, rate: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from distlib.communicator import Communicator, Work
-from distlib.training.parameter_server.messages import GRADIENT, LEAVE, PARAMETERS, PULL, PUSH, REQUEST
+from distlib.training.parameter_server.protocol import GRADIENT, LEAVE, PARAMETERS, PULL, PUSH, REQUEST
 from distlib.training.shards import Shard, flatten, unflatten
 from distlib.worlds.diagnosis import PeerLost
 

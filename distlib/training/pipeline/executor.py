@@ -137,7 +137,7 @@ class Pipeline:
         if self._forms is None:
             self._forms = agree_on_forms(self._comm, self._plan, self.stages, inputs)
         self._check(inputs, targets)
-        loss = _Step(self, self._forms, inputs, targets).run()
+        loss = _RankStep(self, self._forms, inputs, targets).run()
         sum_up_gradients(self._comm, self._tied)
         return loss
 
@@ -162,7 +162,7 @@ class Pipeline:
             )
 
 
-class _Step:
+class _RankStep:
     """One step of one rank."""
 
     def __init__(

@@ -33,7 +33,7 @@ Function = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass
-class _Piece:
+class _GraphPiece:
     """A part of the forward pass with a graph of its own: its input, its output, and what gradient came for that."""
 
     function: Function
@@ -52,8 +52,8 @@ class _Piece:
 class _Kept:
     """What a microbatch has left behind."""
 
-    pieces: list[_Piece] = field(default_factory=list)
-    again: Callable[[], list[_Piece]] | None = None  # recomputes the pieces
+    pieces: list[_GraphPiece] = field(default_factory=list)
+    again: Callable[[], list[_GraphPiece]] | None = None  # recomputes the pieces
 
 
 class StagePasses:
@@ -134,9 +134,9 @@ class StagePasses:
         kept = self._kept.pop(microbatch)
         return _Kept(kept.again()) if kept.again else kept
 
-    def _run(self, microbatch: int, functions: Sequence[Function], inputs: torch.Tensor) -> list[_Piece]:
+    def _run(self, microbatch: int, functions: Sequence[Function], inputs: torch.Tensor) -> list[_GraphPiece]:
         """The forward pass, piece by piece. The first stage's inputs need no gradient."""
-        key, pieces = (self._stage, microbatch), list[_Piece]()
+        key, pieces = (self._stage, microbatch), list[_GraphPiece]()
         needs_gradient = self._stage > 0
         for function in functions:
             inputs = inputs.detach()
@@ -144,13 +144,13 @@ class StagePasses:
                 inputs.requires_grad_()
             with self._meter.watch(key):
                 output = function(inputs)
-            pieces.append(_Piece(function, self._meter.hold(key, inputs), self._meter.hold(key, output)))
+            pieces.append(_GraphPiece(function, self._meter.hold(key, inputs), self._meter.hold(key, output)))
             inputs, needs_gradient = output, output.requires_grad
         return pieces
 
     def _run_again(
         self, microbatch: int, functions: Sequence[Function], inputs: Held, random: _RandomState
-    ) -> list[_Piece]:
+    ) -> list[_GraphPiece]:
         with random.again():
             return self._run(microbatch, functions, inputs.tensor)
 
@@ -171,7 +171,7 @@ class _RandomState:
             yield
 
 
-def _gradient_of_input(piece: _Piece, gradient: torch.Tensor | None) -> torch.Tensor | None:
+def _gradient_of_input(piece: _GraphPiece, gradient: torch.Tensor | None) -> torch.Tensor | None:
     inputs, output = piece.input.tensor, piece.output.tensor
     if gradient is None or not inputs.requires_grad:
         return None

@@ -91,7 +91,7 @@ class News:
     modes: Modes
     variables: dict[str, str | None]
     settings: bytes | None
-    modules: Sequence[own_modules.News]
+    modules: Sequence[own_modules.ModuleUpdate]
 
 
 class NotebookState:

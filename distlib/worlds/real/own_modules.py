@@ -40,7 +40,7 @@ _PLAIN = (int, float, complex, bool, type(None), torch.dtype, torch.device, rang
 
 
 @dataclass(frozen=True)
-class News:
+class ModuleUpdate:
     """What a rank is told of one module.
 
     Attributes:
@@ -66,7 +66,7 @@ class ModuleNews:
         """Tell everything again: some rank may not have heard it to the end."""
         self._told.clear()
 
-    def since_last(self, used: Iterable[str]) -> list[News]:
+    def since_last(self, used: Iterable[str]) -> list[ModuleUpdate]:
         """What is new in the modules `used`, in those that they use, and in those told of before.
 
         Warns of what the ranks can't have as the notebook has it.
@@ -79,11 +79,11 @@ class ModuleNews:
             if (text, before) != (copy.text, values):
                 self._told[module.__name__] = copy.text, values
                 new_text = copy.text if text != copy.text else None
-                news.append(News(module.__name__, new_text, values if new_text or before != values else None))
+                news.append(ModuleUpdate(module.__name__, new_text, values if new_text or before != values else None))
         return news
 
 
-class _Copy:
+class _ModuleAtFirst:
     """A module as it was when it was first looked at since its import, or its last reload."""
 
     def __init__(self, module: ModuleType) -> None:
@@ -139,13 +139,13 @@ class _Copy:
         return True
 
 
-_copies: dict[str, _Copy] = {}
+_copies: dict[str, _ModuleAtFirst] = {}
 
 
-def _known(module: ModuleType) -> _Copy:
+def _known(module: ModuleType) -> _ModuleAtFirst:
     copy = _copies.get(module.__name__)
     if copy is None or not copy.is_of(module):
-        copy = _copies[module.__name__] = _Copy(module)
+        copy = _copies[module.__name__] = _ModuleAtFirst(module)
     return copy
 
 
@@ -258,7 +258,7 @@ def _say(text: str) -> None:
 # ── on a rank ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def hear(news: Iterable[News]) -> None:
+def hear(news: Iterable[ModuleUpdate]) -> None:
     """Bring the modules of this process to the state that they have in the notebook.
 
     Raises:

@@ -21,7 +21,7 @@ from distlib.worlds.call_site import find_call_site, is_own_file
 from distlib.worlds.message_check import check_apart, check_message, check_split, ranks_of_color
 from distlib.worlds.real.endpoint import Endpoint, Group
 
-__passes_on__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
 
 
 class ProcessGroupCommunicator(Communicator):

@@ -41,7 +41,7 @@ from distlib.worlds.real.status_board import StatusBoard
 from distlib.worlds.real.tensor_files import TensorFiles
 from distlib.worlds.real.transport import GlooTransport, NcclTransport, Transport, file_stores
 
-__starts_ranks__ = True  # see worlds.call_site
+_STARTS_RANKS = True  # see worlds.call_site
 
 STOP_SIGNAL = signal.SIGUSR1  # leave the run
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"

@@ -18,10 +18,10 @@ from typing import Protocol
 from distlib.communicator import Work
 from distlib.trace import CallSite
 
-__passes_on__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
 
 
-class Owner(Protocol):
+class OwningRank(Protocol):
     """What a background needs of its rank.
 
     Attributes:
@@ -44,7 +44,7 @@ class SimulatedCall(Work):
         site: the line that has started it; its messages are sent from there.
     """
 
-    def __init__(self, call: Callable[[], object], owner: Owner, number: int, site: CallSite) -> None:
+    def __init__(self, call: Callable[[], object], owner: OwningRank, number: int, site: CallSite) -> None:
         self.started, self.end = owner.now, 0.0
         self.done = False
         self._call, self._owner, self._number, self._site = call, owner, number, site
@@ -85,7 +85,7 @@ class SimulatedBackground:
         failed: those that have raised something which nobody has seen yet.
     """
 
-    def __init__(self, rank: Owner) -> None:
+    def __init__(self, rank: OwningRank) -> None:
         self.calls: deque[SimulatedCall] = deque()
         self.failed: set[SimulatedCall] = set()
         self._rank = rank

@@ -30,7 +30,7 @@ from distlib.worlds.simulated.rank_contexts import OUTSIDE, Context, Ended, curr
 from distlib.worlds.simulated.torch_modes import current_modes, set_modes
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
 
-__passes_on__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
 
 _NOWHERE = "a line that was not recorded"
 ANYONE = -1  # the peer of a receive that takes from any rank

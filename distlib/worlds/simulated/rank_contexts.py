@@ -25,7 +25,7 @@ import greenlet
 
 from distlib.worlds import private_torch
 
-__passes_on__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
 
 
 class Context(Protocol):

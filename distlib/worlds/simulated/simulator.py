@@ -65,8 +65,8 @@ from distlib.worlds.simulated.rank_contexts import Ended, GreenletContext, Threa
 from distlib.worlds.simulated.torch_modes import current_modes, set_modes
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
 
-__passes_on__ = True  # see worlds.call_site
-__starts_ranks__ = True  # see worlds.call_site
+_PASSES_ON = True  # see worlds.call_site
+_STARTS_RANKS = True  # see worlds.call_site
 
 _CONTEXTS: dict[str, type[GreenletContext] | type[ThreadContext]] = {
     "greenlets": GreenletContext,
@@ -141,7 +141,7 @@ class SimulatedWorld:
         """
         check_timeout(timeout)
         self.last_error = None
-        run = _Run(self, pickling.pack_call(fn, args, kwargs))
+        run = _SimulatedRun(self, pickling.pack_call(fn, args, kwargs))
         try:
             with _time_limit(timeout, run.thread), _rare_collections():
                 return run.run()
@@ -180,7 +180,7 @@ class RunEnded(BaseException):
         self.error = error
 
 
-class _Run:
+class _SimulatedRun:
     """One run of a function on all ranks."""
 
     def __init__(self, world: SimulatedWorld, blob: bytes) -> None:

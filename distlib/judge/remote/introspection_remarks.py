@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from distlib.judge.remote.cells import Cell
+from distlib.judge.remote.cells import RankCell
 
 _MOST_CHARACTERS = 100_000  # of a cell; Python may take a gigabyte to read more
 _MOST_REMARKS = 3
@@ -41,7 +41,7 @@ _ATTRIBUTES = (
 )
 
 
-def reaches_inside(cells: Iterable[Cell]) -> list[str]:
+def reaches_inside(cells: Iterable[RankCell]) -> list[str]:
     """Remarks about the first such lines. cells: the student's, in plain Python."""
     found = [f"cell {cell.number}, line {line}: {what}" for cell in cells for line, what in _in(cell.source)]
     more = len(found) - _MOST_REMARKS

@@ -1,6 +1,6 @@
 """Rules about the messages of a run: who sent whom how much, in how many messages, rounds and steps.
 
-Why something is wrong is a table of the exercise: pairs of a condition on the `Traffic` and a sentence. The first
+Why something is wrong is a table of the exercise: pairs of a condition on the `SentMessages` and a sentence. The first
 condition that holds gives the sentence; a pair without a condition always holds. {names} in a sentence are filled in.
 
     why = [(lambda t: t.carries_whole, "the whole buffer goes round. Cut it first."), (None, "send {dtype}, as it is.")]
@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from distlib.checks.formatting import count, dtype_name, listed, were
 from distlib.checks.remark import Remark
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.tensor_cases import TensorCase, tensor_facts
-from distlib.checks.words import count, dtype_name, listed, were
 from distlib.trace import Message, Trace
 
 say = Sentences(__file__)
@@ -30,7 +30,7 @@ DTYPE = say.templates["dtype"]  # of a table: filled in by `reason`
 
 
 @dataclass
-class Traffic:
+class SentMessages:
     """The messages of one run of a `TensorCase`, and questions about them that many exercises ask.
 
     For a case with other facts: `sends`, which asks `seen` alone.
@@ -45,7 +45,7 @@ class Traffic:
         Raises:
             TypeError: there are none.
         """
-        return tensor_facts(self.seen, "Traffic")
+        return tensor_facts(self.seen, "SentMessages")
 
     @property
     def trace(self) -> Trace:
@@ -114,14 +114,14 @@ def carried(m: Message) -> str:
     return f"{math.prod(m.shape)} {m.dtype}"
 
 
-def reason(t: Traffic, why: Why, **more: Any) -> str:
+def reason(t: SentMessages, why: Why, **more: Any) -> str:
     """The sentence of the first pair whose condition holds. {names} in it are filled from the finding and the case."""
     names = {"dtype": dtype_name(t.case.dtype), "size": t.size, "hub": t.hub, "function": t.seen.case.function, **more}
     sentence = next((words for holds, words in why if holds is None or holds(t, **more)), "")
     return sentence.format(**names)
 
 
-def right_but(t: Traffic, seen: str, why: Why, *details: str, **more: Any) -> Remark:
+def right_but(t: SentMessages, seen: str, why: Why, *details: str, **more: Any) -> Remark:
     """The remark about messages that are not as they should be. `more`: what conditions and sentences may ask for."""
     return Remark(say("right_but", seen=seen), details, reason(t, why, **more))
 
@@ -129,19 +129,21 @@ def right_but(t: Traffic, seen: str, why: Why, *details: str, **more: Any) -> Re
 # ── the rules ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def silence(t: Traffic, expected: int) -> Remark | None:
+def silence(t: SentMessages, expected: int) -> Remark | None:
     """There are messages, where `expected` should have been sent."""
     if len(t.trace) or not expected or not t.case.length:
         return None
     return say.remark("no_message", expected=f"{count(expected, 'message')} {'was' if expected == 1 else 'were'}")
 
 
-def is_other_dtype(t: Traffic, m: Message, number: int = 0) -> bool:
+def is_other_dtype(t: SentMessages, m: Message, number: int = 0) -> bool:
     """Whether the dtype of a message differs from that of the tensor."""
     return m.dtype != dtype_name(t.case.dtype)
 
 
-def goes(t: Traffic, allowed: Callable[[int, int], bool], rule: Callable[[Message], str], why: Why) -> Remark | None:
+def goes(
+    t: SentMessages, allowed: Callable[[int, int], bool], rule: Callable[[Message], str], why: Why
+) -> Remark | None:
     """Who may send to whom."""
     aside = next((m for m in t.full if not allowed(m.src, m.dst)), None)
     if aside is None:
@@ -149,7 +151,7 @@ def goes(t: Traffic, allowed: Callable[[int, int], bool], rule: Callable[[Messag
     return right_but(t, say("aside", src=aside.src, dst=aside.dst, rule=rule(aside)), why, such_as(aside))
 
 
-def one_neighbor(t: Traffic, messages: Sequence[Message], why: Why, along: str = "") -> Remark | None:
+def one_neighbor(t: SentMessages, messages: Sequence[Message], why: Why, along: str = "") -> Remark | None:
     """In a ring each rank sends to one other only."""
     for rank in range(t.size):
         peers = list(dict.fromkeys(m.dst for m in messages if m.src == rank))
@@ -161,7 +163,7 @@ def one_neighbor(t: Traffic, messages: Sequence[Message], why: Why, along: str =
     return None
 
 
-def one_circle(t: Traffic, why: Why, messages: Sequence[Message] | None = None) -> Remark | None:
+def one_circle(t: SentMessages, why: Why, messages: Sequence[Message] | None = None) -> Remark | None:
     """The neighbors make one circle through all ranks."""
     successor = {m.src: m.dst for m in (t.full if messages is None else messages)}
     rank, visited = 0, []
@@ -178,7 +180,7 @@ Limits = tuple[int, int] | set[int]  # the least and the largest number of eleme
 
 
 def carries(
-    t: Traffic,
+    t: SentMessages,
     limits: Callable[[Message, int], Limits | None],
     what: Callable[..., str],
     why: Why,
@@ -202,7 +204,7 @@ def carries(
     return None
 
 
-def whole_tensors(t: Traffic) -> Remark | None:
+def whole_tensors(t: SentMessages) -> Remark | None:
     """Each message carries the whole tensor."""
 
     def seen(m: Message, number: int, wanted: object) -> str:
@@ -219,7 +221,7 @@ _CUT: Why = [
 
 
 def total_bytes(
-    t: Traffic,
+    t: SentMessages,
     expected: int,
     why: Why,
     messages: Sequence[Message] | None = None,
@@ -233,7 +235,7 @@ def total_bytes(
     return right_but(t, seen, why, f"bytes sent by each rank: {listed(t.trace.bytes_sent)}")
 
 
-def number_of_messages(t: Traffic, expected: int, why: Why, note: str = "") -> Remark | None:
+def number_of_messages(t: SentMessages, expected: int, why: Why, note: str = "") -> Remark | None:
     """There are this many messages that are not empty."""
     found = len(t.full)
     if found == expected:
@@ -244,7 +246,7 @@ def number_of_messages(t: Traffic, expected: int, why: Why, note: str = "") -> R
 
 
 def messages_by_rank(
-    t: Traffic,
+    t: SentMessages,
     expected: Sequence[int],
     why: Why,
     *details: str,
@@ -266,7 +268,7 @@ def messages_by_rank(
     return None
 
 
-def rounds(t: Traffic, expected: int, why: Why, at_most: bool = False) -> Remark | None:
+def rounds(t: SentMessages, expected: int, why: Why, at_most: bool = False) -> Remark | None:
     """The run takes this many rounds, or at most this many."""
     found = t.trace.rounds
     if found == expected or (found < expected and (at_most or not t.is_exact)):
@@ -276,7 +278,9 @@ def rounds(t: Traffic, expected: int, why: Why, at_most: bool = False) -> Remark
     return right_but(t, seen, why, such_as(last), found=found, expected=expected)
 
 
-def steps(t: Traffic, messages: Sequence[Message], found: int, limit: int, why: Why, way: str = "it") -> Remark | None:
+def steps(
+    t: SentMessages, messages: Sequence[Message], found: int, limit: int, why: Why, way: str = "it"
+) -> Remark | None:
     """The run takes at most `limit` steps. `found`: how many it takes, from a rule of the exercise."""
     if found <= limit:
         return None

@@ -29,7 +29,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Message:
+class CheckMessage:
     """The parts of a check's message; each is "" if it is not there.
 
     Attributes:
@@ -47,12 +47,17 @@ class Message:
     rest: str = ""
 
     @property
+    def below(self) -> str:
+        """The details and the rest: what is shown below the sentence."""
+        return "\n\n".join(filter(None, [self.details, self.rest]))
+
+    @property
     def first_sentence(self) -> str:
         """Of what was seen."""
         return _SENTENCE.split(self.seen, maxsplit=1)[0]
 
 
-def parts_of(message: str) -> Message:
+def parts_of(message: str) -> CheckMessage:
     """Take a check's message apart; the message of another error is all `seen`."""
     parts: dict[str, list[str]] = {"seen": [], "details": [], "cause": [], "passed": [], "rest": []}
     part = "seen"
@@ -68,7 +73,7 @@ def parts_of(message: str) -> Message:
         parts[part].append(line.removeprefix(_CAUSE).removeprefix(_PASSED))
     details = "\n".join(_unwrapped(parts["details"]))
     one_line = {part: " ".join(" ".join(parts[part]).split()) for part in ("seen", "cause", "passed")}
-    return Message(**one_line, details=textwrap.dedent(details).rstrip(), rest="\n".join(parts["rest"]).strip())
+    return CheckMessage(**one_line, details=textwrap.dedent(details).rstrip(), rest="\n".join(parts["rest"]).strip())
 
 
 def _unwrapped(lines: Sequence[str]) -> list[str]:

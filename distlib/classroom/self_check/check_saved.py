@@ -9,7 +9,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from distlib.classroom.excerpts import with_excerpt
-from distlib.classroom.self_check.results import FAILS, ExerciseError, Result, Results, Row, result_of, row_of
+from distlib.classroom.self_check.results import FAILS, ExerciseError, FunctionRow, Result, Results, result_of, row_of
 from distlib.judge.remote.forkserver import CanNotGrade, SandboxForkServer
 from distlib.judge.remote.frameworks import frameworks_of
 from distlib.judge.remote.judge import judge_in
@@ -46,7 +46,9 @@ def _looked_at(path: Path) -> str:
     return f"Looked at {shown} as it was saved at {saved}."
 
 
-def _row(function: str, tests: dict[str, NotebookNode], cells: dict[str, NotebookNode], notebook: NotebookNode) -> Row:
+def _row(
+    function: str, tests: dict[str, NotebookNode], cells: dict[str, NotebookNode], notebook: NotebookNode
+) -> FunctionRow:
     results = {kind: _result(cells[_name(test)], notebook) for kind, test in tests.items()}
     stopped = _error(cells[function])
     if results["visible"].state == FAILS and stopped:  # then that is the cause

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from distlib.checks.formatting import count
 from distlib.checks.plays import are_plays
 from distlib.checks.remark import Remark
 from distlib.checks.supplied import Helper
-from distlib.checks.words import count
 from distlib.trace import Message, Trace
 
 EXECUTED_TEXT = "<string>"  # the file name of code that exec has made

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 from distlib.checks.errors import Signs
+from distlib.checks.formatting import count, listed
 from distlib.checks.remark import Remark
 from distlib.checks.rules.flat import EVERYBODY
 from distlib.checks.rules.values import Mistakes, explain_factor, holds, is_close, is_equal, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
-from distlib.checks.words import count, listed
 from distlib.exercises.tensor_parallel.cases import Attention, Column, Plan, Whole
 
 say = Sentences(__file__)
@@ -49,7 +49,7 @@ Table = Callable[[Whole, str, int, int], Mistakes]  # "output", "input" or a sto
 
 
 @dataclass(frozen=True)
-class Costs:
+class ExpectedTraffic:
     """What is to be sent.
 
     Attributes:
@@ -65,7 +65,7 @@ class Costs:
 
 
 def judged(
-    seen: Seen, mistakes: Table, costs: Callable[[Whole], Costs], *, output: str, gradient: str
+    seen: Seen, mistakes: Table, costs: Callable[[Whole], ExpectedTraffic], *, output: str, gradient: str
 ) -> Iterator[Remark | None]:
     """All rules of this file.
 
@@ -295,7 +295,7 @@ def leaves_its_input(seen: Seen, cause: str = NOT_YOURS) -> Iterator[Remark | No
                 yield untouched(f"on rank {rank} the {what}", found, before, cause)
 
 
-def reduces(seen: Seen, costs: Costs) -> Iterator[Remark | None]:
+def reduces(seen: Seen, costs: ExpectedTraffic) -> Iterator[Remark | None]:
     """The messages are those of these all-reduces, and no others."""
     ring = 2 * (seen.size - 1)
     sent, due = seen.trace.bytes_sent, ring * costs.nbytes
@@ -308,7 +308,7 @@ def reduces(seen: Seen, costs: Costs) -> Iterator[Remark | None]:
             yield say.remark("messages", rank=rank, found=count(number, "message"), what=costs.what, most=most)
 
 
-def _why_more(seen: Seen, costs: Costs) -> str:
+def _why_more(seen: Seen, costs: ExpectedTraffic) -> str:
     """Why other bytes were sent than these all-reduces send."""
     ring, sent = 2 * (seen.size - 1), sum(seen.trace.bytes_sent)
     due = ring * costs.nbytes
