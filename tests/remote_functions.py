@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from distlib.judge.remote.forkserver import SandboxForkServer
-from distlib.judge.remote.ranks import Cell, RemoteRanks
+from distlib.judge.remote.ranks import RankCell, RemoteRanks
 from distlib.judge.remote.stand_in import RemoteFunction
 from distlib.judge.sandbox import Limits, choose_sandbox
 
@@ -37,7 +37,7 @@ def shared_fork_server(limits: Limits = _LIMITS) -> SandboxForkServer:
 @contextmanager
 def on_remote_ranks(text: str, name: str, secret: str = "a secret") -> Iterator[Callable[..., Any]]:
     """The same on ranks of their own, as when a class is graded with the seed `secret`."""
-    cells = [Cell(1, SET_UP), Cell(2, text)]
+    cells = [RankCell(1, SET_UP), RankCell(2, text)]
     with shared_fork_server().for_submission() as server, RemoteRanks(cells, [name], server, secret) as ranks:
         ranks.advance(3)
         yield RemoteFunction(name, ranks)
