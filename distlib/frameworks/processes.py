@@ -36,7 +36,7 @@ from distlib.frameworks.temporary import temporary_folder
 from distlib.trace import CallSite
 from distlib.worlds import call_site
 from distlib.worlds.diagnosis import RunInterrupted
-from distlib.worlds.forkserver.handle import Ended, fresh_python
+from distlib.worlds.forkserver.handle import ProcessEnd, fresh_python
 from distlib.worlds.native_stack import STACK_SIGNAL, wait_for_stacks
 from distlib.worlds.real.output_relay import OutputRelay, mark_lines
 
@@ -257,7 +257,7 @@ class _Run:
     def _take_report(self) -> ProcessError | None:
         """Learn what the fork server tells next. Returns the error of a process that has ended with one."""
         ended = self._server.receive()
-        if not isinstance(ended, Ended):  # the answer to an order
+        if not isinstance(ended, ProcessEnd):  # the answer to an order
             return None
         name = str(ended.name)
         self._running.discard(name)

@@ -21,7 +21,7 @@ _END_PATIENCE = 2.0  # seconds for it to end all that it has forked, and itself
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessEnd:
     """How a process has ended.
 
     Attributes:
@@ -54,7 +54,7 @@ class ForkServer:
         self, module: str, environment: Mapping[str, str], *, processes: str, wrapper: Sequence[str] = ()
     ) -> None:
         self.owner = os.getpid()
-        self.ended: dict[Hashable, Ended] = {}
+        self.ended: dict[Hashable, ProcessEnd] = {}
         self._processes = processes
         self._lock = threading.RLock()
         self._unanswered = 0
@@ -106,7 +106,7 @@ class ForkServer:
         return received
 
     def receive(self) -> Any:
-        """The next that it tells: how a process has ended, as `Ended`, or the answer to an order.
+        """The next that it tells: how a process has ended, as `ProcessEnd`, or the answer to an order.
 
         Raises: as `ask`.
         """
@@ -119,7 +119,7 @@ class ForkServer:
             text = f"the fork server of the {self._processes} has ended, and they with it. {self._words()}"
             raise RuntimeError(text) from None
         if kind == "ended":
-            self.ended[values[0]] = ended = Ended(*values)
+            self.ended[values[0]] = ended = ProcessEnd(*values)
             return ended
         self._unanswered -= 1
         if kind == "failed":
