@@ -43,15 +43,19 @@ update: $(READY)  ## get a newer version of the course; what you have written st
 
 EXTRAS := [course,dev]
 
-.PHONY: test test-all notebooks exercises check answers grade-demo bench
+.PHONY: test test-all soak notebooks exercises check answers grade-demo bench
 
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# One worker more than two cores: some tests compute, and some only wait.
+PYTEST = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: $(READY)  ## run the tests of every day, in about 10 minutes; some of them: make test ARGS="-k ring"
 	$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: $(READY)  ## run all tests, also whole lessons, every answer, browsers, Docker, Slurm: three quarters of an hour
 	$(PYTEST) $(ARGS)
+
+soak: $(READY)  ## repeat the tests that depend on processes, under load; fewer rounds than ten: make soak ROUNDS=2
+	$(BIN)/python -m tests.tools.soak $(if $(ROUNDS),--rounds=$(ROUNDS)) $(if $(LOAD),--load=$(LOAD)) $(ARGS)
 
 notebooks: $(READY)  ## make the notebooks of course/ and solutions/ from their text sources
 	$(BIN)/python -m distlib.authoring notebooks

@@ -18,7 +18,8 @@ and the number of submissions is that of the function with the most answers.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -103,9 +104,21 @@ def submissions(answers: Sequence[Answer]) -> dict[str, list[Answer]]:
     return {f"{'left' if number % 2 else 'right'}-{number}": row for number, row in enumerate(rows) if row}
 
 
-def sample(answers: Sequence[Answer], names: Sequence[str] = ()) -> list[Answer]:
-    """Of each function one answer for each kind of loss, a right one that prints among them; and those in `names`."""
-    chosen: dict[tuple[str, tuple[str, ...]], Answer] = {}
-    for answer in sorted(answers, key=lambda answer: ("print(" not in answer.text, answer.is_alone)):
-        chosen.setdefault((answer.function, answer.loses), answer)
-    return [answer for answer in answers if answer in chosen.values() or answer.is_alone or str(answer) in names]
+def sample(answers: Sequence[Answer], names: Collection[str] = ()) -> list[Answer]:
+    """A few answers to an exercise that stand for all: those in `names`, and those that spoil more than their function.
+
+    Besides, of each function a wrong one that loses all marks, if none of these does; and of the whole exercise one
+    that loses the hidden marks, and a right one, which prints if one does: of functions with few in the sample, so that
+    they share a submission with others.
+    """
+    chosen = [answer for answer in answers if answer.is_alone or str(answer) in names]
+    has_a_wrong_one = {answer.function for answer in chosen if not answer.is_right}
+    for answer in answers:
+        if "visible" in answer.loses and answer.function not in has_a_wrong_one:
+            has_a_wrong_one.add(answer.function)
+            chosen.append(answer)
+    for loses in (), ("hidden",):
+        count = Counter(answer.function for answer in chosen)
+        fitting = [answer for answer in answers if answer.loses == loses]
+        chosen += sorted(fitting, key=lambda answer: ("print(" not in answer.text, count[answer.function]))[:1]
+    return [answer for answer in answers if answer in chosen]

@@ -26,6 +26,7 @@ from tqdm import tqdm
 from distlib.classroom.class_folder import Classroom, open_classroom
 from distlib.classroom.grader.class_run import grade_class
 from distlib.classroom.grader.course import CourseError, open_course
+from distlib.classroom.grader.examine import OpenJudge
 from distlib.cli.grade import sandboxed_judges
 from tests.answer_changes import ChangesError
 from tests.answer_files import Answer, read_answers, submissions
@@ -44,21 +45,20 @@ def hand_in_all(classroom: Classroom, answers: Sequence[Answer]) -> None:
 
 
 def grade_with_the_judge(
-    classroom: Classroom, jobs: int = 2, sandbox: str = "auto", tell: Tell = lambda student, total: None
+    classroom: Classroom, open_judge: OpenJudge, jobs: int = 2, tell: Tell = lambda student, total: None
 ) -> None:
     """Grade everybody in the class as `distlib grade` does.
 
     Raises:
         RuntimeError: somebody could not be graded.
     """
-    with sandboxed_judges(sandbox) as open_judge:
-        run = grade_class(
-            open_course(classroom.folder),
-            classroom.assignment,
-            open_judge,
-            jobs=jobs,
-            tell=lambda record, total: tell(record.student, total),
-        )
+    run = grade_class(
+        open_course(classroom.folder),
+        classroom.assignment,
+        open_judge,
+        jobs=jobs,
+        tell=lambda record, total: tell(record.student, total),
+    )
     problems = [f"{record.student}: {record.problem}" for record in run.records.values() if record.problem]
     if problems:
         raise RuntimeError(f"could not be graded: {'; '.join(problems)}")
@@ -151,13 +151,14 @@ def _grade(assignment: str, answers: Sequence[Answer], options: argparse.Namespa
         if options.nbgrader:
             classroom.autograde("left-*", "right-*")
         else:
-            with tqdm(desc=assignment, unit="submission", disable=None, leave=False) as bar:
+            bars = tqdm(desc=assignment, unit="submission", disable=None, leave=False)
+            with sandboxed_judges(options.sandbox) as open_judge, bars as bar:
 
                 def tell(student: str, total: int) -> None:
                     bar.total = total
                     bar.update()
 
-                grade_with_the_judge(classroom, options.jobs, options.sandbox, tell)
+                grade_with_the_judge(classroom, open_judge, options.jobs, tell)
         found = verdicts(classroom, answers, by_the_judge=not options.nbgrader)
     print(f"{assignment}\n\n{table(found)}\n", flush=True)
     return 0 if all(verdict.is_as_it_should_be for verdict in found) else 1

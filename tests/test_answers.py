@@ -1,20 +1,22 @@
 """Answers in tests/answers get the marks they deserve: put into the notebook and graded for real.
 
-`test_answers_fast` judges every answer, on simulated ranks. Here are those that tell most about what lies around the
-checks, graded by the judge of `distlib grade`: of each function one for each kind of loss, those that only real ranks
-can judge, and those whose students read something else there. By plain nbgrader, which takes longer, the first of
-these in one assignment. `make answers` grades all of them with the judge, `make answers ARGS=--nbgrader` with nbgrader.
+`test_answers_fast` judges every answer, on simulated ranks. Here is what differs in a sandbox, graded by the judge of
+`distlib grade`: of every exercise the solutions, an empty notebook, the answers that only real ranks can judge, those
+whose students read something else there, since they reach for what a sandbox does not have, and a few plain ones, see
+`sample`. By plain nbgrader, which takes longer, the plain ones of one exercise. `make answers` grades all of them with
+the judge, `make answers ARGS=--nbgrader` with nbgrader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from distlib.classroom.class_folder import Classroom, open_classroom
+from distlib.cli.grade import sandboxed_judges
 from tests.answer_files import ASSIGNMENTS, Answer, read_answers, sample, submissions
 from tests.answers_fast import SLOW
 from tests.answers_table import Verdict, grade_with_the_judge, hand_in_all, table, told_in, verdicts
@@ -22,9 +24,8 @@ from tests.tools.nbgrader_process import QuickClassroom
 from tests.tools.short_course import FEWER_TRAININGS, short_course
 
 ANSWERS = {assignment: read_answers(assignment) for assignment in ASSIGNMENTS}
-# Plain nbgrader takes minutes for each assignment. This one has most kinds of checks: scenarios with functions and
-# with classes, and a pure function. Here a wrong answer that values give away, and how what its student is told begins
-# and goes on.
+# Plain nbgrader takes long. This exercise has most kinds of checks: scenarios with functions and with classes, and a
+# pure function. Here a wrong answer that values give away, and how what its student is told begins and goes on.
 TOLD = {
     "05_ddp": (
         "average_gradients/wrong_sum",
@@ -32,16 +33,15 @@ TOLD = {
         "Usual cause: this is the sum over the ranks.",
     ),
 }
-SAMPLES = {assignment: sample(ANSWERS[assignment], told[:1]) for assignment, told in TOLD.items()}
+SAMPLES = {assignment: sample(ANSWERS[assignment], {told[0]}) for assignment, told in TOLD.items()}
 
 
-def for_the_judge(answers: Sequence[Answer]) -> list[Answer]:
-    """What the judge grades here."""
-    special = [str(answer) for answer in answers if str(answer) in SLOW or answer.told != answer.told_by_the_judge]
-    return sample(answers, special)
+def only_in_a_sandbox(answers: Sequence[Answer]) -> set[str]:
+    """The answers that are judged there as they are nowhere else."""
+    return {str(answer) for answer in answers if str(answer) in SLOW or answer.told != answer.told_by_the_judge}
 
 
-JUDGED = {assignment: for_the_judge(answers) for assignment, answers in ANSWERS.items()}
+JUDGED = {assignment: sample(answers, only_in_a_sandbox(answers)) for assignment, answers in ANSWERS.items()}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
@@ -52,17 +52,23 @@ def student_of(answers: Sequence[Answer], name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def judged(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Classroom, list[Verdict]]]:
-    """The class of an assignment with its answers, graded by the judge when it is first asked for; what each got."""
+def judged(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], tuple[Classroom, list[Verdict]]]]:
+    """The class of an assignment with its answers, graded by the judge when it is first asked for; what each got.
 
-    @cache
-    def graded(assignment: str) -> tuple[Classroom, list[Verdict]]:
-        made = open_classroom(root, tmp_path_factory.mktemp("judged"), assignment, QuickClassroom)
-        hand_in_all(made, JUDGED[assignment])
-        grade_with_the_judge(made)
-        return made, verdicts(made, JUDGED[assignment], by_the_judge=True)
+    All classes have their rooms in one sandbox.
+    """
+    with sandboxed_judges("auto") as open_judge:
 
-    return graded
+        @cache
+        def graded(assignment: str) -> tuple[Classroom, list[Verdict]]:
+            made = open_classroom(root, tmp_path_factory.mktemp("judged"), assignment, QuickClassroom)
+            hand_in_all(made, JUDGED[assignment])
+            grade_with_the_judge(made, open_judge)
+            return made, verdicts(made, JUDGED[assignment], by_the_judge=True)
+
+        yield graded
 
 
 @pytest.fixture(scope="module")

@@ -236,6 +236,7 @@ def test_every_check_is_run_by_doctor() -> None:
     assert written == set(doctor.CHECKS.values())
 
 
+@pytest.mark.slow
 def test_this_machine_is_healthy(capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["doctor"])
     output = capsys.readouterr().out

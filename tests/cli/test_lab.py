@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -50,15 +51,24 @@ def test_for_jupyterhub_it_starts_the_server_that_asks_the_hub(course: Path, mon
     assert lab.lab_command(course, lab.FIRST_LESSON, [])[2] == "jupyterhub.singleuser"
 
 
-def test_the_address_is_there_once_the_server_listens(tmp_path: Path) -> None:
+def test_the_address_is_there_once_the_server_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused, connect = threading.Semaphore(0), socket.create_connection
+
+    def connect_and_tell(*where: object, **options: object) -> socket.socket:
+        try:
+            return connect(*where, **options)  # type: ignore[arg-type]
+        except OSError:
+            refused.release()
+            raise
+
+    monkeypatch.setattr(lab.socket, "create_connection", connect_and_tell)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server, socket.socket() as door:
         door.bind(("127.0.0.1", 0))
         where = {"url": "http://localhost:1/", "hostname": "127.0.0.1", "port": door.getsockname()[1]}
         (tmp_path / f"jpserver-{server.pid}.json").write_text(json.dumps(where))
         with ThreadPoolExecutor() as pool:
             address = pool.submit(lab.wait_for_address, server, tmp_path, Path("first.ipynb"))
-            with pytest.raises(TimeoutError):
-                address.result(timeout=0.5)
+            assert refused.acquire(timeout=100) and refused.acquire(timeout=100) and not address.done()
             door.listen()
             assert address.result(timeout=100) == "http://localhost:1/lab/tree/first.ipynb"
         server.communicate(b"\n")

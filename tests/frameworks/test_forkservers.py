@@ -107,7 +107,7 @@ def test_a_fork_server_that_still_imports_when_the_kernel_ends_leaves_nothing(
     prepare_processes(FRAMEWORK)
     assert processes_with(mark)
     forkservers.end_kept()
-    assert wait_until_gone(mark, 3.0) == []
+    assert wait_until_gone(mark) == []
 
 
 def test_a_process_unlike_the_first_imports_by_itself(framework: None) -> None:
@@ -166,7 +166,7 @@ def test_after_an_exception_the_fork_server_is_gone_too(
     with pytest.raises(error):
         run_processes({"a": Process(function)}, seconds=3)  # type: ignore[arg-type]
     assert forkservers._kept == []
-    assert wait_until_gone(mark, 3.0) == []
+    assert wait_until_gone(mark) == []
 
 
 def test_a_kept_fork_server_has_no_process_left(network: str, framework: None, mark: str) -> None:
@@ -202,7 +202,7 @@ def test_an_import_that_takes_too_long_is_ended(
     monkeypatch.setenv("DISTLIB_TEST_IMPORT", "takes long")
     with pytest.raises(ProcessTimeout, match="a had not finished after 0.5 s and was ended"):
         run_processes({"a": Process(played.which_import)}, seconds=0.5)
-    assert wait_until_gone(mark, 3.0) == []
+    assert wait_until_gone(mark) == []
 
 
 @pytest.mark.parametrize("name", ["tensorflow", "jax"])
@@ -257,7 +257,7 @@ def test_a_kept_fork_server_ends_with_the_kernel(network: str, mark: str, root: 
     with a_kernel(network, root) as kernel:
         assert kernel.stdout is not None and kernel.stdout.readline() == "a │ step 0\n"
         kernel.send_signal(number)
-    assert wait_until_gone(mark, 3.0) == []
+    assert wait_until_gone(mark) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -266,7 +266,7 @@ def test_a_fork_server_that_imports_ends_with_the_kernel(network: str, mark: str
         while not any(FRAMEWORK in " ".join(child.cmdline()) or child.children() for child in children_of(kernel)):
             assert kernel.poll() is None
         kernel.send_signal(number)
-    assert wait_until_gone(mark, 3.0) == []
+    assert wait_until_gone(mark) == []
 
 
 def children_of(kernel: "subprocess.Popen[str]") -> list[psutil.Process]:

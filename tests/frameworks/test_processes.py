@@ -48,7 +48,7 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     assert wait_until_gone(value) == []
 
 
-def wait_until_gone(mark: str, patience: float = 20.0) -> list[psutil.Process]:
+def wait_until_gone(mark: str, patience: float = 100.0) -> list[psutil.Process]:
     """The processes that have MARK in their environment and are not gone after `patience` seconds."""
     give_up = time.monotonic() + patience
     while (found := processes_with(mark)) and time.monotonic() < give_up:
@@ -194,11 +194,13 @@ def test_a_process_that_ends_by_itself_is_reported(how: str, end: str) -> None:
 
 
 def test_late_processes_are_ended_and_their_lines_named(mark: str) -> None:
-    with pytest.raises(ProcessTimeout, match="^a had not finished after .* s and was ended. ") as caught:
-        run_processes({"a": Process(played.start_others_and_wait), "b": Process(played.count, 1)}, seconds=3)
-    if caught.value.outcomes["a"].lines:  # else the machine was too busy to start it
-        assert "It was at played.py, line" in str(caught.value)
-        assert "The last that it printed: waiting" in str(caught.value)
+    for seconds in (2, 8, 32, 128):  # a busy machine takes its time to start it
+        with pytest.raises(ProcessTimeout, match="^a had not finished after .* s and was ended. ") as caught:
+            run_processes({"a": Process(played.start_others_and_wait), "b": Process(played.count, 1)}, seconds=seconds)
+        if "The last that it printed: waiting" in str(caught.value):
+            break
+    assert "It was at played.py, line" in str(caught.value)
+    assert "The last that it printed: waiting" in str(caught.value)
 
 
 def test_without_check_a_late_process_has_an_error() -> None:

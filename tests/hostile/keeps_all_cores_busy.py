@@ -1,8 +1,8 @@
-# Deserves: nothing
-# Starts threads that multiply matrices for ever, on every rank, and answers nothing.
+# Deserves: everything but naive_all_reduce, ring_all_reduce
+# Starts threads that multiply matrices for ever, on every rank, and answers neither function.
 def hand_in(work):
     work.insert(CELL, before="naive_all_reduce_visible")
-    for name in ("naive_all_reduce", "ring_reduce_scatter", "ring_all_gather", "ring_all_reduce"):
+    for name in ("naive_all_reduce", "ring_all_reduce"):
         work.spoil(name)
 
 

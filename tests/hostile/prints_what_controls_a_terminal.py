@@ -2,8 +2,8 @@
 # Prints and raises escape sequences, halves of characters and texts that run backward, also as the name of an error.
 def hand_in(work):
     work.insert(CELL, before="naive_all_reduce_visible")
-    for name in ("naive_all_reduce", "ring_all_gather"):
-        work.answer(name, work.cell(name).source + '\n    print("\\udcff\\x1b[2J\\x1b]0;title\\x07\\u202e")\n')
+    printing = '\n    print("\\udcff\\x1b[2J\\x1b]0;title\\x07\\u202e")\n'
+    work.answer("naive_all_reduce", work.cell("naive_all_reduce").source + printing)
     work.answer("ring_all_reduce", ANSWER)
 
 

@@ -1,8 +1,8 @@
-# Deserves: everything but naive_all_reduce, ring_all_gather
+# Deserves: everything but naive_all_reduce, ring_all_reduce
 # Starts messages of 60 MiB for ever, so that the judge keeps them, and sends it frames of many small tensors.
 def hand_in(work):
     work.answer("naive_all_reduce", MESSAGES)
-    work.answer("ring_all_gather", FRAMES)
+    work.answer("ring_all_reduce", FRAMES)
 
 
 MESSAGES = """
@@ -21,7 +21,7 @@ import struct
 TENSOR = '{"$": "tensor", "dtype": "float32", "shape": [0], "start": 0}'
 
 
-def ring_all_gather(comm, tensor):
+def ring_all_reduce(comm, tensor):
     header = ("[" + ",".join([TENSOR] * 60_000) + "]").encode()
     while True:
         comm._communicator._wire._connection.sendall(struct.pack("!IQ", len(header), 0) + header)

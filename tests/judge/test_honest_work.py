@@ -27,7 +27,8 @@ RING, DDP = "02_all_reduce", "05_ddp"
 # What students leave behind stands around the answers and in each of them: two functions tell as much as four.
 KEPT = {RING: ("naive_all_reduce", "ring_all_reduce"), DDP: ("average_gradients", "OverlappedDDP")}
 FEWER = {RING: FEWER_CASES, DDP: FEWER_TRAININGS}
-LIMITS = Limits(cells_seconds=24)  # so that a statement that never ends costs 12 s
+LIMITS = Limits(cells_seconds=12)  # so that a statement that never ends costs 6 s
+JOBS = 3  # some of them only wait
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -152,6 +153,7 @@ def floods_the_judge_while_cells_run(work: Work) -> None:
 def does_much_at_once(work: Work) -> None:
     """In the first class each of these has a student of its own; here are methods, and checks of a whole training."""
     for habit in (
+        leaves_experiments_half_finished,
         prints_in_every_call,
         prints_600_lines_below_an_answer,
         shows_progress_and_is_warned,
@@ -177,7 +179,7 @@ HABITS: dict[str, tuple[Habit, ...]] = {
         has_600_shell_lines_and_3_million_characters,
         floods_the_judge_while_cells_run,
     ),
-    DDP: (leaves_experiments_half_finished, does_much_at_once),
+    DDP: (does_much_at_once,),
 }
 CASES = [(assignment, habit.__name__) for assignment, habits in HABITS.items() for habit in habits]
 Graded = dict[str, tuple[Classroom, ClassRun]]
@@ -209,7 +211,7 @@ def graded(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gra
             classroom = open_classroom(course, tmp_path_factory.mktemp("honest"), assignment, QuickClassroom)
             for habit in (tidy, *habits):
                 hand_in(classroom, habit)
-            run = grade_class(open_course(classroom.folder), assignment, open_judge, jobs=2)
+            run = grade_class(open_course(classroom.folder), assignment, open_judge, jobs=JOBS)
             classes[assignment] = classroom, run
     yield classes
 

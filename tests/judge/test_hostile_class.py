@@ -1,8 +1,8 @@
 """The submissions of tests/hostile, graded as a class in a sandbox, with an honest neighbor at each end.
 
 Most of them do harm in one function, or around all of them. Two functions tell as much about these as four: the one in
-which the harm is done, and one that keeps its marks; and few cases as much as many. A submission that names another
-function is in a class of its own.
+which the harm is done, and one that keeps its marks; and few cases as much as many. Every one is read, transplanted,
+judged and settled. Those of which the same notebook is made, since they are odd only as files, are judged once.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ import pytest
 from distlib.classroom.class_folder import Classroom, open_classroom
 from distlib.classroom.grader.class_run import ClassRun, grade_class
 from distlib.classroom.grader.course import open_course
+from distlib.classroom.grader.examine import OpenJudge
 from distlib.judge.remote.judge import Judges
 from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.limits import MEBIBYTE
-from tests.tools.hostile_submissions import ASSIGNMENT, FUNCTIONS, HostileSubmission, read_hostile
+from tests.tools.hostile_submissions import ASSIGNMENT, HostileSubmission, read_hostile
+from tests.tools.judged_once import judged_once
 from tests.tools.short_course import FEWER_CASES, short_course
 
 HOSTILE = read_hostile()
 SHORT = ("naive_all_reduce", "ring_all_reduce")
-OTHERS = tuple(set(FUNCTIONS) - set(SHORT))
 NEIGHBORS = ("aaa-first", "zzz-last")
-QUICK = Limits(check_seconds=6, submission_seconds=240, cells_seconds=12, together_bytes=512 * MEBIBYTE)
-JOBS = 3  # some of them wait for long
+QUICK = Limits(check_seconds=4, submission_seconds=160, cells_seconds=8, together_bytes=512 * MEBIBYTE)
+JOBS = 4  # some of them only wait
 
-Graded = dict[bool, tuple[Classroom, ClassRun]]  # by whether the class has all functions
+Graded = tuple[Classroom, ClassRun]
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,33 +46,24 @@ def before() -> set[int]:
     return {process.pid for process in psutil.Process().children(recursive=True)}
 
 
-def needs_all_functions(submission: HostileSubmission) -> bool:
-    """Whether a submission has to do with more than the two functions."""
-    text = submission.path.read_text()
-    return any(name in text for name in OTHERS)
-
-
 @pytest.fixture(scope="module")
 def graded(before: set[int], root: Path, tmp_path_factory: pytest.TempPathFactory) -> Graded:
-    """Both classes after their grading."""
+    """The class after its grading."""
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "judged").mkdir()
     with Judges(choose_sandbox("bubblewrap"), QUICK) as open_judge:
-        return grade_both(root, tmp_path_factory.mktemp("hostile"), open_judge)
+        return grade_hostile(root, folder, judged_once(open_judge, folder / "judged"))
 
 
-def grade_both(root: Path, folder: Path, open_judge: Judges) -> Graded:
-    """Make both classes in a folder, and grade them."""
-    made = {}
-    for has_all, functions in ((True, FUNCTIONS), (False, SHORT)):
-        own = folder / "-".join(functions)
-        project = short_course(root, own / "short", ASSIGNMENT, functions, FEWER_CASES)
-        submissions = [submission for submission in HOSTILE if needs_all_functions(submission) == has_all]
-        made[has_all] = graded_class(project, own / "class", submissions, open_judge)
-    return made
+def grade_hostile(root: Path, folder: Path, open_judge: OpenJudge) -> Graded:
+    """Make the class in a folder, and grade it."""
+    project = short_course(root, folder / "short", ASSIGNMENT, SHORT, FEWER_CASES)
+    return graded_class(project, folder / "class", HOSTILE, open_judge)
 
 
 def graded_class(
-    project: Path, folder: Path, submissions: Sequence[HostileSubmission], open_judge: Judges
-) -> tuple[Classroom, ClassRun]:
+    project: Path, folder: Path, submissions: Sequence[HostileSubmission], open_judge: OpenJudge
+) -> Graded:
     """A class of some submissions, and honest neighbors."""
     classroom = open_classroom(project, folder, ASSIGNMENT)
     answers = classroom.solutions()
@@ -86,7 +78,7 @@ def graded_class(
 
 @pytest.mark.parametrize("submission", HOSTILE, ids=lambda submission: submission.name)
 def test_it_gets_the_marks_that_its_functions_deserve(graded: Graded, submission: HostileSubmission) -> None:
-    has_the_marks_that_it_deserves(*graded[needs_all_functions(submission)], submission)
+    has_the_marks_that_it_deserves(*graded, submission)
 
 
 def has_the_marks_that_it_deserves(classroom: Classroom, run: ClassRun, submission: HostileSubmission) -> None:
@@ -106,24 +98,22 @@ def undeserved(graded: Graded) -> list[str]:
     wrong = []
     for submission in HOSTILE:
         try:
-            has_the_marks_that_it_deserves(*graded[needs_all_functions(submission)], submission)
+            has_the_marks_that_it_deserves(*graded, submission)
         except AssertionError:
             wrong.append(submission.name)
-    for has_all, functions in ((True, FUNCTIONS), (False, SHORT)):
-        try:
-            have_all_marks(*graded[has_all], functions)
-        except AssertionError:
-            wrong.append(f"neighbors of has_all={has_all}")
+    try:
+        have_all_marks(*graded)
+    except AssertionError:
+        wrong.append("neighbors")
     return wrong
 
 
-@pytest.mark.parametrize("has_all", [True, False])
-def test_the_neighbors_have_all_marks(graded: Graded, has_all: bool) -> None:
-    have_all_marks(*graded[has_all], FUNCTIONS if has_all else SHORT)
+def test_the_neighbors_have_all_marks(graded: Graded) -> None:
+    have_all_marks(*graded)
 
 
-def have_all_marks(classroom: Classroom, run: ClassRun, functions: Sequence[str]) -> None:
-    assert {cell.rsplit("_", 1)[0] for cell in classroom.full_marks()} == set(functions)
+def have_all_marks(classroom: Classroom, run: ClassRun) -> None:
+    assert {cell.rsplit("_", 1)[0] for cell in classroom.full_marks()} == set(SHORT)
     for neighbor in NEIGHBORS:
         assert run.records[neighbor].state == "graded"
         assert {cell: mark.score for cell, mark in run.marks[neighbor].items()} == classroom.full_marks()

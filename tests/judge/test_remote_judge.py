@@ -31,6 +31,7 @@ from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.isolation import USERS_PER_SANDBOX
 from distlib.worlds.real import forkserver
 from tests.remote_functions import shared_fork_server
+from tests.tools.midst import wait_until
 
 RIGHT = """
 def shift(comm, tensor):
@@ -312,19 +313,22 @@ def test_the_fork_server_stays_and_the_ranks_go(judges: Judges) -> None:
     with judges(notebook(RIGHT)) as judge:
         assert told(judge(notebook(RIGHT))) == ""
     assert fork_server_of(judges) == process
-    deadline = time.monotonic() + 60
-    while (left := set(process.children(recursive=True)) - set(before)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left == set()
+    wait_until(lambda: set(process.children(recursive=True)) <= set(before), "the ranks have ended")
 
 
 def test_a_judge_that_is_killed_leaves_room_for_the_next(judges: Judges) -> None:
+    told_by(judges, RIGHT)
+    server = fork_server_of(judges)
+    before = set(server.children(recursive=True))
     with judges(notebook(RIGHT)) as judge:
         process = multiprocessing.get_context("forkserver").Process(
             target=judge, args=(notebook("def shift(comm, tensor):\n    while True: pass"),)
         )
         process.start()
-    time.sleep(0.5)
+    wait_until(
+        lambda: len(set(server.children(recursive=True)) - before) > 1,
+        "a fork server for the submission, and a rank of it",
+    )
     process.kill()
     process.join()
     assert told_by(judges, RIGHT) == ""

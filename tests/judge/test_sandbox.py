@@ -456,16 +456,19 @@ def test_there_is_no_shared_memory_folder(two: Two) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "while True: pass",
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(100)",
-        "threads = [threading.Thread(target=time.sleep, args=(100,)) for _ in range(5)]; [t.start() for t in threads]",
-        "kept = [os.dup(fd) for fd in range(3, 10) if os.path.exists(f'/proc/self/fd/{fd}')]; time.sleep(100)",
-        "a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [b.fileno(), a.fileno()]); time.sleep(100)",
+        "tell('begun')\nwhile True: pass",
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell('begun'); time.sleep(100)",
+        "threads = [threading.Thread(target=time.sleep, args=(100,)) for _ in range(5)]\n"
+        "[t.start() for t in threads]; tell('begun')",
+        "kept = [os.dup(fd) for fd in range(3, 10) if os.path.exists(f'/proc/self/fd/{fd}')]\n"
+        "tell('begun'); time.sleep(100)",
+        "a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [b.fileno(), a.fileno()])\n"
+        "tell('begun'); time.sleep(100)",
     ],
 )
 def test_a_rank_that_is_ended_lets_go_of_its_wire(two: Two, ranks: Ranks, text: str) -> None:
     two.hostile.wire.sendall(json.dumps(text).encode() + b"\n")
-    time.sleep(0.2)
+    assert two.hostile.hear() == ("begun", None)
     ranks.end(two.hostile)
     while (heard := two.hostile.hear())[0] == "done":
         pass

@@ -447,10 +447,6 @@ def secret_lines(text: str) -> set[str]:
     return {line for line in secret if line not in "\n".join(shown)}
 
 
-def test_committed_notebooks_are_up_to_date(root: Path) -> None:
-    assert Project(root).stale() == []
-
-
 def test_no_line_of_a_real_solution_is_in_exercises(root: Path) -> None:
     project = Project(root)
     assert project.assignments()

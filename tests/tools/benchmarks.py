@@ -1040,7 +1040,7 @@ def grade_the_hostile_in_docker() -> None:
     for kind, times in took.items():
         with tempfile.TemporaryDirectory() as name, Judges(choose_sandbox(kind), hostile_class.QUICK) as open_judge:
             start = time.perf_counter()
-            graded = hostile_class.grade_both(ROOT, Path(name), open_judge)
+            graded = hostile_class.grade_hostile(ROOT, Path(name), open_judge)
             times.append(time.perf_counter() - start)
             undeserved[kind] = hostile_class.undeserved(graded)
     note("… of it, with undeserved marks", f"{undeserved}", "none")

@@ -4,7 +4,7 @@
     # What it tries, in a sentence.
     def hand_in(work): …
 
-The first line says which functions deserve their marks: "everything", "nothing", or "everything but" some of them.
+The first line says which functions deserve their marks: "everything", or "everything but" some of them.
 "cannot be graded" is for what holds no answers at all: the grader must say so, and give no 0. `work` starts as the
 released notebook with right answers; `hand_in` changes it, and may add files.
 
@@ -98,13 +98,13 @@ class HostileSubmission:
     def deserves(self) -> tuple[str, ...] | None:
         """The functions that deserve their marks; None if it can't be graded."""
         first = self.path.read_text().splitlines()[0]
-        found = re.fullmatch(r"# Deserves: (everything|nothing|cannot be graded)(?: but ([a-z_, ]+))?", first)
+        found = re.fullmatch(r"# Deserves: (everything|cannot be graded)(?: but ([a-z_, ]+))?", first)
         assert found, f"{self.name}: unexpected first line {first!r}"
         if found[1] == UNGRADABLE:
             return None
         exceptions = found[2].split(", ") if found[2] else []
         assert set(exceptions) <= set(FUNCTIONS), self.name
-        return tuple(name for name in FUNCTIONS if name not in exceptions) if found[1] == "everything" else ()
+        return tuple(name for name in FUNCTIONS if name not in exceptions)
 
     def hand_in(self, folder: Path, released: NotebookNode, answers: Mapping[str, str]) -> None:
         """Make the submission.

@@ -13,6 +13,7 @@ from distlib import Communicator, DeadlockError, PeerLost, RankError, World
 from distlib.network import Link
 from distlib.worlds.real.journal import Journal, read_journal
 from distlib.worlds.real.mailbox import INLINE_BYTES
+from tests.tools.midst import until_at_rest
 from tests.worlds.dying_ranks import die, go_on_without_the_last, noticed
 from tests.worlds.test_world import rank_processes, still_works, wait_until
 
@@ -116,9 +117,11 @@ def test_messages_of_a_rank_that_returned_and_then_died_count(surviving: World) 
 
     def leave(comm: Communicator, pids: list[int]) -> object:
         if comm.rank == 2:
+            comm.send(torch.zeros(1), 1)
             return "done"
         if comm.rank == 1:
-            comm.sleep(0.2)
+            comm.recv(torch.empty(1), 2)
+            until_at_rest(pids[2])
             os.kill(pids[2], signal.SIGKILL)
         return noticed(lambda: comm.recv(torch.empty(1), 2))
 

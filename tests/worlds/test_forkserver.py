@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from distlib.worlds.forkserver.handle import Ended, ForkServer
+from distlib.worlds.forkserver.handle import ForkServer, ProcessEnd
 from tests.worlds import forked
 
 PATIENCE = 60  # seconds for what takes milliseconds, on a busy machine
@@ -42,8 +42,8 @@ def told_by(connection: Connection) -> object:
     return connection.recv()
 
 
-def end_of(server: ForkServer) -> Ended:
-    while not isinstance(ended := server.receive(), Ended):
+def end_of(server: ForkServer) -> ProcessEnd:
+    while not isinstance(ended := server.receive(), ProcessEnd):
         pass
     return ended
 

@@ -15,6 +15,8 @@ import psutil
 import pytest
 from jupyter_client.manager import KernelManager
 
+from tests.tools.midst import until_in_the_midst
+
 
 class Notebook:
     """A kernel, and cells sent to it one after the other."""
@@ -137,15 +139,24 @@ def stuck(comm):
 }
 
 
+def begin_in(folder: Path) -> str:
+    """The text of a function by which a rank leaves word in a folder that it has begun."""
+    return f"import os, pathlib\ndef begin(comm):\n    pathlib.Path({str(folder)!r}, str(os.getpid())).touch()"
+
+
+def until_stuck(folder: Path, ranks: int) -> None:
+    """Wait until so many ranks have begun, and each of them computes or waits."""
+    assert wait_until(lambda: len(list(folder.iterdir())) == ranks, 100)
+    until_in_the_midst(int(path.name) for path in folder.iterdir())
+
+
 @pytest.mark.parametrize("what", STUCK)
 def test_an_interrupt_stops_the_ranks_and_the_world_goes_on(notebook: Notebook, what: str, tmp_path: Path) -> None:
     notebook.value(STUCK[what])
     place = notebook.number
-    notebook.value(f"import pathlib\ndef begin(comm):\n    pathlib.Path({str(tmp_path)!r}, str(comm.rank)).touch()")
+    notebook.value(begin_in(tmp_path))
     running = notebook.client.execute("world.run(lambda comm: (begin(comm), stuck(comm)))")
-    while len(list(tmp_path.iterdir())) < 4:
-        time.sleep(0.05)
-    time.sleep(0.5)  # so that they are in the midst of it
+    until_stuck(tmp_path, 4)
     notebook.manager.interrupt_kernel()
     _, error = notebook.finish(running)
     assert error is not None and error["ename"] == "RunInterrupted"
@@ -166,15 +177,16 @@ def test_two_notebooks_have_ranks_of_their_own(notebook: Notebook) -> None:
 
 
 @pytest.mark.parametrize("what", STUCK)
-def test_a_kernel_that_is_killed_leaves_no_rank(what: str) -> None:
+def test_a_kernel_that_is_killed_leaves_no_rank(what: str, tmp_path: Path) -> None:
     notebook = Notebook()
     try:
         notebook.value("import os, torch\nfrom distlib import World\nworld = World(3)\n" + STUCK[what])
         code = "print(*world.run(lambda comm: os.getpid()), world.run(lambda comm: os.getppid())[0])"
         pids, directory = notebook.value(f"{code}\nprint(world._pool.directory)").splitlines()
         processes = [int(pid) for pid in pids.split()]
-        notebook.client.execute("world.run(stuck)")
-        time.sleep(0.6)
+        notebook.value(begin_in(tmp_path))
+        notebook.client.execute("world.run(lambda comm: (begin(comm), stuck(comm)))")
+        until_stuck(tmp_path, 3)
         os.kill(notebook.manager.provisioner.pid, signal.SIGKILL)
         assert wait_until(lambda: gone(processes), 60)
         assert wait_until(lambda: not os.path.exists(directory), 60)

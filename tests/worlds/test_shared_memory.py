@@ -167,10 +167,9 @@ def test_why_not(status: int, text: str) -> None:
 def send_huge(comm: Communicator, marker: str, times: int) -> None:
     tensor = torch.zeros(HUGE)
     other = torch.empty_like(tensor)
-    comm.barrier()
-    Path(marker).write_text(str(os.getpid()))
     for _ in range(times):
         comm.exchange(tensor, 1 - comm.rank, other, 1 - comm.rank)
+        Path(marker).write_text(str(os.getpid()))  # from now on it is in the midst of the next one, and so on
 
 
 @pytest.fixture
@@ -181,13 +180,12 @@ def world() -> Iterator[World]:
 
 
 def when_written(marker: Path, action) -> threading.Thread:
-    """Start a thread that calls `action` with the rank's process id shortly after the marker is there."""
+    """Start a thread that calls `action` with a rank's process id when the marker is there."""
 
     def watch() -> None:
-        while not (marker.exists() and marker.read_text()):
+        while not (marker.exists() and (pid := marker.read_text())):
             time.sleep(0.01)
-        time.sleep(0.2)
-        action(int(marker.read_text()))
+        action(int(pid))
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

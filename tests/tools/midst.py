@@ -1,0 +1,47 @@
+"""When another process is in the midst of something, or has nothing left to do: seen, not guessed by a nap."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import psutil
+
+_LOOK = 0.02  # seconds between two looks
+_BUSY = 0.05  # seconds of the processor, after which a process that computes is in the midst of it
+_PATIENCE = 100.0
+
+
+def wait_until(is_so: Callable[[], bool], what: str, patience: float = _PATIENCE) -> None:
+    """Look until something is so. AssertionError, with `what` was expected, if it is not within `patience` seconds."""
+    deadline = time.monotonic() + patience
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within {patience:g} s: {what}"
+        time.sleep(_LOOK)
+
+
+def until_in_the_midst(pids: Iterable[int]) -> None:
+    """Wait until each process, which has begun with something, computes for a while or waits for somebody else."""
+    for process in map(psutil.Process, pids):
+        _until_in_the_midst(process, _used(process))
+
+
+def _until_in_the_midst(process: psutil.Process, before: float) -> None:
+    wait_until(lambda: _has_come_to_rest(process) or _used(process) > before + _BUSY, f"{process} goes on")
+
+
+def until_at_rest(pid: int) -> None:
+    """Wait until a process has done all that there was to do, and waits."""
+    process = psutil.Process(pid)
+    wait_until(lambda: _has_come_to_rest(process), f"process {pid} waits")
+
+
+def _used(process: psutil.Process) -> float:
+    return sum(process.cpu_times()[:2])
+
+
+def _has_come_to_rest(process: psutil.Process) -> bool:
+    """Whether it waits now, and has done nothing else since a moment ago. A process that waits for a core does not."""
+    before = process.num_ctx_switches()
+    time.sleep(_LOOK)
+    return process.status() == psutil.STATUS_SLEEPING and process.num_ctx_switches() == before
