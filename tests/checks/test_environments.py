@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from distlib.checks.places import simulated_only
 from distlib.checks.remark import CheckFailed
 from distlib.checks.task import Draw
+from distlib.checks.venues import simulated_only
 from distlib.exercises.environments.checkpoint_disks import DIGEST, STATES, Disks, content_of, disks_case, drawn_disks
 from distlib.exercises.environments.checks import (
     FAR,

@@ -12,9 +12,9 @@ import pytest
 from distlib.checks import on_a_rank
 from distlib.checks.case import Part
 from distlib.checks.formatting import count
-from distlib.checks.places import pack
 from distlib.checks.plays.calls import attempt, call
 from distlib.checks.task import Draw
+from distlib.checks.venues import pack
 from distlib.exercises.tensorflow import checks as exercise
 from distlib.exercises.tensorflow.checks import Pipeline, Shares, check_global_batch_loss
 from distlib.frameworks import optional
