@@ -50,8 +50,8 @@ import distlib
 import distlib.checks.task as engine
 from distlib import checks, exercises
 from distlib.checks import CheckFailed, plays
-from distlib.checks.places import simulated_only
 from distlib.checks.task import Draw
+from distlib.checks.venues import simulated_only
 from distlib.judge.remote.frameworks import FRAMEWORKS, frameworks_in
 from tests.answer_files import ANSWERS, Answer, read_answers
 from tests.answer_verdicts import KINDS, Verdict, table

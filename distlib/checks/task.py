@@ -46,13 +46,13 @@ from distlib.checks.case import Case
 from distlib.checks.errors import Signs, explain_error
 from distlib.checks.formatting import count
 from distlib.checks.patience import seconds_for
-from distlib.checks.places import FunctionElsewhere, Real, Simulated, Venue, pack, real_ranks_allowed
 from distlib.checks.remark import CheckFailed, Remark
 from distlib.checks.report import Report, Row
 from distlib.checks.seen import Seen
 from distlib.checks.senders import explain_foreign, explain_library
 from distlib.checks.side_effects import explain_changed, explain_kept
 from distlib.checks.supplied import Helper, checked_helpers
+from distlib.checks.venues import FunctionElsewhere, Real, Simulated, Venue, pack, real_ranks_allowed
 from distlib.worlds.diagnosis import PeerLost, RunTimeout, TooMuchOutput
 
 SAMPLED_RANKS = 4

@@ -550,9 +550,9 @@ with World(2) as two:
 # a number that is different on every rank. So it can tell whether each rank has done its own part.
 
 # %% test="data_parallel_step_visible" points=3
-from distlib.exercises.master.checks import StepCase, check_data_parallel_step
+from distlib.exercises.master.checks import Step, check_data_parallel_step
 
-report = check_data_parallel_step(data_parallel_step, world_sizes=(1, 2, 3, 4), steps=[StepCase(8), StepCase(7)])
+report = check_data_parallel_step(data_parallel_step, world_sizes=(1, 2, 3, 4), steps=[Step(8), Step(7)])
 assert len(report) == 8
 # 4 ranks, 8 images: 2 images of 4 float64, a model of 26 float64, outputs 2 × 2 float64, gradients 23 float64
 assert report[3].trace.bytes_sent == [3 * (64 + 208 + 32), 32 + 184, 32 + 184, 32 + 184]
@@ -565,15 +565,15 @@ print(report)
 # The hidden tests of data_parallel_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 5 ranks, a loss that is a sum or looks at all images at once, old gradients, frozen layers.
-from distlib.exercises.master.checks import StepCase, check_data_parallel_step
+from distlib.exercises.master.checks import Step, check_data_parallel_step
 
-steps = [StepCase(11), StepCase(7, loss="sum", earlier=True)]
+steps = [Step(11), Step(7, loss="sum", earlier=True)]
 report = check_data_parallel_step(data_parallel_step, world_sizes=(1, 2, 3, 5), steps=steps, seed=61)
 assert len(report) == 8
 # 5 ranks, 11 images: rank 0 keeps 3 of them, the others have 2 each
 assert report[3].trace.bytes_sent == [4 * (64 + 208 + 32)] + [32 + 184] * 4
 
-steps = [StepCase(9, loss="joint"), StepCase(5, loss="joint", frozen=("first.weight", "first.bias"), earlier=True)]
+steps = [Step(9, loss="joint"), Step(5, loss="joint", frozen=("first.weight", "first.bias"), earlier=True)]
 report = check_data_parallel_step(data_parallel_step, world_sizes=(4,), steps=steps, seed=62)
 assert report[1].results[0]["gradients"]["first.weight"] is None
 assert report[1].trace.bytes_sent == [3 * (32 + 208 + 16), 16 + 64, 16 + 64, 16 + 64]

@@ -391,7 +391,7 @@ for learning_rate in (0.5, 0.1, 0.01):
 # and at every message.
 
 # %% test="decentralized_step_visible" points=5
-from distlib.exercises.decentralized.checks import GossipTraining, check_decentralized_step
+from distlib.exercises.decentralized.checks import Training, check_decentralized_step
 from distlib.training.mixing import metropolis_weights, ring, star
 
 pair, path = torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double() / 3, metropolis_weights([[1], [0, 2], [1]])
@@ -399,12 +399,12 @@ one_way = (torch.eye(4) + torch.eye(4).roll(1, dims=0)).double() / 2
 report = check_decentralized_step(
     decentralized_step,
     plans=[
-        GossipTraining(path),
-        GossipTraining(path, steps=3, rate=0.25),
-        GossipTraining(pair, steps=2, length=1),
-        GossipTraining(metropolis_weights(star(4)), steps=2, dtype=torch.float32),
-        GossipTraining(metropolis_weights(ring(5)), steps=5),
-        GossipTraining(one_way, steps=3),
+        Training(path),
+        Training(path, steps=3, rate=0.25),
+        Training(pair, steps=2, length=1),
+        Training(metropolis_weights(star(4)), steps=2, dtype=torch.float32),
+        Training(metropolis_weights(ring(5)), steps=5),
+        Training(one_way, steps=3),
     ],
 )
 assert report[0].trace.bytes_sent == [32, 2 * 32, 32]  # 4 float64 are 32 bytes
@@ -425,7 +425,7 @@ print(report)
 # The hidden tests of decentralized_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 9 ranks, irregular and one-way graphs, one rank, a rate of 0, memory that is not contiguous.
-from distlib.exercises.decentralized.checks import GossipTraining, check_decentralized_step
+from distlib.exercises.decentralized.checks import Training, check_decentralized_step
 from distlib.training.mixing import metropolis_weights, one_peer_exponential, ring, star, static_exponential, torus
 
 uneven = (3 * torch.eye(4) + 2 * torch.eye(4).roll(1, dims=0) + torch.eye(4).roll(-1, dims=0)).double() / 6
@@ -433,19 +433,19 @@ house = metropolis_weights([[1, 4], [0, 2, 4], [1, 3], [2, 4], [0, 1, 3]])
 report = check_decentralized_step(
     decentralized_step,
     plans=[
-        GossipTraining(uneven),
-        GossipTraining(uneven, steps=4, length=9, layout="transposed"),
-        GossipTraining(house, steps=3, length=5, layout="strided", rate=0.1),
-        GossipTraining(house, rate=0.0),
-        GossipTraining(torch.ones(1, 1).double(), steps=2),
-        GossipTraining(static_exponential(5), steps=2, dtype=torch.float32),
-        GossipTraining(one_peer_exponential(4)[1], steps=2, length=1, layout="scalar"),
-        GossipTraining(metropolis_weights(star(6)), steps=3),
-        GossipTraining(metropolis_weights(torus(3, 3)), steps=2),
-        GossipTraining(metropolis_weights(ring(7)), steps=5, length=3),
-        GossipTraining(torch.tensor([[3.0, 1.0], [1.0, 3.0]]).double() / 4, steps=3),
-        GossipTraining((4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, steps=3, length=2),
-        GossipTraining(torch.tensor([[99.0, 1.0, 0.0], [1.0, 69.0, 30.0], [0.0, 30.0, 70.0]]).double() / 100, steps=2),
+        Training(uneven),
+        Training(uneven, steps=4, length=9, layout="transposed"),
+        Training(house, steps=3, length=5, layout="strided", rate=0.1),
+        Training(house, rate=0.0),
+        Training(torch.ones(1, 1).double(), steps=2),
+        Training(static_exponential(5), steps=2, dtype=torch.float32),
+        Training(one_peer_exponential(4)[1], steps=2, length=1, layout="scalar"),
+        Training(metropolis_weights(star(6)), steps=3),
+        Training(metropolis_weights(torus(3, 3)), steps=2),
+        Training(metropolis_weights(ring(7)), steps=5, length=3),
+        Training(torch.tensor([[3.0, 1.0], [1.0, 3.0]]).double() / 4, steps=3),
+        Training((4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, steps=3, length=2),
+        Training(torch.tensor([[99.0, 1.0, 0.0], [1.0, 69.0, 30.0], [0.0, 30.0, 70.0]]).double() / 100, steps=2),
     ],
     seed=82,
 )

@@ -377,20 +377,20 @@ print("alone: ", loss.item(), *(stage.weight.grad.flatten().tolist() for stage i
 # each; in one case the last one has fewer. One case has another loss function, and one calls `run_stage` twice.
 
 # %% test="run_stage_visible" points=5
-from distlib.exercises.pipeline.cases import StageCase
+from distlib.exercises.pipeline.cases import Plan
 from distlib.exercises.pipeline.checks import check_run_stage
 from distlib.training import schedules
 
 report = check_run_stage(
     run_stage,
     plans=[
-        StageCase("one microbatch", schedules.naive(2, 1)),
-        StageCase("GPipe", schedules.gpipe(2, 3)),
-        StageCase("1F1B", schedules.one_forward_one_backward(2, 4)),
-        StageCase("1F1B", schedules.one_forward_one_backward(3, 4), samples=[2, 2, 2, 1]),
-        StageCase("1F1B", schedules.one_forward_one_backward(1, 3)),
-        StageCase("GPipe", schedules.gpipe(4, 2), loss="absolute error"),
-        StageCase("1F1B", schedules.one_forward_one_backward(2, 3), calls=2),
+        Plan("one microbatch", schedules.naive(2, 1)),
+        Plan("GPipe", schedules.gpipe(2, 3)),
+        Plan("1F1B", schedules.one_forward_one_backward(2, 4)),
+        Plan("1F1B", schedules.one_forward_one_backward(3, 4), samples=[2, 2, 2, 1]),
+        Plan("1F1B", schedules.one_forward_one_backward(1, 3)),
+        Plan("GPipe", schedules.gpipe(4, 2), loss="absolute error"),
+        Plan("1F1B", schedules.one_forward_one_backward(2, 3), calls=2),
     ],
 )
 assert report[1].trace.messages_sent == [3, 3]
@@ -409,7 +409,7 @@ print(report)
 # The hidden tests of run_stage stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, uneven microbatches, few of them, any order of actions, another loss, a second call.
-from distlib.exercises.pipeline.cases import StageCase
+from distlib.exercises.pipeline.cases import Plan
 from distlib.exercises.pipeline.checks import check_run_stage
 from distlib.training import schedules
 
@@ -417,14 +417,14 @@ crossed = schedules.parse_schedule(["0F0 0F1 0F2 0B2 0B0 0B1", "1F1 1F0 1B0 1F2 
 report = check_run_stage(
     run_stage,
     plans=[
-        StageCase("1F1B", schedules.one_forward_one_backward(2, 6), samples=[1, 5, 2, 3, 1, 4]),
-        StageCase("ranks in different orders", crossed, samples=[3, 1, 2]),
-        StageCase("naive", schedules.naive(3, 3)),
-        StageCase("GPipe", schedules.gpipe(1, 4), samples=[1, 2, 3, 1]),
-        StageCase("1F1B", schedules.one_forward_one_backward(4, 12)),
-        StageCase("1F1B", schedules.one_forward_one_backward(6, 3), samples=[2, 2, 1]),
-        StageCase("GPipe", schedules.gpipe(3, 5), loss="absolute error"),
-        StageCase("1F1B", schedules.one_forward_one_backward(3, 4), samples=[2, 1, 3, 2], calls=2),
+        Plan("1F1B", schedules.one_forward_one_backward(2, 6), samples=[1, 5, 2, 3, 1, 4]),
+        Plan("ranks in different orders", crossed, samples=[3, 1, 2]),
+        Plan("naive", schedules.naive(3, 3)),
+        Plan("GPipe", schedules.gpipe(1, 4), samples=[1, 2, 3, 1]),
+        Plan("1F1B", schedules.one_forward_one_backward(4, 12)),
+        Plan("1F1B", schedules.one_forward_one_backward(6, 3), samples=[2, 2, 1]),
+        Plan("GPipe", schedules.gpipe(3, 5), loss="absolute error"),
+        Plan("1F1B", schedules.one_forward_one_backward(3, 4), samples=[2, 1, 3, 2], calls=2),
     ],
     drawn=[(2, 5), (3, 4), (4, 6)],
     seed=93,

@@ -525,15 +525,15 @@ for index in range(2):
 # **Visible test: 4 points.** One worker and two; data sets with a full last batch and without.
 
 # %% test="shard_input_visible" points=4
-from distlib.exercises.tensorflow.checks import InputPipeline, check_shard_input
+from distlib.exercises.tensorflow.checks import Pipeline, check_shard_input
 
 report = check_shard_input(
     shard_input,
     pipelines=[
-        InputPipeline(samples=3, num_workers=1, global_batch_size=2),
-        InputPipeline(samples=8, num_workers=2, global_batch_size=4),
-        InputPipeline(samples=5, num_workers=2, global_batch_size=4, shape=(3,)),
-        InputPipeline(samples=4, num_workers=2, global_batch_size=5, indices=[0], refused=[5, 2]),
+        Pipeline(samples=3, num_workers=1, global_batch_size=2),
+        Pipeline(samples=8, num_workers=2, global_batch_size=4),
+        Pipeline(samples=5, num_workers=2, global_batch_size=4, shape=(3,)),
+        Pipeline(samples=4, num_workers=2, global_batch_size=5, indices=[0], refused=[5, 2]),
     ],
 )
 for seen in list(report)[:3]:
@@ -551,18 +551,18 @@ print(report)
 ### What this tests: three workers, unknown lengths, other shapes and dtypes, a worker without samples, bad numbers.
 import torch
 
-from distlib.exercises.tensorflow.checks import InputPipeline, check_shard_input
+from distlib.exercises.tensorflow.checks import Pipeline, check_shard_input
 
 report = check_shard_input(
     shard_input,
     pipelines=[
-        InputPipeline(samples=14, num_workers=3, global_batch_size=6, shape=(2, 2), is_counted=False),
-        InputPipeline(samples=1, num_workers=2, global_batch_size=4, dtype=torch.float32),
-        InputPipeline(samples=12, num_workers=3, global_batch_size=6),
-        InputPipeline(samples=6, num_workers=2, global_batch_size=9, indices=[1], refused=[9, 2]),
-        InputPipeline(samples=6, num_workers=3, global_batch_size=6, indices=[5], refused=[5, 3]),
-        InputPipeline(samples=6, num_workers=3, global_batch_size=6, indices=[3], refused=[3]),
-        InputPipeline(samples=6, num_workers=3, global_batch_size=6, indices=[-1], refused=[-1, 3]),
+        Pipeline(samples=14, num_workers=3, global_batch_size=6, shape=(2, 2), is_counted=False),
+        Pipeline(samples=1, num_workers=2, global_batch_size=4, dtype=torch.float32),
+        Pipeline(samples=12, num_workers=3, global_batch_size=6),
+        Pipeline(samples=6, num_workers=2, global_batch_size=9, indices=[1], refused=[9, 2]),
+        Pipeline(samples=6, num_workers=3, global_batch_size=6, indices=[5], refused=[5, 3]),
+        Pipeline(samples=6, num_workers=3, global_batch_size=6, indices=[3], refused=[3]),
+        Pipeline(samples=6, num_workers=3, global_batch_size=6, indices=[-1], refused=[-1, 3]),
     ],
     seed=134,
 )

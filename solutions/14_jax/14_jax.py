@@ -258,9 +258,9 @@ if hasattr(step, "lower"):
 # and sends.
 
 # %% test="spmd_step_visible" points=5
-from distlib.exercises.jax_programs.checks import MeshDescent, check_spmd_step
+from distlib.exercises.jax_programs.checks import Descent, check_spmd_step
 
-report = check_spmd_step(spmd_step, plans=[MeshDescent(2, samples=12), MeshDescent(4, samples=24)])
+report = check_spmd_step(spmd_step, plans=[Descent(2, samples=12), Descent(4, samples=24)])
 assert len(report) == 2
 assert [call["compiled"] for call in report[1][0]["calls"]][2:] == [0]
 print(report)
@@ -272,13 +272,13 @@ print(report)
 # The hidden tests of spmd_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: 3 and 4 devices, not the first ones; a tree of lists and dicts; another loss, rate and axis name.
-from distlib.exercises.jax_programs.checks import MeshDescent, check_spmd_step
+from distlib.exercises.jax_programs.checks import Descent, check_spmd_step
 
 report = check_spmd_step(
     spmd_step,
     plans=[
-        MeshDescent(3, samples=15, first=2, axis="x"),
-        MeshDescent(4, samples=16, model="list of layers", first=4, rate=0.3),
+        Descent(3, samples=15, first=2, axis="x"),
+        Descent(4, samples=16, model="list of layers", first=4, rate=0.3),
     ],
     seed=62,
 )

@@ -300,16 +300,16 @@ for name, value in rendezvous_environment(example).items():
 
 # %% test="rendezvous_environment_visible" points=3
 from distlib.exercises.environments.checks import check_rendezvous_environment
-from distlib.exercises.environments.slurm_steps import SlurmStep
+from distlib.exercises.environments.slurm_steps import Step
 
 report = check_rendezvous_environment(
     rendezvous_environment,
     steps=[
-        SlurmStep("node7", "1"),
-        SlurmStep("node[01-02]", "2(x2)"),
-        SlurmStep("node[03-05]", "2(x2),1", job_nodes="node[01-05]", job_tasks="4(x2),2(x2),1"),
-        SlurmStep("gpu[8-9]-ib,cn1", "1,3,2", job=1_234_567, cyclic=True),
-        SlurmStep("node[01-02]", "2(x2)", missing="SLURM_PROCID"),
+        Step("node7", "1"),
+        Step("node[01-02]", "2(x2)"),
+        Step("node[03-05]", "2(x2),1", job_nodes="node[01-05]", job_tasks="4(x2),2(x2),1"),
+        Step("gpu[8-9]-ib,cn1", "1,3,2", job=1_234_567, cyclic=True),
+        Step("node[01-02]", "2(x2)", missing="SLURM_PROCID"),
     ],
 )
 found = [answer["returned"] for answer in report.answers[2]]
@@ -326,18 +326,18 @@ print(report)
 ### BEGIN HIDDEN TESTS
 ### What this tests: a part of a job, tasks in turn, large job numbers, an address left behind, missing variables.
 from distlib.exercises.environments.checks import check_rendezvous_environment
-from distlib.exercises.environments.slurm_steps import SlurmStep
+from distlib.exercises.environments.slurm_steps import Step
 
 report = check_rendezvous_environment(
     rendezvous_environment,
     steps=[
-        SlurmStep("n[098-101]", "12,1(x2),11", job=9_999),
-        SlurmStep("r[1-2]n[1-2]", "3(x4)", job=67_043_327, cyclic=True),
-        SlurmStep("z9,a1", "2,1", job=32_767, left_behind=True),
-        SlurmStep("b[2-4]", "2(x2),1", job=19_998, cyclic=True, job_nodes="a[1-2],b[1-4]", job_tasks="4(x6)"),
-        SlurmStep("gpu[8-9]-ib", "2,4", job=8_888_888, job_nodes="gpu[7-9]-ib", job_tasks="1,2,4", left_behind=True),
+        Step("n[098-101]", "12,1(x2),11", job=9_999),
+        Step("r[1-2]n[1-2]", "3(x4)", job=67_043_327, cyclic=True),
+        Step("z9,a1", "2,1", job=32_767, left_behind=True),
+        Step("b[2-4]", "2(x2),1", job=19_998, cyclic=True, job_nodes="a[1-2],b[1-4]", job_tasks="4(x6)"),
+        Step("gpu[8-9]-ib", "2,4", job=8_888_888, job_nodes="gpu[7-9]-ib", job_tasks="1,2,4", left_behind=True),
         *(
-            SlurmStep("node[01-02]", "2(x2)", job_nodes="node[01-03]", left_behind=True, missing=name)
+            Step("node[01-02]", "2(x2)", job_nodes="node[01-03]", left_behind=True, missing=name)
             for name in (
                 "SLURM_JOB_ID",
                 "SLURM_STEP_NODELIST",
@@ -348,8 +348,8 @@ report = check_rendezvous_environment(
                 "SLURM_NODEID",
             )
         ),
-        SlurmStep("n[1-2]", "1(x2)", job=31_744),  # the ports end at 32,767
-        SlurmStep("n[1-2]", "1(x2)", job=32_766),
+        Step("n[1-2]", "1(x2)", job=31_744),  # the ports end at 32,767
+        Step("n[1-2]", "1(x2)", job=32_766),
     ],
     seed=162,
 )

@@ -12,11 +12,11 @@ import torch
 
 from distlib import CallSite, Message, Trace
 from distlib.checks import Report
-from distlib.checks.places import simulated_only
 from distlib.checks.rules.sent_messages import SentMessages
 from distlib.checks.seen import Seen
 from distlib.checks.task import first
 from distlib.checks.tensor_cases import tensor_cases
+from distlib.checks.venues import simulated_only
 from distlib.exercises.all_reduce.checks import check_ring_all_reduce, ring
 
 ASSIGNMENT = "02_all_reduce"

@@ -13,8 +13,8 @@ import torch
 from distlib.checks import CheckFailed
 from distlib.checks.case import Case, Part
 from distlib.checks.models import Gradients
-from distlib.checks.places import simulated_only
 from distlib.checks.plays.gated import open_gate
+from distlib.checks.venues import simulated_only
 from distlib.exercises.ddp.all_reduces import all_reduces, reduced_bytes
 from distlib.exercises.ddp.cases import Training, train_alone, training_inputs
 from distlib.exercises.ddp.checks import check_average_gradients, check_sampler

@@ -15,7 +15,6 @@ import torch
 from distlib.checks import CheckFailed
 from distlib.checks.case import Case
 from distlib.checks.errors import without_our_files
-from distlib.checks.places import simulated_only
 from distlib.checks.plays.calls import call
 from distlib.checks.plays.plain import changed_inputs
 from distlib.checks.plays.tensor import one_tensor
@@ -27,6 +26,7 @@ from distlib.checks.rules.values import holds
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, Remarks, explain_old_version, in_turn, task
 from distlib.checks.tensor_cases import TensorCase, expected_on
+from distlib.checks.venues import simulated_only
 from distlib.communicator import Communicator
 from distlib.trace import Trace
 

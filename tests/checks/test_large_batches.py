@@ -14,7 +14,7 @@ from distlib.checks.rules.flat import EVERYBODY, NARROW, TWICE, one_all_reduce
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, first
 from distlib.exercises.large_batches.checks import MISTAKES, Rounds, check_local_sgd_round, play_rounds, weights
-from distlib.exercises.large_batches.plays import LOSSES, MOMENTUM, Descent, TwoLayers, local_rounds
+from distlib.exercises.large_batches.plays import LOSSES, MOMENTUM, MomentumDescent, TwoLayers, local_rounds
 from distlib.trace import CallSite, Message, Trace
 from distlib.training.large_batch import local_sgd_round
 from distlib.worlds.diagnosis import RankError
@@ -129,7 +129,7 @@ def test_a_mistake_that_can_not_be_played_is_an_error() -> None:
 def test_descent_is_torchs_sgd_with_or_without_a_closure() -> None:
     inputs = a_case(Rounds([3], frozen=True)).inputs[0]
     models = [TwoLayers(inputs["state"], open_gate) for _ in range(3)]
-    optimizers = [Descent(model.parameters(), 0.25) for model in models[:2]]
+    optimizers = [MomentumDescent(model.parameters(), 0.25) for model in models[:2]]
     for optimizer in (*optimizers, torch.optim.SGD(models[2].parameters(), lr=0.25, momentum=MOMENTUM)):
         model = models[len(optimizers) if isinstance(optimizer, torch.optim.SGD) else optimizers.index(optimizer)]
         for x, y in inputs["batches"][0]:

@@ -12,8 +12,8 @@ import torch
 
 from distlib import CallSite, Cluster, Link, Message, SimulatedWorld, Trace
 from distlib.checks import CheckFailed
-from distlib.checks.places import simulated_only
 from distlib.checks.rules.steps import broadcast_steps, reduce_steps
+from distlib.checks.venues import simulated_only
 from distlib.exercises.messages.checks import check_broadcast, check_gather, check_scatter, check_shift
 
 Sent = list[tuple[int, int, int]]  # src, dst, round

@@ -11,8 +11,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 import distlib.exercises
-from distlib.checks.places import simulated_only
 from distlib.checks.remark import CheckFailed
+from distlib.checks.venues import simulated_only
 from distlib.judge.remote.judge import judge
 from distlib.judge.sandbox import Limits, choose_sandbox
 from tests.remote_functions import in_a_notebook

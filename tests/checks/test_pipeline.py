@@ -15,7 +15,7 @@ from distlib.checks.rules.values import explain_factor
 from distlib.checks.student_communicator import StudentCommunicator
 from distlib.checks.task import Draw, first
 from distlib.communicator import Communicator
-from distlib.exercises.pipeline.cases import Alone, StageCase, drawn_plan, stage_case
+from distlib.exercises.pipeline.cases import Alone, Plan, drawn_plan, stage_case
 from distlib.exercises.pipeline.plays import NotedStage, StageNotes
 from distlib.exercises.pipeline.schedule_rules import all_forward_first, is_a_schedule, keeps_as_1f1b, takes
 from distlib.training import schedules
@@ -31,7 +31,7 @@ def test_a_drawn_plan_can_be_executed_and_is_another_one_each_time(seed: int) ->
 
 
 def test_the_shares_of_the_microbatches_add_up_to_the_gradients_of_the_batch() -> None:
-    case = stage_case(Draw(1), StageCase("GPipe", schedules.gpipe(3, 3), samples=[1, 4, 2]))
+    case = stage_case(Draw(1), Plan("GPipe", schedules.gpipe(3, 3), samples=[1, 4, 2]))
     alone = Alone(case.inputs, case.facts.samples)
     for stage in range(3):
         shares = [alone.share(stage, i) for i in range(3)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from distlib.checks import on_a_rank, places
+from distlib.checks import on_a_rank, venues
 from distlib.checks.case import Case, Part
 from distlib.checks.helpers import all_reduce, ring_all_gather
 from distlib.checks.library_calls import could_call
@@ -160,10 +160,10 @@ def test_plays_only_import_what_the_sandbox_has() -> None:
 def test_temporary_files_of_ranks_that_import_a_framework_go_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "IMPORTED_LATE", ("json",), raising=False)
     case = Case("a case", call, [{}])
-    places._import_on_ranks(1, case)
-    path = Path(places._run_on_ranks(1, "", 60.0, leave_a_file).result[0])
+    venues._import_on_ranks(1, case)
+    path = Path(venues._run_on_ranks(1, "", 60.0, leave_a_file).result[0])
     assert path.exists()
-    places.close_worlds()
+    venues.close_worlds()
     assert not path.exists() and not path.parent.exists()
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from distlib.checks import CheckFailed
-from distlib.checks.places import simulated_only
 from distlib.checks.questions import check_answers, check_each
+from distlib.checks.venues import simulated_only
 from distlib.exercises.parameter_server.checks import check_worker_loop
 from distlib.exercises.parameter_server.helpers import may_proceed
 from tests.remote_functions import in_a_notebook

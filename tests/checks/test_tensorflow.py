@@ -12,11 +12,11 @@ import pytest
 from distlib.checks import on_a_rank
 from distlib.checks.case import Part
 from distlib.checks.formatting import count
-from distlib.checks.places import pack
 from distlib.checks.plays.calls import attempt, call
 from distlib.checks.task import Draw
+from distlib.checks.venues import pack
 from distlib.exercises.tensorflow import checks as exercise
-from distlib.exercises.tensorflow.checks import InputPipeline, Shares, check_global_batch_loss
+from distlib.exercises.tensorflow.checks import Pipeline, Shares, check_global_batch_loss
 from distlib.frameworks import optional
 from distlib.worlds import call_site
 
@@ -60,7 +60,7 @@ def test_drawn_clusters_are_right() -> None:
 
 
 def test_the_steps_and_shares_of_a_pipeline() -> None:
-    plan = InputPipeline(samples=13, num_workers=3, global_batch_size=6)
+    plan = Pipeline(samples=13, num_workers=3, global_batch_size=6)
     assert (plan.steps, plan.share) == (3, 2)
 
 

@@ -13,10 +13,10 @@ import torch
 
 from distlib import CallSite, Cluster, Link, Message, SimulatedWorld, Trace, all_reduce, collectives, network
 from distlib.checks import CheckFailed
-from distlib.checks.places import simulated_only
 from distlib.checks.seen import Played, Seen
 from distlib.checks.task import Draw, Task, first
 from distlib.checks.tensor_cases import expected_on
+from distlib.checks.venues import simulated_only
 from distlib.exercises.trees_and_grids.checks import (
     check_grid_all_reduce,
     check_halving_doubling_all_reduce,

@@ -14,7 +14,7 @@ from distlib.exercises.all_reduce.checks import check_naive_all_reduce
 from distlib.exercises.ddp.cases import Training
 from distlib.exercises.ddp.checks import check_assign_buckets, check_sampler
 from distlib.exercises.ddp.overlapped_ddp import check_overlapped_ddp
-from distlib.exercises.master.checks import StepCase, check_data_parallel_step, check_split_batch
+from distlib.exercises.master.checks import Step, check_data_parallel_step, check_split_batch
 from distlib.judge.remote.place import RemotePlace
 from distlib.training.buckets import assign_buckets
 from tests.judge.test_hostile import read_hostile
@@ -224,7 +224,7 @@ def test_a_replaced_torch_function_changes_no_verdict() -> None:
 
 
 def test_every_rank_computes_its_own_part() -> None:
-    found = told(ON_RANK_0, "data_parallel_step", check_data_parallel_step, world_sizes=(2,), steps=[StepCase(8)])
+    found = told(ON_RANK_0, "data_parallel_step", check_data_parallel_step, world_sizes=(2,), steps=[Step(8)])
     assert "the gradients are right, but rank 0 has not computed outputs of its own images" in found
 
 

@@ -17,7 +17,7 @@ from distlib.draw.chunks.chunk_grid import describe_chunks
 from distlib.draw.chunks.chunk_history import ChunkHistory, ChunkMessage, name_chunks, tell_cell
 from distlib.draw.chunks.chunk_layout import HEAD, LABELS, MARGIN, Layout, is_whole, lay_out_one
 from distlib.draw.chunks.markers import Cell, format_count, is_part, is_repeated
-from distlib.draw.players.scene import INK, Look, Scene, Shape, Step, arrow, box, runs, write
+from distlib.draw.players.scene import INK, Look, Scene, SceneStep, Shape, arrow, box, runs, write
 from distlib.draw.players.timeline_scene import tell_site
 from distlib.draw.style import SMALL, TITLE, VERMILLION, WIDTH, color_of, count, format_bytes, text_on
 
@@ -162,7 +162,7 @@ def describe(message: ChunkMessage) -> str:
     return f"{text}, {format_bytes(message.sent.nbytes)}, sent by {tell_site(message.sent.site)}"
 
 
-def _steps(history: ChunkHistory) -> Iterator[Step]:
+def _steps(history: ChunkHistory) -> Iterator[SceneStep]:
     """A warning stays from the round on in which something was odd; an error that ended the run is there at once."""
     odd = history.findings_by_round
     if history.error is not None:
@@ -173,14 +173,14 @@ def _steps(history: ChunkHistory) -> Iterator[Step]:
         yield _step(history, round, history.tell_full_sums(round), warning)
 
 
-def _step(history: ChunkHistory, round: int, cells: str, warning: str) -> Step:
+def _step(history: ChunkHistory, round: int, cells: str, warning: str) -> SceneStep:
     held = [_tell_rank(history, round, rank) for rank in range(history.world_size)]
     if round == 0:
-        return Step("start", f"The start: nothing has been sent. {cells}", held, warning)
+        return SceneStep("start", f"The start: nothing has been sent. {cells}", held, warning)
     messages = history.messages_in(round)
     name = f"round {round} of {history.rounds}"
     words = f"After {name}: {count(len(messages), 'message')}. {cells}"
-    return Step(name, words, [*map(describe, messages), *held], warning)
+    return SceneStep(name, words, [*map(describe, messages), *held], warning)
 
 
 def _tell_rank(history: ChunkHistory, round: int, rank: int) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from distlib.draw.charts.action_looks import key_of, look_of, stages_of_rank, words_in_boxes
 from distlib.draw.charts.pipelines import describe_pipeline
-from distlib.draw.players.scene import INK, Look, Scene, Shape, Step, box, runs, write
+from distlib.draw.players.scene import INK, Look, Scene, SceneStep, Shape, box, runs, write
 from distlib.draw.style import SMALL, TITLE, WIDTH, count, format_bytes, format_number, format_seconds, text_on
 from distlib.training.schedules import Action, ActionSpan, Timing
 
@@ -261,10 +261,10 @@ def _tell(action: Action) -> str:
     return f"{action}, the {_IN_WORDS[action.kind]} of microbatch {action.microbatch} through stage {action.stage}"
 
 
-def _step(plan: _PipelinePixels, number: int) -> Step:
+def _step(plan: _PipelinePixels, number: int) -> SceneStep:
     last = len(plan.moments) - 1
     if number == 0:
-        return Step("start", f"Nothing is done yet. To come: {count(sum(map(len, plan.timing.spans)), 'action')}.")
+        return SceneStep("start", f"Nothing is done yet. To come: {count(sum(map(len, plan.timing.spans)), 'action')}.")
     when = format_seconds(plan.moments[number] - plan.moments[0])
     ended = [
         (rank, span)
@@ -276,4 +276,4 @@ def _step(plan: _PipelinePixels, number: int) -> Step:
     words = ", ".join(f"{span.action} on rank {rank}" for rank, span in ended)
     kept = ", ".join(map(format_number, numbers))
     details = [f"rank {rank}: {_tell(span.action)}, {_seconds(plan, span)}" for rank, span in ended]
-    return Step(f"moment {number} of {last}", f"After {when}: done {words}. Kept, by rank: {kept}.", details)
+    return SceneStep(f"moment {number} of {last}", f"After {when}: done {words}. Kept, by rank: {kept}.", details)

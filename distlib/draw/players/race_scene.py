@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from distlib.draw.charts.log_axes import LEFT, RIGHT, spread, ticks_of_ranks, ticks_of_seconds, ticks_of_sizes
 from distlib.draw.charts.race_table import Race
 from distlib.draw.charts.racing import describe_race, edge, place_in_words, tell_leads
-from distlib.draw.players.scene import INK, Look, Scene, Shape, Step, box, write
+from distlib.draw.players.scene import INK, Look, Scene, SceneStep, Shape, box, write
 from distlib.draw.style import BODY, SMALL, TITLE, WIDTH, color_of, format_bytes, format_seconds, line_color_of, text_on
 from distlib.network import ALL_REDUCES
 
@@ -35,7 +35,7 @@ def race_scene(table: Race, marked: int) -> Scene:
         *_names(plan),
         box(plan.x(marked) - 1, _TOP, 2, _HEIGHT, {"fill": INK}),
     ]
-    height, steps = _TOP + _HEIGHT + _BAND + _BELOW, [Step("", _tell(table, marked))]
+    height, steps = _TOP + _HEIGHT + _BAND + _BELOW, [SceneStep("", _tell(table, marked))]
     return Scene(title, WIDTH, height, shapes, steps, describe_race(table, title), "a line")
 
 

@@ -48,7 +48,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Step:
+class SceneStep:
     """One step in words.
 
     Attributes:
@@ -81,7 +81,7 @@ class Scene:
     width: float
     height: float
     shapes: Sequence[Shape]
-    steps: Sequence[Step]
+    steps: Sequence[SceneStep]
     alt: str
     hint: str
 
@@ -97,7 +97,7 @@ class Scene:
         }
 
 
-def _filled(thing: Shape | Step) -> dict[str, Any]:
+def _filled(thing: Shape | SceneStep) -> dict[str, Any]:
     values = {name: getattr(thing, name) for name in thing.__dataclass_fields__}
     return {name: value for name, value in values.items() if value or name in ("first", "end") and value is not None}
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from distlib.draw.charts.coloring import ColorBy, Coloring, coloring
 from distlib.draw.charts.timelines import describe_timeline
-from distlib.draw.players.scene import INK, Look, Scene, Shape, Step, arrow, box, runs, write
+from distlib.draw.players.scene import INK, Look, Scene, SceneStep, Shape, arrow, box, runs, write
 from distlib.draw.style import (
     BLUE,
     ORANGE,
@@ -225,25 +225,25 @@ def tell_site(site: CallSite) -> str:
     return f"{site.via.rpartition('.')[2]} in {site.place}" if site.via else site.place
 
 
-def _steps(plan: _MessageSteps) -> list[Step]:
+def _steps(plan: _MessageSteps) -> list[SceneStep]:
     by_step: list[list[Message]] = [[] for _ in range(_last_step(plan) + 1)]
     for message in plan.trace:
         by_step[plan.arrived(message)].append(message)
     return [_step(plan, number, messages) for number, messages in enumerate(by_step)]
 
 
-def _step(plan: _MessageSteps, number: int, messages: Sequence[Message]) -> Step:
+def _step(plan: _MessageSteps, number: int, messages: Sequence[Message]) -> SceneStep:
     last = _last_step(plan)
     if not len(plan.trace):
-        return Step("start", "The run had no messages.")
+        return SceneStep("start", "The run had no messages.")
     if number == 0:
-        return Step("start", f"Nobody has sent anything yet. To come: {count(len(plan.trace), 'message')}.")
+        return SceneStep("start", f"Nobody has sent anything yet. To come: {count(len(plan.trace), 'message')}.")
     total = sum(message.nbytes for message in messages)
     pairs = ", ".join(f"{message.src} to {message.dst}" for message in messages[:16]) + ", …" * (len(messages) > 16)
     name = f"round {number} of {last}" if plan.by == "round" else f"arrival {number} of {last}"
     when = f"Round {number} of {last}" if plan.by == "round" else f"After {format_seconds(plan.moments[number - 1])}"
     words = f"{when}: {count(len(messages), 'message')}, {format_bytes(total)}. From rank {pairs}."
-    return Step(name, words, [describe(message) + _tell_wait(plan, message) for message in messages])
+    return SceneStep(name, words, [describe(message) + _tell_wait(plan, message) for message in messages])
 
 
 def _tell_wait(plan: _MessageSteps, message: Message) -> str:

@@ -237,7 +237,7 @@ close = partial(is_close, relative=1e-3, absolute=1e-4)  # rounding is free, in 
 
 
 @dataclass(frozen=True)
-class MeshDescent:
+class Descent:
     """Devices of the mesh, from number `first` on; samples of the whole batch; names of axis and loss; the rate."""
 
     devices: int
@@ -290,7 +290,7 @@ def _drawn_batch(draw: Draw, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
         ("not done after", say("slow")),
     ],
 )
-def check_spmd_step(draw: Draw, *, plans: Sequence[MeshDescent]) -> Iterator[Case]:
+def check_spmd_step(draw: Draw, *, plans: Sequence[Descent]) -> Iterator[Case]:
     """`function(loss_of, mesh, rate)`: a data-parallel step. Three of them: numbers, placement, programs.
 
     The last one begins with the first parameters again, so that it shows whether the step remembers any.
@@ -356,7 +356,7 @@ class OneDeviceStep:
     loss_after: torch.Tensor
 
     @classmethod
-    def step(cls, plan: MeshDescent, tree: Any, batch: Sequence[torch.Tensor]) -> OneDeviceStep:
+    def step(cls, plan: Descent, tree: Any, batch: Sequence[torch.Tensor]) -> OneDeviceStep:
         """The step of these parameters, which it changes."""
         batch = [tensor.double() for tensor in batch]
         before = [leaf.detach().clone() for leaf in _leaves(tree)]
@@ -415,7 +415,7 @@ def _placed(call: dict[str, Any], names: Sequence[str], shapes: Sequence[torch.S
 
 
 def _params(
-    plan: MeshDescent, params: Sequence[Sequence[torch.Tensor]], names: Sequence[str], one: OneDeviceStep, number: int
+    plan: Descent, params: Sequence[Sequence[torch.Tensor]], names: Sequence[str], one: OneDeviceStep, number: int
 ) -> Remarks:
     """Every device's numbers of each parameter."""
     for k, (name, held) in enumerate(zip(names, params, strict=True)):
@@ -434,7 +434,7 @@ def all_equal(held: Sequence[torch.Tensor]) -> bool:
 
 
 def _wrong_updates(
-    plan: MeshDescent, before: torch.Tensor, gradient: torch.Tensor, own: torch.Tensor, first: torch.Tensor | None
+    plan: Descent, before: torch.Tensor, gradient: torch.Tensor, own: torch.Tensor, first: torch.Tensor | None
 ) -> dict[str, torch.Tensor]:
     """What usual mistakes make of a parameter.
 
@@ -463,7 +463,7 @@ def _why_wrong(moved: torch.Tensor, right: torch.Tensor, number: int) -> str:
     return say("remembers" if number == STEPS else "update")
 
 
-def _losses(plan: MeshDescent, losses: Sequence[torch.Tensor], one: OneDeviceStep, number: int) -> Remarks:
+def _losses(plan: Descent, losses: Sequence[torch.Tensor], one: OneDeviceStep, number: int) -> Remarks:
     """The loss on every device."""
     mistakes = {
         say("loss_of_share"): [loss.float() for loss, _ in one.shares],
@@ -482,7 +482,7 @@ def _compilations(calls: Sequence[dict[str, Any]]) -> Remarks:
         yield say.remark("compiles_again", compilations=compilations)
 
 
-def _communication(plan: MeshDescent, programs: Sequence[str], nbytes: int, number: int) -> Remarks:
+def _communication(plan: Descent, programs: Sequence[str], nbytes: int, number: int) -> Remarks:
     """What the programs that a call has compiled are handed, and what they send."""
     if number == 1 and not programs:
         yield say.remark("no_program")

@@ -71,7 +71,7 @@ class TwoLayers(torch.nn.Module):
         return k
 
 
-class Descent:
+class MomentumDescent:
     """Gradient descent with momentum; used as an optimizer of torch's, which takes seconds to be imported."""
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter], rate: float) -> None:
@@ -142,7 +142,7 @@ def local_rounds(
     """
     model = TwoLayers(inputs["state"], gate)
     leave_gradients(model, inputs["old"])
-    optimizer = Descent(model.parameters(), inputs["rate"])
+    optimizer = MomentumDescent(model.parameters(), inputs["rate"])
     rounds = []
     for batches in inputs["batches"]:
         function(comm, model, LOSSES[inputs["loss"]], batches, optimizer)

@@ -322,7 +322,7 @@ LOSSES = {"mean": "", "sum": ", the loss a sum", "joint": ", a loss in which ima
 
 
 @dataclass(frozen=True)
-class StepCase:
+class Step:
     """A step to be checked.
 
     Attributes:
@@ -348,7 +348,7 @@ class StepCase:
     helpers=PARTS,
     errors=STEP_ERRORS,
 )
-def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: Sequence[StepCase]) -> Iterator[Case]:
+def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: Sequence[Step]) -> Iterator[Case]:
     """`function(comm, model, images, labels, loss_function)`: gradients and loss on rank 0, and every message."""
     seed = draw.getrandbits(60)
     for step, ranks in ((step, n) for step in steps for n in world_sizes if step.batch_size >= n):
@@ -358,7 +358,7 @@ def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: S
         yield Case(title, one_step, [_inputs_of(step, numbers) for _ in range(ranks)], step, seed=seed)
 
 
-def _inputs_of(step: StepCase, numbers: torch.Generator) -> dict[str, Any]:
+def _inputs_of(step: Step, numbers: torch.Generator) -> dict[str, Any]:
     """What one rank is given, drawn from `numbers`."""
     normal = partial(torch.randn, dtype=torch.float64, generator=numbers)
     return {

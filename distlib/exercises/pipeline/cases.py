@@ -1,6 +1,6 @@
 """Cases for stages of a pipeline: a plan, what each rank is given for it, and what a single process computes.
 
-StageCase("1F1B", schedule, samples=[2, 2, 1])  3 microbatches, the last one smaller
+Plan("1F1B", schedule, samples=[2, 2, 1])       3 microbatches, the last one smaller
 rank 0   tanh(linear) of 3 features ──► 5  ──►  rank 1   5 ──► 4  ──►  rank 2   4 ──► 2  ──►  loss
 """
 
@@ -23,7 +23,7 @@ FEATURES = (3, 5, 4, 2)  # of what goes into stage 0, 1, …, and so on from the
 
 
 @dataclass(frozen=True)
-class StageCase:
+class Plan:
     """What ranks do, one stage on each.
 
     Attributes:
@@ -41,7 +41,7 @@ class StageCase:
     calls: int = 1
 
 
-def drawn_plan(draw: Draw, ranks: int, microbatches: int) -> StageCase:
+def drawn_plan(draw: Draw, ranks: int, microbatches: int) -> Plan:
     """Any schedule that can be executed: one action after another whose needs are met; 1 to 4 samples each."""
     rows: list[list[Action]] = [[] for _ in range(ranks)]
     waiting = awaited_actions(gpipe(ranks, microbatches))
@@ -49,10 +49,10 @@ def drawn_plan(draw: Draw, ranks: int, microbatches: int) -> StageCase:
         action = draw.choice(sorted(each for each, needs in waiting.items() if not waiting.keys() & needs))
         rows[action.stage].append(action)
         del waiting[action]
-    return StageCase("drawn", rows, [draw.randint(1, 4) for _ in range(microbatches)])
+    return Plan("drawn", rows, [draw.randint(1, 4) for _ in range(microbatches)])
 
 
-def stage_case(draw: Draw, plan: StageCase) -> Case:
+def stage_case(draw: Draw, plan: Plan) -> Case:
     """The case of a plan. Its facts are the plan, with its samples."""
     ranks, last = len(plan.schedule), len(plan.schedule) - 1
     samples = list(plan.samples or [2] * (len(plan.schedule[0]) // 2))
@@ -71,7 +71,7 @@ def stage_case(draw: Draw, plan: StageCase) -> Case:
         for rank, row in enumerate(plan.schedule)
     ]
     title = f"on {count(ranks, 'rank')}, {plan.name}, batch of {' + '.join(map(str, samples))}"
-    title += f", {plan.loss}" * (plan.loss != StageCase.loss) + ", called twice" * (plan.calls == 2)
+    title += f", {plan.loss}" * (plan.loss != Plan.loss) + ", called twice" * (plan.calls == 2)
     return Case(title, one_stage, inputs, replace(plan, samples=samples))
 
 

@@ -19,7 +19,7 @@ from distlib.checks.rules.values import explain_factor, holds, is_close, untouch
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.exercises.pipeline.cases import Alone, StageCase, drawn_plan, stage_case
+from distlib.exercises.pipeline.cases import Alone, Plan, drawn_plan, stage_case
 from distlib.exercises.pipeline.schedule_rules import (
     all_forward_first,
     is_a_schedule,
@@ -101,7 +101,7 @@ ERRORS = (
 
 
 @task("comm", "module", "actions", "shapes", "inputs", "targets", "loss_function", errors=ERRORS)
-def check_run_stage(draw: Draw, *, plans: Sequence[StageCase], drawn: Sequence[tuple[int, int]] = ()) -> Iterator[Case]:
+def check_run_stage(draw: Draw, *, plans: Sequence[Plan], drawn: Sequence[tuple[int, int]] = ()) -> Iterator[Case]:
     """`function(comm, module, actions, …)`: loss and gradients of one process.
 
     `drawn`: ranks and microbatches of more plans.

@@ -553,7 +553,7 @@ def _copied(copied: Sequence[tuple[str, str, int]], replicas: int, nbytes: int) 
 
 
 @dataclass(frozen=True)
-class InputPipeline:
+class Pipeline:
     """A data set and its workers.
 
     Attributes:
@@ -613,7 +613,7 @@ def _shard_errors(seen: Seen) -> Sequence[tuple[str, str]]:
 
 
 @task("dataset", "num_workers", "index", "global_batch_size", seconds=SECONDS, errors=_shard_errors)
-def check_shard_input(draw: Draw, *, pipelines: Sequence[InputPipeline]) -> Iterator[Case]:
+def check_shard_input(draw: Draw, *, pipelines: Sequence[Pipeline]) -> Iterator[Case]:
     """`function(dataset, num_workers, index, global_batch_size)`: a worker's batches, with the samples' weights."""
     check_there("tensorflow")
     for plan in pipelines:
@@ -643,7 +643,7 @@ def _(seen: Seen) -> Remarks:
         yield from _samples(plan, found, seen.case.inputs[0]["samples"])
 
 
-def _late_or_nameless(plan: InputPipeline, refused: str | None) -> Remark | None:
+def _late_or_nameless(plan: Pipeline, refused: str | None) -> Remark | None:
     """What is wrong where there must be a ValueError that names some numbers."""
     if refused is None:
         return say.remark("pipeline_not_refused", numbers=" and ".join(map(str, plan.refused)))
@@ -653,7 +653,7 @@ def _late_or_nameless(plan: InputPipeline, refused: str | None) -> Remark | None
     return None
 
 
-def _batches(plan: InputPipeline, found: Sequence[Sequence[Any]]) -> Remarks:
+def _batches(plan: Pipeline, found: Sequence[Sequence[Any]]) -> Remarks:
     """Their number and shapes."""
     for worker, batches in enumerate(found):
         yield from _pairs(worker, batches)
@@ -680,7 +680,7 @@ def _pairs(worker: int, batches: Sequence[Any]) -> Remarks:
             yield say.remark("no_pair", worker=worker, values=count(len(batch), "value"))
 
 
-def _batch_samples(plan: InputPipeline, worker: int, number: int, samples: torch.Tensor) -> Remarks:
+def _batch_samples(plan: Pipeline, worker: int, number: int, samples: torch.Tensor) -> Remarks:
     shape, batch = [plan.share, *plan.shape], {"number": number, "worker": worker}
     if list(samples.shape) != shape:
         wrong = "last_not_filled" if number == plan.steps - 1 else "batch_shape"
@@ -691,7 +691,7 @@ def _batch_samples(plan: InputPipeline, worker: int, number: int, samples: torch
         yield say.remark("not_finite", **batch)
 
 
-def _batch_weights(plan: InputPipeline, worker: int, number: int, weights: torch.Tensor) -> Remarks:
+def _batch_weights(plan: Pipeline, worker: int, number: int, weights: torch.Tensor) -> Remarks:
     shape, batch = [plan.share], {"number": number, "worker": worker}
     if list(weights.shape) != shape or weights.dtype != torch.float32:
         form = {"dtype": dtype_name(weights.dtype), "found": list(weights.shape)}
@@ -707,7 +707,7 @@ def _in_numbers(found: Sequence[Sequence[Any]]) -> list[str]:
     ]
 
 
-def _why_steps(plan: InputPipeline, numbers: Sequence[int]) -> str:
+def _why_steps(plan: Pipeline, numbers: Sequence[int]) -> str:
     if len(set(numbers)) > 1:
         return say("unequal_steps")
     if numbers[0] < plan.steps:
@@ -716,7 +716,7 @@ def _why_steps(plan: InputPipeline, numbers: Sequence[int]) -> str:
     return say("not_shared" if goes_through_all else "after_the_last")
 
 
-def _samples(plan: InputPipeline, found: Sequence[Sequence[Any]], samples: torch.Tensor) -> Remarks:
+def _samples(plan: Pipeline, found: Sequence[Sequence[Any]], samples: torch.Tensor) -> Remarks:
     """Every one once, and in its step."""
     numbers = {tuple(sample.flatten().tolist()): number for number, sample in enumerate(samples)}
     real: dict[tuple[int, int], list[int]] = {}
@@ -736,7 +736,7 @@ def _samples(plan: InputPipeline, found: Sequence[Sequence[Any]], samples: torch
     yield from _in_their_steps(plan, real, lines)
 
 
-def _in_their_steps(plan: InputPipeline, real: Mapping[tuple[int, int], list[int]], lines: Sequence[str]) -> Remarks:
+def _in_their_steps(plan: Pipeline, real: Mapping[tuple[int, int], list[int]], lines: Sequence[str]) -> Remarks:
     """Every sample in the step of its global batch."""
     size = plan.global_batch_size
     for (worker, step), numbers in real.items():
@@ -758,7 +758,7 @@ def _numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers)) or "–"
 
 
-def _why_repeated(plan: InputPipeline, real: Mapping[tuple[int, int], list[int]]) -> str:
+def _why_repeated(plan: Pipeline, real: Mapping[tuple[int, int], list[int]]) -> str:
     workers: list[set[int]] = [set() for _ in range(plan.num_workers)]
     for (worker, _), numbers in real.items():
         workers[worker].update(numbers)
@@ -772,6 +772,6 @@ def _why_repeated(plan: InputPipeline, real: Mapping[tuple[int, int], list[int]]
     return say("gone_through_again")
 
 
-def _why_missing(plan: InputPipeline, times: Mapping[int, int]) -> str:
+def _why_missing(plan: Pipeline, times: Mapping[int, int]) -> str:
     in_full_batches = plan.samples // plan.global_batch_size * plan.global_batch_size
     return say("end_missing" if all(times[number] for number in range(in_full_batches)) else "not_dealt")

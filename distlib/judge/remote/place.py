@@ -23,7 +23,7 @@ from distlib.worlds.simulated.simulator import SimulatedCommunicator, SimulatedW
 
 
 class RemotePlace:
-    """Plays cases with one function on remote ranks: a `FunctionElsewhere` of `distlib.checks.places`.
+    """Plays cases with one function on remote ranks: a `FunctionElsewhere` of `distlib.checks.venues`.
 
     Args:
         name: the function's name in the student's notebook.

@@ -19,7 +19,7 @@ from __future__ import annotations
 import torch
 
 from distlib.communicator import Communicator, Work
-from distlib.training.pipeline.plan import Plan
+from distlib.training.pipeline.plan import PipelinePlan
 from distlib.training.pipeline.shapes import Forms
 from distlib.training.schedules.actions import FORWARD, Action
 
@@ -34,7 +34,7 @@ class Messages:
         ahead: for how many coming actions receives are posted, besides the one that is about to run.
     """
 
-    def __init__(self, comm: Communicator, plan: Plan, forms: Forms, ahead: int = 1) -> None:
+    def __init__(self, comm: Communicator, plan: PipelinePlan, forms: Forms, ahead: int = 1) -> None:
         self._comm, self._plan, self._forms = comm, plan, forms
         self._own = plan.rows[comm.rank]
         self._posted = 0  # for how many of them what they receive has been posted

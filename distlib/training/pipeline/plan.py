@@ -24,7 +24,7 @@ from distlib.training.schedules.execution import awaited_actions, check_schedule
 
 
 @dataclass(frozen=True)
-class Plan:
+class PipelinePlan:
     """A schedule, and what follows from it.
 
     Attributes:
@@ -50,7 +50,7 @@ class Plan:
         return 1 + 2 * number + (action.kind != FORWARD)
 
 
-def plan_of(schedule: Schedule) -> Plan:
+def plan_of(schedule: Schedule) -> PipelinePlan:
     """Check a schedule and find its messages.
 
     Raises:
@@ -60,7 +60,7 @@ def plan_of(schedule: Schedule) -> Plan:
 
 
 @lru_cache(maxsize=8)  # simulated ranks share a process: one of them makes the plan for all
-def _plan_of(rows: tuple[tuple[Action, ...], ...]) -> Plan:
+def _plan_of(rows: tuple[tuple[Action, ...], ...]) -> PipelinePlan:
     check_schedule(rows)
     source = {
         action: other
@@ -68,7 +68,7 @@ def _plan_of(rows: tuple[tuple[Action, ...], ...]) -> Plan:
         for other in awaited
         if other.stage != action.stage
     }
-    return Plan(
+    return PipelinePlan(
         rows,
         stages_in(rows),
         microbatches_in(rows),

@@ -19,7 +19,7 @@ from torch.func import functional_call
 
 from distlib.communicator import Communicator
 from distlib.partition import chunk_lengths
-from distlib.training.pipeline.plan import Plan
+from distlib.training.pipeline.plan import PipelinePlan
 
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _MOST_DIMENSIONS = 8
@@ -64,7 +64,7 @@ class Forms:
 
 
 def agree_on_forms(
-    comm: Communicator, plan: Plan, stages: Mapping[int, nn.Module], batch: torch.Tensor | None
+    comm: Communicator, plan: PipelinePlan, stages: Mapping[int, nn.Module], batch: torch.Tensor | None
 ) -> Forms:
     """Find the forms for batches like this one. Every rank calls it; the rank of stage 0 gives the batch.
 
@@ -109,7 +109,7 @@ def check_lengths(batch: int, num_microbatches: int) -> list[int]:
     return chunk_lengths(batch, num_microbatches)
 
 
-def _output_form(comm: Communicator, plan: Plan, stage: int, module: nn.Module, form: Form) -> Form:
+def _output_form(comm: Communicator, plan: PipelinePlan, stage: int, module: nn.Module, form: Form) -> Form:
     """What a stage returns for an input of this form. The stage stays as it is."""
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     source = "the inputs" if stage == 0 else f"what stage {stage - 1} on rank {plan.rank_of[stage - 1]} returns"
