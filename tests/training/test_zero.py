@@ -1,6 +1,6 @@
 """ZeRO: equal to one process at every stage, to the digit; its messages and bytes; what it refuses."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from distlib import Communicator, RankError, SimulatedWorld, World
-from distlib.training.zero import FlatLayout, FullyShardedModule, ShardedGradients, ShardedOptimizer
+from distlib import Communicator, SimulatedWorld
+from distlib.training.zero import FullyShardedModule, ShardedGradients, ShardedOptimizer
 
 DOUBLE = torch.float64
 STEPS = 10

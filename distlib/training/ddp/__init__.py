@@ -15,9 +15,9 @@ checkpoint    saved by one rank, loaded by all
 from distlib.training.ddp.checkpoint import load_checkpoint, save_checkpoint
 from distlib.training.ddp.module import VERSIONS, DistributedDataParallel
 from distlib.training.ddp.plain import PlainDDP, average_per_parameter
-from distlib.training.replicas import check_same_model, copy_from_rank_0
 from distlib.training.ddp.step_times import Span, StepClock, StepTimes
 from distlib.training.ddp.torch_hook import all_reduce_hook
+from distlib.training.replicas import check_same_model, copy_from_rank_0
 
 __all__ = [
     "VERSIONS",

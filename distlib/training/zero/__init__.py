@@ -1,4 +1,4 @@
-"""ZeRO and FSDP: what every rank would keep alike is sharded, each rank keeps its own part.
+"""ZeRO and FSDP: what every rank would keep alike is sharded, and each rank keeps its own part.
 
 sharded_optimizer   stage 1: the optimizer's states
 sharded_gradients   stage 2: and gradients
@@ -10,13 +10,33 @@ freed_unit          a unit that is freed and gathered again
 unit_choice         which parameters form which unit
 gradient_norm       the norm of all gradients, for clipping
 elementwise         may this optimizer's tensors be cut?
+whole_state         the state of the model without shards
+stage_memory        what each stage keeps and sends, by formulas
+live_bytes          what is alive in a step, by kind, counted
 
 S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020.
 """
 
+from distlib.training.zero.elementwise import check_elementwise
 from distlib.training.zero.flat_buffer import FlatLayout
 from distlib.training.zero.fully_sharded import FullyShardedModule
+from distlib.training.zero.gradient_norm import clip_gradients, gradient_norm
+from distlib.training.zero.live_bytes import MemoryAccount, Sample
 from distlib.training.zero.sharded_gradients import ShardedGradients
 from distlib.training.zero.sharded_optimizer import ShardedOptimizer
+from distlib.training.zero.stage_memory import bytes_sent_by_stage, memory_by_stage, padded_bytes_by_stage
 
-__all__ = ["FlatLayout", "FullyShardedModule", "ShardedGradients", "ShardedOptimizer"]
+__all__ = [
+    "FlatLayout",
+    "FullyShardedModule",
+    "MemoryAccount",
+    "Sample",
+    "ShardedGradients",
+    "ShardedOptimizer",
+    "bytes_sent_by_stage",
+    "check_elementwise",
+    "clip_gradients",
+    "gradient_norm",
+    "memory_by_stage",
+    "padded_bytes_by_stage",
+]

@@ -37,7 +37,9 @@ def check_elementwise(optimizer_class: type[torch.optim.Optimizer], **defaults: 
     try:
         cut = _after_steps(optimizer_class, defaults, [(_ROWS * _COLUMNS // 2,)] * 2)
     except Exception as error:
-        raise ValueError(f"{name} can't be sharded: it does not work on flat pieces of tensors ({error}). {_HINT}")
+        raise ValueError(
+            f"{name} can't be sharded: it does not work on flat pieces of tensors ({error}). {_HINT}"
+        ) from error
     if not torch.allclose(whole, cut, rtol=1e-9, atol=1e-12):
         raise ValueError(
             f"{name} can't be sharded: it does not work element by element, so a tensor that is cut gets another "
@@ -56,7 +58,7 @@ def _after_steps(
     parameters = [
         nn.Parameter(piece.clone().view(shape)) for piece, shape in zip(numbers.split(lengths), shapes, strict=True)
     ]
-    optimizer = optimizer_class(parameters, **defaults)  # type: ignore[call-arg]
+    optimizer = optimizer_class(parameters, **defaults)
     for step in range(_STEPS):
         gradients = (numbers * 7 + step).sin()
         for parameter, piece in zip(parameters, gradients.split(lengths), strict=True):

@@ -33,8 +33,8 @@ from distlib.communicator import Communicator
 from distlib.training.replicas import check_same_model, copy_tensors
 from distlib.training.zero.freed_unit import FreedUnit
 from distlib.training.zero.gradient_norm import clip_gradients
-from distlib.training.zero.sharded_gradients import GradientAverager
 from distlib.training.zero.shard_unit import Unit, UnitOptions
+from distlib.training.zero.sharded_gradients import GradientAverager
 from distlib.training.zero.unit_choice import ROOT, group_parameters, not_sharded
 from distlib.training.zero.whole_state import load_whole_state, whole_state
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, current_backward
@@ -154,7 +154,7 @@ class FullyShardedModule(nn.Module):
         """
         return whole_state(self.module, self.units)
 
-    def load_state_dict(self, state_dict: Mapping[str, torch.Tensor], *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def load_state_dict(self, state_dict: Mapping[str, torch.Tensor], *args: Any, **kwargs: Any) -> Any:
         """Load what `state_dict` has returned, or the state of the model alone; each rank keeps its own shards.
 
         Raises:

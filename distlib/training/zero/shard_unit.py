@@ -25,6 +25,9 @@ Notice = Callable[[str, str], object]
 """Is told what happens to a unit: ("gathered", "blocks.0")."""
 
 
+PARAMETERS, GRADIENTS, STATES, BUFFERS = "parameters", "gradients", "optimizer states", "communication buffers"
+
+
 @dataclass(frozen=True)
 class UnitOptions:
     """How units store and send.
@@ -137,6 +140,19 @@ class Unit:
         self.forget_gradients()
         self.notice("averaged", self.name)
 
+    def live_tensors(self) -> dict[str, list[torch.Tensor]]:
+        """Its tensors by kind. A shard of another precision than the parameters is a state of the optimizer."""
+        gradients = [each.grad for each in (self.shard, *self.parameters.values()) if each.grad is not None]
+        own = PARAMETERS if self.shard.dtype == self.whole.dtype else STATES
+        under_way = [] if self.gradients is None else [self.gradients]
+        parameters = [self.whole] + [self.shard] * (own == PARAMETERS)
+        return {
+            PARAMETERS: parameters,
+            STATES: [self.shard] * (own == STATES),
+            GRADIENTS: gradients,
+            BUFFERS: under_way,
+        }
+
     def forget_gradients(self) -> None:
         """Drop the flat buffer, and expect the gradients of the next backward pass."""
         self.gradients, self._averaging = None, None
@@ -160,7 +176,7 @@ class Unit:
 def without_gradient(comm: Communicator, names: list[str]) -> RuntimeError:
     """The error for parameters that a backward pass has left out."""
     return RuntimeError(
-        f"on rank {comm.rank} the backward pass produced no gradient for {', '.join(names)}, which other ranks wait for. "
-        "The loss must depend on every parameter, on every rank; freeze those that are not to be trained, with "
-        "parameter.requires_grad_(False), before the model is sharded."
+        f"on rank {comm.rank} the backward pass produced no gradient for {', '.join(names)}, which the other ranks "
+        "wait for. The loss must depend on every parameter, on every rank; freeze those that are not to be trained "
+        "before the model is sharded, with parameter.requires_grad_(False)."
     )

@@ -66,9 +66,9 @@ def _owners(module: nn.Module, units: list[nn.Module]) -> dict[nn.Parameter, nn.
     innermost: dict[nn.Module, nn.Module | None] = dict.fromkeys(module.modules())
     for unit in sorted(units, key=depth.__getitem__):  # from the outermost to the innermost
         innermost |= dict.fromkeys(unit.modules(), unit)
-    for part, unit in innermost.items():
+    for part, owner in innermost.items():
         for parameter in part.parameters(recurse=False):
-            owners.setdefault(parameter, set()).add(unit)
+            owners.setdefault(parameter, set()).add(owner)
     return {parameter: found.pop() if len(found) == 1 else None for parameter, found in owners.items()}
 
 
