@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from distlib import Communicator, SimulatedWorld
+from distlib import Communicator, SimulatedWorld, World
 from distlib.training.zero import FullyShardedModule, ShardedGradients, ShardedOptimizer
 
 DOUBLE = torch.float64
@@ -124,3 +124,24 @@ def equal_to_one_process(
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_ten_steps_are_those_of_one_process(stage: int, ranks: int, optimizer: str) -> None:
     equal_to_one_process(simulated(ranks).run(train, stage, optimizer), alone(optimizer))
+
+
+# ── ways to train ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_the_norm_is_that_of_all_parameters(stage: int) -> None:
+    """Small enough to clip in every step; 5 ranks, so that every unit is padded."""
+    equal_to_one_process(simulated(5).run(train, stage, "sgd", 0.05), alone("sgd", 0.05))
+
+
+@pytest.mark.parametrize("options", [{"reshard_after_forward": True}, {"reshard_after_forward": False}])
+@pytest.mark.parametrize("prefetch", [True, False])
+def test_when_units_are_gathered_does_not_matter(options: dict[str, Any], prefetch: bool) -> None:
+    equal_to_one_process(simulated(2).run(train, 3, "adamw", prefetch=prefetch, **options), alone("adamw"))
+
+
+def test_real_processes_compute_the_same() -> None:
+    with World(2) as world:
+        for stage in (1, 2, 3):
+            equal_to_one_process(world.run(train, stage, "adamw", timeout=120), alone("adamw"))

@@ -34,6 +34,8 @@ def gradient_norm(comm: Communicator, shards: Sequence[nn.Parameter]) -> float:
 def clip_gradients(comm: Communicator, shards: Sequence[nn.Parameter], max_norm: float) -> float:
     """Scale the gradients of all shards, in place, so that their norm is at most `max_norm`.
 
+    The factor is max_norm / (norm + 10⁻⁶), as in torch.nn.utils.clip_grad_norm_, where that is below 1.
+
     Returns:
         The norm before, the same on every rank.
 
@@ -42,8 +44,8 @@ def clip_gradients(comm: Communicator, shards: Sequence[nn.Parameter], max_norm:
     """
     check_number("clip_grad_norm", "max_norm", max_norm, above=0)
     norm = gradient_norm(comm, shards)
-    if norm > max_norm:
-        for shard in shards:
-            if shard.grad is not None:
-                shard.grad *= max_norm / norm
+    factor = min(1.0, max_norm / (norm + 1e-6))
+    for shard in shards:
+        if shard.grad is not None:
+            shard.grad *= factor
     return norm
