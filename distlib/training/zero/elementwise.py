@@ -9,10 +9,15 @@ It is tried out, on twelve numbers, so that an optimizer that nobody has heard o
 
 from __future__ import annotations
 
+import inspect
+from functools import cache
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from distlib.training.zero.shard_unit import COPY, SHARD, role_of
 
 _ROWS, _COLUMNS, _STEPS = 4, 3, 2
 
@@ -33,12 +38,14 @@ def check_elementwise(optimizer_class: type[torch.optim.Optimizer], **defaults: 
             f"got {type(optimizer_class).__name__}"
         )
     name = optimizer_class.__name__
-    whole = _after_steps(optimizer_class, defaults, [(_ROWS, _COLUMNS)])
+    optimizer_class([nn.Parameter(torch.zeros(1))], **defaults)  # an option that does not exist is torch's to refuse
     try:
+        whole = _after_steps(optimizer_class, defaults, [(_ROWS, _COLUMNS)])
         cut = _after_steps(optimizer_class, defaults, [(_ROWS * _COLUMNS // 2,)] * 2)
     except Exception as error:
+        said = str(error).rstrip(".")
         raise ValueError(
-            f"{name} can't be sharded: it does not work on flat pieces of tensors ({error}). {_HINT}"
+            f"{name} can't be sharded: it does not work on flat pieces of tensors ({said}). {_HINT}"
         ) from error
     if not torch.allclose(whole, cut, rtol=1e-9, atol=1e-12):
         raise ValueError(
@@ -65,3 +72,30 @@ def _after_steps(
             parameter.grad = piece.clone().view(parameter.shape)
         optimizer.step()
     return torch.cat([parameter.detach().view(-1) for parameter in parameters])
+
+
+@cache
+def watch_optimizers() -> None:
+    """From now on look at every optimizer of torch in this process when it makes a step with shards of stage 3.
+
+    There the caller makes the optimizer, so that this is the first chance to see it.
+    """
+    register_optimizer_step_pre_hook(_before_step)
+
+
+def _before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    roles = {role_of(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    if COPY in roles:
+        raise RuntimeError(
+            f"{type(optimizer).__name__} was given parameters of the model inside, which are sharded, so it would "
+            "train nothing: give it the shards, FullyShardedModule(…).parameters()"
+        )
+    if SHARD in roles and not getattr(optimizer, "works_on_shards", False):
+        check_elementwise(type(optimizer), **_options_of(optimizer))
+        optimizer.works_on_shards = True  # type: ignore[attr-defined]
+
+
+def _options_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """What it was made with, as far as it matters to the numbers."""
+    known = inspect.signature(type(optimizer)).parameters
+    return {key: value for key, value in optimizer.defaults.items() if key in known and key not in ("fused", "foreach")}

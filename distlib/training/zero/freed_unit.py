@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from distlib.communicator import Communicator, Work
-from distlib.training.zero.shard_unit import Unit, UnitOptions
+from distlib.training.zero.shard_unit import COPY, SHARD, Unit, UnitOptions, mark
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, current_backward
 
 
@@ -31,6 +31,8 @@ class FreedUnit(Unit):
         is_gathered: whether its parameters are there.
     """
 
+    remedy = "load_state_dict() with other values"
+
     def __init__(
         self,
         comm: Communicator,
@@ -39,29 +41,28 @@ class FreedUnit(Unit):
         options: UnitOptions,
         module: nn.Module,
     ) -> None:
+        self._placeholders = {
+            parameter: mark(nn.Parameter(torch.empty_like(parameter, device="meta")), COPY)
+            for parameter in parameters.values()
+        }
         super().__init__(comm, name, parameters, options)
-        self.shard = nn.Parameter(self.shard.detach().clone())  # of its own, since `whole` is to go
+        self.shard = mark(nn.Parameter(self.shard.detach().clone()), SHARD)  # of its own, since `whole` is to go
         self.reshard, self.is_gathered = True, True
         self._gathering: Work | None = None
         self._gathered_version = -1  # of the shard, when its contents were gathered
-        self._placeholders = {
-            parameter: nn.Parameter(torch.empty_like(parameter, device="meta"))
-            for parameter in self.parameters.values()
-        }
         self._attributes = [
             (part, attribute, parameter)
             for part in module.modules()
             for attribute, parameter in part.named_parameters(recurse=False, remove_duplicate=False)
             if parameter in self._placeholders
         ]
-        self._versions = self._version_counters()
         self.free()
 
     def begin_gather(self) -> None:
         """Start the all-gather in the background, if the parameters aren't there or under way."""
         if self.is_gathered or self._gathering is not None:
             return
-        self._check_untouched()
+        self.check_untouched()
         self.whole.untyped_storage().resize_(self.layout.padded_length * self.whole.itemsize)
         self._gathered_version = self.shard._version
         self._gathering = self.comm.start(_gather, super().gather)
@@ -95,7 +96,7 @@ class FreedUnit(Unit):
             self._gathering.wait()
             self._gathering = None
         elif self.is_gathered:
-            self._check_untouched()
+            self.check_untouched()
             for part, attribute, parameter in self._attributes:
                 setattr(part, attribute, self._placeholders[parameter])
             for parameter in self.parameters.values():
@@ -104,18 +105,8 @@ class FreedUnit(Unit):
         self.whole.untyped_storage().resize_(0)
         self.notice("freed", self.name)
 
-    def _check_untouched(self) -> None:
-        """Nobody may write into parameters that are only copies. Raises RuntimeError."""
-        now, self._versions = self._version_counters(), self._versions
-        for key, before in self._versions.items():
-            if now[key] != before:
-                raise RuntimeError(
-                    f"{key} was changed in place on rank {self.comm.rank}, where it is only a copy of what the ranks "
-                    "keep in shards, so the change would be lost. Change the model before it is sharded, or load "
-                    "other values with load_state_dict."
-                )
-
     def _version_counters(self) -> dict[str, int]:
+        """Of the parameters and of their placeholders."""
         return {
             key: parameter._version + self._placeholders[parameter]._version
             for key, parameter in self.parameters.items()

@@ -31,6 +31,7 @@ from torch import nn
 from distlib.arguments import checked
 from distlib.communicator import Communicator
 from distlib.training.replicas import check_same_model, copy_tensors
+from distlib.training.zero.elementwise import watch_optimizers
 from distlib.training.zero.freed_unit import FreedUnit
 from distlib.training.zero.gradient_norm import clip_gradients
 from distlib.training.zero.shard_unit import Unit, UnitOptions
@@ -99,6 +100,7 @@ class FullyShardedModule(nn.Module):
                 part.register_forward_pre_hook(partial(self._before_part, unit))
                 part.register_forward_hook(partial(self._after_part, unit))
         self._root = next((unit for unit in self.units if unit.name == ROOT), None)
+        watch_optimizers()
         self._averager = _FreeingAverager(self.units)
         self._order: list[FreedUnit] = []  # in which the units have computed, in the last forward pass
         self._learn_order(self.units)
@@ -117,6 +119,12 @@ class FullyShardedModule(nn.Module):
         if current_backward() == OUTSIDE:
             self._learn_order(self._order)
         return outputs
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "a FullyShardedModule can't be moved or get another dtype, since its parameters are in shards: do so with "
+            "the model before it is wrapped, or pass param_dtype="
+        )
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

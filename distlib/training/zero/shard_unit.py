@@ -28,6 +28,20 @@ Notice = Callable[[str, str], object]
 PARAMETERS, GRADIENTS, STATES, BUFFERS = "parameters", "gradients", "optimizer states", "communication buffers"
 
 
+SHARD, COPY = "shard", "copy"
+
+
+def role_of(parameter: torch.Tensor) -> str | None:
+    """What a parameter is to a unit: a rank's shard, or a copy that is a part of the model. None: neither."""
+    return getattr(parameter, "zero_role", None)
+
+
+def mark(parameter: nn.Parameter, role: str) -> nn.Parameter:
+    """Note what a parameter is; returns it."""
+    parameter.zero_role = role  # type: ignore[attr-defined]
+    return parameter
+
+
 @dataclass(frozen=True)
 class UnitOptions:
     """How units store and send.
@@ -61,6 +75,8 @@ class Unit:
         gradients: the flat buffer of gradients on their way to the other ranks; None if there are none.
     """
 
+    remedy = "take_parameters() of the optimizer, on every rank, after the change"  # for parameters that were changed
+
     def __init__(
         self, comm: Communicator, name: str, parameters: Mapping[str, nn.Parameter], options: UnitOptions
     ) -> None:
@@ -71,14 +87,17 @@ class Unit:
         broadcast(comm.within(f"broadcast of unit {name}"), flat)
         own = self.layout.shard(flat, comm.rank)
         self.whole = flat.to(options.param_dtype or flat.dtype)
-        self.shard = nn.Parameter(own.data if self.whole is flat else own.clone())
+        self.shard = mark(nn.Parameter(own.data if self.whole is flat else own.clone()), SHARD)
         self.reduce_dtype = options.reduce_dtype or flat.dtype
         self.gradients: torch.Tensor | None = None
         self._places: dict[nn.Parameter, torch.Tensor] = {}  # where each gradient goes, in `gradients`
         self._missing = set(self.parameters.values())  # whose gradients have not come yet
         self._averaging: Work | None = None
         self.notice: Notice = lambda event, name: None
+        for parameter in self.parameters.values():
+            mark(parameter, COPY)
         self.attach()
+        self._versions = self._version_counters()
 
     def attach(self) -> None:
         """Let the parameters be views of `whole`."""
@@ -89,10 +108,37 @@ class Unit:
 
     def gather(self) -> None:
         """Give every rank the shards of all others: after it, `whole` is up to date everywhere."""
+        self.check_untouched()
         self.layout.shard(self.whole, self.comm.rank).data.copy_(self.shard)
         named = self.comm.within(f"all_gather of unit {self.name}")
         all_gather(named, self.whole.data, self.options.all_gather)
         self.notice("gathered", self.name)
+
+    @torch.no_grad()
+    def take_parameters(self) -> None:
+        """Let the shard have the values that the parameters have now."""
+        self.shard.copy_(self.layout.shard(self.whole, self.comm.rank))
+        self._versions = self._version_counters()
+
+    def check_untouched(self) -> None:
+        """Nobody may write into the parameters of the model, which are only copies.
+
+        Raises:
+            RuntimeError: somebody has, since the last call. Writing into `parameter.data` can't be seen.
+        """
+        noted, now = self._versions, self._version_counters()
+        self._versions = now
+        for key, before in noted.items():
+            if now[key] != before:
+                raise RuntimeError(
+                    f"{key} was changed in place on rank {self.comm.rank}, where it is only a copy of what the ranks "
+                    f"keep in shards, so the change would be lost. Change the model before it is sharded, or call "
+                    f"{self.remedy}."
+                )
+
+    def _version_counters(self) -> dict[str, int]:
+        """How often each parameter has been written to."""
+        return {key: parameter._version for key, parameter in self.parameters.items()}
 
     # ── gradients ────────────────────────────────────────────────────────────────────────────────────────────────────
 

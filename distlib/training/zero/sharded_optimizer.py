@@ -110,6 +110,11 @@ class ShardedOptimizer:
             unit.gather()
         self._averaged = False
 
+    def take_parameters(self) -> None:
+        """Take the values that the model has now, such as after `module.load_state_dict(…)`, the same on every rank."""
+        for unit in self.units:
+            unit.take_parameters()
+
     def zero_grad(self) -> None:
         """Drop all gradients."""
         for unit in self.units:

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from distlib.arguments import described
+from distlib.training.zero.shard_unit import role_of
 
 ROOT = "root"
 Group = tuple[str, nn.Module | None, dict[str, nn.Parameter]]
@@ -41,6 +42,8 @@ def group_parameters(module: nn.Module, units: Iterable[nn.Module] | None = None
             )
     if len(set(chosen)) < len(chosen):
         raise ValueError("units: expected each part of the model once")
+    if any(role_of(parameter) is not None for parameter in module.parameters()):
+        raise ValueError("expected a model that is not sharded, got one whose parameters are: make a new model")
     owners = _owners(module, chosen)
     groups: dict[nn.Module | None, dict[str, nn.Parameter]] = {None: {}}
     for name, parameter in module.named_parameters():
