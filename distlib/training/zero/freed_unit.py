@@ -90,6 +90,10 @@ class FreedUnit(Unit):
                 setattr(part, attribute, parameter)
             self._versions = self._version_counters()
 
+    def refresh(self) -> None:
+        """Nothing to do but to forget what was gathered: the next gather brings the new values."""
+        self.free()
+
     def free(self) -> None:
         """Give the memory of the parameters back, if they are there; the shard stays."""
         if self._gathering is not None:

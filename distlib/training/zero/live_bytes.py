@@ -29,9 +29,9 @@ import greenlet
 import torch
 from torch import nn
 
-from distlib.arguments import checked
+from distlib.arguments import check_number, checked
 from distlib.communicator import Communicator
-from distlib.training.zero.shard_unit import BUFFERS, GRADIENTS, PARAMETERS, STATES
+from distlib.training.zero.shard_unit import BUFFERS, GRADIENTS, PARAMETERS, STATES, units_of
 from distlib.worlds import private_torch
 
 _Storages = weakref.WeakValueDictionary[int, torch.UntypedStorage]  # by their id
@@ -67,15 +67,29 @@ class MemoryAccount:
         model: a `FullyShardedModule`, or any other module.
         optimizer: a `ShardedOptimizer`, or one of torch; None: there is none.
         buffers: tensors for communication that neither of them knows of, such as the buckets of DDP.
+        limit: the bytes that a rank may have. None: any number.
 
     Attributes:
         samples: in order of time; one for each change.
+
+    Raises:
+        ValueError: a limit that is not above 0.
+        MemoryError: more bytes than the limit are alive; at the line that has made the last of them.
     """
 
     @checked
     def __init__(
-        self, comm: Communicator, model: nn.Module, optimizer: Any = None, *, buffers: Sequence[torch.Tensor] = ()
+        self,
+        comm: Communicator,
+        model: nn.Module,
+        optimizer: Any = None,
+        *,
+        buffers: Sequence[torch.Tensor] = (),
+        limit: float | None = None,
     ) -> None:
+        if limit is not None:
+            check_number("MemoryAccount", "limit", limit, above=0)
+        self._limit = limit
         self.samples: list[Sample] = []
         self._comm, self._model, self._optimizer, self._buffers = comm, model, optimizer, list(buffers)
         self._phase = "forward"
@@ -89,14 +103,15 @@ class MemoryAccount:
                 "MemoryAccount needs a thread for each rank, since torch shows the operations of a thread: "
                 'make the world with SimulatedWorld(…, contexts="threads")'
             )
+        self._sample()
         self._watch = _Watch(self)
         self._watch.__enter__()
-        self._sample()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._sample()
         self._watch.__exit__(*error)
+        if error[0] is None:
+            self._sample()
 
     def phase(self, name: str) -> None:
         """Say which part of the step begins; the first is called "forward"."""
@@ -122,7 +137,6 @@ class MemoryAccount:
 
     def _named(self) -> list[tuple[str, list[torch.Tensor]]]:
         """Tensors whose kind is known."""
-        units = getattr(self._model, "units", None) or getattr(self._optimizer, "units", [])
         optimizer = getattr(self._optimizer, "optimizer", self._optimizer)
         states = [] if optimizer is None else list(optimizer.state.values())
         parameters = list(self._model.parameters())
@@ -132,7 +146,7 @@ class MemoryAccount:
             (STATES, [each for state in states for each in state.values() if isinstance(each, torch.Tensor)]),
             (BUFFERS, self._buffers),
         ]
-        return named + [pair for unit in units for pair in unit.live_tensors().items()]
+        return named + [pair for unit in units_of(self._model, self._optimizer) for pair in unit.live_tensors().items()]
 
     def _before_operation(self, tensors: Sequence[torch.Tensor]) -> None:
         for storage in map(_storage, tensors):
@@ -149,6 +163,13 @@ class MemoryAccount:
         found = self.now()
         if not self.samples or (self._phase, found) != (self.samples[-1].phase, self.samples[-1].bytes):
             self.samples.append(Sample(self._phase, self._comm.time(), found))
+        total = sum(found.values())
+        if self._limit is not None and total > self._limit:
+            parts = ", ".join(f"{kind} {nbytes:,}" for kind, nbytes in found.items())
+            raise MemoryError(
+                f"rank {self._comm.rank} has {total:,} bytes alive, {total - self._limit:,.0f} more than the limit of "
+                f"{self._limit:,.0f} allows, in the phase {self._phase}: {parts}"
+            )
 
 
 class _Watch(private_torch.DispatchMode):

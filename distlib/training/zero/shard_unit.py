@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -113,6 +114,10 @@ class Unit:
         named = self.comm.within(f"all_gather of unit {self.name}")
         all_gather(named, self.whole.data, self.options.all_gather)
         self.notice("gathered", self.name)
+
+    def refresh(self) -> None:
+        """The shard has other values, such as after loading: have them in the parameters, on every rank."""
+        self.gather()
 
     @torch.no_grad()
     def take_parameters(self) -> None:
@@ -226,3 +231,9 @@ def without_gradient(comm: Communicator, names: list[str]) -> RuntimeError:
         "wait for. The loss must depend on every parameter, on every rank; freeze those that are not to be trained "
         "before the model is sharded, with parameter.requires_grad_(False)."
     )
+
+
+def units_of(module: nn.Module, optimizer: Any = None) -> list[Unit]:
+    """The units that a sharded model or its optimizer has; an empty list for others."""
+    units: list[Unit] = getattr(module, "units", None) or getattr(optimizer, "units", [])
+    return units

@@ -15,7 +15,7 @@ and section 7, where stages 1, 2 and 3 are called P_os, P_os+g and P_os+g+p.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from distlib.arguments import check_integer, check_number
 
@@ -56,6 +56,26 @@ def memory_by_stage(
         }
         for stage in STAGES
     ]
+
+
+def first_stage_within(limit: float, by_stage: Sequence[Mapping[str, float]]) -> int:
+    """The first stage at which a rank keeps at most `limit` bytes: each further one shards more, and none sends less.
+
+    Args:
+        by_stage: what `memory_by_stage` or `padded_bytes_by_stage` returns.
+
+    Raises:
+        ValueError: not even the last stage fits: with the bytes that are missing.
+    """
+    check_number("first_stage_within", "limit", limit, at_least=0)
+    totals = [sum(kinds.values()) for kinds in by_stage]
+    for stage, total in enumerate(totals):
+        if total <= limit:
+            return stage
+    raise ValueError(
+        f"no stage fits into {limit:,.0f} bytes: stage {len(totals) - 1} keeps {totals[-1]:,.0f}, which is "
+        f"{totals[-1] - limit:,.0f} more. Take more ranks, a smaller model, or numbers of fewer bytes."
+    )
 
 
 def padded_bytes_by_stage(
