@@ -54,9 +54,11 @@ TOP = 2  # `from distlib import World` reaches what distlib/names.py re-exports:
 # A method of training never imports another one, so that each can be read alone. What they may share:
 SHARED_IN_TRAINING = {
     ("ddp", "buckets"),
+    ("ddp", "replicas"),
     ("gossip", "mixing"),
     ("parameter_server", "shards"),
     ("pipeline", "schedules"),
+    ("zero", "replicas"),
 }
 
 # What `import distlib` must not import.

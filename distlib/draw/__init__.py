@@ -16,6 +16,7 @@
     curves                   how a quantity goes on as time passes, such as a loss
     histogram                how often each whole number came up, such as a staleness
     memory_per_rank          how many bytes each rank keeps at most
+    memory_over_time         which bytes are alive while a training step goes on
     memory_parts             what these bytes are: weights, gradients, …
     pipeline_timeline        when each rank of a pipeline does which action, and how many microbatches it keeps
     play_pipeline            the same, to play and to step through
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.heat_maps import heat_map
     from distlib.draw.charts.histograms import histogram
     from distlib.draw.charts.memory_bars import memory_per_rank
+    from distlib.draw.charts.memory_curves import memory_over_time
     from distlib.draw.charts.memory_parts import memory_parts
     from distlib.draw.charts.model_check import predicted_and_measured
     from distlib.draw.charts.pipelines import pipeline_timeline
@@ -66,6 +68,7 @@ __all__ = [
     "explore_race",
     "heat_map",
     "histogram",
+    "memory_over_time",
     "memory_parts",
     "memory_per_rank",
     "pipeline_timeline",
@@ -95,6 +98,7 @@ _HOMES = {
     "explore_race": "players.explorer",
     "heat_map": "charts.heat_maps",
     "histogram": "charts.histograms",
+    "memory_over_time": "charts.memory_curves",
     "memory_parts": "charts.memory_parts",
     "memory_per_rank": "charts.memory_bars",
     "pipeline_timeline": "charts.pipelines",

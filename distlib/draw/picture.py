@@ -204,14 +204,14 @@ def _longest(lines: Sequence[str]) -> int:
     return max(map(len, lines))
 
 
-def key_of_areas(canvas: Axes, looks: Mapping[str, Mapping[str, Any]]) -> None:
-    """What areas mean, at the top right of a picture. `looks`: words to properties, from left to right."""
+def key_of_areas(canvas: Axes, looks: Mapping[str, Mapping[str, Any]], top: float = 10) -> None:
+    """What areas mean, at the right of a picture. `looks`: words to properties, from left to right."""
     from matplotlib.patches import Rectangle
 
     x = canvas.get_xlim()[1] - 20
     for words, look in reversed(list(looks.items())):
-        x -= key_text(canvas, x, 20, words)
-        canvas.add_patch(Rectangle((x - 32, 10), 24, 11, linewidth=points(1), **look))
+        x -= key_text(canvas, x, top + 10, words)
+        canvas.add_patch(Rectangle((x - 32, top), 24, 11, linewidth=points(1), **look))
         x -= 48
 
 

@@ -26,6 +26,9 @@ push_function_mode = torch._C._push_on_torch_function_stack
 # The number of the backward pass that the caller is in; -1 outside of any.
 current_backward = torch._C._current_graph_task_id
 
+# Sees each operation of the thread that entered it. torch's documentation describes it, under this name.
+DispatchMode = torch.utils._python_dispatch.TorchDispatchMode
+
 # What torch.set_printoptions has set.
 PRINT_OPTIONS = torch._tensor_str.PRINT_OPTS
 

@@ -25,6 +25,7 @@ from distlib.draw.predictions import form
 from distlib.draw.style import INK, LIGHT_PAPER, color_of, contrast
 from distlib.training.ddp.step_times import Span, StepTimes
 from distlib.training.schedules import one_forward_one_backward, time_schedule, zero_bubble
+from distlib.training.zero import Sample
 from distlib.worlds.calibration import Comparison
 from tests.tools.descriptions import FEWEST, descriptions, undescribed, undescribed_in, unnamed
 from tests.tools.draw_samples import cut_array, ring_trace
@@ -34,6 +35,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 TRACE = ring_trace(4)
 WORLD = SimulatedWorld(4)
 TIMED = time_schedule(one_forward_one_backward(2, 4))
+ALIVE = [Sample("forward", 0.0, {"parameters": 64, "activations": kept}) for kept in (0, 64)]
 CLUSTER = Cluster.flat(64, Link(1e-5, 2.5e9))
 
 SHOWN: dict[str, Callable[[], Any]] = {
@@ -45,6 +47,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "heat_map": lambda: draw.heat_map({1: {2: 0.5, 4: 0.6}, 3: {2: 0.7, 4: 0.8}}, across="a", down="b", title="Found"),
     "compare_costs": lambda: draw.compare_costs({"ring": {"bytes": 8}, "tree": {"bytes": 4}}, title="Costs"),
     "histogram": lambda: draw.histogram({"equal": [0, 1, 1]}, along="staleness", title="Found"),
+    "memory_over_time": lambda: draw.memory_over_time({"stage 1": ALIVE}, "Memory", limit=96),
     "memory_parts": lambda: draw.memory_parts({"alone": [{"weights": 64, "gradients": 64}]}, "Memory"),
     "memory_per_rank": lambda: draw.memory_per_rank({"GPipe": [64, 64], "1F1B": [64, 32]}, "Activations"),
     "pipeline_timeline": lambda: draw.pipeline_timeline({"1F1B": TIMED, "ZB-H1": time_schedule(zero_bubble(2, 4))}),

@@ -2,7 +2,6 @@
 
 plain         read this first: gradients averaged after the backward pass, and in buckets while it still runs
 
-replicas      is it the same model everywhere? rank 0's weights to all
 bucket        gradients that travel together, also where some parameters were not used
 finite        which rank produced an infinite or NaN gradient?
 active_ranks  which ranks still have a batch?
@@ -16,9 +15,9 @@ checkpoint    saved by one rank, loaded by all
 from distlib.training.ddp.checkpoint import load_checkpoint, save_checkpoint
 from distlib.training.ddp.module import VERSIONS, DistributedDataParallel
 from distlib.training.ddp.plain import PlainDDP, average_per_parameter
-from distlib.training.ddp.replicas import check_same_model, copy_from_rank_0
 from distlib.training.ddp.step_times import Span, StepClock, StepTimes
 from distlib.training.ddp.torch_hook import all_reduce_hook
+from distlib.training.replicas import check_same_model, copy_from_rank_0
 
 __all__ = [
     "VERSIONS",

@@ -16,7 +16,7 @@ from torch import nn
 from distlib.arguments import checked
 from distlib.collectives import barrier
 from distlib.communicator import Communicator
-from distlib.training.ddp.replicas import bytes_from_rank_0
+from distlib.training.replicas import bytes_from_rank_0
 
 
 @checked

@@ -27,7 +27,7 @@ from distlib.communicator import Communicator
 from distlib.training.ddp.active_ranks import ActiveRanks
 from distlib.training.ddp.bucket import make_buckets
 from distlib.training.ddp.reducer import AllReduce, GradientReducer, summing
-from distlib.training.ddp.replicas import check_same_model, copy_from_rank_0, copy_state, copy_tensors
+from distlib.training.replicas import check_same_model, copy_from_rank_0, copy_state, copy_tensors
 
 VERSIONS = ("per_parameter", "flat", "bucketed", "overlapped")
 Batch = TypeVar("Batch")

@@ -33,6 +33,9 @@ class OwningRank(Protocol):
     now: float
     site: CallSite | None
 
+    def let_go_of_tensors(self) -> None:
+        """Keep no tensor of calls that have returned."""
+
 
 class SimulatedCall(Work):
     """A call that a rank has started.
@@ -73,6 +76,7 @@ class SimulatedCall(Work):
             self._error = error
             rank.background.failed.add(self)
         rank.site = spoken_from
+        rank.let_go_of_tensors()
         self.done, self.end = True, rank.now
         return self.end
 

@@ -105,6 +105,12 @@ class SimulatedRank:
             self.receive = Operation(engine, self, is_send=False, blocking=True)
         self.both = (self.send, self.receive)
 
+    def let_go_of_tensors(self) -> None:
+        """Keep no tensor of blocking calls that have returned: its memory may be asked for, or accounted."""
+        for operation in self.both:
+            if operation.done:
+                operation.tensor = _NO_TENSOR
+
 
 class Operation(Work):
     """One end of a message: a send, or a receive.
