@@ -327,7 +327,7 @@ def test_a_judge_that_is_killed_leaves_room_for_the_next(judges: Judges) -> None
         process.start()
     wait_until(
         lambda: len(set(server.children(recursive=True)) - before) > 1,
-        "a fork server for the submission, and a rank of it",
+        "a fork server of the submission, and a rank",
     )
     process.kill()
     process.join()

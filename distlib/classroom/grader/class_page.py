@@ -44,7 +44,7 @@ class _FunctionShare:
 
 @dataclass(frozen=True)
 class _Tenth:
-    """A tenth of the points: how many students have from `first` to `last` of them, and the height of its bar in CSS."""
+    """A tenth of the points: how many students have `first` to `last` of them, and the height of its bar, in CSS."""
 
     students: int
     first: str
