@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from distlib.judge.remote.cells import RankCell
 from distlib.judge.remote.nursery import Nursery
-from distlib.judge.remote.ranks import Cell, RemoteRanks
+from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.stand_in import RemoteFunction
 from distlib.judge.sandbox import Limits, choose_sandbox
 
@@ -37,7 +38,7 @@ def shared_nursery(limits: Limits = _LIMITS) -> Nursery:
 @contextmanager
 def on_remote_ranks(text: str, name: str, secret: str = "a secret") -> Iterator[Callable[..., Any]]:
     """The same on ranks of their own, as when a class is graded with the seed `secret`."""
-    cells = [Cell(1, SET_UP), Cell(2, text)]
+    cells = [RankCell(1, SET_UP), RankCell(2, text)]
     with shared_nursery().room() as room, RemoteRanks(cells, [name], room, secret) as ranks:
         ranks.advance(3)
         yield RemoteFunction(name, ranks)
