@@ -29,7 +29,6 @@ WITH_LINKS = [*DOCUMENTS, ROOT / "docker" / "README.md", ROOT / "ANYWHERE.md"]
 # their floor.
 FLOORS = {
     "arguments": 0,
-    "chrome_trace": 0,
     "communicator": 0,
     "network": 0,
     "partition": 0,
