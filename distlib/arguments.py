@@ -178,16 +178,6 @@ def check_timeout(timeout: object) -> None:
         check_number("run", "timeout", timeout, above=0)
 
 
-def check_choice(who: str, name: str, value: object, choices: Sequence[str] | Mapping[str, object]) -> None:
-    """Check that `value`, the argument `name`, is one of some texts.
-
-    Raises:
-        ValueError: with the choices and what came.
-    """
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{who} expected one of {', '.join(choices)} as {name}, got {name}={short(value)}")
-
-
 def check_callable(who: str, value: object, example: str) -> None:
     """Check that `value` can be called, such as a loss function.
 

@@ -29,7 +29,6 @@ WITH_LINKS = [*DOCUMENTS, ROOT / "docker" / "README.md", ROOT / "ANYWHERE.md"]
 # their floor.
 FLOORS = {
     "arguments": 0,
-    "chrome_trace": 0,
     "communicator": 0,
     "network": 0,
     "partition": 0,
@@ -254,6 +253,23 @@ def test_a_class_name_is_defined_once() -> None:
     assert twice == CASES
 
 
+# File names that stand more than once, and why: one idea in two rooms, or a command and what it calls.
+SAME_FILE_NAMES = {
+    *("__init__.py", "__main__.py"),
+    *("checks.py", "plays.py", "cases.py", "helpers.py"),  # the shape of an exercise's folder, and the engine's helpers
+    *("collect.py", "hand_in.py", "release.py"),  # commands, and what they do
+    *("background.py", "deaths.py"),  # of real and of simulated ranks
+    *("arguments.py", "checkpoint.py", "naive.py", "timing.py"),  # the same idea, of different things
+    *("cells.py", "flat.py", "names.py", "notebook.py", "plain.py", "supplied.py"),  # to be renamed
+}
+
+
+def test_a_file_name_stands_once() -> None:
+    stand_ins = PACKAGE / "judge" / "sandbox" / "inside"
+    names = [path.name for path in MODULES if not path.is_relative_to(stand_ins)]
+    assert {name for name in names if names.count(name) > 1} <= SAME_FILE_NAMES
+
+
 def test_public_names_exist_and_are_sorted() -> None:
     import distlib
 
@@ -277,8 +293,8 @@ def test_a_lesson_has_a_number_a_name_and_a_notebook(path: Path) -> None:
 
 
 def test_the_first_lesson_is_what_make_lab_opens() -> None:
-    from distlib.classroom.student_copies.places import FIRST_LESSON as FIRST_COPY
-    from distlib.classroom.student_copies.places import copies
+    from distlib.classroom.student_copies.copy_paths import FIRST_LESSON as FIRST_COPY
+    from distlib.classroom.student_copies.copy_paths import copies
     from distlib.cli.course_folder import FIRST_LESSON
 
     assert (ROOT / FIRST_LESSON).exists()

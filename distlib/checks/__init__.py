@@ -1,6 +1,6 @@
 """Checks for exercises: they run a student's function on many ranks, and say like a tutor what is wrong with it.
 
-task, places, case, seen, report      the engine: case ──► place ──► seen ──► remark, or on to the next
+task, venues, case, seen, report      the engine: case ──► venue ──► seen ──► remark, or on to the next
 rules/       what judges are made of: values, messages, sums
 plays/       what runs on each rank around the student's function
 supplied     functions that a check brings itself; those of several exercises are in `helpers`

@@ -67,7 +67,7 @@ class Seen:
 
     @property
     def ranks(self) -> range:
-        """All ranks."""
+        """The numbers of all ranks."""
         return range(self.case.world_size)
 
     @property

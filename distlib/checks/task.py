@@ -12,7 +12,7 @@
 
 A test cell calls it: `check_split_batch(split_batch, world_sizes=(1, 2, 3))`. What happens then, for each case:
 
-    case ──► place ──► what was seen ──► remarks ──► the first one: CheckFailed     none: on to the next case ──► Report
+    case ──► venue ──► what was seen ──► remarks ──► the first one: CheckFailed     none: on to the next case ──► Report
 
 A student reads about one case, so the order matters. Cases are played as they are declared, but those with one rank
 last: what is wrong among several ranks is told before "with one rank there is nobody to talk to". See `in_turn`.
@@ -174,7 +174,7 @@ class Task:
         if self._judge is _no_judge:
             raise TypeError(f"{self.__name__} has no @{self.__name__}.judge, and would let every answer pass")
         name = name_of(function, self._arguments)
-        judged: FunctionElsewhere | None = getattr(function, "__place__", None)
+        judged: FunctionElsewhere | None = getattr(function, "_venue", None)
         if judged is None and (old := explain_old_version(name)):
             raise CheckFailed(name, old)
         seed = judged.seed(seed) if judged else seed
@@ -203,7 +203,7 @@ class Task:
         """The first remark about moments."""
         return first(self._judge_times(seen)) if seen.in_virtual_time else None
 
-    def places(self, function: Callable[..., object], title: str) -> tuple[Venue, Venue]:
+    def venues(self, function: Callable[..., object], title: str) -> tuple[Venue, Venue]:
         """Simulated and real ranks for a function of this notebook.
 
         Raises:
@@ -221,7 +221,7 @@ class Task:
 
 
 class _TaskCall:
-    """One call of a task: plays cases with one function, and chooses the places."""
+    """One call of a task: plays cases with one function, and chooses the venues."""
 
     def __init__(self, task: Task, name: str) -> None:
         self._task, self._name = task, name
@@ -237,7 +237,7 @@ class _TaskCall:
             judged.prepare(cases, self._task.helpers)
             self._first: Venue = judged
         else:
-            self._first, self._real = self._task.places(function, cases[0].full_title)
+            self._first, self._real = self._task.venues(function, cases[0].full_title)
         passed: dict[int, Seen] = {}
         for number in in_turn(cases):
             seen, remark = self._examine(cases[number])
@@ -298,8 +298,8 @@ class _TaskCall:
     def _may_be_real(self, case: Case) -> bool:
         return self._real is not None and real_ranks_allowed() and 1 < case.world_size <= MOST_REAL_RANKS
 
-    def _look(self, place: Venue, case: Case, limit: float, is_fresh: bool = False) -> tuple[Seen, Remark | None]:
-        seen = place.play(case, seconds_for(limit, CHECK_SECONDS, self._spent), is_fresh)
+    def _look(self, venue: Venue, case: Case, limit: float, is_fresh: bool = False) -> tuple[Seen, Remark | None]:
+        seen = venue.play(case, seconds_for(limit, CHECK_SECONDS, self._spent), is_fresh)
         self._spent += seen.seconds
         return seen, self._task.remark(seen)
 

@@ -1,8 +1,8 @@
-"""Where a case is played. A place plays a case once and says what was seen; what is right is none of its business.
+"""Where a case is played. A venue plays a case once and says what was seen; what is right is none of its business.
 
     Simulated    all ranks in one process: quick, exact, in virtual time, as many ranks as one likes
     Real         a process for each rank: shares no memory, and shows what each rank prints
-    (the judge)  a graded class's functions carry a place of their own in `__place__`; see `distlib.judge`
+    (the judge)  a graded class's functions carry a venue of their own, `_venue`; see `distlib.judge`
 
 Neither of the first two runs in the notebook's process: simulated ranks live in the process of a `World` of one rank.
 So a function that crashes, or never ends, takes only that process along. Worlds are kept between cases, one for each
@@ -57,7 +57,7 @@ class Venue(Protocol):
 
 
 class FunctionElsewhere(Venue, Protocol):
-    """The place of a function that is not in this process."""
+    """The venue of a function that is not in this process."""
 
     def seed(self, seed: int) -> int:
         """A seed of a test cell, made one that the student can't know."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from distlib.classroom.grader.file_kind import kind_of
 from distlib.classroom.student_copies.bring import Brought, bring
-from distlib.classroom.student_copies.places import FOLDER, copies
+from distlib.classroom.student_copies.copy_paths import FOLDER, copies
 from distlib.printable import printable
 
 

@@ -17,6 +17,7 @@ import nbformat
 import pytest
 
 from distlib.classroom.student_copies.bring import Brought, bring
+from distlib.classroom.student_copies.copy_paths import BACKUPS, FIRST_LESSON, copies
 from distlib.classroom.student_copies.merge import merge
 from distlib.classroom.student_copies.notebook import (
     Cell,
@@ -28,7 +29,6 @@ from distlib.classroom.student_copies.notebook import (
     text_of,
     write_notebook,
 )
-from distlib.classroom.student_copies.places import BACKUPS, FIRST_LESSON, copies
 
 ROOT = Path(__file__).parents[2]
 EXERCISE = "work/exercises/02_all_reduce/02_all_reduce.ipynb"

@@ -15,7 +15,7 @@ from distlib.exercises.ddp.cases import Training
 from distlib.exercises.ddp.checks import check_assign_buckets, check_sampler
 from distlib.exercises.ddp.overlapped_ddp import check_overlapped_ddp
 from distlib.exercises.master.checks import Step, check_data_parallel_step, check_split_batch
-from distlib.judge.remote.place import RemotePlace
+from distlib.judge.remote.venue import RemoteVenue
 from distlib.training.buckets import assign_buckets
 from tests.judge.test_hostile import read_hostile
 from tests.remote_functions import on_remote_ranks
@@ -38,8 +38,8 @@ def told(text: str, name: str, check: Callable[..., Any], secret: str = "a secre
 def table_of_buckets(secret: str) -> str:
     """An answer that looks up what a grading with this seed asks for."""
     with on_remote_ranks("", "assign_buckets", secret) as function:
-        place: RemotePlace = function.__place__  # type: ignore[attr-defined]
-        cases = check_assign_buckets.cases(Draw(place.seed(1)), questions=[([3, 4], 5, 6)], drawn=4)
+        venue: RemoteVenue = function._venue  # type: ignore[attr-defined]
+        cases = check_assign_buckets.cases(Draw(venue.seed(1)), questions=[([3, 4], 5, 6)], drawn=4)
         asked = [case.inputs[0]["args"] for case in cases]
     table = {repr(args): assign_buckets(*args) for args in asked}
     return f"def assign_buckets(*args):\n    return {table!r}[repr(list(args))]"

@@ -36,7 +36,7 @@ from distlib import Cluster, Communicator, DeadlockError, Link, SimulatedWorld, 
 from distlib.classroom.class_folder import Classroom, open_classroom
 from distlib.classroom.grader.class_run import grade_class
 from distlib.classroom.grader.course import open_course
-from distlib.classroom.student_copies.places import FIRST_LESSON as FIRST_COPY
+from distlib.classroom.student_copies.copy_paths import FIRST_LESSON as FIRST_COPY
 from distlib.cli.course_folder import FIRST_LESSON
 from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
 from distlib.judge.remote.judge import Judges

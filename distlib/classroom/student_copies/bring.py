@@ -14,15 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from distlib.classroom.student_copies.merge import is_untouched, merge
-from distlib.classroom.student_copies.notebook import (
-    Notebook,
-    fingerprint,
-    read_notebook,
-    write_file,
-    write_notebook,
-)
-from distlib.classroom.student_copies.places import (
+from distlib.classroom.student_copies.copy_paths import (
     BACKUPS,
     EXERCISES,
     LESSONS,
@@ -30,6 +22,14 @@ from distlib.classroom.student_copies.places import (
     as_copy,
     copies,
     linked_files,
+)
+from distlib.classroom.student_copies.merge import is_untouched, merge
+from distlib.classroom.student_copies.notebook import (
+    Notebook,
+    fingerprint,
+    read_notebook,
+    write_file,
+    write_notebook,
 )
 
 

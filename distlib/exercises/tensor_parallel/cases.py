@@ -303,7 +303,7 @@ class Whole:
 
     @property
     def ranks(self) -> range:
-        """All ranks."""
+        """The numbers of all ranks."""
         return range(self.plan.ranks)
 
     @property

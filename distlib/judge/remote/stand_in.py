@@ -11,9 +11,9 @@ import inspect
 import time
 from typing import Any
 
-from distlib.judge.remote.place import RemotePlace
 from distlib.judge.remote.question import text
 from distlib.judge.remote.ranks import RemoteRanks
+from distlib.judge.remote.venue import RemoteVenue
 from distlib.judge.remote.wire import WireClosed, WireError, WireTimeout
 from distlib.worlds.diagnosis import PeerLost, RankError, RunTimeout
 
@@ -41,7 +41,7 @@ class RemoteFunction:
         ranks.gather(1)  # so that it is known what the cells have defined
         parameters = ranks.functions.get(name)
         self.defined = parameters is not None
-        self.__place__ = RemotePlace(name, ranks)
+        self._venue = RemoteVenue(name, ranks)
         self.__signature__ = _signature(parameters or [])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -19,11 +19,11 @@ All of it is pure values: nothing is sent and nothing computed. `distlib.trainin
 from distlib.training.schedules.actions import Action, Schedule, parse_schedule
 from distlib.training.schedules.execution import ScheduleError, check_schedule, execution_order
 from distlib.training.schedules.gpipe import gpipe
-from distlib.training.schedules.grid import schedule_grid
 from distlib.training.schedules.interleaved import interleaved_1f1b
 from distlib.training.schedules.memory import most_live
 from distlib.training.schedules.naive import naive
 from distlib.training.schedules.one_forward_one_backward import one_forward_one_backward
+from distlib.training.schedules.text_grid import schedule_grid
 from distlib.training.schedules.timing import ActionSpan, Costs, Timing, time_schedule
 from distlib.training.schedules.zero_bubble import zero_bubble
 from distlib.training.schedules.zero_bubble_v import zero_bubble_v

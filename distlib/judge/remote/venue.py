@@ -22,7 +22,7 @@ from distlib.judge.remote.wire import WireError
 from distlib.worlds.simulated.simulator import SimulatedCommunicator, SimulatedWorld
 
 
-class RemotePlace:
+class RemoteVenue:
     """Plays cases with one function on remote ranks: a `FunctionElsewhere` of `distlib.checks.venues`.
 
     Args:
