@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from distlib.draw.predictions.kinds import Kind, Number, OneOf, Order
+from distlib.draw.predictions.answer_kinds import Kind, Number, OneOf, Order
 from distlib.draw.predictions.prediction import Prediction
 
 _asked: dict[tuple[Any, ...], Prediction] = {}  # in this notebook, by all that was asked

@@ -18,7 +18,7 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-from distlib.draw.predictions.kinds import Kind, Number, Value
+from distlib.draw.predictions.answer_kinds import Kind, Number, Value
 
 
 @dataclass(frozen=True)
