@@ -260,6 +260,7 @@ SAME_FILE_NAMES = {
     *("collect.py", "hand_in.py", "release.py"),  # commands, and what they do
     *("background.py", "deaths.py"),  # of real and of simulated ranks
     *("arguments.py", "checkpoint.py", "naive.py", "timing.py"),  # the same idea, of different things
+    "forkserver.py",  # of ranks, and in the sandbox
     *("cells.py", "flat.py", "names.py", "notebook.py", "plain.py", "supplied.py"),  # to be renamed
 }
 

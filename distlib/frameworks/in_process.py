@@ -27,7 +27,7 @@ import cloudpickle
 from distlib.frameworks import own_network
 from distlib.worlds import call_site
 from distlib.worlds.exception_text import text_of
-from distlib.worlds.forkserver import server
+from distlib.worlds.forkserver import service
 from distlib.worlds.forkserver.channel import Channel
 from distlib.worlds.native_stack import write_stack_on_signal
 
@@ -52,7 +52,7 @@ def serve(fd: int) -> None:
     own_network.raise_loopback()
     has_returned = threading.Event()
     atexit.register(leave, has_returned)  # before anything that is imported now registers what is to be done at the end
-    spawned = server.serve(Channel.of(fd))
+    spawned = service.serve(Channel.of(fd))
     if spawned is not None:  # this is a fork: from here it is like any Python that has just begun, and ends like one
         start, files = spawned
         main(*begin(start, *files))

@@ -20,7 +20,7 @@ from distlib.launch.environment import LaunchError, Placement, read_placement
 from distlib.launch.notice import SIGNALS
 from distlib.launch.rank import be_rank
 from distlib.launch.rendezvous import FileRendezvous
-from distlib.worlds.forkserver.server import die_with_parent, freeze
+from distlib.worlds.forkserver.service import die_with_parent, freeze
 
 
 def main(directory: str, name: str, patience: str, ranks: str) -> int:

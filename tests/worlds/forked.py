@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from distlib.worlds.forkserver import server
+from distlib.worlds.forkserver import service
 from distlib.worlds.forkserver.channel import Channel
 
 
 def serve(fd: int) -> None:
     if os.environ.get("DISTLIB_TEST_FORK") == "refused":
         os.fork = refuse
-    spawned = server.serve(Channel.of(fd))
+    spawned = service.serve(Channel.of(fd))
     if spawned is not None:
         function, (file,) = spawned
         function(Connection(file))

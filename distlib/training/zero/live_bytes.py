@@ -104,7 +104,7 @@ class MemoryAccount:
                 'make the world with SimulatedWorld(…, contexts="threads")'
             )
         self._sample()
-        self._watch = _Watch(self)
+        self._watch = _OperationWatch(self)
         self._watch.__enter__()
         return self
 
@@ -172,7 +172,7 @@ class MemoryAccount:
             )
 
 
-class _Watch(private_torch.DispatchMode):
+class _OperationWatch(private_torch.DispatchMode):
     """Shows an account the operations of this thread."""
 
     def __init__(self, account: MemoryAccount) -> None:

@@ -52,7 +52,7 @@ def step_plan(
     keeps = [
         root and unit == 0 if reshard_after_forward is None else not reshard_after_forward for unit in range(num_units)
     ]
-    plan = _Plan()
+    plan = _StepPlan()
     for unit in range(num_units):
         plan.gather(unit)
         if prefetch and unit + 1 < num_units:
@@ -66,7 +66,7 @@ def step_plan(
     return plan.actions
 
 
-def _plan_backward(plan: _Plan, num_units: int, prefetch: bool, root: bool) -> None:
+def _plan_backward(plan: _StepPlan, num_units: int, prefetch: bool, root: bool) -> None:
     if root:
         plan.gather(0)
         if prefetch:
@@ -85,7 +85,7 @@ def _plan_backward(plan: _Plan, num_units: int, prefetch: bool, root: bool) -> N
     plan.add(AVERAGE, 0)
 
 
-class _Plan:
+class _StepPlan:
     """Actions, and which units are gathered after them."""
 
     def __init__(self) -> None:

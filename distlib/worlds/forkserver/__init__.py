@@ -12,7 +12,7 @@ has forked, and what these have started. Only it signals them: they are its own 
 exist.
 
 handle          the kernel's side: start it, ask it for processes, signal them, learn how they ended
-server          its own side: import, fork, report, end what is left
+service         its own side: import, fork, report, end what is left
 channel         what goes between the two
 
 Who has one:

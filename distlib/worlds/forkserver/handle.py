@@ -40,7 +40,7 @@ class ForkServer:
 
     Args:
         module: it has a function `serve`, which the fork server calls with the number of its end of the channel. That
-            imports what is needed, calls `server.serve`, and in each process that it gets from there does the work.
+            imports what is needed, calls `service.serve`, and in each process that it gets from there does the work.
         environment: of the fork server, and what it forks.
         processes: what it forks, in the words of an error: "ranks".
         wrapper: the beginning of a command that runs it somewhere else.
@@ -84,7 +84,7 @@ class ForkServer:
         return self.fileno() >= 0 and self.owner == os.getpid() and self._process.poll() is None
 
     def order(self, kind: str, *values: Any, files: Sequence[int] = ()) -> None:
-        """Tell it to do something, see `server`, and don't wait. If it can't, whatever is received next says so."""
+        """Tell it to do something, see `service`, and don't wait. If it can't, whatever is received next says so."""
         with self._lock, self._whole():
             self._unanswered += 1
             with contextlib.suppress(OSError):
@@ -187,7 +187,7 @@ def fresh_python(program: str) -> list[str]:
 
     Args:
         program: what it runs. The garbage collector is off, since it finds nothing while modules are imported; when
-            that is done, `server.freeze` turns it on.
+            that is done, `service.freeze` turns it on.
     """
     path = list(dict.fromkeys([*sys.path, str(Path(__file__).absolute().parents[3])]))
     return [sys.executable, "-c", f"import gc, sys; gc.disable(); sys.path[:] = {path!r}; {program}"]

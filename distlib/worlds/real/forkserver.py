@@ -6,7 +6,7 @@ import atexit
 import os
 from collections.abc import Hashable, Sequence
 
-from distlib.worlds.forkserver import server
+from distlib.worlds.forkserver import service
 from distlib.worlds.forkserver.channel import Channel
 from distlib.worlds.forkserver.handle import ForkServer
 from distlib.worlds.real.rank_place import ENVIRONMENT, RankPlace
@@ -64,14 +64,14 @@ def current() -> RankForkServer:
 def serve(fd: int) -> None:
     """Fork ranks until the kernel is gone. fd: this end of the channel."""
     control = Channel.of(fd)
-    with server.end_with(control):
+    with service.end_with(control):
         import torch.distributed  # noqa: F401  (what a rank needs, imported once for all of them)
 
         from distlib.worlds.real import rank_process
 
     parent = os.getpid()
-    spawned = server.serve(control)
+    spawned = service.serve(control)
     if spawned is not None:
-        server.die_with_parent(parent)
+        service.die_with_parent(parent)
         rank_process.main(*spawned)
         os._exit(0)

@@ -44,10 +44,10 @@ def serve(control: Channel) -> tuple[Any, list[int]] | None:
     In each process that it forks, this returns as well: the arguments and the files of that process.
     """
     freeze()
-    return _ForkServer(control).serve()
+    return _Service(control).serve()
 
 
-class _ForkServer:
+class _Service:
     def __init__(self, control: Channel) -> None:
         self._control = control
         self._running: dict[Hashable, int] = {}  # the number of each process, which leads a group of the same number
