@@ -24,7 +24,7 @@ def test_a(x):
 
 def test_failures_are_counted_by_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "test_x.py").write_text(FAILS_THE_SECOND_TIME)
-    options = ["-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(tmp_path)]
+    options = ["-n", "0", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(tmp_path)]
     assert soak.soak(2, 1, options, [str(tmp_path / "test_x.py")]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("round")] == [
