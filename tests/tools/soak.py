@@ -33,13 +33,15 @@ PARTS = (
     "tests/launch",
     "tests/cli/test_lab.py",
 )
+# A process that computes until its parent ends, however that came about.
+_BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
 _LONGEST = 900  # seconds for one test: a third of a core, and less, is left for it
 
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
     """So many processes that compute, for one block."""
-    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    started = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(processes)]
     try:
         yield
     finally:
