@@ -285,11 +285,16 @@ def _sizes_of_halves(t: Traffic, core: int, half: int) -> Remark | None:
 def _why_this_half(t: Traffic, core: int, half: int) -> Why:
     """Why a message has a length that halving and doubling does not give it."""
 
+    def is_growing(t: Traffic, m: Message, number: int) -> bool:
+        elements = _elements(t, m)
+        return number == 0 and elements == sorted(elements) and elements[0] < elements[-1]
+
     as_in_a_tree = say("whole_as_in_a_tree", size=t.size, core=core, last=core - 1)
     return [
         (is_other_dtype, DTYPE),
         (lambda t, m, number: m.src >= core, say("outside_sends_whole", core=core)),
         (lambda t, m, number: m.nbytes == t.case.nbytes, as_in_a_tree),
+        (is_growing, say("doubling_first")),
         (lambda t, m, number: len(set(_elements(t, m))) == 1 and core > 2, say("one_chunk_each")),
         (lambda t, m, number: number >= half, say("all_that_is_complete")),
         (None, say("half_of_that_half")),
