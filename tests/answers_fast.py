@@ -55,7 +55,7 @@ from distlib.checks.venues import simulated_only
 from distlib.judge.remote.frameworks import FRAMEWORKS, frameworks_in
 from tests.answer_files import ANSWERS, Answer, read_answers
 from tests.answer_verdicts import KINDS, Verdict, table
-from tests.heard import unheard
+from tests.heard import heard_by_tests, unheard
 
 ROOT = Path(__file__).parents[1]
 # Answers that only real ranks can judge, and why.
@@ -392,7 +392,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in (str(answer) for answer in chosen if answer not in fast):
         print(f"Left to `make answers` without --fast: {name} ({SLOW[name]}).")
     if options.unheard:
-        print("\n".join(unheard_in(found, options.folder)) or "Every sentence is heard.")
+        print("\n".join(f"unheard: {it}" for it in unheard_in(found, options.folder)) or "Every sentence is heard.")
     is_right = all(judged.verdict.is_as_it_should_be for judged in found)
     status = 0 if is_right and not any(words for _, words in inside) else 1
     if options.save:
@@ -417,14 +417,17 @@ def select(names: Sequence[str], folder: Path = ANSWERS) -> list[Answer]:
 
 
 def unheard_in(found: Sequence[Judged], folder: Path) -> list[str]:
-    """The sentences of these exercises that none of the answers hears; with all exercises, the engine's, too."""
-    names = {judged.answer.assignment for judged in found}
+    """The sentences of these exercises that nobody hears; of all exercises, the engine's, too. See `tests.heard`."""
+    names = sorted({judged.answer.assignment for judged in found})
     sources = "\n".join(cell.source for name in names for cell in cells_of(name, folder))
     used = set(re.findall(r"distlib\.exercises\.(\w+)", sources))
     files = [file for name in used for path in exercises.__path__ for file in Path(path, name).glob("*.txt")]
     if used >= {module.name for module in pkgutil.iter_modules(exercises.__path__)}:
         files += [file for path in checks.__path__ for file in Path(path).rglob("*.txt")]
-    return unheard(sorted(files), [said.error for judged in found for said in judged.said.values()])
+    told = [said.error for judged in found for said in judged.said.values()]
+    told += [answer.told for answer in select(names, folder / "tests" / "answers") if str(answer) in SLOW]
+    by_tests = heard_by_tests()
+    return [sentence for sentence in unheard(sorted(files), told) if sentence not in by_tests]
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -1,20 +1,33 @@
-"""Which sentences of the tutor no answer hears. Nobody knows whether such a sentence is true.
+"""Which sentences of the tutor nobody hears. Nobody knows whether such a sentence is true.
 
     make answers ARGS="--fast 08_decentralized --unheard"
 
 Sentences stand in text files beside the checks (`distlib.checks.sentences`). One is heard if the student of some
 answer reads it, both what was seen and the usual cause. One that none hears needs an answer that earns it, or it goes.
+
+Some are out of reach of answers on simulated ranks. They are heard in one of two other ways:
+
+- The answer is one of those that only real ranks judge. Its "Told:" quotes the sentence, and `test_answers` looks.
+- A test in tests/checks makes the error itself, or messages that no program sends that gets its values right, and
+  asserts `tells(text, "checks/errors.txt: not_sent")`.
+
+`test_answers_fast` looks, when it has judged every answer. What is still unheard is in tests/unheard.txt; an unheard
+sentence that is not there fails the test, and so does one that is there and is heard. So the list only gets shorter.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from string import Formatter
 
+import distlib
 from distlib.checks.sentences import read_entries
 
 CAUSE = "Usual cause:"
+TESTS = Path(__file__).parent / "checks"
+STILL_UNHEARD = Path(__file__).with_name("unheard.txt")
 
 
 def unheard(files: Iterable[Path], told: Sequence[str]) -> list[str]:
@@ -24,7 +37,7 @@ def unheard(files: Iterable[Path], told: Sequence[str]) -> list[str]:
         files: of sentences.
         told: all that students read, a text for each test cell and answer.
     """
-    texts = [" ".join(text.split()) for text in told]
+    texts = [" ".join(text.split()).casefold() for text in told]  # a sentence may stand within another one
     together = "\n".join(texts)
     return [
         f"{file.parent.name}/{file.name}: {name}"
@@ -34,9 +47,24 @@ def unheard(files: Iterable[Path], told: Sequence[str]) -> list[str]:
     ]
 
 
+def tells(text: str, sentence: str) -> bool:
+    """Whether a text holds a sentence, named like "checks/errors.txt: not_sent". Asserted, this counts as heard."""
+    place, _, name = sentence.partition(": ")
+    (file,) = Path(distlib.__file__).parent.rglob(place)
+    return f"{place}: {name}" not in unheard([file], [text]) and name in read_entries(file)
+
+
+def heard_by_tests(folder: Path = TESTS) -> set[str]:
+    """The sentences that tests assert on: every `assert tells(…, "place: name")` in the files of a folder."""
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in folder.glob("test_*.py"))
+    asserted = (node.test for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Assert))
+    calls = (node for node in asserted if isinstance(node, ast.Call) and ast.unparse(node.func) == "tells")
+    return {str(call.args[1].value) for call in calls if isinstance(call.args[1], ast.Constant)}
+
+
 def _is_in(template: str, texts: Sequence[str], together: str) -> bool:
     """Whether a text holds the template, whatever is in its braces."""
-    literals = list(_literals(template.strip()))
+    literals = list(_literals(template.strip().casefold()))
     longest = max(literals, key=len)
     if longest not in together:
         return False

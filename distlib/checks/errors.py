@@ -72,10 +72,9 @@ def _plays() -> str:
     return "|".join(sorted({path.stem for path in all_plays().values()}))
 
 
-def alone(text: str, otherwise: str = "") -> str:
-    """The cause of a message that one rank alone wants to send or receive. `otherwise`: more, if it is to itself."""
-    more = say("number_of_ranks") if "but the ranks are" in text else otherwise
-    return f"{say('alone')} {more}".rstrip()
+def alone(text: str) -> str:
+    """The cause of a message that one rank alone wants to send or receive, to itself or to one that is not there."""
+    return f"{say('alone')} {say('number_of_ranks')}" if "but the ranks are" in text else say("alone")
 
 
 def same_partner(text: str) -> str:

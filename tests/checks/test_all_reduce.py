@@ -18,6 +18,7 @@ from distlib.checks.task import first
 from distlib.checks.tensor_cases import tensor_cases
 from distlib.checks.venues import simulated_only
 from distlib.exercises.all_reduce.checks import check_ring_all_reduce, ring
+from tests.heard import tells
 
 ASSIGNMENT = "02_all_reduce"
 
@@ -91,18 +92,25 @@ def test_what_is_said_of_messages(sent: Sent, told: str) -> None:
     assert told in remark_on(sent) if told else remark_on(sent) == ""
 
 
+def test_values_without_a_message() -> None:
+    assert tells(remark_on([]), "rules/messages.txt: no_message")
+
+
 def test_neighbors_that_are_no_ring() -> None:
     sent = [(0, 1, 3, 1), (1, 0, 3, 1), (2, 3, 3, 1), (3, 2, 3, 1)]
-    assert "do not go once round all ranks: 0 → 1, 1 → 0, 2 → 3, 3 → 2" in remark_on(sent, 4, length=12)
+    told = remark_on(sent, 4, length=12)
+    assert "0 → 1, 1 → 0, 2 → 3, 3 → 2" in told
+    assert tells(told, "rules/messages.txt: no_circle")
+    assert tells(told, "all_reduce/checks.txt: neighbors")
 
 
 def test_chunks_of_different_length_are_each_sent_equally_often() -> None:
     lengths = {0: 3, 1: 3, 2: 2}
     right = [(r, (r + 1) % 3, lengths[(r - s) % 3], s + 1) for s in range(4) for r in range(3)]
     assert remark_on(right, length=8) == ""
-    assert "all chunks are padded to the same length" in remark_on(ring_messages(3, 3, steps=4), length=8)
+    assert "chunks are padded to the same length" in remark_on(ring_messages(3, 3, steps=4), length=8)
     told = remark_on([*right[:-1], (2, 0, 3, 4)], length=8)
-    assert "all ranks together sent 132 bytes; 128 were expected" in told and "some chunk is sent more often" in told
+    assert "all ranks together sent 132 bytes; 128 were expected" in told and "chunks are padded" in told
 
 
 def test_wrong_or_missing_halves_are_replaced_while_a_check_runs() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import distlib
 from distlib.checks.sentences import Sentences, read_entries
-from tests.heard import unheard
+from tests.heard import STILL_UNHEARD, heard_by_tests, tells, unheard
 
 PACKAGE = Path(distlib.__file__).parent
 FILES = sorted([*PACKAGE.glob("checks/**/*.txt"), *PACKAGE.glob("exercises/**/*.txt")])
@@ -72,3 +72,26 @@ def test_what_no_answer_hears_is_found(tmp_path: Path) -> None:
     place = tmp_path.name + "/checks.txt"
     assert unheard([file], told) == [f"{place}: two", f"{place}: three"]
     assert unheard([file], [told[0], "f: all 3 of it.", "g: it waits."]) == []
+
+
+def test_a_sentence_within_another_one_begins_with_a_capital(tmp_path: Path) -> None:
+    (tmp_path / "checks.txt").write_text("one: is it cut?\n")
+    assert unheard([tmp_path / "checks.txt"], ["on rank 0 it is wrong. Is it cut?"]) == []
+
+
+def test_sentences_are_asked_for_by_tests_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text(
+        'def test_a():\n    assert tells(text, "checks/errors.txt: deadlock")\n    tells(text, "x/y.txt: z")\n'
+    )
+    assert heard_by_tests(tmp_path) == {"checks/errors.txt: deadlock"}
+    assert tells("Ranks wait for each other, and would wait forever.", "checks/errors.txt: deadlock")
+    assert not tells("ranks wait", "checks/errors.txt: deadlock")
+    assert not tells("ranks wait for each other", "checks/errors.txt: no_such_name")
+
+
+def test_the_list_of_unheard_sentences_names_sentences_that_no_test_asserts() -> None:
+    sentences = {f"{file.parent.name}/{file.name}: {name}" for file in FILES for name in read_entries(file)}
+    listed = STILL_UNHEARD.read_text(encoding="utf-8").splitlines()
+    assert listed == sorted(set(listed))
+    assert set(listed) <= sentences - heard_by_tests()
+    assert heard_by_tests() <= sentences

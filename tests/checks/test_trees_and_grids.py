@@ -33,6 +33,7 @@ from distlib.exercises.trees_and_grids.predictions import (
     steps_of,
     travel_of,
 )
+from tests.heard import tells
 
 Sent = Sequence[tuple[int, int, int, int]]  # src, dst, elements, round
 
@@ -118,14 +119,19 @@ DOWN = [(0, 2, 8, 3), (0, 1, 8, 3), (2, 3, 8, 4)]
         ([], "no message was seen; 6 messages were expected"),
         (UP, "there were 3 messages; 6 were expected: one up and one down"),
         ([*UP, *DOWN, (0, 1, 8, 3)], "rank 0 sends to rank 1 more than once"),
-        ([(a, a ^ d, 8, d) for d in (1, 2) for a in range(4)], "exchanges its whole tensor with a partner"),
+        ([(a, a ^ d, 8, d) for d in (1, 2) for a in range(4)], "a rank sends its sum up once"),
         ([(1, 0, 8, 1), (3, 2, 8, 1), (0, 2, 8, 2), (2, 0, 8, 3), (2, 3, 8, 3), (0, 1, 8, 4)], "rank 2 is at the top"),
-        ([*UP, (0, 2, 8, 3), (0, 1, 8, 3), (2, 1, 8, 4)], "rank 1 receives 2 messages after the sum is complete"),
     ],
 )
 def test_what_is_said_of_a_tree(sent: Sent, remark: str) -> None:
     assert on_tree([*UP, *DOWN]) == ""
     assert remark in on_tree(sent)
+
+
+def test_a_sum_that_comes_down_twice() -> None:
+    remark = on_tree([*UP, (0, 2, 8, 3), (0, 1, 8, 3), (2, 1, 8, 4)])
+    assert tells(remark, "trees_and_grids/checks.txt: received_after_the_sum")
+    assert tells(remark, "trees_and_grids/checks.txt: no_tree")
 
 
 PAIRS = [(r, r ^ d, n, k) for k, (d, n) in enumerate([(2, 4), (1, 2), (1, 2), (2, 4)], 1) for r in range(4)]
@@ -139,7 +145,6 @@ NEAR = [(r, r ^ d, n, k) for k, (d, n) in enumerate([(1, 4), (2, 2), (2, 2), (1,
         (PAIRS[:-4], "rank 0 sent 3 messages; 4 were expected"),
         ([*PAIRS, (0, 1, 2, 5)], "rank 0 sent 5 messages; 4 were expected"),
         ([(r, r ^ 1, n, k) for k, n in enumerate((2, 4, 4, 2), 1) for r in range(4)], "1/2 of the tensor, in step 1"),
-        ([(r, r ^ 1, n, k) for k, n in enumerate((2, 4), 1) for r in range(4)], "the doubling comes first"),
         ([(a, b, n, 3 if k > 3 else k) for a, b, n, k in PAIRS], "they took 3 rounds; 4 were expected"),
         ([(a, (a + 2 // k) % 4 if k < 3 else b, n, k) for a, b, n, k in PAIRS], "Two ranks should exchange"),
     ],
@@ -147,6 +152,11 @@ NEAR = [(r, r ^ d, n, k) for k, (d, n) in enumerate([(1, 4), (2, 2), (2, 2), (1,
 def test_what_is_said_of_halving_and_doubling(sent: Sent, remark: str) -> None:
     assert on_halving(PAIRS) == on_halving(NEAR) == ""
     assert remark in on_halving(sent)
+
+
+def test_doubling_before_halving() -> None:
+    remark = on_halving([(r, r ^ 1, n, k) for k, n in enumerate((2, 4), 1) for r in range(4)])
+    assert tells(remark, "trees_and_grids/checks.txt: doubling_first")
 
 
 def test_halves_of_an_odd_number_of_elements() -> None:
@@ -159,7 +169,9 @@ def test_ranks_beyond_a_power_of_two_hand_in_whole_tensors() -> None:
     assert on_halving([(2, 0, 8, 1), *inner, (0, 2, 8, 4)], size=3) == ""
     assert "they took 3 rounds; 4 were expected" in on_halving([(2, 0, 8, 1), *inner, (0, 2, 8, 3)], size=3)
     assert "send their whole tensor" in on_halving([(2, 0, 4, 1), *inner, (0, 2, 8, 4)], size=3)
-    assert "3 is not a power of two" in on_halving([(2, 0, 8, 1), (2, 1, 8, 1), *inner, (0, 2, 8, 4)], size=3)
+    assert "rank 2 sent 2 messages; 1 was expected" in on_halving(
+        [(2, 0, 8, 1), (2, 1, 8, 1), *inner, (0, 2, 8, 4)], size=3
+    )
 
 
 ROWS, COLUMNS = (1, 0, 3, 2), (2, 3, 0, 1)  # the neighbors on a grid of 2 rows and 2 columns
@@ -174,7 +186,7 @@ SQUARE = [(r, (COLUMNS if n == 2 else ROWS)[r], n, k) for k, n in enumerate((4, 
         ([*SQUARE, *((r, COLUMNS[r], 2, 5) for r in range(4))], "along its column rank 0 sent 3 messages; 2 were"),
         ([*SQUARE[:-1], (3, 0, 4, 4)], "rank 3 sent to rank 0; that is neither in its row nor in its column"),
         ([(a, b, 8 if n == 4 else n, k) for a, b, n, k in SQUARE], "the whole tensor travels along the row"),
-        ([(a, b, n, min(k, 3)) for a, b, n, k in SQUARE], "a chunk visits every rank of its row"),
+        ([(a, b, n, min(k, 3)) for a, b, n, k in SQUARE], "they took 3 rounds; 4 were expected"),
     ],
 )
 def test_what_is_said_of_a_grid(sent: Sent, remark: str) -> None:

@@ -167,7 +167,6 @@ def _mistakes(start: torch.Tensor, W: torch.Tensor, k: int, is_silent: bool) -> 
         say("silent" if is_silent else "not_written"): [start],
         say("mean"): [start.mean(dim=0).expand_as(start)],
         say("one_round"): [W @ start],
-        say("too_few"): [power(W, max(k - 1, 0)) @ start],
         say("too_many"): [power(W, k + 1) @ start],
         say("transposed"): [power(W.T, k) @ start, power(own + edges * W.T, k) @ start],
         say("own_left_out"): [power(others, k) @ start],

@@ -283,7 +283,6 @@ def _wrong_gradients(seen: Seen, number: int) -> Mapping[str, torch.Tensor]:
         say("own_gradient") if is_all_sent else say("own_gradient_few_sent", sent=sent, nbytes=nbytes): given[0],
         say("own_gradient_missing"): total - given[0],
         say("own_gradient_twice"): total + given[0],
-        say("last_rank_copied"): given[-1],
         say("last_rank_added"): given[0] + given[-1],
         say("added_twice"): 2 * total - given[0],
         say("subtracted"): 2 * given[0] - total,

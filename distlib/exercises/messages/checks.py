@@ -96,7 +96,7 @@ def _wrong_peer(seen: Seen, peers: str) -> str:
     """The cause where a rank sends to itself, or to one that does not exist."""
     case, text, has_root = seen.facts, str(seen.error), peers == "peers_of_root"
     if seen.size == 1:
-        return alone(text, say("root_alone") if has_root else "")
+        return alone(text)
     itself = re.search(r"rank (\d+) wants to \w+ \w+ itself", text)
     if has_root and itself and int(itself[1]) != case.center:
         return say("one_of_the_others", root=case.root, rank=itself[1])
@@ -160,7 +160,7 @@ def _root_has_changed(held: LeftInTensors) -> str | None:
 
 
 def _goes_round(held: LeftInTensors) -> str | None:
-    if len(held.seen.trace) < held.size or not all(torch.equal(values, held.inputs[0]) for values in held.values):
+    if held.seen.trace.rounds < held.size or not all(torch.equal(values, held.inputs[0]) for values in held.values):
         return None
     return say("goes_round")
 
@@ -206,12 +206,10 @@ def _is_passed_on(t: SentMessages) -> bool:
 
 MANY: Why = [
     (lambda t, found, expected: found > expected and _sends_twice(t), say("sends_twice")),
-    (lambda t, found, expected: t.size > 2 and found == t.size * (t.size - 1), say("to_every_other")),
     (lambda t, found, expected: found > expected, say("not_needed")),
     (None, say("without_message")),
 ]
-PLACES: Why = [(None, say("other_pattern"))]
-WAITS: Why = [(None, say("waits"))]
+PLACES: Why = [(None, say("without_message"))]
 
 
 def _numbers(t: SentMessages, total: int) -> Remarks:
@@ -318,7 +316,7 @@ def _(seen: Seen) -> Remarks:
     yield rule.goes(t, lambda src, dst: src == root, lambda m: say("from_the_root", root=root), why)
     yield _one_chunk_each(t, case)
     yield from _numbers(t, total)
-    yield from _rounds(t, WAITS)
+    yield from _rounds(t, [])
 
 
 def _own_chunk(seen: Seen, rank: int, found: Any) -> Remarks:
@@ -377,7 +375,6 @@ def _one_chunk_each(t: SentMessages, case: Pattern) -> Remark | None:
     why: Why = [
         (rule.is_other_dtype, rule.DTYPE),
         (lambda t, m, number: m.nbytes == case.nbytes, say("whole_tensor_sent")),
-        (_sends_twice, say("chunk_sent_twice")),
         (None, say("padded")),
     ]
     return rule.carries(t, lambda m, number: (0, lengths[m.dst]), seen, why)
@@ -393,7 +390,8 @@ def check_gather(draw: Draw, *, messages: PerRank, rounds: Limit, **options: Any
 def _(seen: Seen) -> Remarks:
     t, root = SentMessages(seen), seen.facts.center
     returned = [told["returned"] for told in seen.results]
-    yield nobody_returned(returned, say("list_from_root", root=root), say("return_list"))
+    if not root:
+        yield nobody_returned(returned, say("list_from_root", root=root), say("return_list"))
     for rank, found in enumerate(returned):
         if rank == root:
             yield from _list_of_all(seen, root, found)
@@ -406,13 +404,13 @@ def _(seen: Seen) -> Remarks:
     yield rule.goes(t, lambda src, dst: dst == root, lambda m: say("to_the_root", root=root), why)
     yield rule.whole_tensors(t)
     yield from _numbers(t, total)
-    yield from _rounds(t, WAITS)
+    yield from _rounds(t, [])
 
 
 def _list_of_all(seen: Seen, root: int, found: Any) -> Remarks:
     tensors = [lay_out(values, seen.facts.layout)[1] for values in seen.given("values")]
     if not isinstance(found, list):
-        none = say("not_rank_0", root=root) if root else say("last_line")
+        none = say("not_rank_0", root=root) if root else say("return_list")
         yield _not_a("a list of tensors", root, found, none)
     if len(found) != seen.size:
         name = "own_not_in_list" if len(found) == seen.size - 1 else "other_number_in_list"

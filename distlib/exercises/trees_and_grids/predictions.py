@@ -135,7 +135,7 @@ def _(seen: Seen) -> Remarks:
             f"expected {right:.10g} s, that is {readable(right)}: the time of a simulated run",
             f"found    {found:.10g} s{times}",
         )
-        cause = cause_of_time(question, found) if right else _of_no_step(question, found)
+        cause = cause_of_time(question, found) if right else say("one_rank")
         yield Remark(say("wrong_time"), details, cause)
 
 
@@ -187,15 +187,6 @@ def _slower(question: CostQuestion, found: str) -> Remark:
     return say.remark("slower", *table, found=found, fastest=fastest, **times, cause=cause)
 
 
-def _of_no_step(question: CostQuestion, found: float) -> str:
-    """What usually gives `found` where there is one rank."""
-    latency = question.cluster.intra.latency
-    steps = round(found / latency) if latency else 0
-    if question.nbytes or not steps or not math.isclose(found, steps * latency):
-        return say("one_rank")
-    return say("one_rank_latencies", steps=count(steps, "step"))
-
-
 def _ratio(ratio: float) -> str:
     """With as many digits as show that it is not 1."""
     return f"{ratio:.{8 if f'{ratio:.4g}' == '1' else 4}g}"
@@ -215,7 +206,7 @@ def _cause_of_choice(question: CostQuestion, found: str, fastest: str) -> str:
     tables = _guesses(question, found, fastest)
     fitting = [words for words, guesses in tables.items() if any(min(t, key=t.__getitem__) == found for t in guesses)]
     parts = {"found": _parts_of_time(question, found), "fastest": _parts_of_time(question, fastest)}
-    return say("slower_because", **parts, guesses=" Or: ".join(fitting)) if fitting else say("slower_unknown", **parts)
+    return say("slower_because", **parts, guesses=" Or: ".join(fitting))
 
 
 def _parts_of_time(question: CostQuestion, algorithm: str) -> str:

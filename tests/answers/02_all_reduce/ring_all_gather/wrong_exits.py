@@ -1,5 +1,5 @@
 # Wrong: ends the rank's process. Loses all marks.
-# Told: a rank's process ended in the middle
+# Told: a rank's process ended in the middle.
 # Told by the judge: no message was sent
 import os
 import signal
