@@ -1,5 +1,5 @@
 # Wrong: pads all chunks to the same length, so more bytes travel. Loses all marks.
-# Told: all chunks are padded to the same length
+# Told: chunks are padded to the same length
 def ring_all_gather(comm, tensor):
     rank, size = comm.rank, comm.world_size
     flat = tensor.reshape(-1)
