@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from distlib.checks.venues import simulated_only
 
 from distlib.checks import CheckFailed
 from distlib.checks.errors import explain_error
+from distlib.checks.venues import simulated_only
 from distlib.exercises.messages.checks import check_shift
 from distlib.worlds.diagnosis import TooMuchOutput
 from tests.heard import tells
