@@ -225,7 +225,7 @@ LENGTHS = [42, 42, 42]  # of the blocks, in their order
 
 
 def account_of_a_step(comm: Communicator, stage: int) -> tuple[dict[str, int], dict[str, int]]:
-    """What is alive after the backward pass, without the loss; and at most. The trace is that of the construction too."""
+    """What is alive after the second backward pass, and at most in that step."""
     model: Any = Blocks()
     if stage == 3:
         model = FullyShardedModule(comm, model, units=model.blocks, reshard_after_forward=True)
@@ -263,7 +263,7 @@ def test_bytes_kept_and_sent_are_those_of_the_formulas(stage: int) -> None:
 
 def test_the_figures_of_the_paper() -> None:
     kept = [sum(kinds.values()) / 1e9 for kinds in memory_by_stage(7_500_000_000, 64)]
-    assert kept == pytest.approx([120, 31.4, 16.6, 1.88], rel=2e-3)
+    assert kept == pytest.approx([120, 31.4, 16.6, 1.88], rel=3e-3)
     assert first_stage_within(20e9, memory_by_stage(7_500_000_000, 64)) == 2
     with pytest.raises(ValueError, match="no stage fits into 10 bytes: stage 3 keeps 4,000, which is 3,990 more"):
         first_stage_within(10, memory_by_stage(1000, 4))
