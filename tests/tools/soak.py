@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 PARTS = (
     "tests/worlds",
     "tests/training/test_ddp.py",
-    "tests/frameworks/test_stage.py",
+    "tests/frameworks/test_forkservers.py",
     "tests/frameworks/test_processes.py",
     "tests/judge/test_remote_judge.py",
     "tests/judge/test_remote_wire.py",

@@ -79,7 +79,7 @@ def _draw(accounts: Mapping[str, Sequence[Sample]], title: str, subtitle: str, l
     add_titles(figure, title, subtitle)
     canvas, width = add_canvas(figure), (WIDTH - _LEFT - 16 - _GAP * (len(accounts) - 1)) / len(accounts)
     kinds = list(next(iter(accounts.values()))[0].bytes)
-    looks = {kind: {"facecolor": color, "edgecolor": INK} for kind, color in zip(kinds, _COLORS, strict=True)}
+    looks = {kind: {"facecolor": color, "edgecolor": INK} for kind, color in zip(kinds, _COLORS, strict=False)}
     key_of_areas(canvas, looks, top)
     largest = max(_peak(samples) for samples in accounts.values())
     ceiling = 1.06 * max(largest, limit or 0)
@@ -116,7 +116,7 @@ def _draw_kinds(axes: Axes, samples: Sequence[Sample], kinds: Sequence[str]) -> 
     """A sample holds until the next one: steps, not slopes."""
     places = [place for number in range(len(samples)) for place in (number, number + 1)]
     below = [0.0] * len(places)
-    for kind, color in zip(kinds, _COLORS, strict=True):
+    for kind, color in zip(kinds, _COLORS, strict=False):
         above = [low + samples[at // 2].bytes[kind] for at, low in enumerate(below)]
         axes.fill_between(places, below, above, facecolor=color, edgecolor=color, linewidth=0)
         below = above

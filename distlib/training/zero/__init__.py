@@ -12,6 +12,7 @@ gradient_norm       the norm of all gradients, for clipping
 elementwise         may this optimizer's tensors be cut?
 whole_state         the state of the model without shards
 shard_files         a checkpoint in shards, for any number of ranks
+step_plan           a step of stage 3 as a list of actions, to count and to play by shapes
 stage_memory        what each stage keeps and sends, by formulas
 process_memory      the memory of the process around them
 live_bytes          what is alive in a step, by kind, counted
@@ -34,6 +35,7 @@ from distlib.training.zero.stage_memory import (
     memory_by_stage,
     padded_bytes_by_stage,
 )
+from distlib.training.zero.step_plan import UnitAction, play_step, step_plan, whole_units
 
 __all__ = [
     "FlatLayout",
@@ -42,6 +44,7 @@ __all__ = [
     "Sample",
     "ShardedGradients",
     "ShardedOptimizer",
+    "UnitAction",
     "bytes_sent_by_stage",
     "check_elementwise",
     "clip_gradients",
@@ -50,7 +53,10 @@ __all__ = [
     "load_shards",
     "memory_by_stage",
     "padded_bytes_by_stage",
+    "play_step",
     "process_bytes",
     "return_large_blocks",
     "save_shards",
+    "step_plan",
+    "whole_units",
 ]

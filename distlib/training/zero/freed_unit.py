@@ -62,6 +62,7 @@ class FreedUnit(Unit):
         """Start the all-gather in the background, if the parameters aren't there or under way."""
         if self.is_gathered or self._gathering is not None:
             return
+        self._has_changed()
         self.check_untouched()
         self.whole.untyped_storage().resize_(self.layout.padded_length * self.whole.itemsize)
         self._gathered_version = self.shard._version
@@ -73,13 +74,7 @@ class FreedUnit(Unit):
         Raises:
             RuntimeError: the shard has changed since the forward pass, of which this is the backward pass.
         """
-        in_backward = current_backward() != OUTSIDE
-        if self._gathered_version != self.shard._version:
-            if in_backward and self._gathered_version >= 0:
-                raise RuntimeError(
-                    f"the parameters of unit {self.name} have changed on rank {self.comm.rank} between a forward pass "
-                    "and its backward pass: call optimizer.step() after backward()"
-                )
+        if self._has_changed():
             self.free()
         self.begin_gather()
         if self._gathering is not None:
@@ -89,6 +84,16 @@ class FreedUnit(Unit):
             for part, attribute, parameter in self._attributes:
                 setattr(part, attribute, parameter)
             self._versions = self._version_counters()
+
+    def _has_changed(self) -> bool:
+        """Whether the shard has changed since it was gathered. In a backward pass it must not, so that is an error."""
+        changed = self._gathered_version != self.shard._version
+        if changed and current_backward() != OUTSIDE and self._gathered_version >= 0:
+            raise RuntimeError(
+                f"the parameters of unit {self.name} have changed on rank {self.comm.rank} between a forward pass "
+                "and its backward pass: call optimizer.step() after backward()"
+            )
+        return changed
 
     def refresh(self) -> None:
         """Nothing to do but to forget what was gathered: the next gather brings the new values."""

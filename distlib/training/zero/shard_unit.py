@@ -192,7 +192,7 @@ class Unit:
         self.notice("averaged", self.name)
 
     def live_tensors(self) -> dict[str, list[torch.Tensor]]:
-        """Its tensors by kind. Where a shard's dtype is not the parameters', it is a state of the optimizer."""
+        """Its tensors by kind. Where the parameters have less precision, the shard is a state of the optimizer."""
         gradients = [each.grad for each in (self.shard, *self.parameters.values()) if each.grad is not None]
         own = PARAMETERS if self.shard.dtype == self.whole.dtype else STATES
         under_way = [] if self.gradients is None else [self.gradients]

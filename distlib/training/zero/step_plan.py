@@ -1,6 +1,6 @@
 """A step of stage 3 as a list of actions: pure, so that it can be counted, printed, and played by shapes alone.
 
-    step_plan(3)    G0 W0 G1 F0 X0 │ W1 G2 F1 X1 │ W2 F2 X2 │ G2 W2 G1 B2 R2 X2 │ W1 G0 B1 R1 A2 X1 │ W0 B0 R0 A1 X0 A0
+    step_plan(3)   G0 W0 G1 F0 X0   W1 G2 F1 X1   W2 F2 X2   G2 W2 G1 B2 R2 X2   W1 G0 B1 R1 A2 X1   W0 B0 R0 A1 X0 A0
 
     G gather: begin the all-gather     F forward     R reduce: begin the reduce-scatter     X free the parameters
     W wait for the all-gather          B backward    A have the average: wait for it
