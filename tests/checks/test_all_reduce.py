@@ -93,14 +93,14 @@ def test_what_is_said_of_messages(sent: Sent, told: str) -> None:
 
 
 def test_values_without_a_message() -> None:
-    assert tells(remark_on([]), "rules/messages.txt: no_message")
+    assert tells(remark_on([]), "rules/sent_messages.txt: no_message")
 
 
 def test_neighbors_that_are_no_ring() -> None:
     sent = [(0, 1, 3, 1), (1, 0, 3, 1), (2, 3, 3, 1), (3, 2, 3, 1)]
     told = remark_on(sent, 4, length=12)
     assert "0 → 1, 1 → 0, 2 → 3, 3 → 2" in told
-    assert tells(told, "rules/messages.txt: no_circle")
+    assert tells(told, "rules/sent_messages.txt: no_circle")
     assert tells(told, "all_reduce/checks.txt: neighbors")
 
 
