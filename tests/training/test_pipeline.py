@@ -31,13 +31,7 @@ MAKERS: list[Maker] = [naive, gpipe, one_forward_one_backward, interleaved_1f1b,
 SAMPLES, FEATURES, HIDDEN, CLASSES = 12, 6, 5, 3
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """On tensors this small, several threads only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def mlp(linear_layers: int = 8, seed: int = 0, between: Callable[[], nn.Module] = nn.Tanh) -> nn.Sequential:

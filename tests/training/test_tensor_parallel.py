@@ -1,6 +1,6 @@
 """Tensor parallelism: equal to the whole layer, values and gradients; its messages and bytes; what it refuses."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,13 +36,7 @@ DOUBLE = torch.float64
 SIZES = [1, 2, 4]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """On tensors this small, several threads only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def simulated(ranks: int) -> SimulatedWorld:

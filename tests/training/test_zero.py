@@ -1,6 +1,6 @@
 """ZeRO: equal to one process at every stage, to the digit; its messages and bytes; what it refuses."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,7 @@ DOUBLE = torch.float64
 STEPS = 10
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """On tensors this small, several threads only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def simulated(ranks: int) -> SimulatedWorld:

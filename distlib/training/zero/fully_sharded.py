@@ -34,6 +34,7 @@ from distlib.training.replicas import check_same_model, copy_tensors
 from distlib.training.zero.elementwise import watch_optimizers
 from distlib.training.zero.freed_unit import FreedUnit
 from distlib.training.zero.gradient_norm import clip_gradients
+from distlib.training.zero.nested import tensors_in
 from distlib.training.zero.shard_unit import Unit, UnitOptions
 from distlib.training.zero.sharded_gradients import GradientAverager
 from distlib.training.zero.unit_choice import ROOT, group_parameters, not_sharded
@@ -188,7 +189,7 @@ class FullyShardedModule(nn.Module):
     def _after(self, unit: FreedUnit, outputs: Any) -> None:
         """A unit has computed."""
         if torch.is_grad_enabled():
-            for tensor in _tensors_in(outputs):
+            for tensor in tensors_in(outputs):
                 if tensor.requires_grad:
                     tensor.register_hook(partial(self._before_backward, unit))
         if current_backward() == OUTSIDE and (unit.reshard or not torch.is_grad_enabled()):
@@ -242,19 +243,6 @@ class _FreeingAverager(GradientAverager):
             if not complete:
                 each.check_gradients(reached=True)
         super().finish()
-
-
-def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in what a module has returned."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _tensors_in(each)
-    elif isinstance(value, dict):
-        yield from _tensors_in(list(value.values()))
-    elif hasattr(value, "__dict__"):
-        yield from _tensors_in(vars(value))
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

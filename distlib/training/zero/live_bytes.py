@@ -21,7 +21,7 @@ the allocator keeps although nobody uses it, see `process_bytes`.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ from torch import nn
 
 from distlib.arguments import check_number, checked
 from distlib.communicator import Communicator
+from distlib.training.zero.nested import tensors_in
 from distlib.training.zero.shard_unit import BUFFERS, GRADIENTS, PARAMETERS, STATES, units_of
 from distlib.worlds import private_torch
 
@@ -180,22 +181,12 @@ class _OperationWatch(private_torch.DispatchMode):
         self._account = account
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self._account._before_operation(list(_tensors_in((args, kwargs))))
+        self._account._before_operation(list(tensors_in((args, kwargs))))
         result = operation(*args, **(kwargs or {}))
-        self._account._after_operation(list(_tensors_in(result)))
+        self._account._after_operation(list(tensors_in(result)))
         return result
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
     """Always the same object for the same storage, as long as that is alive."""
     return tensor.untyped_storage()
-
-
-def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _tensors_in(each)
-    elif isinstance(value, dict):
-        yield from _tensors_in(list(value.values()))
