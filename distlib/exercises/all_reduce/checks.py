@@ -107,7 +107,7 @@ def _star(t: SentMessages) -> Remarks:
     yield _to_or_from_rank_0(t)
     yield _whole_buffers(t)
     yield sent_messages.messages_by_rank(t, [last] + [1] * last, [(None, say("once_each"))])
-    why: Why = [(None, say("master_sends_first"))]
+    why: Why = [(lambda t, found, expected: found < expected, say("master_sends_first"))]
     yield sent_messages.rounds(t, 2 if last else 0, why)
 
 
@@ -154,7 +154,7 @@ def ring(t: SentMessages, halves: int) -> Remarks:
         why: Why = [(None, say("padded"))]
         yield sent_messages.total_bytes(t, steps * t.case.nbytes, why)
     yield _one_message_each(t, halves)
-    yield sent_messages.rounds(t, steps, [(None, say("sends_wait"))])
+    yield sent_messages.rounds(t, steps, [(lambda t, found, expected: found > expected, say("sends_wait"))])
 
 
 def _through_a_hub(t: SentMessages) -> Remark | None:
@@ -232,7 +232,7 @@ def _one_message_each(t: SentMessages, halves: int) -> Remark | None:
     why: Why = [
         (lambda t, found, expected, alike: t.size == 2 and found == 2 * expected, say("twice_on_2_ranks")),
         (lambda t, found, expected, alike: found in (expected + 1, expected + halves), say("step_too_many")),
-        (None, say("more_messages")),
+        (lambda t, found, expected, alike: found > expected, say("more_messages")),
     ]
     return sent_messages.messages_by_rank(t, [steps] * t.size, why, *_bytes_by_rank(t, steps))
 
