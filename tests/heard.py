@@ -11,7 +11,8 @@ Some are out of reach of answers on simulated ranks. They are heard in one of tw
 - A test in tests/checks makes the error itself, or messages that no program sends that gets its values right, and
   asserts `tells(text, "checks/errors.txt: not_sent")`.
 
-What was still unheard when it was last looked at is in tests/unheard.txt. The list should only get shorter.
+`test_answers_fast` looks, when it has judged every answer. What is still unheard is in tests/unheard.txt; an unheard
+sentence that is not there fails the test, and so does one that is there and is heard. So the list only gets shorter.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pytest
 from distlib.authoring.notebook import notebook_from_text
 from tests.answer_files import ASSIGNMENTS, read_answers
 from tests.answers_fast import SLOW, Judged, Said, differences, select, unfit, without_header
+from tests.heard import STILL_UNHEARD
 from tests.tools.tiny_course import NAME, TEXT
 
 ROOT = Path(__file__).parents[1]
@@ -139,6 +140,15 @@ def test_every_answer_is_judged_as_its_file_says(judged: dict[str, list[str]], a
 @pytest.mark.timeout(1_800)
 def test_no_answer_is_told_of_a_file_of_the_library_or_of_ranks_that_it_has_not(judged: dict[str, list[str]]) -> None:
     assert [line for lines in judged.values() for line in lines if "which says nothing about the answer" in line] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+def test_every_sentence_of_the_tutor_is_heard(judged: dict[str, list[str]]) -> None:
+    """A new one needs an answer that earns it: see `tests.heard`. One that is heard now is taken out of the list."""
+    lines = [line for part in judged.values() for line in part]
+    unheard = {line.removeprefix("unheard: ") for line in lines if line.startswith("unheard: ")}
+    assert unheard == set(STILL_UNHEARD.read_text(encoding="utf-8").splitlines())
 
 
 @pytest.mark.parametrize(
