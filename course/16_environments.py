@@ -17,6 +17,7 @@
 import faulthandler
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -221,6 +222,7 @@ print(guess_1.compare("both train, and nobody complains"))
 # | a wait, "wait timeout", with `keys` | it has found the store, but not all have: see rank 0 |
 # | a wait, "… trying to connect", on one rank | it looks elsewhere than the others: its address, its port |
 # | the same on *all* ranks | `MASTER_ADDR` is not the machine of rank 0; or nobody is rank 0 |
+# | "No route to host", "Network is unreachable" | no machine answers at `MASTER_ADDR`, or this one has no network |
 # | a wait, "Connection reset" or "Broken pipe" | something listens there that is not torch's store: see rank 0 |
 # | no error, but the sums 1 and 2 instead of 3 and 3 | each is alone in a world of 1: nothing is averaged |
 #
@@ -243,7 +245,9 @@ assert "MASTER_ADDR expected, but not set" in second["rank 1 has no MASTER_ADDR"
 assert "1/2 clients joined" in first["rank 1 has no MASTER_ADDR"]
 gone = "MASTER_ADDR: a machine that is gone"
 assert "192.0.2.11" in first[gone]
-assert all("timed out" in each[gone] for each in (first, second))
+# Which of these is seen depends on the network around this machine.
+for each in (first, second):
+    assert re.search("timed out|No route to host|is unreachable", each[gone])
 assert "1/2 clients joined" in first["rank 1 has another MASTER_PORT"]
 assert "timed out" in second["rank 1 has another MASTER_PORT"]
 assert "EADDRINUSE" in first["MASTER_PORT: another program's"]
