@@ -1,4 +1,7 @@
-"""What sharded training costs: a step of stage 3 against torch's. Part of `make bench`."""
+"""What sharded training costs: a step of stage 3 against torch's, and a step of GPT-3 played by shapes.
+
+Part of `make bench`.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from distlib import Communicator, World
-from distlib.training.zero import FullyShardedModule
+from distlib import Cluster, Communicator, Link, SimulatedWorld, World
+from distlib.collectives import ring_all_gather
+from distlib.network import duration
+from distlib.training.zero import FlatLayout, FullyShardedModule, UnitAction, play_step, step_plan
 from distlib.worlds.real.process_group import torch_distributed
 
 Row = tuple[str, str, str]  # what, measured, to reach
@@ -24,6 +29,7 @@ def figures() -> Iterator[Row]:
     """Everything, row by row."""
     for width in (128, 512):
         yield from against_torch(width)
+    yield from gpt_3_by_shapes()
 
 
 # ── against torch's fully_shard ──────────────────────────────────────────────────────────────────────────────────────
@@ -91,3 +97,55 @@ def _theirs(comm: Communicator, width: int) -> nn.Module:
         fully_shard(block, mesh=mesh)
     whole: nn.Module = fully_shard(model, mesh=mesh)
     return whole
+
+
+# ── 175 billion parameters on 1,024 ranks ────────────────────────────────────────────────────────────────────────────
+
+_WIDTH, _DEPTH, _WORDS, _POSITIONS = 12288, 96, 50257, 2048  # T. Brown et al., "Language models are few-shot learners"
+_CLUSTER = Cluster(128, 8, Link(2e-6, 150e9), Link(5e-6, 25e9))
+_BLOCK = 12 * _WIDTH**2 + 13 * _WIDTH  # attention 4·d², feed-forward 8·d²; biases and two norms
+_LENGTHS = [(_WORDS + _POSITIONS + 2) * _WIDTH] + [_BLOCK] * _DEPTH  # the root: both embeddings and the last norm
+
+
+def gpt_3_by_shapes() -> Iterator[Row]:
+    """A step of stage 3 of 97 units, its 193 all-gathers and 97 reduce-scatters one after the other."""
+    world = SimulatedWorld(_CLUSTER.world_size, _CLUSTER, record=False)
+    plan = step_plan(len(_LENGTHS), root=True)
+    start, processor = time.perf_counter(), time.process_time()
+    options = {"all_gather": "recursive_doubling", "reduce_scatter": "recursive_halving"}
+    world.run(play_step, plan, _LENGTHS, **options)
+    took, processor = time.perf_counter() - start, time.process_time() - processor
+    expected = _seconds_by_formula(plan)
+    yield (
+        f"stage 3 of {sum(_LENGTHS) / 1e9:.0f} billion parameters, {world.world_size:,} simulated ranks, a step, "
+        "recursive doubling and halving",
+        f"{took:.0f} s, of it {processor:.0f} s on a processor ({len(world.trace) / 1e6:.1f} M messages)",
+        "≤ 30 s",
+    )
+    yield (
+        "the same: its virtual time against the closed forms",
+        f"{world.elapsed:.6f} s, {world.elapsed / expected - 1:+.1e}",
+        "0",
+    )
+    start = time.perf_counter()
+    world.run(_gather_a_block)
+    took = time.perf_counter() - start
+    collectives = sum(action.kind in "GR" for action in plan)
+    yield (
+        "one all-gather of these in a ring",
+        f"{took:.0f} s ({len(world.trace) / 1e6:.1f} M messages): {collectives * took / 60:.0f} min for the step",
+        "-",
+    )
+
+
+def _seconds_by_formula(plan: list[UnitAction]) -> float:
+    """Nothing is computed, so the collectives follow one another."""
+    padded = [FlatLayout({"unit": (length,)}, _CLUSTER.world_size).padded_length for length in _LENGTHS]
+    gathers = [duration.recursive_doubling_all_gather(_CLUSTER, length, 2) for length in padded]
+    reductions = [duration.recursive_halving_reduce_scatter(_CLUSTER, length, 4) for length in padded]
+    times = {"G": gathers, "R": reductions}
+    return sum(times[kind][unit] for kind, unit in plan if kind in times)
+
+
+def _gather_a_block(comm: Communicator) -> None:
+    ring_all_gather(comm, torch.empty(_BLOCK, dtype=torch.bfloat16, device="meta"))
