@@ -36,7 +36,7 @@ from distlib.training.zero.stage_memory import (
     memory_by_stage,
     padded_bytes_by_stage,
 )
-from distlib.training.zero.step_plan import UnitAction, play_step, step_plan, whole_units
+from distlib.training.zero.step_plan import UnitAction, peak_of_plan, play_step, step_plan, whole_units
 
 __all__ = [
     "FlatLayout",
@@ -54,6 +54,7 @@ __all__ = [
     "load_shards",
     "memory_by_stage",
     "padded_bytes_by_stage",
+    "peak_of_plan",
     "play_step",
     "process_bytes",
     "return_large_blocks",
