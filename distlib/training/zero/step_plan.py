@@ -151,7 +151,7 @@ def peak_of_plan(
     Args:
         unit_lengths: the number of parameters of each unit.
         param_itemsize: bytes of a number that the model computes with.
-        master_itemsize: bytes of a number of shards and of their gradients. Where it is another one than
+        master_itemsize: bytes of a number of shards and of their gradients. Where it differs from
             `param_itemsize`, the shards are states of the optimizer, and not in these figures.
         reduce_itemsize: bytes of a number in reduce-scatters.
 
