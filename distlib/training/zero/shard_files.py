@@ -141,8 +141,8 @@ def _check_same_rest(module: nn.Module, optimizer: Any, part: dict[str, Any]) ->
     groups = len(_torch_optimizer(optimizer).param_groups)
     if groups != len(part["groups"]):
         raise ValueError(
-            f"a checkpoint of another optimizer: the number of its param_groups is {len(part['groups'])}, of this one's "
-            f"{groups}"
+            f"a checkpoint of another optimizer: the number of its param_groups is {len(part['groups'])}, "
+            f"of this one's {groups}"
         )
 
 
