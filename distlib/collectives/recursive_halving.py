@@ -38,5 +38,6 @@ def recursive_halving_reduce_scatter(comm: Communicator, tensor: torch.Tensor, o
     group = fold(comm, tensor, op)
     if group is not None:
         halve(group, Blocks(tensor, comm.world_size, doubled=extra), op)  # the first `extra` survivors stand for two
-    chunks = chunks_of(tensor, comm.world_size)
-    unfold(comm, chunks[comm.rank - comm.rank % 2])  # an even rank's chunk, computed by the odd rank after it
+    if extra:
+        chunks = chunks_of(tensor, comm.world_size)
+        unfold(comm, chunks[comm.rank - comm.rank % 2])  # an even rank's chunk, computed by the odd rank after it

@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
-from distlib import Communicator, MessageMismatch, RankError, SimulatedWorld, World
+from distlib import Cluster, Communicator, Link, MessageMismatch, RankError, SimulatedWorld, World
+from distlib.network import duration
 from distlib.training.zero import (
     FullyShardedModule,
     MemoryAccount,
@@ -275,6 +276,25 @@ def test_a_played_step_sends_what_the_formula_says() -> None:
     world.run(play_step, step_plan(3, reshard_after_forward=True), LENGTHS)
     expected = bytes_sent_by_stage(LENGTHS, 4, param_itemsize=2, reduce_itemsize=4, reshard_after_forward=True)[3]
     assert world.trace.bytes_sent == [expected] * 4
+
+
+@pytest.mark.parametrize(
+    ("gather", "reduce"), [("ring", "ring"), ("recursive_doubling", "recursive_halving"), ("bruck", "ring")]
+)
+@pytest.mark.parametrize("ranks", [4, 6])
+def test_a_played_step_takes_what_the_formulas_say(ranks: int, gather: str, reduce: str) -> None:
+    """Without computing the collectives follow one another; what is computed meanwhile is hidden behind them."""
+    plan = step_plan(3, reshard_after_forward=True)
+    world = SimulatedWorld(ranks, Cluster.flat(ranks, Link(1e-6, 1e9)))
+    lengths = [600, 1200, 600]  # which divide
+    options = {"all_gather": gather, "reduce_scatter": reduce}
+    gathers = [getattr(duration, f"{gather}_all_gather")(world.cluster, length, 2) for length in lengths]
+    reductions = [getattr(duration, f"{reduce}_reduce_scatter")(world.cluster, length, 4) for length in lengths]
+    expected = 2 * sum(gathers) + sum(reductions)
+    assert max(world.run(play_step, plan, lengths, **options)) == pytest.approx(expected, rel=1e-9)
+    computing = min(gathers + reductions) / 2
+    found = world.run(play_step, plan, lengths, seconds=lambda action: computing, **options)
+    assert max(found) == pytest.approx(expected + computing, rel=1e-9), "nothing is gathered in the last forward pass"
 
 
 # ── checkpoints ──────────────────────────────────────────────────────────────────────────────────────────────────────
