@@ -1,0 +1,918 @@
+# %% [markdown]
+# # ZeRO and FSDP: who holds each byte
+#
+# After this lesson you will be able to
+#
+# - say what the 16 bytes are that training keeps for each parameter, and which rank needs which of them when,
+# - shard optimizer states, gradients and parameters, and count what that saves and what it sends,
+# - say what is alive at each moment of a training step, and why the process may still seem as large as before,
+# - trade computing for memory, and messages for memory,
+# - say when *not* to shard,
+# - read torch's `fully_shard` like your own code.
+#
+# **Time:** about 100 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU.
+
+# %%
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, gelu
+
+from distlib import (
+    Cluster,
+    Communicator,
+    Link,
+    RankError,
+    SimulatedWorld,
+    World,
+    all_gather,
+    all_reduce,
+    reduce_scatter,
+)
+from distlib.draw import memory_over_time, memory_parts, predict, sweep
+from distlib.training import zero
+from distlib.training.datasets import digits
+from distlib.training.ddp import DistributedDataParallel
+from distlib.worlds.real.process_group import torch_distributed
+
+torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
+DOUBLE = torch.float64
+
+# %% [markdown]
+# ## Sixteen bytes
+#
+# In DDP every rank has the whole model. That sounds like one copy per rank. Let us look at what a rank really keeps.
+#
+# Large models are trained in *mixed precision*. They compute in bfloat16, two bytes per number, since that is fast. But
+# bfloat16 has only 8 binary digits. Say that a weight is 1.0, and that an optimizer adds 0.001 to it, 1,000 times.
+
+# %%
+guess_1 = predict("A bfloat16 weight is 1.0. 0.001 is added 1,000 times. It is then …")
+
+# %%
+weight = torch.ones((), dtype=torch.bfloat16)
+for _ in range(1000):
+    weight += 0.001
+print(guess_1.compare(weight.item()))
+assert weight == 1.0 and torch.finfo(torch.bfloat16).eps == 2**-7
+
+# %% [markdown]
+# Nothing has happened. The next number after 1.0 is 1.0078, and 1.001 is nearer to 1.0. So the optimizer needs the
+# weights in float32, where small steps add up. It updates these, and the model gets a copy in bfloat16. Adam, which
+# trains most large models, keeps two more numbers for each weight: the mean of its gradients, and the mean of their
+# squares. Both are in float32.
+#
+# Let us add up, for real tensors.
+
+# %%
+guess_2 = predict(
+    "Of all that training keeps, which part is the model that it computes with?",
+    unit="percent",
+)
+
+# %%
+model = nn.Linear(100, 100, bias=False, dtype=torch.bfloat16)
+master = nn.Parameter(model.weight.detach().float())  # what the optimizer updates
+adam = torch.optim.Adam([master])
+model(torch.ones(1, 100, dtype=torch.bfloat16)).sum().backward()
+master.grad = model.weight.grad.float()  # for a moment
+adam.step()
+master.grad = None
+kept = {
+    "weights, bfloat16": model.weight,
+    "gradients, bfloat16": model.weight.grad,
+    "weights, float32": master,
+    "mean of gradients": adam.state[master]["exp_avg"],
+    "mean of squares": adam.state[master]["exp_avg_sq"],
+}
+for name, tensor in kept.items():
+    print(f"{name:20} {tensor.nbytes / 10_000:2.0f} bytes per parameter")
+total = sum(tensor.nbytes for tensor in kept.values()) / 10_000
+print(f"together             {total:.0f}")
+print(guess_2.compare(model.weight.nbytes / 10_000 / total * 100))
+assert total == 16 and model.weight.nbytes / 10_000 == 2
+
+# %% [markdown]
+# One eighth. Sixteen bytes per parameter, of which the model is two. The last three are called the *optimizer states*:
+# 12 bytes. (Without mixed precision all is in float32: 4 for the weight, 4 for the gradient, 8 for Adam. Again 16. The
+# memory that mixed precision saves is elsewhere: in the activations.)
+#
+# A model of 7.5 billion parameters has 15 GB. Training it with DDP takes 120 GB on *each* rank, and each rank has
+# the same bytes as all others. That is what ZeRO, the *Zero Redundancy Optimizer*, does away with. Each rank keeps its
+# own **shard** of what all would keep alike, one $N$-th, in three stages:
+#
+# | stage | sharded | each rank keeps, in bytes per parameter |
+# |---|---|---|
+# | 0, which is DDP | nothing | $2 + 2 + 12$ |
+# | 1 | optimizer states | $2 + 2 + 12/N$ |
+# | 2 | and gradients | $2 + 2/N + 12/N$ |
+# | 3 | and parameters | $2/N + 2/N + 12/N$ |
+
+# %%
+guess_3 = predict(
+    "7.5 billion parameters, 64 ranks. Stage 1 alone: from 120 GB on each rank to …",
+    unit="GB",
+)
+
+# %%
+by_stage = zero.memory_by_stage(7_500_000_000, 64)
+gigabytes = [sum(kinds.values()) / 1e9 for kinds in by_stage]
+print("GB at stages 0 to 3:", ", ".join(f"{each:.2f}" for each in gigabytes))
+print(guess_3.compare(round(gigabytes[1], 1)))
+memory_parts(
+    {f"stage {stage}": [kinds] for stage, kinds in enumerate(by_stage)},
+    title="What one of 64 ranks keeps",
+    subtitle="7.5 billion parameters, Adam in mixed precision",
+)
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert [f"{each:.3g}" for each in gigabytes] == ["120", "31.4", "16.6", "1.88"]
+assert 7.5e9 * 2 == 15e9
+many = [sum(kinds.values()) / 7.5e9 for kinds in zero.memory_by_stage(7_500_000_000, 4096)]
+assert [round(each, 1) for each in many] == [16, 4.0, 2.0, 0.0]
+few = [sum(kinds.values()) / 7.5e9 for kinds in zero.memory_by_stage(7_500_000_000, 4)]
+assert few == [16, 7, 5.5, 4]
+
+# %% [markdown]
+# The first step is the largest. It takes away 12 of 16 bytes where there are many ranks. Stage 2 takes two more, and
+# only stage 3 has no floor: with more and more ranks the others go to 4 and to 2 bytes per parameter.
+#
+# ## Stage 1: an all-reduce with a pause
+#
+# A ring all-reduce has two halves: a reduce-scatter and an all-gather. After the first half each rank has the complete
+# sum of *one shard*, and nothing else that is complete. In DDP the second half spreads these sums. Then every rank
+# makes the same update, with the same numbers.
+#
+# ZeRO puts the optimizer between the halves:
+#
+#     DDP       reduce-scatter ──► all-gather of gradients ──► update of all weights, on every rank
+#     stage 1   reduce-scatter ──► update of one shard ──► all-gather of new weights
+#
+# Here it is for 10 weights on 4 ranks, with momentum as the optimizer. 10 does not divide by 4, so two zeros are
+# added at the end.
+
+# %%
+LENGTH, RATE, MOMENTUM = 10, 0.1, 0.9
+
+
+def gradient_of(rank: int, step: int, weights: torch.Tensor) -> torch.Tensor:
+    """Anything that depends on the weights, and differs from rank to rank."""
+    return torch.sin(weights * (rank + 1) + step)
+
+
+def three_steps(comm: Communicator) -> tuple[torch.Tensor, int]:
+    """The weights after three steps, and the bytes of momentum that this rank has."""
+    ranks = comm.world_size
+    padded = -(-LENGTH // ranks) * ranks
+    weights = torch.zeros(padded, dtype=DOUBLE)
+    weights[:LENGTH] = torch.arange(LENGTH)
+    mine = weights.chunk(ranks)[comm.rank]  # a view: to update it is to update weights
+    momentum = torch.zeros_like(mine)  # for the shard, and for nothing else
+    for step in range(3):
+        gradients = torch.zeros_like(weights)
+        gradients[:LENGTH] = gradient_of(comm.rank, step, weights[:LENGTH])
+        reduce_scatter(comm, gradients)
+        average = gradients.chunk(ranks)[comm.rank] / ranks
+        momentum.mul_(MOMENTUM).add_(average)
+        mine -= RATE * momentum
+        all_gather(comm, weights)
+    return weights[:LENGTH], momentum.nbytes
+
+
+# %% [markdown]
+# And what would one process compute that has the gradients of all four?
+
+# %%
+alone, momentum = torch.arange(LENGTH, dtype=DOUBLE), torch.zeros(LENGTH, dtype=DOUBLE)
+for step in range(3):
+    average = sum(gradient_of(rank, step, alone) for rank in range(4)) / 4
+    momentum = MOMENTUM * momentum + average
+    alone = alone - RATE * momentum
+
+four = SimulatedWorld(4)
+for weights, nbytes in four.run(three_steps):
+    assert (weights - alone).abs().max() < 1e-12
+    print(f"the same weights; {nbytes} bytes of momentum instead of {momentum.nbytes}")
+print("bytes sent per rank:", four.trace.bytes_sent)
+all_reduced = SimulatedWorld(4)
+all_reduced.run(lambda comm: [all_reduce(comm, torch.zeros(12, dtype=DOUBLE)) for _ in "123"])
+print("three all-reduces:  ", all_reduced.trace.bytes_sent)
+assert four.trace.bytes_sent == all_reduced.trace.bytes_sent == [3 * 2 * 9 * 8] * 4
+
+# %% [markdown]
+# The same weights, a quarter of the momentum (and of the work of the update), and not one byte more on the network.
+# Stage 1 costs nothing in bytes.
+#
+# ### What may be cut, and where
+#
+# A shard may begin in the middle of a matrix. So the optimizer must work on each number by itself, as SGD, Adam and
+# AdamW do. Others can't be cut like this: LBFGS looks at all weights at once, and Adafactor keeps one number per row
+# and per column of a matrix. Our classes ask first:
+
+# %%
+for name in ("AdamW", "LBFGS", "Adafactor"):
+    try:
+        zero.check_elementwise(getattr(torch.optim, name), lr=0.01)
+        print(f"{name}: can be sharded")
+    except ValueError as error:
+        print(error)
+        assert name != "AdamW"
+
+# %% [markdown]
+# Why not deal out whole tensors instead, as one deals cards? Then any optimizer would do. And no padding. GPT-2 has 148
+# tensors. We give each to the rank that has the least so far, the largest tensors first.
+
+# %%
+F = 768
+attention = [F, F, F * 3 * F, 3 * F, F * F, F]  # with the norm before it
+mlp = [F, F, F * 4 * F, 4 * F, 4 * F * F, F]
+sizes = [50_257 * F, 1024 * F, *(attention + mlp) * 12, F, F]
+print(f"{len(sizes)} tensors, {sum(sizes) / 1e6:.1f} million parameters")
+guess_4 = predict(
+    "Of GPT-2's 124 million parameters, 8 ranks should have 12.5 % each. The rank with the most has …",
+    unit="percent",
+)
+
+
+# %%
+def deal(sizes: Sequence[int], ranks: int) -> list[int]:
+    """How many parameters each rank has, if whole tensors are dealt out."""
+    loads = [0] * ranks
+    for size in sorted(sizes, reverse=True):
+        loads[loads.index(min(loads))] += size
+    return loads
+
+
+for ranks in (2, 4, 8, 16):
+    loads = deal(sizes, ranks)
+    shares = [load / sum(sizes) for load in loads]
+    print(f"{ranks:2} ranks: from {min(shares):5.1%} to {max(shares):5.1%}")
+shares = [load / sum(sizes) for load in deal(sizes, 8)]
+print(guess_4.compare(round(max(shares) * 100, 1)))
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert sum(sizes) == 124_439_808 and len(sizes) == 148
+assert abs(max(shares) - 50_257 * F / sum(sizes)) < 1e-9 and 0.30 < max(shares) < 0.32
+
+# %% [markdown]
+# The embedding of the words is one tensor: 31 % of the model. Whoever gets it has 31 %, however many ranks there are.
+# And the step takes as long as the slowest rank. So ZeRO joins tensors to one flat buffer, cuts this into $N$ equal
+# pieces, and does not care where a tensor ends.
+#
+# ## One model, four ways
+#
+# Now a real model, small enough to be watched: it reads images of digits. Between a first and a last layer stand four
+# blocks. The library's classes do the sharding, and their code is short: `ShardedOptimizer` is stage 1,
+# `ShardedGradients` stage 2, `FullyShardedModule` stage 3. They shard a model *unit* by unit. A **unit** is some
+# parameters that share a flat buffer. Here each block is a unit, and what is in none of the blocks forms a fifth, the
+# *root's*.
+
+
+# %%
+class Block(nn.Module):
+    """An MLP whose result is added to its input."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(features, 4 * features)
+        self.down = nn.Linear(4 * features, features)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(gelu(self.up(x)))
+
+
+class Reader(nn.Module):
+    """[images, 64] → [images, 10]"""
+
+    def __init__(self, features: int = 30, blocks: int = 4, seed: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.below = nn.Linear(64, features)
+        self.blocks = nn.ModuleList(Block(features) for _ in range(blocks))
+        self.above = nn.Linear(features, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        x = self.below(images)
+        for block in self.blocks:
+            x = block(x)
+        return self.above(x)
+
+
+train_set, _ = digits()
+images, labels = train_set.images.flatten(1), train_set.labels
+
+
+# %%
+def sharded(
+    comm: Communicator, stage: int, model: nn.Module, **options: Any
+) -> tuple[Any, Any]:
+    """The model as it is called in this stage, and its optimizer."""
+    if stage == 3:
+        model = zero.FullyShardedModule(comm, model, units=model.blocks, **options)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.003)
+    if stage == 0:
+        model = DistributedDataParallel(comm, model)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.003)
+    kind = zero.ShardedOptimizer if stage == 1 else zero.ShardedGradients
+    optimizer = kind(
+        comm, model, torch.optim.AdamW, units=model.blocks, lr=0.003, **options
+    )
+    return model, optimizer
+
+
+def train(
+    comm: Communicator, stage: int, steps: int = 10, batch: int = 60, **options: Any
+) -> dict[str, torch.Tensor]:
+    """The weights after some steps; each rank has its part of every batch."""
+    model, optimizer = sharded(comm, stage, Reader().double(), **options)
+    for step in range(steps):
+        own = slice(step * batch + comm.rank, (step + 1) * batch, comm.world_size)
+        optimizer.zero_grad()
+        cross_entropy(model(images[own].double()), labels[own]).backward()
+        optimizer.step()
+    return {name: each.clone() for name, each in model.state_dict().items()}
+
+
+# %% [markdown]
+# First of all: do they compute the same? One process trains with the whole batch, and two to five ranks with their
+# parts of it. No number of parameters here divides by all of these, so there is padding.
+
+# %%
+one = Reader().double()
+adamw = torch.optim.AdamW(one.parameters(), lr=0.003)
+for step in range(10):
+    batch = slice(step * 60, (step + 1) * 60)
+    adamw.zero_grad()
+    cross_entropy(one(images[batch].double()), labels[batch]).backward()
+    adamw.step()
+
+
+def off(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> float:
+    """The largest difference of any weight."""
+    return max(float((found[name] - wanted[name]).abs().max()) for name in wanted)
+
+
+def world_of(ranks: int) -> SimulatedWorld:
+    return SimulatedWorld(ranks, contexts="threads")  # they send inside backward
+
+
+for stage in range(4):
+    errors = [
+        max(off(found, one.state_dict()) for found in world_of(ranks).run(train, stage))
+        for ranks in (2, 3, 4, 5)
+    ]
+    print(f"stage {stage}: at most {max(errors):.0e} off, on 2, 3, 4 and 5 ranks")
+    assert max(errors) < 1e-9
+
+# %% [markdown]
+# The same weights, to rounding, after 10 steps of AdamW. Sharding changes where numbers are, and not which.
+#
+# And what do they send? At stage 3 no rank has the weights it needs. It must gather them before the forward pass. And,
+# since it then frees them, once more before the backward pass.
+
+# %%
+guess_5 = predict(
+    "The bytes that a rank sends in one step: how many times as many at stage 3 as in DDP?",
+    unit="times",
+)
+
+# %%
+sent = {}
+for stage in range(4):
+    options = {"reshard_after_forward": True} if stage == 3 else {}
+    world = world_of(4)
+    by_steps = []
+    for steps in (0, 4):
+        world.run(train, stage, steps, **options)
+        by_steps.append(sum(world.trace.bytes_sent))
+    sent[stage] = (by_steps[1] - by_steps[0]) / 16  # 4 ranks, 4 steps
+    print(f"stage {stage}: {sent[stage]:10,.0f} bytes per rank and step")
+print(guess_5.compare(round(sent[3] / sent[0], 2)))
+
+# %% tags=["folded"]
+# Checks of what is said below
+numbers = sum(each.numel() for each in one.parameters())
+assert abs(sent[0] / (2 * 3 / 4 * numbers * 8) - 1) < 0.01
+assert abs(sent[1] / sent[0] - 1) < 0.01 and sent[2] == sent[1]
+assert abs(sent[3] / sent[0] - 1.5) < 0.01
+
+# %% [markdown]
+# 1.5 times. In units of $\frac{N-1}{N}$ times the bytes of the model, DDP sends one for the reduce-scatter and one for
+# the all-gather of its all-reduce. Stage 3 gathers parameters twice and scatters gradients once. That makes three. So
+# a model that takes $N$ times as many parameters sends half as much again, and not $N$ times as much. (Where parameters
+# are bfloat16 and gradients are reduced in float32, it is 2 + 2 + 4 bytes per parameter, against 4 + 4 for DDP in
+# float32, or 2 + 2 for DDP that reduces in bfloat16.)
+#
+# **Try it.** Gather in bfloat16: `param_dtype=torch.bfloat16`. The shards stay in float64 here, and so do the sums of
+# the gradients. How many bytes does a step send then, as a part of those above? Guess, then change the line. And how
+# far are the weights from those of one process?
+
+# %%
+world, changed = world_of(4), dict(reshard_after_forward=True)  # add to this dict
+world.run(train, 3, 0, **changed)
+before = sum(world.trace.bytes_sent)
+found = world.run(train, 3, 4, **changed)[0]
+print(f"{(sum(world.trace.bytes_sent) - before) / 16:,.0f} bytes per rank and step")
+
+# %% tags=["folded"]
+# One way to do it
+changed["param_dtype"] = torch.bfloat16
+world.run(train, 3, 0, **changed)
+before = sum(world.trace.bytes_sent)
+world.run(train, 3, 4, **changed)
+now = (sum(world.trace.bytes_sent) - before) / 16
+away = off(world.run(train, 3, **changed)[0], one.state_dict())
+print(f"{now:,.0f} bytes, {now / sent[3]:.0%} as many; the weights are {away:.0e} off")
+# Two of three parts have a quarter of the bytes: (2/4 + 1)/3. The shards are exact,
+# and yet the gradients come from rounded weights and activations.
+assert abs(now / sent[3] - 0.5) < 0.01 and 1e-4 < away < 0.1
+
+# %% [markdown]
+# ## Stage 2: gradients leave at once
+#
+# At stage 1 each rank has a whole gradient in the end, and needs only its shard. Stage 2 does not wait for the end.
+# The backward pass comes from the last unit to the first. As soon as a unit has all its gradients, they are reduced
+# and scattered, and the whole ones are freed:
+#
+#     backward          unit 3    unit 2    unit 1    unit 0
+#     reduce-scatter              unit 3    unit 2    unit 1    unit 0
+#
+# No byte more is sent, as you have seen. So is there any reason to stop at stage 1? There is: *gradient accumulation*.
+# Say that a step adds up the gradients of 4 microbatches. At stage 1 they add up on each rank, whole, and are sent
+# once. At stage 2 there is no place for a whole gradient. Each microbatch's must be sent.
+
+# %%
+guess_6 = predict(
+    "A step of 4 microbatches. Stage 2 sends how many times as many bytes as stage 1?",
+    unit="times",
+)
+
+
+# %%
+def accumulate(comm: Communicator, stage: int, microbatches: int, steps: int) -> None:
+    model, optimizer = sharded(comm, stage, Reader().double())
+    for step in range(steps):
+        optimizer.zero_grad()
+        for number in range(microbatches):
+            own = slice(20 * number + comm.rank, 20 * (number + 1), comm.world_size)
+            loss = cross_entropy(model(images[own].double()), labels[own])
+            (loss / microbatches).backward()
+        optimizer.step()
+
+
+accumulated = {}
+for stage in (1, 2):
+    world = world_of(4)
+    by_steps = []
+    for steps in (0, 1):
+        world.run(accumulate, stage, 4, steps)
+        by_steps.append(world.trace.bytes_sent[0])
+    accumulated[stage] = by_steps[1] - by_steps[0]
+    print(f"stage {stage}: {accumulated[stage]:9,} bytes per rank and step")
+print(guess_6.compare(round(accumulated[2] / accumulated[1], 2)))
+assert accumulated[2] == 2.5 * accumulated[1]
+
+# %% [markdown]
+# Four reduce-scatters and one all-gather, against one of each: $(m + 1)/2$ for $m$ microbatches. So those who
+# accumulate often stop at stage 1. Or they keep whole gradients until the last microbatch, as `no_sync()` does, and then
+# the memory of stage 2 is that of stage 1, as long as they accumulate.
+#
+# ## Stage 3: a unit at a time
+#
+# Now the parameters. A rank has a shard of each. To compute, it needs whole ones, but not all at the same time:
+#
+#     forward     gather 0 │ compute 0 │ compute 1 │ compute 2 │
+#                          │ gather 1  │ gather 2  │           │
+#
+# A unit is gathered, used and freed. While it computes, the next one is gathered already: it is *prefetched*. In the
+# backward pass the same happens from the last to the first.
+#
+# So how many all-gathers does a step make? That depends on one argument, which torch calls `reshard_after_forward`. It
+# says whether a unit is freed after its forward pass. Ours has the same three values: `True`, `False`, and `None`, the
+# default, which frees all units but the root's.
+
+# %%
+guess_7 = predict(
+    "Five units, one of them the root's. How many all-gathers does a step make with the default?",
+    unit="all-gathers",
+)
+
+# %%
+WAYS = {"True": True, "None": None, "False": False}
+
+
+def count(world: SimulatedWorld, kind: str) -> float:
+    """How many such collectives rank 0 took part in, for units. A ring sends 3 messages from each of 4 ranks."""
+    calls = [each.site.call or "" for each in world.trace if each.src == 0]
+    return sum(call.startswith(f"{kind} of unit") for call in calls) / 3
+
+
+world, gathers, scatters = world_of(4), {}, {}
+for name, reshard in WAYS.items():
+    world.run(train, 3, 1, reshard_after_forward=reshard)
+    gathers[name] = count(world, "all_gather")
+    scatters[name] = count(world, "reduce_scatter")
+    print(
+        f"{name:5}: {gathers[name]:2.0f} all-gathers, {scatters[name]:.0f} reduce-scatters"
+    )
+print(guess_7.compare(gathers["None"]))
+assert list(gathers.values()) == [10, 9, 5] and set(scatters.values()) == {5}
+
+# %% [markdown]
+# Nine: two for each block, and one for the root, which is needed last in the forward pass and first in the backward
+# pass. With `False` nothing is freed in between. That is one all-gather per unit, as many bytes as DDP, and a whole
+# model in memory from the forward pass to the end of the backward pass: stage 2 in disguise.
+#
+# A step of stage 3 is so regular that it can be written down before it runs, as a list of actions. G begins to gather a
+# unit, W waits for it, F and B compute, X frees, R begins a reduce-scatter, A waits for its average.
+
+# %%
+plan = zero.step_plan(3, reshard_after_forward=True)
+print(*plan)
+print("at most", zero.whole_units(plan), "units whole at the same time")
+for units in (2, 3, 10, 50):
+    for prefetch in (True, False):
+        plan = zero.step_plan(units, reshard_after_forward=True, prefetch=prefetch)
+        assert zero.whole_units(plan) == (2 if prefetch else 1)
+
+# %% [markdown]
+# Two units are whole, the one that computes and the next, however many there are. So the parameters that are
+# whole do not grow with the depth of the model.
+#
+# ## What is alive, and when
+#
+# We have counted what is *sent*. Now what is *there*. `MemoryAccount` looks at a rank's live tensors after every
+# operation of torch, and says what kind each is. Nothing is estimated. We take wider blocks, train two steps (the first
+# one makes the optimizer's states) and look at the second.
+
+
+# %%
+WIDE = 120
+
+
+def account_of(
+    comm: Communicator,
+    stage: int,
+    make: Callable[[], nn.Module],
+    batch: int = 16,
+    limit: float | None = None,
+) -> list[zero.Sample]:
+    """What is alive on rank 0 in the second step."""
+    model, optimizer = sharded(comm, stage, make())
+    own = slice(comm.rank * batch, (comm.rank + 1) * batch)
+    for step in range(2):
+        optimizer.zero_grad()
+        account = zero.MemoryAccount(comm, model, optimizer, limit=limit)
+        watched = limit is not None or (step == 1 and comm.rank == 0)
+        with account if watched else nullcontext():
+            loss = cross_entropy(model(images[own]), labels[own])
+            account.phase("backward")
+            loss.backward()
+            account.phase("step")
+            optimizer.step()
+    return account.samples
+
+
+guess_8 = predict(
+    "Four ranks. The most bytes that are alive at stage 3, as a part of those in DDP:",
+    unit="percent",
+)
+
+# %%
+wide = partial(Reader, WIDE, blocks=8)
+accounts = {
+    f"stage {stage}": world_of(4).run(account_of, stage, wide)[0] for stage in range(4)
+}
+peaks = {name: max(each.total for each in samples) for name, samples in accounts.items()}
+for name, peak in peaks.items():
+    print(f"{name}: at most {peak / 1e6:5.2f} MB")
+print(guess_8.compare(round(peaks["stage 3"] / peaks["stage 0"] * 100)))
+memory_over_time(
+    accounts,
+    title="What is alive on rank 0 of 4 during a training step",
+    subtitle="from left to right, a step for each change",
+)
+
+# %% tags=["folded"]
+# Checks of what is said below
+kept = {name: samples[0].bytes for name, samples in accounts.items()}
+shares = [peaks[f"stage {stage}"] / peaks["stage 0"] for stage in range(4)]
+assert 0.55 < shares[1] < 0.65 and 0.42 < shares[2] < 0.52 and 0.3 < shares[3] < 0.4
+unit = max(sum(each.numel() for each in block.parameters()) for block in wide().blocks)
+own = -(-unit // 4) * 4
+for sample in accounts["stage 3"]:
+    extra = sample.bytes["parameters"] - kept["stage 3"]["parameters"]
+    assert extra <= 2 * own * 4 + wide().below.weight.nbytes * 2  # two blocks and the root
+
+# %% [markdown]
+# Read the picture from the left. In DDP parameters and optimizer states are there all the time, and gradients pile up
+# in the backward pass. At stage 1 the states have shrunk to a quarter. At stage 2 gradients no longer pile up: a unit's
+# come and go. At stage 3 the parameters come and go, too, a unit or two at a time. (The few bytes that DDP needs for
+# its buckets count as activations here.)
+#
+# By the table stage 3 keeps a quarter of what DDP keeps. The *peak* is higher, 35 % here, since what is gathered
+# at the moment, and the activations, come on top. With a deeper model a unit is a smaller part, and the peak comes
+# nearer to a quarter. That is why the choice of units matters: one unit for all would be gathered whole.
+#
+# **Try it.** Make the whole model one unit: pass `units=[]` to `FullyShardedModule`, so that all is the root's. Guess
+# the peak first, as a part of DDP's.
+
+
+# %%
+def peak_of(units: str) -> int:
+    """The peak of stage 3 on rank 0; units: "blocks" or "none"."""
+
+    def step(comm: Communicator) -> int:
+        model: Any = wide()
+        chosen = model.blocks if units == "blocks" else []
+        model = zero.FullyShardedModule(comm, model, units=chosen)
+        optimizer = torch.optim.AdamW(model.parameters())
+        for number in range(2):
+            optimizer.zero_grad()
+            account = zero.MemoryAccount(comm, model, optimizer)
+            with account if number == 1 and comm.rank == 0 else nullcontext():
+                cross_entropy(model(images[:16]), labels[:16]).backward()
+                optimizer.step()
+        return account.peak.total if comm.rank == 0 else 0
+
+    return world_of(4).run(step)[0]
+
+
+print(f"{peak_of('blocks') / peaks['stage 0']:.0%} of DDP's peak")  # change the word
+
+# %% tags=["folded"]
+# One way to do it
+coarse = peak_of("none") / peaks["stage 0"]
+print(f"{coarse:.0%} of DDP's peak")
+# All parameters and all gradients are whole at the end of the backward pass
+assert 0.6 < coarse < 1
+
+# %% [markdown]
+# ## The other axis: activations
+#
+# ZeRO shards what all ranks keep alike. Activations are not alike: each rank has those of its own samples. So ZeRO
+# leaves them as they are. Until now we had 16 samples per rank. With more, they are most of the memory.
+#
+# **Activation checkpointing** is the remedy for these. A block keeps its input and forgets all that it computes inside.
+# In the backward pass it computes its forward pass once more. Memory is bought with computing.
+#
+# A backward pass computes about twice as much as a forward pass: for each matrix a product for the gradient of the
+# inputs, and one for that of the weights.
+
+# %%
+guess_9 = predict(
+    "All blocks are checkpointed. How much more does a step compute?", unit="percent"
+)
+
+# %%
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+from torch.utils.flop_counter import FlopCounterMode
+
+
+class CheckpointedReader(Reader):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        x = self.below(images)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return self.above(x)
+
+
+def operations(model: nn.Module) -> int:
+    """Floating-point operations of a forward and a backward pass, counted by torch."""
+    with FlopCounterMode(display=False) as counter:
+        cross_entropy(model(images[:16]), labels[:16]).backward()
+    return counter.get_total_flops()
+
+
+plain = operations(Reader(WIDE, 8))
+more = operations(CheckpointedReader(WIDE, 8)) / plain - 1
+with set_checkpoint_early_stop(False):
+    all_again = operations(CheckpointedReader(WIDE, 8)) / plain - 1
+print(guess_9.compare(round(more * 100)))
+print(f"without stopping early: {all_again:.0%}")
+
+# %% [markdown]
+# A forward pass is a third of a step. So if all of it is done again, that is a third more, or nearly so. But torch
+# stops *early*: it computes a block again only until the last thing is there that the backward pass needs. The backward
+# pass of `down` needs its input, and not its output. So the second of the two products is not done again, and it is
+# one sixth. In a block whose last layer is small, it would be nearly a third.
+#
+# What does it save?
+
+# %%
+both = {}
+for kind in (Reader, CheckpointedReader):
+    make = partial(kind, WIDE, blocks=8)
+    both[kind.__name__] = world_of(2).run(account_of, 3, make, 400)[0]
+peaks_of = {
+    name: max(each.total for each in samples) for name, samples in both.items()
+}
+less = peaks_of["CheckpointedReader"] / peaks_of["Reader"]
+print(f"peak: {less:.0%} as many bytes")
+memory_over_time(
+    both,
+    title="Stage 3 with 400 samples per rank, without and with checkpoints",
+    subtitle="rank 0 of 2",
+)
+
+# %% tags=["folded"]
+# Checks of what is said above and below
+assert 0.15 < more < 0.18 and 0.3 < all_again < 0.34
+kinds = max(both["Reader"], key=lambda each: each.total).bytes
+assert kinds["activations"] > 0.6 * sum(kinds.values())
+assert 0.45 < less < 0.6
+
+# %% [markdown]
+# Half of the peak, for a sixth more computing. Without checkpoints the activations grow through the whole forward pass and shrink through the
+# backward pass. With them they stay low, and a small hill for one block comes and goes.
+#
+# Note what happens at stage 3: computing a block again needs its parameters, which are gathered for the backward
+# pass anyway. Checkpoints around the same parts as the units cost no further all-gather.
+
+# %%
+gathered = {}
+for kind in (Reader, CheckpointedReader):
+
+    def one_step(comm: Communicator, kind: type[Reader] = kind) -> None:
+        model, _ = sharded(comm, 3, kind())
+        cross_entropy(model(images[:8]), labels[:8]).backward()
+
+    world = world_of(4)
+    world.run(one_step)
+    gathered[kind.__name__] = count(world, "all_gather")
+print(gathered)
+assert gathered["CheckpointedReader"] == gathered["Reader"] == 9
+
+# %% [markdown]
+# ### A model that does not fit
+#
+# Now we put it together. Each rank may have 7 MB alive, and not a byte more. (Suppose that this is 80 GB.) The model
+# is the one of eight blocks. What a stage *keeps* can be computed before, and `first_stage_within` says the first stage
+# that fits. Then we run all four.
+
+# %%
+LIMIT = 7e6
+lengths = [
+    sum(each.numel() for each in part)
+    for part in [
+        [*wide().below.parameters(), *wide().above.parameters()],
+        *(list(block.parameters()) for block in wide().blocks),
+    ]
+]
+keeps = zero.padded_bytes_by_stage(lengths, 4)
+for stage, kinds in enumerate(keeps):
+    print(f"stage {stage} keeps {sum(kinds.values()) / 1e6:5.2f} MB")
+print("the first that fits: stage", zero.first_stage_within(LIMIT, keeps))
+guess_10 = predict(
+    "With a limit of 7 MB, which stages get through a step?",
+    choices=["stage 3 alone", "stages 2 and 3", "stages 1, 2 and 3"],
+)
+
+# %%
+def brief(error: RankError) -> str:
+    """What rank 0 says."""
+    return str(error).partition("alive, ")[2].partition(": parameters")[0]
+
+
+got_through = []
+for stage in range(4):
+    try:
+        world_of(4).run(account_of, stage, wide, limit=LIMIT)
+        got_through.append(stage)
+        print(f"stage {stage}: trains")
+    except RankError as error:
+        print(f"stage {stage}: {brief(error)}")
+print(guess_10.compare("stage 3 alone"))
+assert got_through == [3] and zero.first_stage_within(LIMIT, keeps) == 2
+
+# %% [markdown]
+# What a stage keeps is not yet what it needs: stage 2 keeps few enough bytes, and fails in its backward pass, where
+# activations and gradients on their way come on top. Stage 3 trains. The same model, on the same four ranks, with
+# memory in which DDP does not even get through its first backward pass.
+#
+# And if stage 3 does not fit, either? Then there is the other axis. With 130 samples per rank the activations are too
+# much. Checkpointed, the step gets through:
+
+# %%
+fits = {}
+for kind in (Reader, CheckpointedReader):
+    make = partial(kind, WIDE, blocks=8)
+    try:
+        world_of(4).run(account_of, 3, make, 130, limit=LIMIT)
+        fits[kind.__name__] = True
+        print(f"{kind.__name__}: trains")
+    except RankError as error:
+        fits[kind.__name__] = False
+        print(f"{kind.__name__}: {brief(error)}")
+assert fits == {"Reader": False, "CheckpointedReader": True}
+
+# %% [markdown]
+# ### The process does not give back
+#
+# So far we have counted tensors. Your system counts differently: it sees the memory of a process. You would expect
+# that the two go together. Let us look at torch's own stage 3, `fully_shard`, in two real processes. The model has 12
+# layers of 4 MB. A rank's shards of weights, gradients and states are 100 MB. Two layers at a time are whole, 8 MB.
+#
+# The script runs twice: as it is, and with `MALLOC_MMAP_THRESHOLD_=65536` in its environment.
+
+# %%
+SCRIPT = """
+import json, warnings
+import psutil, torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+process, found = psutil.Process(), {}
+before = process.memory_info().rss
+model = nn.Sequential(*(nn.Linear(1024, 1024, bias=False) for _ in range(12)))
+for layer in model:
+    fully_shard(layer)
+fully_shard(model)
+optimizer = torch.optim.AdamW(model.parameters())
+
+def note(moment):
+    found[moment] = (process.memory_info().rss - before) / 1e6
+
+note("made")
+for step in (1, 2):
+    loss = model(torch.ones(16, 1024)).square().mean()
+    note(f"step {step}, forward")
+    loss.backward()
+    note(f"step {step}, backward")
+    optimizer.step()
+    note(f"step {step}, step")
+    optimizer.zero_grad()
+if dist.get_rank() == 0:
+    print(json.dumps(found))
+dist.barrier()
+dist.destroy_process_group()
+"""
+guess_11 = predict(
+    "At the end of the second step: how many times as large is the process without that setting?",
+    unit="times",
+)
+
+
+# %%
+def process_megabytes(**environment: str) -> dict[str, float]:
+    """By how much the process of rank 0 has grown, at several moments, in MB."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "train.py")
+        script.write_text(SCRIPT)
+        run = subprocess.run(
+            [*command, "--nproc-per-node=2", str(script)],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+usual = process_megabytes()
+returned = process_megabytes(MALLOC_MMAP_THRESHOLD_="65536")
+print("                    as it is   with the threshold")
+for moment in usual:
+    print(f"{moment:18} {usual[moment]:6.0f} MB {returned[moment]:10.0f} MB")
+print(guess_11.compare(round(usual["step 2, step"] / returned["step 2, step"], 1)))
+
+# %% tags=["folded"]
+# Checks of what is said below, where the C library is glibc
+if platform.libc_ver()[0] == "glibc":
+    assert usual["step 2, step"] > 1.5 * returned["step 2, step"]
+    assert returned["step 2, forward"] < returned["step 1, step"]
+
+# %% [markdown]
+# On Linux with glibc, the process as it is has grown as if nothing were sharded, although the tensors that are alive
+# are the same. (On other systems the two columns may be alike.) What happens?
+#
+#     tensor freed ──► malloc of the C library ──► the system
+#                      keeps what is smaller than a threshold, for later
+#
+# A block above the threshold comes from the system and goes back to it. The threshold begins at 128 KiB. But whenever
+# such a block is freed, glibc raises the threshold to its size, up to 32 MiB. So after the first layer was gathered and
+# freed, layers come from a heap, and a heap gets smaller at its end only. Units come, go, and leave holes. A
+# threshold that is set stays as it is. In a running process `zero.return_large_blocks()` does the same.
+#
+# So believe neither number alone. Count tensors to see whether the *program* frees what it should, and look at the
+# process to see what the *machine* must have. On GPUs torch's own allocator keeps freed blocks, too: there these
+# numbers are `torch.cuda.memory_allocated()` and `memory_reserved()`.
