@@ -10,7 +10,7 @@
 # - say when *not* to shard,
 # - read torch's `fully_shard` like your own code.
 #
-# **Time:** about 100 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU.
+# **Time:** about 130 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU.
 
 # %%
 import json
@@ -141,7 +141,9 @@ memory_parts(
 # Checks of the numbers above and below
 assert [f"{each:.3g}" for each in gigabytes] == ["120", "31.4", "16.6", "1.88"]
 assert 7.5e9 * 2 == 15e9
-many = [sum(kinds.values()) / 7.5e9 for kinds in zero.memory_by_stage(7_500_000_000, 4096)]
+many = [
+    sum(kinds.values()) / 7.5e9 for kinds in zero.memory_by_stage(7_500_000_000, 4096)
+]
 assert [round(each, 1) for each in many] == [16, 4.0, 2.0, 0.0]
 few = [sum(kinds.values()) / 7.5e9 for kinds in zero.memory_by_stage(7_500_000_000, 4)]
 assert few == [16, 7, 5.5, 4]
@@ -208,7 +210,9 @@ for weights, nbytes in four.run(three_steps):
     print(f"the same weights; {nbytes} bytes of momentum instead of {momentum.nbytes}")
 print("bytes sent per rank:", four.trace.bytes_sent)
 all_reduced = SimulatedWorld(4)
-all_reduced.run(lambda comm: [all_reduce(comm, torch.zeros(12, dtype=DOUBLE)) for _ in "123"])
+all_reduced.run(
+    lambda comm: [all_reduce(comm, torch.zeros(12, dtype=DOUBLE)) for _ in "123"]
+)
 print("three all-reduces:  ", all_reduced.trace.bytes_sent)
 assert four.trace.bytes_sent == all_reduced.trace.bytes_sent == [3 * 2 * 9 * 8] * 4
 
@@ -465,7 +469,7 @@ guess_6 = predict(
 # %%
 def accumulate(comm: Communicator, stage: int, microbatches: int, steps: int) -> None:
     model, optimizer = sharded(comm, stage, Reader().double())
-    for step in range(steps):
+    for _ in range(steps):
         optimizer.zero_grad()
         for number in range(microbatches):
             own = slice(20 * number + comm.rank, 20 * (number + 1), comm.world_size)
@@ -488,8 +492,8 @@ assert accumulated[2] == 2.5 * accumulated[1]
 
 # %% [markdown]
 # Four reduce-scatters and one all-gather, against one of each: $(m + 1)/2$ for $m$ microbatches. So those who
-# accumulate often stop at stage 1. Or they keep whole gradients until the last microbatch, as `no_sync()` does, and then
-# the memory of stage 2 is that of stage 1, as long as they accumulate.
+# accumulate often stop at stage 1. Or they keep whole gradients until the last microbatch, as `no_sync()` does, and
+# then the memory of stage 2 is that of stage 1, as long as they accumulate.
 #
 # ## Stage 3: a unit at a time
 #
@@ -577,7 +581,7 @@ def account_of(
     for step in range(2):
         optimizer.zero_grad()
         account = zero.MemoryAccount(comm, model, optimizer, limit=limit)
-        watched = limit is not None or (step == 1 and comm.rank == 0)
+        watched = comm.rank == 0 and (step == 1 or limit is not None)
         with account if watched else nullcontext():
             loss = cross_entropy(model(images[own]), labels[own])
             account.phase("backward")
@@ -597,7 +601,9 @@ wide = partial(Reader, WIDE, blocks=8)
 accounts = {
     f"stage {stage}": world_of(4).run(account_of, stage, wide)[0] for stage in range(4)
 }
-peaks = {name: max(each.total for each in samples) for name, samples in accounts.items()}
+peaks = {
+    name: max(each.total for each in samples) for name, samples in accounts.items()
+}
 for name, peak in peaks.items():
     print(f"{name}: at most {peak / 1e6:5.2f} MB")
 print(guess_8.compare(round(peaks["stage 3"] / peaks["stage 0"] * 100)))
@@ -616,7 +622,9 @@ unit = max(sum(each.numel() for each in block.parameters()) for block in wide().
 own = -(-unit // 4) * 4
 for sample in accounts["stage 3"]:
     extra = sample.bytes["parameters"] - kept["stage 3"]["parameters"]
-    assert extra <= 2 * own * 4 + wide().below.weight.nbytes * 2  # two blocks and the root
+    assert (
+        extra <= 2 * own * 4 + wide().below.weight.nbytes * 2
+    )  # two blocks and the root
 
 # %% [markdown]
 # Read the picture from the left. In DDP parameters and optimizer states are there all the time, and gradients pile up
@@ -632,7 +640,8 @@ for sample in accounts["stage 3"]:
 # the peak first, as a part of DDP's.
 
 
-# %%
+# %% tags=["folded"]
+# How it is measured, with all blocks as units or with none
 def peak_of(units: str) -> int:
     """The peak of stage 3 on rank 0; units: "blocks" or "none"."""
 
@@ -652,6 +661,7 @@ def peak_of(units: str) -> int:
     return world_of(4).run(step)[0]
 
 
+# %%
 print(f"{peak_of('blocks') / peaks['stage 0']:.0%} of DDP's peak")  # change the word
 
 # %% tags=["folded"]
@@ -691,6 +701,8 @@ class CheckpointedReader(Reader):
         return self.above(x)
 
 
+# %% tags=["folded"]
+# Count the operations of a step
 def operations(model: nn.Module) -> int:
     """Floating-point operations of a forward and a backward pass, counted by torch."""
     with FlopCounterMode(display=False) as counter:
@@ -698,6 +710,7 @@ def operations(model: nn.Module) -> int:
     return counter.get_total_flops()
 
 
+# %%
 plain = operations(Reader(WIDE, 8))
 more = operations(CheckpointedReader(WIDE, 8)) / plain - 1
 with set_checkpoint_early_stop(False):
@@ -718,9 +731,7 @@ both = {}
 for kind in (Reader, CheckpointedReader):
     make = partial(kind, WIDE, blocks=8)
     both[kind.__name__] = world_of(2).run(account_of, 3, make, 400)[0]
-peaks_of = {
-    name: max(each.total for each in samples) for name, samples in both.items()
-}
+peaks_of = {name: max(each.total for each in samples) for name, samples in both.items()}
 less = peaks_of["CheckpointedReader"] / peaks_of["Reader"]
 print(f"peak: {less:.0%} as many bytes")
 memory_over_time(
@@ -737,13 +748,14 @@ assert kinds["activations"] > 0.6 * sum(kinds.values())
 assert 0.45 < less < 0.6
 
 # %% [markdown]
-# Half of the peak, for a sixth more computing. Without checkpoints the activations grow through the whole forward pass and shrink through the
-# backward pass. With them they stay low, and a small hill for one block comes and goes.
+# Half of the peak, for a sixth more computing. Without checkpoints the activations grow through the whole forward pass
+# and shrink through the backward pass. With them they stay low, and a small hill for one block comes and goes.
 #
 # Note what happens at stage 3: computing a block again needs its parameters, which are gathered for the backward
 # pass anyway. Checkpoints around the same parts as the units cost no further all-gather.
 
-# %%
+# %% tags=["folded"]
+# A count of the all-gathers, with and without checkpoints
 gathered = {}
 for kind in (Reader, CheckpointedReader):
 
@@ -781,6 +793,7 @@ guess_10 = predict(
     "With a limit of 7 MB, which stages get through a step?",
     choices=["stage 3 alone", "stages 2 and 3", "stages 1, 2 and 3"],
 )
+
 
 # %%
 def brief(error: RankError) -> str:
@@ -871,7 +884,8 @@ guess_11 = predict(
 )
 
 
-# %%
+# %% tags=["folded"]
+# How the script is run, and what it prints
 def process_megabytes(**environment: str) -> dict[str, float]:
     """By how much the process of rank 0 has grown, at several moments, in MB."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -888,6 +902,7 @@ def process_megabytes(**environment: str) -> dict[str, float]:
     return json.loads(run.stdout.splitlines()[-1])
 
 
+# %%
 usual = process_megabytes()
 returned = process_megabytes(MALLOC_MMAP_THRESHOLD_="65536")
 print("                    as it is   with the threshold")
@@ -916,3 +931,553 @@ if platform.libc_ver()[0] == "glibc":
 # So believe neither number alone. Count tensors to see whether the *program* frees what it should, and look at the
 # process to see what the *machine* must have. On GPUs torch's own allocator keeps freed blocks, too: there these
 # numbers are `torch.cuda.memory_allocated()` and `memory_reserved()`.
+
+# %% [markdown]
+# ## A trap: the norm
+#
+# Many trainings clip: if the gradient's norm is above 1, say, it is scaled down to 1. The norm is that of *all*
+# gradients. At stages 1 to 3 a rank has a shard of them. What if each rank clips with the norm of its own shard?
+
+# %%
+guess_12 = predict(
+    "A long gradient on 4 ranks. Each rank clips its shard to norm 1. The whole has then the norm …"
+)
+
+# %%
+generator = torch.Generator().manual_seed(0)
+gradient = 100 * torch.randn(4000, generator=generator, dtype=DOUBLE)
+gradient[:1000] *= 10  # one shard has larger numbers than others
+own = torch.cat([shard / shard.norm() for shard in gradient.chunk(4)])
+right = gradient / gradient.norm()
+print(guess_12.compare(round(own.norm().item(), 6)))
+print(f"cosine of the two directions: {torch.dot(own / own.norm(), right):.2f}")
+
+
+def norm_of_all(comm: Communicator) -> float:
+    squares = gradient.chunk(comm.world_size)[comm.rank].square().sum().reshape(1)
+    all_reduce(comm, squares)
+    return squares.sqrt().item()
+
+
+world = SimulatedWorld(4)
+assert all(abs(norm - gradient.norm()) < 1e-6 for norm in world.run(norm_of_all))
+print(f"one number is all-reduced: {world.trace.bytes_sent} bytes sent")
+assert abs(own.norm() - 2) < 1e-9 and torch.dot(own / own.norm(), right) < 0.75
+
+# %% [markdown]
+# Two, the square root of the number of ranks. And it points elsewhere, since each shard was scaled by another number.
+# The training goes on without an error. So the squares are added up over the ranks, which takes a message of one
+# number, and all ranks scale by the same factor. `model.clip_grad_norm(1.0)` does that. (The zeros of the padding add
+# nothing, as long as they *are* zeros.)
+#
+# ## When not to shard
+#
+# Stage 3 sends half as much again. What does that cost in time? Nothing, if it hides behind computing. So we need
+# both. `play_step` plays a plan in virtual time, with messages of the right sizes and layers that take as long as they
+# would. DDP is short enough to write down.
+#
+# A rank computes 200 · 10¹² operations per second, and sends 25 GB/s. There are 8 ranks, and 24 units of 100 million
+# parameters. A token takes 2 operations per parameter forward, and 4 backward. All is sent in bfloat16.
+
+# %%
+SPEED, NETWORK, UNITS, UNIT = 200e12, Link(10e-6, 25e9), 24, 100_000_000
+
+
+def seconds_of(kind: str, tokens: float, length: int = UNIT) -> float:
+    """Of a unit's forward (F) or backward pass."""
+    return {"F": 2, "B": 4}.get(kind, 0) * tokens * length / SPEED
+
+
+def ddp_step(comm: Communicator, tokens: float, units: int, length: int) -> float:
+    """A step of DDP: each unit's all-reduce begins as soon as its gradients are there."""
+    began, under_way = comm.time(), []
+    comm.sleep(units * seconds_of("F", tokens, length))
+    for _ in range(units):
+        comm.sleep(seconds_of("B", tokens, length))
+        gradients = torch.empty(length, dtype=torch.bfloat16, device="meta")
+        under_way.append(comm.start(all_reduce, gradients, algorithm="ring"))
+    for work in under_way:
+        work.wait()
+    return comm.time() - began
+
+
+def stage_3_step(comm: Communicator, tokens: float, units: int, length: int) -> float:
+    return zero.play_step(
+        comm,
+        zero.step_plan(units, reshard_after_forward=True),
+        [length] * units,
+        reduce_dtype=torch.bfloat16,
+        seconds=lambda action: seconds_of(action.kind, tokens, length),
+    )
+
+
+# %% tags=["folded"]
+# Play both, on a network of its own
+def step_seconds(
+    ranks: int,
+    tokens: float,
+    units: int = UNITS,
+    length: int = UNIT,
+    link: Link = NETWORK,
+) -> dict[str, float]:
+    """Seconds of a step: computing alone, DDP, stage 3."""
+    found = {"computing": units * 6 * tokens * length / SPEED}
+    for name, step in (("DDP", ddp_step), ("stage 3", stage_3_step)):
+        world = SimulatedWorld(ranks, Cluster.flat(ranks, link))
+        found[name] = max(world.run(step, tokens, units, length))
+    return found
+
+
+# %%
+guess_13 = predict(
+    "16,384 tokens per rank and step. How many times as long as DDP's does a step of stage 3 take?",
+    unit="times",
+)
+
+# %%
+by_tokens = {}
+for tokens in (512, 2048, 4096, 8192, 16_384):
+    by_tokens[tokens] = found = step_seconds(8, tokens)
+    ratio = found["stage 3"] / found["DDP"]
+    print(
+        f"{tokens:6,} tokens: computing {found['computing'] * 1e3:5.0f} ms,"
+        f" DDP {found['DDP'] * 1e3:5.0f}, stage 3 {found['stage 3'] * 1e3:5.0f}:"
+        f" {ratio:.2f} times DDP's"
+    )
+ratios = {tokens: each["stage 3"] / each["DDP"] for tokens, each in by_tokens.items()}
+print(guess_13.compare(round(ratios[16_384], 2)))
+
+# %% tags=["folded"]
+# Checks of what is said below
+assert ratios[512] > 1.4 and ratios[4096] > 1.1 and ratios[16_384] < 1.02
+break_even = SPEED / 25e9
+assert break_even == 8000
+half = step_seconds(
+    8, 2048, units=12
+)  # a model of half the size, and one of other units
+thin = step_seconds(8, 2048, units=48, length=UNIT // 2)
+for found in (half, thin):
+    assert abs(found["stage 3"] / found["DDP"] - ratios[2048]) < 0.03
+
+# %% [markdown]
+# With few tokens the network decides, and it is the 1.5 of the bytes. With many, computing decides, and both hide
+# what they send. Where is the border? A unit of $P$ parameters computes for $6 T P / s$ with $T$ tokens and $s$
+# operations per second. It sends $3 \cdot 2 P$ bytes at bandwidth $b$, where there are many ranks. $P$ drops out:
+#
+# $$\frac{6 T P}{s} > \frac{6 P}{b} \quad\Longleftrightarrow\quad T > \frac{s}{b}$$
+#
+# Here that is 8,000 tokens *per rank and step*, for a small model as for a large one. So "my model is too small for
+# stage 3" is not the reason not to shard. (That it fits without is one.) "My ranks have too little to do" is.
+#
+# DDP has the same border. It sends $2 \cdot 2 P$ bytes, but can hide them only behind the backward pass, which takes
+# $4 T P / s$. Below the border it is faster than stage 3, since nothing disturbs its forward pass.
+#
+# Too little to do: that happens when a fixed batch is spread over more and more ranks: the work of each shrinks, and
+# what it sends does not.
+
+# %%
+TOKENS = 131_072  # in a step, of all ranks together
+
+
+guess_14 = predict(
+    "A batch of 131,072 tokens. From how many ranks on is stage 3's communication longer than computing?",
+    unit="ranks",
+)
+
+# %%
+by_ranks = {
+    ranks: step_seconds(ranks, TOKENS / ranks, units=6) for ranks in (2, 4, 8, 16, 32)
+}
+names = ("computing", "DDP", "stage 3")
+for ranks, found in by_ranks.items():
+    each = ", ".join(f"{name} {found[name] * 1e3:6.0f} ms" for name in names)
+    print(f"{ranks:2} ranks: {each}")
+print(guess_14.compare(TOKENS / break_even))
+sweep(
+    {
+        name: {ranks: found[name] * 1e3 for ranks, found in by_ranks.items()}
+        for name in names
+    },
+    along="ranks",
+    title="A step of 131,072 tokens on more and more ranks",
+    subtitle="ms in virtual time; 6 units of 100 million parameters",
+)
+
+# %% tags=["folded"]
+# Checks of what is said above and below
+assert 16 < TOKENS / break_even < 17
+slower = {
+    ranks: each["stage 3"] / each["computing"] for ranks, each in by_ranks.items()
+}
+assert slower[8] < 1.1 and slower[32] > 1.5
+assert by_ranks[32]["stage 3"] > 0.85 * by_ranks[16]["stage 3"]
+assert by_ranks[8]["stage 3"] < 0.55 * by_ranks[4]["stage 3"]
+
+# %% [markdown]
+# Up to 16 ranks each doubling halves the step, or nearly so. From there on more ranks compute less each, and wait.
+#
+# Small units pay something else as well: *latency*. A ring takes $N - 1$ rounds for each all-gather, whatever its size.
+# On 32 ranks with 10 µs that is 0.3 ms, three times per unit and step. For units of 100,000 parameters that is
+# most of the time, as many tokens as there may be:
+
+# %%
+small = step_seconds(32, 100_000, units=6, length=100_000)
+print({name: f"{seconds * 1e3:.1f} ms" for name, seconds in small.items()})
+assert small["stage 3"] > 2 * small["computing"] and 0.3 < 31 * 10e-3 < 0.32
+
+# %% [markdown]
+# ### On a clock
+#
+# The same with real processes, whose messages are held back as on a link of 15 MB/s with a latency of 1 ms. Nothing
+# here is asserted: it is your machine's time. The model is small, so the network should decide.
+
+
+# %% tags=["folded"]
+# What each rank does
+def seconds_per_step(comm: Communicator, stage: int) -> float:
+    torch.set_num_threads(1)
+    model, optimizer = sharded(comm, stage, wide())
+    times = []
+    for _ in range(3):
+        comm.barrier()
+        began = comm.time()
+        optimizer.zero_grad()
+        cross_entropy(model(images[:16]), labels[:16]).backward()
+        optimizer.step()
+        times.append(comm.time() - began)
+    return min(times)
+
+
+# %%
+with World(4, network=Link(1e-3, 15e6)) as paced:
+    on_a_clock = {
+        stage: max(paced.run(seconds_per_step, stage, timeout=100)) for stage in (0, 3)
+    }
+for stage, seconds in on_a_clock.items():
+    print(f"stage {stage}: {seconds * 1e3:.0f} ms per step")
+print(f"{on_a_clock[3] / on_a_clock[0]:.2f} times DDP's")
+
+# %% [markdown]
+# ### Shard inside the node
+#
+# Often some links are much faster than others: those between the GPUs of one node. Then shard *inside* of a node,
+# and keep a copy of all shards in each node. This is **hybrid sharding**. Between nodes only gradients travel, and of
+# these each rank sends its shard. With our classes it takes two communicators:
+
+# %%
+NODES, PER_NODE = 2, 4
+two_nodes = Cluster(NODES, PER_NODE, intra=Link(2e-6, 200e9), inter=Link(10e-6, 5e9))
+
+
+def train_hybrid(comm: Communicator, steps: int) -> dict[str, torch.Tensor]:
+    node = comm.split(comm.rank // PER_NODE)  # ranks of one node: 0 to 3, 4 to 7
+    across = comm.split(comm.rank % PER_NODE)  # one rank of each node: 0 and 4, …
+    model = Reader(seed=0).double()  # the same on every node
+    model = zero.FullyShardedModule(node, model, units=model.blocks)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
+    for step in range(steps):
+        own = slice(step * 64 + comm.rank, (step + 1) * 64, comm.world_size)
+        optimizer.zero_grad()
+        cross_entropy(model(images[own].double()), labels[own]).backward()
+        for shard in model.parameters():  # the average of a node, so far
+            all_reduce(across, shard.grad)
+            shard.grad /= across.world_size
+        optimizer.step()
+    return {name: each.clone() for name, each in model.state_dict().items()}
+
+
+# %% tags=["folded"]
+# How it is measured
+def between_nodes(world: SimulatedWorld) -> int:
+    """Bytes that go from one node to another."""
+    return sum(
+        each.nbytes
+        for each in world.trace
+        if each.src // PER_NODE != each.dst // PER_NODE
+    )
+
+
+def of_three_steps(function: Callable[..., Any]) -> tuple[Any, int, float]:
+    """The weights of rank 0, the bytes between nodes and the virtual seconds."""
+    world = SimulatedWorld(8, two_nodes, contexts="threads")
+    world.run(function, steps=0)
+    before, began = between_nodes(world), world.elapsed
+    weights = world.run(function, steps=3)[0]
+    return weights, between_nodes(world) - before, world.elapsed - began
+
+
+# %%
+plain_weights, plain_bytes, plain_seconds = of_three_steps(
+    partial(train, stage=3, batch=64, reshard_after_forward=True)
+)
+hybrid_weights, hybrid_bytes, hybrid_seconds = of_three_steps(train_hybrid)
+print(f"the weights differ by {off(hybrid_weights, plain_weights):.0e}")
+print(f"between nodes: {plain_bytes:,} bytes, hybrid {hybrid_bytes:,}")
+print(f"communication takes {plain_seconds / hybrid_seconds:.1f} times as long without")
+assert off(hybrid_weights, plain_weights) < 1e-9
+
+# %% tags=["folded"]
+# Checks of what is said below
+psi = sum(sum(each.numel() for each in part.parameters()) for part in one.children())
+assert psi == numbers
+assert abs(plain_bytes / 3 / (2 * 3 * 7 / 8 * psi * 8) - 1) < 0.02
+assert abs(hybrid_bytes / 3 / (2 * psi * 8) - 1) < 0.02
+assert plain_seconds > 2 * hybrid_seconds
+
+# %% [markdown]
+# The same weights. A ring over all eight ranks has two links between the nodes, and over each of them go
+# $3 \cdot \frac78$ of the model, $5.25$ models in all. In the hybrid each rank sends half of its own shard's sum to its
+# partner, and half back: all together two models. What it costs is memory: each rank keeps a quarter instead of an
+# eighth.
+#
+# ## In real frameworks
+#
+# torch has stage 1 as `ZeroRedundancyOptimizer` and stage 3 as `fully_shard` (its users say *FSDP*). There is no stage
+# 2 under a name of its own: it is `fully_shard` with `reshard_after_forward=False`, which keeps parameters from the
+# forward pass to the end of the backward pass, and gathers them once.
+#
+# First stage 1. Remember how tensors may be dealt out. `ZeroRedundancyOptimizer` works with any optimizer of torch.
+
+# %%
+guess_15 = predict(
+    "So how does ZeroRedundancyOptimizer shard?",
+    choices=["equal pieces of a flat buffer", "whole tensors"],
+)
+
+# %%
+from torch.distributed.optim import ZeroRedundancyOptimizer
+
+Found = tuple[dict[str, torch.Tensor], list[int]]
+
+
+def stage_1_of_torch(comm: Communicator) -> Found:
+    """The weights after 10 steps, and the sizes of the tensors that this rank updates."""
+    torch.set_num_threads(1)
+    with torch_distributed(comm):
+        model = nn.parallel.DistributedDataParallel(Reader().double())
+        optimizer = ZeroRedundancyOptimizer(
+            model.parameters(), torch.optim.AdamW, lr=0.003
+        )
+        for step in range(10):
+            own = slice(step * 60 + comm.rank, (step + 1) * 60, comm.world_size)
+            optimizer.zero_grad()
+            cross_entropy(model(images[own].double()), labels[own]).backward()
+            optimizer.step()
+        sizes = [each.numel() for each in optimizer.optim.param_groups[0]["params"]]
+    return model.module.state_dict(), sizes
+
+
+real = World(4)
+by_rank = real.run(stage_1_of_torch, timeout=100)
+for rank, (weights, sizes) in enumerate(by_rank):
+    print(f"rank {rank}: {sum(sizes):5,} parameters, in tensors of {sizes}")
+    assert off(weights, one.state_dict()) < 1e-9
+print(guess_15.compare("whole tensors"))
+assert sum(sum(sizes) for _, sizes in by_rank) == numbers
+
+# %% [markdown]
+# It deals out whole tensors, and gives each to the rank that has the least so far. Here the ranks get about as much
+# each, since no tensor is large. And now `fully_shard`. It is called on each unit, and then on the model, whose rest is
+# the root's unit. Afterwards parameters are DTensors: each rank has its rows of every one. torch's `CommDebugMode`
+# counts the collectives.
+
+# %%
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor.debug import CommDebugMode
+
+Built = tuple[nn.Module, torch.optim.Optimizer]
+
+
+def shard_with_torch(model: Reader, **options: Any) -> Built:
+    for block in model.blocks:
+        fully_shard(block, **options)
+    fully_shard(model, **options)
+    return model, torch.optim.AdamW(model.parameters(), lr=0.003)
+
+
+def torch_steps(comm: Communicator, built: Built, steps: range) -> None:
+    model, optimizer = built
+    for step in steps:
+        own = slice(step * 60 + comm.rank, (step + 1) * 60, comm.world_size)
+        optimizer.zero_grad()
+        output = model(images[own].to(next(model.parameters()).dtype))
+        cross_entropy(output, labels[own]).backward()
+        optimizer.step()
+
+
+def whole(model: nn.Module) -> dict[str, torch.Tensor]:
+    """All weights, gathered."""
+    return {name: each.full_tensor() for name, each in model.state_dict().items()}
+
+
+def stage_3_of_torch(comm: Communicator, **options: Any) -> Any:
+    """The weights after 10 steps, and which collectives the last step called, and how often."""
+    warnings.filterwarnings("ignore", "Full backward hook|FSDP2-wrapped")  # its notes
+    torch.set_num_threads(1)
+    with torch_distributed(comm):
+        built = shard_with_torch(Reader().double(), **options)
+        torch_steps(comm, built, range(9))
+        with CommDebugMode() as counter:
+            torch_steps(comm, built, range(9, 10))
+        counts = {str(call): count for call, count in counter.comm_counts.items()}
+        return whole(built[0]), counts
+
+
+torch_gathers = {}
+for name, reshard in WAYS.items():
+    weights, counts = real.run(
+        stage_3_of_torch, reshard_after_forward=reshard, timeout=100
+    )[0]
+    gap = off(weights, one.state_dict())
+    torch_gathers[name] = counts
+    print(f"{name:5}: {counts}, {gap:.0e} off")
+    assert gap < 1e-9
+
+# %% tags=["folded"]
+# Checks: torch gathers and scatters as often as ours
+for name, counts in torch_gathers.items():
+    found = {call.rpartition(".")[2]: number for call, number in counts.items()}
+    assert sum(n for call, n in found.items() if "gather" in call) == gathers[name]
+    assert sum(n for call, n in found.items() if "scatter" in call) == scatters[name]
+    assert len(found) == 2
+
+# %% [markdown]
+# Ten, nine and five all-gathers, as ours. The weights are those of one process.
+#
+# Three more things that you will meet.
+#
+# - `MixedPrecisionPolicy(param_dtype=…, reduce_dtype=…)`: the arguments of the same names of our classes. Shards, and
+#   so the optimizer, stay in float32.
+# - A *mesh* of two dimensions makes it hybrid: replicated along the first, sharded along the second.
+# - `torch.distributed.checkpoint`, a checkpoint in shards. Each rank writes its own, and another number of ranks can
+#   read them.
+
+
+# %%
+def hybrid_of_torch(comm: Communicator) -> Any:
+    with torch_distributed(comm):
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("copies", "shards"))
+        built = shard_with_torch(Reader().double(), mesh=mesh)
+        torch_steps(comm, built, range(9))
+        with CommDebugMode() as counter:
+            torch_steps(comm, built, range(9, 10))
+        counts = {str(call): count for call, count in counter.comm_counts.items()}
+        return whole(built[0]), counts
+
+
+def mixed(comm: Communicator) -> list[torch.dtype]:
+    """The dtype of outputs, of a shard, and of its gradient."""
+    policy = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32)
+    with torch_distributed(comm):
+        model, _ = shard_with_torch(Reader(), mp_policy=policy)
+        output = model(images[:8])
+        output.float().sum().backward()
+        shard = next(model.parameters())
+        return [output.dtype, shard.dtype, shard.grad.dtype]
+
+
+weights, counts = real.run(hybrid_of_torch, timeout=100)[0]
+print(f"hybrid: {counts}, {off(weights, one.state_dict()):.0e} off")
+assert off(weights, one.state_dict()) < 1e-9
+dtypes = real.run(mixed, timeout=100)[0]
+print("mixed:", dtypes)
+assert dtypes == [torch.bfloat16, torch.float32, torch.float32]
+assert sum(n for call, n in counts.items() if "allreduce" in call.replace("_", "")) == 5
+
+# %% [markdown]
+# In the hybrid five all-reduces have come, one for each unit: of shards, between the copies.
+#
+# Now save on four ranks, after five steps, and go on with two. Each of two ranks has other shards than any of
+# four.
+
+
+# %%
+def save(comm: Communicator, folder: str) -> None:
+    with torch_distributed(comm):
+        built = shard_with_torch(Reader().double())
+        torch_steps(comm, built, range(5))
+        model_state, optimizer_state = get_state_dict(*built)
+        state = {"model": model_state, "optimizer": optimizer_state}
+        dcp.save(state, checkpoint_id=folder)
+
+
+def load_and_go_on(comm: Communicator, folder: str) -> dict[str, torch.Tensor]:
+    with torch_distributed(comm):
+        built = shard_with_torch(Reader(seed=1).double())  # other weights, so far
+        model_state, optimizer_state = get_state_dict(*built)
+        state = {"model": model_state, "optimizer": optimizer_state}
+        dcp.load(state, checkpoint_id=folder)
+        set_state_dict(
+            *built,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
+        torch_steps(comm, built, range(5, 10))
+        return whole(built[0])
+
+
+with tempfile.TemporaryDirectory() as folder:
+    real.run(save, folder, timeout=100)
+    print(sorted(path.name for path in Path(folder).iterdir()))
+    with World(2) as two:
+        resumed = two.run(load_and_go_on, folder, timeout=100)[0]
+print(f"saved by 4, continued by 2: {off(resumed, one.state_dict()):.0e} off")
+assert off(resumed, one.state_dict()) < 1e-9
+real.close()
+
+# %% [markdown]
+# Ours are `zero.save_shards` and `zero.load_shards`.
+#
+# **DeepSpeed**, where ZeRO comes from, takes the stage as a number in its configuration: `"zero_optimization":
+# {"stage": 2}`. Its stages are those of the paper. It can also *offload* shards to the memory of the host, or to disks:
+# one more place where bytes can be, and one more link that they must cross.
+#
+# ## In short
+#
+# For $\Psi$ parameters on $N$ ranks, Adam in mixed precision, collectives in rings, and one backward pass per step:
+#
+# | stage | torch, DeepSpeed | kept per parameter | sent per step, in units of $\frac{N-1}{N}$ models |
+# |---|---|---|---|
+# | 0 | `DistributedDataParallel` | 16 bytes | 2 |
+# | 1 | `ZeroRedundancyOptimizer`, stage 1 | $4 + 12/N$ | 2 |
+# | 2 | `reshard_after_forward=False` (nearly), stage 2 | $2 + 14/N$ | 2 |
+# | 3 | `fully_shard`, stage 3 | $16/N$ | 3 |
+#
+# - Stage 1 is an all-reduce with the optimizer in its middle. It sends no byte more, and is right for every optimizer
+#   that works on each number by itself.
+# - With $m$ microbatches per step, stage 2 sends $(m + 1)/2$ times as much as stage 1.
+# - What is *kept* is not the *peak*. On top of it come the units that are whole, two with prefetching, gradients on
+#   their way, and activations, which no stage shards. Checkpointing makes these smaller, for up to a third more
+#   computing; torch stops early, and in our blocks it was a sixth.
+# - Tensors that are freed are not given back by the process, not always: glibc kept the whole saving of `fully_shard`
+#   until its threshold was fixed. On other systems, look.
+# - A rank has a shard of the gradient. A norm takes all of them.
+# - Stage 3 costs no time where messages hide behind computing: with more than $s/b$ tokens per rank, whatever the size
+#   of the model, as long as units are large enough for latency not to count. Below that it is up to 1.5 times as slow
+#   as DDP. Do not shard a model that fits and whose ranks have little to do.
+# - Where links inside a node are faster, shard inside of it, if a node has the memory.
+#
+# ## Now you
+#
+# In [the exercise](../exercises/11_zero/11_zero.ipynb) you compute what each stage keeps, shard an optimizer and
+# gradients, and write a module whose parameters are there only while they are used.
+#
+# ## Further reading
+#
+# - S. Rajbhandari et al., [ZeRO: Memory Optimizations Toward Training Trillion Parameter
+#   Models](https://arxiv.org/abs/1910.02054), SC 2020. Section 5: the stages; section 7: what they send; figure 1: the
+#   numbers for 7.5 billion parameters.
+# - Y. Zhao et al., [PyTorch FSDP: Experiences on Scaling Fully Sharded Data
+#   Parallel](https://arxiv.org/abs/2304.11277), PVLDB 16(12), 2023. Units, prefetching, hybrid sharding, and the
+#   allocator's part.
+# - P. Micikevicius et al., [Mixed Precision Training](https://arxiv.org/abs/1710.03740), ICLR 2018. Why the optimizer
+#   needs weights of more digits than the model.
+# - T. Chen et al., [Training Deep Nets with Sublinear Memory Cost](https://arxiv.org/abs/1604.06174), 2016. Activation
+#   checkpointing.
+# - [mallopt(3)](https://man7.org/linux/man-pages/man3/mallopt.3.html), the manual page. `M_MMAP_THRESHOLD`, and how it
+#   moves.
+# - [torch.distributed.fsdp.fully_shard](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html),
+#   torch's manual.
