@@ -149,6 +149,8 @@ few = [sum(kinds.values()) / 7.5e9 for kinds in zero.memory_by_stage(7_500_000_0
 assert few == [16, 7, 5.5, 4]
 
 # %% [markdown]
+# (The picture counts in GiB, of 2³⁰ bytes, as torch's reports do: 120 GB are 111.8 GiB.)
+#
 # The first step is the largest. It takes away 12 of 16 bytes where there are many ranks. Stage 2 takes two more, and
 # only stage 3 has no floor: with more and more ranks the others go to 4 and to 2 bytes per parameter.
 #
@@ -842,7 +844,8 @@ assert fits == {"Reader": False, "CheckpointedReader": True}
 #
 # The script runs twice: as it is, and with `MALLOC_MMAP_THRESHOLD_=65536` in its environment.
 
-# %%
+# %% tags=["folded"]
+# The script
 SCRIPT = """
 import json, warnings
 import psutil, torch
@@ -878,6 +881,8 @@ if dist.get_rank() == 0:
 dist.barrier()
 dist.destroy_process_group()
 """
+
+# %%
 guess_11 = predict(
     "At the end of the second step: how many times as large is the process without that setting?",
     unit="times",
@@ -1158,6 +1163,45 @@ for stage, seconds in on_a_clock.items():
 print(f"{on_a_clock[3] / on_a_clock[0]:.2f} times DDP's")
 
 # %% [markdown]
+# ### Memory golf
+#
+# Now you choose. A hole is a model, ranks, and the memory of each. Train it in as little time as you can. You choose the
+# stage, how many blocks form a unit, how many of them are checkpointed, the number of microbatches, and at stage 3
+# `prefetch` and `reshard`. Who needs more memory than there is gets no points. Ten are par.
+
+# %%
+from distlib.training.zero.memory_golf import HOLES, score_card, swing
+
+for hole in HOLES:
+    print(hole)
+
+# %%
+swings = [swing(1, stage=1, blocks_per_unit=2, checkpointed=0, microbatches=1)]
+print(swings[-1])
+memory_over_time(
+    {"rank 0": swings[-1].samples},
+    title=f"Hole {swings[-1].hole.number}, {swings[-1].hole.name}",
+    limit=swings[-1].hole.limit,
+)
+
+# %% [markdown]
+# **Try it.** Change the choice, and go on to the other holes. Look at the picture: what stands highest, and when? After
+# each change say first whether memory or time will change, and in which direction.
+
+# %%
+swings.append(swing(2, stage=3, checkpointed=16))  # change this, again and again
+print(swings[-1])
+print(score_card(swings))
+
+# %% tags=["folded"]
+# One way to do it
+for hole in HOLES:
+    swings.append(swing(hole.number, **vars(hole.par)))
+    print(f"{hole.number}: {hole.par}")
+print(score_card(swings))
+assert score_card(swings).endswith("50 points; par is 50")
+
+# %% [markdown]
 # ### Shard inside the node
 #
 # Often some links are much faster than others: those between the GPUs of one node. Then shard *inside* of a node,
@@ -1244,7 +1288,8 @@ guess_15 = predict(
     choices=["equal pieces of a flat buffer", "whole tensors"],
 )
 
-# %%
+# %% tags=["folded"]
+# What each rank does
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 Found = tuple[dict[str, torch.Tensor], list[int]]
@@ -1267,6 +1312,7 @@ def stage_1_of_torch(comm: Communicator) -> Found:
     return model.module.state_dict(), sizes
 
 
+# %%
 real = World(4)
 by_rank = real.run(stage_1_of_torch, timeout=100)
 for rank, (weights, sizes) in enumerate(by_rank):
