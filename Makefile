@@ -45,6 +45,9 @@ EXTRAS := [course,dev]
 
 .PHONY: test test-all soak notebooks exercises check answers grade-demo bench
 
+# Tests start thousands of processes. Told to write no compiled files, each of them would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # One worker more than two cores: some tests compute, and some only wait.
 PYTEST = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 

@@ -48,23 +48,31 @@ class Blocks:
     """
 
     def __init__(self, flat: torch.Tensor, parts: int, doubled: int = 0) -> None:
-        self._flat, self._parts, self._doubled = flat, parts, doubled
+        self._flat, self._starts = flat, _starts(flat.numel(), parts, doubled)
 
     def around(self, rank: int, distance: int) -> torch.Tensor:
         """The `distance` neighboring blocks that block `rank` is among: around(5, 4) is blocks 4, 5, 6, 7."""
         first = rank - rank % distance
-        return self._flat[self._start(first) : self._start(first + distance)]
+        return self._flat[self._starts[first] : self._starts[first + distance]]
 
-    def _start(self, block: int) -> int:
-        return chunk_start(len(self._flat), self._parts, min(2 * block, block + self._doubled))
+    def room_for(self, distance: int) -> torch.Tensor:
+        """Memory that is long enough for any `distance` neighboring blocks: the first ones are the longest."""
+        return torch.empty(self._starts[distance], dtype=self._flat.dtype, device=self._flat.device)
+
+
+@lru_cache(maxsize=64)  # for thousands of simulated ranks, which all ask for the same
+def _starts(length: int, parts: int, doubled: int) -> list[int]:
+    """Where each block begins, and at last where the last one ends."""
+    return [chunk_start(length, parts, min(2 * block, block + doubled)) for block in range(parts - doubled + 1)]
 
 
 def halve(comm: Communicator, blocks: Blocks, op: ReduceOp) -> None:
     """Recursive halving over a power of two of ranks: afterwards block `comm.rank` holds its result."""
+    room = blocks.room_for(max(1, comm.world_size // 2))
     for distance in reversed(powers_of_two_below(comm.world_size)):
         partner = comm.rank ^ distance
         mine, theirs = blocks.around(comm.rank, distance), blocks.around(partner, distance)
-        incoming = torch.empty_like(mine)
+        incoming = room[: mine.numel()]
         comm.exchange(theirs, partner, incoming, partner)
         combine(mine, incoming, op)
 

@@ -49,8 +49,11 @@ def _what_instead(op: object) -> str:
 def combine(into: torch.Tensor, other: torch.Tensor, op: ReduceOp) -> None:
     """Combine `other` into `into`, in place: `into += other` for SUM.
 
-    An average is summed up here as well; `collective` divides it at the end.
+    An average is summed up here as well; `collective` divides it at the end. On the meta device there is nothing to
+    compute, and torch would take longer to say so than for a sum.
     """
+    if into.is_meta:
+        return
     if op in (ReduceOp.SUM, ReduceOp.AVG):
         into.add_(other)
     elif op is ReduceOp.PRODUCT:

@@ -75,8 +75,10 @@ def check_apart(outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
             f"exchange: expected tensors as outgoing and incoming, got {type(outgoing).__name__} and "
             f"{type(incoming).__name__}. {ORDER}"
         )
+    if outgoing.is_meta:
+        return
     first, second = outgoing.data_ptr(), incoming.data_ptr()
-    if first + outgoing.nbytes <= second or second + incoming.nbytes <= first or outgoing.is_meta:
+    if first + outgoing.nbytes <= second or second + incoming.nbytes <= first:
         return
     if outgoing.is_contiguous() and incoming.is_contiguous() and outgoing.numel() and incoming.numel():
         raise ValueError("exchange: outgoing and incoming share memory; receive into a separate buffer")

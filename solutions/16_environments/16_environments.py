@@ -306,7 +306,7 @@ report = check_rendezvous_environment(
     rendezvous_environment,
     steps=[
         Step("node7", "1"),
-        Step("node[01-02]", "2(x2)"),
+        Step("node[01-02]", "3(x2)"),
         Step("node[03-05]", "2(x2),1", job_nodes="node[01-05]", job_tasks="4(x2),2(x2),1"),
         Step("gpu[8-9]-ib,cn1", "1,3,2", job=1_234_567, cyclic=True),
         Step("node[01-02]", "2(x2)", missing="SLURM_PROCID"),

@@ -113,9 +113,8 @@ RING = [[message(rank, 4)] * 4 for rank in range(3)]  # one all-reduce of 12 byt
     [
         (RING, [12], ""),
         ([2 * each for each in RING], [12, 12], "there are 2 all-reduces of tensors, of 12 bytes each"),
-        ([[], [], []], [], "no tensors are sent; expected one of 12 bytes"),
         ([[message(0, 8)] * 3, RING[1], RING[2]], None, "rank 0 sent 3 messages of tensors; one all-reduce takes 4"),
-        ([[message(0, 12, 1)], [message(1, 12, 2)], []], None, "everything goes through rank 1"),
+        ([[message(0, 12, 1)], [message(1, 12, 2)], []], None, "one all_reduce(comm, tensor) for each"),
         ([[message(0, 4, dtype="int32")] * 4, *RING[1:]], [12], "rank 0 sends tensors as int32; they are float32"),
     ],
 )  # fmt: skip

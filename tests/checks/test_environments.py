@@ -14,6 +14,7 @@ from distlib.checks.remark import CheckFailed
 from distlib.checks.task import Draw
 from distlib.checks.venues import simulated_only
 from distlib.exercises.environments.checkpoint_disks import DIGEST, STATES, Disks, content_of, disks_case, drawn_disks
+from distlib.exercises.environments.checkpoint_rules import goes_on, one_step
 from distlib.exercises.environments.checks import (
     FAR,
     PORTS,
@@ -26,6 +27,7 @@ from distlib.exercises.environments.node_lists import drawn_list, groups_of, nam
 from distlib.exercises.environments.slurm_steps import MEANS, Step, counts_of, mistakes
 from distlib.launch.environment import read_placement
 from distlib.launch.node_list import write_out
+from tests.heard import tells
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -152,6 +154,24 @@ def test_files_are_in_the_state_that_they_should_be_in(state: str) -> None:
         assert torch.equal(weight, case.facts.values[0][7]["weight"]) == (state != "flipped")
     if state == "flipped":
         assert torch.equal(weight, case.facts.damaged[0][0])
+
+
+def test_a_damaged_step_is_told_with_its_state() -> None:
+    def told(state: str) -> str:
+        remarks = one_step(Disks("damaged", [f"1 2-{state}", f"1 2-{state}"]), [2, 2])
+        return next(remark.cause for remark in remarks if remark)
+
+    assert tells(told("short"), "environments/checkpoint_disks.txt: short")
+    assert tells(told("zeroed"), "environments/checkpoint_disks.txt: zeroed")
+    assert tells(told("checksum"), "environments/checkpoint_disks.txt: checksum")
+
+
+def test_a_model_from_a_damaged_file_is_noticed() -> None:
+    held = disks_case(Draw(4), Disks("one", ["5 7-flipped"])).facts
+    loaded = {**held.values[0][7], "weight": held.damaged[0][0]}
+    remark = next(remark for remark in goes_on(0, {"held": loaded, "loaded": []}, held) if remark)
+    assert remark.seen.startswith("on rank 0 the weight of the model")
+    assert tells(remark.cause, "environments/checkpoint_rules.txt: damaged_loaded")
 
 
 def test_a_checkpoint_is_larger_than_a_message_may_be() -> None:

@@ -8,9 +8,15 @@ import sys
 import pytest
 import torch
 
-from distlib.exercises.jax_programs.checks import Cut, Ring, _are_neighbors, check_shardings
+from distlib.checks.case import Case
+from distlib.checks.plays.calls import call
+from distlib.checks.seen import Seen
+from distlib.exercises.jax_programs.checks import Cut, Ring, _are_neighbors, check_shardings, check_spmd_step
 from distlib.frameworks import optional
 from distlib.network import traffic
+from distlib.trace import Trace
+from distlib.worlds.diagnosis import RunTimeout
+from tests.heard import tells
 
 
 def test_the_declarations_import_no_framework() -> None:
@@ -22,6 +28,13 @@ def test_without_jax_a_check_says_so_in_a_sentence(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(optional, "is_there", lambda name: False)
     with pytest.raises(ImportError, match="^jax is not installed: this Python is"):
         check_shardings(lambda mesh, shapes, way: None, cuts=[Cut("data parallel", [4, 8, 4])])
+
+
+def test_a_step_that_takes_too_long() -> None:
+    late = RunTimeout("not done after 15 s: rank 0 was computing.", [0])
+    remark = check_spmd_step.remark(Seen(Case("on 2 devices", call, [{}]), [], Trace(1, []), True, late))
+    assert remark is not None
+    assert tells(remark.cause, "jax_programs/checks.txt: slow")
 
 
 def test_the_rings_of_a_mesh_with_two_axes() -> None:

@@ -316,6 +316,30 @@ def test_settings(worlds, monkeypatch: pytest.MonkeyPatch) -> None:
     assert before[0] is False
 
 
+def test_a_warning_is_filtered_whose_module_is_not_imported_before_it_is_needed() -> None:
+    """Every kernel has a filter for a warning of IPython's, which takes each rank a second to import."""
+
+    def see(comm: Communicator) -> list[object]:
+        before = "PIL.Image" in sys.modules
+        image = importlib.import_module("PIL.Image")
+        kinds = image.DecompressionBombWarning, type("Larger", (image.DecompressionBombWarning,), {}), UserWarning
+        return [before, *(raises(kind) for kind in kinds)]
+
+    def raises(kind: type[Warning]) -> bool:
+        try:
+            with warnings.catch_warnings():
+                warnings.warn("too large", kind, stacklevel=1)
+        except Warning:
+            return True
+        return False
+
+    with World(1) as world, warnings.catch_warnings():
+        warnings.resetwarnings()
+        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("error", importlib.import_module("PIL.Image").DecompressionBombWarning)
+        assert world.run(see) == [[False, True, True, False]]
+
+
 def test_what_is_logged_is_shown(worlds, capsys) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("told: %(message)s"))

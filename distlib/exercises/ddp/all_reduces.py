@@ -71,8 +71,6 @@ def all_reduces(
         return _no_rings(sent, len(expected), texts)
     causes = [words for words, sizes in mistakes.items() if found in map(list, sizes)] or [otherwise]
     texts |= {"expected": _one_each(expected), "cause": " Or: ".join(causes[:2])}  # sizes can't always tell them apart
-    if not found:
-        return say.remark("none_sent", *details, **texts)
     if len(found) == 1:
         return say.remark("one_sent", *details, **texts, sizes=_bytes(found))
     return say.remark("several_sent", *details, **texts, number=len(found), sizes=_bytes(found))
@@ -82,18 +80,11 @@ def _no_rings(sent: Sequence[Sequence[Message]], number: int, texts: Mapping[str
     """The remark about messages that are not those of rings. `number`: of all-reduces that were expected."""
     due = 2 * (len(sent) - 1) * number
     rank = next((rank for rank, messages in enumerate(sent) if len(messages) != due), 0)
-    hub, counts = _hub(sent), say("sent_by_each", counts=listed(map(len, sent)))
-    cause = say("another_way") if hub is None else say("master", hub=hub)
-    facts = {"rank": rank, "messages": count(len(sent[rank]), "message"), "due": due, "cause": cause}
+    counts = say("sent_by_each", counts=listed(map(len, sent)))
+    facts = {"rank": rank, "messages": count(len(sent[rank]), "message"), "due": due, "cause": say("another_way")}
     if number > 1:
         return say.remark("no_rings", counts, **texts, **facts, number=number)
     return say.remark("no_ring", counts, **texts, **facts)
-
-
-def _hub(sent: Sequence[Sequence[Message]]) -> int | None:
-    """The rank that every message goes to or comes from, if there are at least 3 ranks."""
-    ends = [{m.src, m.dst} for messages in sent for m in messages]
-    return min(set.intersection(*ends), default=None) if ends and len(sent) > 2 else None
 
 
 def _one_each(expected: Sequence[int]) -> str:

@@ -42,7 +42,6 @@ def _errors(seen: Seen) -> Signs:
         *TOGETHER,
         ("NoneType", say(nothing)),
         ("zero-dimensional tensor", say("make_flat")),
-        ("assigned grad has data of a different type", say("other_dtype")),
         ("receives into", disagree),
         ("have to make the same collective calls", disagree),
         ("waits to", disagree),
@@ -118,7 +117,6 @@ def _average(seen: Seen, rank: int, number: int) -> Remark | None:
         say("own_divided"): None if own is None else own / size,
         say("divided_twice"): total / size**2,
         say("added"): None if own is None else own + total / size,
-        say("divided_by_some"): total / len(there) if there else None,
     }
     otherwise = say("missing") if found is None else explain_average(found, total / size) or say("no_average")
     return holds(what, found, total / size, mistakes, same=close, otherwise=otherwise)
@@ -297,7 +295,7 @@ def _(seen: Seen) -> Remarks:
         for module in played["changed"]:
             yield say.remark("other_generator", module=module)
     if sent := len(seen.trace):
-        yield say.remark("message_sent" if sent == 1 else "messages_sent", messages=count(sent, "message"))
+        yield say.remark("messages_sent", messages=count(sent, "message"))
 
 
 def _numbers(seen: Seen, epoch: Epoch) -> Remarks:
@@ -324,8 +322,6 @@ def _why_another_number(seen: Seen, epoch: Epoch, rank: int, each: int) -> str:
     length, lengths = seen.facts.length, {len(part) for part in epoch.parts}
     if not epoch.parts[rank] and seen[rank]["unset"][0]:
         return "gone_through"
-    if seen.size == 1:
-        return "single_rank"
     if lengths <= {length, each * seen.size}:
         return "whole_data_set"
     if len(lengths) > 1 and not lengths <= {length // seen.size, -(-length // seen.size)}:

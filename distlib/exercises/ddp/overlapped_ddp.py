@@ -33,7 +33,7 @@ from distlib.exercises.ddp.cases import (
     training_inputs,
 )
 from distlib.exercises.ddp.helpers import assign_buckets
-from distlib.exercises.ddp.moments import EPSILON, Pass, computes_only, hidden_share, in_order, ms, outside, pass_of
+from distlib.exercises.ddp.moments import EPSILON, Pass, computes_only, hidden_share, ms, outside, pass_of
 from distlib.exercises.ddp.training_plays import Model, train
 from distlib.network import Cluster, Link
 
@@ -142,7 +142,6 @@ class BucketCase:
             say("shared_weight"): [filled(self._by_layer, limit, first)],
             say("frozen_sent"): [filled(self._with_frozen, limit, first)],
             say("another_order"): [list(order) for order in itertools.permutations(self.nbytes)],
-            say("no_all_reduce"): [[]],
         }
 
 
@@ -215,7 +214,7 @@ def _mistakes(seen: Seen, right: Right, step: int, rank: int, number: int) -> di
     truth, before = right.steps[step], right.steps[step - 1] if step else None
     own, average = [gradients[number] for gradients in truth.own], truth.averages[number]
     assert average is not None
-    mine, there = own[rank], sum(gradient is not None for gradient in own)
+    mine = own[rank]
     passes = [[each[number] for each in gradients] for gradients in truth.earlier]
     earlier = [sum(each for each in gradients if each is not None) / seen.size for gradients in passes]
     return {
@@ -229,7 +228,6 @@ def _mistakes(seen: Seen, right: Right, step: int, rank: int, number: int) -> di
         say("divided_twice"): average / seen.size,
         say("own_divided"): None if mine is None else mine / seen.size,
         say("added"): None if mine is None else mine + average,
-        say("divided_by_some"): average * seen.size / there if there else None,
     }
 
 
@@ -246,11 +244,8 @@ def _parameters(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
 @check_overlapped_ddp.judge_times
 def _(seen: Seen) -> Remarks:
     training, layout = seen.facts, BucketCase(seen.case.inputs[0])
-    order = training.order or range(len(training.widths) - 1)
     numbered = list(enumerate(itertools.product(range(training.steps), training.kinds), 1))
     for number, (step, kind) in numbered:
-        for rank in seen.ranks:
-            yield in_order(seen, number, f"in step {step + 1}", rank, () if kind == EVALUATION else order)
         passes = [pass_of(seen, number, f"in step {step + 1}", rank) for rank in seen.ranks if seen.size > 1]
         if kind == SHARED and passes:
             yield from _shared_pass(seen, layout, passes)

@@ -26,27 +26,43 @@ def each_task(
     """
     before = dict(os.environ)
     meanwhile = {**before, **inputs["elsewhere"]}
+    _set_environ(meanwhile)
+    raw = dict(_raw_environ())
     try:
-        return [_ask(function, dict(variables), meanwhile) for variables in inputs["tasks"]]
+        return [_ask(function, dict(variables), meanwhile, raw) for variables in inputs["tasks"]]
     finally:
         _set_environ(before)
 
 
-def _ask(function: Callable[..., Any], variables: dict[str, str], meanwhile: Mapping[str, str]) -> dict[str, Any]:
-    _set_environ(meanwhile)
+def _ask(
+    function: Callable[..., Any], variables: dict[str, str], meanwhile: Mapping[str, str], raw: Mapping[Any, Any]
+) -> dict[str, Any]:
     try:
         told = {"returned": function(variables)}
     except (LookupError, ValueError) as error:
         told = {"refused": f"{type(error).__name__}: {error}"}
-    after = dict(os.environ)
-    exported = sorted(name for name in {*after, *meanwhile} if after.get(name) != meanwhile.get(name))
+    exported = [] if _raw_environ() == raw else _restore_environ(meanwhile)
     return {**told, "variables": variables, "exported": exported}
 
 
+def _raw_environ() -> Mapping[Any, Any]:
+    """What os.environ holds before it decodes it. Hundreds of tasks are asked, and to decode it takes most of the time.
+
+    Where os.environ is something else by now, that: it equals no raw one.
+    """
+    return getattr(os.environ, "_data", os.environ)
+
+
+def _restore_environ(wanted: Mapping[str, str]) -> list[str]:
+    """Undo what has changed in os.environ. Returns the names."""
+    found = dict(os.environ)
+    _set_environ(wanted)
+    return sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
+
+
 def _set_environ(wanted: Mapping[str, str]) -> None:
-    if dict(os.environ) != wanted:  # hundreds of tasks are asked, and most leave it as it is
-        os.environ.clear()
-        os.environ.update(wanted)
+    os.environ.clear()
+    os.environ.update(wanted)
 
 
 class Layer(torch.nn.Linear):

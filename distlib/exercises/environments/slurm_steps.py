@@ -16,17 +16,19 @@ from distlib.exercises.environments.node_lists import written_out
 
 say = Sentences(__file__)
 MEANS = {name: say(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")}
-ELSEWHERE = {  # what os.environ says meanwhile: a step of one task, and an address that a script has left there
+# What os.environ says meanwhile: a step with more tasks than ours, so that no other mistake has its numbers; and an
+# address that a script has left there.
+ELSEWHERE = {
     "SLURM_JOB_ID": "99",
     "SLURM_STEP_ID": "0",
-    "SLURM_PROCID": "0",
-    "SLURM_LOCALID": "0",
+    "SLURM_PROCID": "77",
+    "SLURM_LOCALID": "77",
     "SLURM_NODEID": "0",
-    "SLURM_STEP_NUM_TASKS": "1",
-    "SLURM_STEP_TASKS_PER_NODE": "1",
+    "SLURM_STEP_NUM_TASKS": "90",
+    "SLURM_STEP_TASKS_PER_NODE": "90",
     "SLURM_STEP_NODELIST": "elsewhere",
-    "SLURM_NTASKS": "1",
-    "SLURM_TASKS_PER_NODE": "1",
+    "SLURM_NTASKS": "90",
+    "SLURM_TASKS_PER_NODE": "90",
     "SLURM_JOB_NODELIST": "elsewhere",
     "MASTER_ADDR": "elsewhere",
     "MASTER_PORT": "29500",

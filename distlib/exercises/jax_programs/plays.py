@@ -154,12 +154,13 @@ def placing(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
     """Ask `function(mesh, shapes, way)` where the arrays of a training step lie, and compile it like that.
 
     Args:
-        inputs: "devices", "axis"; "widths": of a network's layers; "samples"; "way".
+        inputs: "devices", "axis"; "widths": of a network's layers; "samples"; "way"; "may_refuse": whether a ValueError
+            is an answer.
 
     Returns:
         "params": the spec of each parameter, by name, as a list with None, the name of a mesh axis, or several, for
-        each dimension; "batch"; "kept": whether shapes is as it was; the "program", or why it can't be compiled,
-        "error". Or the words of a ValueError, "refused".
+        each dimension; "batch"; "kept": whether shapes is as it was; the "program", if the specs fit. Or the words of a
+        ValueError, "refused".
     """
     jax = _jax()
     widths, mesh = inputs["widths"], _mesh([(inputs["axis"], inputs["devices"])])
@@ -170,7 +171,9 @@ def placing(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
     try:
         returned = function(mesh, given, inputs["way"])
     except ValueError as error:
-        return {"refused": str(error)}
+        if inputs["may_refuse"]:
+            return {"refused": str(error)}
+        raise
     if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[0], dict):
         raise TypeError("two things are returned, a dict of specs and the spec of the batch")
     specs, of_batch = returned
@@ -192,8 +195,8 @@ def placing(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
             jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()),
         )
         compiled = jax.jit(_descend, out_shardings=stay).lower(params, *batch).compile()
-    except ValueError as error:
-        return {**played, "error": str(error)}
+    except ValueError:  # the check looks at the specs, and says what is wrong
+        return played
     return {**played, "program": _shortened(compiled.as_text())}
 
 

@@ -51,7 +51,6 @@ def _column_mistakes(whole: Whole, what: str, rank: int, batch: int) -> Mistakes
     return {
         say("input_added_up"): whole.part(rank, batch, times=whole.plan.ranks)[0],
         say("column_whole"): whole.outputs[batch],
-        say("column_another"): parts[:rank] + parts[rank + 1 :],
         say("column_bias_missing"): without_bias,
         say("column_added_up"): sum(parts),
     }

@@ -158,12 +158,9 @@ def holds_its_share(seen: Seen, whole: Whole) -> Iterator[Remark | None]:
 
 def _holds_parameter(seen: Seen, whole: Whole, rank: int, name: str) -> Remark | None:
     held, index = seen[rank]["held"], whole.shares[rank].stored[name]
-    share, other = whole.stored[name].detach()[index], seen.case.inputs[rank].get("other")
+    share = whole.stored[name].detach()[index]
     hidden = [known for known, each in held.items() if known not in whole.stored and is_equal(each.data, share)]
-    mistakes = {
-        say("transposed"): share.t(),
-        say("share_of_other_layer"): other[name][index] if other else None,
-    }
+    mistakes = {say("transposed"): share.t()}
     otherwise = say("other_name", hidden=hidden[0], name=name) if hidden else say("as_it_was_read", name=name)
     return holds(f"on rank {rank} the parameter {name}", held.get(name), share, mistakes, otherwise=otherwise)
 

@@ -368,8 +368,7 @@ SCALARS = 16  # bytes that a replica may send and get besides its gradients: the
     allowed=["distlib.frameworks.tensorflow_graphs"],
     errors=[
         *SYMBOLIC,
-        ("in a cross-replica context", say("outside")),
-        ("in a replica context", say("inside")),
+        ("being in cross-replica context", say("outside")),
         *((sign, say("late_gradient")) for sign in ("NoneType", "None values", "value None")),
         ("merge_call() calls", say("not_all_reduce")),
         ("PerReplica", say("per_replica")),
@@ -519,14 +518,16 @@ def _calls(number: int, calls: Sequence[tuple[int, int]], rows: Sequence[int]) -
     """Who has computed the losses of what: in step 0, when it is traced, every replica its own; later nobody."""
     if number:
         return say.remark("called_again", step=number + 1) if calls else None
-    if sorted(set(calls)) == list(enumerate(rows)):
-        return None
-    lines = [f"{_device(device)}: {count(samples, 'sample')}" for device, samples in calls]
     if not calls:
         return say.remark("never_called")
+    busy = {device for device, _ in calls}
+    is_idle = any(samples and device not in busy for device, samples in enumerate(rows))
+    if not is_idle and all(device in range(len(rows)) and samples <= rows[device] for device, samples in calls):
+        return None
+    lines = [f"{_device(device)}: {count(samples, 'sample')}" for device, samples in calls if samples >= 0]
     if any(samples == sum(rows) for _, samples in calls) and len(rows) > 1:
         return say.remark("one_place", *lines)
-    if len({device for device, _ in calls}) < len(rows):
+    if is_idle:
         return say.remark("idle_replicas", *lines)
     return say.remark("others_samples", *lines)
 
@@ -711,7 +712,7 @@ def _why_steps(plan: Pipeline, numbers: Sequence[int]) -> str:
     if len(set(numbers)) > 1:
         return say("unequal_steps")
     if numbers[0] < plan.steps:
-        return say("remainder_dropped")
+        return say("remainder_dropped" if numbers[0] == plan.samples // plan.global_batch_size else "cut_twice")
     goes_through_all = numbers[0] == math.ceil(plan.samples / plan.share) and plan.num_workers > 1
     return say("not_shared" if goes_through_all else "after_the_last")
 
@@ -764,12 +765,10 @@ def _why_repeated(plan: Pipeline, real: Mapping[tuple[int, int], list[int]]) -> 
         workers[worker].update(numbers)
     if plan.num_workers > 1 and all(each == workers[0] for each in workers):
         return say("index_unused")
-    last = [number for (_, step), numbers in real.items() if step == plan.steps - 1 for number in numbers]
-    if len(last) > len(set(last)) and plan.samples % plan.global_batch_size:
-        return say("filled_with_samples")
-    if any(first & second for first, second in itertools.combinations(workers, 2)):
-        return say("two_workers")
-    return say("gone_through_again")
+    full = plan.samples // plan.global_batch_size
+    in_full_batches = [number for (_, step), numbers in real.items() if step < full for number in numbers]
+    is_elsewhere = len(in_full_batches) > len(set(in_full_batches))
+    return say("one_worker" if is_elsewhere else "filled_with_samples")
 
 
 def _why_missing(plan: Pipeline, times: Mapping[int, int]) -> str:

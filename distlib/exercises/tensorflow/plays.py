@@ -70,8 +70,8 @@ def training(
     Returns:
         "losses": what each step returned; "variables": after each step, for each variable the copies, by replica;
         "calls": for each step, the calls of loss_function: the number of the device (-1 if it is not one of the
-        strategy's) and how many samples; "is_function": whether it is a tf.function; "copied": what its graph copies
-        between devices: from, to, bytes (-1: not known).
+        strategy's) and how many samples (-1: left open); "is_function": whether it is a tf.function; "copied": what its
+        graph copies between devices: from, to, bytes (-1: not known).
     """
     tf = _tensorflow()
     strategy = _strategy(len(inputs["batches"][0]))
@@ -82,7 +82,7 @@ def training(
     def loss_function(features: Any, labels: Any) -> Any:
         matrix, *biases = variables
         losses = tf.reduce_sum((features @ matrix + sum(biases) - labels) ** 2, axis=1)
-        calls.append((_device_number(losses.device), features.shape[0]))
+        calls.append((_device_number(losses.device), -1 if features.shape[0] is None else features.shape[0]))
         return losses
 
     step = function(strategy, variables, loss_function, inputs["learning_rate"])

@@ -11,6 +11,7 @@ unit_choice         which parameters form which unit
 gradient_norm       the norm of all gradients, for clipping
 elementwise         may this optimizer's tensors be cut?
 whole_state         the state of the model without shards
+optimizer_state     that of its optimizer
 shard_files         a checkpoint in shards, for any number of ranks
 step_plan           a step of stage 3 as a list of actions, to count and to play by shapes
 stage_memory        what each stage keeps and sends, by formulas
@@ -27,6 +28,7 @@ from distlib.training.zero.flat_buffer import FlatLayout
 from distlib.training.zero.fully_sharded import FullyShardedModule
 from distlib.training.zero.gradient_norm import clip_gradients, gradient_norm
 from distlib.training.zero.live_bytes import MemoryAccount, Sample
+from distlib.training.zero.optimizer_state import load_whole_optimizer_state, whole_optimizer_state
 from distlib.training.zero.process_memory import process_bytes, return_large_blocks
 from distlib.training.zero.shard_files import load_shards, save_shards
 from distlib.training.zero.sharded_gradients import ShardedGradients
@@ -37,7 +39,7 @@ from distlib.training.zero.stage_memory import (
     memory_by_stage,
     padded_bytes_by_stage,
 )
-from distlib.training.zero.step_plan import UnitAction, play_step, step_plan, whole_units
+from distlib.training.zero.step_plan import UnitAction, peak_of_plan, play_step, step_plan, whole_units
 
 __all__ = [
     "FlatLayout",
@@ -53,12 +55,15 @@ __all__ = [
     "first_stage_within",
     "gradient_norm",
     "load_shards",
+    "load_whole_optimizer_state",
     "memory_by_stage",
     "padded_bytes_by_stage",
+    "peak_of_plan",
     "play_step",
     "process_bytes",
     "return_large_blocks",
     "save_shards",
     "step_plan",
+    "whole_optimizer_state",
     "whole_units",
 ]

@@ -71,6 +71,7 @@ def load_shards(comm: Communicator, folder: str | os.PathLike[str], module: nn.M
     parts = [_read_part(place / f"{name}-rank-{rank}-of-{ranks}.pt") for rank in range(ranks)]
     for part in parts:
         _check_same_units(units, part["units"])
+        _check_same_rest(module, optimizer, part)
     _load_rest(module, optimizer, parts[0])  # nothing is changed before all files have been looked at
     for rank, part in enumerate(parts):
         for unit in units:
@@ -128,6 +129,23 @@ def _check_same_units(units: Sequence[Unit], saved: dict[str, Any]) -> None:
             )
 
 
+def _check_same_rest(module: nn.Module, optimizer: Any, part: dict[str, Any]) -> None:
+    """What every rank has whole: the same shapes, and as many groups."""
+    mine = [tuple(each.shape) for each in not_sharded(module)]
+    theirs = [tuple(each.shape) for each in part["kept"]]
+    if mine != theirs:
+        raise ValueError(
+            f"a checkpoint of another model: its frozen parameters and buffers have the shapes {theirs}, those of this "
+            f"model {mine}"
+        )
+    groups = len(_torch_optimizer(optimizer).param_groups)
+    if groups != len(part["groups"]):
+        raise ValueError(
+            f"a checkpoint of another optimizer: the number of its param_groups is {len(part['groups'])}, "
+            f"of this one's {groups}"
+        )
+
+
 def _torch_optimizer(optimizer: Any) -> torch.optim.Optimizer:
     inner: torch.optim.Optimizer = getattr(optimizer, "optimizer", optimizer)
     return inner
@@ -147,8 +165,11 @@ def _name_from_rank_0(comm: Communicator) -> str:
 def _read_index(place: Path) -> tuple[str, int]:
     if not (place / _INDEX).exists():
         raise FileNotFoundError(f"{place} has no complete checkpoint: {_INDEX}, which is written last, is not there")
-    index = json.loads((place / _INDEX).read_text())
-    return index["name"], index["ranks"]
+    try:
+        index = json.loads((place / _INDEX).read_text())
+        return str(index["name"]), int(index["ranks"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"the checkpoint in {place} is torn: {_INDEX} can't be read ({error})") from error
 
 
 def _read_part(file: Path) -> dict[str, Any]:

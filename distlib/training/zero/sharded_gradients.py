@@ -109,7 +109,8 @@ class GradientAverager:
             RuntimeError: a parameter of a unit that was used has no gradient.
         """
         self._backward = OUTSIDE
+        for unit in self._units:
+            unit.check_gradients()  # before waiting: the others are in the collective that this rank has left out
         self._wait()
         for unit in self._units:
-            unit.check_gradients()
             unit.forget_gradients()

@@ -13,7 +13,7 @@ section 5.1: P_os.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from distlib.communicator import Communicator
 from distlib.training.replicas import check_same_model, copy_tensors
 from distlib.training.zero.elementwise import check_elementwise
 from distlib.training.zero.gradient_norm import clip_gradients
+from distlib.training.zero.optimizer_state import load_whole_optimizer_state, whole_optimizer_state
 from distlib.training.zero.shard_unit import Unit, UnitOptions, without_gradient
 from distlib.training.zero.unit_choice import group_parameters, not_sharded
 
@@ -114,6 +115,17 @@ class ShardedOptimizer:
         """Take the values that the model has now, such as after `module.load_state_dict(…)`, the same on every rank."""
         for unit in self.units:
             unit.take_parameters()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state of the optimizer, as it would be without shards; every rank must call it.
+
+        See `whole_optimizer_state`.
+        """
+        return whole_optimizer_state(self.module, self)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Load what `state_dict` has returned; each rank keeps its own shards. See `load_whole_optimizer_state`."""
+        load_whole_optimizer_state(self.module, self, state_dict)
 
     def zero_grad(self) -> None:
         """Drop all gradients."""

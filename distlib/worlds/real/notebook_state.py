@@ -166,7 +166,7 @@ def read_settings() -> dict[str, Any]:
         "numpy_printing": numpy.get_printoptions(),
         "numpy_errors": numpy.geterr(),
         "recursion": sys.getrecursionlimit(),
-        "warnings": list(warnings.filters),
+        "warnings": _filters(),
         "log_levels": _log_levels(),
         "log_handlers": _log_handlers(),
     }
@@ -191,9 +191,36 @@ def _set_deterministic(value: tuple[bool, bool, bool]) -> None:
     deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
 
 
-def _set_warnings(filters: list[Any]) -> None:
+def _filters() -> list[tuple[Any, ...]]:
+    """Those of warnings, in their order, each with the name of its class in the place of the class.
+
+    A rank would have to import a class. IPython has a filter for one of its own, and it takes a second to be imported.
+    """
+    filters: Sequence[Any] = warnings.filters
+    return [
+        (action, message, (category.__module__, category.__qualname__), module, line)
+        for action, message, category, module, line in filters
+    ]
+
+
+def _set_warnings(filters: Sequence[tuple[Any, ...]]) -> None:
     warnings.resetwarnings()  # it also makes warnings forget which were shown
-    warnings.filters[:] = filters  # type: ignore[index]
+    warnings.filters[:] = [  # type: ignore[index]
+        (action, message, _class_called(*name), module, line) for action, message, name, module, line in filters
+    ]
+
+
+def _class_called(module: str, name: str) -> type:
+    """The class of this name; if its module is not imported here, one that stands for it, should it be some day."""
+    found = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, type) else _StandIn(name, (Warning,), {"__module__": module})
+
+
+class _StandIn(type):
+    """Classes that stand for those of the same name: in a filter they match these, and what is derived from these."""
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return (cls.__module__, cls.__name__) in [(base.__module__, base.__qualname__) for base in other.__mro__]
 
 
 def _log_levels() -> dict[str, Any]:

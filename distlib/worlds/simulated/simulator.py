@@ -351,12 +351,13 @@ class SimulatedCommunicator(Communicator):
         send, receive = both = self._rank.both
         if outgoing is not send.tensor or incoming is not receive.tensor:
             check_apart(outgoing, incoming)
-        site = self._site()
+        engine = self._engine
+        site = self._site() if engine.record else self._unrecorded
         self._begin(send, outgoing, dst, tag, site)
         self._begin(receive, incoming, src, tag, site)
-        self._engine.send(send)
-        self._engine.receive(receive)
-        self._engine.wait(self._rank, both)
+        engine.send(send)
+        engine.receive(receive)
+        engine.wait(self._rank, both)
 
     def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
         check_callable("start", function, "all_reduce")
