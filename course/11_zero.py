@@ -247,6 +247,8 @@ attention = [F, F, F * 3 * F, 3 * F, F * F, F]  # with the norm before it
 mlp = [F, F, F * 4 * F, 4 * F, 4 * F * F, F]
 sizes = [50_257 * F, 1024 * F, *(attention + mlp) * 12, F, F]
 print(f"{len(sizes)} tensors, {sum(sizes) / 1e6:.1f} million parameters")
+
+# %%
 guess_4 = predict(
     "Of GPT-2's 124 million parameters, 8 ranks should have 12.5 % each. The rank with the most has …",
     unit="percent",
@@ -593,6 +595,7 @@ def account_of(
     return account.samples
 
 
+# %%
 guess_8 = predict(
     "Four ranks. The most bytes that are alive at stage 3, as a part of those in DDP:",
     unit="percent",
@@ -791,6 +794,8 @@ keeps = zero.padded_bytes_by_stage(lengths, 4)
 for stage, kinds in enumerate(keeps):
     print(f"stage {stage} keeps {sum(kinds.values()) / 1e6:5.2f} MB")
 print("the first that fits: stage", zero.first_stage_within(LIMIT, keeps))
+
+# %%
 guess_10 = predict(
     "With a limit of 7 MB, which stages get through a step?",
     choices=["stage 3 alone", "stages 2 and 3", "stages 1, 2 and 3"],
@@ -1083,7 +1088,7 @@ for found in (half, thin):
 # %%
 TOKENS = 131_072  # in a step, of all ranks together
 
-
+# %%
 guess_14 = predict(
     "A batch of 131,072 tokens. From how many ranks on is stage 3's communication longer than computing?",
     unit="ranks",
@@ -1165,8 +1170,8 @@ print(f"{on_a_clock[3] / on_a_clock[0]:.2f} times DDP's")
 # %% [markdown]
 # ### Memory golf
 #
-# Now you choose. A hole is a model, ranks, and the memory of each. Train it in as little time as you can. You choose the
-# stage, how many blocks form a unit, how many of them are checkpointed, the number of microbatches, and at stage 3
+# Now you choose. A hole is a model, ranks, and the memory of each. Train it in as little time as you can. You choose
+# the stage, how many blocks form a unit, how many of them are checkpointed, the number of microbatches, and at stage 3
 # `prefetch` and `reshard`. Who needs more memory than there is gets no points. Ten are par.
 
 # %%
@@ -1359,6 +1364,7 @@ def whole(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: each.full_tensor() for name, each in model.state_dict().items()}
 
 
+# %%
 def stage_3_of_torch(comm: Communicator, **options: Any) -> Any:
     """The weights after 10 steps, and which collectives the last step called, and how often."""
     warnings.filterwarnings("ignore", "Full backward hook|FSDP2-wrapped")  # its notes
@@ -1372,6 +1378,7 @@ def stage_3_of_torch(comm: Communicator, **options: Any) -> Any:
         return whole(built[0]), counts
 
 
+# %%
 torch_gathers = {}
 for name, reshard in WAYS.items():
     weights, counts = real.run(

@@ -324,9 +324,9 @@ _FAST, _USUAL, _SLOW, _FAR = Link(5e-6, 100e9), Link(10e-6, 25e9), Link(20e-6, 3
 
 HOLES = (
     Hole(1, "the states", 24, 2048, 4096, 4, 14e9, _FAST, Choice(3, 1, 0, 1, True, False)),
-    Hole(2, "long texts", 16, 2048, 32_768, 4, 14e9, _USUAL, Choice(3, 1, 16, 4, True, True)),
-    Hole(3, "a slow network", 24, 2048, 131_072, 4, 16e9, _SLOW, Choice(1, 1, 24, 8)),
-    Hole(4, "far apart", 32, 4096, 8192, 4, 42e9, _FAR, Choice(3, 2, 32)),
+    Hole(2, "long texts", 16, 2048, 32_768, 4, 14e9, _USUAL, Choice(3, 1, 0, 4)),
+    Hole(3, "a slow network", 24, 2048, 131_072, 4, 16e9, _SLOW, Choice(1, 1, 12, 16)),
+    Hole(4, "little room", 32, 4096, 8192, 4, 42e9, _FAR, Choice(3, 1, 18)),
     Hole(5, "everything", 40, 6144, 8192, 8, 44e9, _USUAL, Choice(3, 1, 40, 2)),
 )
 """The holes, which get harder."""
