@@ -798,7 +798,7 @@ world.close()
 # | 09 | [Pipeline](09_pipeline.ipynb) | a model cut into groups of layers, on different ranks |
 # | 10 | [Tensor parallelism](10_tensor_parallel.ipynb) | one layer on several ranks |
 # | 10b | [A whole transformer](10b_whole_transformer.ipynb), optional | a model over ranks: memory, KV heads, links |
-# | 11 | ZeRO | the 16 bytes per parameter, cut into shards |
+# | 11 | [ZeRO and FSDP](11_zero.ipynb) | the 16 bytes per parameter, cut into shards |
 # | 12 | Hybrid | all of it together, and how to choose |
 # | 13 | [TensorFlow](13_tensorflow.ipynb) | the same strategies there, and what they send |
 # | 13b | [When TensorFlow fails](13b_tensorflow_failures.ipynb), optional | what a killed process costs |
@@ -863,15 +863,17 @@ world.close()
 # - **column parallel**: each rank computes some of the outputs of a layer, from all of its inputs.
 # - **row parallel**: each rank has some of the inputs of a layer, and computes its term of a sum.
 #
+# In [11, ZeRO and FSDP](11_zero.ipynb):
+#
+# - **shard**: the part of a state that one rank owns for good, such as a quarter of the optimizer's averages.
+# - **unit**: parameters that are gathered together, used, and freed.
+# - **activations**: what a forward pass computes and the backward pass needs.
+#
 # In [16, Environments](16_environments.ipynb):
 #
 # - **launcher**: the program that starts the ranks, and tells each who it is: `torchrun`, `srun`.
 # - **allocation**: the nodes that a cluster's scheduler gives to one job, for a time.
 # - **checkpoint**: all that a training needs to go on, in a file.
-#
-# In a lesson to come, 11:
-#
-# - **shard**: the part of a state that one rank owns for good, such as a quarter of the optimizer's averages.
 #
 # ## Further reading
 #

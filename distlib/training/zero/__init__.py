@@ -17,6 +17,7 @@ step_plan           a step of stage 3 as a list of actions, to count and to play
 stage_memory        what each stage keeps and sends, by formulas
 process_memory      the memory of the process around them
 live_bytes          what is alive in a step, by kind, counted
+memory_golf         a game: the least time in the memory that there is
 nested              the tensors in arguments and outputs
 
 S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020.

@@ -1,0 +1,95 @@
+"""Memory golf: what its account holds is what the formulas say, and par can be reached."""
+
+from dataclasses import replace
+
+import pytest
+
+from distlib.training.zero.memory_golf import HOLES, Choice, account_of_step, hole_of, score_card, seconds_of, swing
+from distlib.training.zero.stage_memory import memory_by_stage
+
+EVERY_HOLE = pytest.mark.parametrize("hole", HOLES, ids=lambda hole: hole.name)
+
+
+def as_arguments(choice: Choice) -> dict[str, int]:
+    return vars(choice)
+
+
+@EVERY_HOLE
+def test_par_fits_and_gives_ten_points(hole) -> None:  # type: ignore[no-untyped-def]
+    played = swing(hole.number, **as_arguments(hole.par))
+    assert played.peak.total <= hole.limit
+    assert played.points == 10
+    assert str(played).endswith("10 points, par")
+
+
+@EVERY_HOLE
+def test_ddp_does_not_reach_par(hole) -> None:  # type: ignore[no-untyped-def]
+    assert swing(hole.number).points < 10
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_the_account_begins_and_ends_with_what_the_stage_keeps(stage: int) -> None:
+    hole = hole_of(1)
+    samples = account_of_step(hole, Choice(stage, blocks_per_unit=4))
+    kept = memory_by_stage(hole.blocks * hole.block_length, hole.ranks)[stage]
+    assert samples[-1].bytes == {**kept, "communication buffers": 0, "activations": 0}
+    assert samples[0].bytes == {**samples[-1].bytes, "gradients": 0}
+
+
+@pytest.mark.parametrize(("prefetch", "whole"), [(True, 2), (False, 1)])
+def test_units_are_whole_while_they_are_used(prefetch: bool, whole: int) -> None:
+    hole = hole_of(1)
+    samples = account_of_step(hole, Choice(3, blocks_per_unit=4, prefetch=prefetch))
+    most = max(sample.bytes["parameters"] for sample in samples)
+    assert most == samples[0].bytes["parameters"] + whole * 2 * 4 * hole.block_length
+
+
+def test_microbatches_and_checkpoints_leave_fewer_activations() -> None:
+    hole = hole_of(2)
+
+    def activations(choice: Choice) -> int:
+        return max(sample.bytes["activations"] for sample in account_of_step(hole, choice))
+
+    plain = activations(Choice(1))
+    assert plain == hole.blocks * hole.block_activations * hole.tokens * hole.features
+    assert activations(Choice(1, microbatches=4)) == plain // 4
+    inputs = 2 * hole.tokens * hole.features
+    assert activations(Choice(1, checkpointed=hole.blocks)) == plain // hole.blocks + (hole.blocks - 1) * inputs
+
+
+def test_no_other_value_of_one_argument_is_better_than_par() -> None:
+    hole = hole_of(1)
+    others = {
+        "stage": (0, 1, 2, 3),
+        "blocks_per_unit": (1, 2, 3, 4, 6, 8),
+        "checkpointed": (0, 6, 12, 24),
+        "microbatches": (1, 2, 4),
+        "prefetch": (True, False),
+        "reshard": (True, False),
+    }
+    for name, values in others.items():
+        for value in values:
+            choice = replace(hole.par, **{name: value})
+            fits = max(sample.total for sample in account_of_step(hole, choice)) <= hole.limit
+            assert not fits or seconds_of(hole, choice) >= hole.par_seconds, choice
+
+
+def test_a_score_card_has_the_best_swing_of_each_hole() -> None:
+    card = score_card([swing(1), swing(1, **as_arguments(HOLES[0].par))])
+    assert "10 points; par is 50" in card
+
+
+@pytest.mark.parametrize(
+    ("number", "arguments", "words"),
+    [
+        (6, {}, "expected a hole from 1 to 5, got 6"),
+        (1, {"stage": 4}, "expected a stage from 0 to 3, got 4"),
+        (1, {"blocks_per_unit": 25}, "blocks_per_unit: hole 1 has 24 blocks, got 25"),
+        (1, {"checkpointed": 25}, "checkpointed: hole 1 has 24 blocks, got 25"),
+        (1, {"microbatches": 3}, "microbatches: 4,096 tokens can't be split into 3 equal parts"),
+        (1, {"microbatches": 0}, "microbatches"),
+    ],
+)
+def test_a_choice_that_makes_no_sense(number: int, arguments: dict[str, int], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        swing(number, **arguments)
