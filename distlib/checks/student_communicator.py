@@ -77,6 +77,7 @@ class _Sending(Handle):
     def wait(self) -> int:
         if not self.waited:
             self._changed = not _same(self.tensor, self._before)
+            self.tensor = self._before = torch.empty(0)  # lets the tensor go
         return super().wait()
 
     def slip(self) -> str | None:
