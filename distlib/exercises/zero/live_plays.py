@@ -44,9 +44,14 @@ class LiveBytes(DispatchMode):
         """The bytes that are alive."""
         return sum(memory.nbytes() for memory in list(self._memory.values()))
 
-    def settled(self) -> int:
-        """The bytes that are alive when all is freed that nobody can reach any more: a hook may be in a circle."""
-        gc.collect()
+    def settled(self, most: int) -> int:
+        """The bytes that are alive.
+
+        Where there are more than `most`, whatever nobody can reach any more is freed first: a hook may be in a circle.
+        That takes long, so it isn't done each time.
+        """
+        if self.now() > most:
+            gc.collect()
         return self.now()
 
     def forget_peak(self) -> None:
