@@ -125,15 +125,17 @@ class WholeOptimizer:
     Args:
         number: which of the optimizers.
         fresh: whether its states are lost after each step, which is a mistake.
+        start: whose parameters it begins with; by default its own. Those of another one are a mistake, too.
 
     Attributes:
         flat: the numbers [length] before the first step and after each one.
     """
 
-    def __init__(self, case: Case, number: int = 0, fresh: bool = False) -> None:
+    def __init__(self, case: Case, number: int = 0, fresh: bool = False, start: int | None = None) -> None:
         self.plan: Optimizing = case.facts
         sets = [given["sets"][number] for given in case.inputs]
-        self.flat = [torch.cat([each.reshape(-1) for each in sets[0]["parameters"]])]
+        begins = case.inputs[0]["sets"][number if start is None else start]["parameters"]
+        self.flat = [torch.cat([each.reshape(-1) for each in begins])]
         now = self.flat[0].clone()
         optimizer = TwoStates([now])
         for step in range(self.plan.steps):
@@ -165,7 +167,7 @@ class Clipping(Cut):
         calls: how many, with other gradients each time.
     """
 
-    relative_norm: float = 2.0
+    relative_norm: float = 10.0
     calls: int = 1
 
     @property

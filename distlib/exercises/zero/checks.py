@@ -14,8 +14,8 @@ from distlib.checks.errors import Signs
 from distlib.checks.formatting import count, listed
 from distlib.checks.helpers import all_reduce
 from distlib.checks.rules.flat import TOGETHER
-from distlib.checks.rules.returns import called, returns
-from distlib.checks.rules.values import Mistakes, compared, explain_factor, holds, is_close, known, untouched
+from distlib.checks.rules.returns import called, returns, type_of
+from distlib.checks.rules.values import Mistakes, compared, explain_factor, holds, is_close, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
@@ -103,7 +103,7 @@ def _memory_mistakes(lengths: Sequence[int], ranks: int, nbytes: Sequence[int]) 
         say("not_padded"): by_stage(lengths, ranks, nbytes, whole / ranks),
         say("rounded_down"): by_stage(lengths, ranks, nbytes, sum(length // ranks for length in lengths)),
         say("one_buffer"): by_stage(lengths, ranks, nbytes, -(-whole // ranks)),
-        say("whole_rounded_down"): by_stage(lengths, ranks, nbytes, whole // ranks),
+        say("one_buffer_rounded"): by_stage(lengths, ranks, nbytes, whole // ranks),
         say("largest_only"): by_stage(lengths, ranks, nbytes, -(-max(lengths) // ranks)),
         say("always_default"): by_stage(lengths, ranks, BYTES),
         say("adam_of_two"): by_stage(lengths, ranks, (parameters, gradients, states - 4)),
@@ -173,10 +173,9 @@ def _steps_as_one(seen: Seen, number: int) -> Remarks:
 
 def _step_mistakes(case: Case, whole: WholeOptimizer, number: int, rank: int, step: int) -> Mistakes:
     before, after, ranks = whole.flat[step], whole.flat[step + 1], case.world_size
-    other = WholeOptimizer(case, 1 - number).flat[step + 1] if case.facts.number > 1 else None
+    other = WholeOptimizer(case, number, start=1 - number).flat[step + 1] if case.facts.number > 1 else None
     return {
         say("nothing_written"): whole.flat[0],
-        say("one_step_late"): before,
         say("own_shard_only"): whole.seen_by(rank, step),
         say("others_zero"): whole.only(rank, step),
         say("states_lost"): WholeOptimizer(case, number, fresh=True).flat[step + 1],
@@ -211,7 +210,8 @@ def _gathers_once(seen: Seen) -> Remarks:
     for rank in seen.ranks:
         if sent[rank] > due:
             causes = {seen.size * due: say("sent_twice"), seen.size * once: say("sent_at_start")}
-            cause = causes.get(more, say("one_rank_sends") if more <= 0 else say("sent_too_much"))
+            is_even = min(sent) > due
+            cause = causes.get(more, say("sent_too_much")) if is_even else say("one_rank_sends")
             yield _too_much(seen, rank, due, say("optimizer_costs", steps=count(plan.steps, "step")), cause)
 
 
@@ -265,10 +265,10 @@ def _(seen: Seen) -> Remarks:
 
 def _returns_its_shard(seen: Seen, whole: WholeGradient, call: int) -> Remarks:
     """Each rank returns its shard of the average, clipped."""
-    for rank, right in enumerate(whole.shards()):
-        found = seen[rank]["calls"][call]["shard"]
+    every = [seen[rank]["calls"][call]["shard"] for rank in seen.ranks]
+    for rank, (found, right) in enumerate(zip(every, whole.shards(), strict=True)):
         what = f"the shard that rank {rank} returns{_which(seen.facts, call)}"
-        mistakes = partial(_shard_mistakes, whole, rank)
+        mistakes = partial(_shard_mistakes, whole, rank, every)
         yield holds(what, found, right, mistakes, same=_same, otherwise=_of_a_shard(whole, found, right))
 
 
@@ -282,19 +282,21 @@ def _of_a_shard(whole: WholeGradient, found: Any, right: torch.Tensor) -> str:
     return explain_factor(found, right) + say("shard_values")
 
 
-def _shard_mistakes(whole: WholeGradient, rank: int) -> Mistakes:
+def _shard_mistakes(whole: WholeGradient, rank: int, every: Sequence[Any]) -> Mistakes:
+    """The values that usual mistakes give on a rank. `every`: what the ranks have returned."""
     plan, average, factor = whole.plan, whole.average, whole.factor(whole.norm)
-    own_norm = list(whole.shard_norms())[rank]
+    by_own_norm = [whole.shards(whole.factor(norm))[k] for k, norm in enumerate(whole.shard_norms())]
+    each_has_its_own = all(map(_same, every, by_own_norm))  # one alone may be below the limit, as if nobody clipped
     total = plan.ranks * average
     sums = [plan.shards(total)[rank] * each for each in (1.0, factor, whole.factor(plan.ranks * whole.norm))]
     local = [plan.shards(whole.own[rank])[rank] * each for each in (1.0, factor, whole.factor(_norm(whole.own[rank])))]
     uneven = average.tensor_split(plan.ranks)[rank]
     flat = torch.cat(plan.shards(average))
     return {
+        say("clipped_by_own_norm"): by_own_norm[rank] if each_has_its_own else None,
         say("shard_of_sum"): sums,
         say("shard_of_own"): local,
         say("not_clipped"): whole.shards(1.0)[rank],
-        say("clipped_by_own_norm"): whole.shards(whole.factor(own_norm))[rank],
         say("always_scaled"): whole.shards(whole.max_norm / (whole.norm + 1e-6))[rank],
         say("clipped_twice"): whole.shards(factor * factor)[rank],
         say("divided_twice"): whole.shards(factor / plan.ranks)[rank],
@@ -310,41 +312,35 @@ def _norm(values: torch.Tensor) -> float:
 
 def _knows_the_norm(seen: Seen, whole: WholeGradient, call: int) -> Remarks:
     """Each rank returns the norm of the whole average, as it is before clipping."""
-    right = whole.norm
-    for rank in seen.ranks:
-        found = seen[rank]["calls"][call]["norm"]
-        number = found.double() if isinstance(found, torch.Tensor) and found.numel() == 1 else found
-        if isinstance(number, torch.Tensor | int | float) and not isinstance(number, bool):
-            number = torch.as_tensor(number, dtype=torch.float64).reshape(-1)
-            if number.numel() == 1 and math.isclose(float(number), right, rel_tol=1e-4):
-                continue
-        expected = torch.tensor([right], dtype=torch.float64)
-        cause = known(number, _norm_mistakes(whole, rank), partial(is_close, relative=1e-4))
-        details = (f"expected {right:.6g}", f"found    {_number(number)}")
-        yield say.remark(
-            "wrong_norm",
-            *details,
-            rank=rank,
-            which=_which(seen.facts, call),
-            cause=cause or _of_a_norm(found, expected),
-        )
+    every = [_as_number(seen[rank]["calls"][call]["norm"]) for rank in seen.ranks]
+    for rank, found in enumerate(every):
+        facts = {"rank": rank, "which": _which(seen.facts, call)}
+        if found is None:
+            yield say.remark("no_number", type=type_of(seen[rank]["calls"][call]["norm"]), **facts)
+        elif not _is_norm(found, whole.norm):
+            table = _norm_mistakes(whole, rank, is_alike=len(set(every)) == 1)
+            cause = next((name for name, values in table.items() if any(_is_norm(found, each) for each in values)), "")
+            details = (f"expected {whole.norm:.6g}", f"found    {found:.6g}")
+            yield say.remark("wrong_norm", *details, cause=say(cause or "norm_values"), **facts)
 
 
-def _number(found: Any) -> str:
+def _as_number(found: Any) -> float | None:
+    """A number, or a tensor with one: as a number. None: it is neither."""
     is_one = isinstance(found, torch.Tensor) and found.numel() == 1
-    return f"{float(found):.6g}" if is_one else f"a {type(found).__name__}"
+    return float(found) if is_one or (isinstance(found, int | float) and not isinstance(found, bool)) else None
 
 
-def _of_a_norm(found: Any, expected: torch.Tensor) -> str:
-    is_number = isinstance(found, torch.Tensor | int | float) and torch.as_tensor(found).numel() == 1
-    return say("norm_values") if is_number else say("norm_is_a_number")
+def _is_norm(found: float, right: float) -> bool:
+    return math.isclose(found, right, rel_tol=1e-4)
 
 
-def _norm_mistakes(whole: WholeGradient, rank: int) -> Mistakes:
+def _norm_mistakes(whole: WholeGradient, rank: int, is_alike: bool) -> dict[str, list[float]]:
+    """By name of a sentence the values that a usual mistake gives. `is_alike`: whether all ranks have the same."""
     plan, right, parts = whole.plan, whole.norm, list(whole.shard_norms())
     own = [_norm(each) for each in whole.own]
-    numbers = {
-        "norm_of_own_shard": [parts[rank]],
+    return {
+        "norm_of_own_shard": [] if is_alike else [parts[rank]],
+        "norm_of_own_gradient": [] if is_alike else [own[rank]],
         "norm_of_sum": [plan.ranks * right],
         "sum_of_norms": [sum(parts)],
         "root_missing": [right**2],
@@ -352,11 +348,9 @@ def _norm_mistakes(whole: WholeGradient, rank: int) -> Mistakes:
         "average_of_norms": [sum(parts) / plan.ranks],
         "largest_norm": [max(parts)],
         "norm_after_clipping": [whole.max_norm],
-        "norm_of_own_gradient": [own[rank]],
         "norm_of_all_gradients": [math.sqrt(sum(each**2 for each in own)), sum(own), sum(own) / plan.ranks],
         "divided_by_ranks": [right / plan.ranks],
     }
-    return {say(name): [torch.tensor([value]).double() for value in values] for name, values in numbers.items()}
 
 
 def _leaves_parameters(seen: Seen) -> Remarks:
