@@ -52,12 +52,14 @@ class Handle(Work):
     """
 
     def __init__(self, work: Work, call: str) -> None:
-        self._work, self.call = work, call
+        self._work: Work = work
+        self.call = call
         self.place = call_site.find_call_site().place
         self.waited = False
 
     def wait(self) -> int:
         self.waited = True
+        self._work = _Done(self._work.wait())  # lets the tensor of the message go
         return self._work.wait()
 
     def is_completed(self) -> bool:
@@ -66,6 +68,19 @@ class Handle(Work):
     def slip(self) -> str | None:
         """What was done wrong with it, one of `SLIPS`; None if nothing was."""
         return None if self.waited else "never waited"
+
+
+class _Done(Work):
+    """What is not under way any more. `number`: what `wait` has returned."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def wait(self) -> int:
+        return self._number
+
+    def is_completed(self) -> bool:
+        return True
 
 
 class _Sending(Handle):
