@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 import torch
 
 from distlib.arguments import with_article
-from distlib.communicator import Communicator, Work
+from distlib.communicator import Communicator, DoneWork, Work
 from distlib.worlds import call_site
 
 _PASSES_ON = True  # see worlds.call_site
@@ -59,7 +59,7 @@ class Handle(Work):
 
     def wait(self) -> int:
         self.waited = True
-        self._work = _Done(self._work.wait())  # lets the tensor of the message go
+        self._work = DoneWork(self._work.wait())  # lets the tensor of the message go
         return self._work.wait()
 
     def is_completed(self) -> bool:
@@ -68,19 +68,6 @@ class Handle(Work):
     def slip(self) -> str | None:
         """What was done wrong with it, one of `SLIPS`; None if nothing was."""
         return None if self.waited else "never waited"
-
-
-class _Done(Work):
-    """What is not under way any more. `number`: what `wait` has returned."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def wait(self) -> int:
-        return self._number
-
-    def is_completed(self) -> bool:
-        return True
 
 
 class _Sending(Handle):

@@ -17,7 +17,7 @@ from distlib.communicator import Communicator
 from distlib.exercises.zero import checks, plays
 from distlib.exercises.zero.cases import (
     Clipping,
-    Cut,
+    FlatShards,
     Optimizing,
     WholeGradient,
     WholeOptimizer,
@@ -34,7 +34,7 @@ from distlib.worlds.private_torch import IMPORTED_LATE
 
 @pytest.mark.parametrize("ranks", range(1, 8))
 def test_shards_are_equal_and_make_the_buffer_again(ranks: int) -> None:
-    plan = Cut(ranks, [(2, 3), (), (4,)])
+    plan = FlatShards(ranks, [(2, 3), (), (4,)])
     flat = torch.arange(1.0, 12)
     shards = plan.shards(flat)
     assert (plan.length, [len(shard) for shard in shards]) == (11, [plan.shard] * ranks)

@@ -23,7 +23,7 @@ ODD_BYTES = 32  # of numbers that are no part of a flat buffer, such as a norm
 
 
 @dataclass(frozen=True)
-class Cut:
+class FlatShards:
     """Tensors in a flat buffer that is cut into a shard for each rank.
 
     Attributes:
@@ -85,7 +85,7 @@ def _listed(shapes: Sequence[tuple[int, ...]]) -> str:
 
 
 @dataclass(frozen=True)
-class Optimizing(Cut):
+class Optimizing(FlatShards):
     """Steps of an optimizer. `next_to`: whether there is a second one, of other parameters; both step in turn."""
 
     steps: int = 3
@@ -150,7 +150,7 @@ class WholeOptimizer:
         return torch.cat([*before[:rank], after[rank], *before[rank + 1 :]])[: self.plan.length]
 
     def only(self, rank: int, step: int) -> torch.Tensor:
-        """The same, with zeros in the shards of the others."""
+        """Its own shard after a step, with zeros in the shards of the others."""
         after = self.plan.shards(self.flat[step + 1])
         return torch.cat([each * (k == rank) for k, each in enumerate(after)])[: self.plan.length]
 
@@ -159,7 +159,7 @@ class WholeOptimizer:
 
 
 @dataclass(frozen=True)
-class Clipping(Cut):
+class Clipping(FlatShards):
     """Gradients that are averaged, cut and clipped.
 
     Attributes:

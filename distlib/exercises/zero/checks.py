@@ -62,7 +62,7 @@ def check_memory_by_stage(draw: Draw, *, questions: Sequence[tuple[Any, ...]], d
 
     Args:
         questions: arguments.
-        drawn: so many more, of any size.
+        drawn: how many more there are, of any size.
     """
     for question in [*questions, *(_drawn_question(draw) for _ in range(drawn))]:
         yield called(*question, facts=question)
