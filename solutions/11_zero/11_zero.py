@@ -636,8 +636,10 @@ for rank, (output, gradients) in enumerate(two.run(try_module, timeout=10)):
 print(two.trace.summary())
 
 # %% [markdown]
-# **Visible test: 5 points.** It compares outputs and gradients with those of one process. It counts the bytes that are
-# sent in each pass, and those that are alive during a step and between steps.
+# **Visible test: 5 points.** It compares shards, outputs and gradients with those of one process, for two steps. In the
+# midst of every unit, in both passes, it looks which units are there and how many bytes are alive, and it counts the
+# bytes that are sent. A unit is `tanh` of one or two linear layers. The layer that computes first may be registered
+# last.
 
 # %% test="FullyShardedModule_visible" points=5
 from distlib.exercises.zero.unit_cases import Sharding
@@ -646,9 +648,17 @@ from distlib.exercises.zero.unit_checks import check_fully_sharded_module
 report = check_fully_sharded_module(
     FullyShardedModule,
     runs=[
-        Sharding(2, widths=[3, 4, 2]),
+        Sharding(2, widths=[7, 16, 12]),
+        Sharding(4, widths=[9, 14, 11]),
+        Sharding(3, widths=[6, 10, 10], layers=2),
+        Sharding(2, widths=[10, 12, 11], passes=2),
+        Sharding(3, widths=[11, 11, 11], evaluates=True),
+        Sharding(1, widths=[7, 8, 9]),
     ],
 )
+step = (64 + 102) * 8  # the bytes of a shard of each unit; each step sends them at most three times
+assert [2 * 2 * step <= sent <= 2 * 3 * step for sent in report[0].trace.bytes_sent] == [True] * 2
+assert max(report[1].trace.bytes_sent) <= 2 * 3 * 3 * (35 + 42) * 8  # to each of three other ranks
 print(report)
 
 # %% [markdown]
@@ -657,17 +667,29 @@ print(report)
 # %% test="FullyShardedModule_hidden" points=6
 # The hidden tests of FullyShardedModule stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 5 ranks, up to 4 units, several backward passes per step, evaluation, several steps.
+### What this tests: up to 5 ranks, up to 4 units, some of them small, several backward passes per step, evaluation,
+### float32, two models next to each other.
+import torch
+
 from distlib.exercises.zero.unit_cases import Sharding
 from distlib.exercises.zero.unit_checks import check_fully_sharded_module
 
 report = check_fully_sharded_module(
     FullyShardedModule,
     runs=[
-        Sharding(3, widths=[3, 4, 2]),
+        Sharding(2, widths=[9, 13, 12, 10]),
+        Sharding(4, widths=[8, 9, 11], layers=2, evaluates=True),
+        Sharding(3, widths=[8, 12, 12], passes=3),
+        Sharding(5, widths=[12, 1, 1, 12, 10], steps=1),
+        Sharding(3, widths=[10, 13, 8], dtype=torch.float32),
+        Sharding(2, widths=[10, 12, 9], next_to=True, steps=3),
+        Sharding(1, widths=[6, 8, 7], layers=2, passes=2, evaluates=True),
     ],
     seed=114,
 )
+assert len(report) == 7
+assert [2 * 2 * 214 * 8 <= sent <= 2 * 3 * 214 * 8 for sent in report[0].trace.bytes_sent] == [True] * 2
+assert max(report[2].trace.bytes_sent) <= 2 * 3 * 3 * 2 * (36 + 52) * 8
 ### END HIDDEN TESTS
 
 # %% [markdown]
