@@ -12,7 +12,7 @@ import torch
 from distlib.checks.case import Case
 from distlib.checks.formatting import count, dtype_name
 from distlib.checks.task import Draw
-from distlib.exercises.zero.cases import FREE_SHARDS, ODD_BYTES, Cut
+from distlib.exercises.zero.cases import FREE_SHARDS, ODD_BYTES, FlatShards
 from distlib.exercises.zero.unit_plays import Model, shard
 
 RATE, SPREAD, OUTPUTS_ALIVE = 0.2, 0.4, 2  # of learning; of parameters; more outputs than units, at any moment
@@ -48,9 +48,9 @@ class Sharding:
         return 2 if self.next_to else 1
 
     @property
-    def units(self) -> list[Cut]:
+    def units(self) -> list[FlatShards]:
         """Each unit's parameters, as they are registered: what computes first comes last."""
-        return [Cut(self.ranks, self._shapes(*pair), self.dtype) for pair in pairwise(self.widths)]
+        return [FlatShards(self.ranks, self._shapes(*pair), self.dtype) for pair in pairwise(self.widths)]
 
     def _shapes(self, inputs: int, outputs: int) -> list[tuple[int, ...]]:
         first = [(outputs, inputs), (outputs,)]
