@@ -13,7 +13,7 @@ from distlib.checks.case import Case
 from distlib.checks.formatting import count, dtype_name
 from distlib.checks.task import Draw
 from distlib.exercises.zero.cases import FREE_SHARDS, ODD_BYTES, FlatShards
-from distlib.exercises.zero.unit_plays import Model, shard
+from distlib.exercises.zero.unit_plays import UnitModel, shard
 
 RATE, SPREAD, OUTPUTS_ALIVE = 0.2, 0.4, 2  # of learning; of parameters; more outputs than units, at any moment
 
@@ -143,7 +143,7 @@ class WholeModel:
     def __init__(self, case: Case, number: int = 0) -> None:
         self.plan: Sharding = case.facts
         self._sets = [given["sets"][number] for given in case.inputs]
-        self._model = Model(self._sets[0]["parameters"])
+        self._model = UnitModel(self._sets[0]["parameters"])
         self.flat: list[Flat] = [self._now(lambda parameter: parameter.detach())]
         self.gradients: list[list[list[Flat]]] = []
         self.average: list[Flat] = []

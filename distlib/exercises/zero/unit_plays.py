@@ -24,7 +24,7 @@ _READS_NOTHING = {f"aten::{name}" for name in ("new_empty", "new_zeros", "new_on
 Note = Callable[[str, int], None]  # which pass, and which unit
 
 
-class Moment(torch.autograd.Function):
+class UnitMoment(torch.autograd.Function):
     """Hands on what it is given, and notes that the pass has come here."""
 
     @staticmethod
@@ -41,7 +41,7 @@ class Moment(torch.autograd.Function):
         return gradients[0], None, None
 
 
-class Unit(torch.nn.Module):
+class MomentUnit(torch.nn.Module):
     """Linear layers, the last one with a moment, and a tanh. What computes first is registered last.
 
     Args:
@@ -60,11 +60,11 @@ class Unit(torch.nn.Module):
         """Of [samples, features]: [samples, outputs]."""
         for layer in reversed(self.layers):
             values = layer(values)
-        passed: torch.Tensor = Moment.apply(values, self._note, self._number)
+        passed: torch.Tensor = UnitMoment.apply(values, self._note, self._number)
         return torch.tanh(passed)
 
 
-class Model(torch.nn.Module):
+class UnitModel(torch.nn.Module):
     """Units, one after the other.
 
     Args:
@@ -74,7 +74,7 @@ class Model(torch.nn.Module):
 
     def __init__(self, parameters: Iterable[Sequence[torch.Tensor]], note: Note = lambda kind, number: None) -> None:
         super().__init__()
-        self.units = torch.nn.ModuleList(Unit(own, note, number) for number, own in enumerate(parameters))
+        self.units = torch.nn.ModuleList(MomentUnit(own, note, number) for number, own in enumerate(parameters))
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Outputs; shape [samples, outputs of the last unit]."""
@@ -83,7 +83,7 @@ class Model(torch.nn.Module):
         return values
 
 
-class Watch(LiveBytes):
+class UnitWatch(LiveBytes):
     """Counts bytes besides those of shards, and lets nobody read memory that was freed: that could end the process.
 
     Args:
@@ -125,7 +125,7 @@ def _refuse_freed(tensor: Any) -> None:
             raise RuntimeError(f"memory that was freed is read: a tensor of shape {list(each.shape)}")
 
 
-class _Training:
+class _UnitTraining:
     """A model that a student's module trains, and what is seen of it.
 
     Args:
@@ -138,11 +138,11 @@ class _Training:
     """
 
     def __init__(self, comm: Communicator, given: dict[str, Any]) -> None:
-        self._comm, self._given, self.model = comm, given, Model(given["parameters"], self.note)
+        self._comm, self._given, self.model = comm, given, UnitModel(given["parameters"], self.note)
         self._notes: dict[str, list[dict[str, Any]]] = {"forward": [], "backward": []}
         self.told: dict[str, Any] = {"passes": [], "gradients": []}
 
-    def wrap(self, function: Callable[..., Any], watch: Watch) -> None:
+    def wrap(self, function: Callable[..., Any], watch: UnitWatch) -> None:
         """Make `function(comm, module, units)`, and look at its shards."""
         self._watch, self._wrapped = watch, function(self._comm, self.model, list(self.model.units))
         _check_shards(self._wrapped, len(self.model.units))
@@ -241,8 +241,8 @@ def shard(comm: Communicator, function: Callable[..., Any], inputs: dict[str, An
         bytes that were alive ("peak"), and what is there at the "end". A note says which "unit" computes, which are
         "there" whole, which have whole "gradients", and how many bytes are "alive".
     """
-    trainings = [_Training(comm, given) for given in inputs["sets"]]
-    with Watch(parameter for training in trainings for parameter in training.model.parameters()) as watch:
+    trainings = [_UnitTraining(comm, given) for given in inputs["sets"]]
+    with UnitWatch(parameter for training in trainings for parameter in training.model.parameters()) as watch:
         for training in trainings:
             training.wrap(function, watch)
         for number in range(len(inputs["sets"][0]["steps"])):

@@ -147,7 +147,6 @@ def _gradient_mistakes(whole: WholeModel, step: int, unit: int, rank: int) -> Mi
     plan, cut = whole.plan, whole.plan.units[unit]
     average, passes = whole.average[step][unit], _by_pass(whole, step, unit)
     own = sum(each[rank][unit] for each in whole.gradients[step])
-    again = sum((plan.passes - k) * each for k, each in enumerate(passes))
     until_now = sum(each[unit] for each in whole.average[: step + 1])
 
     def shard(flat: Any) -> Any:
@@ -159,12 +158,10 @@ def _gradient_mistakes(whole: WholeModel, step: int, unit: int, rank: int) -> Mi
         say("own_gradient"): [shard(own), shard(own) / plan.ranks],
         say("last_pass_only"): shard(passes[-1]) if several else None,
         say("first_pass_only"): shard(passes[0]) if several else None,
-        say("counted_again"): shard(again) if several else None,
         say("average_of_passes"): shard(average / plan.passes) if several else None,
         say("earlier_steps"): shard(until_now) if step else None,
         say("divided_twice"): shard(average / plan.ranks),
         say("another_shards_gradient"): [each for k, each in enumerate(cut.shards(average)) if k != rank],
-        say("whole_average"): [average, torch.cat(cut.shards(average))],
     }
 
 
@@ -250,7 +247,7 @@ def sends_little(seen: Seen, plan: Sharding) -> Remarks:
         if sent[rank] > due:
             more = sum(sent) - seen.size * due
             cause = _causes(passes, evaluations, seen.size * forward).get(more, say("sent_too_much"))
-            cause = say("one_rank_sends") if min(sent) < due else cause
+            cause = say("one_rank_sends") if min(sent) <= due else cause
             facts = {"sent": count(sent[rank], "byte"), "due": f"{due:,}"}
             yield say.remark("too_much", f"bytes sent by each rank: {listed(sent)}", rank=rank, cause=cause, **facts)
 
@@ -259,8 +256,8 @@ def _causes(passes: int, evaluations: int, forward: int) -> dict[int, str]:
     """From the bytes that are too many to their cause. `forward`: the bytes of a forward pass."""
     return {
         forward: say("sent_at_start"),
-        evaluations * forward: say("evaluation_gathers_twice"),
         passes * forward: say("all_reduced"),
+        evaluations * forward: say("evaluation_gathers_twice"),
         (2 * passes + evaluations) * forward: say("gathered_by_all_reduce"),
         (3 * passes + evaluations) * forward: say("all_by_all_reduce"),
     }

@@ -53,8 +53,9 @@ class FullyShardedModule(torch.nn.Module):
         whole = torch.zeros_like(flat.flat)
         start = 0
         for parameter in flat.parameters:
-            whole[start : start + parameter.numel()] = parameter.grad.flatten()
-            start += parameter.numel()
+            gradient = parameter.grad.flatten()
+            whole[start : start + len(gradient)] = gradient
+            start += len(gradient)
             parameter.grad = None
         reduce_scatter(self.comm, whole, op=ReduceOp.AVG)
         own = whole.chunk(self.comm.world_size)[self.comm.rank].clone()
