@@ -87,15 +87,15 @@ def _outputs_as_one(
     place = step * (plan.passes + plan.evaluates) + (plan.passes if k is None else k)
     for rank in seen.ranks:
         found, right = seen[rank]["sets"][number]["passes"][place]["output"], whole.outputs(step, k, rank)
-        when = f"the evaluation after step {step + 1}" if k is None else f"forward pass {_pass(plan, step, k)}"
+        when = f"the evaluation after step {step + 1}" if k is None else _forward_pass(plan, step, k)
         what = f"on rank {rank} the output of {when}{_of_model(plan, number)}"
         mistakes = partial(_output_mistakes, whole, step, k, rank, other)
         is_nan = isinstance(found, torch.Tensor) and bool(found.isnan().any())
         yield holds(what, found, right, mistakes, same=_same, otherwise=say("nan" if is_nan else "output_values"))
 
 
-def _pass(plan: Sharding, step: int, k: int) -> str:
-    return f"{k + 1} of step {step + 1}" if plan.passes > 1 else f"of step {step + 1}"
+def _forward_pass(plan: Sharding, step: int, k: int) -> str:
+    return f"forward pass {k + 1} of step {step + 1}" if plan.passes > 1 else f"the forward pass of step {step + 1}"
 
 
 def _output_mistakes(whole: WholeModel, step: int, k: int | None, rank: int, other: WholeModel | None) -> Mistakes:
@@ -193,12 +193,16 @@ def _alone_in_forward(plan: Sharding, note: Mapping[str, Any], facts: Mapping[st
     unit, others = note["unit"], [each for each in note["there"] if each != note["unit"]]
     if others:
         cause = say("not_freed_after_forward" if max(others) < unit else "gathered_at_once")
-        return say.remark("others_there", unit=unit, others=_units(others), when="forward", cause=cause, **facts)
+        return say.remark("others_there", unit=unit, others=_units_are(others), when="forward", cause=cause, **facts)
     return _alive_with(plan, note, "forward", say("kept_in_forward"), facts)
 
 
 def _units(numbers: Sequence[int]) -> str:
     return f"{'units' if len(numbers) > 1 else 'unit'} {enumerated(numbers)}"
+
+
+def _units_are(numbers: Sequence[int]) -> str:
+    return f"{_units(numbers)} {'are' if len(numbers) > 1 else 'is'}"
 
 
 def _alive_with(
@@ -215,7 +219,7 @@ def _alone_in_backward(plan: Sharding, note: Mapping[str, Any], facts: Mapping[s
     unit, others = note["unit"], [each for each in note["there"] if each != note["unit"]]
     if others:
         cause = say("not_freed_after_backward" if min(others) > unit else "gathered_at_once")
-        return say.remark("others_there", unit=unit, others=_units(others), when="backward", cause=cause, **facts)
+        return say.remark("others_there", unit=unit, others=_units_are(others), when="backward", cause=cause, **facts)
     gradients = [each for each in note["gradients"] if each != unit]
     if gradients:
         return say.remark("gradients_there", unit=unit, others=_units(gradients), **facts)
@@ -226,7 +230,7 @@ def _free_at_the_end(plan: Sharding, told: Mapping[str, Any], facts: Mapping[str
     end, when = told["end"], "evaluation" if told["kind"] == "evaluation" else "backward pass"
     if end["there"]:
         cause = say("evaluation_not_freed" if told["kind"] == "evaluation" else "not_freed_after_backward")
-        return say.remark("left_there", when=when, others=_units(end["there"]), cause=cause, **facts)
+        return say.remark("left_there", when=when, others=_units_are(end["there"]), cause=cause, **facts)
     if end["gradients"]:
         return say.remark("gradients_left", others=_units(end["gradients"]), **facts)
     if end["alive"] > plan.most_between:
