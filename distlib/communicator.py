@@ -55,8 +55,8 @@ class Work(ABC):
         """True once `wait` would return at once. Never blocks."""
 
 
-class _Done(Work):
-    """Nothing is under way any more."""
+class DoneWork(Work):
+    """Nothing is under way any more. `rank`: what `wait` returns."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
@@ -164,7 +164,7 @@ class Communicator(ABC):
         `sleep`. A communicator that can't do two things at a time makes the call at once.
         """
         function(self, *args, **kwargs)
-        return _Done(self.rank)
+        return DoneWork(self.rank)
 
     @abstractmethod
     def barrier(self) -> None:

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 import torch
 
 from distlib.arguments import with_article
-from distlib.communicator import Communicator, Work
+from distlib.communicator import Communicator, DoneWork, Work
 from distlib.worlds import call_site
 
 _PASSES_ON = True  # see worlds.call_site
@@ -52,12 +52,14 @@ class Handle(Work):
     """
 
     def __init__(self, work: Work, call: str) -> None:
-        self._work, self.call = work, call
+        self._work: Work = work
+        self.call = call
         self.place = call_site.find_call_site().place
         self.waited = False
 
     def wait(self) -> int:
         self.waited = True
+        self._work = DoneWork(self._work.wait())  # lets the tensor of the message go
         return self._work.wait()
 
     def is_completed(self) -> bool:
@@ -77,6 +79,7 @@ class _Sending(Handle):
     def wait(self) -> int:
         if not self.waited:
             self._changed = not _same(self.tensor, self._before)
+            self.tensor = self._before = torch.empty(0)  # lets the tensor go
         return super().wait()
 
     def slip(self) -> str | None:

@@ -26,8 +26,8 @@ push_function_mode = torch._C._push_on_torch_function_stack
 # The number of the backward pass that the caller is in; -1 outside of any.
 current_backward = torch._C._current_graph_task_id
 
-# Sees each operation of the thread that entered it. torch's documentation describes it, under this name.
-DispatchMode = torch.utils._python_dispatch.TorchDispatchMode
+# torch's documentation describes it, under this name.
+DispatchBase = torch.utils._python_dispatch.TorchDispatchMode
 
 # What torch.set_printoptions has set.
 PRINT_OPTIONS = torch._tensor_str.PRINT_OPTS
@@ -42,3 +42,11 @@ def gloo_group(store: Any, rank: int, world_size: int, host: str, timeout: datet
     options._threads = 1
     options._timeout = timeout
     return _c10d.ProcessGroupGloo(store, rank, world_size, options)
+
+
+class DispatchMode(DispatchBase):
+    """Sees each operation of the thread that entered it. torch's own also imports a compiler, which takes seconds."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False

@@ -2,7 +2,9 @@
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from distlib import (
     all_reduce,
 )
 from distlib.collectives import ring_all_reduce
+from distlib.worlds.real.background import StartedCall
 
 
 @pytest.fixture(scope="module")
@@ -310,3 +313,13 @@ def test_a_run_is_stopped_while_the_background_waits(real: World) -> None:
     with pytest.raises(RunTimeout):
         real.run(start, timeout=1)
     still_works(real)
+
+
+def test_a_call_that_has_run_keeps_nothing_of_what_it_was_given() -> None:
+    tensor = torch.ones(3)
+    gone = weakref.ref(tensor)
+    call = StartedCall(partial(torch.sum, tensor), rank=2)
+    del tensor
+    call.run()
+    assert gone() is None
+    assert call.wait() == 2

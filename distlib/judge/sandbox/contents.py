@@ -53,6 +53,7 @@ MODULES = (
     "worlds/diagnosis.py",
     "worlds/exception_text.py",
     "worlds/message_check.py",
+    "worlds/private_torch.py",
     "worlds/tensor_bytes.py",
 )
 

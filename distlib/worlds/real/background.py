@@ -46,13 +46,18 @@ class StartedCall(Work):
         return self._done.is_set()
 
     def run(self) -> None:
-        """Run the call, in the thread that calls this."""
+        """Run the call, in the thread that calls this. Afterwards nothing of it is kept: its tensors may be large."""
         try:
             self._call()
         except BaseException as error:
             self._error = error
         finally:
+            self._call = _nothing
             self._done.set()
+
+
+def _nothing() -> None:
+    """What is left of a call that has run."""
 
 
 class Background:

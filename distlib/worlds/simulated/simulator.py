@@ -433,6 +433,7 @@ class SimulatedCommunicator(Communicator):
 
     def _meet(self, kind: str, contribution: Any) -> list[Any]:
         self._rank.background.wait_for_all()
+        self._rank.let_go_of_tensors()
         self._meetings += 1
         key = (self._group.id, self._meetings)
         return self._engine.meet_all(self._rank, kind, key, self._group.members, contribution)

@@ -63,6 +63,7 @@ _TRAINING = (
     "sampler",
     "schedules",
     "tensor_parallel",
+    "zero",
 )
 
 if __name__ == "distlib":  # in the sandbox, where these modules have no files
