@@ -38,7 +38,7 @@ SIGNS: Signs = (
     ("leaf Variable", say("no_grad")),
     *TOGETHER,
 )
-NARROW, TWICE, EVERYBODY = say("narrow"), say("twice"), say("everybody")
+TWICE, EVERYBODY = say("twice"), say("everybody")
 
 
 def one_all_reduce(
@@ -70,7 +70,7 @@ def one_all_reduce(
         table = {seen.size * (seen.size - 1) * number * nbytes: EVERYBODY}
         table |= {messages * number * size: cause for size, cause in (mistakes or {}).items()}
         were_sent = f"{count(sent, 'byte')} {'was' if sent == 1 else 'were'}"
-        cause = table.get(sent, otherwise if sent > due else NARROW)
+        cause = table.get(sent, otherwise if sent > due else "")
         entry = "sent" if rounds is None else "sent_in_rounds"
         yield say.remark(entry, **words, sent=were_sent, nbytes=count(nbytes, "byte"), due=due, cause=cause)
     for rank, found in enumerate(seen.trace.messages_sent):

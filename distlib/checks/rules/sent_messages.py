@@ -284,8 +284,7 @@ def steps(
     """The run takes at most `limit` steps. `found`: how many it takes, from a rule of the exercise."""
     if found <= limit:
         return None
-    taken = {"way": way, "found": count(found, "step")}
-    seen = say("one_step", **taken) if limit == 1 else say("steps", **taken, limit=limit)
+    seen = say("steps", way=way, found=count(found, "step"), limit=limit)
     return right_but(t, seen, why, arrows(messages), messages=messages)
 
 

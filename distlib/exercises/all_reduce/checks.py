@@ -151,7 +151,7 @@ def ring(t: SentMessages, halves: int) -> Remarks:
     yield from _neighbors(t, halves)
     yield _one_chunk_each(t, steps)
     if len(t.trace) == t.size * steps:
-        why: Why = [(None, say("padded"))]
+        why: Why = [(lambda t: t.is_padded, say("padded")), (None, say("longer_than_chunks"))]
         yield sent_messages.total_bytes(t, steps * t.case.nbytes, why)
     yield _one_message_each(t, halves)
     yield sent_messages.rounds(t, steps, [(lambda t, found, expected: found > expected, say("sends_wait"))])

@@ -81,6 +81,7 @@ def _passes(seen: Seen, rank: int, number: int, noun: str, why: Sequence[str]) -
 BACKWARD_SIGNS = (
     ("does not require grad", say("no_history")),
     ("must be Tensor, not tuple", say("pairs")),
+    ("'tuple' object has no attribute", say("pairs")),
     ("not implemented for 'Long'", say("outputs_first")),
     ("too many indices", say("outputs_first")),
     ("setup_context", say("torch_func")),
@@ -411,7 +412,7 @@ def _errors(seen: Seen) -> Sequence[tuple[str, str]]:
         *BACKWARD_SIGNS,
         ("only for scalar", say("mean_of_losses")),
         ("'NoneType'", say("none_in_round")),
-        ("Both need the same number of elements", say("same_tensors")),
+        ("ranks have to make the same collective calls", say("same_tensors")),
         *([("wait", say("unequal_steps"))] if len(set(seen.facts.steps)) > 1 else []),
     )
 
@@ -508,11 +509,3 @@ def _is_played(seen: Seen, mistake: str) -> bool:
         for number, tensors in enumerate(own)
         for name, tensor in tensors.items()
     )
-
-
-@check_local_sgd_round.judge_times
-def _(seen: Seen) -> Remarks:
-    for rank, steps in enumerate(seen.facts.steps):
-        early = [m for m in seen.trace if m.src == rank and m.start < seen.passed(rank, steps - 1)[0]]
-        if early:
-            yield say.remark("sent_early", rank=rank, messages=count(len(early), "message"))

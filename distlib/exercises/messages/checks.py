@@ -207,9 +207,7 @@ def _is_passed_on(t: SentMessages) -> bool:
 MANY: Why = [
     (lambda t, found, expected: found > expected and _sends_twice(t), say("sends_twice")),
     (lambda t, found, expected: found > expected, say("not_needed")),
-    (None, say("without_message")),
 ]
-PLACES: Why = [(None, say("without_message"))]
 
 
 def _numbers(t: SentMessages, total: int) -> Remarks:
@@ -218,7 +216,7 @@ def _numbers(t: SentMessages, total: int) -> Remarks:
     yield rule.number_of_messages(t, total, MANY)
     if case.messages is not None:
         placed = [case.messages[(rank - case.center) % t.size] for rank in range(t.size)]
-        yield rule.messages_by_rank(t, placed, PLACES, messages=t.full)
+        yield rule.messages_by_rank(t, placed, [], messages=t.full)
 
 
 def _rounds(t: SentMessages, why: Why) -> Remarks:
@@ -375,7 +373,8 @@ def _one_chunk_each(t: SentMessages, case: Pattern) -> Remark | None:
     why: Why = [
         (rule.is_other_dtype, rule.DTYPE),
         (lambda t, m, number: m.nbytes == case.nbytes, say("whole_tensor_sent")),
-        (None, say("padded")),
+        (lambda t, m, number: t.is_padded, say("padded")),
+        (None, say("more_than_its_chunk")),
     ]
     return rule.carries(t, lambda m, number: (0, lengths[m.dst]), seen, why)
 

@@ -196,6 +196,7 @@ def _parameter_gradients(seen: Seen, alone: Alone, rank: int) -> Remarks:
         }
         factor = explain_factor(found, right)
         otherwise = factor + say("already_weighted") if factor else say("memory_used_again")
+        otherwise = say("no_gradient") if found is None else otherwise
         what = f"on rank {rank} the gradient of the {name}"
         yield holds(what, found, right, mistakes, same=is_close, otherwise=otherwise)
         before = seen.case.inputs[rank][name]

@@ -462,7 +462,8 @@ def _along(t: SentMessages, way: str, ranks: int) -> Remarks:
     yield _sizes(t, way)
     if len(mine) == t.size * 2 * (ranks - 1):
         who = f"along the {way}s {{found:,}} bytes were sent"
-        yield sent_messages.total_bytes(t, times * t.case.nbytes, [(None, say("uneven_chunks"))], mine, who)
+        words = say("padded" if len({m.nbytes for m in mine}) == 1 else "longer_than_chunks")
+        yield sent_messages.total_bytes(t, times * t.case.nbytes, [(None, words)], mine, who)
     too_often = say("too_often", way=way, ranks=count(ranks, "rank"), steps=count(ranks - 1, "step"))
     why: Why = [
         (lambda t, found, expected, alike: found > expected, too_often),
