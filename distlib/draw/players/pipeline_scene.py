@@ -9,6 +9,7 @@ takes the first that is free. So the slots of a rank are the most that it ever k
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -60,11 +61,8 @@ class _PipelinePixels:
 
     def step_of(self, seconds: float) -> int:
         """The first step at or after this moment."""
-        return next(step for step, moment in enumerate(self.moments) if moment >= seconds - self._close)
-
-    @property
-    def _close(self) -> float:
-        return 1e-9 * (self.moments[-1] - self.moments[0])
+        rounding = 1e-9 * (self.moments[-1] - self.moments[0])
+        return bisect_left(self.moments, seconds - rounding)
 
     def kept_in(self, rank: int) -> list[Mapping[Key, float]]:
         """What a rank keeps in each step."""
