@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := [course]
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+CONSTRAINTS := constraints.txt
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c $(CONSTRAINTS)
 
 # The first of these that is new enough makes the environment; `make env PYTHON=/path/to/python` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -43,7 +44,7 @@ update: $(READY)  ## get a newer version of the course; what you have written st
 
 EXTRAS := [course,dev]
 
-.PHONY: test test-all soak notebooks exercises check answers grade-demo bench
+.PHONY: test test-all test-newest test-lowest soak notebooks exercises check answers grade-demo bench
 
 # Tests start thousands of processes. Told to write no compiled files, each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -56,6 +57,13 @@ test: $(READY)  ## run the tests of every day, in about 10 minutes; some of them
 
 test-all: $(READY)  ## run all tests, also whole lessons, every answer, browsers, Docker, Slurm: three quarters of an hour
 	$(PYTEST) $(ARGS)
+
+test-newest:  ## run the tests of every day with the newest versions that pyproject.toml allows, in .venv-newest
+	$(MAKE) test VENV=.venv-newest CONSTRAINTS=/dev/null
+
+test-lowest: $(READY)  ## the same with the lowest ones, without TensorFlow and JAX, in .venv-lowest
+	$(BIN)/python -m tests.tools.lowest_versions > .venv-lowest.txt
+	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=.venv-lowest.txt EXTRAS=[lessons,grading,dev]
 
 soak: $(READY)  ## repeat the tests that depend on processes, under load; fewer rounds than ten: make soak ROUNDS=2
 	$(BIN)/python -m tests.tools.soak $(if $(ROUNDS),--rounds=$(ROUNDS)) $(if $(LOAD),--load=$(LOAD)) $(ARGS)
