@@ -342,6 +342,11 @@ def test_a_torn_checkpoint_is_told(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:200])
     with pytest.raises(RankError, match=r"is torn: \w+-rank-1-of-2.pt can't be read"):
         simulated(2).run(load_and_train, tmp_path)
+    torch.save({"model": torch.ones(3)}, file)
+    with pytest.raises(
+        RankError, match=r"expected \w+-rank-1-of-2.pt in .* to hold a rank's shards, got something else"
+    ):
+        simulated(2).run(load_and_train, tmp_path)
     file.unlink()
     with pytest.raises(RankError, match=r"is torn: \w+-rank-1-of-2.pt is not there"):
         simulated(2).run(load_and_train, tmp_path)

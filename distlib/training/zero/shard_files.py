@@ -180,4 +180,8 @@ def _read_part(file: Path) -> dict[str, Any]:
     except (RuntimeError, ValueError, EOFError, pickle.UnpicklingError, OSError) as error:
         said = str(error).partition(". ")[0]
         raise ValueError(f"the checkpoint in {file.parent} is torn: {file.name} can't be read ({said})") from error
+    if not isinstance(part, dict) or part.keys() != {"units", "kept", "groups"}:
+        raise ValueError(
+            f"expected {file.name} in {file.parent} to hold a rank's shards, got something else: save again"
+        )
     return part
