@@ -240,8 +240,8 @@ for name in ("AdamW", "Adafactor"):
 
 # %% [markdown]
 # Why not deal out whole tensors instead, as one deals cards? Then Adafactor would do, too, and any other optimizer that
-# looks at one tensor at a time. And no padding. GPT-2 has 148
-# tensors. We give each to the rank that has the least so far, the largest tensors first.
+# looks at one tensor at a time. And there would be no padding. GPT-2 has 148 tensors. We give each to the rank that has
+# the least so far, the largest tensors first.
 
 # %%
 F = 768
@@ -1307,8 +1307,8 @@ assert abs(hybrid_bytes / 3 / (2 * psi * 8) - 1) < 0.02
 assert plain_seconds > 2 * hybrid_seconds
 
 # %% [markdown]
-# The same weights. A ring over all eight ranks has two links between the nodes, and over each of them go $3 \cdot
-# \frac78$ of the model, $5.25$ models in all. In the hybrid two partners all-reduce their shard, a quarter of the
+# The same weights. A ring over all eight ranks has two links between the nodes. Over each of them go
+# $3 \cdot \frac78$ of the model, $5.25$ models in all. In the hybrid two partners all-reduce their shard, a quarter of the
 # model. Each sends half of it twice: all eight together two models. What it costs is memory: each rank keeps a quarter
 # instead of an eighth.
 #
