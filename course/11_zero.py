@@ -1308,9 +1308,9 @@ assert plain_seconds > 2 * hybrid_seconds
 
 # %% [markdown]
 # The same weights. A ring over all eight ranks has two links between the nodes. Over each of them go
-# $3 \cdot \frac78$ of the model, $5.25$ models in all. In the hybrid two partners all-reduce their shard, a quarter of the
-# model. Each sends half of it twice: all eight together two models. What it costs is memory: each rank keeps a quarter
-# instead of an eighth.
+# $3 \cdot \frac78$ of the model, $5.25$ models in all. In the hybrid two partners all-reduce their shard, a quarter of
+# the model. Each sends half of it twice: all eight together two models. What it costs is memory: each rank keeps a
+# quarter instead of an eighth.
 #
 # ## In real frameworks
 #
