@@ -164,10 +164,12 @@ class Clipping(FlatShards):
 
     Attributes:
         relative_norm: about how many times the norm `max_norm` is. Below 1 the gradients are clipped.
+        norm: of the average; by default what is drawn. A small one shows the 1e-6.
         calls: how many, with other gradients each time.
     """
 
     relative_norm: float = 10.0
+    norm: float | None = None
     calls: int = 1
 
     @property
@@ -179,12 +181,13 @@ class Clipping(FlatShards):
     def title(self) -> str:
         """Goes on after the student's function."""
         clipped = "clipped" if self.relative_norm < 1 else "not clipped"
-        return f"{super().title}, {clipped}{f', {self.calls} calls' * (self.calls > 1)}"
+        norm = f", the norm is {self.norm:g}" if self.norm else ""
+        return f"{super().title}, {clipped}{norm}{f', {self.calls} calls' * (self.calls > 1)}"
 
 
 def clipping_case(draw: Draw, plan: Clipping) -> Case:
     """The case of a plan; its facts are the plan."""
-    flat = [[plan.drawn(draw) for _ in range(plan.ranks)] for _ in range(plan.calls)]
+    flat = [_drawn_gradients(draw, plan) for _ in range(plan.calls)]
     start = plan.drawn(draw)
     norms = [float(torch.stack(each).mean(0).norm()) for each in flat]
     limits = [norm * plan.relative_norm * draw.uniform(0.95, 1.05) for norm in norms]
@@ -198,6 +201,13 @@ def clipping_case(draw: Draw, plan: Clipping) -> Case:
         for rank in range(plan.ranks)
     ]
     return Case(plan.title, clip, inputs, plan)
+
+
+def _drawn_gradients(draw: Draw, plan: Clipping) -> list[torch.Tensor]:
+    """By rank, flat; their average has the norm of the plan."""
+    drawn = [plan.drawn(draw) for _ in range(plan.ranks)]
+    scale = plan.norm / float(torch.stack(drawn).mean(0).norm()) if plan.norm else 1.0
+    return [each * scale for each in drawn]
 
 
 class WholeGradient:
