@@ -64,7 +64,7 @@ def test_what_mistakes_of_a_step_leave_differs_from_what_is_right_and_from_one_a
     whole = WholeOptimizer(case)
     table = checks._step_mistakes(case, whole, number=0, rank=1, step=1)
     values = [whole.flat[2], *table.values()]
-    assert len(values) == 9
+    assert len(values) == 10
     for one, other in combinations(values, 2):
         assert not torch.allclose(one, other)
 

@@ -125,13 +125,16 @@ class WholeOptimizer:
     Args:
         number: which of the optimizers.
         fresh: whether its states are lost after each step, which is a mistake.
+        adds: whether it adds each gradient to those of earlier steps, which is one, too.
         start: whose parameters it begins with; by default its own. Those of another one are a mistake, too.
 
     Attributes:
         flat: the numbers [length] before the first step and after each one.
     """
 
-    def __init__(self, case: Case, number: int = 0, fresh: bool = False, start: int | None = None) -> None:
+    def __init__(
+        self, case: Case, number: int = 0, fresh: bool = False, adds: bool = False, start: int | None = None
+    ) -> None:
         self.plan: Optimizing = case.facts
         sets = [given["sets"][number] for given in case.inputs]
         begins = case.inputs[0]["sets"][number if start is None else start]["parameters"]
@@ -139,7 +142,8 @@ class WholeOptimizer:
         now = self.flat[0].clone()
         optimizer = TwoStates([now])
         for step in range(self.plan.steps):
-            now.grad = torch.cat([each["gradients"][step] for each in sets])[: self.plan.length]
+            gradient = torch.cat([each["gradients"][step] for each in sets])[: self.plan.length]
+            now.grad = now.grad + gradient if adds and now.grad is not None else gradient
             optimizer.step()
             self.flat.append(now.clone())
             optimizer = TwoStates([now]) if fresh else optimizer

@@ -79,7 +79,8 @@ def _drawn_question(draw: Draw) -> tuple[Any, ...]:
 def _(seen: Seen) -> Remarks:
     lengths, ranks, *nbytes = seen.facts
     right = by_stage(lengths, ranks, nbytes or BYTES)
-    yield returns(seen, right, partial(_memory_mistakes, lengths, ranks, nbytes or BYTES))
+    mistakes = partial(_memory_mistakes, lengths, ranks, nbytes or BYTES)
+    yield returns(seen, right, mistakes, otherwise=say("memory_values"))
 
 
 def by_stage(lengths: Sequence[int], ranks: int, nbytes: Sequence[float], shards: float | None = None) -> list[float]:
@@ -183,6 +184,7 @@ def _step_mistakes(case: Case, whole: WholeOptimizer, number: int, rank: int, st
         say("own_shard_only"): whole.seen_by(rank, step),
         say("others_zero"): whole.only(rank, step),
         say("states_lost"): WholeOptimizer(case, number, fresh=True).flat[step + 1],
+        say("gradients_added"): WholeOptimizer(case, number, adds=True).flat[step + 1],
         say("added_up"): after + (ranks - 1) * before,
         say("averaged"): (after + (ranks - 1) * before) / ranks,
         say("another_optimizer"): other,

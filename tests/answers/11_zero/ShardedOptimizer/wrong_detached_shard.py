@@ -1,4 +1,5 @@
 # Wrong: after the first step the optimizer's tensor is not the one that is sent. Loses all marks.
+# Told: they are as they were before this step
 class ShardedOptimizer:
     def __init__(self, comm, parameters, make_optimizer):
         self.comm, self.parameters = comm, list(parameters)

@@ -1,4 +1,5 @@
 # Wrong: adds each gradient to the one of the step before. Loses all marks.
+# Told: the gradients of earlier steps are in it
 class ShardedOptimizer:
     def __init__(self, comm, parameters, make_optimizer):
         self.comm, self.parameters = comm, list(parameters)

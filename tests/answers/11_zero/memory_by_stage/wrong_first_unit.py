@@ -1,4 +1,5 @@
 # Wrong: return inside the loop, only the first unit counts. Loses all marks.
+# Told: this is the first unit alone
 def memory_by_stage(lengths, world_size, parameter_bytes=2, gradient_bytes=2, state_bytes=12):
     p, g, o = parameter_bytes, gradient_bytes, state_bytes
     for w in lengths:

@@ -1,4 +1,5 @@
 # Wrong: rounds up the bytes instead of the numbers. Loses all marks.
+# Told: First come numbers, and then the bytes of each
 def memory_by_stage(lengths, world_size, parameter_bytes=2, gradient_bytes=2, state_bytes=12):
     w = sum(lengths)
 

@@ -1,4 +1,5 @@
 # Wrong: normalizes to 1 instead of max_norm. Loses all marks.
+# Told: the norm is 1 now
 def shard_gradients(comm, parameters, max_norm):
     flat = torch.cat([p.grad.reshape(-1) for p in parameters])
     flat = torch.nn.functional.pad(flat, (0, -len(flat) % comm.world_size))

@@ -1,4 +1,5 @@
 # Wrong: clips, then gathers the whole average again. Loses all marks.
+# Told: Or are the shards gathered?
 def shard_gradients(comm, parameters, max_norm):
     flat = torch.cat([p.grad.reshape(-1) for p in parameters])
     flat = torch.nn.functional.pad(flat, (0, -len(flat) % comm.world_size))

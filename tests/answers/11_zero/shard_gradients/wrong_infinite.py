@@ -1,4 +1,5 @@
 # Wrong: min of two gives nan for math.inf, factor computed as a difference. Loses the hidden marks.
+# Told: math.inf as max_norm means that nothing is clipped
 def shard_gradients(comm, parameters, max_norm):
     flat = torch.cat([p.grad.reshape(-1) for p in parameters])
     flat = torch.nn.functional.pad(flat, (0, -len(flat) % comm.world_size))

@@ -1,4 +1,5 @@
 # Wrong: takes the norm of the sum and averages afterwards. Loses all marks.
+# Told: this is the norm of the sum over the ranks
 def shard_gradients(comm, parameters, max_norm):
     flat = torch.cat([p.grad.reshape(-1) for p in parameters])
     flat = torch.nn.functional.pad(flat, (0, -len(flat) % comm.world_size))
