@@ -557,8 +557,8 @@ class FullyShardedModule(torch.nn.Module):
             After a backward pass shard.grad is this rank's shard of the gradient, averaged over the ranks; further
             backward passes add to it.
 
-    Alive between steps: the shards and their gradients. During a step also one unit, and its gradients, whole, and what
-        the units take and return.
+    Alive between steps: the shards and their gradients. During a step also one unit, and its gradients, whole, and the
+        activations.
 
     Cost for N ranks, and S bytes of all units with their padding: forward sends an all-gather of each unit, backward an
         all-gather and a reduce-scatter of each, (N - 1) / N * S bytes each time, from each rank. The constructor sends
