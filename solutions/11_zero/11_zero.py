@@ -46,8 +46,9 @@
 #
 # After `reduce_scatter` the other chunks hold parts of sums, of no use to anybody. Where $N$ divides the length of
 # `flat`, its chunks are the shards. With `op=ReduceOp.AVG` as the third argument a sum becomes the average. All ranks
-# must call the same functions, in the same order. You may also send and receive yourself, by `comm.send`, `recv`,
-# `isend`, `irecv` and `exchange`, within the same limits. The other collectives of `distlib` are not allowed here.
+# must call the same functions, in the same order. `reduce_scatter` and `all_gather` are over when they return: they
+# have no `async_op`. You may also send and receive yourself, by `comm.send`, `recv`, `isend`, `irecv` and `exchange`,
+# within the same limits. The other collectives of `distlib` are not allowed here.
 #
 # **What is counted.** The tests compare values with those of one process. They count the bytes that each rank sends.
 # And they count the bytes that are **alive**: those of all tensors whose memory somebody still holds. A view holds the
@@ -433,7 +434,8 @@ print(two.trace.summary())
 
 # %% [markdown]
 # **Visible test: 3 points.** It compares with one process that has all gradients, counts the bytes that are sent, and
-# those that are alive afterwards. Memory that nobody has written holds NaN in it.
+# those that are alive afterwards. In one case the norm is 0.00001: there the $10^{-6}$ counts. Memory that nobody has
+# written holds NaN in it.
 
 # %% test="shard_gradients_visible" points=3
 from distlib.exercises.zero.cases import Clipping
@@ -446,6 +448,8 @@ report = check_shard_gradients(
         Clipping(4, shapes=[(4, 5), (4,)], relative_norm=0.5),
         Clipping(3, shapes=[(2, 3), (4,)]),
         Clipping(3, shapes=[(2, 3), (4,)], relative_norm=0.5),
+        Clipping(4, shapes=[(3, 4), (2,)], relative_norm=1.5, norm=4.0),
+        Clipping(2, shapes=[(5,), (2, 2)], relative_norm=0.5, norm=1e-5),
         Clipping(1, shapes=[(2, 3), (4,)], relative_norm=0.5),
         Clipping(4, shapes=[(2,), (1,)], relative_norm=0.5),
     ],
@@ -460,7 +464,7 @@ print(report)
 # %% test="shard_gradients_hidden" points=4
 # The hidden tests of shard_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, more shapes, float32, no clipping at all, several calls one after the other.
+### What this tests: up to 6 ranks, more shapes, float32, small norms, no clipping, several calls one after the other.
 import math
 
 import torch
@@ -476,16 +480,17 @@ report = check_shard_gradients(
         Clipping(6, shapes=[(5, 5), (5,), (5, 1)], relative_norm=math.inf),
         Clipping(3, shapes=[(4, 5), (3,)], relative_norm=0.5, dtype=torch.float32),
         Clipping(4, shapes=[(6, 6), (3,)], relative_norm=0.5, calls=3),
-        Clipping(3, shapes=[(4, 2), (3,)], relative_norm=1.5, calls=2),
+        Clipping(3, shapes=[(4, 2), (3,)], relative_norm=1.5, norm=5.0, calls=2),
+        Clipping(4, shapes=[(3, 2), (5,)], relative_norm=0.7, norm=2e-5),
         Clipping(1, shapes=[(5,), (3, 2)], relative_norm=2.0),
         Clipping(5, shapes=[(1,), (3,)], relative_norm=0.5),
     ],
     seed=113,
 )
-assert len(report) == 8
+assert len(report) == 9
 assert all(9 * 8 <= sent <= (9 + 1) * 8 for sent in report[0].trace.bytes_sent)
 assert max(report[1].trace.bytes_sent) <= 4 * (7 + 1) * 8
-assert len({float(result["calls"][0]["norm"]) > 0 for result in report[6].results}) == 1
+assert len({float(result["calls"][0]["norm"]) > 0 for result in report[7].results}) == 1
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -547,11 +552,13 @@ class FullyShardedModule(torch.nn.Module):
             trained. Each unit computes once in every forward pass. What it returns is one tensor.
 
     Attributes:
-        shards: a list with a torch.nn.Parameter for each unit: this rank's shard, [ceil(n / N)] for n numbers in the
-            unit. Whoever changes them, such as an optimizer, has changed the model. After a backward pass shard.grad is
-            this rank's shard of the gradient, averaged over the ranks; further backward passes add to it.
+        shards: a list with a torch.nn.Parameter for each unit, in the order of `units`: this rank's shard,
+            [ceil(n / N)] for n numbers in the unit. Whoever changes them, such as an optimizer, has changed the model.
+            After a backward pass shard.grad is this rank's shard of the gradient, averaged over the ranks; further
+            backward passes add to it.
 
-    Alive between steps: the shards and their gradients. During a step also one unit, and its gradients, whole.
+    Alive between steps: the shards and their gradients. During a step also one unit, and its gradients, whole, and the
+        activations.
 
     Cost for N ranks, and S bytes of all units with their padding: forward sends an all-gather of each unit, backward an
         all-gather and a reduce-scatter of each, (N - 1) / N * S bytes each time, from each rank. The constructor sends
@@ -638,8 +645,8 @@ print(two.trace.summary())
 # %% [markdown]
 # **Visible test: 5 points.** It compares shards, outputs and gradients with those of one process, for two steps. In the
 # midst of every unit, in both passes, it looks which units are there and how many bytes are alive, and it counts the
-# bytes that are sent. A unit is `tanh` of one or two linear layers. The layer that computes first may be registered
-# last.
+# bytes that are sent. A unit is `tanh` of one or two linear layers. The module doubles what its last unit returns.
+# What computes first, a layer or a unit, may be registered last.
 
 # %% test="FullyShardedModule_visible" points=5
 from distlib.exercises.zero.unit_cases import Sharding

@@ -64,7 +64,7 @@ def test_what_mistakes_of_a_step_leave_differs_from_what_is_right_and_from_one_a
     whole = WholeOptimizer(case)
     table = checks._step_mistakes(case, whole, number=0, rank=1, step=1)
     values = [whole.flat[2], *table.values()]
-    assert len(values) == 8
+    assert len(values) == 10
     for one, other in combinations(values, 2):
         assert not torch.allclose(one, other)
 
@@ -92,6 +92,24 @@ def test_what_is_clipped_has_the_norm_that_is_asked_for(relative: float, is_clip
         assert sum(norm**2 for norm in whole.shard_norms()) == pytest.approx(whole.norm**2)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_where_the_norm_is_4_max_norm_is_between_it_and_its_square(
+    seed: int,
+) -> None:
+    whole = WholeGradient(clipping_case(Draw(seed), Clipping(4, [(3, 4), (2,)], relative_norm=1.5, norm=4.0)), 0)
+    assert whole.norm == pytest.approx(4)
+    assert whole.norm < whole.max_norm < whole.norm**2
+
+
+def test_where_the_norm_is_small_the_epsilon_is_seen() -> None:
+    plan = Clipping(2, [(5,), (2, 2)], relative_norm=0.5, norm=1e-5)
+    case = clipping_case(Draw(8), plan)
+    whole = WholeGradient(case, 0)
+    without = whole.shards(whole.max_norm / whole.norm)
+    assert not any(checks._same(*pair) for pair in zip(whole.shards(), without, strict=True))
+    assert case.title.endswith("clipped, the norm is 1e-05")
+
+
 def test_the_bytes_of_each_stage_are_those_of_the_library_where_the_ranks_divide() -> None:
     theirs = memory_by_stage(20, 4)
     assert by_stage([12, 8], 4, checks.BYTES) == [sum(kinds.values()) for kinds in theirs]
@@ -101,7 +119,7 @@ def test_one_question_tells_all_wrong_formulas_apart() -> None:
     lengths, ranks, nbytes = [10, 5, 6], 4, (3, 5, 17)
     table = _memory_mistakes(lengths, ranks, nbytes)
     values = [by_stage(lengths, ranks, nbytes), *table.values()]
-    assert len(table) == 14
+    assert len(table) == 15
     for one, other in combinations(values, 2):
         assert one != other
 

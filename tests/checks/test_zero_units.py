@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from itertools import combinations
 from typing import Any
@@ -51,7 +52,15 @@ def test_what_computes_first_is_registered_last() -> None:
     assert [parameter.shape for parameter in model.parameters()] == plan.units[0].shapes == [(3, 3), (3,), (3, 5), (3,)]
     first, last = model.units[0].layers[1], model.units[0].layers[0]
     x = torch.ones(1, 5, dtype=torch.float64)
-    torch.testing.assert_close(model(x), torch.tanh(last(first(x))))
+    torch.testing.assert_close(model(x), 2 * torch.tanh(last(first(x))))
+
+
+def test_of_units_too_what_computes_first_is_registered_last() -> None:
+    model = unit_plays.UnitModel(sharding_case(Draw(3), Sharding(2, [5, 3, 4])).inputs[0]["sets"][0]["parameters"])
+    first, second = model.units
+    assert [each for each in model.modules() if each in (first, second)] == [second, first]
+    x = torch.ones(1, 5, dtype=torch.float64)
+    torch.testing.assert_close(model(x), 2 * second(first(x)))
 
 
 def test_ranks_have_the_same_model_and_batches_of_their_own() -> None:
@@ -68,7 +77,7 @@ def test_what_mistakes_leave_differs_from_what_is_right_and_from_one_another() -
     gradients = unit_rules._gradient_mistakes(whole, step=1, unit=0, rank=1)
     outputs = unit_rules._output_mistakes(whole, 1, 0, 1, other)
     right = whole.plan.units[0].shards(whole.average[1][0])[1]
-    assert (len(gradients), len(outputs)) == (8, 4)
+    assert (len(gradients), len(outputs)) == (8, 5)
     _all_differ([right, *gradients.values()])
     _all_differ([whole.outputs(1, 0, 1), *outputs.values()])
 
@@ -102,6 +111,26 @@ def test_memory_that_was_freed_is_not_read(read: Callable[[torch.Tensor], torch.
         assert not len(flat.new_empty(0))
         with pytest.raises(RuntimeError, match=r"memory that was freed is read: a tensor of shape \[10\]"):
             read(flat)
+
+
+def test_a_shard_that_its_unit_has_as_a_parameter_is_none_of_the_unit() -> None:
+    unit = torch.nn.Linear(3, 2)
+    own = unit_plays._OwnParameters(unit)
+    unit.shard = torch.nn.Parameter(torch.zeros(8))
+    unit.shard.grad = torch.ones(8)
+    assert own.are_there and not own.have_gradients
+    unit.bias.grad = torch.ones(2)
+    assert own.have_gradients
+    unit.bias.untyped_storage().resize_(0)
+    assert not own.are_there
+
+
+def test_parameters_that_are_replaced_are_not_kept_alive() -> None:
+    unit = torch.nn.Linear(3, 2, bias=False)
+    own, memory = unit_plays._OwnParameters(unit), weakref.ref(unit.weight)
+    unit.weight = None
+    assert memory() is None
+    assert not own.are_there
 
 
 class Whole(torch.nn.Module):

@@ -98,11 +98,17 @@ def explain_average(found: object, right: torch.Tensor) -> str:
     return ""
 
 
-def explain_factor(found: object, right: torch.Tensor) -> str:
+def explain_factor(found: object, right: torch.Tensor, then: str = "") -> str:
     """ "this is 3 times what it should be. ", if it is; empty if not, or if there is only one number to go by.
 
-    Where all numbers are nearly right, that is a rounding, and called so.
+    Where all numbers are nearly right, that is a rounding, and called so. `then`: what goes on after it, as a sentence
+    of its own, or stands alone.
     """
+    factor = _factor_of(found, right)
+    return factor + then[:1].upper() + then[1:] if factor else then
+
+
+def _factor_of(found: object, right: torch.Tensor) -> str:
     if not isinstance(found, torch.Tensor) or found.shape != right.shape or right.numel() < 2 or not right.any():
         return ""
     found = found.to(right.dtype)

@@ -125,13 +125,16 @@ class WholeOptimizer:
     Args:
         number: which of the optimizers.
         fresh: whether its states are lost after each step, which is a mistake.
+        adds: whether it adds each gradient to those of earlier steps, which is one, too.
         start: whose parameters it begins with; by default its own. Those of another one are a mistake, too.
 
     Attributes:
         flat: the numbers [length] before the first step and after each one.
     """
 
-    def __init__(self, case: Case, number: int = 0, fresh: bool = False, start: int | None = None) -> None:
+    def __init__(
+        self, case: Case, number: int = 0, fresh: bool = False, adds: bool = False, start: int | None = None
+    ) -> None:
         self.plan: Optimizing = case.facts
         sets = [given["sets"][number] for given in case.inputs]
         begins = case.inputs[0]["sets"][number if start is None else start]["parameters"]
@@ -139,7 +142,8 @@ class WholeOptimizer:
         now = self.flat[0].clone()
         optimizer = TwoStates([now])
         for step in range(self.plan.steps):
-            now.grad = torch.cat([each["gradients"][step] for each in sets])[: self.plan.length]
+            gradient = torch.cat([each["gradients"][step] for each in sets])[: self.plan.length]
+            now.grad = now.grad + gradient if adds and now.grad is not None else gradient
             optimizer.step()
             self.flat.append(now.clone())
             optimizer = TwoStates([now]) if fresh else optimizer
@@ -164,10 +168,12 @@ class Clipping(FlatShards):
 
     Attributes:
         relative_norm: about how many times the norm `max_norm` is. Below 1 the gradients are clipped.
+        norm: of the average; by default what is drawn. A small one shows the 1e-6.
         calls: how many, with other gradients each time.
     """
 
     relative_norm: float = 10.0
+    norm: float | None = None
     calls: int = 1
 
     @property
@@ -179,12 +185,13 @@ class Clipping(FlatShards):
     def title(self) -> str:
         """Goes on after the student's function."""
         clipped = "clipped" if self.relative_norm < 1 else "not clipped"
-        return f"{super().title}, {clipped}{f', {self.calls} calls' * (self.calls > 1)}"
+        norm = f", the norm is {self.norm:g}" if self.norm else ""
+        return f"{super().title}, {clipped}{norm}{f', {self.calls} calls' * (self.calls > 1)}"
 
 
 def clipping_case(draw: Draw, plan: Clipping) -> Case:
     """The case of a plan; its facts are the plan."""
-    flat = [[plan.drawn(draw) for _ in range(plan.ranks)] for _ in range(plan.calls)]
+    flat = [_drawn_gradients(draw, plan) for _ in range(plan.calls)]
     start = plan.drawn(draw)
     norms = [float(torch.stack(each).mean(0).norm()) for each in flat]
     limits = [norm * plan.relative_norm * draw.uniform(0.95, 1.05) for norm in norms]
@@ -198,6 +205,13 @@ def clipping_case(draw: Draw, plan: Clipping) -> Case:
         for rank in range(plan.ranks)
     ]
     return Case(plan.title, clip, inputs, plan)
+
+
+def _drawn_gradients(draw: Draw, plan: Clipping) -> list[torch.Tensor]:
+    """By rank, flat; their average has the norm of the plan."""
+    drawn = [plan.drawn(draw) for _ in range(plan.ranks)]
+    scale = plan.norm / float(torch.stack(drawn).mean(0).norm()) if plan.norm else 1.0
+    return [each * scale for each in drawn]
 
 
 class WholeGradient:

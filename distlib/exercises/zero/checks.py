@@ -31,6 +31,7 @@ from distlib.exercises.zero.helpers import all_gather, reduce_scatter
 
 say = Sentences(__file__)
 SUPPLIED = (all_gather, reduce_scatter, all_reduce)
+OTHER_EPSILONS = (0, 1e-12, 1e-10, 1e-8, 1e-5, 1e-4, 1e-3)  # than 1e-6
 BYTES = (2, 2, 12)  # of a number as parameter, gradient and states, by default
 
 SIGNS: Signs = (
@@ -43,6 +44,7 @@ SIGNS: Signs = (
     ("have to make the same collective calls", say("same_calls")),
     ("receives into", say("same_calls")),
     ("waits to", say("same_calls")),
+    ("unexpected keyword argument 'async_op'", say("no_async_op")),
     ("a leaf Variable that requires grad", say("leaf")),
 )
 
@@ -77,7 +79,8 @@ def _drawn_question(draw: Draw) -> tuple[Any, ...]:
 def _(seen: Seen) -> Remarks:
     lengths, ranks, *nbytes = seen.facts
     right = by_stage(lengths, ranks, nbytes or BYTES)
-    yield returns(seen, right, partial(_memory_mistakes, lengths, ranks, nbytes or BYTES))
+    mistakes = partial(_memory_mistakes, lengths, ranks, nbytes or BYTES)
+    yield returns(seen, right, mistakes, otherwise=say("memory_values"))
 
 
 def by_stage(lengths: Sequence[int], ranks: int, nbytes: Sequence[float], shards: float | None = None) -> list[float]:
@@ -111,6 +114,7 @@ def _memory_mistakes(lengths: Sequence[int], ranks: int, nbytes: Sequence[int]) 
         say("gradients_first"): by_stage(lengths, ranks, (parameters, states, gradients)),
         say("one_kind_each"): _one_kind_each(lengths, ranks, nbytes),
         say("not_cut"): [right[0]] * 4,
+        say("one_unit_only"): by_stage(lengths[:1], ranks, nbytes),
     }
 
 
@@ -176,9 +180,11 @@ def _step_mistakes(case: Case, whole: WholeOptimizer, number: int, rank: int, st
     other = WholeOptimizer(case, number, start=1 - number).flat[step + 1] if case.facts.number > 1 else None
     return {
         say("nothing_written"): whole.flat[0],
+        say("not_moved"): before,
         say("own_shard_only"): whole.seen_by(rank, step),
         say("others_zero"): whole.only(rank, step),
         say("states_lost"): WholeOptimizer(case, number, fresh=True).flat[step + 1],
+        say("gradients_added"): WholeOptimizer(case, number, adds=True).flat[step + 1],
         say("added_up"): after + (ranks - 1) * before,
         say("averaged"): (after + (ranks - 1) * before) / ranks,
         say("another_optimizer"): other,
@@ -278,8 +284,10 @@ def _which(plan: Clipping, call: int) -> str:
 
 def _of_a_shard(whole: WholeGradient, found: Any, right: torch.Tensor) -> str:
     if isinstance(found, torch.Tensor) and found.isnan().any():
-        return say("padding_unwritten")
-    return explain_factor(found, right) + say("shard_values")
+        return say(
+            "infinite" if math.isinf(whole.max_norm) and found.reshape(-1)[:1].isnan().any() else "padding_unwritten"
+        )
+    return explain_factor(found, right, say("shard_values"))
 
 
 def _shard_mistakes(whole: WholeGradient, rank: int, every: Sequence[Any]) -> Mistakes:
@@ -288,7 +296,7 @@ def _shard_mistakes(whole: WholeGradient, rank: int, every: Sequence[Any]) -> Mi
     by_own_norm = [whole.shards(whole.factor(norm))[k] for k, norm in enumerate(whole.shard_norms())]
     each_has_its_own = all(map(_same, every, by_own_norm))  # one alone may be below the limit, as if nobody clipped
     total = plan.ranks * average
-    sums = [plan.shards(total)[rank] * each for each in (1.0, factor, whole.factor(plan.ranks * whole.norm))]
+    sums = [plan.shards(total)[rank] * each for each in (1.0, factor)]
     local = [plan.shards(whole.own[rank])[rank] * each for each in (1.0, factor, whole.factor(_norm(whole.own[rank])))]
     uneven = average.tensor_split(plan.ranks)[rank]
     flat = torch.cat(plan.shards(average))
@@ -298,6 +306,8 @@ def _shard_mistakes(whole: WholeGradient, rank: int, every: Sequence[Any]) -> Mi
         say("shard_of_own"): local,
         say("not_clipped"): whole.shards(1.0)[rank],
         say("always_scaled"): whole.shards(whole.max_norm / (whole.norm + 1e-6))[rank],
+        say("epsilon"): [whole.shards(whole.max_norm / (whole.norm + each))[rank] for each in OTHER_EPSILONS],
+        say("clipped_to_one"): whole.shards(1 / (whole.norm + 1e-6))[rank],
         say("clipped_twice"): whole.shards(factor * factor)[rank],
         say("divided_twice"): whole.shards(factor / plan.ranks)[rank],
         say("shard_not_padded"): [uneven, uneven * factor, plan.shards(average)[rank][: len(uneven)] * factor],

@@ -8,6 +8,9 @@ are there whole and which bytes are alive. All bytes are counted besides those o
 
 from __future__ import annotations
 
+import re
+import warnings
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -65,7 +68,7 @@ class MomentUnit(torch.nn.Module):
 
 
 class UnitModel(torch.nn.Module):
-    """Units, one after the other.
+    """Units, one after the other, and twice what comes out of them. What computes first is registered last.
 
     Args:
         parameters: of each unit.
@@ -74,13 +77,19 @@ class UnitModel(torch.nn.Module):
 
     def __init__(self, parameters: Iterable[Sequence[torch.Tensor]], note: Note = lambda kind, number: None) -> None:
         super().__init__()
-        self.units = torch.nn.ModuleList(MomentUnit(own, note, number) for number, own in enumerate(parameters))
+        units = [MomentUnit(own, note, number) for number, own in enumerate(parameters)]
+        self.registered = torch.nn.ModuleList(reversed(units))
+
+    @property
+    def units(self) -> list[torch.nn.Module]:
+        """In the order in which they compute."""
+        return list(reversed(self.registered))
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Outputs; shape [samples, outputs of the last unit]."""
         for unit in self.units:
             values = unit(values)
-        return values
+        return 2 * values
 
 
 class UnitWatch(LiveBytes):
@@ -125,6 +134,30 @@ def _refuse_freed(tensor: Any) -> None:
             raise RuntimeError(f"memory that was freed is read: a tensor of shape {list(each.shape)}")
 
 
+class _OwnParameters:
+    """The parameters that a unit has before anybody changes it: later a shard may be one of its parameters, too.
+
+    Nothing is kept alive by this.
+    """
+
+    def __init__(self, unit: torch.nn.Module) -> None:
+        self._parameters = [weakref.ref(each) for each in unit.parameters()]
+        self._nbytes = sum(each.nbytes for each in unit.parameters())
+
+    def _now(self) -> list[torch.nn.Parameter]:
+        return [each for each in (reference() for reference in self._parameters) if each is not None]
+
+    @property
+    def are_there(self) -> bool:
+        """Whether all of them have memory."""
+        return _held(self._now()) >= self._nbytes
+
+    @property
+    def have_gradients(self) -> bool:
+        """Whether one of them has."""
+        return any(each.grad is not None for each in self._now())
+
+
 class _UnitTraining:
     """A model that a student's module trains, and what is seen of it.
 
@@ -139,13 +172,18 @@ class _UnitTraining:
 
     def __init__(self, comm: Communicator, given: dict[str, Any]) -> None:
         self._comm, self._given, self.model = comm, given, UnitModel(given["parameters"], self.note)
+        self._units = [_OwnParameters(unit) for unit in self.model.units]
         self._notes: dict[str, list[dict[str, Any]]] = {"forward": [], "backward": []}
         self.told: dict[str, Any] = {"passes": [], "gradients": []}
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> _UnitTraining:
+        """There is one, also for a copy of the model, which notes its moments here."""
+        return self
+
     def wrap(self, function: Callable[..., Any], watch: UnitWatch) -> None:
         """Make `function(comm, module, units)`, and look at its shards."""
-        self._watch, self._wrapped = watch, function(self._comm, self.model, list(self.model.units))
-        _check_shards(self._wrapped, len(self.model.units))
+        self._watch, self._wrapped = watch, function(self._comm, self.model, self.model.units)
+        _check_shards(self._wrapped, len(self._units))
         watch.own += zip(self._wrapped.shards, self._given["shard_bytes"], strict=True)
         self.told["shards"] = [watch.keep(shard) for shard in self._wrapped.shards]
         self.told["held"] = _held(self._wrapped.shards)
@@ -155,10 +193,10 @@ class _UnitTraining:
         self._notes[kind].append({"unit": number, **self._seen(self._given["most_with"][number])})
 
     def _seen(self, most: int) -> dict[str, Any]:
-        units = list(enumerate(self.model.units))
+        units = list(enumerate(self._units))
         return {
-            "there": [number for number, unit in units if _is_there(unit, self._given["lengths"][number])],
-            "gradients": [number for number, unit in units if any(p.grad is not None for p in unit.parameters())],
+            "there": [number for number, unit in units if unit.are_there],
+            "gradients": [number for number, unit in units if unit.have_gradients],
             "alive": self._watch.settled(most),
         }
 
@@ -213,11 +251,6 @@ def _check_shards(wrapped: Any, number: int) -> None:
         raise TypeError("expected each of the shards to be a torch.nn.Parameter")
 
 
-def _is_there(unit: torch.nn.Module, length: int) -> bool:
-    """Whether all the parameters of a unit, `length` numbers together, have memory."""
-    return _held(unit.parameters()) >= length * next(unit.parameters()).itemsize
-
-
 def _held(tensors: Iterable[torch.Tensor]) -> int:
     """The bytes of all the memory that tensors hold, each once."""
     memory = {id(each): each for each in (tensor.untyped_storage() for tensor in tensors)}
@@ -228,7 +261,7 @@ def shard(comm: Communicator, function: Callable[..., Any], inputs: dict[str, An
     """Make `function(comm, module, units)` and train it for some steps.
 
     Args:
-        inputs: "sets": for each model "parameters" of its units, "lengths" and "shard_bytes" of the units, the "rate"
+        inputs: "sets": for each model "parameters" of its units, the "shard_bytes" of the units, the "rate"
             of learning, the bytes that may be alive besides ("most_with" each unit, and "most_between" passes), and by
             step the batches of its "passes", x and y, and of its "evaluation". Several models are made first, and then
             make their steps in turn.
@@ -241,6 +274,7 @@ def shard(comm: Communicator, function: Callable[..., Any], inputs: dict[str, An
         bytes that were alive ("peak"), and what is there at the "end". A note says which "unit" computes, which are
         "there" whole, which have whole "gradients", and how many bytes are "alive".
     """
+    warnings.filterwarnings("ignore", module=re.escape(__name__))  # about lines of this file: no student knows them
     trainings = [_UnitTraining(comm, given) for given in inputs["sets"]]
     with UnitWatch(parameter for training in trainings for parameter in training.model.parameters()) as watch:
         for training in trainings:

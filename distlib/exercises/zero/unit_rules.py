@@ -35,7 +35,7 @@ def cuts_parameters(seen: Seen, whole: WholeModel, number: int) -> Remarks:
         told = seen[rank]["sets"][number]
         for unit, (cut, flat, found) in enumerate(zip(plan.units, whole.flat[0], told["shards"], strict=True)):
             right = cut.shards(flat)[rank]
-            mistakes = partial(_shard_mistakes, cut.shards(flat), flat, rank)
+            mistakes = partial(_shard_mistakes, whole, unit, rank)
             what = f"on rank {rank} the shard of unit {unit}{_of_model(plan, number)}"
             padded = _with_any_padding(found, right, max(0, min(len(right), cut.length - rank * cut.shard)))
             yield holds(what, padded, right, mistakes, same=_same, otherwise=say("shard_values"))
@@ -50,8 +50,12 @@ def _with_any_padding(found: torch.Tensor, right: torch.Tensor, length: int) -> 
     return torch.cat([found[:length], right[length:].to(found.dtype)])
 
 
-def _shard_mistakes(shards: Sequence[torch.Tensor], flat: torch.Tensor, rank: int) -> Mistakes:
+def _shard_mistakes(whole: WholeModel, unit: int, rank: int) -> Mistakes:
+    flat = whole.flat[0][unit]
+    shards = whole.plan.units[unit].shards(flat)
+    others = [cut.shards(own)[rank] for k, (cut, own) in enumerate(_pairs(whole, whole.flat[0])) if k != unit]
     return {
+        say("another_unit"): others,
         say("whole_kept"): [flat, torch.cat(list(shards))],
         say("another_shard"): [each for k, each in enumerate(shards) if k != rank],
         say("not_padded"): [flat.tensor_split(len(shards))[rank], *_chunk(flat, len(shards), rank)],
@@ -103,6 +107,7 @@ def _output_mistakes(whole: WholeModel, step: int, k: int | None, rank: int, oth
     outputs = partial(whole.outputs, step, k, rank)
     flat, plan = whole.flat[now], whole.plan
     return {
+        say("units_only"): outputs() / 2,
         say("stale"): [outputs(flat=earlier) for earlier in whole.flat[:now]],
         say("others_zero"): outputs(flat=_only(whole, flat, rank)),
         say("gathered_average"): outputs(flat=[each / plan.ranks for each in flat]),
@@ -140,7 +145,7 @@ def _of_a_gradient(found: Any, right: torch.Tensor, is_first: bool) -> str:
         return say("no_gradient" if is_first else "no_gradient_again")
     if found.isnan().any():
         return say("padding_unwritten")
-    return explain_factor(found, right) + say("gradient_values")
+    return explain_factor(found, right, say("gradient_values"))
 
 
 def _gradient_mistakes(whole: WholeModel, step: int, unit: int, rank: int) -> Mistakes:
@@ -180,7 +185,7 @@ def holds_one_unit(seen: Seen, plan: Sharding, number: int) -> Remarks:
             told = seen[rank]["sets"][number]["passes"][k]
             facts = {"rank": rank, "model": _of_model(plan, number)}
             for note in told["forward"]:
-                yield _alone_in_forward(plan, note, facts)
+                yield _alone_in_forward(plan, note, facts, told["kind"])
             for note in told["backward"]:
                 yield _alone_in_backward(plan, note, facts)
             yield _free_at_the_end(plan, told, facts)
@@ -189,10 +194,11 @@ def holds_one_unit(seen: Seen, plan: Sharding, number: int) -> Remarks:
                 yield say.remark("too_much_at_once", **numbers, **facts)
 
 
-def _alone_in_forward(plan: Sharding, note: Mapping[str, Any], facts: Mapping[str, Any]) -> Remark | None:
+def _alone_in_forward(plan: Sharding, note: Mapping[str, Any], facts: Mapping[str, Any], kind: str) -> Remark | None:
     unit, others = note["unit"], [each for each in note["there"] if each != note["unit"]]
     if others:
-        cause = say("not_freed_after_forward" if max(others) < unit else "gathered_at_once")
+        not_freed = "evaluation_not_freed" if kind == "evaluation" else "not_freed_after_forward"
+        cause = say(not_freed if max(others) < unit else "there_too_early")
         return say.remark("others_there", unit=unit, others=_units_are(others), when="forward", cause=cause, **facts)
     return _alive_with(plan, note, "forward", say("kept_in_forward"), facts)
 

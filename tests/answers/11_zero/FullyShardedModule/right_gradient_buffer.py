@@ -1,0 +1,57 @@
+# Right: copies each gradient into the flat buffer as it arrives, and frees it at once
+class FullyShardedModule(torch.nn.Module):
+    def __init__(self, comm, module, units):
+        super().__init__()
+        self.comm, self.module = comm, module
+        self.buffers = {}
+        self.flats, self.shards, self.left = [], [], []
+        for i, unit in enumerate(units):
+            flat = FlatParameters(unit, comm.world_size)
+            self.flats.append(flat)
+            self.shards.append(torch.nn.Parameter(flat.flat.chunk(comm.world_size)[comm.rank].clone()))
+            self.left.append(len(flat.parameters))
+            flat.free()
+            unit.register_forward_pre_hook(lambda unit, inputs, i=i: self.gather(i))
+            unit.register_forward_hook(lambda unit, inputs, output, i=i: self.after(i, output))
+            for p in flat.parameters:
+                p.register_post_accumulate_grad_hook(lambda p, i=i: self.arrived(i, p))
+
+    def gather(self, i):
+        flat = self.flats[i]
+        flat.refill()
+        flat.flat.chunk(self.comm.world_size)[self.comm.rank].copy_(self.shards[i].detach())
+        all_gather(self.comm, flat.flat)
+
+    def after(self, i, output):
+        self.flats[i].free()
+        if output.requires_grad:
+            output.register_hook(lambda gradient: self.gather(i))
+
+    def where(self, i, p):
+        at = 0
+        for q in self.flats[i].parameters:
+            if q is p:
+                return at
+            at += q.numel()
+
+    def arrived(self, i, p):
+        self.left[i] -= 1
+        if i not in self.buffers:
+            self.buffers[i] = torch.zeros(len(self.flats[i].flat), dtype=p.dtype)
+        at = self.where(i, p)
+        self.buffers[i][at : at + p.numel()] = p.grad.reshape(-1)
+        p.grad = None
+        if self.left[i] == 0:
+            self.left[i] = len(self.flats[i].parameters)
+            self.reduce(i)
+
+    def reduce(self, i):
+        flat = self.buffers.pop(i)
+        self.flats[i].free()
+        reduce_scatter(self.comm, flat, ReduceOp.AVG)
+        mine = flat.chunk(self.comm.world_size)[self.comm.rank].clone()
+        shard = self.shards[i]
+        shard.grad = mine if shard.grad is None else shard.grad + mine
+
+    def forward(self, *inputs):
+        return self.module(*inputs)

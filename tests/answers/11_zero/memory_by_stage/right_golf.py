@@ -1,0 +1,5 @@
+# Right: one expression, shards by floor division of the negative
+def memory_by_stage(lengths, world_size, parameter_bytes=2, gradient_bytes=2, state_bytes=12):
+    w, s = sum(lengths), sum(-(-n // world_size) for n in lengths)
+    b = (parameter_bytes, gradient_bytes, state_bytes)
+    return [sum(b[: 3 - z]) * w + sum(b[3 - z :]) * s for z in range(4)]

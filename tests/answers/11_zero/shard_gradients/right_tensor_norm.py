@@ -1,0 +1,12 @@
+# Right: the norm is a tensor with one number
+def shard_gradients(comm, parameters, max_norm):
+    flat = torch.cat([p.grad.reshape(-1) for p in parameters])
+    flat = torch.nn.functional.pad(flat, (0, -len(flat) % comm.world_size))
+    for p in parameters:
+        p.grad = None
+    reduce_scatter(comm, flat, ReduceOp.AVG)
+    shard = flat.chunk(comm.world_size)[comm.rank].clone()
+    squares = (shard * shard).sum().reshape(1)
+    all_reduce(comm, squares)
+    norm = squares.sqrt()[0]
+    return shard * torch.where(norm > max_norm, max_norm / (norm + 1e-6), 1.0), norm

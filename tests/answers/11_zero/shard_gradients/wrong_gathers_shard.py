@@ -1,0 +1,17 @@
+# Wrong: clips, then gathers the whole average again. Loses all marks.
+# Told: Or are the shards gathered?
+def shard_gradients(comm, parameters, max_norm):
+    flat = torch.cat([p.grad.reshape(-1) for p in parameters])
+    flat = torch.nn.functional.pad(flat, (0, -len(flat) % comm.world_size))
+    for p in parameters:
+        p.grad = None
+    reduce_scatter(comm, flat, ReduceOp.AVG)
+    shard = flat.chunk(comm.world_size)[comm.rank].clone()
+    squares = (shard * shard).sum().reshape(1)
+    all_reduce(comm, squares)
+    norm = squares.sqrt().item()
+    if norm > max_norm:
+        shard *= max_norm / (norm + 1e-6)
+    whole = shard.repeat(comm.world_size)
+    all_gather(comm, whole)
+    return whole.chunk(comm.world_size)[comm.rank].clone(), norm

@@ -1,0 +1,15 @@
+# Wrong: gathers the shards for the norm. Loses all marks.
+def shard_gradients(comm, parameters, max_norm):
+    flat = torch.cat([p.grad.reshape(-1) for p in parameters])
+    flat = torch.nn.functional.pad(flat, (0, -len(flat) % comm.world_size))
+    for p in parameters:
+        p.grad = None
+    reduce_scatter(comm, flat, ReduceOp.AVG)
+    shard = flat.chunk(comm.world_size)[comm.rank].clone()
+    whole = shard.repeat(comm.world_size)
+    all_gather(comm, whole)
+    squares = (whole * whole).sum()
+    norm = squares.sqrt().item()
+    if norm > max_norm:
+        shard *= max_norm / (norm + 1e-6)
+    return shard, norm

@@ -1,0 +1,15 @@
+# Wrong: takes the norm of the sum and averages afterwards. Loses all marks.
+# Told: this is the norm of the sum over the ranks
+def shard_gradients(comm, parameters, max_norm):
+    flat = torch.cat([p.grad.reshape(-1) for p in parameters])
+    flat = torch.nn.functional.pad(flat, (0, -len(flat) % comm.world_size))
+    for p in parameters:
+        p.grad = None
+    reduce_scatter(comm, flat)
+    shard = flat.chunk(comm.world_size)[comm.rank].clone()
+    squares = (shard * shard).sum().reshape(1)
+    all_reduce(comm, squares)
+    norm = squares.sqrt().item()
+    if norm > max_norm:
+        shard *= max_norm / (norm + 1e-6)
+    return shard / comm.world_size, norm
