@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from distlib.training.zero.memory_golf import HOLES, Choice, account_of_step, hole_of, score_card, seconds_of, swing
+from distlib.training.zero.memory_golf import HOLES, StepChoice, account_of_step, hole_of, score_card, seconds_of, swing
 from distlib.training.zero.stage_memory import memory_by_stage
 
 EVERY_HOLE = pytest.mark.parametrize("hole", HOLES, ids=lambda hole: hole.name)
 
 
-def as_arguments(choice: Choice) -> dict[str, int]:
+def as_arguments(choice: StepChoice) -> dict[str, int]:
     return vars(choice)
 
 
@@ -30,7 +30,7 @@ def test_ddp_does_not_reach_par(hole) -> None:  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_the_account_begins_and_ends_with_what_the_stage_keeps(stage: int) -> None:
     hole = hole_of(1)
-    samples = account_of_step(hole, Choice(stage, blocks_per_unit=4))
+    samples = account_of_step(hole, StepChoice(stage, blocks_per_unit=4))
     kept = memory_by_stage(hole.blocks * hole.block_length, hole.ranks)[stage]
     assert samples[-1].bytes == {**kept, "communication buffers": 0, "activations": 0}
     assert samples[0].bytes == {**samples[-1].bytes, "gradients": 0}
@@ -39,7 +39,7 @@ def test_the_account_begins_and_ends_with_what_the_stage_keeps(stage: int) -> No
 @pytest.mark.parametrize(("prefetch", "whole"), [(True, 2), (False, 1)])
 def test_units_are_whole_while_they_are_used(prefetch: bool, whole: int) -> None:
     hole = hole_of(1)
-    samples = account_of_step(hole, Choice(3, blocks_per_unit=4, prefetch=prefetch))
+    samples = account_of_step(hole, StepChoice(3, blocks_per_unit=4, prefetch=prefetch))
     most = max(sample.bytes["parameters"] for sample in samples)
     assert most == samples[0].bytes["parameters"] + whole * 2 * 4 * hole.block_length
 
@@ -47,14 +47,14 @@ def test_units_are_whole_while_they_are_used(prefetch: bool, whole: int) -> None
 def test_microbatches_and_checkpoints_leave_fewer_activations() -> None:
     hole = hole_of(2)
 
-    def activations(choice: Choice) -> int:
+    def activations(choice: StepChoice) -> int:
         return max(sample.bytes["activations"] for sample in account_of_step(hole, choice))
 
-    plain = activations(Choice(1))
+    plain = activations(StepChoice(1))
     assert plain == hole.blocks * hole.block_activations * hole.tokens * hole.features
-    assert activations(Choice(1, microbatches=4)) == plain // 4
+    assert activations(StepChoice(1, microbatches=4)) == plain // 4
     inputs = 2 * hole.tokens * hole.features
-    assert activations(Choice(1, checkpointed=hole.blocks)) == plain // hole.blocks + (hole.blocks - 1) * inputs
+    assert activations(StepChoice(1, checkpointed=hole.blocks)) == plain // hole.blocks + (hole.blocks - 1) * inputs
 
 
 def test_no_other_value_of_one_argument_is_better_than_par() -> None:

@@ -57,7 +57,7 @@ from distlib.worlds.simulated.simulator import SimulatedWorld
 
 
 @dataclass(frozen=True)
-class Choice:
+class StepChoice:
     """What a player chooses; see the text of this module."""
 
     stage: int = 0
@@ -93,7 +93,7 @@ class Hole:
     ranks: int
     limit: float
     link: Link
-    par: Choice = field(repr=False)
+    par: StepChoice = field(repr=False)
     speed: float = 200e12
     overhead: float = 100e-6
     block_activations: int = 34
@@ -129,7 +129,7 @@ class Swing:
     """
 
     hole: Hole
-    choice: Choice
+    choice: StepChoice
     seconds: float
     samples: Sequence[Sample] = field(repr=False)
 
@@ -178,7 +178,7 @@ def swing(
         ValueError: no such hole, or a number that the hole does not allow.
     """
     hole = hole_of(number)
-    choice = Choice(stage, blocks_per_unit, checkpointed, microbatches, bool(prefetch), bool(reshard))
+    choice = StepChoice(stage, blocks_per_unit, checkpointed, microbatches, bool(prefetch), bool(reshard))
     _check_choice(hole, choice)
     return Swing(hole, choice, seconds_of(hole, choice), account_of_step(hole, choice))
 
@@ -194,7 +194,7 @@ def hole_of(number: int) -> Hole:
     return HOLES[number - 1]
 
 
-def _check_choice(hole: Hole, choice: Choice) -> None:
+def _check_choice(hole: Hole, choice: StepChoice) -> None:
     check_integer("swing", "stage", choice.stage, 0)
     check_integer("swing", "blocks_per_unit", choice.blocks_per_unit, 1)
     check_integer("swing", "checkpointed", choice.checkpointed, 0)
@@ -211,12 +211,12 @@ def _check_choice(hole: Hole, choice: Choice) -> None:
 # ── the actions of a step ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def unit_sizes(hole: Hole, choice: Choice) -> list[int]:
+def unit_sizes(hole: Hole, choice: StepChoice) -> list[int]:
     """How many blocks each unit has, in order."""
     return [min(choice.blocks_per_unit, hole.blocks - first) for first in range(0, hole.blocks, choice.blocks_per_unit)]
 
 
-def microbatch_plan(hole: Hole, choice: Choice, last: bool) -> list[UnitAction]:
+def microbatch_plan(hole: Hole, choice: StepChoice, last: bool) -> list[UnitAction]:
     """The actions of one microbatch; `last`: of the step, in which stages 0 and 1 send their gradients, too."""
     units = len(unit_sizes(hole, choice))
     if choice.stage == 3:
@@ -235,19 +235,19 @@ def microbatch_plan(hole: Hole, choice: Choice, last: bool) -> list[UnitAction]:
     return plan
 
 
-def whole_plan(hole: Hole, choice: Choice) -> list[UnitAction]:
+def whole_plan(hole: Hole, choice: StepChoice) -> list[UnitAction]:
     """The actions of all microbatches of a step."""
     count = choice.microbatches
     return [action for number in range(count) for action in microbatch_plan(hole, choice, number == count - 1)]
 
 
-def _checkpointed_in(hole: Hole, choice: Choice, unit: int) -> list[bool]:
+def _checkpointed_in(hole: Hole, choice: StepChoice, unit: int) -> list[bool]:
     """For each block of a unit; the first blocks of the model are those that are checkpointed."""
     first = unit * choice.blocks_per_unit
     return [block < choice.checkpointed for block in range(first, min(first + choice.blocks_per_unit, hole.blocks))]
 
 
-def _seconds_of_action(hole: Hole, choice: Choice, action: UnitAction) -> float:
+def _seconds_of_action(hole: Hole, choice: StepChoice, action: UnitAction) -> float:
     forward = 2 * hole.tokens / choice.microbatches * hole.block_length / hole.speed
     again = _checkpointed_in(hole, choice, action.unit)
     if action.kind == FORWARD:
@@ -255,7 +255,7 @@ def _seconds_of_action(hole: Hole, choice: Choice, action: UnitAction) -> float:
     return len(again) * (2 * forward + hole.overhead) + sum(again) * (forward + hole.overhead)
 
 
-def seconds_of(hole: Hole, choice: Choice) -> float:
+def seconds_of(hole: Hole, choice: StepChoice) -> float:
     """Virtual seconds of a step."""
     lengths = [blocks * hole.block_length for blocks in unit_sizes(hole, choice)]
     world = SimulatedWorld(hole.ranks, Cluster.flat(hole.ranks, hole.link))
@@ -273,7 +273,7 @@ def seconds_of(hole: Hole, choice: Choice) -> float:
 # ── what is alive ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def account_of_step(hole: Hole, choice: Choice) -> list[Sample]:
+def account_of_step(hole: Hole, choice: StepChoice) -> list[Sample]:
     """What a rank has alive after each change in a step; all ranks have the same."""
     alive = _alive_before(hole, choice)
     phase, samples, seen = "forward", [Sample("forward", 0.0, dict(alive))], set()
@@ -286,7 +286,7 @@ def account_of_step(hole: Hole, choice: Choice) -> list[Sample]:
     return samples
 
 
-def _alive_before(hole: Hole, choice: Choice) -> dict[str, int]:
+def _alive_before(hole: Hole, choice: StepChoice) -> dict[str, int]:
     total = hole.blocks * hole.block_length
     alive = dict.fromkeys(KINDS, 0)
     alive[PARAMETERS] = 2 * total // (hole.ranks if choice.stage == 3 else 1)
@@ -294,7 +294,7 @@ def _alive_before(hole: Hole, choice: Choice) -> dict[str, int]:
     return alive
 
 
-def _changes(hole: Hole, choice: Choice, action: UnitAction, first: bool) -> Iterator[tuple[str, int]]:
+def _changes(hole: Hole, choice: StepChoice, action: UnitAction, first: bool) -> Iterator[tuple[str, int]]:
     """The kinds and bytes that an action changes, in order; `first`: it is the first of its kind in the step."""
     again = _checkpointed_in(hole, choice, action.unit)
     nbytes = 2 * len(again) * hole.block_length
@@ -323,11 +323,11 @@ def _changes(hole: Hole, choice: Choice, action: UnitAction, first: bool) -> Ite
 _FAST, _USUAL, _SLOW, _FAR = Link(5e-6, 100e9), Link(10e-6, 25e9), Link(20e-6, 3e9), Link(400e-6, 25e9)
 
 HOLES = (
-    Hole(1, "the states", 24, 2048, 4096, 4, 14e9, _FAST, Choice(3, 1, 0, 1, True, False)),
-    Hole(2, "long texts", 16, 2048, 32_768, 4, 14e9, _USUAL, Choice(3, 1, 0, 4)),
-    Hole(3, "a slow network", 24, 2048, 131_072, 4, 16e9, _SLOW, Choice(1, 1, 12, 16)),
-    Hole(4, "little room", 32, 4096, 8192, 4, 42e9, _FAR, Choice(3, 1, 18)),
-    Hole(5, "everything", 40, 6144, 8192, 8, 44e9, _USUAL, Choice(3, 1, 37)),
+    Hole(1, "the states", 24, 2048, 4096, 4, 14e9, _FAST, StepChoice(3, 1, 0, 1, True, False)),
+    Hole(2, "long texts", 16, 2048, 32_768, 4, 14e9, _USUAL, StepChoice(3, 1, 0, 4)),
+    Hole(3, "a slow network", 24, 2048, 131_072, 4, 16e9, _SLOW, StepChoice(1, 1, 12, 16)),
+    Hole(4, "little room", 32, 4096, 8192, 4, 42e9, _FAR, StepChoice(3, 1, 18)),
+    Hole(5, "everything", 40, 6144, 8192, 8, 44e9, _USUAL, StepChoice(3, 1, 37)),
 )
 """The holes, which get harder."""
 
