@@ -94,13 +94,13 @@ negate/wrong_other_words 0 + 0 0 + 0 no ✗
 negate/wrong_syntax 0 + 0 0 + 0 yes
 """.strip()
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(3_600)
 
 
 def oracle(*arguments: str | Path) -> tuple[int, list[str]]:
     """Status and lines of `make answers ARGS="--fast …"`. It forks; so it gets a process that has no threads."""
     command = [sys.executable, "-m", "tests.answers_fast", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1_790)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3_590)
     assert done.stderr == ""
     return done.returncode, [" ".join(line.split()) for line in done.stdout.splitlines()]
 
@@ -128,7 +128,7 @@ def judged() -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 def test_every_answer_is_judged_as_its_file_says(judged: dict[str, list[str]], assignment: str) -> None:
     fast = [answer for answer in read_answers(assignment) if str(answer) not in SLOW]
@@ -137,13 +137,13 @@ def test_every_answer_is_judged_as_its_file_says(judged: dict[str, list[str]], a
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(3_600)
 def test_no_answer_is_told_of_a_file_of_the_library_or_of_ranks_that_it_has_not(judged: dict[str, list[str]]) -> None:
     assert [line for lines in judged.values() for line in lines if "which says nothing about the answer" in line] == []
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(3_600)
 def test_every_sentence_of_the_tutor_is_heard(judged: dict[str, list[str]]) -> None:
     """A new one needs an answer that earns it: see `tests.heard`. One that is heard now is taken out of the list."""
     lines = [line for part in judged.values() for line in part]
