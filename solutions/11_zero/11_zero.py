@@ -565,18 +565,16 @@ class FullyShardedModule(torch.nn.Module):
         nothing.
     """
 
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """What the module makes of the inputs, which are this rank's batch."""
+        return self.module(*inputs)
+
     def __init__(self, comm: Communicator, module: torch.nn.Module, units: Sequence[torch.nn.Module]) -> None:
         super().__init__()
         self.comm, self.module = comm, module
         ### BEGIN SOLUTION
         self.shards = [self.shard_unit(unit) for unit in units]
-        ### END SOLUTION
 
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """What the module makes of the inputs, which are this rank's batch."""
-        return self.module(*inputs)
-
-    ### BEGIN SOLUTION
     def shard_unit(self, unit: torch.nn.Module) -> torch.nn.Parameter:
         """Free a unit, have it gathered and freed by hooks, and return this rank's shard of it."""
         whole = FlatParameters(unit, self.comm.world_size)
@@ -618,7 +616,7 @@ class FullyShardedModule(torch.nn.Module):
         own = flat.chunk(self.comm.world_size)[self.comm.rank].clone()
         shard.grad = own if shard.grad is None else shard.grad + own
 
-    ### END SOLUTION
+        ### END SOLUTION
 
 
 # %% [markdown]
