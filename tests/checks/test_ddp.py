@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +19,12 @@ from distlib.checks.venues import simulated_only
 from distlib.exercises.ddp.all_reduces import all_reduces, reduced_bytes
 from distlib.exercises.ddp.cases import Training, train_alone, training_inputs
 from distlib.exercises.ddp.checks import check_average_gradients, check_sampler
+from distlib.exercises.ddp.moments import in_order
 from distlib.exercises.ddp.overlapped_ddp import BucketCase, check_overlapped_ddp, hidden_share_of
-from distlib.exercises.ddp.training_plays import Model, first_gate, train
+from distlib.exercises.ddp.training_plays import BACKWARD, BEGIN, END, GATES, Model, first_gate, train
 from distlib.trace import CallSite, Message
 from tests.answer_files import read_answers
+from tests.heard import tells
 from tests.remote_functions import in_a_notebook, on_remote_ranks
 
 ANSWERS = {str(answer): answer.text for answer in read_answers("05_ddp")}
@@ -220,3 +223,17 @@ def test_the_right_values_are_those_of_one_model_on_all_samples(tied: bool) -> N
     for parameter, average in zip(model.parameters(), right.steps[0].averages, strict=True):
         assert parameter.grad is not None and average is not None
         assert torch.allclose(parameter.grad, average, rtol=1e-12, atol=1e-15)
+
+
+def in_order_of(*gates: int) -> str:
+    """What is said of a pass of rank 0 through these gates, of a model with two layers."""
+    played = SimpleNamespace(gates=[(GATES + gate, float(moment)) for moment, gate in enumerate(gates)])
+    remark = in_order(SimpleNamespace(played=[played]), 1, "in step 1", 0, [0, 1])  # type: ignore[arg-type]
+    return "" if remark is None else f"{remark.seen} Usual cause: {remark.cause}"
+
+
+def test_gates_are_passed_once_and_in_their_order() -> None:
+    """Only a class that passes gates by itself is told so: tests/judge/test_what_scores.py has one."""
+    assert in_order_of(BEGIN, BACKWARD, 1, 0, END) == ""
+    assert tells(in_order_of(BEGIN, BACKWARD, 1, 0, 0, END), "ddp/moments.txt: passed_twice")
+    assert tells(in_order_of(BEGIN, BACKWARD, 0, 1, END), "ddp/moments.txt: not_in_order")

@@ -231,7 +231,7 @@ def test_every_rank_computes_its_own_part() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (ON_PAPER, "rank 0 began the all-reduce of bucket 0 when the backward pass"),
+        (ON_PAPER, "the gradient passed layer 0 2 times"),
         (BETWEEN, "between the steps, or after the last one"),
         ("    pass", ""),
     ],

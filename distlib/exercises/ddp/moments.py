@@ -71,6 +71,23 @@ def pass_of(seen: Seen, number: int, when: str, rank: int) -> Pass:
     return Pass(when, rank, gates, messages)
 
 
+def in_order(seen: Seen, number: int, when: str, rank: int, layers: Sequence[int]) -> Remark | None:
+    """The gates of pass `number` must be passed once, in their order. `layers`: as forward uses them; empty if nothing
+    goes backward.
+
+    A layer's gate may be left out: nothing below it is trained.
+    """
+    found = [k % GATES for k, _ in seen.played[rank].gates if k // GATES == number]
+    expected = [BEGIN, *([BACKWARD, *reversed(layers)] if layers else []), END]
+    rest = iter(expected)
+    if all(k in rest for k in found) and {BEGIN, END} <= set(found):
+        return None
+    twice = next((k for k in layers if found.count(k) > 1), None)
+    if twice is None:
+        return say.remark("not_in_order", when=when, rank=rank)
+    return say.remark("passed_twice", when=when, rank=rank, layer=twice, times=found.count(twice))
+
+
 def outside(seen: Seen, passes: int, rank: int) -> Remark | None:
     """After the construction a rank sends nothing but in its passes. `passes`: how many."""
     of_each = [pass_of(seen, number, "", rank).gates for number in range(1, passes + 1)]

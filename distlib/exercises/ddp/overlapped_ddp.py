@@ -33,7 +33,7 @@ from distlib.exercises.ddp.cases import (
     training_inputs,
 )
 from distlib.exercises.ddp.helpers import assign_buckets
-from distlib.exercises.ddp.moments import EPSILON, Pass, computes_only, hidden_share, ms, outside, pass_of
+from distlib.exercises.ddp.moments import EPSILON, Pass, computes_only, hidden_share, in_order, ms, outside, pass_of
 from distlib.exercises.ddp.training_plays import Model, train
 from distlib.network import Cluster, Link
 
@@ -244,8 +244,11 @@ def _parameters(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
 @check_overlapped_ddp.judge_times
 def _(seen: Seen) -> Remarks:
     training, layout = seen.facts, BucketCase(seen.case.inputs[0])
+    order = training.order or range(len(training.widths) - 1)
     numbered = list(enumerate(itertools.product(range(training.steps), training.kinds), 1))
     for number, (step, kind) in numbered:
+        for rank in seen.ranks:
+            yield in_order(seen, number, f"in step {step + 1}", rank, () if kind == EVALUATION else order)
         passes = [pass_of(seen, number, f"in step {step + 1}", rank) for rank in seen.ranks if seen.size > 1]
         if kind == SHARED and passes:
             yield from _shared_pass(seen, layout, passes)
