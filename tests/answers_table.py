@@ -47,18 +47,16 @@ def hand_in_all(classroom: Classroom, answers: Sequence[Answer]) -> None:
 def grade_with_the_judge(
     classroom: Classroom, open_judge: OpenJudge, jobs: int = 2, tell: Tell = lambda student, total: None
 ) -> None:
-    """Grade everybody in the class as `distlib grade` does; right answers may take longer, since tests share a machine.
+    """Grade everybody in the class as `distlib grade` does.
 
     Raises:
         RuntimeError: somebody could not be graded.
     """
-    students = [path.name for path in (classroom.folder / "classroom" / "submitted").iterdir()]
     run = grade_class(
         open_course(classroom.folder),
         classroom.assignment,
         open_judge,
         jobs=jobs,
-        times={student: 4.0 for student in students if student.startswith(("left-solutions", "right-"))},
         tell=lambda record, total: tell(record.student, total),
     )
     problems = [f"{record.student}: {record.problem}" for record in run.records.values() if record.problem]
