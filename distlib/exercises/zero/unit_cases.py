@@ -83,8 +83,8 @@ class Sharding:
 
     @property
     def most_at_all(self) -> int:
-        """The same at any moment: a unit, its gradients, some buffers with these, and shards that are under way."""
-        return (7 * self.ranks + FREE_SHARDS) * self.largest_shard + self.odd_bytes
+        """The same at any moment: a unit, its gradients, three buffers with these, and shards that are under way."""
+        return (5 * self.ranks + FREE_SHARDS) * self.largest_shard + self.odd_bytes
 
     @property
     def title(self) -> str:
