@@ -1168,8 +1168,8 @@ assert many["stage 3"] < 1.15 * many["computing"]
 #
 # The same with real processes, whose messages are held back as on a link of 15 MB/s with a latency of 1 ms. Nothing
 # here is asserted: it is your machine's time. By their bytes alone DDP needs 374 ms for its messages, and stage 3 561
-# ms. Expect less than 1.5 times: four processes also compute on your cores, and in DDP each of them updates the whole
-# model.
+# ms. Expect something near 1.5 times, and not just that: four processes also compute on your cores, in DDP each of them
+# updates the whole model, and at stage 3 they wait for the latency more often.
 
 
 # %% tags=["folded"]
