@@ -75,6 +75,9 @@ SLOW = {
 
 ENDLESS = "wrong_never_ends"  # it computes until a check gives up; to wait longer than a second for that shows nothing
 
+# What TensorFlow would else print in its import. No test's environment may decide what this command says.
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
+
 # Most answers to a function end in the same few programs, and half of their time was spent on compiling these: so JAX
 # keeps each in a file, however small. It locks the files as soon as their size has a limit.
 _KEEP_PROGRAMS = {
@@ -241,7 +244,7 @@ def judge_all(
     needed = {name: sorted(frameworks_in("\n".join(cell.source for cell in cells[name]))) for name in cells}
     found = {}
     with tempfile.TemporaryDirectory(prefix="distlib-", ignore_cleanup_errors=True) as programs:
-        os.environ |= _KEEP_PROGRAMS | {"JAX_COMPILATION_CACHE_DIR": programs}
+        os.environ |= _QUIET | _KEEP_PROGRAMS | {"JAX_COMPILATION_CACHE_DIR": programs}
         for frameworks in sorted({tuple(names) for names in needed.values()}):  # none first: a fork is slower with them
             chosen = [answer for answer in answers if tuple(needed[answer.assignment]) == frameworks]
             _import_checks(set(frameworks))
