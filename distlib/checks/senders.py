@@ -5,9 +5,11 @@ What a library function sends (distlib.collectives, torch) does not count, nor d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Sequence
 from typing import Any
 
+from distlib.checks.case import Case
 from distlib.checks.formatting import count
 from distlib.checks.plays import are_plays
 from distlib.checks.remark import Remark
@@ -23,14 +25,16 @@ def is_own(message: Message, helpers: Sequence[Helper[..., Any]] = ()) -> bool:
     return message.site.via in origins and message.site.file != EXECUTED_TEXT
 
 
-def explain_foreign(
-    name: str, trace: Trace, helpers: Sequence[Helper[..., Any]], ours: Collection[int] = ()
-) -> Remark | None:
-    """The remark about messages that neither a line of the student's nor a helper sent; None if there are none.
+def is_of_the_play(message: Message, case: Case) -> bool:
+    """Whether a model of the play's sent it: what the file of the play lists in SPEAKS, by name."""
+    file = sys.modules[case.play.__module__]
+    return message.site.via in {f"{file.__name__}.{name}" for name in getattr(file, "SPEAKS", ())}
 
-    `ours`: the ranks that the play speaks for.
-    """
-    foreign = [message for message in trace if message.src not in ours and not is_own(message, helpers)]
+
+def explain_foreign(case: Case, trace: Trace, helpers: Sequence[Helper[..., Any]]) -> Remark | None:
+    """The remark about messages that no line of the student's, no helper and no play sent; None if there are none."""
+    theirs = [message for message in trace if message.src not in case.ours and not is_of_the_play(message, case)]
+    foreign, name = [message for message in theirs if not is_own(message, helpers)], case.function
     if not foreign:
         return None
     helpers_too = "".join(f", or call {helper.name}" for helper in helpers)

@@ -191,7 +191,7 @@ class Task:
         library = next((played.library for played in seen.played if played.library), None)
         if library:
             return explain_library(seen.case.function, library)
-        foreign = explain_foreign(seen.case.function, seen.trace, self.helpers, seen.case.ours)
+        foreign = explain_foreign(seen.case, seen.trace, self.helpers)
         return (
             foreign
             or explain_slips(seen)

@@ -1,0 +1,167 @@
+"""Cases for a step on a mesh: what each rank is given, and what a single process computes.
+
+Layout({"dp": 2, "pp": 2, "tp": 2}, samples=[[2, 1], [1, 3]])      two replicas, of two microbatches each
+
+The model is a chain of stages, as many as pp has. A stage's hidden features are cut by tp, each replica of dp has its
+own samples, and the loss is the mean over all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from distlib.checks.case import Case
+from distlib.checks.formatting import count
+from distlib.checks.task import Draw
+from distlib.exercises.hybrid.axes import coordinates_of
+from distlib.exercises.hybrid.plays import AXES, LOSSES, step
+
+FEATURES, PART = 3, 2  # of a stage's input; hidden ones of each rank of tp
+CUT = {"up": 0, "up_bias": 0, "down": 1}  # the dimension along which tp cuts; "bias" is on all
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A mesh, and what its ranks are given.
+
+    Attributes:
+        sizes: of the axes dp, pp and tp, in the order of the mesh.
+        samples: by replica, then microbatch.
+        loss: one of `LOSSES`.
+        calls: how often the function is called, with the same arguments. What is judged is the last time.
+    """
+
+    sizes: Mapping[str, int]
+    samples: Sequence[Sequence[int]]
+    loss: str = "squared error"
+    calls: int = 1
+
+    @property
+    def global_batch_size(self) -> int:
+        """The samples of all replicas."""
+        return sum(map(sum, self.samples))
+
+    @property
+    def title(self) -> str:
+        """ "on 8 ranks, dp 2 × pp 2 × tp 2, batches of 2 + 1 and 1 + 3"."""
+        axes = " × ".join(f"{axis} {size}" for axis, size in self.sizes.items())
+        batches = " and ".join(" + ".join(map(str, own)) for own in self.samples)
+        title = f"on {count(math.prod(self.sizes.values()), 'rank')}, {axes}, "
+        title += f"{'batch' if len(self.samples) == 1 else 'batches'} of {batches}"
+        return title + f", {self.loss}" * (self.loss != Layout.loss) + ", called twice" * (self.calls == 2)
+
+    def where(self, rank: int) -> dict[str, int]:
+        """Where a rank stands, by axis."""
+        return coordinates_of(rank, self.sizes)
+
+    def is_first(self, rank: int) -> bool:
+        """Whether a rank has the first stage."""
+        return self.where(rank)["pp"] == 0
+
+    def is_last(self, rank: int) -> bool:
+        """Whether a rank has the last stage."""
+        return self.where(rank)["pp"] == self.sizes["pp"] - 1
+
+
+def drawn_layout(draw: Draw, sizes: Sequence[int]) -> Layout:
+    """Axes of these sizes in any order, and 1 to 3 samples in each microbatch."""
+    axes = draw.sample(AXES, len(AXES))
+    named = dict(zip(AXES, sizes, strict=True))
+    microbatches = draw.randint(2, 3)
+    samples = [[draw.randint(1, 3) for _ in range(microbatches)] for _ in range(named["dp"])]
+    return Layout({axis: named[axis] for axis in axes}, samples)
+
+
+def step_case(draw: Draw, layout: Layout) -> Case:
+    """The case of a layout. Its facts are the layout and what a single process computes."""
+    alone = Alone(draw, layout)
+    ranks = range(math.prod(layout.sizes.values()))
+    inputs = [
+        {
+            "sizes": dict(layout.sizes),
+            "parameters": alone.part(alone.stages[layout.where(rank)["pp"]], layout.where(rank)["tp"]),
+            "shapes": [[each, FEATURES] for each in layout.samples[layout.where(rank)["dp"]]],
+            "inputs": alone.inputs[layout.where(rank)["dp"]] if layout.is_first(rank) else None,
+            "targets": alone.targets[layout.where(rank)["dp"]] if layout.is_last(rank) else None,
+            "loss": layout.loss,
+            "global_batch_size": layout.global_batch_size,
+            "calls": layout.calls,
+        }
+        for rank in ranks
+    ]
+    return Case(layout.title, step, inputs, alone)
+
+
+class Alone:
+    """What a single process computes: a model of all stages, on the samples of all replicas.
+
+    Attributes:
+        layout: as given.
+        stages: by stage, the whole parameters by name.
+        inputs, targets: by replica, then microbatch.
+        values: by replica, then microbatch, what goes into each stage, and comes out of the last one.
+        losses: by replica and microbatch, the sum over the samples.
+        gradients: by replica, then stage: the whole gradients, by name, of that replica's part of the mean loss.
+    """
+
+    def __init__(self, draw: Draw, layout: Layout) -> None:
+        self.layout = layout
+        hidden = PART * layout.sizes["tp"]
+        shapes = {"up": (hidden, FEATURES), "up_bias": (hidden,), "down": (FEATURES, hidden), "bias": (FEATURES,)}
+        self.stages = [
+            {name: draw.normal(shape) / 2 for name, shape in shapes.items()} for _ in range(layout.sizes["pp"])
+        ]
+        self.inputs = [[draw.normal((n, FEATURES)) for n in own] for own in layout.samples]
+        self.targets = [[draw.normal((n, FEATURES)) for n in own] for own in layout.samples]
+        self.values: list[list[list[torch.Tensor]]] = []
+        self.losses: list[list[float]] = []
+        self.gradients: list[list[dict[str, torch.Tensor]]] = []
+        for inputs, targets in zip(self.inputs, self.targets, strict=True):
+            self._replica(inputs, targets)
+
+    @property
+    def loss(self) -> float:
+        """The mean over all samples."""
+        return math.fsum(map(math.fsum, self.losses)) / self.layout.global_batch_size
+
+    def gradient(self, stage: int, name: str) -> torch.Tensor:
+        """The whole gradient of a parameter."""
+        return torch.stack([own[stage][name] for own in self.gradients]).sum(0)
+
+    def part(self, whole: Mapping[str, torch.Tensor], tp: int) -> dict[str, torch.Tensor]:
+        """What the rank with this number along tp has of parameters or gradients."""
+        ranks = self.layout.sizes["tp"]
+        return {
+            name: each.chunk(ranks, CUT[name])[tp].clone() if name in CUT else each.clone()
+            for name, each in whole.items()
+        }
+
+    def _replica(self, inputs: Sequence[torch.Tensor], targets: Sequence[torch.Tensor]) -> None:
+        stages = [{name: each.clone().requires_grad_() for name, each in stage.items()} for stage in self.stages]
+        passed, losses = [], []
+        for values, target in zip(inputs, targets, strict=True):
+            chain = [values]
+            for stage in stages:
+                chain.append(_forward(stage, chain[-1]))
+            loss = LOSSES[self.layout.loss](chain[-1], target)
+            (loss / self.layout.global_batch_size).backward()
+            passed.append([each.detach() for each in chain])
+            losses.append(loss.item())
+        self.values.append(passed)
+        self.losses.append(losses)
+        self.gradients.append([{name: _gradient(each) for name, each in stage.items()} for stage in stages])
+
+
+def _forward(stage: Mapping[str, torch.Tensor], values: torch.Tensor) -> torch.Tensor:
+    linear = torch.nn.functional.linear
+    whole: torch.Tensor = linear(torch.tanh(linear(values, stage["up"], stage["up_bias"])), stage["down"])
+    return values + whole + stage["bias"]
+
+
+def _gradient(parameter: torch.Tensor) -> torch.Tensor:
+    assert parameter.grad is not None
+    return parameter.grad

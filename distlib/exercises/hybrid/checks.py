@@ -1,0 +1,518 @@
+"""Exercise 12: who is in a group with whom, the groups themselves, a step on them, and the norm of all gradients."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from distlib.checks.case import Case
+from distlib.checks.formatting import count
+from distlib.checks.helpers import all_reduce
+from distlib.checks.plays.calls import call_twice
+from distlib.checks.remark import Remark
+from distlib.checks.rules.returns import called, every_call, same, shown
+from distlib.checks.rules.sent_messages import Way, such_as
+from distlib.checks.rules.values import explain_factor, holds, is_close, untouched
+from distlib.checks.seen import Seen
+from distlib.checks.senders import is_of_the_play
+from distlib.checks.sentences import Sentences
+from distlib.checks.task import Draw, Remarks, task
+from distlib.exercises.hybrid.axes import (
+    Groups,
+    Sizes,
+    coordinates_of,
+    first_axis_fastest,
+    groups_by,
+    groups_of,
+    in_blocks,
+)
+from distlib.exercises.hybrid.cases import FEATURES, Alone, Layout, drawn_layout, step_case
+from distlib.exercises.hybrid.plays import AXES, build, clip
+from distlib.trace import Message
+
+say = Sentences(__file__)
+
+
+# ── mesh_groups ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@task("sizes", "axis")
+def check_mesh_groups(draw: Draw, *, meshes: Sequence[Sizes], drawn: int = 0) -> Iterator[Case]:
+    """`function(sizes, axis)`: the groups of an axis. Each mesh is asked for each of its axes.
+
+    `drawn`: then this many more meshes, which no table of answers has.
+    """
+    for sizes in (*meshes, *(_drawn_mesh(draw) for _ in range(drawn))):
+        for axis in sizes:
+            yield replace(called(dict(sizes), axis, facts=(dict(sizes), axis)), play=call_twice)
+
+
+def _drawn_mesh(draw: Draw) -> Sizes:
+    return {axis: draw.randint(2, 4) for axis in draw.sample((*AXES, "cp"), 3)}
+
+
+@check_mesh_groups.judge
+def _(seen: Seen) -> Remarks:
+    yield from every_call(seen[0], partial(_are_groups, *seen.facts))
+
+
+def _are_groups(sizes: Sizes, axis: str, found: Any) -> Remarks:
+    right = groups_of(sizes, axis)
+    if same(found, right):
+        return
+    if not _is_list_of_lists(found):
+        yield say.remark("no_lists", found=shown(found))
+        return
+    groups: Groups = [list(group) for group in found]
+    yield say.remark("groups", f"expected {shown(right)}", f"found    {shown(groups)}", cause=_why(sizes, axis, groups))
+
+
+def _is_list_of_lists(found: Any) -> bool:
+    is_list = isinstance(found, list | tuple) and all(isinstance(group, list | tuple) for group in found)
+    return is_list and all(type(rank) is int for group in found for rank in group)
+
+
+def _why(sizes: Sizes, axis: str, groups: Groups) -> str:
+    right = groups_of(sizes, axis)
+    if sorted(map(sorted, groups)) == right:
+        return say("order_of_groups")
+    if groups == first_axis_fastest(sizes, axis):
+        return say("first_axis_fastest")
+    if groups == groups_by(sizes, [axis]):
+        return say("alike_along_axis", axis=axis)
+    if groups == in_blocks(sizes, axis):
+        return say("in_blocks")
+    if any(groups == groups_of(sizes, other) for other in sizes if other != axis):
+        return say("other_axis")
+    everyone = [rank for group in groups for rank in group]
+    if sorted(everyone) != list(range(math.prod(sizes.values()))):
+        return say("each_once")
+    return say("which_groups")
+
+
+# ── build_mesh ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+BUILD_ERRORS = (
+    ("waits to", say("split_together")),
+    ("ranks have to make the same collective calls", say("split_together")),
+    ("more than 8 times", say("split_once")),
+    ("'NoneType'", say("no_group")),
+)
+
+
+@task("comm", "sizes", errors=BUILD_ERRORS, untouched=["sizes"])
+def check_build_mesh(
+    draw: Draw, *, meshes: Sequence[Sizes], refused: Sequence[tuple[int, Sizes]] = ()
+) -> Iterator[Case]:
+    """`function(comm, sizes)`: by axis, the group of this rank.
+
+    `refused`: ranks, and sizes that do not multiply out to so many.
+    """
+    for sizes in meshes:
+        yield _build_case(draw, math.prod(sizes.values()), sizes)
+    for ranks, sizes in refused:
+        yield _build_case(draw, ranks, sizes)
+
+
+def _build_case(draw: Draw, ranks: int, sizes: Sizes) -> Case:
+    tokens = draw.sample(range(1, 1000), ranks)
+    inputs = [{"sizes": dict(sizes), "token": torch.tensor([float(token)]).double()} for token in tokens]
+    axes = " × ".join(f"{axis} {size}" for axis, size in sizes.items())
+    return Case(f"on {count(ranks, 'rank')}, {axes}", build, inputs, dict(sizes), ours=range(ranks))
+
+
+@check_build_mesh.judge
+def _(seen: Seen) -> Remarks:
+    sizes, product = seen.facts, math.prod(seen.facts.values())
+    for rank in seen.ranks:
+        if "refused" in seen[rank] or product != seen.size:
+            yield _refusal(rank, product, seen.size, seen[rank].get("refused"))
+        elif "heard" not in seen[rank]:
+            yield say.remark("no_mesh", rank=rank, axes=", ".join(sizes))
+    if product != seen.size:
+        return
+    tokens = torch.cat(seen.given("token")).tolist()
+    for axis in sizes:
+        for rank in seen.ranks:
+            yield _group(seen, sizes, axis, rank, tokens)
+    spoken = Counter(message.src for message in seen.trace)
+    for rank in seen.ranks:
+        if spoken[rank] > sum(size - 1 for size in sizes.values()):
+            yield say.remark("speaks", rank=rank)
+
+
+def _refusal(rank: int, product: int, size: int, text: str | None) -> Remark | None:
+    if product == size:
+        return say.remark("fits", rank=rank, size=size, text=text)
+    if text is None:
+        return say.remark("fits_not", rank=rank, product=product, size=size)
+    if str(product) in text and str(size) in text:
+        return None
+    return say.remark("both_numbers", rank=rank, product=product, size=size, text=text)
+
+
+def _group(seen: Seen, sizes: Sizes, axis: str, rank: int, tokens: Sequence[float]) -> Remark | None:
+    """Whether this rank's group of an axis holds the right ranks, in the right order."""
+    right = next(group for group in groups_of(sizes, axis) if rank in group)
+    heard = seen[rank]["heard"][axis].tolist()
+    found = [tokens.index(token) if token in tokens else None for token in heard]
+    if found == right:
+        return None
+    cause = say("numbers_in_group") if sorted(map(str, found)) == sorted(map(str, right)) else ""
+    for other in sizes:
+        if not cause and other != axis and found == next(g for g in groups_of(sizes, other) if rank in g):
+            cause = say("other_axis")
+    if not cause and found == next(g for g in first_axis_fastest(sizes, axis) if rank in g):
+        cause = say("first_axis_fastest")
+    if not cause and found == next(g for g in groups_by(sizes, [axis]) if rank in g):
+        cause = say("alike_along_axis", axis=axis)
+    return say.remark(
+        "group", f"expected {right}", f"found    {found}", rank=rank, axis=axis, cause=cause or say("color")
+    )
+
+
+# ── hybrid_step ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+STEP_ERRORS = (
+    ("has already returned", say("returned_early")),
+    ("waits to send", say("circle")),
+    ("waits to receive", say("circle")),
+    ("ranks have to make the same collective calls", say("same_calls")),
+    ("implicitly created", say("no_scalar")),
+    ("a second time", say("second_time")),
+    ("float32", say("float32")),
+    ("receives into", say("wrong_buffer")),
+    ("but the ranks are", say("no_such_rank")),
+    ("NoneType", say("none")),
+    ("inplace operation", say("reused_memory")),
+)
+
+
+@task(
+    "mesh",
+    "stage",
+    "shapes",
+    "inputs",
+    "targets",
+    "loss_function",
+    "global_batch_size",
+    errors=STEP_ERRORS,
+    helpers=[all_reduce],
+)
+def check_hybrid_step(
+    draw: Draw, *, layouts: Sequence[Layout], drawn: Sequence[tuple[int, int, int]] = ()
+) -> Iterator[Case]:
+    """`function(mesh, stage, …)`: loss and gradients of one process.
+
+    `drawn`: sizes of dp, pp and tp of more layouts.
+    """
+    for layout in (*layouts, *(drawn_layout(draw, sizes) for sizes in drawn)):
+        yield step_case(draw, layout)
+
+
+@check_hybrid_step.judge
+def _(seen: Seen) -> Remarks:
+    alone: Alone = seen.facts
+    for stage in range(alone.layout.sizes["pp"]):
+        for rank in [rank for rank in seen.ranks if alone.layout.where(rank)["pp"] == stage]:
+            yield from _forward(seen, alone, rank)
+    for rank in seen.ranks:
+        yield _loss(seen, alone, rank)
+    for stage in reversed(range(alone.layout.sizes["pp"])):
+        for rank in [rank for rank in seen.ranks if alone.layout.where(rank)["pp"] == stage]:
+            yield from _gradients(seen, alone, rank)
+    for rank in seen.ranks:
+        yield from _given(seen, rank)
+    yield from _messages(seen, alone)
+
+
+def _forward(seen: Seen, alone: Alone, rank: int) -> Remarks:
+    """Each forward pass of a rank began with what it should."""
+    where, found = alone.layout.where(rank), seen[rank]["inputs"]
+    values = [chain[where["pp"]] for chain in alone.values[where["dp"]]]
+    if len(found) != len(values):
+        yield say.remark("passes", rank=rank, found=count(len(found), "time"), microbatches=len(values))
+        return
+    others = [chain[where["pp"]] for own in alone.values for chain in own]
+    for i, right in enumerate(values):
+        mistakes = {say("another_input"): others, say("zero_input"): 0 * right}
+        what = f"on rank {rank} the input of forward pass {i}"
+        yield holds(what, found[i], right, mistakes, same=is_close, otherwise=say("input"))
+
+
+def _loss(seen: Seen, alone: Alone, rank: int) -> Remark | None:
+    """Ranks of the last stage have returned the mean loss over all samples, the others None."""
+    layout, found = alone.layout, seen[rank]["loss"]
+    right = alone.loss if layout.is_last(rank) else None
+    own, N = alone.losses[layout.where(rank)["dp"]], layout.global_batch_size
+    samples = layout.samples[layout.where(rank)["dp"]]
+    mistakes = {
+        say("own_loss"): sum(own) / N,
+        say("own_mean_loss"): sum(own) / sum(samples),
+        say("sum_of_losses"): alone.loss * N,
+        say("last_loss"): own[-1] / N,
+        say("loss_over_ranks"): alone.loss / layout.sizes["dp"],
+        say("loss_over_tp"): [alone.loss * layout.sizes["tp"], alone.loss * seen.size]
+        if layout.sizes["tp"] > 1
+        else None,
+    }
+    otherwise = say("loss") if right is not None and isinstance(found, float) else say("returned")
+    return holds(f"on rank {rank} what it returned", found, right, mistakes, same=_is_same_loss, otherwise=otherwise)
+
+
+def _is_same_loss(one: Any, other: Any) -> bool:
+    return one is other or (isinstance(one, float) and isinstance(other, float) and math.isclose(one, other))
+
+
+def _gradients(seen: Seen, alone: Alone, rank: int) -> Remarks:
+    """The gradients of a rank's parameters are those of the mean loss; the parameters are as they were."""
+    layout, where = alone.layout, alone.layout.where(rank)
+    N, dp = layout.global_batch_size, layout.sizes["dp"]
+    for name, found in seen[rank]["gradients"].items():
+        part = partial(_part, alone, where["tp"], name)
+        right = part(alone.gradient(where["pp"], name))
+        own = part(alone.gradients[where["dp"]][where["pp"]][name])
+        mistakes = {
+            say("own_gradient"): own,
+            say("averaged"): right / dp,
+            say("own_batch"): right * N / sum(layout.samples[where["dp"]]),
+            say("not_divided"): right * N,
+            **_along_other_axes(alone, where, name),
+        }
+        otherwise = say("no_gradient") if found is None else explain_factor(found, right, say("gradient"))
+        what = f"on rank {rank} the gradient of `{name}`"
+        yield holds(what, found, right, mistakes, same=is_close, otherwise=otherwise)
+        before = seen.case.inputs[rank]["parameters"][name]
+        yield untouched(f"on rank {rank} `{name}`", seen[rank]["parameters"][name], before, say("no_step"))
+
+
+def _part(alone: Alone, tp: int, name: str, whole: torch.Tensor) -> torch.Tensor:
+    return alone.part({name: whole}, tp)[name]
+
+
+def _along_other_axes(alone: Alone, where: Mapping[str, int], name: str) -> dict[str, Any]:
+    """The sums that come of an all-reduce along tp or pp, or over all ranks, in the place of dp or after it."""
+    sizes, own = alone.layout.sizes, alone.gradients[where["dp"]]
+    mine, whole = own[where["pp"]][name], [alone.gradient(stage, name) for stage in range(sizes["pp"])]
+    found: dict[str, Any] = {}
+    if sizes["tp"] > 1:
+        found[say("along_tp")] = [_over_tp(alone, name, each) for each in (mine, whole[where["pp"]])]
+    if sizes["pp"] > 1:
+        stages = torch.stack([stage[name] for stage in own]).sum(0)
+        everywhere = torch.stack(whole).sum(0)
+        found[say("along_pp")] = [_part(alone, where["tp"], name, each) for each in (stages, everywhere)]
+        found[say("along_all")] = _over_tp(alone, name, everywhere)
+    return found
+
+
+def _over_tp(alone: Alone, name: str, whole: torch.Tensor) -> torch.Tensor:
+    """The sum of the parts of all ranks of tp."""
+    return torch.stack([_part(alone, tp, name, whole) for tp in range(alone.layout.sizes["tp"])]).sum(0)
+
+
+def _given(seen: Seen, rank: int) -> Remarks:
+    """What a rank was given is as it was."""
+    for name, found in seen[rank]["given"].items():
+        if not same(found, seen.case.inputs[rank][name]):
+            yield say.remark("argument_changed", rank=rank, name=name)
+    if seen[rank]["requires_grad"]:
+        yield say.remark("requires_gradient", rank=rank)
+
+
+def _messages(seen: Seen, alone: Alone) -> Remarks:
+    """Along pp outputs and gradients of inputs, along dp as much as an all-reduce takes, and nothing else."""
+    layout = alone.layout
+    pairs: dict[tuple[int, int], list[Message]] = {}
+    for message in seen.trace:
+        if message.nbytes and not is_of_the_play(message, seen.case):
+            pairs.setdefault((message.src, message.dst), []).append(message)
+    for (src, dst), messages in pairs.items():
+        axes = [axis for axis in AXES if layout.where(src)[axis] != layout.where(dst)[axis]]
+        if axes == ["pp"] and abs(layout.where(src)["pp"] - layout.where(dst)["pp"]) == 1:
+            yield _along_pp(alone, src, dst, messages)
+        elif axes != ["dp"]:
+            yield say.remark("sends_nothing", such_as(messages[0]), src=src, dst=dst, cause=_why_nothing(axes))
+    for group in groups_of(layout.sizes, "dp"):
+        yield _along_dp(seen, alone, group, pairs)
+
+
+def _why_nothing(axes: Sequence[str]) -> str:
+    return say("nothing_along_tp") if axes == ["tp"] else say("nothing_across")
+
+
+def _along_pp(alone: Alone, src: int, dst: int, messages: Sequence[Message]) -> Remark | None:
+    layout = alone.layout
+    samples = list(layout.samples[layout.where(src)["dp"]]) * layout.calls
+    found = [message.nbytes / (8 * FEATURES) for message in messages]
+    if sorted(found) == sorted(samples):
+        return None
+    way = Way(sum(samples) * 8 * FEATURES, "")
+    wrong = "packed" if sum(m.nbytes for m in messages) == way.nbytes else "along_pp_bytes"
+    return say.remark(
+        wrong, src=src, dst=dst, found=_numbers(found), samples=_numbers(samples), nbytes=count(way.nbytes, "byte")
+    )
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
+
+
+def _along_dp(
+    seen: Seen, alone: Alone, group: Sequence[int], pairs: Mapping[tuple[int, int], Sequence[Message]]
+) -> Remark | None:
+    """An all-reduce of S bytes over N ranks sends 2·(N − 1)·S in all, in a ring as in a tree."""
+    layout = alone.layout
+    gradients = sum(each.nbytes for each in seen.case.inputs[group[0]]["parameters"].values())
+    nbytes = gradients + 8 * layout.is_last(group[0])
+    most = 2 * (len(group) - 1) * nbytes * layout.calls
+    found = sum(m.nbytes for (src, dst), messages in pairs.items() if src in group and dst in group for m in messages)
+    if found <= most:
+        return None
+    ranks = ", ".join(map(str, group))
+    return say.remark(
+        "along_dp_bytes", ranks=ranks, found=count(found, "byte"), most=count(most, "byte"), nbytes=nbytes
+    )
+
+
+# ── clip_gradients ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+CLIP_ERRORS = (
+    ("ranks have to make the same collective calls", say("same_sums")),
+    ("waits to", say("same_sums")),
+    ("has already returned", say("same_sums")),
+    ("stack expects a non-empty", say("none_of_a_kind")),
+    ("non-empty list", say("none_of_a_kind")),
+    ("float32", say("float32")),
+)
+MOST_NUMBERS = 2  # in a message
+
+
+@task("mesh", "sharded", "replicated", "max_norm", errors=CLIP_ERRORS, helpers=[all_reduce])
+def check_clip_gradients(draw: Draw, *, meshes: Sequence[Sizes]) -> Iterator[Case]:
+    """`function(mesh, sharded, replicated, max_norm)`: the norm of all gradients, which are scaled in place.
+
+    Each mesh is played with gradients that are too large, and with some that are not; the second time one stage has no
+    sharded gradients, and another one, if there is one, no replicated ones.
+    """
+    for sizes in meshes:
+        yield _clip_case(draw, sizes, too_large=True)
+        yield _clip_case(draw, sizes, too_large=False)
+
+
+def _clip_case(draw: Draw, sizes: Sizes, *, too_large: bool) -> Case:
+    ranks = math.prod(sizes.values())
+    where = [coordinates_of(rank, sizes) for rank in range(ranks)]
+    shapes = {"sharded": [(2, 3), (4,)], "replicated": [(3,), (2, 2)]}
+    gradients: dict[tuple[str, int, int], list[torch.Tensor]] = {}
+    for stage in range(sizes["pp"]):
+        for tp in range(sizes["tp"]):
+            gradients["sharded", stage, tp] = [draw.normal(shape) for shape in shapes["sharded"]]
+        gradients["replicated", stage, 0] = [draw.normal(shape) for shape in shapes["replicated"]]
+    if not too_large:
+        for key in gradients:
+            if key[:2] in (("sharded", 0), ("replicated", 1)):
+                gradients[key] = []
+    squares = math.fsum(float(each.square().sum()) for own in gradients.values() for each in own)
+    norm = math.sqrt(squares)
+    max_norm = round(norm * (0.4 if too_large else 1.02), 2)
+    inputs = [
+        {
+            "sizes": dict(sizes),
+            "sharded": [each.clone() for each in gradients["sharded", at["pp"], at["tp"]]],
+            "replicated": [each.clone() for each in gradients["replicated", at["pp"], 0]],
+            "max_norm": max_norm,
+        }
+        for at in where
+    ]
+    axes = " × ".join(f"{axis} {size}" for axis, size in sizes.items())
+    how = "a norm above max_norm" if too_large else "a norm below it, and no gradients of one kind on stage 0"
+    return Case(f"on {count(ranks, 'rank')}, {axes}, {how}", clip, inputs, (dict(sizes), norm))
+
+
+@check_clip_gradients.judge
+def _(seen: Seen) -> Remarks:
+    sizes, norm = seen.facts
+    for rank in seen.ranks:
+        yield _norm(seen, sizes, norm, rank)
+    factor = min(1.0, seen.case.inputs[0]["max_norm"] / norm)
+    for rank in seen.ranks:
+        for kind in ("sharded", "replicated"):
+            for k, given in enumerate(seen.case.inputs[rank][kind]):
+                yield _scaled(seen, rank, kind, k, given, factor)
+    for message in seen.trace:
+        yield _small(sizes, message)
+
+
+def _norm(seen: Seen, sizes: Sizes, norm: float, rank: int) -> Remark | None:
+    found = seen[rank]["norm"]
+    if isinstance(found, torch.Tensor):
+        return say.remark("norm_is_a_tensor", rank=rank)
+    otherwise = say("norm") if isinstance(found, float) else say("norm_is_a_float")
+    what = f"on rank {rank} the norm that it returned"
+    mistakes = partial(_wrong_norms, seen, sizes, norm, rank)
+    return holds(what, found, norm, mistakes, same=_is_same_loss, otherwise=otherwise)
+
+
+def _wrong_norms(seen: Seen, sizes: Sizes, norm: float, rank: int) -> dict[str, Any]:
+    """What usual mistakes give; those that make no difference on this mesh are left out."""
+    own, where = seen.case.inputs[rank], coordinates_of(rank, sizes)
+    everyone = [_squares(given["sharded"]) + _squares(given["replicated"]) for given in seen.case.inputs]
+    first = [squares for other, squares in enumerate(everyone) if coordinates_of(other, sizes)["dp"] == 0]
+    found = {
+        say("own_norm"): math.sqrt(_squares(own["sharded"]) + _squares(own["replicated"])),
+        say("without_tp"): _norm_of(seen, sizes, only_tp=where["tp"]),
+        say("without_pp"): _norm_of(seen, sizes, only_pp=where["pp"]),
+        say("replicated_often"): math.sqrt(sum(first)),
+        say("dp_counted"): norm * math.sqrt(sizes["dp"]),
+        say("everything_counted"): math.sqrt(sum(everyone)),
+        say("no_root"): norm**2,
+        say("sum_of_norms"): sum(map(math.sqrt, first)),
+    }
+    return {words: value for words, value in found.items() if not math.isclose(value, norm)}
+
+
+def _squares(gradients: Sequence[torch.Tensor]) -> float:
+    return math.fsum(float(each.square().sum()) for each in gradients)
+
+
+def _norm_of(seen: Seen, sizes: Sizes, *, only_tp: int | None = None, only_pp: int | None = None) -> float:
+    """The norm over the ranks of one replica, or of those of them that have this number along tp or pp."""
+    squares = 0.0
+    for rank, given in enumerate(seen.case.inputs):
+        where = coordinates_of(rank, sizes)
+        if where["dp"] or only_pp not in (None, where["pp"]) or only_tp not in (None, where["tp"]):
+            continue
+        squares += _squares(given["sharded"])
+        if where["tp"] == (only_tp or 0):
+            squares += _squares(given["replicated"])
+    return math.sqrt(squares)
+
+
+def _scaled(seen: Seen, rank: int, kind: str, k: int, given: torch.Tensor, factor: float) -> Remark | None:
+    found, right = seen[rank][kind][k], given * factor
+    max_norm, norm = seen.case.inputs[rank]["max_norm"], seen.facts[1]
+    mistakes = {
+        say("not_scaled"): given if factor < 1 else None,
+        say("always_scaled"): given * max_norm / norm,
+        say("scaled_twice"): given * factor**2,
+    }
+    what = f"on rank {rank} the {kind} gradient {k}"
+    return holds(what, found, right, mistakes, same=is_close, otherwise=say("scaled"))
+
+
+def _small(sizes: Sizes, message: Message) -> Remark | None:
+    """Messages carry sums, no gradients, and go along tp or pp."""
+    if message.nbytes > 8 * MOST_NUMBERS:
+        return say.remark(
+            "gradients_sent", such_as(message), src=message.src, dst=message.dst, numbers=message.nbytes // 8
+        )
+    where = [coordinates_of(rank, sizes) for rank in (message.src, message.dst)]
+    if where[0]["dp"] != where[1]["dp"]:
+        return say.remark("along_dp", such_as(message), src=message.src, dst=message.dst)
+    return None

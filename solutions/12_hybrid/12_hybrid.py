@@ -1,0 +1,530 @@
+# %% [markdown]
+# # Exercise 12: hybrid
+#
+# You lay out ranks as a mesh, train a model on it that is cut in three ways at once, clip its gradients, and choose the
+# layout for a cluster.
+#
+# - **Time:** about 2 hours.
+# - **Before:** read the lesson [Hybrid](../../course/12_hybrid.ipynb).
+# - **Needs:** nothing but this environment. No GPU.
+#
+# | part | function | visible tests | hidden tests |
+# |---|---|---:|---:|
+# | 1 | `mesh_groups` | 1 | 2 |
+# | 2 | `build_mesh` | 2 | 2 |
+# | 3 | `hybrid_step` | 4 | 5 |
+# | 4 | `clip_gradients` | 2 | 3 |
+#
+# That makes 21 points. Each part is graded by itself: the tests bring groups of their own where one is needed.
+
+# %% [markdown]
+# ## How to work
+#
+# A **mesh** gives each rank a coordinate along each of its **axes**. The axes of this exercise are the three of the
+# lesson: `dp` (data parallel), `pp` (pipeline parallel) and `tp` (tensor parallel). A dict says how many ranks there
+# are along each, in the order of the mesh: `{"dp": 2, "pp": 2, "tp": 2}`. **The last axis varies fastest.** So with
+# these sizes rank 5 has the coordinates dp 1, pp 0, tp 1, since $5 = 1 \cdot 4 + 0 \cdot 2 + 1$:
+#
+# | rank | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 |
+# |---|---|---|---|---|---|---|---|---|
+# | dp | 0 | 0 | 0 | 0 | 1 | 1 | 1 | 1 |
+# | pp | 0 | 0 | 1 | 1 | 0 | 0 | 1 | 1 |
+# | tp | 0 | 1 | 0 | 1 | 0 | 1 | 0 | 1 |
+#
+# Any axis may come first, and a mesh may have others, or fewer.
+#
+# A **group** of an axis holds the ranks that differ along this axis and have all other coordinates alike.
+
+# %% readonly="setup"
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from distlib import Communicator, SimulatedWorld, all_reduce
+
+eight = SimulatedWorld(8)  # eight ranks to try things on
+
+# %% [markdown]
+# ## 1. Who is in a group with whom: `mesh_groups`
+#
+# All groups of one axis. The mesh above has four groups along `dp`, since the other two axes have $2 \cdot 2$ pairs of
+# coordinates:
+#
+# | axis | groups |
+# |---|---|
+# | `"dp"` | `[[0, 4], [1, 5], [2, 6], [3, 7]]` |
+# | `"pp"` | `[[0, 2], [1, 3], [4, 6], [5, 7]]` |
+# | `"tp"` | `[[0, 1], [2, 3], [4, 5], [6, 7]]` |
+
+
+# %% solution="mesh_groups"
+def mesh_groups(sizes: Mapping[str, int], axis: str) -> list[list[int]]:
+    """The groups of one axis. Only computes; sends no message.
+
+    Args:
+        sizes: how many ranks there are along each axis, in the order of the mesh; the last axis varies fastest. It must
+            not change.
+        axis: one of its names.
+
+    Returns:
+        The groups in the order of their first ranks; each is the list of its ranks, in the order of their coordinates
+        along the axis.
+    """
+    ### BEGIN SOLUTION
+    names = list(sizes)
+    stride = 1
+    for name in names[names.index(axis) + 1 :]:
+        stride *= sizes[name]
+    world_size = 1
+    for size in sizes.values():
+        world_size *= size
+    firsts = [rank for rank in range(world_size) if rank // stride % sizes[axis] == 0]
+    return [[first + k * stride for k in range(sizes[axis])] for first in firsts]
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it.** A cell like this one gives no marks. Change it as you like.
+
+# %%
+for axis in ("dp", "pp", "tp"):
+    print(axis, mesh_groups({"dp": 2, "pp": 2, "tp": 2}, axis))
+
+# %% [markdown]
+# **Visible test: 1 point.**
+
+# %% test="mesh_groups_visible" points=1
+from distlib.exercises.hybrid.checks import check_mesh_groups
+
+report = check_mesh_groups(mesh_groups, meshes=[{"dp": 2, "pp": 2, "tp": 2}, {"dp": 2, "tp": 3}, {"dp": 4}])
+assert report.answers[0] == [[0, 4], [1, 5], [2, 6], [3, 7]]
+assert report.answers[4] == [[0, 1, 2], [3, 4, 5]]
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** Other axes, in other orders, and larger ones.
+
+# %% test="mesh_groups_hidden" points=2
+# The hidden tests of mesh_groups stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: axes in other orders, with other names, of one rank, and drawn sizes.
+from distlib.exercises.hybrid.checks import check_mesh_groups
+
+report = check_mesh_groups(
+    mesh_groups,
+    meshes=[{"tp": 2, "dp": 3}, {"pp": 3, "dp": 2, "tp": 4}, {"dp": 5}, {"dp": 2, "cp": 1, "tp": 2}],
+    drawn=4,
+    seed=121,
+)
+assert report.answers[0] == [[0, 3], [1, 4], [2, 5]]
+assert len(report) >= 13
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. The groups of this rank: `build_mesh`
+#
+# Every rank is in one group of each axis. `comm.split(color, key)` makes communicators: ranks that give the same color
+# come into the same group, ordered by their keys. **All ranks must call it, for the same axes in the same order**: it
+# is a collective call.
+#
+# In the mesh above, rank 6 gets a group of two ranks for each axis: with rank 2 along `dp`, where it is number 1; with
+# rank 4 along `pp`, number 1; with rank 7 along `tp`, number 0.
+#
+# A mesh that has more ranks than there are, or fewer, is a mistake of the caller's. Say so, with both numbers.
+
+
+# %% solution="build_mesh"
+def build_mesh(comm: Communicator, sizes: Mapping[str, int]) -> dict[str, Communicator]:
+    """The group of this rank along each axis of a mesh. Sends no message; every rank calls `split` once for each axis.
+
+    Args:
+        comm: the communicator of this rank.
+        sizes: as of `mesh_groups`. It must not change.
+
+    Returns:
+        By axis, the communicator of the group that this rank is in. In it, the rank's number is its coordinate.
+
+    Raises:
+        ValueError: the sizes do not multiply out to `comm.world_size`. The text names their product and the world size.
+    """
+    ### BEGIN SOLUTION
+    product = 1
+    for size in sizes.values():
+        product *= size
+    if product != comm.world_size:
+        raise ValueError(f"a mesh {dict(sizes)} has {product} ranks, and the world has {comm.world_size}")
+    mesh, stride = {}, product
+    for axis, size in sizes.items():
+        stride //= size
+        coordinate = comm.rank // stride % size
+        mesh[axis] = comm.split(color=comm.rank - coordinate * stride, key=coordinate)
+    return mesh
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it.**
+
+
+# %%
+def numbers(comm: Communicator) -> dict[str, str]:
+    mesh = build_mesh(comm, {"dp": 2, "pp": 2, "tp": 2})
+    return {axis: f"{group.rank} of {group.world_size}" for axis, group in mesh.items()}
+
+
+for rank, told in enumerate(eight.run(numbers)):
+    print(f"rank {rank}: {told}")
+
+# %% [markdown]
+# **Visible test: 2 points.** It lets the groups talk to each other: so it knows who is in each.
+
+# %% test="build_mesh_visible" points=2
+from distlib.exercises.hybrid.checks import check_build_mesh
+
+report = check_build_mesh(
+    build_mesh,
+    meshes=[{"dp": 2, "tp": 2}, {"dp": 2, "pp": 2, "tp": 2}, {"pp": 3}, {"dp": 1}],
+    refused=[(4, {"dp": 3, "tp": 2})],
+)
+assert report[1].results[6]["ranks"] == {"dp": 1, "pp": 1, "tp": 0}
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** Other meshes, and others that do not multiply out.
+
+# %% test="build_mesh_hidden" points=2
+# The hidden tests of build_mesh stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: axes in other orders, axes of one rank, more ranks, and meshes with too many ranks or too few.
+from distlib.exercises.hybrid.checks import check_build_mesh
+
+report = check_build_mesh(
+    build_mesh,
+    meshes=[{"tp": 2, "dp": 3}, {"pp": 2, "tp": 3, "dp": 2}, {"dp": 2, "cp": 1, "tp": 2}, {"tp": 4}, {"pp": 1}],
+    refused=[(4, {"dp": 2, "pp": 1, "tp": 3}), (6, {"pp": 2, "tp": 2})],
+    seed=122,
+)
+assert report[1].results[7]["ranks"] == {"pp": 1, "tp": 0, "dp": 1}
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. One step on a mesh: `hybrid_step`
+#
+# Every rank calls it with its mesh, its part of its stage, and its microbatches.
+#
+# | axis | what its ranks have in common | what they do |
+# |---|---|---|
+# | `tp` | the same stage, the same samples | each has a part of every matrix of the stage |
+# | `pp` | the same samples | each has another stage of the model |
+# | `dp` | the same part of the same stage | each has other samples |
+#
+# **The stage takes care of `tp`.** When you call `stage(values)`, the ranks of `tp` add up what they have computed, and
+# when a gradient goes back through it, they do so again. So all ranks of a `tp` group must call it for the same
+# microbatches in the same order. What comes out is the same on all of them, and nothing is left to do along `tp`.
+#
+# **Along `pp`** it is the pipeline of exercise 09. Do all forward passes first, then the backward passes, each time in
+# the order of the microbatches: as in GPipe. Then `send` and `recv` never wait for each other in a circle. The numbers
+# of `mesh["pp"]` are the stages. A rank that is not first receives what goes into its stage, of the shape that `shapes`
+# says, in float64, and calls `requires_grad_()` on it; one that is not last receives the gradient of what came out.
+#
+# **Along `dp`** the gradients are added up, when all microbatches have gone back. `loss_function` returns a **sum**
+# over the samples of one microbatch. Divided by `global_batch_size`, the number of samples of all replicas together, it
+# is this microbatch's part of the mean loss; and so the sum over microbatches and replicas is the mean, although these
+# have different numbers of samples. `all_reduce(mesh["dp"], tensor)` adds up a tensor over the group, in place.
+#
+# **The loss** of the whole batch is returned by every rank of the last stage: so the replicas add up their parts of it,
+# too.
+#
+# With dp 2, pp 2 and tp 1, a replica of two microbatches and one of two:
+#
+# | rank | dp, pp | does |
+# |---|---|---|
+# | 0 | 0, 0 | forward 0, forward 1, backward 0, backward 1; adds up its gradients with rank 2 |
+# | 1 | 0, 1 | the same with what rank 0 sends; adds up its gradients, and the loss, with rank 3 |
+# | 2 | 1, 0 | as rank 0, with other samples |
+# | 3 | 1, 1 | as rank 1, with what rank 2 sends |
+
+
+# %% solution="hybrid_step"
+def hybrid_step(
+    mesh: Mapping[str, Communicator],
+    stage: torch.nn.Module,
+    shapes: Sequence[Sequence[int]],
+    inputs: Sequence[torch.Tensor] | None,
+    targets: Sequence[torch.Tensor] | None,
+    loss_function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    global_batch_size: int,
+) -> float | None:
+    """The gradients of one batch, on a mesh of dp × pp × tp.
+
+    Afterwards parameter.grad of every parameter of the stage is the gradient of the mean loss over the samples of all
+    replicas. Before, it is None. Nothing else that was given changes. All tensors are float64.
+
+    Args:
+        mesh: the groups "dp", "pp" and "tp" of this rank. Any of them may have one rank only.
+        stage: this rank's part of the stage that has the number of its rank along pp; all its parameters need a
+            gradient. It talks to the ranks of tp itself. Call it once for each microbatch.
+        shapes: for each microbatch of this replica the shape of what goes into the stage, [samples, features], and of
+            what comes out, which has the same.
+        inputs: on the first stage the input of each microbatch; else None.
+        targets: on the last stage the targets of each microbatch; else None.
+        loss_function: loss_function(outputs, targets) is the sum over the samples of a microbatch, shape [].
+        global_batch_size: the number of samples of all replicas together.
+
+    Returns:
+        On the last stage the mean loss over the samples of all replicas, as a float; else None.
+
+    Cost: along pp, for each microbatch, a message with the output to the next stage, and one with the gradient of the
+        input to the stage before. Along dp an all-reduce of the gradients, and on the last stage one of the loss.
+    """
+    ### BEGIN SOLUTION
+    pp, dp = mesh["pp"], mesh["dp"]
+    is_first, is_last = pp.rank == 0, pp.rank == pp.world_size - 1
+    passed, total = [], torch.zeros(1, dtype=torch.float64)
+    for i, shape in enumerate(shapes):
+        if is_first:
+            entry = inputs[i]
+        else:
+            entry = torch.empty(*shape, dtype=torch.float64)
+            pp.recv(entry, pp.rank - 1)
+            entry.requires_grad_()
+        output = stage(entry)
+        if is_last:
+            output = loss_function(output, targets[i]) / global_batch_size
+            total += output.detach()
+        else:
+            pp.send(output.detach(), pp.rank + 1)
+        passed.append((entry, output))
+    for entry, output in passed:
+        gradient = torch.ones_like(output)
+        if not is_last:
+            pp.recv(gradient, pp.rank + 1)
+        output.backward(gradient)
+        if not is_first:
+            pp.send(entry.grad, pp.rank - 1)
+    for parameter in stage.parameters():
+        all_reduce(dp, parameter.grad)
+    if not is_last:
+        return None
+    all_reduce(dp, total)
+    return total.item()
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on eight ranks. The stage here has no part for `tp`: each of its ranks computes the same. The last line is
+# what a single process computes.
+
+
+# %%
+batches = [[torch.full((2, 3), 1.0 + replica), torch.full((1, 3), 2.0)] for replica in range(2)]
+batches = [[each.double() for each in own] for own in batches]
+
+
+def layer(number: int) -> torch.nn.Module:
+    torch.manual_seed(number)  # a layer's weights depend on the layer, and not on how the model is cut
+    return torch.nn.Linear(3, 3).double()
+
+
+def squares(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return (outputs - targets).square().sum()
+
+
+def try_step(comm: Communicator) -> tuple[float | None, float]:
+    mesh = build_mesh(comm, {"dp": 2, "pp": 2, "tp": 2})
+    own, stage = batches[mesh["dp"].rank], layer(mesh["pp"].rank)
+    shapes = [list(each.shape) for each in own]
+    inputs, targets = (own, None) if mesh["pp"].rank == 0 else (None, [0 * each for each in own])
+    loss = hybrid_step(mesh, stage, shapes, inputs, targets, squares, global_batch_size=6)
+    return loss, stage.bias.grad[0].item()
+
+
+for rank, (loss, gradient) in enumerate(eight.run(try_step)):
+    print(f"rank {rank}: loss {loss}, first gradient {gradient:.6f}")
+samples, stages = torch.cat([each for own in batches for each in own]), [layer(0), layer(1)]
+loss = squares(stages[1](stages[0](samples)), 0 * samples) / 6
+loss.backward()
+print(f"alone:  loss {loss.item()}, first gradients", *(f"{each.bias.grad[0].item():.6f}" for each in stages))
+
+# %% [markdown]
+# **Visible test: 4 points.** It compares loss and gradients with those of a single process, and looks at each message.
+
+# %% test="hybrid_step_visible" points=4
+from distlib.exercises.hybrid.cases import Layout
+from distlib.exercises.hybrid.checks import check_hybrid_step
+
+report = check_hybrid_step(
+    hybrid_step,
+    layouts=[
+        Layout({"dp": 1, "pp": 2, "tp": 1}, samples=[[2, 2]]),
+        Layout({"dp": 2, "pp": 1, "tp": 1}, samples=[[2, 1], [1, 3]]),
+        Layout({"dp": 2, "pp": 1, "tp": 2}, samples=[[2], [1]]),
+        Layout({"dp": 2, "pp": 2, "tp": 2}, samples=[[2, 1], [3, 1]]),
+        Layout({"dp": 2, "pp": 2, "tp": 1}, samples=[[1, 1, 2], [2, 1, 1]], loss="absolute error"),
+        Layout({"dp": 1, "pp": 3, "tp": 1}, samples=[[2, 1]], calls=2),
+        Layout({"dp": 1, "pp": 1, "tp": 1}, samples=[[1, 2]]),
+    ],
+)
+assert report[0].trace.messages_sent == [2, 2]
+assert report[0].trace.bytes_sent == [4 * 3 * 8] * 2  # 4 samples of 3 features
+print(report)
+
+# %% [markdown]
+# **Hidden test: 5 points.** Other meshes, other orders of the axes, more microbatches.
+
+# %% test="hybrid_step_hidden" points=5
+# The hidden tests of hybrid_step stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 12 ranks, axes in other orders, replicas with different numbers of samples, one rank.
+from distlib.exercises.hybrid.cases import Layout
+from distlib.exercises.hybrid.checks import check_hybrid_step
+
+report = check_hybrid_step(
+    hybrid_step,
+    layouts=[
+        Layout({"tp": 1, "pp": 2, "dp": 1}, samples=[[1, 3]]),
+        Layout({"tp": 2, "dp": 3, "pp": 1}, samples=[[1], [2], [1]]),
+        Layout({"pp": 2, "dp": 2, "tp": 2}, samples=[[1, 2], [2, 3]]),
+        Layout({"tp": 2, "pp": 3, "dp": 2}, samples=[[2, 1], [1, 1]]),
+        Layout({"pp": 2, "tp": 1, "dp": 2}, samples=[[2, 1], [1, 3]], loss="absolute error"),
+        Layout({"dp": 1, "pp": 2, "tp": 2}, samples=[[1, 2, 1]], calls=2),
+        Layout({"dp": 1, "pp": 1, "tp": 1}, samples=[[2, 1]]),
+    ],
+    drawn=[(2, 2, 1)],
+    seed=123,
+)
+assert report[0].trace.bytes_sent == [4 * 3 * 8] * 2
+assert len(report) == 8
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. The norm of all gradients: `clip_gradients`
+#
+# Gradients are clipped by the norm of **all** of them, of the whole model: $\sqrt{\sum g^2}$, over every number of
+# every gradient, **each counted once**. No rank has them all. Where are they?
+#
+# | axis | `sharded` | `replicated` |
+# |---|---|---|
+# | `tp` | each rank has another part | all ranks have the same |
+# | `pp` | each rank has another stage's | each rank has another stage's |
+# | `dp` | all ranks have the same | all ranks have the same |
+#
+# For example, with dp 2 and tp 2, let rank 0 have the sharded gradient $[3]$, rank 1 the sharded gradient $[4]$, both
+# the replicated one $[12]$. Ranks 2 and 3 have the same again. The norm is $\sqrt{3^2 + 4^2 + 12^2} = 13$.
+#
+# If it is larger than `max_norm`, all gradients are multiplied by `max_norm` divided by the norm. Else they stay as
+# they are.
+
+
+# %% solution="clip_gradients"
+def clip_gradients(
+    mesh: Mapping[str, Communicator],
+    sharded: Sequence[torch.Tensor],
+    replicated: Sequence[torch.Tensor],
+    max_norm: float,
+) -> float:
+    """Scales all gradients, in place, so that the norm of all of them is at most `max_norm`.
+
+    Args:
+        mesh: the groups "dp", "pp" and "tp" of this rank. Any of them may have one rank only.
+        sharded: the gradients of parameters of which each rank of tp has another part; float64, any shapes, any number
+            of them, also none.
+        replicated: the gradients of those that all ranks of tp have; float64.
+        max_norm: above 0.
+
+    Returns:
+        The norm of all gradients of the model before, as a float; the same on every rank.
+
+    Cost: messages of a number or two along tp and pp, none along dp.
+    """
+    ### BEGIN SOLUTION
+    squares = torch.zeros(1, dtype=torch.float64)
+    for gradient in sharded:
+        squares += gradient.square().sum()
+    all_reduce(mesh["tp"], squares)
+    for gradient in replicated:
+        squares += gradient.square().sum()
+    all_reduce(mesh["pp"], squares)
+    norm = squares.sqrt().item()
+    if norm > max_norm:
+        for gradient in [*sharded, *replicated]:
+            gradient *= max_norm / norm
+    return norm
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the example, with two stages that have the same gradients: $\sqrt{2 \cdot 13^2} = 18.38$. Clipped to
+# half of that, each number is half as large.
+
+
+# %%
+def try_clip(comm: Communicator) -> tuple[float, list[float]]:
+    mesh = build_mesh(comm, {"dp": 2, "pp": 2, "tp": 2})
+    sharded = [torch.tensor([3.0 + mesh["tp"].rank], dtype=torch.float64)]
+    replicated = [torch.tensor([12.0], dtype=torch.float64)]
+    norm = clip_gradients(mesh, sharded, replicated, max_norm=13 / 2**0.5)
+    return norm, [sharded[0].item(), replicated[0].item()]
+
+
+for rank, (norm, gradients) in enumerate(eight.run(try_clip)):
+    print(f"rank {rank}: norm {norm:.4f}, gradients {gradients}")
+
+# %% [markdown]
+# **Visible test: 2 points.**
+
+# %% test="clip_gradients_visible" points=2
+from distlib.exercises.hybrid.checks import check_clip_gradients
+
+report = check_clip_gradients(
+    clip_gradients,
+    meshes=[
+        {"dp": 1, "pp": 1, "tp": 2},
+        {"dp": 1, "pp": 2, "tp": 1},
+        {"dp": 2, "pp": 1, "tp": 1},
+        {"dp": 2, "pp": 2, "tp": 2},
+        {"dp": 1, "pp": 1, "tp": 1},
+    ],
+)
+assert max(message.nbytes for message in report[3].trace) <= 16
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** Other meshes, norms that are small enough, ranks without any gradient of a kind.
+
+# %% test="clip_gradients_hidden" points=3
+# The hidden tests of clip_gradients stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: larger meshes, other orders, norms below the limit, ranks without gradients of one kind.
+from distlib.exercises.hybrid.checks import check_clip_gradients
+
+report = check_clip_gradients(
+    clip_gradients,
+    meshes=[
+        {"tp": 3, "pp": 1, "dp": 1},
+        {"pp": 3, "tp": 1, "dp": 1},
+        {"tp": 1, "dp": 3, "pp": 1},
+        {"pp": 2, "dp": 2, "tp": 2},
+        {"tp": 2, "pp": 3, "dp": 2},
+        {"dp": 1, "pp": 1, "tp": 1},
+    ],
+    seed=124,
+)
+assert max(message.nbytes for message in report[3].trace) <= 16
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Check everything
+#
+# This cell runs the tests on your functions, as they are defined now. It shows what passes and what to do next. It
+# takes some seconds and gives no marks. In a terminal, `distlib check 12_hybrid` does the same with the saved notebook.
+
+# %% tags=["skip-execution"]
+from distlib.classroom import check_exercise
+
+check_exercise("12_hybrid")
+
+# %% [markdown] text="hand_in"
+
+# %% tags=["skip-execution"]
+# from distlib.classroom import hand_in; hand_in("12_hybrid")
