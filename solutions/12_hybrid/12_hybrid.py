@@ -4,7 +4,7 @@
 # You lay out ranks as a mesh, train a model on it that is cut in three ways at once, clip its gradients, and choose the
 # layout for a cluster.
 #
-# - **Time:** about 2 hours.
+# - **Time:** about 3 hours.
 # - **Before:** read the lesson [Hybrid](../../course/12_hybrid.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
@@ -14,8 +14,11 @@
 # | 2 | `build_mesh` | 2 | 2 |
 # | 3 | `hybrid_step` | 4 | 5 |
 # | 4 | `clip_gradients` | 2 | 3 |
+# | 5 | `layout_memory` | 1 | 2 |
+# | 6 | `layout_seconds` | 2 | 3 |
+# | 7 | `choose_strategy` | 2 | 3 |
 #
-# That makes 21 points. Each part is graded by itself: the tests bring groups of their own where one is needed.
+# That makes 34 points. Each part is graded by itself: where one part calls another, the tests bring their own.
 
 # %% [markdown]
 # ## How to work
@@ -40,7 +43,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from distlib import Communicator, SimulatedWorld, all_reduce
+from distlib import Cluster, Communicator, Link, SimulatedWorld, all_reduce
 
 eight = SimulatedWorld(8)  # eight ranks to try things on
 
@@ -511,6 +514,282 @@ report = check_clip_gradients(
     seed=124,
 )
 assert max(message.nbytes for message in report[3].trace) <= 16
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. What a rank must keep: `layout_memory`
+#
+# Which layout should a cluster have? You compute what each one costs, by formulas of the lesson, and choose. A
+# **model** is a dict of five numbers, and a **layout** has the sizes of the three axes, in this order:
+#
+#     model = {"layers": 24, "features": 2048, "heads": 16, "sequence": 1024, "batch": 64}
+#     layout = {"dp": 2, "pp": 2, "tp": 2}
+#
+# The model has $12 \cdot \text{layers} \cdot \text{features}^2$ parameters, in layers that are all alike. So a rank has
+# that number, divided by $pp \cdot tp$. A step trains on `batch` sequences of `sequence` tokens. **A microbatch is one
+# sequence**, so each replica has $\text{batch} / dp$ microbatches.
+#
+# A rank of the first stage keeps the most. Bytes there:
+#
+# | what | bytes |
+# |---|---|
+# | parameters and gradients | 4 for each of its parameters |
+# | the states of Adam, by stage 1 of ZeRO along dp | $12 / dp$ for each of its parameters |
+# | activations | $34 \cdot \text{sequence} \cdot \text{features} / tp$ for each of its layers and microbatches |
+#
+# The pipeline runs 1F1B. So stage 0 keeps the activations of as many microbatches at the same time as there are stages,
+# or all of its replica if these are fewer. It has $\text{layers} / pp$ layers.
+
+
+# %% solution="layout_memory"
+def layout_memory(model: Mapping[str, int], layout: Mapping[str, int]) -> float:
+    """The bytes that a rank of the first stage needs. Only computes; sends no message.
+
+    Args:
+        model: "layers", "features", "heads", "sequence" and "batch". It must not change.
+        layout: the sizes of "dp", "pp" and "tp". pp divides the layers, dp the batch. It must not change.
+
+    Returns:
+        Parameters, gradients, states and activations together.
+    """
+    ### BEGIN SOLUTION
+    parameters = 12 * model["layers"] * model["features"] ** 2 / (layout["pp"] * layout["tp"])
+    kept = min(layout["pp"], model["batch"] // layout["dp"])
+    layers = model["layers"] // layout["pp"]
+    activations = 34 * model["sequence"] * model["features"] / layout["tp"] * layers * kept
+    return (4 + 12 / layout["dp"]) * parameters + activations
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it.** One GPU of 80 GB does not have room for this model of 1.2 billion parameters and all its 64 sequences at
+# once; but it keeps one at a time.
+
+# %%
+small = {"layers": 24, "features": 2048, "heads": 16, "sequence": 1024, "batch": 64}
+for layout in ({"dp": 1, "pp": 1, "tp": 1}, {"dp": 8, "pp": 1, "tp": 1}, {"dp": 2, "pp": 2, "tp": 2}):
+    print(layout, f"{layout_memory(small, layout) / 1e9:.2f} GB")
+
+# %% [markdown]
+# **Visible test: 1 point.**
+
+# %% test="layout_memory_visible" points=1
+from distlib.exercises.hybrid.checks import check_layout_memory
+
+report = check_layout_memory(
+    layout_memory,
+    models=[{"layers": 4, "features": 10, "heads": 2, "sequence": 5, "batch": 8}],
+    layouts=[(1, 1, 1), (1, 1, 2), (2, 1, 1), (1, 2, 1), (2, 2, 2), (4, 4, 1)],
+)
+assert report.answers[0] == 16 * 4800 + 34 * 5 * 10 * 4
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** Other models and layouts.
+
+# %% test="layout_memory_hidden" points=2
+# The hidden tests of layout_memory stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: larger models, more stages than microbatches, and drawn sizes.
+from distlib.exercises.hybrid.checks import check_layout_memory
+
+report = check_layout_memory(
+    layout_memory,
+    models=[
+        {"layers": 4, "features": 6, "heads": 2, "sequence": 3, "batch": 4},
+        {"layers": 96, "features": 12288, "heads": 96, "sequence": 2048, "batch": 1536},
+    ],
+    layouts=[(1, 1, 1), (1, 1, 2), (2, 1, 1), (1, 4, 1), (2, 2, 2), (4, 4, 1)],
+    drawn=6,
+    seed=125,
+)
+assert report.answers[0] == 16 * 1728 + 34 * 3 * 6 * 4
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. How long a step takes: `layout_seconds`
+#
+# A `Cluster` has two kinds of links: `cluster.intra` joins ranks of one node, `cluster.inter` ranks of different nodes.
+# A link has a `latency` $\alpha$ and a `bandwidth` $B$. Rank $r$ is on node `cluster.node_of(r)`. **A group of an axis
+# uses the link between nodes as soon as any group of this axis has ranks on different nodes**, else the one inside a
+# node. `mesh_groups(layout, axis)` says who is in a group.
+#
+# With $n$ ranks, an all-reduce of $S$ bytes takes $2 (n - 1) \cdot (\alpha + \frac{S}{n B})$ seconds: a ring. One
+# sequence has $V = 2 \cdot \text{sequence} \cdot \text{features}$ bytes of values between layers. $P$ is the number of
+# parameters of a rank, as in part 5.
+#
+# | part | seconds |
+# |---|---|
+# | $c$: a microbatch in a stage, forward and backward | $6 \cdot P \cdot \text{sequence} / \text{speed}$ |
+# | $t$: its messages along tp | for each of the stage's $\text{layers}/pp$ layers 4 all-reduces of $V$ bytes |
+# | $m$ microbatches in a pipeline of $pp$ stages | $(m + pp - 1) \cdot (c + t)$, with $m = \text{batch} / dp$ |
+# | the first microbatch's messages along pp | $2 (pp - 1) \cdot (\alpha + V / B)$ |
+# | the gradients along dp | one all-reduce of 2 bytes for each parameter of a rank |
+#
+# All of it together is the time of a step.
+
+
+# %% solution="layout_seconds"
+def layout_seconds(model: Mapping[str, int], cluster: Cluster, speed: float, layout: Mapping[str, int]) -> float:
+    """The seconds that a step takes. Only computes; sends no message.
+
+    Args:
+        model: as of `layout_memory`.
+        cluster: its links, and which rank is on which node; it has as many ranks as the layout.
+        speed: operations per second of a rank.
+        layout: the sizes of "dp", "pp" and "tp", in this order; the last one varies fastest.
+
+    Returns:
+        The sum of all parts.
+    """
+
+    ### BEGIN SOLUTION
+    def link(axis: str) -> Link:
+        nodes = [{cluster.node_of(rank) for rank in group} for group in mesh_groups(layout, axis)]
+        return cluster.inter if any(len(found) > 1 for found in nodes) else cluster.intra
+
+    def ring(axis: str, nbytes: float) -> float:
+        n = layout[axis]
+        return 2 * (n - 1) * (link(axis).latency + nbytes / (n * link(axis).bandwidth))
+
+    dp, pp, tp = layout["dp"], layout["pp"], layout["tp"]
+    parameters = 12 * model["layers"] * model["features"] ** 2 / (pp * tp)
+    values = 2 * model["sequence"] * model["features"]
+    microbatch = 6 * parameters * model["sequence"] / speed + model["layers"] // pp * 4 * ring("tp", values)
+    messages = 2 * (pp - 1) * (link("pp").latency + values / link("pp").bandwidth)
+    return (model["batch"] // dp + pp - 1) * microbatch + messages + ring("dp", 2 * parameters)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it.** The same layout on a box of eight GPUs, and on four boxes of two: there the groups of tp have ranks on two
+# nodes.
+
+# %%
+box = Cluster(nodes=1, ranks_per_node=8, intra=Link(2e-6, 200e9))
+boxes = Cluster(nodes=4, ranks_per_node=2, intra=Link(2e-6, 200e9), inter=Link(5e-6, 12.5e9))
+for cluster in (box, boxes):
+    for layout in ({"dp": 2, "pp": 1, "tp": 4}, {"dp": 4, "pp": 1, "tp": 2}):
+        print(cluster, layout, f"{layout_seconds(small, cluster, 150e12, layout) * 1e3:.0f} ms")
+
+# %% [markdown]
+# **Visible test: 2 points.**
+
+# %% test="layout_seconds_visible" points=2
+from distlib.exercises.hybrid.checks import check_layout_seconds
+
+report = check_layout_seconds(
+    layout_seconds,
+    model={"layers": 4, "features": 100, "heads": 4, "sequence": 10, "batch": 8},
+    clusters=[(1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (2, 4)],
+    speed=1e9,
+)
+assert report.answers[0] == 8 * 6 * 12 * 4 * 100**2 * 10 / 1e9
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** Other models, and clusters of other shapes.
+
+# %% test="layout_seconds_hidden" points=3
+# The hidden tests of layout_seconds stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: nodes of three ranks, so that some groups are on one node and others on two; and a larger model.
+from distlib.exercises.hybrid.checks import check_layout_seconds
+
+report = check_layout_seconds(
+    layout_seconds,
+    model={"layers": 12, "features": 60, "heads": 12, "sequence": 20, "batch": 12},
+    clusters=[(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (4, 3), (3, 4)],
+    speed=3e9,
+    seed=126,
+)
+assert len(report) == 58
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. Choose: `choose_strategy`
+#
+# Of all layouts of a cluster, take the one that is fastest **among those that fit into memory**. A layout has as many
+# ranks as the cluster; tp divides the heads, pp the layers, dp the batch. If none fits, say what is missing: a number
+# that tells the caller what to do.
+
+
+# %% solution="choose_strategy"
+def choose_strategy(model: Mapping[str, int], cluster: Cluster, memory: float, speed: float) -> dict[str, int]:
+    """The fastest layout that fits into memory, by `layout_memory` and `layout_seconds`. Only computes.
+
+    Args:
+        model: as of `layout_memory`.
+        cluster, speed: as of `layout_seconds`.
+        memory: bytes of each rank.
+
+    Returns:
+        The sizes of "dp", "pp" and "tp", in this order. If several are equally fast, any of them.
+
+    Raises:
+        ValueError: no layout fits. The text names the bytes of the layout that needs the least, rounded to a whole
+            number, written without any separator, such as 81250000000.
+    """
+    ### BEGIN SOLUTION
+    ranks = cluster.world_size
+    layouts = [
+        {"dp": dp, "pp": pp, "tp": ranks // (dp * pp)}
+        for dp in range(1, ranks + 1)
+        for pp in range(1, ranks + 1)
+        if ranks % (dp * pp) == 0
+        and model["batch"] % dp == 0
+        and model["layers"] % pp == 0
+        and model["heads"] % (ranks // (dp * pp)) == 0
+    ]
+    least = min(layout_memory(model, layout) for layout in layouts)
+    if least > memory:
+        raise ValueError(f"no layout fits into {memory:.0f} bytes: each rank needs at least {least:.0f}")
+    fitting = [layout for layout in layouts if layout_memory(model, layout) <= memory]
+    return min(fitting, key=lambda layout: layout_seconds(model, cluster, speed, layout))
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it.** GPT-3 on 64 nodes of eight GPUs, as if they reached 150 Tflop/s; and what it takes with less memory.
+
+# %%
+gpt3 = {"layers": 96, "features": 12288, "heads": 96, "sequence": 2048, "batch": 1536}
+cluster = Cluster(nodes=64, ranks_per_node=8, intra=Link(2e-6, 200e9), inter=Link(5e-6, 25e9))
+for memory in (80e9, 40e9, 16e9):
+    layout = choose_strategy(gpt3, cluster, memory, speed=150e12)
+    seconds = layout_seconds(gpt3, cluster, 150e12, layout)
+    print(f"{memory / 1e9:.0f} GB: {layout}, {layout_memory(gpt3, layout) / 1e9:.1f} GB, {seconds:.1f} s")
+
+# %% [markdown]
+# **Visible test: 2 points.**
+
+# %% test="choose_strategy_visible" points=2
+from distlib.exercises.hybrid.checks import check_choose_strategy
+
+report = check_choose_strategy(
+    choose_strategy,
+    model={"layers": 8, "features": 512, "heads": 8, "sequence": 128, "batch": 16},
+    clusters=[(1, 1), (1, 4), (2, 2), (2, 4)],
+)
+assert report.answers[0]["returned"] == {"dp": 1, "pp": 1, "tp": 1}
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** Other models and clusters.
+
+# %% test="choose_strategy_hidden" points=3
+# The hidden tests of choose_strategy stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: clusters of up to 24 ranks, models whose heads, layers and batch leave few layouts, and no memory.
+from distlib.exercises.hybrid.checks import check_choose_strategy
+
+report = check_choose_strategy(
+    choose_strategy,
+    model={"layers": 12, "features": 384, "heads": 6, "sequence": 256, "batch": 24},
+    clusters=[(1, 1), (1, 6), (2, 2), (3, 4), (4, 6)],
+    seed=127,
+)
+assert report.answers[0]["returned"] == {"dp": 1, "pp": 1, "tp": 1}
 ### END HIDDEN TESTS
 
 # %% [markdown]

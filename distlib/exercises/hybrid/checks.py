@@ -14,9 +14,9 @@ import torch
 from distlib.checks.case import Case
 from distlib.checks.formatting import count
 from distlib.checks.helpers import all_reduce
-from distlib.checks.plays.calls import call_twice
+from distlib.checks.plays.calls import attempt, call_twice
 from distlib.checks.remark import Remark
-from distlib.checks.rules.returns import called, every_call, same, shown
+from distlib.checks.rules.returns import called, every_call, returns, same, shown
 from distlib.checks.rules.sent_messages import Way, such_as
 from distlib.checks.rules.values import explain_factor, holds, is_close, untouched
 from distlib.checks.seen import Seen
@@ -33,7 +33,19 @@ from distlib.exercises.hybrid.axes import (
     in_blocks,
 )
 from distlib.exercises.hybrid.cases import FEATURES, Alone, Layout, drawn_layout, step_case
+from distlib.exercises.hybrid.helpers import layout_memory, layout_seconds, mesh_groups
+from distlib.exercises.hybrid.layouts import (
+    Model,
+    best_layout,
+    layout_bytes,
+    layouts_of,
+    least_bytes,
+    memory_parts,
+    parameters_of_rank,
+    seconds_parts,
+)
 from distlib.exercises.hybrid.plays import AXES, build, clip
+from distlib.network import Cluster, Link
 from distlib.trace import Message
 
 say = Sentences(__file__)
@@ -516,3 +528,241 @@ def _small(sizes: Sizes, message: Message) -> Remark | None:
     if where[0]["dp"] != where[1]["dp"]:
         return say.remark("along_dp", such_as(message), src=message.src, dst=message.dst)
     return None
+
+
+# ── layout_memory ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _layout(dp: int, pp: int, tp: int) -> dict[str, int]:
+    return {"dp": dp, "pp": pp, "tp": tp}
+
+
+def _drawn_model(draw: Draw) -> Model:
+    return {
+        "layers": 12 * draw.randint(1, 4),
+        "features": 16 * draw.randint(2, 40),
+        "heads": 12,
+        "sequence": draw.randint(10, 500),
+        "batch": 12 * draw.randint(1, 5),
+    }
+
+
+@task("model", "layout")
+def check_layout_memory(
+    draw: Draw, *, models: Sequence[Model], layouts: Sequence[tuple[int, int, int]], drawn: int = 0
+) -> Iterator[Case]:
+    """`function(model, layout)`: the bytes of a rank of the first stage.
+
+    Args:
+        layouts: sizes of dp, pp and tp; each is asked for with each model.
+        drawn: this many more of both.
+    """
+    pairs = [(model, _layout(*sizes)) for model in models for sizes in layouts]
+    pairs += [(_drawn_model(draw), _layout(*(draw.choice((1, 2, 3, 4)) for _ in AXES))) for _ in range(drawn)]
+    for model, layout in pairs:
+        title = f"{_as_title(layout)}, {_as_title(model)}"
+        yield called(dict(model), dict(layout), facts=(model, layout), title=title)
+
+
+def _as_title(named: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in named.items())
+
+
+@check_layout_memory.judge
+def _(seen: Seen) -> Remarks:
+    model, layout = seen.facts
+    yield returns(seen, layout_bytes(model, layout), partial(_wrong_bytes, model, layout), say("memory"))
+
+
+def _wrong_bytes(model: Model, layout: Mapping[str, int]) -> dict[str, Any]:
+    right, (states, activations) = layout_bytes(model, layout), memory_parts(model, layout)
+    parameters, (dp, pp, tp) = parameters_of_rank(model, layout), (layout[axis] for axis in AXES)
+    live = min(pp, model["batch"] // dp)
+    found = {
+        say("states_only"): states,
+        say("activations_only"): activations,
+        say("not_sharded"): 16 * parameters + activations,
+        say("all_sharded"): 16 / dp * parameters + activations,
+        say("whole_model"): states * pp * tp + activations,
+        say("not_by_tp"): states * tp + activations,
+        say("not_by_pp"): states * pp + activations,
+        say("one_microbatch"): states + activations / live,
+        say("all_microbatches"): states + activations / live * (model["batch"] // dp),
+        say("as_many_as_stages"): states + activations / live * pp,
+        say("whole_batch"): states + activations / live * min(pp, model["batch"]),
+        say("activations_not_by_tp"): states + activations * tp,
+        say("activations_of_all_layers"): states + activations * pp,
+        say("activations_by_dp"): states + activations / dp,
+    }
+    return {words: value for words, value in found.items() if not math.isclose(value, right)}
+
+
+# ── layout_seconds ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+INTRA, INTER = Link(2e-6, 40e9), Link(2e-5, 3e9)
+
+
+def _cluster(nodes: int, ranks_per_node: int) -> Cluster:
+    return Cluster(nodes=nodes, ranks_per_node=ranks_per_node, intra=INTRA, inter=INTER)
+
+
+@task("model", "cluster", "speed", "layout", helpers=[mesh_groups], allowed=("distlib.network.cluster",))
+def check_layout_seconds(
+    draw: Draw, *, model: Model, clusters: Sequence[tuple[int, int]], speed: float
+) -> Iterator[Case]:
+    """`function(model, cluster, speed, layout)`: the seconds of a step, for all layouts of each cluster.
+
+    Args:
+        clusters: nodes, and ranks on each.
+        speed: operations per second of a rank.
+    """
+    for nodes, ranks_per_node in clusters:
+        cluster = _cluster(nodes, ranks_per_node)
+        for layout in layouts_of(model, cluster.world_size):
+            title = f"{_as_title(layout)}, {count(nodes, 'node')} of {count(ranks_per_node, 'rank')}"
+            facts = model, cluster, speed, layout
+            yield called(dict(model), cluster, speed, dict(layout), facts=facts, title=title)
+
+
+@check_layout_seconds.judge
+def _(seen: Seen) -> Remarks:
+    yield returns(seen, seconds_parts(*seen.facts)["together"], partial(_wrong_seconds, *seen.facts), say("seconds"))
+
+
+def _wrong_seconds(model: Model, cluster: Cluster, speed: float, layout: Mapping[str, int]) -> dict[str, Any]:
+    parts, (dp, pp, _) = seconds_parts(model, cluster, speed, layout), (layout[axis] for axis in AXES)
+    right, microbatches, one = parts["together"], model["batch"] // dp, parts["compute"] + parts["tp"]
+    before = right - (microbatches + pp - 1) * one
+
+    def on(**links: Link) -> float:
+        return seconds_parts(model, cluster, speed, layout, links)["together"]
+
+    found = {
+        say("tp_inside"): on(tp=cluster.intra),
+        say("tp_outside"): on(tp=cluster.inter),
+        say("dp_inside"): on(dp=cluster.intra),
+        say("dp_outside"): on(dp=cluster.inter),
+        say("pp_inside"): on(pp=cluster.intra),
+        say("pp_outside"): on(pp=cluster.inter),
+        say("all_inside"): on(**dict.fromkeys(AXES, cluster.intra)),
+        say("all_outside"): on(**dict.fromkeys(AXES, cluster.inter)),
+        say("no_bubble"): before + microbatches * one,
+        say("bubble_of_all"): before + (microbatches + pp) * one,
+        say("one_microbatch_only"): before + (1 + pp - 1) * one,
+        say("batch_not_by_dp"): before + (model["batch"] + pp - 1) * one,
+        say("compute_only"): (microbatches + pp - 1) * parts["compute"],
+        say("no_tp"): right - (microbatches + pp - 1) * parts["tp"],
+        say("tp_of_all_layers"): right + (microbatches + pp - 1) * parts["tp"] * (pp - 1),
+        say("no_pp"): right - parts["pp"],
+        say("pp_one_way"): right - parts["pp"] / 2,
+        say("no_dp"): right - parts["dp"],
+        say("dp_each_microbatch"): right + parts["dp"] * (microbatches - 1),
+        say("forward_only"): right - (microbatches + pp - 1) * parts["compute"] * 2 / 3,
+    }
+    return {words: value for words, value in found.items() if not math.isclose(value, right)}
+
+
+# ── choose_strategy ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+CHOOSE_ERRORS = (
+    ("min() arg is an empty sequence", say("nothing_fits")),
+    ("min() iterable argument is empty", say("nothing_fits")),
+    ("does not have", say("other_ranks")),
+    ("ZeroDivisionError", say("zero")),
+)
+
+
+@task(
+    "model",
+    "cluster",
+    "memory",
+    "speed",
+    helpers=[mesh_groups, layout_memory, layout_seconds],
+    errors=CHOOSE_ERRORS,
+    allowed=("distlib.network.cluster",),
+)
+def check_choose_strategy(draw: Draw, *, model: Model, clusters: Sequence[tuple[int, int]]) -> Iterator[Case]:
+    """`function(model, cluster, memory, speed)`: the fastest layout that fits.
+
+    Each cluster has much memory first, then too little for the fastest layout, for two layouts, for one, and for none.
+    """
+    for nodes, ranks_per_node in clusters:
+        cluster = _cluster(nodes, ranks_per_node)
+        for speed in (1e11, 2e12):
+            for memory, how in _memories(model, cluster, speed):
+                title = f"{count(nodes, 'node')} of {count(ranks_per_node, 'rank')}, {speed / 1e9:g} Gflop/s, {how}"
+                arguments = {"args": [dict(model), cluster, memory, speed], "kwargs": {}}
+                yield Case(title, attempt, [arguments], (model, cluster, memory, speed))
+
+
+def _memories(model: Model, cluster: Cluster, speed: float) -> Iterator[tuple[float, str]]:
+    """Bytes of memory at which another layout is the best one."""
+    layouts = list(layouts_of(model, cluster.world_size))
+    needs = sorted({layout_bytes(model, layout) for layout in layouts})
+    yield float(round(2 * needs[-1])), "room for all"
+    best = best_layout(model, cluster, math.inf, speed)
+    assert best is not None
+    if (before := [each for each in needs if each < layout_bytes(model, best)]) and len(before) > 2:
+        yield float(math.ceil(before[-1])), "no room for the fastest of all"
+    if len(needs) > 2:
+        yield float(math.ceil(needs[1])), "room for few"
+    yield float(math.ceil(needs[0])), "room for the smallest"
+    yield float(math.floor(needs[0]) - 1000), "room for none"
+
+
+@check_choose_strategy.judge
+def _(seen: Seen) -> Remarks:
+    model, cluster, memory, speed = seen.facts
+    right, told = best_layout(model, cluster, memory, speed), seen[0]
+    if right is None:
+        yield _nothing_fits(told, least_bytes(model, cluster.world_size), memory)
+        return
+    if "refused" in told:
+        yield say.remark("refused", f"such as {right}", text=told["refused"])
+        return
+    found = told["returned"]
+    if not isinstance(found, dict) or set(found) != set(AXES) or not all(type(n) is int for n in found.values()):
+        yield say.remark("no_layout", found=shown(found))
+        return
+    yield _possible(model, cluster, found)
+    yield _fits(model, memory, found)
+    yield _fastest(model, cluster, memory, speed, found, right)
+
+
+def _nothing_fits(told: Mapping[str, Any], least: float, memory: float) -> Remark | None:
+    if "returned" in told:
+        return say.remark("must_refuse", found=shown(told["returned"]), least=f"{least:.0f}", memory=f"{memory:.0f}")
+    if f"{least:.0f}" in told["refused"]:
+        return None
+    return say.remark("no_bytes", least=f"{least:.0f}", text=told["refused"])
+
+
+def _possible(model: Model, cluster: Cluster, found: Mapping[str, int]) -> Remark | None:
+    if found in list(layouts_of(model, cluster.world_size)):
+        return None
+    parts = _as_title({"layers": model["layers"], "heads": model["heads"], "batch": model["batch"]})
+    return say.remark("not_possible", found=_as_title(found), ranks=cluster.world_size, parts=parts)
+
+
+def _fits(model: Model, memory: float, found: Mapping[str, int]) -> Remark | None:
+    nbytes = layout_bytes(model, found)
+    if nbytes <= memory:
+        return None
+    return say.remark("too_large", found=_as_title(found), nbytes=f"{nbytes:.0f}", memory=f"{memory:.0f}")
+
+
+def _fastest(
+    model: Model, cluster: Cluster, memory: float, speed: float, found: Mapping[str, int], right: Mapping[str, int]
+) -> Remark | None:
+    seconds = {
+        name: seconds_parts(model, cluster, speed, each)["together"]
+        for name, each in (("found", found), ("right", right))
+    }
+    if seconds["found"] <= seconds["right"] * (1 + 1e-9):
+        return None
+    lines = [f"{_as_title(each)}: {seconds[name]:.4g} s" for name, each in (("right", right), ("found", found))]
+    fitting = [each for each in layouts_of(model, cluster.world_size) if layout_bytes(model, each) <= memory]
+    smallest = min(fitting, key=lambda each: layout_bytes(model, each))
+    slowest = max(fitting, key=lambda each: seconds_parts(model, cluster, speed, each)["together"])
+    cause = "memory_alone" if found == smallest else "the_slowest" if found == slowest else "not_the_fastest"
+    return say.remark("slower", f"expected {lines[0]}", f"found    {lines[1]}", cause=say(cause))
