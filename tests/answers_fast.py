@@ -139,9 +139,9 @@ def unfit(judged: Judged, folder: Path) -> str:
 
 @cache
 def has_communicator(assignment: str, function: str, folder: Path) -> bool:
-    """Whether the function, or the class, is called with one."""
+    """Whether the function, or the class, is called with one, or with several in a mesh."""
     (cell,) = [cell for cell in cells_of(assignment, folder) if cell.name == function]
-    return re.search(r"\(\s*(self,\s*)?comm\b", cell.source) is not None
+    return re.search(r"\(\s*(self,\s*)?(comm|mesh)\b", cell.source) is not None
 
 
 # ── one answer ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -56,6 +56,7 @@ from distlib.checks.venues import FunctionElsewhere, Real, Simulated, Venue, pac
 from distlib.worlds.diagnosis import PeerLost, RunTimeout, TooMuchOutput
 
 SAMPLED_RANKS = 4
+WITH_RANKS = {"comm", "mesh"}  # arguments of a function that ranks call
 MOST_REAL_RANKS = 20
 CASE_SECONDS = 5.0  # a case takes milliseconds; one that takes this long does not end
 SIMULATED_SECONDS = 2.0  # the same where real ranks have the last word
@@ -187,7 +188,7 @@ class Task:
         """The first remark about a run, times left out."""
         if seen.error is not None:
             signs = self._errors(seen) if callable(self._errors) else self._errors
-            return explain_error(seen.error, signs, has_ranks="comm" in self._arguments)
+            return explain_error(seen.error, signs, has_ranks=not WITH_RANKS.isdisjoint(self._arguments))
         library = next((played.library for played in seen.played if played.library), None)
         if library:
             return explain_library(seen.case.function, library)

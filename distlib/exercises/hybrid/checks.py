@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from distlib.checks.plays.calls import attempt, call_twice
 from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import called, every_call, returns, same, shown
 from distlib.checks.rules.sent_messages import Way, such_as
-from distlib.checks.rules.values import explain_factor, holds, is_close, untouched
+from distlib.checks.rules.values import explain_factor, holds, is_close, known, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.senders import is_of_the_play
 from distlib.checks.sentences import Sentences
@@ -94,8 +94,6 @@ def _why(sizes: Sizes, axis: str, groups: Groups) -> str:
     right = groups_of(sizes, axis)
     if sorted(map(sorted, groups)) == right:
         return say("order_of_groups")
-    if groups == first_axis_fastest(sizes, axis):
-        return say("first_axis_fastest")
     if groups == groups_by(sizes, [axis]):
         return say("alike_along_axis", axis=axis)
     if groups == in_blocks(sizes, axis):
@@ -112,6 +110,7 @@ def _why(sizes: Sizes, axis: str, groups: Groups) -> str:
 
 BUILD_ERRORS = (
     ("waits to", say("split_together")),
+    ("waits in split", say("split_together")),
     ("ranks have to make the same collective calls", say("split_together")),
     ("more than 8 times", say("split_once")),
     ("'NoneType'", say("no_group")),
@@ -171,22 +170,28 @@ def _refusal(rank: int, product: int, size: int, text: str | None) -> Remark | N
 
 def _group(seen: Seen, sizes: Sizes, axis: str, rank: int, tokens: Sequence[float]) -> Remark | None:
     """Whether this rank's group of an axis holds the right ranks, in the right order."""
-    right = next(group for group in groups_of(sizes, axis) if rank in group)
+    right = _group_of(groups_of(sizes, axis), rank)
     heard = seen[rank]["heard"][axis].tolist()
     found = [tokens.index(token) if token in tokens else None for token in heard]
     if found == right:
         return None
-    cause = say("numbers_in_group") if sorted(map(str, found)) == sorted(map(str, right)) else ""
-    for other in sizes:
-        if not cause and other != axis and found == next(g for g in groups_of(sizes, other) if rank in g):
-            cause = say("other_axis")
-    if not cause and found == next(g for g in first_axis_fastest(sizes, axis) if rank in g):
-        cause = say("first_axis_fastest")
-    if not cause and found == next(g for g in groups_by(sizes, [axis]) if rank in g):
-        cause = say("alike_along_axis", axis=axis)
-    return say.remark(
-        "group", f"expected {right}", f"found    {found}", rank=rank, axis=axis, cause=cause or say("color")
-    )
+    lines = f"expected {right}", f"found    {found}"
+    return say.remark("group", *lines, rank=rank, axis=axis, cause=_why_group(sizes, axis, rank, found))
+
+
+def _why_group(sizes: Sizes, axis: str, rank: int, found: Sequence[int | None]) -> str:
+    if set(found) == set(_group_of(groups_of(sizes, axis), rank)):
+        return say("numbers_in_group")
+    if found == _group_of(groups_by(sizes, [axis]), rank):
+        return say("alike_along_axis", axis=axis)
+    others = [groups_of(sizes, other) for other in sizes if other != axis]
+    if found in [_group_of(groups, rank) for groups in (*others, first_axis_fastest(sizes, axis))]:
+        return say("other_axis")
+    return say("color")
+
+
+def _group_of(groups: Groups, rank: int) -> list[int]:
+    return next(group for group in groups if rank in group)
 
 
 # ── hybrid_step ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -202,7 +207,7 @@ STEP_ERRORS = (
     ("receives into", say("wrong_buffer")),
     ("but the ranks are", say("no_such_rank")),
     ("NoneType", say("none")),
-    ("inplace operation", say("reused_memory")),
+    ("inplace", say("reused_memory")),
 )
 
 
@@ -264,9 +269,11 @@ def _loss(seen: Seen, alone: Alone, rank: int) -> Remark | None:
     right = alone.loss if layout.is_last(rank) else None
     own, N = alone.losses[layout.where(rank)["dp"]], layout.global_batch_size
     samples = layout.samples[layout.where(rank)["dp"]]
+    means = sum(sum(losses) / sum(each) for losses, each in zip(alone.losses, layout.samples, strict=True))
     mistakes = {
         say("own_loss"): sum(own) / N,
         say("own_mean_loss"): sum(own) / sum(samples),
+        say("own_batch"): [means, means / layout.sizes["dp"]],
         say("sum_of_losses"): alone.loss * N,
         say("last_loss"): own[-1] / N,
         say("loss_over_ranks"): alone.loss / layout.sizes["dp"],
@@ -274,8 +281,9 @@ def _loss(seen: Seen, alone: Alone, rank: int) -> Remark | None:
         if layout.sizes["tp"] > 1
         else None,
     }
-    otherwise = say("loss") if right is not None and isinstance(found, float) else say("returned")
-    return holds(f"on rank {rank} what it returned", found, right, mistakes, same=_is_same_loss, otherwise=otherwise)
+    is_number = right is not None and isinstance(found, float)
+    what, otherwise = f"on rank {rank} what it returned", say("loss") if is_number else say("returned")
+    return holds(what, found, right, mistakes if is_number else {}, same=_is_same_loss, otherwise=otherwise)
 
 
 def _is_same_loss(one: Any, other: Any) -> bool:
@@ -293,7 +301,7 @@ def _gradients(seen: Seen, alone: Alone, rank: int) -> Remarks:
         mistakes = {
             say("own_gradient"): own,
             say("averaged"): right / dp,
-            say("own_batch"): right * N / sum(layout.samples[where["dp"]]),
+            say("own_batch"): _of_own_means(alone, where, part, name),
             say("not_divided"): right * N,
             **_along_other_axes(alone, where, name),
         }
@@ -302,6 +310,16 @@ def _gradients(seen: Seen, alone: Alone, rank: int) -> Remarks:
         yield holds(what, found, right, mistakes, same=is_close, otherwise=otherwise)
         before = seen.case.inputs[rank]["parameters"][name]
         yield untouched(f"on rank {rank} `{name}`", seen[rank]["parameters"][name], before, say("no_step"))
+
+
+def _of_own_means(
+    alone: Alone, where: Mapping[str, int], part: Callable[[torch.Tensor], torch.Tensor], name: str
+) -> list[torch.Tensor]:
+    """The sum of the gradients of each replica's own mean, and their average."""
+    N, samples = alone.layout.global_batch_size, alone.layout.samples
+    scaled = [N / sum(each) * own[where["pp"]][name] for own, each in zip(alone.gradients, samples, strict=True)]
+    total = part(torch.stack(scaled).sum(0))
+    return [total, total / len(samples)]
 
 
 def _part(alone: Alone, tp: int, name: str, whole: torch.Tensor) -> torch.Tensor:
@@ -319,7 +337,6 @@ def _along_other_axes(alone: Alone, where: Mapping[str, int], name: str) -> dict
         stages = torch.stack([stage[name] for stage in own]).sum(0)
         everywhere = torch.stack(whole).sum(0)
         found[say("along_pp")] = [_part(alone, where["tp"], name, each) for each in (stages, everywhere)]
-        found[say("along_all")] = _over_tp(alone, name, everywhere)
     return found
 
 
@@ -400,7 +417,6 @@ CLIP_ERRORS = (
     ("has already returned", say("same_sums")),
     ("stack expects a non-empty", say("none_of_a_kind")),
     ("non-empty list", say("none_of_a_kind")),
-    ("float32", say("float32")),
 )
 MOST_NUMBERS = 2  # in a message
 
@@ -465,7 +481,9 @@ def _norm(seen: Seen, sizes: Sizes, norm: float, rank: int) -> Remark | None:
     found = seen[rank]["norm"]
     if isinstance(found, torch.Tensor):
         return say.remark("norm_is_a_tensor", rank=rank)
+    is_rounded = isinstance(found, float) and math.isclose(found, norm, rel_tol=1e-5)
     otherwise = say("norm") if isinstance(found, float) else say("norm_is_a_float")
+    otherwise = say("float32") if is_rounded else otherwise
     what = f"on rank {rank} the norm that it returned"
     mistakes = partial(_wrong_norms, seen, sizes, norm, rank)
     return holds(what, found, norm, mistakes, same=_is_same_loss, otherwise=otherwise)
@@ -473,18 +491,16 @@ def _norm(seen: Seen, sizes: Sizes, norm: float, rank: int) -> Remark | None:
 
 def _wrong_norms(seen: Seen, sizes: Sizes, norm: float, rank: int) -> dict[str, Any]:
     """What usual mistakes give; those that make no difference on this mesh are left out."""
-    own, where = seen.case.inputs[rank], coordinates_of(rank, sizes)
-    everyone = [_squares(given["sharded"]) + _squares(given["replicated"]) for given in seen.case.inputs]
-    first = [squares for other, squares in enumerate(everyone) if coordinates_of(other, sizes)["dp"] == 0]
+    where = coordinates_of(rank, sizes)
+    replica = [given for other, given in enumerate(seen.case.inputs) if coordinates_of(other, sizes)["dp"] == 0]
+    squares = [_squares(given["sharded"]) + _squares(given["replicated"]) for given in replica]
     found = {
-        say("own_norm"): math.sqrt(_squares(own["sharded"]) + _squares(own["replicated"])),
         say("without_tp"): _norm_of(seen, sizes, only_tp=where["tp"]),
         say("without_pp"): _norm_of(seen, sizes, only_pp=where["pp"]),
-        say("replicated_often"): math.sqrt(sum(first)),
+        say("replicated_often"): math.sqrt(sum(squares)),
         say("dp_counted"): norm * math.sqrt(sizes["dp"]),
-        say("everything_counted"): math.sqrt(sum(everyone)),
         say("no_root"): norm**2,
-        say("sum_of_norms"): sum(map(math.sqrt, first)),
+        say("sum_of_norms"): sum(map(math.sqrt, squares)),
     }
     return {words: value for words, value in found.items() if not math.isclose(value, norm)}
 
@@ -571,30 +587,40 @@ def _as_title(named: Mapping[str, int]) -> str:
 @check_layout_memory.judge
 def _(seen: Seen) -> Remarks:
     model, layout = seen.facts
-    yield returns(seen, layout_bytes(model, layout), partial(_wrong_bytes, model, layout), say("memory"))
+    yield _number(seen, layout_bytes(model, layout), partial(_wrong_bytes, model, layout), say("memory"))
+
+
+def _number(seen: Seen, right: float, mistakes: Callable[[], Mapping[str, Any]], otherwise: str) -> Remark | None:
+    """The function must have returned this number. Several values may belong to one mistake."""
+    found = seen[0]
+    is_wrong = not same(found, right)
+    return returns(seen, right, otherwise=known(found, mistakes() if is_wrong else {}, same) or otherwise)
 
 
 def _wrong_bytes(model: Model, layout: Mapping[str, int]) -> dict[str, Any]:
     right, (states, activations) = layout_bytes(model, layout), memory_parts(model, layout)
     parameters, (dp, pp, tp) = parameters_of_rank(model, layout), (layout[axis] for axis in AXES)
     live = min(pp, model["batch"] // dp)
-    found = {
+    found: dict[str, float | list[float]] = {
         say("states_only"): states,
         say("activations_only"): activations,
         say("not_sharded"): 16 * parameters + activations,
         say("all_sharded"): 16 / dp * parameters + activations,
-        say("whole_model"): states * pp * tp + activations,
-        say("not_by_tp"): states * tp + activations,
-        say("not_by_pp"): states * pp + activations,
+        say("whole_model"): [each * states + activations for each in (pp * tp, pp, tp)],
         say("one_microbatch"): states + activations / live,
         say("all_microbatches"): states + activations / live * (model["batch"] // dp),
         say("as_many_as_stages"): states + activations / live * pp,
-        say("whole_batch"): states + activations / live * min(pp, model["batch"]),
         say("activations_not_by_tp"): states + activations * tp,
         say("activations_of_all_layers"): states + activations * pp,
         say("activations_by_dp"): states + activations / dp,
     }
-    return {words: value for words, value in found.items() if not math.isclose(value, right)}
+    return _different(found, right)
+
+
+def _different(found: Mapping[str, float | list[float]], right: float) -> dict[str, Any]:
+    """The values that usual mistakes give, without those that are right by chance."""
+    lists = {words: values if isinstance(values, list) else [values] for words, values in found.items()}
+    return {words: [each for each in own if not math.isclose(each, right)] for words, own in lists.items()}
 
 
 # ── layout_seconds ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -626,7 +652,7 @@ def check_layout_seconds(
 
 @check_layout_seconds.judge
 def _(seen: Seen) -> Remarks:
-    yield returns(seen, seconds_parts(*seen.facts)["together"], partial(_wrong_seconds, *seen.facts), say("seconds"))
+    yield _number(seen, seconds_parts(*seen.facts)["together"], partial(_wrong_seconds, *seen.facts), say("seconds"))
 
 
 def _wrong_seconds(model: Model, cluster: Cluster, speed: float, layout: Mapping[str, int]) -> dict[str, Any]:
@@ -644,13 +670,10 @@ def _wrong_seconds(model: Model, cluster: Cluster, speed: float, layout: Mapping
         say("dp_outside"): on(dp=cluster.inter),
         say("pp_inside"): on(pp=cluster.intra),
         say("pp_outside"): on(pp=cluster.inter),
-        say("all_inside"): on(**dict.fromkeys(AXES, cluster.intra)),
-        say("all_outside"): on(**dict.fromkeys(AXES, cluster.inter)),
         say("no_bubble"): before + microbatches * one,
         say("bubble_of_all"): before + (microbatches + pp) * one,
         say("one_microbatch_only"): before + (1 + pp - 1) * one,
         say("batch_not_by_dp"): before + (model["batch"] + pp - 1) * one,
-        say("compute_only"): (microbatches + pp - 1) * parts["compute"],
         say("no_tp"): right - (microbatches + pp - 1) * parts["tp"],
         say("tp_of_all_layers"): right + (microbatches + pp - 1) * parts["tp"] * (pp - 1),
         say("no_pp"): right - parts["pp"],
@@ -659,17 +682,10 @@ def _wrong_seconds(model: Model, cluster: Cluster, speed: float, layout: Mapping
         say("dp_each_microbatch"): right + parts["dp"] * (microbatches - 1),
         say("forward_only"): right - (microbatches + pp - 1) * parts["compute"] * 2 / 3,
     }
-    return {words: value for words, value in found.items() if not math.isclose(value, right)}
+    return _different(found, right)
 
 
 # ── choose_strategy ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-CHOOSE_ERRORS = (
-    ("min() arg is an empty sequence", say("nothing_fits")),
-    ("min() iterable argument is empty", say("nothing_fits")),
-    ("does not have", say("other_ranks")),
-    ("ZeroDivisionError", say("zero")),
-)
 
 
 @task(
@@ -678,7 +694,7 @@ CHOOSE_ERRORS = (
     "memory",
     "speed",
     helpers=[mesh_groups, layout_memory, layout_seconds],
-    errors=CHOOSE_ERRORS,
+    errors=[("ZeroDivisionError", say("zero"))],
     allowed=("distlib.network.cluster",),
 )
 def check_choose_strategy(draw: Draw, *, model: Model, clusters: Sequence[tuple[int, int]]) -> Iterator[Case]:
@@ -714,27 +730,28 @@ def _memories(model: Model, cluster: Cluster, speed: float) -> Iterator[tuple[fl
 def _(seen: Seen) -> Remarks:
     model, cluster, memory, speed = seen.facts
     right, told = best_layout(model, cluster, memory, speed), seen[0]
-    if right is None:
-        yield _nothing_fits(told, least_bytes(model, cluster.world_size), memory)
-        return
     if "refused" in told:
-        yield say.remark("refused", f"such as {right}", text=told["refused"])
+        yield _refused(told["refused"], right, least_bytes(model, cluster.world_size))
         return
     found = told["returned"]
     if not isinstance(found, dict) or set(found) != set(AXES) or not all(type(n) is int for n in found.values()):
         yield say.remark("no_layout", found=shown(found))
         return
     yield _possible(model, cluster, found)
-    yield _fits(model, memory, found)
-    yield _fastest(model, cluster, memory, speed, found, right)
+    yield _fits(model, memory, found, right)
+    yield _fastest(model, cluster, memory, speed, found)
 
 
-def _nothing_fits(told: Mapping[str, Any], least: float, memory: float) -> Remark | None:
-    if "returned" in told:
-        return say.remark("must_refuse", found=shown(told["returned"]), least=f"{least:.0f}", memory=f"{memory:.0f}")
-    if f"{least:.0f}" in told["refused"]:
+def _refused(text: str, right: Mapping[str, int] | None, least: float) -> Remark | None:
+    """What is wrong with a ValueError."""
+    if right is not None:
+        cause = "other_ranks" if "does not have" in text else "at_most"
+        return say.remark("refused", f"such as {_as_title(right)}", text=text, cause=say(cause))
+    if f"{least:.0f}" in text:
         return None
-    return say.remark("no_bytes", least=f"{least:.0f}", text=told["refused"])
+    return say.remark(
+        "no_bytes", least=f"{least:.0f}", text=text, cause=say("nothing_fits" if "empty" in text else "least")
+    )
 
 
 def _possible(model: Model, cluster: Cluster, found: Mapping[str, int]) -> Remark | None:
@@ -744,23 +761,21 @@ def _possible(model: Model, cluster: Cluster, found: Mapping[str, int]) -> Remar
     return say.remark("not_possible", found=_as_title(found), ranks=cluster.world_size, parts=parts)
 
 
-def _fits(model: Model, memory: float, found: Mapping[str, int]) -> Remark | None:
+def _fits(model: Model, memory: float, found: Mapping[str, int], right: Mapping[str, int] | None) -> Remark | None:
     nbytes = layout_bytes(model, found)
     if nbytes <= memory:
         return None
-    return say.remark("too_large", found=_as_title(found), nbytes=f"{nbytes:.0f}", memory=f"{memory:.0f}")
+    cause = say("must_refuse") if right is None else say("leave_out", right=_as_title(right))
+    return say.remark("too_large", found=_as_title(found), nbytes=f"{nbytes:.0f}", memory=f"{memory:.0f}", cause=cause)
 
 
-def _fastest(
-    model: Model, cluster: Cluster, memory: float, speed: float, found: Mapping[str, int], right: Mapping[str, int]
-) -> Remark | None:
-    seconds = {
-        name: seconds_parts(model, cluster, speed, each)["together"]
-        for name, each in (("found", found), ("right", right))
-    }
-    if seconds["found"] <= seconds["right"] * (1 + 1e-9):
+def _fastest(model: Model, cluster: Cluster, memory: float, speed: float, found: Mapping[str, int]) -> Remark | None:
+    right = best_layout(model, cluster, memory, speed)
+    assert right is not None
+    seconds = [seconds_parts(model, cluster, speed, each)["together"] for each in (right, found)]
+    if seconds[1] <= seconds[0] * (1 + 1e-9):
         return None
-    lines = [f"{_as_title(each)}: {seconds[name]:.4g} s" for name, each in (("right", right), ("found", found))]
+    lines = [f"{_as_title(each)}: {own:.4g} s" for each, own in zip((right, found), seconds, strict=True)]
     fitting = [each for each in layouts_of(model, cluster.world_size) if layout_bytes(model, each) <= memory]
     smallest = min(fitting, key=lambda each: layout_bytes(model, each))
     slowest = max(fitting, key=lambda each: seconds_parts(model, cluster, speed, each)["together"])

@@ -32,13 +32,14 @@ def build(comm: Communicator, function: Callable[..., Any], inputs: dict[str, An
         "refused": the text of a ValueError; or "axes": the names of the groups; "ranks" and "sizes": what each group
         says of itself, by axis; "heard": by axis the tokens of its ranks, by their number in the group.
     """
+    axes = list(inputs["sizes"])
     try:
-        groups = function(comm, dict(inputs["sizes"]))
+        groups = function(comm, inputs["sizes"])
     except ValueError as error:
         return {"refused": str(error)}
-    if not isinstance(groups, Mapping) or set(groups) != set(inputs["sizes"]) or None in groups.values():
+    if not isinstance(groups, Mapping) or set(groups) != set(axes) or None in groups.values():
         return {"axes": groups}
-    heard = {axis: _tokens(groups[axis], inputs["token"], tag) for tag, axis in enumerate(inputs["sizes"])}
+    heard = {axis: _tokens(groups[axis], inputs["token"], tag) for tag, axis in enumerate(axes)}
     return {
         "axes": list(groups),
         "ranks": {axis: group.rank for axis, group in groups.items()},

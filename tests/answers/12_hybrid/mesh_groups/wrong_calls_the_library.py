@@ -1,0 +1,6 @@
+# Wrong: asks the library. Loses all marks.
+# Told: a function of the library
+def mesh_groups(sizes, axis):
+    from distlib.exercises.hybrid.axes import groups_of
+
+    return groups_of(sizes, axis)
