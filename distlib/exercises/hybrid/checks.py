@@ -403,10 +403,10 @@ def _along_dp(
     found = sum(m.nbytes for (src, dst), messages in pairs.items() if src in group and dst in group for m in messages)
     if found <= most:
         return None
-    ranks = ", ".join(map(str, group))
-    return say.remark(
-        "along_dp_bytes", ranks=ranks, found=count(found, "byte"), most=count(most, "byte"), nbytes=nbytes
-    )
+    loss = 16 * (len(group) - 1) * layout.calls
+    cause = say("loss_of_last_stage" if found - most == loss else "gradients_once")
+    numbers = {"found": count(found, "byte"), "most": count(most, "byte"), "nbytes": nbytes}
+    return say.remark("along_dp_bytes", ranks=", ".join(map(str, group)), cause=cause, **numbers)
 
 
 # ── clip_gradients ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -745,7 +745,7 @@ def _(seen: Seen) -> Remarks:
 def _refused(text: str, right: Mapping[str, int] | None, least: float) -> Remark | None:
     """What is wrong with a ValueError."""
     if right is not None:
-        cause = "other_ranks" if "does not have" in text else "at_most"
+        cause = "other_ranks" if "does not have" in text else "none_tried" if "empty" in text else "at_most"
         return say.remark("refused", f"such as {_as_title(right)}", text=text, cause=say(cause))
     if f"{least:.0f}" in text:
         return None

@@ -37,7 +37,9 @@ def build(comm: Communicator, function: Callable[..., Any], inputs: dict[str, An
         groups = function(comm, inputs["sizes"])
     except ValueError as error:
         return {"refused": str(error)}
-    if not isinstance(groups, Mapping) or set(groups) != set(axes) or None in groups.values():
+    if not isinstance(groups, Mapping) or set(groups) != set(axes):
+        return {"axes": groups}
+    if not all(hasattr(group, "exchange") for group in groups.values()):
         return {"axes": groups}
     heard = {axis: _tokens(groups[axis], inputs["token"], tag) for tag, axis in enumerate(axes)}
     return {

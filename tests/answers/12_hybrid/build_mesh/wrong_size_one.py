@@ -1,0 +1,17 @@
+# Wrong: an axis of one rank gets the whole communicator. Loses the hidden marks.
+# Told: here the ranks of a group have
+import math
+
+
+def build_mesh(comm: Communicator, sizes: Mapping[str, int]) -> dict[str, Communicator]:
+    total = math.prod(sizes.values())
+    if total != comm.world_size:
+        raise ValueError(f"product {total}, world size {comm.world_size}")
+    mesh = {}
+    for axis, size in sizes.items():
+        if size == 1:
+            mesh[axis] = comm
+            continue
+        mine = next(g for g in mesh_groups(sizes, axis) if comm.rank in g)
+        mesh[axis] = comm.split(mine[0], mine.index(comm.rank))
+    return mesh
