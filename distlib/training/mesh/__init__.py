@@ -5,6 +5,7 @@ mesh_text             a mesh as text
 rank_mesh             Mesh: a communicator for each axis
 
 small_transformer     a language model that can be cut along pp and tp
+plain_transformer     the same in torch's own modules, whole
 cut_parameters        which part of a whole parameter a rank has
 replicated_optimizer  the plain way along dp
 sharded_stages        ZeRO stage 3 along dp
