@@ -20,7 +20,11 @@ from distlib.training.mesh import (
 from distlib.training.pipeline import stages_of
 from distlib.training.schedules import Schedule, gpipe, interleaved_1f1b, one_forward_one_backward, zero_bubble
 from distlib.training.schedules.actions import stages_in
-from distlib.training.tensor_parallel import vocabulary_parallel_cross_entropy
+from distlib.training.tensor_parallel import (
+    GroupedQueryAttention,
+    ParallelTransformerLayer,
+    vocabulary_parallel_cross_entropy,
+)
 
 MODEL = SmallTransformer(vocabulary=16, features=8, hidden=16, heads=4, num_layers=3)
 TIED = SmallTransformer(vocabulary=16, features=8, hidden=16, heads=4, num_layers=3, tied=True)
@@ -278,6 +282,24 @@ def test_a_trace_of_another_world() -> None:
 def test_trainers_that_can_not_be(sizes: Any, schedule: Schedule, options: dict[str, Any], words: str) -> None:
     with pytest.raises(RankError) as caught:
         hybrid_world().run(make_trainer, sizes, schedule, **options)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (partial(ParallelTransformerLayer, features=8, hidden=16, heads=4, sequence=True), "with sequence=True"),
+        (partial(GroupedQueryAttention, features=8, heads=4, kv_heads=1), "got 0, a GroupedQueryAttention"),
+    ],
+)
+def test_layers_whose_copies_find_different_gradients(make: Any, words: str) -> None:
+    def run(comm: Communicator) -> None:
+        mesh = Mesh(comm, {"dp": 1, "pp": 1, "tp": 4})
+        stage = torch.nn.Sequential(make(mesh["tp"]))
+        HybridTrainer(mesh, [stage], gpipe(1, 1), torch.nn.functional.mse_loss, torch.optim.SGD, lr=0.1)
+
+    with pytest.raises(RankError) as caught:
+        SimulatedWorld(4, contexts="threads").run(run)
     assert words in str(caught.value)
 
 

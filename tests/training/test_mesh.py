@@ -168,3 +168,22 @@ def test_ranks_and_coordinates_that_do_not_exist() -> None:
         rank_at({"dp": 0, "pp": 0, "tp": 2}, CUBE)
     with pytest.raises(ValueError, match="an index for each of dp, pp, tp, got {'dp': 0}"):
         rank_at({"dp": 0}, CUBE)
+
+
+def test_ranks_that_make_different_meshes() -> None:
+    def other_order(comm: Communicator) -> None:
+        Mesh(comm, CUBE if comm.rank < 4 else {"tp": 2, "pp": 2, "dp": 2})
+
+    def other_group(comm: Communicator) -> None:
+        Mesh(comm, CUBE)[("dp", "pp") if comm.rank else ("dp", "tp")]
+
+    with pytest.raises(RankError, match="in another order"):
+        SimulatedWorld(8).run(other_order)
+    with pytest.raises(RankError, match="expected 4 ranks that make the group along dp and pp of this mesh"):
+        SimulatedWorld(8).run(other_group)
+
+
+def test_making_a_mesh_sends_nothing() -> None:
+    world = SimulatedWorld(8)
+    world.run(lambda comm: str(Mesh(comm, CUBE)))
+    assert len(world.trace) == 0

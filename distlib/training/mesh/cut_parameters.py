@@ -17,7 +17,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from distlib.training.tensor_parallel import ColumnParallelLinear, RowParallelLinear, VocabularyParallelEmbedding
+from distlib.training.tensor_parallel import (
+    ColumnParallelLinear,
+    GroupedQueryAttention,
+    RowParallelLinear,
+    VocabularyParallelEmbedding,
+)
 
 
 def cuts_of(module: nn.Module) -> dict[str, Any]:
@@ -37,6 +42,25 @@ def _cuts_of_one(part: nn.Module) -> dict[str, Any]:
     if isinstance(part, VocabularyParallelEmbedding):
         return {"weight": part.tokens}
     return {}
+
+
+def check_layers(module: nn.Module) -> None:
+    """Check that this module has no layers whose copies find different gradients on the ranks of a tp group.
+
+    Raises:
+        ValueError: a layer whose input is cut along the sequence, or a head of keys and values that ranks share.
+    """
+    for name, part in module.named_modules():
+        if getattr(part, "sequence", False):
+            raise ValueError(
+                f"expected layers whose input is whole on every rank of tp, got {name} with sequence=True: each rank "
+                "would find another gradient for the norms"
+            )
+        if isinstance(part, GroupedQueryAttention):
+            raise ValueError(
+                f"expected layers whose copies find equal gradients on every rank of tp, got {name}, a "
+                "GroupedQueryAttention: call its sum_shared_gradients in a loop of your own"
+            )
 
 
 def cut_parameters(module: nn.Module) -> set[nn.Parameter]:

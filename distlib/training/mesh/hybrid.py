@@ -36,7 +36,7 @@ import torch
 from torch import nn
 
 from distlib.arguments import check_integer
-from distlib.training.mesh.cut_parameters import cut_parameters
+from distlib.training.mesh.cut_parameters import check_layers, cut_parameters
 from distlib.training.mesh.global_norm import Counted, clip_over_groups
 from distlib.training.mesh.rank_mesh import Mesh
 from distlib.training.mesh.replicated_optimizer import ReplicatedOptimizer
@@ -74,7 +74,8 @@ class HybridTrainer:
         norm: of all gradients in the last step that clipped them, before it did.
 
     Raises:
-        ValueError: a mesh with other axes; a schedule that does not fit it; a ZeRO stage that can't be had.
+        ValueError: a mesh with other axes; a schedule that does not fit it; a ZeRO stage that can't be had; layers with
+            copies whose gradients would have to be added up, see `check_layers`.
     """
 
     def __init__(
@@ -96,6 +97,8 @@ class HybridTrainer:
             )
         tied = tied_weights(stages, ranks_of_stages(schedule))
         _check_zero_stage(zero_stage, bool(tied), schedule)
+        for stage in stages:
+            check_layers(stage)
         self.mesh = mesh
         self.norm: float | None = None
         owners = ranks_of_stages(schedule)

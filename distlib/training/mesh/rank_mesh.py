@@ -16,6 +16,8 @@ Cost: one split of the world per axis.
 
 from __future__ import annotations
 
+import math
+import zlib
 from collections.abc import Mapping
 
 from distlib.arguments import checked
@@ -46,7 +48,8 @@ class Mesh:
 
     Raises:
         TypeError: sizes that are not named.
-        ValueError: a size below 1, or sizes that do not multiply out to the number of ranks.
+        ValueError: a size below 1, sizes that do not multiply out to the number of ranks, or ranks that give different
+            sizes or orders.
     """
 
     @checked
@@ -66,15 +69,27 @@ class Mesh:
         for the first time, every rank must ask for it.
 
         Raises:
-            ValueError: an axis that the mesh does not have, or one that is named twice.
+            ValueError: an axis that the mesh does not have, or one that is named twice; ranks that ask for different
+                groups.
         """
         named = axes_in_order(axes, self.sizes)
         if named not in self._groups:
-            color, key = color_and_key(self.comm.rank, self.sizes, named)
-            group = self.comm.split(color, key)
-            assert group is not None  # every rank has a color
-            self._groups[named] = group
+            self._groups[named] = self._split(named)
         return self._groups[named]
+
+    def _split(self, axes: tuple[str, ...]) -> Communicator:
+        """Make a group. Its color says what mesh and axes are meant: ranks that mean others are not in it."""
+        color, key = color_and_key(self.comm.rank, self.sizes, axes)
+        meant = zlib.crc32(repr((self.sizes, axes)).encode())
+        group = self.comm.split(color + meant * self.comm.world_size, key)
+        assert group is not None  # every rank has a color
+        expected = math.prod(self.sizes[name] for name in axes)
+        if group.size != expected:
+            raise ValueError(
+                f"expected {expected} ranks that make the group along {' and '.join(axes)} of this mesh, {self.sizes}, "
+                f"got {group.size}: other ranks make a mesh of other sizes, in another order, or another group"
+            )
+        return group
 
     def __str__(self) -> str:
         network = self.comm.network
