@@ -799,7 +799,7 @@ world.close()
 # | 10 | [Tensor parallelism](10_tensor_parallel.ipynb) | one layer on several ranks |
 # | 10b | [A whole transformer](10b_whole_transformer.ipynb), optional | a model over ranks: memory, KV heads, links |
 # | 11 | [ZeRO and FSDP](11_zero.ipynb) | the 16 bytes per parameter, cut into shards |
-# | 12 | Hybrid | all of it together, and how to choose |
+# | 12 | [Hybrid](12_hybrid.ipynb) | all of it together, and how to choose |
 # | 13 | [TensorFlow](13_tensorflow.ipynb) | the same strategies there, and what they send |
 # | 13b | [When TensorFlow fails](13b_tensorflow_failures.ipynb), optional | what a killed process costs |
 # | 14 | [JAX](14_jax.ipynb) | the same strategies there, and how to read what a compiler sends |
@@ -868,6 +868,10 @@ world.close()
 # - **shard**: the part of a state that one rank owns for good, such as a quarter of the optimizer's averages.
 # - **unit**: parameters that are gathered together, used, and freed.
 # - **activations**: what a forward pass computes and the backward pass needs.
+#
+# In [12, Hybrid](12_hybrid.ipynb):
+#
+# - **mesh**: ranks as the cells of a grid, with an axis for each way of training. 8 ranks may be dp 2 × pp 2 × tp 2.
 #
 # In [16, Environments](16_environments.ipynb):
 #

@@ -1,0 +1,769 @@
+# %% [markdown]
+# # Hybrid: three directions at once
+#
+# After this lesson you will be able to
+#
+# - say which ranks form which group of a mesh, and what the order of its axes decides,
+# - train a transformer along three axes at once, with the numbers of one process,
+# - count what travels along each axis, and say which axis belongs inside a node,
+# - clip a gradient that is spread over a mesh, and count each number once,
+# - read torch's `DeviceMesh`, with `fully_shard`, `parallelize_module` and `pipelining` on it.
+#
+# **Time:** about 75 minutes. **You need:** [Pipeline](09_pipeline.ipynb),
+# [Tensor parallelism](10_tensor_parallel.ipynb) and [ZeRO and FSDP](11_zero.ipynb). No GPU.
+
+# %%
+import copy
+import logging
+import warnings
+from functools import partial
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from distlib import (
+    Cluster,
+    Communicator,
+    Link,
+    RankError,
+    SimulatedWorld,
+    World,
+    all_reduce,
+)
+from distlib.draw import compare_costs, predict, sweep, timeline
+from distlib.trace import Message
+from distlib.training import mesh as meshes
+from distlib.training.mesh import HybridTrainer, Mesh, SmallTransformer
+from distlib.training.mesh.plain_transformer import plain_layers, plain_state
+from distlib.training.pipeline import stages_of
+from distlib.training.schedules import one_forward_one_backward
+from distlib.training.tensor_parallel import vocabulary_parallel_cross_entropy
+from distlib.worlds.real.process_group import torch_distributed
+
+torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
+DOUBLE = torch.float64
+
+# %% [markdown]
+# ## Each way has an end
+#
+# You know three ways to train one model on several ranks. Each of them ends somewhere:
+#
+# | way | axis | what is cut | where it ends |
+# |---|---|---|---|
+# | data parallel, with or without ZeRO | dp | the batch | a batch can't grow for ever: lesson 06 |
+# | pipeline | pp | the list of layers | one stage per layer; the bubble grows with the stages: lesson 09 |
+# | tensor parallel | tp | every layer | all-reduces inside each layer: lesson 10 |
+#
+# The largest models are trained on thousands of ranks, and no single way leads there. But the three do not exclude one
+# another. They cut different things. So one takes all three, each over a few ranks, and multiplies.
+#
+# ## A mesh of ranks
+#
+# Eight ranks, 2 × 2 × 2: two replicas, each a pipeline of two stages, each stage on two ranks that share its layers.
+# The ranks stand in a grid, the *mesh*, whose axes have the names of the ways. The *last* axis varies fastest, as in a
+# tensor of torch: ranks 0 and 1 differ along tp, ranks 0 and 2 along pp, ranks 0 and 4 along dp.
+
+# %%
+guess_1 = predict("dp 2 × pp 2 × tp 2. Which rank stands at dp 1, pp 0, tp 1?")
+
+# %%
+CUBE = {"dp": 2, "pp": 2, "tp": 2}
+print(meshes.mesh_text(CUBE))
+found = meshes.rank_at({"dp": 1, "pp": 0, "tp": 1}, CUBE)
+print(guess_1.compare(found))
+assert found == 5 and meshes.coordinates_of(5, CUBE) == {"dp": 1, "pp": 0, "tp": 1}
+
+# %% [markdown]
+# Each rank talks to three groups, one along each axis. A group is the ranks whose *other* coordinates are equal:
+
+# %%
+for axis in CUBE:
+    print(f"along {axis}:", meshes.mesh_groups(CUBE, axis))
+assert meshes.mesh_groups(CUBE, "pp") == [[0, 2], [1, 3], [4, 6], [5, 7]]
+
+# %% [markdown]
+# On the ranks, `Mesh` makes a communicator for each axis, by `comm.split`. Here every rank adds up something along each
+# of its axes, first tp, then pp, then dp. An arrow is a message, and its color is the axis along which its two ranks
+# differ.
+
+
+# %%
+def along_each_axis(comm: Communicator, sizes: dict[str, int]) -> list[int]:
+    """How many ranks are in this rank's groups along tp, pp and dp."""
+    mesh = Mesh(comm, sizes)
+    found = []
+    for axis in ("tp", "pp", "dp"):
+        one = torch.ones(1)
+        all_reduce(mesh[axis], one)
+        found.append(int(one))
+    return found
+
+
+def axis_of(message: Message, sizes: dict[str, int]) -> str:
+    """The axis along which the ranks of a message differ."""
+    src, dst = (
+        meshes.coordinates_of(rank, sizes) for rank in (message.src, message.dst)
+    )
+    return next(name for name in sizes if src[name] != dst[name])
+
+
+eight = SimulatedWorld(8)
+assert eight.run(along_each_axis, CUBE) == [[2, 2, 2]] * 8
+timeline(
+    eight.trace,
+    "Three all-reduces, each along another axis",
+    by="round",
+    color_by=partial(axis_of, sizes=CUBE),
+)
+
+# %% [markdown]
+# The arrows of tp are short, those of dp are long. That is all that the order of the axes says, and it will matter:
+# ranks with neighboring numbers are on the same node.
+#
+# **Try it.** Turn the order around: tp first, dp last. Which ranks share the layers of rank 0 now? Look at the groups,
+# then at the picture.
+
+# %% tags=["folded"]
+# One way to do it
+turned = {"tp": 2, "pp": 2, "dp": 2}
+print(meshes.mesh_groups(turned, "tp"))
+assert meshes.mesh_groups(turned, "tp")[0] == [0, 4]
+eight.run(along_each_axis, turned)
+timeline(eight.trace, by="round", color_by=partial(axis_of, sizes=turned))
+
+# %% [markdown]
+# A mesh must have a place for each rank, and a rank for each place:
+
+# %%
+try:
+    eight.run(Mesh, {"dp": 2, "pp": 2, "tp": 3})
+except RankError as error:
+    print(error)
+    assert "tp 2 would fit" in str(error)
+
+# %% [markdown]
+# ## One step on eight ranks
+#
+# The model is a small transformer: an embedding, four layers, and a head. Its layers are those of lesson 10, so each
+# rank of a tp group has a part of every layer. The list of layers is cut into stages, as in lesson 09. And the
+# gradients are averaged over the replicas, as in lesson 05.
+#
+# One step, seen by rank 0:
+#
+#     for each microbatch of my replica's half of the batch:
+#         forward:   my layers, with all-reduces along tp;  the result goes along pp to stage 1
+#         backward:  the gradient comes back along pp;      my layers, with all-reduces along tp
+#     average my gradients along dp
+#     optimizer.step()
+#
+# First one process that knows of no mesh, for comparison. Its data is a sentence of 16 tokens that never changes but
+# for where it begins: something that can be learnt.
+
+# %%
+MODEL = SmallTransformer(vocabulary=16, features=16, hidden=64, heads=4, num_layers=4)
+SAMPLES, SEQUENCE, STEPS = 8, 12, 10
+
+
+def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token numbers [samples, sequence], and those that follow."""
+    torch.manual_seed(step)
+    starts = torch.randint(MODEL.vocabulary, (SAMPLES, 1))
+    tokens = (starts + torch.arange(SEQUENCE + 1)) * 5 % MODEL.vocabulary
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+def train_alone(comm: Communicator) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """The losses of ten steps, and the weights after them."""
+    layers, losses = MODEL.layers(comm, dtype=DOUBLE), []
+    optimizer = torch.optim.AdamW(layers.parameters(), lr=0.01)
+    for step in range(STEPS):
+        tokens, following = batch(step)
+        optimizer.zero_grad()
+        loss = vocabulary_parallel_cross_entropy(comm, layers(tokens), following)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, layers.state_dict()
+
+
+losses, whole = SimulatedWorld(1).run(train_alone)[0]
+numbers = MODEL.numbers_cut + MODEL.numbers_copied
+print(f"{numbers:,} parameters; loss {losses[0]:.3f} → {losses[-1]:.3f}")
+assert numbers == sum(each.numel() for each in whole.values())
+assert losses[-1] < 0.6 * losses[0]
+
+# %% [markdown]
+# Now eight ranks. Each of the two stages is on two ranks of each replica.
+
+# %%
+guess_2 = predict(
+    "How much of the model's parameters does a rank of the 2 × 2 × 2 mesh keep, on average?",
+    unit="percent",
+)
+
+
+# %%
+def make_trainer(
+    comm: Communicator, sizes: dict[str, int], microbatches: int = 2, **options: int
+) -> HybridTrainer:
+    """One rank's part of the training."""
+    mesh = Mesh(comm, sizes)
+    stages = stages_of(MODEL.layers(mesh["tp"], dtype=DOUBLE), sizes["pp"])
+    schedule = one_forward_one_backward(sizes["pp"], microbatches)
+    loss_function = partial(vocabulary_parallel_cross_entropy, mesh["tp"])
+    return HybridTrainer(
+        mesh, stages, schedule, loss_function, torch.optim.AdamW, lr=0.01, **options
+    )
+
+
+def train_on_mesh(
+    comm: Communicator, sizes: dict[str, int], whole: dict[str, torch.Tensor]
+) -> tuple[list[float | None], float, int]:
+    """Its losses, how far its parameters are off at the end, and how many it has."""
+    trainer = make_trainer(comm, sizes)
+    losses = [trainer.step(*batch(step)) for step in range(STEPS)]
+    wanted = {}
+    for stage in trainer.stages.values():
+        wanted |= meshes.own_parts(stage, whole)
+    found = trainer.state_dict()
+    off = max(float((found[name] - wanted[name]).abs().max()) for name in wanted)
+    return losses, off, sum(each.numel() for each in found.values())
+
+
+with World(8) as real:
+    by_rank = real.run(train_on_mesh, CUBE, whole)
+ends = [found for found, _, _ in by_rank if found[0] is not None]
+means = [sum(each) / len(each) for each in zip(*ends, strict=True)]
+gap = max(abs(ours - wanted) for ours, wanted in zip(means, losses, strict=True))
+kept = [count for _, _, count in by_rank]
+print(f"losses differ by {gap:.0e}, parameters by {max(o for _, o, _ in by_rank):.0e}")
+print("parameters by rank:", kept)
+print(guess_2.compare(round(100 * sum(kept) / 8 / numbers, 1)))
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert gap < 1e-9 and max(off for _, off, _ in by_rank) < 1e-9
+assert sum(kept) == 2 * (MODEL.numbers_cut + 2 * MODEL.numbers_copied)
+assert len(ends) == 4 and all(
+    meshes.coordinates_of(rank, CUBE)["pp"] == (found[0] is not None)
+    for rank, (found, _, _) in enumerate(by_rank)
+)
+
+# %% [markdown]
+# Eight processes, three kinds of messages, ten steps of Adam, and the same model to rounding. A rank keeps a quarter,
+# and a little more. The two replicas have everything twice. Inside a replica, what is cut is on one rank, and the norms
+# and the biases of row-parallel layers are on both ranks of a tp group.
+#
+# Nobody sends gradients along tp for these copies. Why do they stay equal? Both ranks compute their gradients from the
+# same sums, so they are the same to the last bit.
+#
+# ## Who sends what
+#
+# Every message belongs to one axis. So we can add them up. One step of the eight ranks:
+
+# %%
+guess_3 = predict(
+    "Of all bytes that the eight ranks send in a step, how many travel along tp?",
+    unit="percent",
+)
+
+
+# %%
+def some_steps(comm: Communicator, sizes: dict[str, int], count: int, **o: int) -> None:
+    """A number of steps."""
+    trainer = make_trainer(comm, sizes, **o)
+    for step in range(count):
+        trainer.step(*batch(step))
+
+
+def sent_in_a_step(sizes: dict[str, int], **options: int) -> dict[str, int]:
+    """Bytes by axis, of all ranks together: the second step, without the first."""
+    world, found = SimulatedWorld(8, contexts="threads"), []
+    for count in (1, 2):
+        world.run(some_steps, sizes, count, **options)
+        found.append(meshes.traffic_by_axis(world.trace, sizes))
+    return {name: found[1][name].nbytes - found[0][name].nbytes for name in sizes}
+
+
+in_cube = sent_in_a_step(CUBE)
+print({name: f"{nbytes:,}" for name, nbytes in in_cube.items()})
+print(guess_3.compare(round(100 * in_cube["tp"] / sum(in_cube.values()))))
+
+# %% [markdown]
+# Most of it. A formula says the same, to the byte. With $m$ microbatches of $t$ tokens each, $h$ features, $L$ layers,
+# and $\Psi$ parameters, all ranks together send these numbers in a step:
+#
+# | along | numbers | for |
+# |---|---|---|
+# | tp | $dp \cdot m \cdot 2(tp - 1) \cdot [(4L + 2) \cdot t h + 3t]$ | 4 all-reduces per layer, 2 at the ends; loss |
+# | pp | $dp \cdot tp \cdot m \cdot 2(pp - 1) \cdot t h$ | activations, and their gradients |
+# | dp | about $2(dp - 1) \cdot \Psi$ | the average of each gradient |
+
+# %%
+shape = {"samples": SAMPLES, "sequence": SEQUENCE, "num_microbatches": 2, "itemsize": 8}
+formula = meshes.step_traffic(MODEL, CUBE, **shape)
+assert {name: each.nbytes for name, each in formula.items()} == in_cube
+
+ways = {"2 × 2 × 2": in_cube}
+for sizes in ({"dp": 4, "pp": 1, "tp": 2}, {"dp": 1, "pp": 2, "tp": 4}):
+    ways[" × ".join(map(str, sizes.values()))] = sent_in_a_step(sizes)
+compare_costs(
+    ways,
+    title="Bytes of a step, by axis",
+    subtitle="dp × pp × tp ranks, all of them together, as counted in the runs",
+)
+
+# %% [markdown]
+# Does that stay so when the model is larger? Activations grow with $h$, parameters with $h^2$; but a large model sees
+# more tokens, too. Take a model of 6.9 billion parameters, with 1,024 samples of 2,048 tokens in a batch, on
+# dp 8 × pp 4 × tp 8 = 256 ranks, in bfloat16.
+
+# %%
+LARGE = SmallTransformer(
+    vocabulary=51_200, features=4096, hidden=16_384, heads=32, num_layers=32
+)
+large_sizes = {"dp": 8, "pp": 4, "tp": 8}
+large = meshes.step_traffic(
+    LARGE, large_sizes, samples=1024, sequence=2048, num_microbatches=64, itemsize=2
+)
+for name, each in large.items():
+    print(f"along {name}: {each.nbytes / 256 / 1e9:7.2f} GB per rank and step")
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert 6.8e9 < LARGE.numbers_cut + LARGE.numbers_copied < 7.0e9
+assert in_cube["tp"] / sum(in_cube.values()) > 0.5
+tp_to_dp = large["tp"].nbytes / large["dp"].nbytes
+tp_to_pp = large["tp"].nbytes / large["pp"].nbytes
+assert 100 < tp_to_dp and 30 < tp_to_pp, (tp_to_dp, tp_to_pp)
+
+# %% [markdown]
+# More than a hundred times as much along tp as along dp, and more than thirty times as much as along pp. And it can't
+# wait: the next layer needs the sum now,
+# while gradients have time until the end of the backward pass. You can guess what belongs on the fastest links.
+#
+# **Try it.** How large must a mesh's dp be, and how small its batch, before dp sends more than tp? Change `samples` and
+# the sizes above, and keep 256 ranks.
+
+# %% tags=["folded"]
+# One way to do it
+for samples in (1024, 128, 32):
+    few = meshes.step_traffic(
+        LARGE,
+        {"dp": 32, "pp": 4, "tp": 2},
+        samples=samples,
+        sequence=2048,
+        num_microbatches=1,
+        itemsize=2,
+    )
+    print(samples, "samples: tp to dp", few["tp"].nbytes / few["dp"].nbytes)
+assert few["tp"].nbytes < few["dp"].nbytes
+
+# %% [markdown]
+# ## Each number once
+#
+# Large models are trained with clipped gradients: where the norm of all gradients is above a limit, they are scaled
+# down. The norm is a sum over *all* parameters. On a mesh nobody has all. So each rank squares and adds up what it has,
+# and an all-reduce adds up the ranks. Let us do just that.
+
+# %%
+guess_4 = predict(
+    "All eight ranks add up the squares of all gradients they have. The norm is how many times too large?"
+)
+
+
+# %%
+def two_norms(comm: Communicator) -> tuple[float, float]:
+    """The norm of everything that there is, and the one by which the trainer clips."""
+    trainer = make_trainer(comm, CUBE)
+    trainer.step(*batch(0), max_norm=1e9)  # so large that nothing is clipped
+    squares = torch.zeros(1, dtype=DOUBLE)
+    for parameter in trainer.pipeline.parameters():
+        squares += parameter.grad.square().sum()
+    all_reduce(comm, squares)
+    return float(squares.sqrt()), trainer.norm
+
+
+def norm_alone(comm: Communicator) -> float:
+    """Of one process."""
+    layers = MODEL.layers(comm, dtype=DOUBLE)
+    tokens, following = batch(0)
+    vocabulary_parallel_cross_entropy(comm, layers(tokens), following).backward()
+    return float(torch.nn.utils.get_total_norm([p.grad for p in layers.parameters()]))
+
+
+threads = SimulatedWorld(8, contexts="threads")
+everything, clipped_by = threads.run(two_norms)[0]
+(wanted_norm,) = SimulatedWorld(1).run(norm_alone)
+print(f"one process {wanted_norm:.6f}, trainer {clipped_by:.6f}, all {everything:.6f}")
+print(guess_4.compare(round(everything / wanted_norm, 2)))
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert abs(clipped_by - wanted_norm) < 1e-9
+assert 2**0.5 < everything / wanted_norm < 2
+
+# %% [markdown]
+# Between $\sqrt 2$ and 2. What is cut along tp is there twice, once in each replica. Copies along tp are there four
+# times. So the wrong norm is not even wrong by a constant: it depends on which parameters have the large gradients, and
+# on the mesh. The same training on another mesh would be another training. The trainer counts copies along tp on one
+# rank, weights that two stages share on one stage, and sums up along dp only what is sharded there.
+#
+# ## What may be sharded along dp
+#
+# Replicas keep everything twice. Lesson 11 does away with that, along dp: there a stage's parameters are what a model
+# was. But one thing is different here. A step has *many* backward passes, one for each microbatch.
+
+# %%
+guess_5 = predict(
+    "Two microbatches. ZeRO stage 3 sends along dp how many times as much as stage 0?"
+)
+
+# %%
+along_dp = [sent_in_a_step(CUBE, zero_stage=stage)["dp"] for stage in range(4)]
+for stage, nbytes in enumerate(along_dp):
+    print(f"stage {stage}: {nbytes:9,} bytes, {nbytes / along_dp[0]:.2f} of stage 0")
+print(guess_5.compare(round(along_dp[3] / along_dp[0], 1)))
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+ratios = [nbytes / along_dp[0] for nbytes in along_dp]
+assert all(abs(a - b) < 0.05 for a, b in zip(ratios, [1, 1, 1.5, 3], strict=True)), (
+    ratios
+)
+
+# %% [markdown]
+# Stage 1 costs nothing, as ever. Stage 2 has to send its gradients after *each* backward pass, since it frees them:
+# $(m + 1)/2$ times as much. Stage 3 also gathers every layer again for each microbatch, forward and backward: $3m/2$.
+# A pipeline wants many microbatches, so $m$ is large. This is why trainers with a pipeline mostly stop at stage 1.
+#
+# There is a second reason. Weights that two stages share need one more sum, after the last microbatch, of whole
+# gradients. Stages 2 and 3 have none by then, and our trainer refuses them for such a model.
+#
+# ## Which axis belongs inside a node?
+#
+# 64 ranks on 8 nodes. Inside a node links carry 300 GB/s, between nodes 25 GB/s. A mesh of dp 8 × tp 8 puts tp inside
+# the nodes. The mesh tp 8 × dp 8 has the same groups of the same sizes, in another order: tp now goes *across*.
+#
+# Time is virtual, and the tensors have shapes only, so the model may be large. A rank computes by sleeping.
+
+# %%
+INSIDE, BETWEEN = Link(2e-6, 300e9), Link(10e-6, 25e9)
+FEATURES, LAYERS, FLOPS = 4096, 2, 4e14  # floating-point operations per second
+
+
+def play_step(
+    comm: Communicator,
+    sizes: dict[str, int],
+    batch_tokens: int,
+    algorithm: str = "ring",
+) -> dict[str, float]:
+    """The seconds that a rank spends in a step, by what it does."""
+    mesh, spent = Mesh(comm, sizes), dict.fromkeys(("computing", "tp", "dp"), 0.0)
+    tokens, numbers = batch_tokens // sizes["dp"], 12 * FEATURES**2
+    activations, gradients = (
+        torch.empty(length, dtype=torch.bfloat16, device="meta")
+        for length in (tokens * FEATURES, numbers // sizes["tp"])
+    )
+    computing = 2 * numbers * tokens / sizes["tp"] / FLOPS / 2  # half a layer, forward
+    for times in (1, 2):  # forward, backward
+        for _ in range(2 * LAYERS):  # attention, or an MLP
+            comm.sleep(times * computing)
+            spent["computing"] += times * computing
+            start = comm.time()
+            all_reduce(mesh["tp"], activations)
+            spent["tp"] += comm.time() - start
+    for _ in range(LAYERS):
+        start = comm.time()
+        all_reduce(mesh["dp"], gradients, algorithm=algorithm)
+        spent["dp"] += comm.time() - start
+    return spent
+
+
+# %%
+guess_6 = predict(
+    "tp across the nodes instead of inside: a step takes how many times as long?"
+)
+
+# %%
+nodes = Cluster(nodes=8, ranks_per_node=8, intra=INSIDE, inter=BETWEEN)
+TOKENS = 8 * 8192  # in a batch
+played = {}
+for name, sizes in {
+    "tp inside": {"dp": 8, "tp": 8},
+    "tp across": {"tp": 8, "dp": 8},
+}.items():
+    played[name] = SimulatedWorld(64, nodes).run(play_step, sizes, TOKENS)[0]
+    played[name] = {key: seconds * 1e3 for key, seconds in played[name].items()}
+    print(name, {key: f"{value:.1f} ms" for key, value in played[name].items()})
+inside, across = (sum(each.values()) for each in played.values())
+print(guess_6.compare(round(across / inside, 1)))
+compare_costs(
+    {name: each | {"step": sum(each.values())} for name, each in played.items()},
+    title="Milliseconds of a step, by what a rank does",
+    subtitle=f"64 ranks: {nodes}",
+)
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert played["tp inside"]["computing"] == played["tp across"]["computing"]
+assert 2.3 < across / inside < 3.2, across / inside
+assert played["tp across"]["tp"] / played["tp inside"]["tp"] > 10
+assert played["tp across"]["dp"] < played["tp inside"]["dp"] / 10
+
+# %% [markdown]
+# The same 64 ranks, the same bytes, and only the order of two words differs. Across the nodes tp takes more than ten
+# times as long, and dp less than a tenth. But tp has far more to send.
+#
+# **Try it.** How fast must the links between nodes be, so that the order costs less than 10 %?
+
+# %% tags=["folded"]
+# One way to do it
+for bandwidth in (25e9, 100e9, 200e9, 250e9):
+    faster = Cluster(8, 8, intra=INSIDE, inter=Link(10e-6, bandwidth))
+    first, second = (
+        sum(SimulatedWorld(64, faster).run(play_step, sizes, TOKENS)[0].values())
+        for sizes in ({"dp": 8, "tp": 8}, {"tp": 8, "dp": 8})
+    )
+    print(f"{bandwidth / 1e9:3.0f} GB/s: {second / first:.2f} times as long")
+assert second / first < 1.2
+
+# %% [markdown]
+# Is that so on a real clock? Four processes, paced as if they were two nodes of two ranks, with slow links between
+# them. `play_real_step` has real tensors, and does not compute.
+
+
+# %%
+def play_real_step(comm: Communicator, sizes: dict[str, int]) -> float:
+    """The seconds of a step's messages: 8 all-reduces along tp, 1 along dp."""
+    mesh = Mesh(comm, sizes)
+    activations, gradients = torch.ones(50_000), torch.ones(50_000)
+    comm.barrier()
+    start = comm.time()
+    for _ in range(8):
+        all_reduce(mesh["tp"], activations)
+    all_reduce(mesh["dp"], gradients)
+    return comm.time() - start
+
+
+slow = Cluster(2, 2, intra=Link(1e-4, 200e6), inter=Link(1e-3, 5e6))
+orders = {"tp inside": {"dp": 2, "tp": 2}, "tp across": {"tp": 2, "dp": 2}}
+with World(4, network=slow) as paced:
+    for name, sizes in orders.items():
+        on_paper = max(SimulatedWorld(4, slow).run(play_real_step, sizes))
+        on_clock = max(paced.run(play_real_step, sizes))
+        print(f"{name}: on paper {on_paper:.3f} s, on the clock {on_clock:.3f} s")
+        orders[name] = on_paper, on_clock
+assert all(orders["tp across"][i] > 3 * orders["tp inside"][i] for i in (0, 1))
+
+# %% [markdown]
+# ## The same batch on more ranks
+#
+# A batch of fixed size, and more and more nodes: *strong scaling*. tp stays inside the nodes, dp grows. Each replica
+# gets fewer tokens, so computing and tp shrink. dp does not: a gradient has the size of the model, however small the
+# batch is.
+
+# %%
+guess_7 = predict(
+    "With nodes of 8, from 8 to 512 ranks: with how many ranks is a step the fastest?"
+)
+
+# %%
+EIGHT = 8
+
+
+def scale(most_nodes: int, algorithm: str = "ring") -> dict[int, dict[str, float]]:
+    """Ranks → milliseconds of a step, by what a rank does."""
+    found, count = {}, 1
+    while count <= most_nodes:
+        cluster = Cluster(count, EIGHT, intra=INSIDE, inter=Link(20e-6, 25e9))
+        world = SimulatedWorld(cluster.world_size, cluster)
+        sizes = {"dp": count, "tp": EIGHT}
+        spent = world.run(play_step, sizes, TOKENS, algorithm)[0]
+        found[count * EIGHT] = {key: 1e3 * value for key, value in spent.items()}
+        found[count * EIGHT]["step"] = 1e3 * sum(spent.values())
+        count *= 2
+    return found
+
+
+scaled = scale(64)
+fastest = min(scaled, key=lambda ranks: scaled[ranks]["step"])
+print(guess_7.compare(fastest))
+sweep(
+    {
+        name: {ranks: each[name] for ranks, each in scaled.items() if each[name]}
+        for name in ("step", "computing", "tp", "dp")
+    },
+    along="ranks",
+    title="A batch of fixed size on more and more ranks",
+    subtitle="milliseconds of a step, and what a rank does in them",
+)
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert fastest == 256, {ranks: each["step"] for ranks, each in scaled.items()}
+last, best = scaled[512], scaled[fastest]
+grown = {key: last[key] - best[key] for key in ("computing", "tp", "dp")}
+assert grown["dp"] > 0 and max(grown, key=grown.get) == "dp"
+assert grown["computing"] < 0 and grown["tp"] < 0
+assert best["dp"] > 6 * best["computing"]
+assert 5 < scaled[8]["step"] / best["step"] < 8
+
+# %% [markdown]
+# Up to 256 ranks each doubling helps, by less and less. Then the curve turns: 512 ranks are *slower* than 256. Which
+# term turned it? Not computing, nor tp: they still shrink. It is dp, and in dp the latency. A ring of $N$ replicas
+# sends $2(N - 1)$ messages one after the other. Their bytes stop growing; their number doesn't.
+#
+# (Nothing overlaps in this play. DDP hides dp behind the backward pass, as far as there is something to hide behind: at
+# 256 ranks dp takes more than six times as long as all computing.)
+#
+# **Try it.** Lesson 03 has all-reduces with fewer rounds. Does the curve still turn with
+# `algorithm="halving_doubling"`?
+
+# %% tags=["folded"]
+# One way to do it
+halved = scale(64, "halving_doubling")
+for ranks in (256, 512):
+    ring, other = scaled[ranks]["step"], halved[ranks]["step"]
+    print(f"{ranks} ranks: ring {ring:.1f} ms, halving and doubling {other:.1f} ms")
+assert halved[512]["step"] < halved[256]["step"]
+
+# %% [markdown]
+# ## In real frameworks
+#
+# torch has the mesh and all three directions, each in a package of its own, and they are made to be combined:
+#
+# | ours | torch's |
+# |---|---|
+# | `Mesh(comm, sizes)`, `mesh["tp"]` | `init_device_mesh(…, mesh_dim_names=…)`, `mesh["tp"]` |
+# | layers of lesson 10 | `parallelize_module(layer, mesh["tp"], plan)` |
+# | stage 3 of lesson 11 | `fully_shard(layer, mesh=mesh["dp"])` |
+# | `Pipeline`, `one_forward_one_backward` | `PipelineStage`, `Schedule1F1B` |
+#
+# The same model in torch's own modules, with the same weights, on eight real processes. First tp cuts each layer, then
+# dp shards what tp has left, then pp sends activations. It takes half a minute: most of it is torch's preparations.
+
+# %%
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+
+PLAN = dict.fromkeys(("queries", "keys", "values", "up"), ColwiseParallel())
+PLAN |= dict.fromkeys(("output", "down"), RowwiseParallel())
+
+
+# %%
+def loss_of(scores: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+    return cross_entropy(scores.flatten(0, 1), following.flatten())
+
+
+def train_by_torch(
+    comm: Communicator, layers: nn.Sequential, wanted: dict[str, torch.Tensor]
+) -> tuple[list[float], float, str]:
+    """Its losses, how far its parameters are off at the end, and how one lies."""
+    quiet()
+    with torch_distributed(comm):
+        names = ("dp", "pp", "tp")
+        mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=names)
+        dp, pp = mesh.get_local_rank("dp"), mesh.get_local_rank("pp")
+        stage = copy.deepcopy(layers[3:] if pp else layers[:3])
+        for name, layer in stage.named_children():
+            if name.startswith("layer"):
+                parallelize_module(layer, mesh["tp"], PLAN)
+            fully_shard(layer, mesh=mesh["dp"], reshard_after_forward=False)
+        fully_shard(stage, mesh=mesh["dp"], reshard_after_forward=False)
+        cpu = torch.device("cpu")
+        place = PipelineStage(stage, pp, 2, cpu, group=mesh.get_group("pp"))
+        schedule = Schedule1F1B(place, n_microbatches=2, loss_fn=loss_of)
+        optimizer, losses = torch.optim.AdamW(stage.parameters(), lr=0.01), []
+        for step in range(STEPS):
+            tokens, following = (part.tensor_split(2)[dp] for part in batch(step))
+            optimizer.zero_grad()
+            if pp == 0:
+                schedule.step(tokens)
+            else:
+                schedule.step(target=following, losses=(each := []))
+                losses.append(float(torch.stack(each).mean().detach()))
+            optimizer.step()
+        return losses, *compare(stage, wanted)
+
+
+# %% tags=["folded"]
+# What the cell above uses
+def quiet() -> None:
+    """torch warns of what is meant to be so here: whole tensors are gathered."""
+    warnings.simplefilter("ignore")
+    logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
+
+
+def compare(stage: nn.Module, wanted: dict[str, torch.Tensor]) -> tuple[float, str]:
+    """How far the parameters are off, and how the one with most cuts lies."""
+    off, placements = 0.0, ""
+    for name, parameter in stage.named_parameters():
+        off = max(off, float((parameter.full_tensor() - wanted[name]).abs().max()))
+        placements = max(placements, str(parameter.placements), key=len)
+    return off, placements
+
+
+# %%
+start = SimulatedWorld(1).run(
+    lambda comm: MODEL.layers(comm, dtype=DOUBLE).state_dict()
+)
+with World(8) as real:
+    layers = plain_layers(MODEL, start[0])
+    by_torch = real.run(train_by_torch, layers, plain_state(whole))
+ends = [found for found, _, _ in by_torch if found]
+means = [sum(each) / len(each) for each in zip(*ends, strict=True)]
+gap = max(abs(theirs - wanted) for theirs, wanted in zip(means, losses, strict=True))
+off = max(off for _, off, _ in by_torch)
+print(f"losses differ by {gap:.0e}, parameters by {off:.0e}")
+print("a column-parallel weight on its two axes:", by_torch[0][2])
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert gap < 1e-9 and off < 1e-9
+assert "_StridedShard(dim=0, sf=2), Shard(dim=0)" in by_torch[0][2]
+
+# %% [markdown]
+# The same numbers once more. The last line says how torch has cut the weight of a column-parallel layer: along dp *and*
+# along tp, both times by rows. tp was first, so a rank's rows are not simply the $n$-th quarter: `_StridedShard` says
+# that dp has cut inside of what tp had cut already.
+#
+# **Megatron-LM** takes two of the sizes as options, `--tensor-model-parallel-size` and
+# `--pipeline-model-parallel-size`, and what remains of the world is dp. **DeepSpeed** has ZeRO along dp, and pipelines
+# with its stages 0 and 1 only.
+#
+# ## In short
+#
+# - A mesh gives each rank coordinates. A group along an axis is the ranks whose other coordinates are equal. The last
+#   axis varies fastest, so its groups are neighbors.
+# - A step along dp, pp and tp gives the numbers of one process, to rounding, if the loss is a mean, all replicas have
+#   equally many samples, and layers do not depend on the rest of the batch, as BatchNorm would.
+# - tp sends with each token and each layer, dp with each parameter once per step, pp only at the stages' boundaries.
+#   With many tokens per step tp sends by far the most; with few, dp does.
+# - So tp belongs on the fastest links, as long as they carry the more of its bytes. On our 64 ranks, with links twelve
+#   times as fast inside a node, the other order took more than twice as long. Where all links are equally fast, the
+#   order does not matter.
+# - A norm over a mesh counts each number once: copies along tp, shared weights of stages, and replicas are there more
+#   than once.
+# - With $m$ microbatches ZeRO sends 1, 1, $(m+1)/2$ and $3m/2$ times as much as plain averages, at stages 0 to 3.
+# - With a batch of fixed size, more replicas help until their all-reduce takes over. In a ring its latency grows with
+#   their number, and a curve that has flattened turns. With fewer rounds it turns later.
+#
+# ## Further reading
+#
+# - D. Narayanan et al., [Efficient Large-Scale Language Model Training on GPU Clusters Using
+#   Megatron-LM](https://arxiv.org/abs/2104.04473), SC 2021. Section 3: how the three sizes play together, measured on
+#   up to 3,072 GPUs.
+# - A. Dubey et al., [The Llama 3 Herd of Models](https://arxiv.org/abs/2407.21783), 2024. Section 3.3: four axes,
+#   their order, and why.
+# - S. Rajbhandari et al., [ZeRO: Memory Optimizations Toward Training Trillion Parameter
+#   Models](https://arxiv.org/abs/1910.02054), SC 2020.
+# - [torch.distributed.device_mesh](https://docs.pytorch.org/docs/stable/distributed.html#devicemesh), torch's manual.
+# - [torch.distributed.pipelining](https://docs.pytorch.org/docs/stable/distributed.pipelining.html), torch's manual.
