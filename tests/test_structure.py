@@ -57,6 +57,9 @@ SHARED_IN_TRAINING = {
     ("gossip", "mixing"),
     ("parameter_server", "shards"),
     ("pipeline", "schedules"),
+    ("strategy", "pipeline"),
+    ("strategy", "schedules"),
+    ("strategy", "zero"),
     ("zero", "replicas"),
 }
 
