@@ -5,6 +5,8 @@ device              how fast a device is, and how much memory it has
 parallel_layout     how a model and a batch are laid out over ranks, and which links the groups use
 stage_work          what a stage computes and sends for a microbatch
 step_memory         how many bytes each rank needs, by formulas
+stage_time          how long the passes of one stage take
+pipeline_time       how much longer every further microbatch takes
 step_time           how long a step takes, by formulas
 played_step         the same step played on simulated ranks: what the formulas are held against
 strategy_search     all layouts, and the fastest that fits

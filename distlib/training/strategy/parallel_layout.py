@@ -11,6 +11,7 @@ of dp across nodes, the many bytes of tp travel over the fast links.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -165,39 +166,57 @@ def stage_layers(shape: TransformerShape, layout: ParallelLayout) -> tuple[int, 
 
 
 def axis_link(cluster: Cluster, layout: ParallelLayout, axis: str) -> Link:
-    """The slowest link between neighbors in the groups of an axis.
+    """The slowest link between neighbors in the groups of an axis, as if nobody shared it."""
+    return cluster.link_within(layout.stride(axis) * layout.size(axis))
 
-    Where the ranks of a node share their link to the other nodes, each has its part of it: all groups send at once.
+
+def stage_links(cluster: Cluster, layout: ParallelLayout, axis: str, overlap: float = 1.0) -> list[Link]:
+    """By stage, the slowest link between neighbors in its groups of an axis: the others wait for these.
+
+    Where the ranks of a node share their link to the other nodes, each of those that send out has its part of it.
+
+    Args:
+        overlap: for which part of its time a stage shares the link with the others.
     """
-    stride, size = layout.stride(axis), layout.size(axis)
-    link = cluster.link_within(stride * size)
-    if not cluster.shared_uplink or _is_inside(cluster, stride * size):
-        return link
-    sending = _ranks_that_send_out(cluster.world_size, cluster.ranks_per_node, stride, size)
-    return Link(link.latency, min(link.bandwidth, cluster.inter.bandwidth / sending))
-
-
-def _is_inside(cluster: Cluster, block: int) -> bool:
-    """Whether blocks of this many ranks lie inside the nodes."""
-    return cluster.nodes == 1 or cluster.ranks_per_node % block == 0
+    slow, per_node = axis_link(cluster, layout, axis), cluster.ranks_per_node
+    block = layout.stride(axis) * layout.size(axis)
+    if cluster.nodes == 1 or per_node % block == 0 or (block % per_node == 0 and not cluster.shared_uplink):
+        return [slow] * layout.pp
+    counts, most = _ranks_that_send_out((layout.dp, layout.pp, layout.tp), layout.axes, axis, per_node)
+    senders = [max(1.0, count + overlap * (most - count)) if cluster.shared_uplink else 1 for count in counts]
+    return [
+        Link(slow.latency, min(slow.bandwidth, cluster.inter.bandwidth / many)) if count else cluster.intra
+        for count, many in zip(counts, senders, strict=True)
+    ]
 
 
 @lru_cache(maxsize=4096)
-def _ranks_that_send_out(world_size: int, ranks_per_node: int, stride: int, size: int) -> int:
-    """Of the node that has the most: how many of its ranks have their next neighbor on another node."""
-    sending = [0] * (world_size // ranks_per_node)
-    for rank in range(world_size):
-        place = rank // stride % size
-        following = rank + stride if place + 1 < size else rank - place * stride
-        sending[rank // ranks_per_node] += rank // ranks_per_node != following // ranks_per_node
-    return max(sending)
+def _ranks_that_send_out(
+    sizes: tuple[int, int, int], axes: tuple[str, str, str], axis: str, per_node: int
+) -> tuple[list[int], int]:
+    """How many ranks of a node have their next neighbor on another one, in the node that has most: by stage, and all.
+
+    Args:
+        sizes: dp, pp and tp.
+    """
+    layout, sending = ParallelLayout(*sizes, axes=axes), Counter[tuple[int, int]]()
+    for rank in range(layout.world_size):
+        place, stride = layout.coordinate(axis, rank), layout.stride(axis)
+        following = rank + stride if place + 1 < layout.size(axis) else layout.group_of(axis, rank)
+        sending[rank // per_node, layout.coordinate("pp", rank)] += rank // per_node != following // per_node
+    nodes = range(-(-layout.world_size // per_node))
+    by_stage = [max(1 if axis == "pp" else 0, *(sending[node, stage] for node in nodes)) for stage in range(layout.pp)]
+    return by_stage, max(sum(sending[node, stage] for stage in range(layout.pp)) for node in nodes)
 
 
 def boundary_links(cluster: Cluster, layout: ParallelLayout) -> list[Link]:
     """For each boundary between two stages, the slowest link that its messages take."""
-    stride, size = layout.stride("pp"), layout.size("pp")
-    slow, per_node = axis_link(cluster, layout, "pp"), cluster.ranks_per_node
-    if _is_inside(cluster, stride * size):
+    stride, size, per_node = layout.stride("pp"), layout.size("pp"), cluster.ranks_per_node
+    slow = stage_links(cluster, layout, "pp")
+    if cluster.nodes == 1 or per_node % (stride * size) == 0:
         return [cluster.intra] * (size - 1)
     aligned = per_node % stride == 0 and (stride * size) % per_node == 0
-    return [slow if not aligned or (stage + 1) * stride % per_node == 0 else cluster.intra for stage in range(size - 1)]
+    return [
+        slow[stage] if not aligned or (stage + 1) * stride % per_node == 0 else cluster.intra
+        for stage in range(size - 1)
+    ]

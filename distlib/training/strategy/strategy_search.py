@@ -25,8 +25,8 @@ from distlib.training.strategy.parallel_layout import (
     RECOMPUTE,
     STAGES,
     ParallelLayout,
-    axis_link,
     boundary_links,
+    stage_links,
 )
 from distlib.training.strategy.step_memory import step_memory
 from distlib.training.strategy.step_time import StepPrediction, step_parts
@@ -104,7 +104,7 @@ def _divisors(number: int) -> list[int]:
 def _orders(cluster: Cluster, layout: ParallelLayout) -> list[ParallelLayout]:
     """The layout with its axes in both orders, if that changes a link."""
     usual, other = (replace(layout, axes=axes) for axes in ORDERS)
-    differ = [axis for axis in AXES if axis_link(cluster, usual, axis) != axis_link(cluster, other, axis)]
+    differ = [axis for axis in AXES if stage_links(cluster, usual, axis) != stage_links(cluster, other, axis)]
     same = not differ and boundary_links(cluster, usual) == boundary_links(cluster, other)
     return [usual] if same and not cluster.stragglers else [usual, other]
 
