@@ -61,6 +61,9 @@ SHARED_IN_TRAINING = {
     ("mesh", "zero"),
     ("parameter_server", "shards"),
     ("pipeline", "schedules"),
+    ("strategy", "pipeline"),
+    ("strategy", "schedules"),
+    ("strategy", "zero"),
     ("zero", "replicas"),
 }
 

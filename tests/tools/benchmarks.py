@@ -64,6 +64,8 @@ from distlib.training.schedules import (
     time_schedule,
 )
 from distlib.training.shards import flatten, shard_parameters
+from distlib.training.strategy import choose_strategy
+from distlib.training.strategy.published_runs import MEGATRON
 from distlib.worlds.real import forkserver
 from distlib.worlds.real.process_group import torch_distributed
 from tests.answer_files import read_answers
@@ -114,6 +116,7 @@ def main() -> None:
         simulate_a_deadlock,
         simulate_a_parameter_server,
         simulate_a_pipeline,
+        choose_strategies,
         paced_pipelines,
         players_in_a_browser,
         ranks_in_a_sandbox,
@@ -921,6 +924,14 @@ def simulate_a_pipeline() -> None:
     world = SimulatedWorld(stages, Cluster.flat(stages, Link(0, float("inf"))), record=False)
     took = seconds(lambda: world.run(_run_a_pipeline, schedule, Costs()))
     note("the same, run with tensors and gradients in virtual time", f"{took:.1f} s", "no target")
+
+
+def choose_strategies() -> None:
+    """For 1,024 ranks, with the batch of that row and with one that has more divisors."""
+    run = next(run for run in MEGATRON if run.cluster.world_size == 1024)
+    for batch in (run.batch, 2048):
+        took = median_ms(lambda batch=batch: choose_strategy(run.shape, run.device, run.cluster, batch), 3)
+        note(f"choose a strategy, 1,024 ranks, a batch of {batch:,}", f"{took:.0f} ms", "≤ 1,000 ms")
 
 
 def paced_pipelines() -> None:

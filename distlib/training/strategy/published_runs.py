@@ -1,0 +1,118 @@
+"""Layouts that people have trained with, and published: models, hardware, and what they reached.
+
+Megatron-LM    D. Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
+               SC 2021, arXiv:2104.04473, table 1: A100s of 80 GB, 8 in a node, joined by NVLink, and a 200 Gb/s
+               InfiniBand adapter for each; sequences of 2,048 tokens, 51,200 of vocabulary
+PaLM           A. Chowdhery et al., "PaLM: Scaling Language Modeling with Pathways", JMLR 24 (2023), sections 2 and 4,
+               tables 1 and 3: two pods of 3,072 TPU v4; in a pod 12 ranks share a layer, 256 shard all states
+Llama 3        A. Grattafiori et al., "The Llama 3 Herd of Models", arXiv:2407.21783 (2024), tables 3 and 4: H100s of
+               80 GB, 8 in a node, joined by NVLink, and a 400 Gb/s network for each
+
+What the links reach is assumed, in round numbers, from what they are made for: 300 and 450 GB/s per direction for
+NVLink of the A100 and the H100. A pod of TPUs is one node here, whose ranks all have the same links: that is wrong,
+it is a torus. Which part of the peak products of matrices reach is assumed, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distlib.network import Cluster, Link
+from distlib.training.strategy.device import Device
+from distlib.training.strategy.parallel_layout import ParallelLayout
+from distlib.training.strategy.transformer_shape import TransformerShape
+
+A100 = Device(peak=312e12, memory=80e9, reached=0.65)
+H100 = Device(peak=989e12, memory=80e9, reached=0.55)
+TPU_V4 = Device(peak=275e12, memory=32 * 2**30, reached=0.65)
+
+
+@dataclass(frozen=True)
+class PublishedRun:
+    """A run that somebody has published.
+
+    Attributes:
+        name, source: of the run.
+        billions: of parameters, as they are published.
+        shape, device, cluster, batch: what was trained, on what; sequences of a step.
+        layout: how it was laid out, as far as it can be said here.
+        utilization: of model FLOPs; None if only hardware FLOPs are published, which count recomputation.
+        hardware_utilization: operations per second over the peak, recomputation counted; None if it isn't published.
+    """
+
+    name: str
+    source: str
+    billions: float
+    shape: TransformerShape
+    device: Device
+    cluster: Cluster
+    batch: int
+    layout: ParallelLayout
+    utilization: float | None = None
+    hardware_utilization: float | None = None
+
+
+def _selene(ranks: int) -> Cluster:
+    return Cluster(ranks // 8, 8, intra=Link(2e-6, 300e9), inter=Link(5e-6, 25e9))
+
+
+def _megatron(
+    billions: float, heads: int, features: int, layers: int, sizes: tuple[int, int, int], batch: int, part: float
+) -> PublishedRun:
+    """A row of the table. `sizes`: tp, pp and the number of GPUs. Microbatches of one sequence are assumed."""
+    tp, pp, ranks = sizes
+    dp = ranks // tp // pp
+    layout = ParallelLayout(dp, pp, tp, 0, batch // dp, "full", ("pp", "dp", "tp"))
+    shape = TransformerShape(layers, features, 4 * features, heads, 51_200, 2048)
+    source = "Narayanan et al., SC 2021, table 1"
+    cluster = _selene(ranks)
+    name = f"Megatron-LM {billions:g}B"
+    return PublishedRun(name, source, billions, shape, A100, cluster, batch, layout, hardware_utilization=part)
+
+
+MEGATRON = (
+    _megatron(1.7, 24, 2304, 24, (1, 1, 32), 512, 0.44),
+    _megatron(3.6, 32, 3072, 30, (2, 1, 64), 512, 0.44),
+    _megatron(7.5, 32, 4096, 36, (4, 1, 128), 512, 0.46),
+    _megatron(18.4, 48, 6144, 40, (8, 1, 256), 1024, 0.43),
+    _megatron(39.1, 64, 8192, 48, (8, 2, 512), 1536, 0.44),
+    _megatron(76.1, 80, 10_240, 60, (8, 4, 1024), 1792, 0.45),
+    _megatron(145.6, 96, 12_288, 80, (8, 8, 1536), 2304, 0.47),
+    _megatron(310.1, 128, 16_384, 96, (8, 16, 1920), 2160, 0.50),
+    _megatron(529.6, 128, 20_480, 105, (8, 35, 2520), 2520, 0.52),
+    _megatron(1008.0, 160, 25_600, 128, (8, 64, 3072), 3072, 0.52),
+)
+"""The rows of the table."""
+
+PALM = PublishedRun(
+    "PaLM 540B",
+    "Chowdhery et al., JMLR 2023, tables 1 and 3",
+    540.35,
+    TransformerShape(
+        118, 18_432, 4 * 18_432, 48, 256_000, 2048, key_heads=1, head_features=256, gated=True, biases=False
+    ),
+    TPU_V4,
+    Cluster(2, 3072, intra=Link(1e-6, 100e9), inter=Link(20e-6, 6e9)),
+    2048,
+    ParallelLayout(512, 1, 12, 3, 1, "full"),
+    utilization=0.462,
+)
+
+
+def _llama(ranks: int, part: float) -> PublishedRun:
+    dp = ranks // 128
+    return PublishedRun(
+        f"Llama 3 405B on {ranks:,} GPUs",
+        "Grattafiori et al., arXiv:2407.21783, tables 3 and 4",
+        405.0,
+        TransformerShape(126, 16_384, 53_248, 128, 128_000, 8192, key_heads=8, gated=True, tied=False, biases=False),
+        H100,
+        Cluster(ranks // 8, 8, intra=Link(2e-6, 450e9), inter=Link(5e-6, 50e9)),
+        2048,
+        ParallelLayout(dp, 16, 8, 1, 2048 // dp),
+        utilization=part,
+    )
+
+
+LLAMA = (_llama(8192, 0.43), _llama(16_384, 0.41))
+"""The two rows of the table with sequences of 8,192 tokens."""
