@@ -107,7 +107,7 @@ def combine(comm: Communicator, dispatched: Dispatched, outputs: torch.Tensor, w
 
     Raises:
         TypeError: not a communicator or a tensor.
-        ValueError: as many rows or weights as there were not.
+        ValueError: not one output for each row, or not one weight for each choice.
     """
     _check_back("combine", comm, dispatched, outputs, weights)
     comm = announced(comm, "combine", features=outputs.shape[1])
