@@ -332,6 +332,14 @@ def test_short_sequences_want_ulysses_and_long_ones_a_ring(ranks: int, backward:
     assert winners[0] == ULYSSES and winners[-1] == ZIGZAG
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_with_two_ranks_both_send_the_same_and_the_ring_hides_it(causal: bool) -> None:
+    assert ulysses_traffic(2, 64, 2).nbytes == ring_attention_traffic(2, 64, 2).nbytes
+    for sequence in (4096, 262144):
+        task, cluster = AttentionTask(heads=16, sequence=sequence, causal=causal), Cluster.flat(2, LINK)
+        assert attention_seconds(cluster, task, ZIGZAG) < attention_seconds(cluster, task, ULYSSES)
+
+
 def test_a_causal_mask_saves_a_contiguous_ring_next_to_nothing() -> None:
     cluster, sequence = Cluster.flat(8, LINK), 2**20  # the links don't matter
     full, contiguous, zigzag = (

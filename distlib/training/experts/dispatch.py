@@ -9,7 +9,7 @@
 Cost for N ranks, with c rows of F bytes for experts on other ranks: (N−1) · E/N · 8 bytes of counts, c·F bytes there,
 and for what comes back from the ranks as many as they were sent. Backward the same without counts.
 
-Source: D. Lepikhin et al., "GShard", arXiv:2006.16668 (2020), section 3.2, where each expert gets as many rows as it
+Source: D. Lepikhin et al., "GShard", arXiv:2006.16668 (2020), section 3.1, where each expert gets as many rows as it
 has room for, filled up; rows without filling: T. Gale et al., "MegaBlocks", arXiv:2211.15841 (2022).
 """
 
