@@ -800,6 +800,7 @@ world.close()
 # | 10b | [A whole transformer](10b_whole_transformer.ipynb), optional | a model over ranks: memory, KV heads, links |
 # | 11 | [ZeRO and FSDP](11_zero.ipynb) | the 16 bytes per parameter, cut into shards |
 # | 12 | [Hybrid](12_hybrid.ipynb) | all of it together, and how to choose |
+# | 12b | [Long sequences and experts](12b_long_and_sparse.ipynb), optional | sequences in parts, routed tokens |
 # | 13 | [TensorFlow](13_tensorflow.ipynb) | the same strategies there, and what they send |
 # | 13b | [When TensorFlow fails](13b_tensorflow_failures.ipynb), optional | what a killed process costs |
 # | 14 | [JAX](14_jax.ipynb) | the same strategies there, and how to read what a compiler sends |

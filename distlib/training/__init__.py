@@ -3,6 +3,8 @@
 data_parallel     one model, its batch split by a master rank
 ddp               a model on every rank, gradients summed while backward runs (`buckets`)
 zero              optimizer states, gradients and parameters in shards: ZeRO, FSDP
+long_sequences    attention over a sequence in parts: ring attention, Ulysses
+experts           a mixture of experts over ranks: tokens travel to their experts and back
 replicas          the same model on every rank: compared, and copied from rank 0
 sampler           which samples a rank trains on
 large_batch       accumulated gradients, warm-up of the learning rate, local SGD

@@ -1,0 +1,919 @@
+# %% [markdown]
+# # Long sequences and experts
+#
+# **This lesson is optional.** No later lesson needs it. It is about the two things that users of every large trainer
+# ask for next: sequences too long for one rank, and models of which each token uses only a part.
+#
+# After it you will be able to
+#
+# - compute attention over a sequence that no rank has as a whole, with softmax mended block by block,
+# - say why a causal mask saves a ring nothing, and which order of the positions changes that,
+# - choose between ring attention and Ulysses for a given sequence, number of heads and network,
+# - send tokens to experts on other ranks and back, and say what an unbalanced router costs.
+#
+# **Time:** about 90 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and
+# [Tensor parallelism](10_tensor_parallel.ipynb). No GPU.
+
+# %%
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+
+from distlib import (
+    Cluster,
+    Communicator,
+    Link,
+    RankError,
+    ReduceOp,
+    SimulatedWorld,
+    World,
+    all_reduce,
+)
+from distlib.draw import (
+    bytes_per_rank,
+    compare_costs,
+    heat_map,
+    predict,
+    sweep,
+    timeline,
+)
+from distlib.training import experts as moe
+from distlib.training import long_sequences as ls
+from distlib.training.datasets import digits
+from distlib.worlds.real.process_group import torch_distributed
+
+torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
+DOUBLE = torch.float64
+world = SimulatedWorld(4, contexts="threads")  # it communicates inside backward
+
+
+def off(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """The largest difference."""
+    return float((found - wanted).detach().abs().max())
+
+
+# %% [markdown]
+# ## A sequence that no rank has
+#
+# Tensor parallelism cuts attention by heads. Each rank still has the whole sequence. Sequence parallelism (lesson 10b)
+# cuts what lies *between* the blocks, and gathers the sequence before attention. With a sequence of a million tokens
+# that no longer fits: one layer's queries, keys and values of 32 heads with 128 features each take 24 GiB in bfloat16,
+# and the activations of all layers are kept for backward.
+#
+# So each rank shall keep its part of the positions all the time. Norms, MLPs and the layers that make queries, keys and
+# values look at one position at a time: they need nothing from other ranks. Only attention does. There a query needs
+# the keys and the values of *all* positions:
+#
+# $$o = \frac{\sum_j e^{s_j} v_j}{\sum_j e^{s_j}} \qquad s_j = q \cdot k_j / \sqrt{d}$$
+#
+# Both sums can be made block by block, in any order. What is in the way is $e^{s}$: it overflows.
+
+# %%
+guess_1 = predict("From which score on is exp(score) infinite in float32?")
+
+# %%
+scores = torch.arange(200.0)
+first_infinite = int(scores.exp().isinf().nonzero()[0])
+print(guess_1.compare(first_infinite))
+assert 1_048_576 * 3 * 32 * 128 * 2 / 2**30 == 24
+assert first_infinite == 89
+
+# %% [markdown]
+# That is why every softmax subtracts the largest score first: numerator and denominator get the same factor. But the
+# largest score of the whole sequence is known only at the end. So keep the largest so far, $m$, and *mend* the sums
+# when a larger one comes: multiply them by $e^{m - m'}$. This is called online softmax. `OnlineSoftmax` keeps three
+# things for each query: $m$, the sum of weights, and the sum of weighted values.
+
+# %%
+torch.manual_seed(0)
+queries, values = torch.zeros(1, 1, 3, 4), torch.randn(1, 1, 6, 4)
+scores = 300 + torch.randn(1, 1, 3, 6)  # far too large for exp
+
+
+def by_blocks(order: Sequence[int]) -> torch.Tensor:
+    """Attention to six keys in three blocks, taken in this order."""
+    softmax = ls.OnlineSoftmax(queries)
+    for block in order:
+        at = slice(2 * block, 2 * block + 2)
+        softmax.add(scores[..., at], values[..., at, :])
+        largest = [f"{score:.1f}" for score in softmax.largest.flatten()]
+        print(f"after block {block} the largest scores are {', '.join(largest)}")
+    return softmax.result()[0]
+
+
+whole = scores.softmax(-1) @ values
+mended = by_blocks([0, 1, 2])
+print(f"difference {off(mended, whole):.0e}")
+assert off(mended, whole) < 1e-6 and scores.exp().isinf().all()
+
+# %% [markdown]
+# **Try it.** Take the blocks in another order, and one of them twice. Which of the two changes the result?
+
+# %%
+print(f"difference {off(by_blocks([0, 1, 2]), whole):.0e}")
+
+# %% tags=["folded"]
+# One way to do it
+# The order changes nothing but rounding. A block that comes twice counts twice.
+backwards, twice = by_blocks([2, 0, 1]), by_blocks([0, 1, 2, 0])
+print(
+    f"another order {off(backwards, whole):.0e}, block 0 twice {off(twice, whole):.1f}"
+)
+assert off(backwards, whole) < 1e-6 < 1e-3 < off(twice, whole)
+
+# %% [markdown]
+# ## Keys and values travel
+#
+# Blocks may come in any order. So let them come round the ring of lesson 02:
+#
+#     step 0    rank 0: keys 0    rank 1: keys 1    rank 2: keys 2    rank 3: keys 3
+#     step 1    rank 0: keys 3    rank 1: keys 0    rank 2: keys 1    rank 3: keys 2
+#     step 2    rank 0: keys 2    rank 1: keys 3    rank 2: keys 0    rank 3: keys 1
+#     step 3    rank 0: keys 1    rank 1: keys 2    rank 2: keys 3    rank 3: keys 0
+#
+# Queries stay. Every rank mends its softmax with the block that it has, while the next block is on its way. After
+# $N - 1$ sends each rank has seen all keys. It never had more than two blocks of them.
+#
+# **Backward** the blocks travel once more. The scores are computed again; of the softmax only one number per query was
+# kept. Each block now has a companion, the gradient of its keys and values: every rank adds what its queries
+# contribute. At the end of the ring the companion is one step from home, so it makes one send more, $N$ in all.
+#
+# Let $S$ be the bytes of a rank's keys. Values have as many.
+
+# %%
+guess_2 = predict(
+    "Four ranks. How many times as many bytes does backward send as forward?",
+    unit="times",
+)
+
+# %%
+BATCH, HEADS, SEQUENCE, HEAD = 1, 4, 64, 8
+
+
+def drawn(seed: int = 0, heads: int = HEADS, sequence: int = SEQUENCE) -> torch.Tensor:
+    """Queries, keys, values and the gradient of the output: [4, batch, heads, …]."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (4, BATCH, heads, sequence, HEAD)
+    return torch.randn(shape, generator=generator, dtype=DOUBLE)
+
+
+def by_ring(
+    comm: Communicator, whole: torch.Tensor, causal: bool, order: str, backward: bool
+) -> list[torch.Tensor]:
+    """This rank's output, and the gradients of its queries, keys and values."""
+    *parts, gradient = ls.own_sequence(comm, whole, order).unbind()
+    parts = [part.clone().requires_grad_() for part in parts]
+    output = ls.ring_attention(comm, *parts, causal=causal, order=order)
+    if backward:
+        output.backward(gradient)
+    return [output.detach(), *(part.grad for part in parts if backward)]
+
+
+# %%
+def in_one_process(whole: torch.Tensor, causal: bool) -> list[torch.Tensor]:
+    queries, keys, values = (t.clone().requires_grad_() for t in whole[:3])
+    output = scaled_dot_product_attention(queries, keys, values, is_causal=causal)
+    output.backward(whole[3])
+    return [output.detach(), queries.grad, keys.grad, values.grad]
+
+
+def largest_gap(
+    by_rank: list[list[torch.Tensor]], wanted: list[torch.Tensor], order: str
+) -> float:
+    joined = [ls.join_sequence(p, order) for p in zip(*by_rank, strict=True)]
+    return max(off(found, right) for found, right in zip(joined, wanted, strict=True))
+
+
+world.run(by_ring, drawn(), False, "contiguous", False)
+forward = world.trace
+by_rank = world.run(by_ring, drawn(), False, "contiguous", True)
+both = world.trace
+gap = largest_gap(by_rank, in_one_process(drawn(), False), "contiguous")
+S = BATCH * HEADS * SEQUENCE // 4 * HEAD * 8
+print(f"largest difference to one process {gap:.0e}")
+print(f"S is {S:,} bytes; a rank sends {forward.bytes_sent[0] // S} S forward,")
+backward_bytes = both.bytes_sent[0] - forward.bytes_sent[0]
+print(f"and {backward_bytes // S} S backward")
+print(guess_2.compare(round(backward_bytes / forward.bytes_sent[0], 2)))
+assert gap < 1e-12
+assert forward.bytes_sent == [2 * 3 * S] * 4 and backward_bytes == (2 * 3 + 2 * 4) * S
+
+# %%
+timeline(forward, title="Ring attention, forward", by="round")
+
+# %% [markdown]
+# Forward a rank sends $2(N-1)\,S$, backward $2(N-1)\,S + 2N\,S$. No rank ever had the whole sequence, and the result is
+# that of one process to rounding, gradients included.
+#
+# This is exact attention, not an approximation. Only memory changes: a rank keeps $1/N$ of everything.
+
+# %% tags=["folded"]
+# Checks: other numbers of ranks, seeds, masks and orders, and real ranks
+for ranks in (2, 3, 5):
+    some = SimulatedWorld(ranks, contexts="threads")
+    for seed, causal in ((1, False), (2, True)):
+        inputs = drawn(seed, 1, 12 * ranks)
+        wanted = in_one_process(inputs, causal)
+        for order in ("contiguous", "zigzag"):
+            found = some.run(by_ring, inputs, causal, order, True)
+            assert largest_gap(found, wanted, order) < 1e-12
+            expected = ls.ring_attention_traffic(ranks, 12 * HEAD, 8)
+            expected += ls.ring_attention_traffic(ranks, 12 * HEAD, 8, backward=True)
+            assert some.trace.bytes_sent == expected.nbytes
+with World(2) as real:
+    found = real.run(by_ring, drawn(), True, "zigzag", True)
+    assert largest_gap(found, in_one_process(drawn(), True), "zigzag") < 1e-12
+
+# %% [markdown]
+# ## The mask that saves nothing
+#
+# In a language model a position sees only itself and those before it. That hides nearly half of the pairs of query and
+# key. A block of keys that comes after all queries of a rank need not be computed: rank 0 skips every block but its
+# own.
+
+# %%
+guess_3 = predict(
+    "Eight ranks, a long sequence. With the mask the ring takes what share of its time without?",
+    unit="percent",
+)
+
+# %%
+NODE = Cluster.flat(8, Link(latency=3e-6, bandwidth=50e9))
+
+
+def seconds(
+    method: str, sequence: int, cluster: Cluster = NODE, backward: bool = False, **task
+) -> float:
+    """Attention with 16 heads of 128 features in bfloat16, devices of 400 TFLOP/s."""
+    what = ls.AttentionTask(16, sequence, **task)
+    return ls.attention_seconds(cluster, what, method, backward=backward)
+
+
+LONG = 2**20
+full = seconds("contiguous", LONG, causal=False)
+masked = seconds("contiguous", LONG)
+print(f"no mask {full:.2f} s, with the mask {masked:.2f} s")
+print(guess_3.compare(round(100 * masked / full, 1)))
+assert f"{masked / full:.3f}" == "0.938"
+
+# %% [markdown]
+# Half of the work is gone, and no time. (Times here are virtual: the messages are those of the real function, and in
+# place of computing a rank sleeps, by the number of pairs that it sees.) Look at who computes when.
+
+# %%
+pairs = ls.visible_pairs(8, 8 * 64)  # [step][rank], per head
+names = dict(across="rank, counted from 1", down="step, counted from 1")
+heat_map(
+    {
+        step + 1: {rank + 1: float(count) for rank, count in enumerate(counts)}
+        for step, counts in enumerate(pairs)
+    },
+    title="Pairs of query and key, in contiguous order",
+    subtitle="8 ranks, blocks of 64 positions",
+    show="{:,.0f}".format,
+    **names,
+)
+
+# %% [markdown]
+# In every step some rank has a full block to compute. The next block comes from a neighbor, who is not ready before its
+# own step is done. So each step takes as long as a full block, but for the first. The last rank has work in all steps,
+# the first in one.
+#
+# The remedy is to deal the positions out differently. Cut the sequence into $2N$ blocks, and give rank $r$ the blocks
+# $r$ and $2N - 1 - r$: an early one and a late one. This order is called *zigzag*.
+
+# %%
+for rank in range(4):
+    print(f"of 4 ranks, rank {rank} has blocks {ls.blocks_of(rank, 4, 'zigzag')}")
+in_zigzag = ls.visible_pairs(8, 8 * 64, "zigzag")
+for step in (0, 1, 7):
+    print(
+        f"step {step}: contiguous {pairs[step]}\n        zigzag     {in_zigzag[step]}"
+    )
+balanced = seconds("zigzag", LONG)
+print(f"no mask {full:.2f} s, contiguous {masked:.2f} s, zigzag {balanced:.2f} s")
+assert all(len(set(counts)) == 1 for counts in in_zigzag)
+assert ls.pairs_per_rank(8, 512, "zigzag") == [512 * 513 // 2 // 8] * 8
+assert 0.499 < balanced / full < 0.501
+
+# %% [markdown]
+# Now all ranks have the same to compute, in each step, to the pair. And the time is half.
+#
+# Why is it exact? Take a step after the first, and the keys of another rank. If those come from a lower rank, both of
+# my blocks see its early block, and neither sees its late one. If from a higher rank, only my late block sees anything,
+# but both of its blocks. Two of four either way.
+#
+# **Try it.** *Striped* order gives rank $r$ the positions $r$, $r + N$, $r + 2N$, … Count the pairs of each rank with
+# 4 ranks and 64 positions. How does it compare?
+
+# %%
+positions = [list(range(16 * rank, 16 * rank + 16)) for rank in range(4)]  # contiguous
+print([sum(position + 1 for position in own) for own in positions])
+
+# %% tags=["folded"]
+# One way to do it
+# Nearly balanced: each rank has a little more than the one before it
+striped = [sum(at + 1 for at in range(rank, 64, 4)) for rank in range(4)]
+contiguous = [sum(at + 1 for at in own) for own in positions]
+print(f"striped {striped}, zigzag {ls.pairs_per_rank(4, 64, 'zigzag')}")
+assert contiguous == ls.pairs_per_rank(4, 64) and striped == [496, 512, 528, 544]
+assert ls.pairs_per_rank(4, 64, "zigzag") == [520] * 4
+
+# %% [markdown]
+# ## Ulysses: trade positions for heads
+#
+# There is another way. A head needs nothing from other heads. So before attention, swap: each rank gives away most of
+# its heads, and gets all positions of the others. An all-to-all does that. After attention a second one swaps back.
+#
+#     rank r has     all heads, its positions     ──all-to-all──►     its heads, all positions
+#
+# In the all-to-all a rank keeps $1/N$ and sends the rest: of queries, keys, values and the output, so
+# $4 \frac{N-1}{N} S$ together. Backward sends the same.
+
+# %%
+guess_4 = predict(
+    "Eight ranks, forward. How many times as many bytes does the ring send as Ulysses?",
+    unit="times",
+)
+
+
+# %%
+def by_ulysses(
+    comm: Communicator, whole: torch.Tensor, causal: bool, backward: bool
+) -> list[torch.Tensor]:
+    """As `by_ring`."""
+    *parts, gradient = ls.own_sequence(comm, whole).unbind()
+    parts = [part.clone().requires_grad_() for part in parts]
+    output = ls.ulysses_attention(comm, *parts, causal=causal)
+    if backward:
+        output.backward(gradient)
+    return [output.detach(), *(part.grad for part in parts if backward)]
+
+
+eight = SimulatedWorld(8, contexts="threads")
+inputs, traces = drawn(heads=8), {}
+eight.run(by_ring, inputs, True, "contiguous", False)
+traces["ring"] = eight.trace
+eight.run(by_ulysses, inputs, True, False)
+traces["Ulysses"] = eight.trace
+found = eight.run(by_ulysses, inputs, True, True)
+gap = largest_gap(found, in_one_process(inputs, True), "contiguous")
+sent = {name: trace.bytes_sent[0] for name, trace in traces.items()}
+print(f"largest difference to one process {gap:.0e}; bytes sent forward {sent}")
+print(guess_4.compare(sent["ring"] / sent["Ulysses"]))
+assert gap < 1e-12 and sent["ring"] / sent["Ulysses"] == 4
+assert eight.trace.bytes_sent == [2 * sent["Ulysses"]] * 8
+
+# %%
+bytes_per_rank(compare=traces, title="Attention over 8 ranks, forward")
+
+# %% [markdown]
+# The ring sends $N/2$ times as much, as each block visits every rank. And masks need no thought with Ulysses: each rank
+# computes some heads of the whole sequence, and all have the same to do.
+#
+# It has a limit. A head can't be cut:
+
+
+# %%
+def too_few_heads(comm: Communicator) -> None:
+    part = torch.zeros(1, 4, 2, HEAD)  # 4 heads
+    ls.ulysses_attention(comm, part, part, part)
+
+
+try:
+    SimulatedWorld(8).run(too_few_heads)
+except RankError as error:
+    print(str(error).splitlines()[0])
+    assert "heads that 8 ranks divide" in str(error)
+
+# %% [markdown]
+# No more ranks than heads. With grouped-query attention (lesson 10b) it is the KV heads that run out first, often at 8;
+# beyond that they must be copied. A ring takes any number of ranks.
+#
+# ### Which is faster?
+#
+# The ring sends more, but in the background, while it computes. Ulysses can't compute before the all-to-all is done.
+
+# %%
+guess_5 = predict(
+    "Eight ranks, causal, forward and backward. The fastest for 4,096 tokens, and for 524,288?",
+    choices=[
+        "Ulysses for both",
+        "the ring for both",
+        "Ulysses for 4,096, the ring for 524,288",
+        "the ring for 4,096, Ulysses for 524,288",
+    ],
+)
+
+# %%
+LENGTHS = [2**k for k in range(12, 20)]
+WAYS = {"ring": "contiguous", "zigzag ring": "zigzag", "Ulysses": "ulysses"}
+
+
+def times_on(cluster: Cluster) -> dict[str, dict[float, float]]:
+    """Milliseconds, forward and backward, by way and sequence."""
+    return {
+        name: {n: 1e3 * seconds(method, n, cluster, backward=True) for n in LENGTHS}
+        for name, method in WAYS.items()
+    }
+
+
+times = times_on(NODE)
+for n in LENGTHS:
+    row = ", ".join(f"{name} {by[n]:7.2f}" for name, by in times.items())
+    print(f"{n:7,} tokens, ms: {row}")
+
+
+def fastest(times: dict[str, dict[float, float]], n: int) -> str:
+    return min(times, key=lambda name: times[name][n])
+
+
+print(guess_5.compare("Ulysses for 4,096, the ring for 524,288"))
+assert fastest(times, 4096) == "Ulysses"
+assert fastest(times, 2**19) == "zigzag ring"
+
+# %% tags=["folded"]
+# Checks of what is said below; other numbers of ranks, and forward alone
+ahead = {n: times["Ulysses"][n] / times["zigzag ring"][n] for n in LENGTHS}
+assert [n for n in LENGTHS if ahead[n] > 1] == [2**18, 2**19] and ahead[4096] < 1 / 5
+assert all(1.01 < ahead[n] < 1.03 for n in (2**18, 2**19))
+winners = {
+    ranks: [
+        min(WAYS.values(), key=lambda way: seconds(way, n, cluster, backward))
+        for n in (2**12, 2**15, 2**20)
+        for backward in (False, True)
+    ]
+    for ranks in (2, 4, 16)
+    for cluster in [Cluster.flat(ranks, Link(latency=3e-6, bandwidth=50e9))]
+}
+for ranks, ways in winners.items():
+    print(f"{ranks:2} ranks: {ways}")
+assert winners[2][::2] == ["zigzag"] * 3
+assert winners[4][:2] == winners[16][:2] == ["ulysses"] * 2
+assert winners[16][2:4] == ["ulysses"] * 2
+assert all(ways[-2:] == ["zigzag"] * 2 for ways in winners.values())
+
+# %%
+sweep(
+    times,
+    along="tokens in the sequence",
+    title="Attention on 8 ranks, forward and backward",
+    subtitle="16 heads, causal, links of 50 GB/s, 400 TFLOP/s per rank; milliseconds",
+)
+
+# %% [markdown]
+# Computing grows with the square of the sequence, messages only with the sequence itself. So from some length on the
+# ring hides nearly all it sends, and wins: from 262,144 tokens on, by 1 to 3 %. Below that, what is sent decides, and
+# Ulysses wins clearly, at 4,096 tokens by a factor of more than five.
+#
+# Where the two meet depends on links and ranks. Without a mask, a step of the ring computes $4 b^2 d$ operations per
+# head, for a block of $b$ positions. It sends $2 b d$ numbers of two bytes, so it hides them if
+#
+# $$\frac{4 b^2 d}{F} \ge \frac{4 b d}{B} \quad\text{, that is,}\quad b \ge F / B$$
+#
+# with $F$ operations and $B$ bytes per second. A head's size and their number cancel. In zigzag order a step computes
+# half as much, so it takes blocks twice as long. The blocks are of a *rank*: with more ranks the sequence must be
+# longer by as much.
+
+# %%
+needed = 400e12 / 50e9
+for order, factor, causal in (("contiguous", 1, False), ("zigzag", 2, True)):
+    for share in (0.5, 2):
+        length = int(8 * factor * needed * share)
+        counts = ls.visible_pairs(8, length, order, causal=causal)
+        task = ls.AttentionTask(16, length, causal=causal)
+        computing = sum(task.seconds(count[0]) for count in counts)
+        hidden = seconds(order, length, causal=causal) < 1.01 * computing
+        print(
+            f"{order:10} {share} of {factor * needed:,.0f} positions: hidden? {hidden}"
+        )
+        assert hidden == (share > 1)
+
+# %% [markdown]
+# **Try it.** Put the ranks on two nodes of four, with 12.5 GB/s between the nodes. From which length on does the ring
+# win now? You will need longer sequences.
+
+# %%
+print([fastest(times, n) for n in LENGTHS])
+
+# %% tags=["folded"]
+# One way to do it
+# The slowest link has a quarter of the bandwidth, and the ring wins from four times as long on
+two_nodes = Cluster(2, 4, Link(3e-6, 50e9), Link(5e-6, 12.5e9))
+found = [
+    n
+    for n in (2**18, 2**19, 2**20)
+    if seconds("zigzag", n, two_nodes, True) < seconds("ulysses", n, two_nodes, True)
+]
+print(f"one node: from {2**18:,} tokens on; two nodes: from {found[0]:,}")
+assert found == [2**20]
+
+# %% [markdown]
+# ## Experts
+#
+# Attention was about long sequences. The other half of this lesson is about wide models. An MLP with eight times as
+# many features would know more, and would cost eight times as much per token. A *mixture of experts* has eight MLPs
+# instead, and a **router** that sends each token to only one or two of them. Parameters grow, operations per token
+# don't. That is why it is called sparse.
+#
+# The router is a linear layer: a score for each expert, softmax, and the $k$ largest. The output is the sum of what
+# these experts say, by their probabilities.
+
+# %%
+torch.manual_seed(1)
+router = moe.TopKRouter(features=16, num_experts=8, k=2, seed=1)
+routing = router(torch.randn(5, 16))
+for token in range(3):
+    chosen = routing.experts[token].tolist()
+    weights = [round(weight, 2) for weight in routing.weights[token].tolist()]
+    print(f"token {token} goes to experts {chosen}, with weights {weights}")
+assert torch.allclose(routing.weights.sum(dim=1), torch.ones(5))
+
+# %% [markdown]
+# (Here the two weights are *renormalised*: divided by their sum. With $k = 1$ one must not do that. The weight would
+# always be 1, and the router would get no gradient from the output.)
+#
+# Now put the experts on different ranks, and cut the batch as in data parallelism. A token must travel to the rank of
+# its expert, and its result must come back. How many tokens go from rank 2 to rank 0? Nobody knows before the router
+# has spoken. So there are three all-to-alls: of counts, of tokens, and back.
+
+# %%
+guess_6 = predict(
+    "Four ranks, 8 experts, each token to 2 of them. If the router spreads evenly, "
+    "what share of the chosen rows stays on its rank?",
+    unit="percent",
+)
+
+# %%
+FEATURES, HIDDEN, TOKENS = 16, 32, 96
+
+
+def tokens_of(rank: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(100 * seed + rank)
+    return torch.randn(TOKENS, FEATURES, generator=generator, dtype=DOUBLE)
+
+
+def one_layer(comm: Communicator) -> tuple[torch.Tensor, list[int], list[int]]:
+    """This rank's output, rows sent to each rank, and rows of each of its experts."""
+    layer = moe.MixtureOfExperts(
+        comm, FEATURES, HIDDEN, num_experts=8, k=2, dtype=DOUBLE
+    )
+    output = layer(tokens_of(comm.rank))
+    return output.detach(), layer.dispatched.sent, layer.dispatched.counts
+
+
+outputs, sent, counts = zip(*world.run(one_layer), strict=True)
+there_and_back = world.trace
+for rank in range(4):
+    print(f"rank {rank} sends {sent[rank]} rows to ranks 0 to 3; ", end="")
+    print(f"its experts get {counts[rank]}")
+stay = sum(sent[rank][rank] for rank in range(4)) / (4 * TOKENS * 2)
+print(guess_6.compare(round(100 * stay)))
+together = torch.cat([tokens_of(rank) for rank in range(4)])
+
+
+def alone(comm: Communicator) -> torch.Tensor:
+    layer = moe.MixtureOfExperts(
+        comm, FEATURES, HIDDEN, num_experts=8, k=2, dtype=DOUBLE
+    )
+    return layer(together).detach()
+
+
+gap = off(torch.cat(outputs), SimulatedWorld(1).run(alone)[0])
+print(f"largest difference to one process with all experts {gap:.0e}")
+assert gap < 1e-12 and 0.2 < stay < 0.3
+
+# %% tags=["folded"]
+# Checks: the bytes by formula: counts, rows there, rows back
+row = FEATURES * 8
+for rank in range(4):
+    away = sum(sent[rank]) - sent[rank][rank]
+    come = sum(counts[rank]) - sent[rank][rank]
+    assert there_and_back.bytes_sent[rank] == 3 * 2 * 8 + (away + come) * row
+    assert there_and_back.messages_sent[rank] == 3 * 3
+
+# %% [markdown]
+# About a quarter stays: one rank in four. The counts are small, but they come first, and nothing can be sent without
+# them.
+#
+# Backward, gradients take the same two ways. After it the gradient of an expert is a sum over the tokens of *all*
+# ranks, since they came to it. The router's is of this rank's tokens, and is added up over the ranks, as in DDP.
+#
+# ## The slowest rank
+#
+# The counts above differ, though the router is new and the tokens are noise. A router that learns is worse: an expert
+# that is chosen gets trained, gets better, and is chosen more. What does that cost? Eight ranks with an expert each,
+# 4,096 tokens of each rank, and suppose that rank 0's expert is sent half of what the other experts should get.
+
+# %%
+guess_7 = predict(
+    "How many times as long does this layer take as with a balanced router?",
+    unit="times",
+)
+
+# %%
+WIDTH, ROWS = 4096, 512  # features; rows from each rank to each expert
+PER_ROW = 2 * 2 * WIDTH * 4 * WIDTH / 400e12  # two products, hidden features 4 · WIDTH
+
+
+def layer_with(row: list[int]) -> moe.ExpertTimes:
+    """Each rank sends `row[e]` rows to expert e."""
+    return moe.expert_seconds(NODE, [row] * 8, WIDTH, PER_ROW)
+
+
+even = layer_with([ROWS] * 8)
+uneven = layer_with([ROWS + 7 * ROWS // 2] + [ROWS // 2] * 7)
+for name, run in (("balanced", even), ("unbalanced", uneven)):
+    computing = [round(1e3 * s, 1) for s in run.computing]
+    print(f"{name}: {1e3 * run.total:.1f} ms; ranks compute {computing} ms")
+print(guess_7.compare(round(uneven.total / even.total, 1)))
+assert f"{uneven.total / even.total:.1f}" == "4.5"
+
+# %%
+compare_costs(
+    {
+        f"rank {rank}": {
+            "balanced": 1e3 * even.computing[rank],
+            "unbalanced": 1e3 * uneven.computing[rank],
+        }
+        for rank in range(8)
+    },
+    title="How long each rank computes, in milliseconds",
+    subtitle="8 experts on 8 ranks; with the same tokens in all",
+    show="{:.1f}".format,
+)
+
+# %% [markdown]
+# Rank 0 gets 4.5 times its share, and the layer takes 4.5 times as long: in computing and in messages. All others wait.
+# The work in all is the same.
+#
+# ### Capacity
+#
+# One answer is a limit. An expert takes only `capacity` rows from each rank, a *factor* times its even share. What
+# comes after that is dropped: the expert adds nothing to this token, and the token passes by the residual connection
+# alone. First choices come before second ones, and earlier tokens before later ones.
+
+# %%
+experts = torch.tensor([[0], [0], [1], [0], [1]])  # 5 tokens, one choice each
+print("kept:", moe.has_room(experts, capacity=2).flatten().tolist())
+picked = torch.cat(
+    [torch.zeros(ROWS + 7 * ROWS // 2), torch.arange(1, 8).repeat(ROWS // 2)]
+)
+picked = picked.long()[
+    torch.randperm(len(picked), generator=torch.Generator().manual_seed(0))
+]
+by_factor = {}
+for factor in (1.0, 1.5, 2.0, 4.5):
+    room = moe.expert_capacity(len(picked), 8, factor=factor)
+    kept = moe.has_room(picked.view(-1, 1), room).flatten()
+    left = torch.bincount(picked[kept], minlength=8).tolist()
+    by_factor[factor] = (
+        1 - kept.float().mean().item(),
+        layer_with(left).total / even.total,
+    )
+    print(
+        "factor {}: dropped {:.0%}, {:.2f} times as long".format(
+            factor, *by_factor[factor]
+        )
+    )
+assert by_factor[4.5][0] == 0 and by_factor[1.0][1] < 1.01
+assert f"{by_factor[1.0][0]:.0%}" == "44%"
+
+# %% [markdown]
+# A limit bounds the time, and pays with tokens. At factor 1 the layer is as fast as a balanced one, and 44 % of the
+# tokens are dropped. So dropped tokens are counted and looked at: a layer of ours
+# keeps `layer.dispatched.dropped`.
+#
+# ### A loss that balances
+#
+# The other answer is to teach the router. The *auxiliary loss* is $E \sum_i f_i P_i$. Here $f_i$ is the share of tokens
+# that expert $i$ got, and $P_i$ its mean probability. It is 1 where all experts get the same. Only $P$ has a gradient,
+# and $f$ is its weight: the more an expert got, the more its probability is pushed down.
+#
+# Does a router need this? Train one: digits, 8 experts on 4 ranks, each token to one expert, with and without.
+
+# %%
+guess_8 = predict(
+    "Without the auxiliary loss, the busiest of 8 experts gets what share of the tokens in the end?",
+    unit="percent",
+)
+
+# %%
+TRAIN, TEST = digits()
+
+
+class Classifier(nn.Module):
+    """A mixture of experts with a residual connection, between two layers that every rank has."""
+
+    def __init__(self, comm: Communicator, seed: int, factor: float | None) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.first, self.last = nn.Linear(64, 32), nn.Linear(32, 10)
+        options = dict(renormalise=False, capacity_factor=factor, seed=100 * seed)
+        self.mixture = moe.MixtureOfExperts(comm, 32, 32, 8, 1, **options)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        x = self.first(images.flatten(1)).relu()
+        return self.last(x + self.mixture(x))
+
+
+def average_gradients(comm: Communicator, model: Classifier) -> None:
+    """An expert's gradient is a sum over all ranks already."""
+    for name, parameter in model.named_parameters():
+        if name.startswith("mixture.experts"):
+            parameter.grad /= comm.world_size
+        else:
+            all_reduce(comm, parameter.grad, ReduceOp.AVG)
+
+
+# %%
+def train(
+    comm: Communicator,
+    balance: float,
+    seed: int,
+    factor: float | None,
+    steps: int = 100,
+) -> tuple[list[int], int, float]:
+    """Rows of each of this rank's experts and rows dropped, in the last 20 steps; accuracy."""
+    model = Classifier(comm, seed, factor)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    generator = torch.Generator().manual_seed(seed)
+    rows, dropped = [0, 0], 0
+    for step in range(steps):
+        batch = torch.randperm(len(TRAIN.labels), generator=generator)[:256]
+        mine = batch.chunk(comm.world_size)[comm.rank]
+        loss = cross_entropy(model(TRAIN.images[mine]), TRAIN.labels[mine])
+        mixture = model.mixture
+        loss = loss + balance * moe.load_balancing_loss(mixture.routing, comm)
+        optimizer.zero_grad()
+        loss.backward()
+        average_gradients(comm, model)
+        optimizer.step()
+        if step >= steps - 20:
+            came = mixture.dispatched.counts
+            rows = [a + b for a, b in zip(rows, came, strict=True)]
+            dropped += mixture.dispatched.dropped
+    with torch.no_grad():
+        right = model(TEST.images).argmax(dim=1) == TEST.labels
+    return rows, dropped, right.float().mean().item()
+
+
+# %%
+def shares(balance: float, seed: int = 0, factor: float | None = None) -> list[float]:
+    """What each of the 8 experts got, as a share of all; prints it."""
+    quiet = SimulatedWorld(4, contexts="threads", record=False)
+    by_rank = quiet.run(train, balance, seed, factor)
+    found = [count / (20 * 256) for rows, *_ in by_rank for count in rows]
+    lost = sum(dropped for _, dropped, _ in by_rank) / (20 * 256)
+    written = " ".join(f"{share:4.0%}" for share in found)
+    print(
+        f"balance {balance}: {written}; dropped {lost:.0%}; accuracy {by_rank[0][2]:.0%}"
+    )
+    return found
+
+
+# %%
+without, with_loss = shares(0.0), shares(0.1)
+print(guess_8.compare(round(100 * max(without))))
+assert max(without) > 0.95 and max(with_loss) < 0.25
+
+# %% [markdown]
+# Without it one expert has taken everything. Seven of eight experts are parameters that nobody uses, and three of four
+# ranks wait. (The accuracies are near one another: digits are easy, and one small expert will do.) With the auxiliary
+# loss, at a weight of 0.1, the busiest expert gets less than a quarter, where an even share would be 12.5 %.
+#
+# **Try it.** A weight of 0.01 is common in large models. Is it enough here? And how many tokens are dropped at a
+# capacity factor of 1, with the loss?
+
+# %%
+print(f"the busiest has {max(without):.0%} without, {max(with_loss):.0%} with the loss")
+
+# %% tags=["folded"]
+# One way to do it
+# 0.01 is not enough in a hundred steps. And some 15 % are dropped even when balanced:
+# a rank has 64 tokens, and of so few more than 8 often want the same expert
+too_little, limited = shares(0.01), shares(0.1, factor=1.0)
+assert max(too_little) > 0.4 and 0.7 < sum(limited) < 0.95
+
+# %% tags=["folded"]
+# Checks: another seed does the same
+assert max(shares(0.0, seed=1)) > 0.95 and max(shares(0.1, seed=1)) < 0.25
+
+# %% [markdown]
+# ## In real frameworks
+#
+# `torch.distributed.all_to_all_single` takes the counts as lists. The same dispatch as ours, sorted by expert, on three
+# real ranks:
+
+
+# %%
+def dispatched_by_both(comm: Communicator) -> tuple[torch.Tensor, torch.Tensor]:
+    """What comes to this rank's expert: by ours, and by torch's all-to-alls."""
+    tokens = tokens_of(comm.rank)
+    routing = moe.TopKRouter(FEATURES, 3, k=1, renormalise=False, dtype=DOUBLE)(tokens)
+    ours = moe.dispatch_to_experts(comm, tokens, routing.experts, num_experts=3)
+
+    chosen = routing.experts.flatten()
+    outgoing = torch.bincount(chosen, minlength=3)
+    with torch_distributed(comm):
+        incoming = torch.empty_like(outgoing)
+        torch.distributed.all_to_all_single(incoming, outgoing)
+        theirs = tokens.new_empty(int(incoming.sum()), FEATURES)
+        in_order = tokens[chosen.argsort(stable=True)]
+        splits = incoming.tolist(), outgoing.tolist()
+        torch.distributed.all_to_all_single(theirs, in_order, *splits)
+    return ours.rows.detach(), theirs.detach()
+
+
+with World(3) as real:
+    for rank, (ours, theirs) in enumerate(real.run(dispatched_by_both)):
+        print(f"rank {rank}: {len(ours)} rows, equal: {torch.equal(ours, theirs)}")
+        assert torch.equal(ours, theirs)
+
+# %% [markdown]
+# For long sequences torch has `context_parallel`, still experimental. Within it the buffers are cut over the ranks, and
+# `scaled_dot_product_attention` becomes a ring. In which order does it cut?
+
+
+# %%
+def with_context_parallel(comm: Communicator, whole: torch.Tensor) -> list[float]:
+    """How far torch's parts are from ours in zigzag order; and its output from two others."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.experimental import context_parallel
+
+    buffers = [each.clone() for each in whole[:3]]
+    mine = [ls.own_sequence(comm, each, "zigzag") for each in whole[:3]]
+    with torch_distributed(comm):
+        mesh = init_device_mesh("cpu", (comm.world_size,))
+        with context_parallel(mesh, buffers=buffers, buffer_seq_dims=[2, 2, 2]):
+            parts = max(off(a, b) for a, b in zip(buffers, mine, strict=True))
+            output = scaled_dot_product_attention(*buffers, is_causal=True)
+    right = scaled_dot_product_attention(*whole[:3], is_causal=True)
+    right = ls.own_sequence(comm, right, "zigzag")
+    local = scaled_dot_product_attention(*mine, is_causal=True)
+    return [parts, off(output, right), off(output, local)]
+
+
+with World(4) as real:
+    by_rank = real.run(with_context_parallel, drawn())
+for rank, (parts, right, local) in enumerate(by_rank):
+    print(f"rank {rank}: its part differs from ours by {parts}, its output from the ")
+    print(
+        f"        right one by {right:.1f}, from one of its own keys alone by {local}"
+    )
+assert all(parts == 0 and local == 0 and right > 0.1 for parts, right, local in by_rank)
+
+# %% [markdown]
+# It cuts in zigzag order, exactly as ours. But on a CPU, in the version of torch that this course uses, attention does
+# *not* become a ring: each rank attends to its own keys alone, and no error says so. The ring is there for the
+# attention kernels of GPUs only. So compare with one process once, whatever you use.
+#
+# In real training you would also meet **Megatron-LM**, whose `--context-parallel-size` is a ring in zigzag order, and
+# whose `--expert-model-parallel-size` places experts; **DeepSpeed**, where Ulysses comes from; and **DeepSeek-V3**,
+# which balances mostly by a bias on the scores, raised for experts with little to do.
+#
+# ## In short
+#
+# For $N$ ranks, and keys of $S$ bytes on each:
+#
+# | | forward | backward | ranks | causal mask |
+# |---|---|---|---|---|
+# | ring | $2(N-1)\,S$, in the background | $(4N-2)\,S$ | any | balanced in zigzag order only |
+# | Ulysses | $4\frac{N-1}{N}\,S$, not hidden | the same | that divide the heads | always balanced |
+#
+# - Both are exact: values and gradients are those of one process, to rounding, also for scores of some hundreds.
+# - With a causal mask and contiguous order, a ring of $N$ ranks takes $1 - 1/(2N)$ of its time without the mask, if
+#   computing decides. In zigzag order it takes half.
+# - A ring hides its messages, forward and without a mask, from blocks of $F/B$ positions per rank on; in zigzag order
+#   from twice that on. On 4 ranks or more with equal links, Ulysses is several times faster for short sequences, as far
+#   as there are heads, and the ring by a few percent for long ones. With 2 ranks both send the same forward, and the
+#   ring is faster.
+# - The slowest rank decides about a layer of experts. An expert that gets $x$ times its share makes it $x$ times as
+#   slow, if each rank has one expert, links are equal, and messages are large enough that latency does not count.
+# - Without an auxiliary loss our small router sent nearly everything to one expert, with every seed that was tried. At
+#   a weight of 0.1 the busiest of 8 got less than a quarter; 0.01 was not enough within 100 steps.
+# - A capacity bounds the time and drops tokens, even with a balanced router where ranks have few tokens. Count them.
+#
+# ## Now you
+#
+# This lesson has no exercise of its own yet. [The exercise of lesson
+# 10](../exercises/10_tensor_parallel/10_tensor_parallel.ipynb) has attention that is cut by heads, as Ulysses computes
+# it between its all-to-alls.
+#
+# ## Further reading
+#
+# - H. Liu, M. Zaharia, P. Abbeel, [Ring Attention with Blockwise Transformers for Near-Infinite
+#   Context](https://arxiv.org/abs/2310.01889), 2023. The ring, and from which block on it hides its messages.
+# - M. Milakov, N. Gimelshein, [Online normalizer calculation for softmax](https://arxiv.org/abs/1805.02867), 2018. The
+#   softmax that is mended.
+# - S. A. Jacobs et al., [DeepSpeed Ulysses](https://arxiv.org/abs/2309.14509), 2023. Two all-to-alls.
+# - W. Brandon et al., [Striped Attention](https://arxiv.org/abs/2311.09431), 2023. Balance by single positions.
+# - A. Grattafiori et al., [The Llama 3 Herd of Models](https://arxiv.org/abs/2407.21783), 2024. Section 3.3.2: context
+#   parallelism with $2N$ blocks.
+# - N. Shazeer et al., [Outrageously Large Neural Networks](https://arxiv.org/abs/1701.06538), 2017. Mixtures of experts
+#   in a network, and their balance.
+# - D. Lepikhin et al., [GShard](https://arxiv.org/abs/2006.16668), 2020. Experts over devices, and capacity.
+# - W. Fedus, B. Zoph, N. Shazeer, [Switch Transformers](https://arxiv.org/abs/2101.03961), 2021. One expert per token;
+#   the auxiliary loss is equation 4.
