@@ -9,6 +9,7 @@ A buffer of 10 elements over 4 ranks, as `torch.tensor_split` cuts it: the first
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 
@@ -34,6 +35,20 @@ def chunk_start(length: int, parts: int, index: int) -> int:
     """Where chunk `index` begins: the sum of the lengths before it. For `index` = `parts` that is `length`."""
     short, longer = divmod(length, parts)
     return index * short + min(index, longer)
+
+
+def part_of(flat: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+    """Elements `start` to `stop` of the one-dimensional `flat`: a view.
+
+    On the meta device, where there is nothing to view, all parts of a length are one tensor: thousands of simulated
+    ranks would take longer to make views than to send them.
+    """
+    return _without_contents(stop - start, flat.dtype) if flat.is_meta else flat[start:stop]
+
+
+@lru_cache(maxsize=1024)
+def _without_contents(length: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(length, dtype=dtype, device="meta")
 
 
 def flat_view(tensor: torch.Tensor) -> torch.Tensor:
@@ -65,8 +80,11 @@ class Chunks(Sequence[torch.Tensor]):
     """The chunks of a buffer. Each view is made when it is asked for: a thousand take more memory than a buffer."""
 
     def __init__(self, flat: torch.Tensor, parts: int) -> None:
-        self._flat, self._parts = flat, parts
-        self._short, self._longer = divmod(flat.numel(), parts)
+        short, longer = divmod(flat.numel(), parts)
+        cut = longer * (short + 1)
+        self._flat, self._parts, self._short, self._longer = flat, parts, short, longer
+        self._first = flat[:cut].view(longer, short + 1)  # taking a row is faster than taking a slice
+        self._others = flat[cut:].view(parts - longer, short)
         self._latest: tuple[int, torch.Tensor] = (-1, flat)  # a ring sends the chunk it took last: one view for both
 
     def __len__(self) -> int:
@@ -76,6 +94,10 @@ class Chunks(Sequence[torch.Tensor]):
         if not 0 <= index < self._parts:
             raise IndexError(f"expected a chunk from 0 to {self._parts - 1}, got {index}")
         if index != self._latest[0]:
-            start = index * self._short + min(index, self._longer)
-            self._latest = (index, self._flat[start : start + self._short + (index < self._longer)])
+            self._latest = (index, self._chunk(index))
         return self._latest[1]
+
+    def _chunk(self, index: int) -> torch.Tensor:
+        if self._flat.is_meta:
+            return part_of(self._flat, 0, self._short + (index < self._longer))
+        return self._first[index] if index < self._longer else self._others[index - self._longer]

@@ -31,7 +31,7 @@ def announced(
     """
     if not isinstance(comm, Communicator) or comm.call is not None:
         return comm
-    given = [] if tensor is None else [describe_tensor(tuple(tensor.shape), dtype_name(tensor))]
+    given = [] if tensor is None else [describe_tensor(tensor.shape, dtype_name(tensor))]
     given += [f"{key}={_text(value)}" for key, value in arguments.items() if value is not None]
     return comm.within(f"{name}({', '.join(given)})")
 

@@ -35,7 +35,7 @@ from distlib.collectives.group import RankGroup
 from distlib.collectives.reduction import combine
 from distlib.communicator import Communicator, ReduceOp
 from distlib.network.powers import beyond_power_of_two, powers_of_two_below
-from distlib.partition import chunk_start
+from distlib.partition import chunk_start, part_of
 
 
 class Blocks:
@@ -53,7 +53,7 @@ class Blocks:
     def around(self, rank: int, distance: int) -> torch.Tensor:
         """The `distance` neighboring blocks that block `rank` is among: around(5, 4) is blocks 4, 5, 6, 7."""
         first = rank - rank % distance
-        return self._flat[self._starts[first] : self._starts[first + distance]]
+        return part_of(self._flat, self._starts[first], self._starts[first + distance])
 
     def room_for(self, distance: int) -> torch.Tensor:
         """Memory that is long enough for any `distance` neighboring blocks: the first ones are the longest."""
@@ -72,7 +72,7 @@ def halve(comm: Communicator, blocks: Blocks, op: ReduceOp) -> None:
     for distance in reversed(powers_of_two_below(comm.world_size)):
         partner = comm.rank ^ distance
         mine, theirs = blocks.around(comm.rank, distance), blocks.around(partner, distance)
-        incoming = room[: mine.numel()]
+        incoming = part_of(room, 0, mine.numel())
         comm.exchange(theirs, partner, incoming, partner)
         combine(mine, incoming, op)
 

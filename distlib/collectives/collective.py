@@ -49,10 +49,12 @@ def collective(name: str, algorithm: str | None = None) -> Callable[[Function], 
 
         @functools.wraps(function)
         def call(comm: Communicator, tensor: torch.Tensor, *args: Any, **options: Any) -> None:
-            given = defaults | dict(**dict(zip(positional, args, strict=False)), **options)
+            given = defaults
+            if args or options:
+                given = defaults | dict(**dict(zip(positional, args, strict=False)), **options)
             if getattr(comm, "call", None) is None:  # not a part of another collective, which has been checked
                 check_call(name, comm, tensor, given)
-            comm = announced(comm, name, tensor, **in_order | given)
+                comm = announced(comm, name, tensor, **in_order | given)
             is_average = given.get("op") is ReduceOp.AVG
             inside = given | {"op": ReduceOp.SUM} if is_average else given
             with torch.no_grad() if torch.is_grad_enabled() else nullcontext():  # off already inside another collective

@@ -40,11 +40,12 @@ def ring_reduce_scatter(comm: Communicator, tensor: torch.Tensor, op: ReduceOp =
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
     chunks = chunks_of(tensor, size)
     room = torch.empty_like(chunks[0])  # the longest; others may be shorter by one
-    shorter = room[: tensor.numel() // size]
+    short, longer = divmod(tensor.numel(), size)
+    shorter = room[:short]
     for step in range(size - 1):
-        outgoing = chunks[(rank - 1 - step) % size]
-        mine = chunks[(rank - 2 - step) % size]
-        incoming = room if mine.numel() == room.numel() else shorter
+        coming = (rank - 2 - step) % size
+        outgoing, mine = chunks[(coming + 1) % size], chunks[coming]
+        incoming = room if coming < longer else shorter
         comm.exchange(outgoing, next_rank, incoming, previous_rank)
         combine(mine, incoming, op)
 

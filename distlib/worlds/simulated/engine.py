@@ -27,7 +27,7 @@ from distlib.worlds.message_check import different_calls
 from distlib.worlds.simulated.background import SimulatedBackground
 from distlib.worlds.simulated.deaths import NEVER, Deaths
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, Context, Ended, current_backward
-from distlib.worlds.simulated.torch_modes import current_modes, set_modes
+from distlib.worlds.simulated.torch_modes import Modes, current_modes, set_modes
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
 
 _PASSES_ON = True  # see worlds.call_site
@@ -56,12 +56,14 @@ class SimulatedRank:
         "broken",
         "bytes_received",
         "bytes_sent",
+        "calls",
         "context",
         "dead",
         "dies",
         "finished",
         "begun",
         "in_free",
+        "last_call",
         "loose",
         "meeting",
         "messages_received",
@@ -88,6 +90,8 @@ class SimulatedRank:
         self.missing = 0  # how many of the operations it waits for are not yet done
         self.loose = 0  # how many of its isends and irecvs are not yet done
         self.begun = 0  # how many messages it has begun to send or to receive
+        self.calls = 0  # how many collective calls it has begun
+        self.last_call: tuple[str, str] | None = None  # and of the last one its text and the student's line
         self.waiting: Sequence[Operation] = ()
         self.meeting: tuple[str, tuple[Any, ...], tuple[int, ...]] | None = None
         self.finished = self.dead = False
@@ -152,11 +156,16 @@ class Operation(Work):
     def begin(self, tensor: torch.Tensor, peer: int, tag: int, group: SimulatedGroup, site: CallSite) -> None:
         """Say what is to be sent or received. `peer` is a number in the world, or ANYONE."""
         rank = self.rank
-        self.tensor, self.nbytes = tensor, tensor.nbytes
-        self.peer, self.tag, self.group, self.site = peer, tag, group, site
-        self.time, self.round = rank.now, rank.round + 1
+        self.tensor = tensor
+        self.nbytes = tensor.nbytes
+        self.peer = peer
+        self.tag = tag
+        self.group = group
+        self.site = site
+        self.time = rank.now
+        self.round = rank.round + 1
         self.turn = rank.begun = rank.begun + 1
-        self.done = self.eager = self.waited = False
+        self.done = False
 
     def wait(self) -> int:
         self.engine.wait(self.rank, (self,))
@@ -202,6 +211,7 @@ class Engine:
         self.rounds = 0
         self.running: SimulatedRank | None = None
         self.record = record
+        self.modes: Modes | None = None  # of torch, as the rank that ran last has left them; None: unknown
         self._cluster = cluster
         self._uniform = cluster.uniform_link()
         self._eager_limit = cluster.eager_limit if cluster.eager_limit > 0 else -1  # with a limit, 0 bytes are eager
@@ -219,8 +229,8 @@ class Engine:
         self._outcomes: dict[tuple[Any, ...], list[Any]] = {}
         self._groups: dict[tuple[Any, ...], SimulatedGroup] = {}
         self._uplinks: dict[tuple[str, int], float] = {}
-        self._last_calls: dict[int, LastCall] = {}
         self._deaths = Deaths(self, self.ranks, deaths) if deaths else None
+        self._plain = not (deaths or cluster.eager_limit > 0 or cluster.shared_uplink)  # the ports alone set the times
 
     # ── which rank runs ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -247,9 +257,9 @@ class Engine:
                 "a rank communicates inside backward(), which takes a thread for each rank: "
                 'make the world with SimulatedWorld(…, contexts="threads")'
             )
-        modes = current_modes()
+        self.modes = modes = current_modes()
         self._switch_to_next()
-        if current_modes() != modes:  # torch keeps them by thread, and the ranks may share one
+        if self.modes != modes:  # torch keeps them by thread, and the ranks may share one
             set_modes(modes)
 
     def _switch_to_next(self) -> None:
@@ -392,15 +402,16 @@ class Engine:
             rank.missing, rank.waiting = missing, operations
             self.block(rank)
             rank.waiting = ()
-        problem = None
+        now, problem = rank.now, None
         for operation in operations:
-            if operation.end > rank.now:
-                rank.now = operation.end
+            if operation.end > now:
+                now = operation.end
             if operation.error is not None:
                 problem = problem or operation.error
-            elif operation.round > rank.round and not operation.is_send:
+            elif not operation.is_send and operation.round > rank.round:
                 rank.round = operation.round
-        if rank.now >= rank.dies:
+        rank.now = now
+        if now >= rank.dies:
             self.die(rank)
         if problem is not None:
             self._give_up(rank, operations, problem)
@@ -517,8 +528,8 @@ class Engine:
 
     def note_call(self, rank: SimulatedRank, call: str, place: str) -> None:
         """Note that a collective call begins on a rank."""
-        before = self._last_calls.get(rank.number)
-        self._last_calls[rank.number] = LastCall(before.number + 1 if before else 1, call, place)
+        rank.calls += 1
+        rank.last_call = call, place
 
     # ── timing ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -555,9 +566,41 @@ class Engine:
     def _complete(self, send: Operation, receive: Operation) -> None:
         """Deliver a message: ports, clocks, contents, counts."""
         sender, receiver = send.rank, receive.rank
-        link = self._uniform or self._cluster.link(sender.number, receiver.number)
         nbytes = send.nbytes
-        busy = nbytes / link.bandwidth
+        if self._plain:
+            link = self._uniform or self._cluster.link(sender.number, receiver.number)
+            start = max(send.time, receive.time, sender.out_free, receiver.in_free)
+            free = sender.out_free = receiver.in_free = start + nbytes / link.bandwidth
+            send.end = receive.end = free + link.latency
+        else:
+            start = self._time(send, receive)
+            if receive.end >= NEVER:
+                self._cut(send, receive)
+                return
+        receive.peer = sender.number
+        round_ = receive.round = send.round
+        if round_ > self.rounds:
+            self.rounds = round_
+        if not send.tensor.is_meta:  # those on the meta device have no contents
+            _copy(send.tensor, receive.tensor)
+        sender.messages_sent += 1
+        sender.bytes_sent += nbytes
+        receiver.messages_received += 1
+        receiver.bytes_received += nbytes
+        if self.record:
+            self._record(send, receive, start)
+        if not send.eager:
+            self._settle(send)
+        self._settle(receive)
+
+    def _time(self, send: Operation, receive: Operation) -> float:
+        """When a message is there, where ranks die, messages are eager, or nodes share a link. Returns its start.
+
+        It arrives at NEVER if an end of it dies before.
+        """
+        sender, receiver = send.rank, receive.rank
+        link = self._uniform or self._cluster.link(sender.number, receiver.number)
+        busy = send.nbytes / link.bandwidth
         uplinks = self._shared_uplink and self._uplinks_between(sender.number, receiver.number)
         if send.eager:
             start = max(send.time, receiver.in_free)
@@ -575,24 +618,10 @@ class Engine:
                 sender.out_free = free
                 for port in uplinks or ():
                     self._uplinks[port] = free
-        if end >= dies:
-            self._cut(send, receive)
-            return
-        receive.end, receive.peer = end, sender.number
+        receive.end = end if end < dies else NEVER
         if not send.eager:
-            send.end = end
-            self._settle(send)
-        round_ = receive.round = send.round
-        if round_ > self.rounds:
-            self.rounds = round_
-        _copy(send.tensor, receive.tensor)
-        sender.messages_sent += 1
-        sender.bytes_sent += nbytes
-        receiver.messages_received += 1
-        receiver.bytes_received += nbytes
-        if self.record:
-            self._record(send, receive, start)
-        self._settle(receive)
+            send.end = receive.end
+        return start
 
     def _cost(self, send: Operation) -> tuple[float, float]:
         """Latency, and the time for which the ports are busy, in seconds."""
@@ -609,6 +638,7 @@ class Engine:
         if not operation.blocking:
             operation.rank.loose -= 1
         if operation.waited:
+            operation.waited = False
             rank = operation.rank
             rank.missing -= 1
             if not rank.missing:
@@ -664,7 +694,7 @@ class Engine:
         return [send for send in sends if not send.rank.dead and not self.ranks[send.peer].dead]
 
     def _state(self, rank: SimulatedRank) -> RankState:
-        last_call = self._last_calls.get(rank.number)
+        last_call = LastCall(rank.calls, *rank.last_call) if rank.last_call else None
         if rank.dead:
             return RankState("dead", last_call=last_call)
         if rank.finished:
@@ -743,9 +773,7 @@ def _describe(tensor: torch.Tensor) -> str:
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
-    """Move the contents; tensors on the meta device have none."""
-    if source.is_meta:
-        return
+    """Move the contents."""
     if _is_grad_enabled() and (source.requires_grad or target.requires_grad):
         source, target = source.detach(), target.detach()
     try:

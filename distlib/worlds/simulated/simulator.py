@@ -266,6 +266,7 @@ class _SimulatedRun:
                 raise
         finally:
             rank.finished = True
+            self.engine.modes = None
 
     def _raise_what_went_wrong(self) -> None:
         if self._failures:
@@ -320,7 +321,7 @@ class SimulatedCommunicator(Communicator):
         self.network = self.cluster = cluster
         self.rank = group.members.index(rank.number) if group.id else rank.number
         self.world_size = len(group.members)
-        self.device = torch.device("cpu")
+        self.device = _CPU
 
     def send(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> None:
         operation = self._rank.send
@@ -348,16 +349,21 @@ class SimulatedCommunicator(Communicator):
         return operation
 
     def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
-        send, receive = both = self._rank.both
-        if outgoing is not send.tensor or incoming is not receive.tensor:
+        rank, engine, group = self._rank, self._engine, self._group
+        send, receive = both = rank.both
+        if self.call is None and (outgoing is not send.tensor or incoming is not receive.tensor):
             check_apart(outgoing, incoming)
-        engine = self._engine
+        if rank.background.calls:
+            rank.background.wait_for_all()
+        if self.call is None:
+            self._check(send, outgoing, dst, tag)
+            self._check(receive, incoming, src, tag)
         site = self._site() if engine.record else self._unrecorded
-        self._begin(send, outgoing, dst, tag, site)
-        self._begin(receive, incoming, src, tag, site)
+        send.begin(outgoing, group.members[dst], tag, group, site)
+        receive.begin(incoming, ANYONE if src is None else group.members[src], tag, group, site)
         engine.send(send)
         engine.receive(receive)
-        engine.wait(self._rank, both)
+        engine.wait(rank, both)
 
     def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
         check_callable("start", function, "all_reduce")
@@ -383,7 +389,8 @@ class SimulatedCommunicator(Communicator):
             return self
         site = self._site()
         self._engine.note_call(self._rank, call, site.place)
-        return SimulatedCommunicator(self._engine, self._rank, self._group, self.cluster, call, site)
+        called_from = site if self._engine.record else None
+        return SimulatedCommunicator(self._engine, self._rank, self._group, self.cluster, call, called_from)
 
     def speak_from(self, site: CallSite) -> None:
         """Say which line the next calls of this rank come from: it speaks for code that runs in another process."""
@@ -404,10 +411,17 @@ class SimulatedCommunicator(Communicator):
         return f"<Communicator: rank {self.rank} of {self.world_size}, simulated>"
 
     def _begin(self, operation: Operation, tensor: torch.Tensor, peer: int | None, tag: int, site: CallSite) -> None:
-        """Check a call and note it. The usual case is seen at once; at all else `check_message` takes a look."""
+        """Check a call and note it. What a collective sends are parts of a tensor that it has checked as a whole."""
         background = self._rank.background
         if background.calls:
             background.wait_for_all()
+        if self.call is None:
+            self._check(operation, tensor, peer, tag)
+        destination = ANYONE if peer is None else self._group.members[peer]
+        operation.begin(tensor, destination, tag, self._group, site)
+
+    def _check(self, operation: Operation, tensor: torch.Tensor, peer: int | None, tag: int) -> None:
+        """Check what a student sends or receives. The usual case is seen at once; else `check_message` takes a look."""
         usual = (
             type(peer) is int
             and 0 <= peer < self.world_size
@@ -419,8 +433,6 @@ class SimulatedCommunicator(Communicator):
             check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
         elif not (operation.is_send or tensor.is_contiguous()):
             check_tensor("receive", tensor, written=True)
-        destination = ANYONE if peer is None else self._group.members[peer]
-        operation.begin(tensor, destination, tag, self._group, site)
 
     def _site(self) -> CallSite:
         """The student's line that is talking: all messages of one collective call come from the same one."""
@@ -439,7 +451,7 @@ class SimulatedCommunicator(Communicator):
         return self._engine.meet_all(self._rank, kind, key, self._group.members, contribution)
 
 
-_TENSOR, _STRIDED = torch.Tensor, torch.strided
+_TENSOR, _STRIDED, _CPU = torch.Tensor, torch.strided, torch.device("cpu")
 
 
 def _is_usual(tensor: torch.Tensor) -> bool:
