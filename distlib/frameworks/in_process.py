@@ -25,7 +25,7 @@ from typing import Any
 import cloudpickle
 
 from distlib.frameworks import own_network
-from distlib.worlds import call_site
+from distlib.worlds import call_site, code_files
 from distlib.worlds.exception_text import text_of
 from distlib.worlds.forkserver import service
 from distlib.worlds.forkserver.channel import Channel
@@ -115,7 +115,7 @@ def _call(call: bytes) -> tuple[Any, ...]:
         site = call_site.site_of_traceback(error.__traceback__)
         return "error", type(error).__name__, text_of(error), site, "".join(traceback.format_exception(error))
     try:
-        return "value", cloudpickle.dumps(value)
+        return "value", code_files.dumps(value)
     except Exception as error:
         text = f"returned a {type(value).__name__}, which can't be sent to the notebook ({error}): return numbers, "
         text += "numpy arrays, or lists and dictionaries of them"

@@ -34,7 +34,7 @@ from distlib.frameworks.optional import FRAMEWORKS, is_there, set_by_imports
 from distlib.frameworks.reports import Outcome, ProcessError
 from distlib.frameworks.temporary import temporary_folder
 from distlib.trace import CallSite
-from distlib.worlds import call_site
+from distlib.worlds import call_site, code_files
 from distlib.worlds.diagnosis import RunInterrupted
 from distlib.worlds.forkserver.handle import ProcessEnd, fresh_python
 from distlib.worlds.native_stack import STACK_SIGNAL, wait_for_stacks
@@ -376,7 +376,7 @@ def _call_file(name: str, process: Process) -> BinaryIO:
         TypeError: the function or an argument can't be sent.
     """
     try:
-        call = cloudpickle.dumps((process.function, process.args, process.kwargs))
+        call = code_files.dumps((process.function, process.args, process.kwargs))
     except Exception as error:
         function = getattr(process.function, "__name__", repr(process.function))
         text = f"{function} or one of its arguments can't be sent to {name} ({error}): make it inside the function"

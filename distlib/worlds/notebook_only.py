@@ -20,6 +20,8 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
+from distlib.worlds import code_files
+
 _PASSES_ON = True  # see worlds.call_site
 
 _IPYTHON = (
@@ -92,7 +94,7 @@ class _TextBars(ModuleType):
 def _by_value(pickler: Any, value: Any) -> Any:
     """How multiprocessing pickles: a rank's own `__main__` has nothing of the notebook's."""
     if isinstance(value, FunctionType | type) and not _can_be_imported(value):
-        return cloudpickle.loads, (cloudpickle.dumps(value),)
+        return cloudpickle.loads, (code_files.dumps(value),)
     return NotImplemented
 
 

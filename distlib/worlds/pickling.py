@@ -20,6 +20,7 @@ import torch
 
 from distlib.worlds import tensor_table
 from distlib.worlds.call_site import is_own_module
+from distlib.worlds.code_files import FilePickler
 from distlib.worlds.exception_text import text_of
 from distlib.worlds.notebook_only import is_of_ipython, of_ipython_here
 
@@ -86,7 +87,7 @@ def _what_cannot_travel(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], 
     return f"{name} can't be sent to the ranks: it uses something that belongs to this process ({text_of(error)})."
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(FilePickler):
     """Puts the tensors aside, for the table behind the stream.
 
     Attributes:

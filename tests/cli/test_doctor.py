@@ -224,8 +224,9 @@ def test_a_check_that_fails_is_a_problem() -> None:
 def test_report_and_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
     status = doctor.run_doctor({"a": lambda: Finding("ok", "fine"), "b": lambda: Finding("problem", "bad", "mend it")})
     assert status == 1
-    expected = ["ok       a          fine", "problem  b          bad", " " * 20 + "-> mend it", "", "1 problem."]
-    assert capsys.readouterr().out.splitlines() == expected
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert lines == ["ok       a          fine", "problem  b          bad", " " * 20 + "-> mend it", ""]
+    assert last.startswith("1 problem.")  # in an environment of another name it goes on
     assert doctor.run_doctor({"a": lambda: Finding("note", "slow")}) == 0
     assert capsys.readouterr().out.endswith("\nNo problems.\n")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CodeType
 
+import cloudpickle
 import pytest
 import torch
 
@@ -127,3 +129,20 @@ class Nested:
 
     def __reduce__(self) -> tuple[Callable[[bytes], object], tuple[bytes]]:
         return loads, (self.inner,)
+
+
+def test_a_function_keeps_its_file_also_where_cloudpickle_drops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def outer() -> Callable[[], None]:
+        def inner() -> None: ...
+
+        return inner
+
+    def reduce_without(code: CodeType) -> tuple[object, ...]:
+        make, parts = reduce_code(code)
+        return make, tuple("<dynamic-code>" if part == code.co_filename else part for part in parts)
+
+    reduce_code = cloudpickle.Pickler.dispatch_table[CodeType]
+    monkeypatch.setitem(cloudpickle.Pickler.dispatch_table.maps[0], CodeType, reduce_without)
+    assert cloudpickle.loads(cloudpickle.dumps(outer)).__code__.co_filename == "<dynamic-code>"
+    arrived = loads(dumps(outer))
+    assert [each.__code__.co_filename for each in (arrived, arrived())] == [__file__] * 2

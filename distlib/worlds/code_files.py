@@ -1,0 +1,35 @@
+"""Functions that travel keep the name of the file, or cell, in which they were written: errors and deadlocks name it.
+
+Cloudpickle drops it from version 3.1.3 on, and calls all of them "<dynamic-code>".
+"""
+
+from __future__ import annotations
+
+import io
+from collections import ChainMap
+from types import CodeType
+from typing import Any
+
+import cloudpickle
+
+
+def dumps(value: Any) -> bytes:
+    """As `cloudpickle.dumps`; to be read by `cloudpickle.loads`."""
+    file = io.BytesIO()
+    FilePickler(file).dump(value)
+    return file.getvalue()
+
+
+def _reduce_code(code: CodeType) -> Any:
+    _, parts = cloudpickle.Pickler.dispatch_table[CodeType](code)
+    return _code_of_file, (code.co_filename, parts)
+
+
+def _code_of_file(file: str, parts: tuple[Any, ...]) -> CodeType:
+    return CodeType(*parts).replace(co_filename=file)
+
+
+class FilePickler(cloudpickle.Pickler):
+    """Cloudpickle's, with the names of files."""
+
+    dispatch_table = ChainMap({CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
