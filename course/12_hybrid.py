@@ -94,9 +94,9 @@ def along_each_axis(comm: Communicator, sizes: dict[str, int]) -> list[int]:
     mesh = Mesh(comm, sizes)
     found = []
     for axis in ("tp", "pp", "dp"):
-        one = torch.ones(1)
-        all_reduce(mesh[axis], one)
-        found.append(int(one))
+        ones = torch.ones(2)
+        all_reduce(mesh[axis], ones)
+        found.append(int(ones[0]))
     return found
 
 
@@ -555,7 +555,8 @@ with World(4, network=slow) as paced:
         on_clock = max(paced.run(play_real_step, sizes))
         print(f"{name}: on paper {on_paper:.3f} s, on the clock {on_clock:.3f} s")
         orders[name] = on_paper, on_clock
-assert all(orders["tp across"][i] > 3 * orders["tp inside"][i] for i in (0, 1))
+assert orders["tp across"][0] > 6 * orders["tp inside"][0]
+assert orders["tp across"][1] > orders["tp inside"][1]
 
 # %% [markdown]
 # ## The same batch on more ranks
@@ -602,7 +603,8 @@ sweep(
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
-assert fastest == 256, {ranks: each["step"] for ranks, each in scaled.items()}
+steps = [each["step"] for each in scaled.values()]
+assert fastest == 256 and steps[:6] == sorted(steps[:6], reverse=True), steps
 last, best = scaled[512], scaled[fastest]
 grown = {key: last[key] - best[key] for key in ("computing", "tp", "dp")}
 assert grown["dp"] > 0 and max(grown, key=grown.get) == "dp"
