@@ -95,9 +95,9 @@ def along_each_axis(comm: Communicator, sizes: dict[str, int]) -> list[int]:
     mesh = Mesh(comm, sizes)
     found = []
     for axis in ("tp", "pp", "dp"):
-        one = torch.ones(1)
-        all_reduce(mesh[axis], one)
-        found.append(int(one))
+        ones = torch.ones(2)
+        all_reduce(mesh[axis], ones)
+        found.append(int(ones[0]))
     return found
 
 
@@ -444,8 +444,48 @@ assert all(abs(a - b) < 0.05 for a, b in zip(ratios, [1, 1, 1.5, 3], strict=True
 #
 # ## Which axis belongs inside a node?
 #
-# 64 ranks on 8 nodes. Inside a node links carry 300 GB/s, between nodes 25 GB/s. A mesh of dp 8 × tp 8 puts tp inside
-# the nodes. The mesh tp 8 × dp 8 has the same groups of the same sizes, in another order: tp now goes *across*.
+# Our eight ranks, on two nodes of four, whose links inside are fifty times as fast as those between them. One of the
+# three axes must cross. It is the first one that the mesh names: ranks 0 to 3 have index 0 along it.
+
+# %%
+guess_6 = predict(
+    "A step is the fastest if the axis that crosses is …, then …, then …",
+    order=["dp", "pp", "tp"],
+)
+
+
+# %%
+def second_step(comm: Communicator, sizes: dict[str, int]) -> float:
+    """The virtual seconds of a step. Nothing but messages takes time."""
+    trainer = make_trainer(comm, sizes)
+    trainer.step(*batch(0))
+    comm.barrier()
+    start = comm.time()
+    trainer.step(*batch(1))
+    return comm.time() - start
+
+
+two_nodes = Cluster(2, 4, intra=Link(1e-6, 10e9), inter=Link(1e-6, 0.2e9))
+crossing = {}
+for axis in CUBE:
+    sizes = {axis: 2} | {name: 2 for name in CUBE if name != axis}
+    world = SimulatedWorld(8, two_nodes, contexts="threads")
+    crossing[axis] = max(world.run(second_step, sizes))
+    print(f"{axis} crosses: {crossing[axis] * 1e6:.0f} µs")
+print(guess_6.compare(sorted(crossing, key=crossing.get)))
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert sorted(crossing, key=crossing.get) == ["pp", "dp", "tp"]
+assert 3 < crossing["tp"] / crossing["pp"] < 4
+
+# %% [markdown]
+# The order of the bytes that you have counted. With tp across, the same step takes more than three times as long as
+# with pp across. This is the usual order on large machines: tp inside a node, and pp or dp between nodes.
+#
+# What is it worth when the model is large? 64 ranks on 8 nodes. Inside a node links carry 300 GB/s, between nodes
+# 25 GB/s. A mesh of dp 8 × tp 8 puts tp inside the nodes. The mesh tp 8 × dp 8 has groups of the same sizes, in another
+# order: tp now goes *across*.
 #
 # Time is virtual, and the tensors have shapes only, so the model may be large. A rank computes by sleeping.
 
@@ -483,7 +523,7 @@ def play_step(
 
 
 # %%
-guess_6 = predict(
+guess_7 = predict(
     "tp across the nodes instead of inside: a step takes how many times as long?"
 )
 
@@ -499,7 +539,7 @@ for name, sizes in {
     played[name] = {key: seconds * 1e3 for key, seconds in played[name].items()}
     print(name, {key: f"{value:.1f} ms" for key, value in played[name].items()})
 inside, across = (sum(each.values()) for each in played.values())
-print(guess_6.compare(round(across / inside, 1)))
+print(guess_7.compare(round(across / inside, 1)))
 compare_costs(
     {name: each | {"step": sum(each.values())} for name, each in played.items()},
     title="Milliseconds of a step, by what a rank does",
@@ -556,7 +596,8 @@ with World(4, network=slow) as paced:
         on_clock = max(paced.run(play_real_step, sizes))
         print(f"{name}: on paper {on_paper:.3f} s, on the clock {on_clock:.3f} s")
         orders[name] = on_paper, on_clock
-assert all(orders["tp across"][i] > 3 * orders["tp inside"][i] for i in (0, 1))
+assert orders["tp across"][0] > 6 * orders["tp inside"][0]
+assert orders["tp across"][1] > orders["tp inside"][1]
 
 # %% [markdown]
 # ## The same batch on more ranks
@@ -566,7 +607,7 @@ assert all(orders["tp across"][i] > 3 * orders["tp inside"][i] for i in (0, 1))
 # batch is.
 
 # %%
-guess_7 = predict(
+guess_8 = predict(
     "With nodes of 8, from 8 to 512 ranks: with how many ranks is a step the fastest?"
 )
 
@@ -590,7 +631,7 @@ def scale(most_nodes: int, algorithm: str = "ring") -> dict[int, dict[str, float
 
 scaled = scale(64)
 fastest = min(scaled, key=lambda ranks: scaled[ranks]["step"])
-print(guess_7.compare(fastest))
+print(guess_8.compare(fastest))
 sweep(
     {
         name: {ranks: each[name] for ranks, each in scaled.items() if each[name]}
@@ -603,7 +644,8 @@ sweep(
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
-assert fastest == 256, {ranks: each["step"] for ranks, each in scaled.items()}
+steps = [each["step"] for each in scaled.values()]
+assert fastest == 256 and steps[:6] == sorted(steps[:6], reverse=True), steps
 last, best = scaled[512], scaled[fastest]
 grown = {key: last[key] - best[key] for key in ("computing", "tp", "dp")}
 assert grown["dp"] > 0 and max(grown, key=grown.get) == "dp"
