@@ -47,7 +47,7 @@ def refused_scene(level: ClusterLevel, why: str) -> Scene:
     """The scene of a layout that can't be played, with the reason as a warning."""
     title = f"Level {level.number}, {level.name}: this can't be played"
     shapes, step = [write(6, 20, title, TITLE, bold=True)], SceneStep("", f"{title}.", warning=why)
-    return Scene(title, WIDTH, 40, shapes, [step], f"{title}: {why}", "")
+    return Scene(title, WIDTH, 40, shapes, [step], f"{title}: {why}", "a slider")
 
 
 # ── ranks and nodes ──────────────────────────────────────────────────────────────────────────────────────────────────
