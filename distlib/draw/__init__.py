@@ -8,6 +8,7 @@
     predict                  a number, a choice or an order, committed to before the run and compared after it
     race                     which all-reduce is the fastest by the model, over message sizes or ranks
     explore_race             the same with sliders
+    play_cluster             a game: lay out a model on a cluster, with sliders
     speed_up                 how many times faster several ranks are than one
     predicted_and_measured   the model against the machine
     step_timeline            when a rank computes, communicates and waits in a training step, one way above the other
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from distlib.draw.chunks.chunk_grid import chunk_steps, draw_chunks
     from distlib.draw.chunks.chunk_history import ChunkHistory, watch_chunks
     from distlib.draw.picture import Picture
+    from distlib.draw.players.cluster_board import play_cluster
     from distlib.draw.players.explorer import explore_race
     from distlib.draw.players.player import play_chunks, play_pipeline, play_timeline
     from distlib.draw.predictions.ask import predict
@@ -74,6 +76,7 @@ __all__ = [
     "pipeline_timeline",
     "placements",
     "play_chunks",
+    "play_cluster",
     "play_pipeline",
     "play_timeline",
     "predict",
@@ -104,6 +107,7 @@ _HOMES = {
     "pipeline_timeline": "charts.pipelines",
     "placements": "charts.placements",
     "play_chunks": "players.player",
+    "play_cluster": "players.cluster_board",
     "play_pipeline": "players.player",
     "play_timeline": "players.player",
     "predict": "predictions.ask",

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 CELLS = (
     "import torch\n"
     "from distlib import SimulatedWorld\n"
-    "from distlib.draw import explore_race, play_chunks, play_timeline, watch_chunks\n"
+    "from distlib.draw import explore_race, play_chunks, play_cluster, play_timeline, watch_chunks\n"
     "def counts_again(comm, tensor):\n"
     "    size, rank = comm.world_size, comm.rank\n"
     "    chunks = tensor.tensor_split(size)\n"
@@ -39,6 +39,7 @@ CELLS = (
     "play_timeline(world.trace)",
     "play_chunks(watch_chunks(world, counts_again))",
     "explore_race()",
+    "play_cluster(2)",
 )
 
 
@@ -92,14 +93,15 @@ def test_a_student_plays_steps_and_points(page: Page, address: str, folder: Path
     open_notebook(page, address, LESSONS[0])
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.locator(".lm-Menu-item", has_text="Run All Cells").first.click()
-    messages, chunks, race = (page.locator(".distlib-player").nth(number) for number in range(3))
-    race.wait_for()
+    messages, chunks, race, board = (page.locator(".distlib-player").nth(number) for number in range(4))
+    board.wait_for()
     steps_by_keys(page, messages)
     points_at_an_arrow(page, messages)
     plays_to_the_end(chunks)
     shows_whole_lines(messages, 4)
     shows_whole_lines(chunks, 8)
     moves_a_slider(page, race)
+    lays_out_a_cluster(page, board)
     stands_out_in_the_dark(messages)
     has_ids_of_its_own(page)
     is_scrolled_where_there_is_little_room(page, messages)
@@ -191,6 +193,16 @@ def moves_a_slider(page: Page, race: Locator) -> None:
     page.get_by_role("group", name="draw the times").get_by_role("radio", name="over the ranks").press(" ")
     page.locator('.distlib-player[aria-label^="All-reduces of 1 MiB"]').wait_for()
     keeps_letters_to_itself(page, sliders[1])
+
+
+def lays_out_a_cluster(page: Page, board: Locator) -> None:
+    shared = page.get_by_role("slider", name="ranks that share a layer (tp)", exact=True)
+    for ranks in (2, 4):
+        shared.press("ArrowRight")
+        board.locator(f'svg[aria-label*="dp {8 // ranks} × pp 1 × tp {ranks}"]').wait_for()
+    shared.press("ArrowRight")
+    page.get_by_role("slider", name="stages of the pipeline (pp)", exact=True).press("ArrowRight")
+    board.get_by_text("pp 2 × tp 8 does not divide the 8 ranks").wait_for()
 
 
 def stands_out_in_the_dark(player: Locator) -> None:

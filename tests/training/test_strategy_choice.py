@@ -123,6 +123,17 @@ def test_llama_3_is_cut_as_published_inside_a_node() -> None:
     assert choice.layout.recompute == "full"
 
 
+def test_a_published_layout_is_compared_with_the_chosen_one() -> None:
+    run = MEGATRON[5]
+    text = run.compared()
+    published = predict_step(run.shape, run.device, run.cluster, run.batch, run.layout)
+    choice = choose_strategy(run.shape, run.device, run.cluster, run.batch)
+    more = published.parts["recompute"] - choice.best.parts["recompute"]
+    assert f"The published one has {more:.3g} s more of recompute." in text
+    assert str(run.layout) in text
+    assert str(choice.layout) in text
+
+
 # ── what cannot be ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -12,6 +12,7 @@ from distlib.training.strategy import (
     ParallelLayout,
     TransformerShape,
     all_layouts,
+    model_flops_utilization,
     predict_step,
     simulate_step,
 )
@@ -79,6 +80,18 @@ def test_one_rank_computes_all_operations() -> None:
     operations = BATCH * shape.sequence * (6 * products + 3 * shape.layers * shape.score_operations)
     found = predict_step(shape, replace(DEVICE, overhead=0), Cluster.flat(1), BATCH, ParallelLayout()).seconds
     assert found == pytest.approx(operations / DEVICE.peak, rel=1e-12)
+
+
+def test_a_simulated_step_on_one_rank_uses_what_its_products_reach() -> None:
+    """The roofline of one rank: norms alone, which count as parameters and compute nothing, are beyond it."""
+    shape, device = replace(SHAPE, biases=False), replace(DEVICE, overhead=0, reached=0.5)
+    played = simulate_step(shape, device, Cluster.flat(1), BATCH, ParallelLayout())
+    norms = (2 * shape.layers + 1) * shape.features
+    products = shape.model_operations - 6 * norms
+    found = model_flops_utilization(shape, device, 1, BATCH, played.seconds)
+    assert found == pytest.approx(0.5 * shape.model_operations / products, rel=1e-12)
+    again = simulate_step(shape, device, Cluster.flat(1), BATCH, ParallelLayout(recompute="full"))
+    assert model_flops_utilization(shape, device, 1, BATCH, again.seconds) < 0.8 * found
 
 
 def test_equal_stages_have_the_bubble_of_lesson_09() -> None:

@@ -13,6 +13,7 @@ strategy_search     all layouts, and the fastest that fits
 strategy_choice     the choice, and why, in sentences
 utilization         model FLOPs utilization
 published_runs      layouts that people have trained with
+cluster_game        a game: lay out the cluster
 """
 
 from distlib.training.strategy.device import Device

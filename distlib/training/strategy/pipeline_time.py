@@ -13,8 +13,9 @@ A range of one stage is the slowest stage at work, c per microbatch. A long rang
 up to 2(w−1)/w: the more stages, the more latency counts. A range that ends before the last stage runs only while the
 stages behind are full. Until then, p − e − 1 times for its last stage e, a microbatch adds only one of its passes.
 
-What is left out: activations and gradients that come to a stage at the same time share its port. Where a message takes
-half as long as a pass, a step of four stages takes a tenth more than this.
+What is left out: activations and gradients that come to a stage at the same time share its port. Between equal stages
+that is little. With stages of 1, 2, 2 and 1 layers, and messages as long as the forward pass of 2, a microbatch takes a
+quarter more than this.
 """
 
 from __future__ import annotations

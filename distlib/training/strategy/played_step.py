@@ -15,6 +15,7 @@ sequence parallelism adds up over tp, some thousands of numbers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -48,13 +49,26 @@ class PlayedStep:
         seconds: virtual, until the last rank had finished.
         computing: by rank, the seconds in which it computed.
         sent: by axis, by rank, the bytes that it sent to ranks of its group.
-        crossing: by axis, the bytes that went from one node to another, on all ranks together.
+        carried: by axis, (from node, to node) → bytes. Where the two are the same, they stayed inside the node.
     """
 
     seconds: float
     computing: Sequence[float]
     sent: dict[str, list[int]] = field(repr=False)
-    crossing: dict[str, int]
+    carried: dict[str, dict[tuple[int, int], int]] = field(repr=False)
+
+    @property
+    def crossing(self) -> dict[str, int]:
+        """By axis, the bytes that went from one node to another."""
+        return {
+            axis: sum(nbytes for (src, dst), nbytes in carried.items() if src != dst)
+            for axis, carried in self.carried.items()
+        }
+
+    @property
+    def bubble(self) -> float:
+        """The part of the step in which ranks do not compute: they wait, or send what nothing hides."""
+        return 1 - sum(self.computing) / (len(self.computing) * self.seconds)
 
 
 def simulate_step(
@@ -80,7 +94,7 @@ def simulate_step(
         world.elapsed,
         [account.computing for account in accounts],
         {axis: [account.sent[axis] for account in accounts] for axis in AXES},
-        {axis: sum(account.crossing[axis] for account in accounts) for axis in AXES},
+        {axis: dict(sum((account.carried[axis] for account in accounts), Counter())) for axis in AXES},
     )
 
 
@@ -104,7 +118,7 @@ class _SentAccount:
 
     computing: float = 0.0
     sent: dict[str, int] = field(default_factory=lambda: dict.fromkeys(AXES, 0))
-    crossing: dict[str, int] = field(default_factory=lambda: dict.fromkeys(AXES, 0))
+    carried: dict[str, Counter[tuple[int, int]]] = field(default_factory=lambda: {axis: Counter() for axis in AXES})
 
 
 class _PlayedRank:
@@ -205,7 +219,7 @@ class _PlayedRank:
         """Count what goes to a rank."""
         per_node = self.comm.cluster.ranks_per_node  # type: ignore[attr-defined]
         self.account.sent[axis] += nbytes
-        self.account.crossing[axis] += nbytes * (to // per_node != self.comm.rank // per_node)
+        self.account.carried[axis][self.comm.rank // per_node, to // per_node] += nbytes
 
 
 class _PlayedPipeline:

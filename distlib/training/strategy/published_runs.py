@@ -11,6 +11,11 @@ Llama 3        A. Grattafiori et al., "The Llama 3 Herd of Models", arXiv:2407.2
 What the links reach is assumed, in round numbers, from what they are made for: 300 and 450 GB/s per direction for
 NVLink of the A100 and the H100. A pod of TPUs is one node here, whose ranks all have the same links: that is wrong,
 it is a torus. Which part of the peak products of matrices reach is assumed, too.
+
+What the formulas of this package do not have, and these runs do: several stages of the pipeline per rank (Megatron-LM,
+Llama 3), inputs that are gathered again instead of kept whole (Llama 3), ZeRO within a pod alone (PaLM), attention that
+never stores its scores (Llama 3; here it recomputes them). Megatron-LM was without sequence parallelism in 2021, and
+recomputed all layers; what is chosen instead has both.
 """
 
 from __future__ import annotations
@@ -20,6 +25,9 @@ from dataclasses import dataclass
 from distlib.network import Cluster, Link
 from distlib.training.strategy.device import Device
 from distlib.training.strategy.parallel_layout import ParallelLayout
+from distlib.training.strategy.step_time import PARTS, predict_step
+from distlib.training.strategy.strategy_choice import in_seconds
+from distlib.training.strategy.strategy_search import choose_strategy
 from distlib.training.strategy.transformer_shape import TransformerShape
 
 A100 = Device(peak=312e12, memory=80e9, reached=0.65)
@@ -50,6 +58,25 @@ class PublishedRun:
     layout: ParallelLayout
     utilization: float | None = None
     hardware_utilization: float | None = None
+
+    def compared(self) -> str:
+        """What the formulas say about the published layout, and about the one that `choose_strategy` chooses."""
+        given = (self.shape, self.device, self.cluster, self.batch)
+        published, choice = predict_step(*given, self.layout), choose_strategy(*given)
+        by_part = {part: published.parts[part] - choice.best.parts[part] for part in PARTS}
+        part = max(PARTS, key=by_part.__getitem__)
+        over = published.nbytes - self.device.memory
+        fits = f"{over / 1e9:.1f} GB too many" if over > 0 else "fits"
+        return "\n".join(
+            [
+                f"{self.name} ({self.source})",
+                f"published: {self.layout}: {in_seconds(published.seconds)}, {published.nbytes / 1e9:.1f} GB ({fits})",
+                f"chosen:    {choice.layout}: {in_seconds(choice.best.seconds)}, {choice.best.nbytes / 1e9:.1f} GB",
+                f"The published one has {in_seconds(by_part[part])} more of {part}."
+                if by_part[part] > 0
+                else "The published one is no slower.",
+            ]
+        )
 
 
 def _selene(ranks: int) -> Cluster:

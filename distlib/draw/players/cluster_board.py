@@ -1,0 +1,107 @@
+"""`play_cluster`: the game of `cluster_game` with sliders. Every move is played anew on simulated ranks, in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import ipywidgets
+
+from distlib.draw.live import show_live
+from distlib.draw.players.cluster_scene import cluster_scene, refused_scene
+from distlib.draw.players.player import PlayerWidget
+from distlib.draw.players.scene import Scene
+from distlib.draw.players.slider import Slider
+from distlib.draw.players.still import still_html
+from distlib.draw.style import count
+from distlib.training.strategy.cluster_game import ClusterLevel, LaidOut, cluster_level, play_layout
+from distlib.training.strategy.parallel_layout import RECOMPUTE, STAGES, ParallelLayout, layers_by_stage
+
+ORDERS = (("dp", "pp", "tp"), ("pp", "dp", "tp"), ("tp", "dp", "pp"))
+_AGAIN = {"none": "nothing", "attention": "scores", "full": "layers"}
+
+
+class ClusterBoard:
+    """Sliders and a cluster. As the last line of a cell it shows itself; elsewhere use `display(board)`.
+
+    Attributes:
+        level: which is played.
+        sliders: name to widget: "tp", "pp", "stage", "microbatches", "recompute", "axes", and "moved": how many layers
+            go from the last stage to the first. What tp and pp leave of the ranks is dp.
+        attempts: what was played, in order; for `score_card`.
+        widget: the picture in the browser.
+    """
+
+    def __init__(self, level: ClusterLevel) -> None:
+        self.level, self.attempts = level, list[LaidOut]()
+        self.sliders = _layout_sliders(level)
+        self.widget = PlayerWidget(scene=self.scene().to_data())
+        for slider in self.sliders.values():
+            slider.observe(self._draw, names="index")
+
+    def layout(self) -> ParallelLayout:
+        """The layout at the sliders' present values.
+
+        Raises:
+            ValueError: tp and pp do not divide the ranks, or a stage would have no layer.
+        """
+        chosen = {name: slider.value for name, slider in self.sliders.items()}
+        ranks, moved = self.level.cluster.world_size, chosen.pop("moved")
+        if ranks % (chosen["pp"] * chosen["tp"]):
+            raise ValueError(f"pp {chosen['pp']} × tp {chosen['tp']} does not divide the {ranks} ranks")
+        layers = list(layers_by_stage(self.level.shape, chosen["pp"])) if moved and chosen["pp"] > 1 else None
+        if layers:
+            layers[0] += moved
+            layers[-1] -= moved
+        dp = ranks // (chosen["pp"] * chosen["tp"])
+        return ParallelLayout(dp, layers=tuple(layers) if layers else None, **chosen)
+
+    def scene(self) -> Scene:
+        """The picture of that layout, played; or why it can't be."""
+        try:
+            laid = play_layout(self.level, self.layout())
+        except ValueError as error:
+            return refused_scene(self.level, str(error))
+        self.attempts.append(laid)
+        return cluster_scene(laid)
+
+    def _draw(self, _: object) -> None:
+        self.widget.scene = self.scene().to_data()
+
+    def _ipython_display_(self) -> None:
+        box = ipywidgets.VBox([*self.sliders.values(), self.widget])
+        show_live(box, repr(self), still_html(self.scene()))
+
+    def __repr__(self) -> str:
+        return f"<ClusterBoard: {self.widget.scene['steps'][0]['words']}>"
+
+
+def play_cluster(number: int) -> ClusterBoard:
+    """A level of `cluster_game` with sliders: lay out a model on the machines that there are.
+
+    Args:
+        number: of the level, from 1 on.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    return ClusterBoard(cluster_level(number))
+
+
+def _layout_sliders(level: ClusterLevel) -> dict[str, Slider]:
+    ranks, shape = level.cluster.world_size, level.shape
+    tp = [size for size in _divisors(ranks) if shape.heads % size == 0]
+    pp = [size for size in _divisors(ranks) if size <= shape.layers]
+    moves = range(1 - shape.layers // 2, shape.layers // 2)
+    return {
+        "tp": Slider("ranks that share a layer (tp)", [(count(size, "rank"), size) for size in tp], 1),
+        "pp": Slider("stages of the pipeline (pp)", [(count(size, "stage"), size) for size in pp], 1),
+        "stage": Slider("what copies shard (stage of ZeRO)", [(f"stage {stage}", stage) for stage in STAGES], 0),
+        "microbatches": Slider("microbatches of a copy", [(str(each), each) for each in _divisors(level.batch)], 1),
+        "recompute": Slider("computed again", [(_AGAIN[each], each) for each in RECOMPUTE], "none", kind="choice"),
+        "axes": Slider("the last one fastest", [("-".join(axes), axes) for axes in ORDERS], ORDERS[0], kind="choice"),
+        "moved": Slider("layers moved to the first stage", [(count(each, "layer"), each) for each in moves], 0),
+    }
+
+
+def _divisors(number: int) -> Iterator[int]:
+    return (each for each in range(1, number + 1) if number % each == 0)
