@@ -33,8 +33,6 @@ from distlib import (
 )
 from distlib.draw import (
     bytes_per_rank,
-    compare_costs,
-    heat_map,
     predict,
     sweep,
     timeline,
@@ -259,27 +257,21 @@ print(guess_3.compare(round(100 * masked / full, 1)))
 assert f"{masked / full:.3f}" == "0.938"
 
 # %% [markdown]
-# Half of the work is gone, and no time. (Times here are virtual: the messages are those of the real function, and in
-# place of computing a rank sleeps, by the number of pairs that it sees.) Look at who computes when.
+# Half of the work is gone, and hardly any time. (Times here are virtual. The messages are those of the real function,
+# and in place of computing a rank sleeps, by the number of pairs that it sees.) Look at who computes when, on four
+# ranks.
 
 # %%
-pairs = ls.visible_pairs(8, 8 * 64)  # [step][rank], per head
-names = dict(across="rank, counted from 1", down="step, counted from 1")
-heat_map(
-    {
-        step + 1: {rank + 1: float(count) for rank, count in enumerate(counts)}
-        for step, counts in enumerate(pairs)
-    },
-    title="Pairs of query and key, in contiguous order",
-    subtitle="8 ranks, blocks of 64 positions",
-    show="{:,.0f}".format,
-    **names,
-)
+four = SimulatedWorld(4, Cluster.flat(4, Link(latency=3e-6, bandwidth=50e9)))
+TASK = ls.AttentionTask(16, sequence=2**17)
+spans = four.run(ls.play_ring, TASK, "contiguous")
+in_order = four.elapsed
+timeline(four.trace, title="A causal ring, contiguous order", computing=spans)
 
 # %% [markdown]
-# In every step some rank has a full block to compute. The next block comes from a neighbor, who is not ready before its
-# own step is done. So each step takes as long as a full block, but for the first. The last rank has work in all steps,
-# the first in one.
+# The last rank sees every block whole, but for its own. It computes in all steps, and the ring takes as long as this
+# rank. The first one is done after one step, and only passes on what comes. In each step, blocks go on while a rank
+# computes: that is what the bars above and below the line show.
 #
 # The remedy is to deal the positions out differently. Cut the sequence into $2N$ blocks, and give rank $r$ the blocks
 # $r$ and $2N - 1 - r$: an early one and a late one. This order is called *zigzag*.
@@ -287,6 +279,7 @@ heat_map(
 # %%
 for rank in range(4):
     print(f"of 4 ranks, rank {rank} has blocks {ls.blocks_of(rank, 4, 'zigzag')}")
+pairs = ls.visible_pairs(8, 8 * 64)  # [step][rank], per head
 in_zigzag = ls.visible_pairs(8, 8 * 64, "zigzag")
 for step in (0, 1, 7):
     print(
@@ -297,6 +290,11 @@ print(f"no mask {full:.2f} s, contiguous {masked:.2f} s, zigzag {balanced:.2f} s
 assert all(len(set(counts)) == 1 for counts in in_zigzag)
 assert ls.pairs_per_rank(8, 512, "zigzag") == [512 * 513 // 2 // 8] * 8
 assert 0.499 < balanced / full < 0.501
+
+# %%
+spans = four.run(ls.play_ring, TASK, "zigzag")
+assert 0.57 < four.elapsed / in_order < 0.573  # 4/7
+timeline(four.trace, title="The same ring, zigzag order", computing=spans)
 
 # %% [markdown]
 # Now all ranks have the same to compute, in each step, to the pair. And the time is half.
@@ -632,22 +630,18 @@ print(guess_7.compare(round(uneven.total / even.total, 1)))
 assert f"{uneven.total / even.total:.1f}" == "4.5"
 
 # %%
-compare_costs(
-    {
-        f"rank {rank}": {
-            "balanced": 1e3 * even.computing[rank],
-            "unbalanced": 1e3 * uneven.computing[rank],
-        }
-        for rank in range(8)
-    },
-    title="How long each rank computes, in milliseconds",
-    subtitle="8 experts on 8 ranks; with the same tokens in all",
-    show="{:.1f}".format,
+one_row = [ROWS + 3 * ROWS // 2] + [ROWS // 2] * 3  # the same with four ranks
+spans = four.run(moe.play_experts, [one_row] * 4, WIDTH, PER_ROW)
+timeline(
+    four.trace,
+    title="A layer of experts whose router favours rank 0",
+    computing=[[span] for span in spans],
 )
 
 # %% [markdown]
-# Rank 0 gets 4.5 times its share, and the layer takes 4.5 times as long: in computing and in messages. All others wait.
-# The work in all is the same.
+# Rank 0 gets 4.5 times its share, and the layer takes 4.5 times as long: in computing and in messages. All others wait,
+# as the picture shows for four ranks: for their rows to reach rank 0, and again to get them back. The work in all is
+# the same.
 #
 # ### Capacity
 #
