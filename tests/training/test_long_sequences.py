@@ -18,6 +18,7 @@ from distlib.training.long_sequences import (
     join_sequence,
     own_sequence,
     pairs_per_rank,
+    play_ring,
     ring_attention,
     ring_attention_traffic,
     sequence_to_heads,
@@ -306,6 +307,15 @@ def test_a_step_of_the_ring_takes_the_longer_of_computing_and_sending(method: st
     expected = sum(max(sending, each) for each in computing[:-1]) + computing[-1]
     assert (sending > computing[1]) == (sequence == 2048)
     assert attention_seconds(Cluster.flat(ranks, LINK), task, method) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_rank_says_when_it_computes() -> None:
+    task, world = AttentionTask(heads=8, sequence=2**18), SimulatedWorld(4, Cluster.flat(4, LINK))
+    for order, busy in ((RING, [1 / 7, 3 / 7, 5 / 7, 1]), (ZIGZAG, [1, 1, 1, 1])):
+        spans = world.run(play_ring, task, order)
+        assert [len(each) for each in spans] == [4] * 4
+        shares = [sum(end - start for start, end in each) / world.elapsed for each in spans]
+        assert shares == pytest.approx(busy, abs=1e-4)
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -13,7 +13,7 @@ arXiv:2101.03961 (2021).
 
 from distlib.training.experts.capacity import expert_capacity, has_room
 from distlib.training.experts.dispatch import Dispatched, combine, dispatch_to_experts
-from distlib.training.experts.expert_times import ExpertTimes, expert_seconds
+from distlib.training.experts.expert_times import ExpertTimes, expert_seconds, play_experts
 from distlib.training.experts.load_balance import load_balancing_loss
 from distlib.training.experts.mixture import Expert, MixtureOfExperts, sum_router_gradients
 from distlib.training.experts.router import Routing, TopKRouter, route
@@ -31,6 +31,7 @@ __all__ = [
     "expert_seconds",
     "has_room",
     "load_balancing_loss",
+    "play_experts",
     "route",
     "sum_router_gradients",
 ]

@@ -26,14 +26,10 @@ class ExpertTimes(NamedTuple):
     Attributes:
         total: until the last rank is done.
         computing: how long each rank computes, indexed by rank.
-        arrived: when each rank had all its rows.
-        done: when each rank had its own back.
     """
 
     total: float
     computing: list[float]
-    arrived: list[float]
-    done: list[float]
 
 
 def expert_seconds(
@@ -59,18 +55,27 @@ def expert_seconds(
     if len(rows) != size or any(len(row) != size for row in rows):
         raise ValueError(f"expected {size} × {size} numbers of rows, one for each pair of ranks, got {rows}")
     simulated = SimulatedWorld(size, cluster, record=False)
-    arrived, computing, done = zip(*simulated.run(_play, rows, features, seconds_per_row, dtype), strict=True)
-    return ExpertTimes(simulated.elapsed, list(computing), list(arrived), list(done))
+    spans = simulated.run(play_experts, rows, features, seconds_per_row, dtype)
+    return ExpertTimes(simulated.elapsed, [end - start for start, end in spans])
 
 
-def _play(
-    comm: Communicator, rows: Sequence[Sequence[int]], features: int, seconds_per_row: float, dtype: torch.dtype
-) -> tuple[float, float, float]:
+def play_experts(
+    comm: Communicator,
+    rows: Sequence[Sequence[int]],
+    features: int,
+    seconds_per_row: float,
+    dtype: torch.dtype = torch.bfloat16,
+) -> tuple[float, float]:
+    """What a rank does in such a layer; the arguments are those of `expert_seconds`.
+
+    Returns:
+        From when to when it computes, in virtual seconds.
+    """
     sent, received = list(rows[comm.rank]), [row[comm.rank] for row in rows]
     tokens = torch.empty(sum(sent), features, dtype=dtype, device="meta")
     came = exchange_rows(comm, tokens, sent, received)
-    arrived = comm.time()
+    start = comm.time()
     comm.sleep(len(came) * seconds_per_row)
-    computing = comm.time() - arrived
+    end = comm.time()
     exchange_rows(comm, came, received, sent)
-    return arrived, computing, comm.time()
+    return start, end

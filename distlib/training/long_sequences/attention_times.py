@@ -51,22 +51,30 @@ class AttentionTask(NamedTuple):
         return torch.empty(shape, dtype=self.dtype, device="meta")
 
 
-def play_ring(comm: Communicator, task: AttentionTask, order: str, backward: bool = False) -> None:
-    """What a rank does in `ring_attention`, forward and, if asked, then backward."""
+def play_ring(comm: Communicator, task: AttentionTask, order: str, backward: bool = False) -> list[tuple[float, float]]:
+    """What a rank does in `ring_attention`, forward and, if asked, then backward.
+
+    Returns:
+        From when to when it computes, in virtual seconds, step by step.
+    """
     steps = visible_pairs(comm.world_size, task.sequence, order, causal=task.causal)
-    block = task.block(comm.world_size, 2)
+    spans: list[tuple[float, float]] = []
 
     def compute(source: int, operations: int) -> None:
         pairs = steps[(comm.rank - source) % comm.world_size][comm.rank]
+        start = comm.time()
         comm.sleep(task.seconds(pairs, operations))
+        spans.append((start, comm.time()))
 
     def addend(source: int, arrived: torch.Tensor) -> torch.Tensor:
         compute(source, BACKWARD)
         return torch.empty_like(arrived, dtype=torch.promote_types(task.dtype, torch.float32))
 
+    block = task.block(comm.world_size, 2)
     circulate(comm, block, lambda source, _: compute(source, FORWARD))
     if backward:
         circulate_and_collect(comm, block, addend)
+    return spans
 
 
 def play_ulysses(comm: Communicator, task: AttentionTask, backward: bool = False) -> None:
