@@ -10,6 +10,7 @@ sampler           which samples a rank trains on
 large_batch       accumulated gradients, warm-up of the learning rate, local SGD
 parameter_server  servers that keep the parameters, workers that push gradients (`shards`)
 gossip            averages with neighbors only, decentralized SGD, push-sum (`mixing`: who talks to whom)
+strategy          which layout of copies, stages and shared layers for which hardware
 model_stack       many small models trained at once, for experiments
 mesh              several methods at once, each along an axis of a mesh of ranks: the one that knows others
 datasets          what the lessons train on

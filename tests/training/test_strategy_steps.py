@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
-from distlib import Cluster, Link
+from distlib import Cluster, Communicator, Link, SimulatedWorld
 from distlib.network import duration
+from distlib.training.pipeline.activations import ActivationMeter
 from distlib.training.schedules import Costs, one_forward_one_backward, time_schedule
 from distlib.training.strategy import (
     Device,
@@ -18,7 +20,9 @@ from distlib.training.strategy import (
 )
 from distlib.training.strategy.parallel_layout import layers_by_stage
 from distlib.training.strategy.published_runs import LLAMA, MEGATRON
+from distlib.training.strategy.stage_work import SEND, layer_unit
 from distlib.training.strategy.step_memory import step_memory
+from distlib.training.tensor_parallel import ParallelTransformerLayer
 from distlib.training.zero import memory_by_stage
 
 SHAPE = TransformerShape(4, 256, 1024, 4, 1000, 128)
@@ -61,6 +65,30 @@ def test_a_layer_keeps_34_bytes_per_token_and_feature_and_its_scores() -> None:
     assert kept == SHAPE.layers * layer + tokens * 4 * SHAPE.vocabulary
     again = step_memory(SHAPE, BATCH, ParallelLayout(recompute="full"))["activations"]
     assert again == SHAPE.layers * tokens * 2 * SHAPE.features + max(layer, tokens * 4 * SHAPE.vocabulary)
+
+
+def numbers_kept(comm: Communicator, positions: int, features: int) -> float:
+    """What a layer of ours keeps for its backward pass on this rank: numbers per position and feature."""
+    several = comm.world_size > 1
+    layer = ParallelTransformerLayer(comm, features, 4 * features, 8, sequence=several, causal=True)
+    meter = ActivationMeter(layer.parameters())
+    inputs = torch.randn(1, positions // comm.world_size, features, requires_grad=True)
+    with meter.watch((0, 0)):
+        kept = layer(inputs)
+    assert kept.requires_grad
+    return meter.kept[0, 0] / inputs.itemsize / positions / features
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_a_layer_of_ours_keeps_what_the_formula_says(ranks: int) -> None:
+    """But for two masks of dropout, a byte each, which it does not have; its attention keeps no scores."""
+    shape = TransformerShape(1, 128, 512, 8, 8, 64)
+    layout = ParallelLayout(tp=ranks, recompute="attention")
+    formula = step_memory(replace(shape, layers=2), 1, layout)["activations"]
+    formula -= step_memory(shape, 1, layout)["activations"]
+    wanted = formula / shape.sequence / shape.features - 2 / ranks
+    found = SimulatedWorld(ranks, contexts="threads").run(numbers_kept, shape.sequence, shape.features)
+    assert [2 * each for each in found] == [pytest.approx(wanted, rel=0.01)] * ranks
 
 
 def test_a_pipeline_keeps_as_many_microbatches_as_it_has_stages() -> None:
@@ -155,6 +183,22 @@ def test_without_a_pipeline_formulas_are_exact_where_nothing_is_sent_in_layers()
 
 
 # ── what is sent ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def go_through_a_layer(comm: Communicator, positions: int, features: int) -> None:
+    layer = ParallelTransformerLayer(comm, features, 4 * features, 8, sequence=True)
+    layer(torch.randn(1, positions // comm.world_size, features, requires_grad=True)).sum().backward()
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_layer_of_ours_sends_what_is_played(ranks: int) -> None:
+    """Ours computes in float32: twice the bytes."""
+    world = SimulatedWorld(ranks, contexts="threads")
+    world.run(go_through_a_layer, 64, 128)
+    unit = layer_unit(TransformerShape(1, 128, 512, 8, 8, 64), DEVICE, 1, ParallelLayout(tp=ranks))
+    sent = sum(step.amount for step in (*unit.forward, *unit.backward) if step.kind == SEND)
+    assert world.trace.bytes_sent == [2 * sent * (ranks - 1) / ranks] * ranks
+    assert world.trace.messages_sent == [8 * (ranks - 1)] * ranks
 
 
 def test_bytes_of_each_axis_are_those_of_the_lessons() -> None:

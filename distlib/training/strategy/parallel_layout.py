@@ -11,6 +11,7 @@ of dp across nodes, the many bytes of tp travel over the fast links.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -183,11 +184,11 @@ def stage_links(cluster: Cluster, layout: ParallelLayout, axis: str, overlap: fl
     if cluster.nodes == 1 or per_node % block == 0 or (block % per_node == 0 and not cluster.shared_uplink):
         return [slow] * layout.pp
     counts, most = _ranks_that_send_out((layout.dp, layout.pp, layout.tp), layout.axes, axis, per_node)
-    senders = [max(1.0, count + overlap * (most - count)) if cluster.shared_uplink else 1 for count in counts]
-    return [
-        Link(slow.latency, min(slow.bandwidth, cluster.inter.bandwidth / many)) if count else cluster.intra
-        for count, many in zip(counts, senders, strict=True)
-    ]
+    links = {0: cluster.intra}
+    for count in {*counts} - {0}:
+        many = max(1.0, count + overlap * (most - count)) if cluster.shared_uplink else 1.0
+        links[count] = Link(slow.latency, min(slow.bandwidth, cluster.inter.bandwidth / many))
+    return [links[count] for count in counts]
 
 
 @lru_cache(maxsize=4096)
@@ -200,13 +201,18 @@ def _ranks_that_send_out(
         sizes: dp, pp and tp.
     """
     layout, sending = ParallelLayout(*sizes, axes=axes), Counter[tuple[int, int]]()
-    for rank in range(layout.world_size):
-        place, stride = layout.coordinate(axis, rank), layout.stride(axis)
-        following = rank + stride if place + 1 < layout.size(axis) else layout.group_of(axis, rank)
-        sending[rank // per_node, layout.coordinate("pp", rank)] += rank // per_node != following // per_node
-    nodes = range(-(-layout.world_size // per_node))
-    by_stage = [max(1 if axis == "pp" else 0, *(sending[node, stage] for node in nodes)) for stage in range(layout.pp)]
-    return by_stage, max(sum(sending[node, stage] for stage in range(layout.pp)) for node in nodes)
+    stride, size, pp_stride = layout.stride(axis), layout.size(axis), layout.stride("pp")
+    repeats = math.lcm(per_node, stride * size, pp_stride * layout.pp)  # from there on, the same
+    for rank in range(min(layout.world_size, repeats)):
+        place = rank // stride % size
+        following = rank + stride if place + 1 < size else rank - place * stride
+        if rank // per_node != following // per_node:
+            sending[rank // per_node, rank // pp_stride % layout.pp] += 1
+    by_stage, by_node = [int(axis == "pp")] * layout.pp, Counter[int]()
+    for (node, stage), count in sending.items():
+        by_stage[stage] = max(by_stage[stage], count)
+        by_node[node] += count
+    return by_stage, max(by_node.values(), default=0)
 
 
 def boundary_links(cluster: Cluster, layout: ParallelLayout) -> list[Link]:

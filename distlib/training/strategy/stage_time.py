@@ -93,11 +93,11 @@ def ring_seconds(link: Link, size: int, nbytes: float) -> float:
 
 def _slowdowns(cluster: Cluster, layout: ParallelLayout) -> list[float]:
     """By stage, how many times longer its slowest rank computes."""
-    slow = [1.0] * layout.pp
-    for stage in range(layout.pp if cluster.stragglers else 0):
-        ranks = [rank for rank in range(cluster.world_size) if layout.coordinate("pp", rank) == stage]
-        slow[stage] = max(cluster.stragglers.get(rank, 1.0) for rank in ranks)
-    return slow
+    factors: list[list[float]] = [[] for _ in range(layout.pp)]
+    for rank, factor in cluster.stragglers.items():
+        factors[layout.coordinate("pp", rank)].append(factor)
+    others = layout.dp * layout.tp  # ranks of a stage; those that are no stragglers have 1
+    return [max([1.0] * (len(found) < others) + found) for found in factors]
 
 
 def _timed(unit: StageUnit, layout: ParallelLayout, slow: float, tp_link: Link, dp_link: Link) -> TimedUnit:
