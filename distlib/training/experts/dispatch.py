@@ -78,7 +78,7 @@ def dispatch_to_experts(
     within = announced(comm, "dispatch_to_experts", features=tokens.shape[1], num_experts=num_experts)
     each = num_experts // comm.world_size
     kept = has_room(experts, capacity)
-    token_of, choice_of = _by_expert(experts, kept)
+    token_of, choice_of = _sorted_choices(experts, kept)
     outgoing = torch.bincount(experts[token_of, choice_of], minlength=num_experts).view(comm.world_size, each)
     incoming = torch.empty_like(outgoing)
     all_to_all(within, list(incoming), list(outgoing))
@@ -90,7 +90,7 @@ def dispatch_to_experts(
     return Dispatched(arrived[by_expert], counts, kept, sent, received, token_of, choice_of, by_expert)
 
 
-def _by_expert(experts: torch.Tensor, kept: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _sorted_choices(experts: torch.Tensor, kept: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The choices that are kept, sorted by expert: which token each is of, and which of its k choices."""
     token_of, choice_of = kept.nonzero(as_tuple=True)
     order = experts[token_of, choice_of].argsort(stable=True)
