@@ -892,7 +892,7 @@ assert all(parts == 0 and local == 0 and right > 0.1 for parts, right, local in 
 #
 # ## In short
 #
-# For $N$ ranks, and keys of $S$ bytes on each:
+# For $N$ ranks, and keys of $S$ bytes on each (in half precision the ring's gradients travel in float32, which is more):
 #
 # | | forward | backward | ranks | causal mask |
 # |---|---|---|---|---|
@@ -903,9 +903,9 @@ assert all(parts == 0 and local == 0 and right > 0.1 for parts, right, local in 
 # - With a causal mask and contiguous order, a ring of $N$ equal ranks takes $1 - 1/(2N)$ of its time without the mask,
 #   if computing decides. In zigzag order it takes half. With a slow rank the better order depends on which one it is.
 # - A ring hides its messages, forward and without a mask, from blocks of $F/B$ positions per rank on; in zigzag order
-#   from twice that on. On 4 equal ranks or more with equal links, Ulysses is several times faster for short
-#   sequences, as far as there are heads, and the ring by a few percent for long ones. With 2 ranks both send the same forward, and the
-#   ring is faster.
+#   from twice that on. On 4 equal ranks or more with equal links, Ulysses is several times faster for short sequences,
+#   as far as there are heads, and the ring by a few percent for long ones. With 2 ranks both send the same forward, and
+#   the ring is faster.
 # - The slowest rank decides about a layer of experts. An expert that gets $x$ times its share makes it $x$ times as
 #   slow, if each rank has one expert, links are equal, and messages are large enough that latency does not count.
 # - Without an auxiliary loss our small router sent nearly everything to one expert, with every seed that was tried. At
