@@ -892,7 +892,7 @@ assert all(parts == 0 and local == 0 and right > 0.1 for parts, right, local in 
 #
 # ## In short
 #
-# For $N$ ranks, and keys of $S$ bytes on each (in half precision the ring's gradients travel in float32, which is more):
+# For $N$ ranks, and keys of $S$ bytes on each (in half precision the ring's gradients travel in float32):
 #
 # | | forward | backward | ranks | causal mask |
 # |---|---|---|---|---|
