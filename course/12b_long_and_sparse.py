@@ -320,6 +320,24 @@ assert contiguous == ls.pairs_per_rank(4, 64) and striped == [496, 512, 528, 544
 assert ls.pairs_per_rank(4, 64, "zigzag") == [520] * 4
 
 # %% [markdown]
+# Equal shares are right for equal ranks.
+#
+# **Try it.** Make one of the eight ranks half as fast: first rank 7, then rank 0. Which order is faster?
+
+# %%
+slow = Cluster(1, 8, intra=Link(latency=3e-6, bandwidth=50e9), stragglers={7: 2.0})
+print([f"{seconds(order, LONG, slow):.2f} s" for order in ("contiguous", "zigzag")])
+
+# %% tags=["folded"]
+# One way to do it
+# With a slow rank 7, zigzag. With a slow rank 0, contiguous: there it has least to do
+for rank, faster in ((7, "zigzag"), (0, "contiguous")):
+    slow = Cluster(1, 8, intra=NODE.intra, stragglers={rank: 2.0})
+    found = {order: seconds(order, LONG, slow) for order in ("contiguous", "zigzag")}
+    print(f"rank {rank} slow:", {order: f"{s:.2f} s" for order, s in found.items()})
+    assert min(found, key=lambda order: found[order]) == faster
+
+# %% [markdown]
 # ## Ulysses: trade positions for heads
 #
 # There is another way. A head needs nothing from other heads. So before attention, swap: each rank gives away most of
@@ -874,7 +892,7 @@ assert all(parts == 0 and local == 0 and right > 0.1 for parts, right, local in 
 #
 # ## In short
 #
-# For $N$ ranks, and keys of $S$ bytes on each:
+# For $N$ ranks, and keys of $S$ bytes on each (in half precision the ring's gradients travel in float32):
 #
 # | | forward | backward | ranks | causal mask |
 # |---|---|---|---|---|
@@ -883,11 +901,11 @@ assert all(parts == 0 and local == 0 and right > 0.1 for parts, right, local in 
 #
 # - Both are exact: values and gradients are those of one process, to rounding, also for scores of some hundreds.
 # - With a causal mask and contiguous order, a ring of $N$ equal ranks takes $1 - 1/(2N)$ of its time without the mask,
-#   if computing decides. In zigzag order it takes half.
+#   if computing decides. In zigzag order it takes half. With a slow rank the better order depends on which one it is.
 # - A ring hides its messages, forward and without a mask, from blocks of $F/B$ positions per rank on; in zigzag order
-#   from twice that on. On 4 ranks or more with equal links, Ulysses is several times faster for short sequences, as far
-#   as there are heads, and the ring by a few percent for long ones. With 2 ranks both send the same forward, and the
-#   ring is faster.
+#   from twice that on. On 4 equal ranks or more with equal links, Ulysses is several times faster for short sequences,
+#   as far as there are heads, and the ring by a few percent for long ones. With 2 ranks both send the same forward, and
+#   the ring is faster.
 # - The slowest rank decides about a layer of experts. An expert that gets $x$ times its share makes it $x$ times as
 #   slow, if each rank has one expert, links are equal, and messages are large enough that latency does not count.
 # - Without an auxiliary loss our small router sent nearly everything to one expert, with every seed that was tried. At

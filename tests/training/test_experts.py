@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from distlib import Cluster, Communicator, Link, MessageMismatch, RankError, SimulatedWorld, World
+from distlib import Cluster, Communicator, DeadlockError, Link, MessageMismatch, RankError, SimulatedWorld, World
 from distlib.training.experts import (
     Expert,
     MixtureOfExperts,
@@ -369,6 +369,16 @@ def test_bad_input(call: Callable[[Communicator], object], words: str) -> None:
     with pytest.raises(RankError) as caught:
         SimulatedWorld(2).run(call)
     assert words in str(caught.value)
+
+
+def test_a_rank_that_leaves_out_backward_is_named() -> None:
+    def incomplete(comm: Communicator) -> None:
+        output = MixtureOfExperts(comm, FEATURES, HIDDEN, 2)(T)
+        if comm.rank == 0:
+            output.sum().backward()
+
+    with pytest.raises(DeadlockError, match="combine_backward"):
+        simulated(2).run(incomplete)
 
 
 def test_ranks_that_disagree_about_the_experts_are_told() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from distlib import Cluster, Communicator, Link, MessageMismatch, RankError, SimulatedWorld, World
+from distlib import Cluster, Communicator, DeadlockError, Link, MessageMismatch, RankError, SimulatedWorld, World
 from distlib.network import Traffic, duration
 from distlib.training.long_sequences import (
     AttentionTask,
@@ -402,7 +402,19 @@ def test_unequal_blocks_are_named(method: str) -> None:
         for world in (SimulatedWorld(2), real):
             with pytest.raises(MessageMismatch) as caught:
                 world.run(unequal)
-            assert "attention(1×2×2×3 float32" in str(caught.value) and "attention(1×2×4×3" in str(caught.value)
+            assert "1×2×2×3 float32, causal=False" in str(caught.value) and "1×2×4×3" in str(caught.value)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_rank_that_leaves_out_backward_is_named(method: str) -> None:
+    def incomplete(comm: Communicator) -> None:
+        part = torch.zeros(1, 2, 2, 3, requires_grad=True)
+        output = attend(comm, method, False, part, part, part)
+        if comm.rank == 0:
+            output.sum().backward()
+
+    with pytest.raises(DeadlockError, match="attention_backward"):
+        simulated(2).run(incomplete)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -75,22 +75,26 @@ def dispatch_to_experts(
         MessageMismatch: another number of experts or of features on another rank.
     """
     _check("dispatch_to_experts", comm, tokens, experts, num_experts)
-    comm = announced(comm, "dispatch_to_experts", features=tokens.shape[1], num_experts=num_experts)
+    within = announced(comm, "dispatch_to_experts", features=tokens.shape[1], num_experts=num_experts)
     each = num_experts // comm.world_size
     kept = has_room(experts, capacity)
-    token_of, choice_of = kept.nonzero(as_tuple=True)
-    order = experts[token_of, choice_of].argsort(stable=True)
-    token_of, choice_of = token_of[order], choice_of[order]
-
+    token_of, choice_of = _sorted_choices(experts, kept)
     outgoing = torch.bincount(experts[token_of, choice_of], minlength=num_experts).view(comm.world_size, each)
     incoming = torch.empty_like(outgoing)
-    all_to_all(comm, list(incoming), list(outgoing))
+    all_to_all(within, list(incoming), list(outgoing))
     sent, received = outgoing.sum(dim=1).tolist(), incoming.sum(dim=1).tolist()
-    arrived = _ExchangeRows.apply(comm, tokens[token_of], sent, received)
+    arrived = _ExchangeRows.apply(comm, within, tokens[token_of], sent, received, "dispatch_to_experts")
     expert_of = torch.arange(each, device=tokens.device).repeat(comm.world_size).repeat_interleave(incoming.flatten())
     by_expert = expert_of.argsort(stable=True)
     counts = incoming.sum(dim=0).tolist()
     return Dispatched(arrived[by_expert], counts, kept, sent, received, token_of, choice_of, by_expert)
+
+
+def _sorted_choices(experts: torch.Tensor, kept: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The choices that are kept, sorted by expert: which token each is of, and which of its k choices."""
+    token_of, choice_of = kept.nonzero(as_tuple=True)
+    order = experts[token_of, choice_of].argsort(stable=True)
+    return token_of[order], choice_of[order]
 
 
 def combine(comm: Communicator, dispatched: Dispatched, outputs: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
@@ -110,10 +114,10 @@ def combine(comm: Communicator, dispatched: Dispatched, outputs: torch.Tensor, w
         ValueError: not one output for each row, or not one weight for each choice.
     """
     _check_back("combine", comm, dispatched, outputs, weights)
-    comm = announced(comm, "combine", features=outputs.shape[1])
+    within = announced(comm, "combine", features=outputs.shape[1])
     in_arrival = torch.empty_like(dispatched._by_expert)
     in_arrival[dispatched._by_expert] = torch.arange(len(outputs), device=outputs.device)
-    returned = _ExchangeRows.apply(comm, outputs[in_arrival], dispatched.received, dispatched.sent)
+    returned = _ExchangeRows.apply(comm, within, outputs[in_arrival], dispatched.received, dispatched.sent, "combine")
     weighted = returned * weights[dispatched._tokens, dispatched._choices].unsqueeze(1)
     whole = weighted.new_zeros(len(weights), outputs.shape[1])
     return whole.index_add(0, dispatched._tokens, weighted)
@@ -158,18 +162,28 @@ def _check_back(who: str, comm: Communicator, dispatched: object, outputs: objec
 
 
 class _ExchangeRows(torch.autograd.Function):
-    """Rows sorted by the rank they go to → rows sorted by the rank they come from. Backward, the other way."""
+    """Rows sorted by the rank they go to → rows sorted by the rank they come from. Backward, the other way.
+
+    `within` is for the messages forward; those backward are announced by `name`.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, comm: Communicator, rows: torch.Tensor, sent: Sequence[int], received: Sequence[int]
+        ctx: Any,
+        comm: Communicator,
+        within: Communicator,
+        rows: torch.Tensor,
+        sent: Sequence[int],
+        received: Sequence[int],
+        name: str,
     ) -> torch.Tensor:
-        ctx.comm, ctx.sent, ctx.received = comm, sent, received
-        return exchange_rows(comm, rows.detach(), sent, received)
+        ctx.comm, ctx.sent, ctx.received, ctx.name = comm, sent, received, name
+        return exchange_rows(within, rows.detach(), sent, received)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return None, exchange_rows(ctx.comm, gradient, ctx.received, ctx.sent), None, None
+        comm = announced(ctx.comm, f"{ctx.name}_backward", features=gradient.shape[1])
+        return None, None, exchange_rows(comm, gradient, ctx.received, ctx.sent), None, None, None
 
 
 def exchange_rows(comm: Communicator, rows: torch.Tensor, sent: Sequence[int], received: Sequence[int]) -> torch.Tensor:

@@ -57,10 +57,13 @@ def ulysses_attention(
     """
     check_by_name("ulysses_attention", comm=comm)
     check_attention("ulysses_attention", queries, keys, values)
-    comm = announced(comm, "ulysses_attention", queries, causal=causal)
-    own = sequence_to_heads(comm, torch.stack([queries, keys, values]))
+    name = "ulysses_attention"
+    whole = torch.stack([queries, keys, values])
+    _check_divides(name, comm, "heads", whole, HEADS)
+    own = _Reshard.apply(comm, whole, HEADS, SEQUENCE, name, causal)
     output = scaled_dot_product_attention(own[0], own[1], own[2], is_causal=causal)
-    return heads_to_sequence(comm, output)
+    result: torch.Tensor = _Reshard.apply(comm, output, SEQUENCE, HEADS, name, causal)
+    return result
 
 
 def sequence_to_heads(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
@@ -71,7 +74,7 @@ def sequence_to_heads(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
         MessageMismatch: another shape on another rank.
     """
     _check_divides("sequence_to_heads", comm, "heads", tensor, HEADS)
-    return _Reshard.apply(comm, tensor, HEADS, SEQUENCE)
+    return _Reshard.apply(comm, tensor, HEADS, SEQUENCE, "sequence_to_heads", None)
 
 
 def heads_to_sequence(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
@@ -82,7 +85,7 @@ def heads_to_sequence(comm: Communicator, tensor: torch.Tensor) -> torch.Tensor:
         MessageMismatch: another shape on another rank.
     """
     _check_divides("heads_to_sequence", comm, "positions", tensor, SEQUENCE)
-    return _Reshard.apply(comm, tensor, SEQUENCE, HEADS)
+    return _Reshard.apply(comm, tensor, SEQUENCE, HEADS, "heads_to_sequence", None)
 
 
 def _check_divides(who: str, comm: Communicator, what: str, tensor: torch.Tensor, dimension: int) -> None:
@@ -93,20 +96,26 @@ def _check_divides(who: str, comm: Communicator, what: str, tensor: torch.Tensor
 
 
 class _Reshard(torch.autograd.Function):
-    """Cut along one dimension, and each rank's pieces joined along another one. Backward, the two change places."""
+    """Cut along one dimension, and each rank's pieces joined along another one. Backward, the two change places.
+
+    `name` and `causal` are for the messages: ranks that disagree get an error.
+    """
 
     @staticmethod
-    def forward(ctx: Any, comm: Communicator, tensor: torch.Tensor, cut: int, joined: int) -> torch.Tensor:
-        ctx.comm, ctx.cut, ctx.joined = comm, cut, joined
-        return _resharded(comm, tensor, cut, joined)
+    def forward(
+        ctx: Any, comm: Communicator, tensor: torch.Tensor, cut: int, joined: int, name: str, causal: bool | None
+    ) -> torch.Tensor:
+        ctx.comm, ctx.cut, ctx.joined, ctx.name, ctx.causal = comm, cut, joined, name, causal
+        return _resharded(announced(comm, name, tensor, causal=causal), tensor, cut, joined)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return None, _resharded(ctx.comm, gradient, ctx.joined, ctx.cut), None, None
+        comm = announced(ctx.comm, f"{ctx.name}_backward", gradient, causal=ctx.causal)
+        return None, _resharded(comm, gradient, ctx.joined, ctx.cut), None, None, None, None
 
 
 def _resharded(comm: Communicator, tensor: torch.Tensor, cut: int, joined: int) -> torch.Tensor:
     pieces = tensor.detach().chunk(comm.world_size, dim=cut)
     arrived = [torch.empty_like(piece, memory_format=torch.contiguous_format) for piece in pieces]
-    all_to_all(announced(comm, "all_to_all", tensor), arrived, pieces)
+    all_to_all(comm, arrived, pieces)
     return torch.cat(arrived, dim=joined)
