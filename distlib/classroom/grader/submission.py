@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from nbformat.v4 import new_code_cell, new_markdown_cell
-from nbgrader.utils import compute_checksum
 
 from distlib.classroom.grader.file_kind import BEGIN, EMPTY, NO_CELLS, FileKind, kind_of, looks_like_a_notebook
 from distlib.classroom.grader.handed_in_time import EXAMPLE, OddTime, names_zone, shown, utc_of
@@ -76,6 +75,10 @@ class HandedCell:
         """Whether it is as it was when nbgrader released it, by the checksum that nbgrader wrote into it then."""
         if not self.grade_id or "checksum" not in self.mark:
             return False
+        from nbgrader.utils import (
+            compute_checksum,
+        )  # nbgrader takes more than a second: a student's check need not wait
+
         make = new_code_cell if self.kind == "code" else new_markdown_cell
         try:
             return bool(compute_checksum(make(self.source, metadata={"nbgrader": self.mark})) == self.mark["checksum"])

@@ -23,15 +23,17 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nbformat import NotebookNode, from_dict
 
 from distlib.classroom.grader.definitions import Definitions, find_definitions, is_written, tests_of
 from distlib.classroom.grader.pictures import KINDS, MOST_BYTES, set_pictures
-from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.submission import HandedCell
 from distlib.printable import printable
+
+if TYPE_CHECKING:
+    from distlib.classroom.grader.source import Source
 
 FROM_STUDENT = {"from": "student"}
 NOTE = "note"

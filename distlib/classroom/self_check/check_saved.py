@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nbformat import NotebookNode
-
-from distlib.classroom.excerpts import with_excerpt
 from distlib.classroom.self_check.results import FAILS, ExerciseError, FunctionRow, Result, Results, result_of, row_of
 from distlib.judge.remote.forkserver import CanNotGrade, SandboxForkServer
-from distlib.judge.remote.frameworks import frameworks_of
-from distlib.judge.remote.judge import judge_in
 from distlib.judge.sandbox import KINDS, Limits
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 
 def check_saved(name: str, notebook: Path | None = None, start: Path | None = None) -> Results:
@@ -27,7 +25,10 @@ def check_saved(name: str, notebook: Path | None = None, start: Path | None = No
     """
     try:
         with SandboxForkServer(KINDS["none"](), Limits()) as first:
-            from distlib.classroom.self_check.exercise import find_exercise  # meanwhile: it takes nbgrader along
+            # It imports torch, and so does this process meanwhile: with the judge.
+            from distlib.classroom.self_check.exercise import find_exercise
+            from distlib.judge.remote.frameworks import frameworks_of
+            from distlib.judge.remote.judge import judge_in
 
             exercise = find_exercise(name, notebook, start)
             with first.for_submission(frameworks_of(exercise.notebook)) as server:
@@ -57,6 +58,8 @@ def _row(
 
 
 def _result(cell: NotebookNode, notebook: NotebookNode) -> Result:
+    from distlib.classroom.excerpts import with_excerpt
+
     printed = "".join(output.text for output in cell.outputs if output.output_type == "stream")
     error = _error(cell)
     return result_of(error and with_excerpt(error, notebook), printed)

@@ -14,18 +14,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
-from traitlets.config import Config
 
 from distlib.classroom.grader.definitions import Definitions, is_written, several
-from distlib.classroom.grader.source import Source, read_source
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, read_submission
 from distlib.classroom.grader.transplant import FROM_STUDENT, transplant
 from distlib.classroom.self_check.results import ExerciseError
 from distlib.classroom.uploads.names import full_name, lesson_alone
+
+if TYPE_CHECKING:
+    from distlib.classroom.grader.source import Source
 
 _RELEASED = re.compile(r"cell-\d+")  # ids of cells that the author has not named
 
@@ -125,6 +126,10 @@ def _find_source(name: str, folders: list[Path]) -> Source | None:
     path = next((place for place in places if place.is_file()), None)
     if path is None:
         return None
+    from traitlets.config import Config
+
+    from distlib.classroom.grader.source import read_source  # takes nbgrader along, in more than a second
+
     try:
         return read_source(path, Config())
     except Exception as error:

@@ -20,10 +20,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from distlib.judge.remote.wire import NO_STATUS, ORDER_BYTES, TOO_MUCH_MEMORY, Wire
+from distlib.judge.remote.orders import NO_STATUS, ORDER_BYTES, TOO_MUCH_MEMORY
 from distlib.judge.sandbox import Limits, Sandbox
 from distlib.worlds.diagnosis import how_it_ended
+
+if TYPE_CHECKING:
+    from distlib.judge.remote.wire import Wire
 
 _START_SECONDS = 180.0  # for python and torch to be loaded, on a busy machine
 _END_SECONDS = 1.0
@@ -119,6 +123,8 @@ class SubmissionForkServer:
         Raises:
             CanNotGrade: the fork server does not answer.
         """
+        from distlib.judge.remote.wire import Wire  # takes torch along: a sandbox starts while that is imported here
+
         self._wait_until_ready()
         ours, theirs = socket.socketpair()
         with theirs, contextlib.suppress(OSError):

@@ -46,9 +46,10 @@ from distlib.checks.plays.plain import changed_inputs, plain
 from distlib.checks.student_communicator import Handles, StudentCommunicator
 from distlib.judge.remote.memory_watch import SECONDS as MEMORY_SECONDS
 from distlib.judge.remote.memory_watch import MemoryWatch, seconds_of
+from distlib.judge.remote.orders import NO_STATUS, ORDER_BYTES, TOO_MUCH_MEMORY
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
 from distlib.judge.remote.supplied import supplied_helper
-from distlib.judge.remote.wire import NO_STATUS, ORDER_BYTES, TOO_MUCH_MEMORY, Wire, WireClosed, WireError, encode
+from distlib.judge.remote.wire import Wire, WireClosed, WireError, encode
 from distlib.judge.sandbox import Limits, fork_rank, take_users
 from distlib.judge.sandbox.absent import supplied_now
 from distlib.judge.sandbox.isolation import SandboxSettings
@@ -81,7 +82,7 @@ def main() -> None:
     for number in itertools.count():
         message, descriptors, _, _ = socket.recv_fds(line, ORDER_BYTES, 1)
         if not message:
-            os._exit(0)
+            _leave_nobody()
         if message[:1] == b"i":
             _import_framework(message[1:].decode().strip())
             continue
@@ -89,6 +90,13 @@ def main() -> None:
             if os.fork() == 0:
                 line.close()
                 _serve_submission(number, control)
+
+
+def _leave_nobody() -> NoReturn:
+    """End, after those that serve submissions: each ends with its judge. Else init has to ask for them, in its time."""
+    with contextlib.suppress(ChildProcessError):
+        os.wait()  # for all, since SIGCHLD is ignored
+    os._exit(0)
 
 
 def _import_framework(name: str) -> None:

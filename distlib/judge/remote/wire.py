@@ -30,9 +30,6 @@ from distlib.communicator import ReduceOp
 from distlib.network.cluster import Cluster, Link
 from distlib.worlds.tensor_bytes import dtype_name, from_bytes, to_bytes
 
-ORDER_BYTES = 64  # of what a fork server is told
-NO_STATUS = 1 << 20  # in the place of an exit code that nobody knows
-TOO_MUCH_MEMORY = NO_STATUS + 1  # likewise, of a rank that was ended for that
 MOST_HEADER = 4 << 20  # bytes
 MOST_PAYLOAD = 64 << 20
 _MOST_TENSORS = 10_000  # in a frame, each of which takes a kilobyte, however small

@@ -29,6 +29,7 @@ MODULES = (
     "judge/__init__.py",
     "judge/remote/__init__.py",
     "judge/remote/memory_watch.py",
+    "judge/remote/orders.py",
     "judge/remote/rank_communicator.py",
     "judge/remote/sandbox_side.py",
     "judge/remote/supplied.py",
