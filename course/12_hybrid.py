@@ -795,7 +795,7 @@ for name, cluster in clusters.items():
     table[name] = choose_strategy(model, GPU, cluster, 8 * cluster.world_size)
     best, layout = table[name].best, table[name].layout
     print(f"{name:17} dp {layout.dp:2} × pp {layout.pp} × tp {layout.tp}, ", end="")
-    print(f"ZeRO {layout.stage}, {layout.microbatches:3} microbatches, ", end="")
+    print(f"ZeRO {layout.stage}, microbatches {layout.microbatches:3}, ", end="")
     print(f"{best.nbytes / 1e9:4.1f} GB, utilization {table[name].utilization:.0%}")
 print(
     guess_10.compare("pp" if table["slow cluster"].layout.pp > 1 else "none: only dp")
@@ -895,6 +895,45 @@ assert theirs.nbytes > 5 * llama.device.memory  # with the scores kept
 # So a choice is as good as the model of the hardware behind it. Where yours differs, change the formula, and not the
 # answer.
 #
+# ## A game: lay out the cluster
+#
+# Five levels: a model, machines, and memory. The sliders choose tp, pp, ZeRO's stage, microbatches, recomputation and
+# the order of the axes. After every move the step is played on simulated ranks: the picture shows what travels between
+# nodes, what the fullest rank keeps, and the time against par. Par is what `choose_strategy` chooses, and gives 10
+# points. A layout that does not fit gives none.
+
+# %%
+from distlib.draw import play_cluster
+from distlib.training.strategy.cluster_game import LEVELS, lay_out, score_card
+
+print(LEVELS[1])
+play_cluster(2)
+
+# %% [markdown]
+# The other levels: `play_cluster(1)`, `play_cluster(3)`, and so on. The same in code, if you prefer to search:
+
+# %%
+attempts = [
+    lay_out(1, tp=4),
+    lay_out(2, tp=8),
+    lay_out(3, dp=4, stage=3, recompute="full"),
+    lay_out(4, tp=8, recompute="full"),
+    lay_out(5, dp=2, tp=2),
+]
+print(attempts[1])
+print(score_card(attempts))
+
+# %% [markdown]
+# **Try it.** Level 5 has two slow ranks, and par can be beaten there: `choose_strategy` gives every stage about as much
+# to do, whoever computes it. What would you do instead?
+
+# %% tags=["folded"]
+# One way to do it
+uneven = lay_out(5, pp=2, tp=2, microbatches=16, layers=(6, 3))
+print(uneven)
+assert uneven.points > 10
+
+# %% [markdown]
 # ## In real frameworks
 #
 # torch has the mesh and all three directions, each in a package of its own, and they are made to be combined:
