@@ -10,7 +10,7 @@
 # - choose a layout for a model and a cluster by numbers, and defend it,
 # - read torch's `DeviceMesh`, with `fully_shard`, `parallelize_module` and `pipelining` on it.
 #
-# **Time:** about 100 minutes. **You need:** [Pipeline](09_pipeline.ipynb),
+# **Time:** about 110 minutes. **You need:** [Pipeline](09_pipeline.ipynb),
 # [Tensor parallelism](10_tensor_parallel.ipynb) and [ZeRO and FSDP](11_zero.ipynb). No GPU.
 
 # %%

@@ -360,19 +360,19 @@ print(f"alone:  loss {loss.item()}, first gradients", *(f"{each.bias.grad[0].ite
 # One case has another loss function, and one calls `hybrid_step` twice, with gradients that were cleared between.
 
 # %% test="hybrid_step_visible" points=4
-from distlib.exercises.hybrid.cases import Layout
+from distlib.exercises.hybrid.cases import MeshPlan
 from distlib.exercises.hybrid.checks import check_hybrid_step
 
 report = check_hybrid_step(
     hybrid_step,
     layouts=[
-        Layout({"dp": 1, "pp": 2, "tp": 1}, samples=[[2, 2]]),
-        Layout({"dp": 2, "pp": 1, "tp": 1}, samples=[[2, 1], [1, 3]]),
-        Layout({"dp": 2, "pp": 1, "tp": 2}, samples=[[2], [1]]),
-        Layout({"dp": 2, "pp": 2, "tp": 2}, samples=[[2, 1], [3, 1]]),
-        Layout({"dp": 2, "pp": 2, "tp": 1}, samples=[[1, 1, 2], [2, 1, 1]], loss="absolute error"),
-        Layout({"dp": 1, "pp": 3, "tp": 1}, samples=[[2, 1]], calls=2),
-        Layout({"dp": 1, "pp": 1, "tp": 1}, samples=[[1, 2]]),
+        MeshPlan({"dp": 1, "pp": 2, "tp": 1}, samples=[[2, 2]]),
+        MeshPlan({"dp": 2, "pp": 1, "tp": 1}, samples=[[2, 1], [1, 3]]),
+        MeshPlan({"dp": 2, "pp": 1, "tp": 2}, samples=[[2], [1]]),
+        MeshPlan({"dp": 2, "pp": 2, "tp": 2}, samples=[[2, 1], [3, 1]]),
+        MeshPlan({"dp": 2, "pp": 2, "tp": 1}, samples=[[1, 1, 2], [2, 1, 1]], loss="absolute error"),
+        MeshPlan({"dp": 1, "pp": 3, "tp": 1}, samples=[[2, 1]], calls=2),
+        MeshPlan({"dp": 1, "pp": 1, "tp": 1}, samples=[[1, 2]]),
     ],
 )
 assert report[0].trace.messages_sent == [2, 2]
@@ -386,19 +386,19 @@ print(report)
 # The hidden tests of hybrid_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 12 ranks, axes in other orders, replicas with different numbers of samples, one rank.
-from distlib.exercises.hybrid.cases import Layout
+from distlib.exercises.hybrid.cases import MeshPlan
 from distlib.exercises.hybrid.checks import check_hybrid_step
 
 report = check_hybrid_step(
     hybrid_step,
     layouts=[
-        Layout({"tp": 1, "pp": 2, "dp": 1}, samples=[[1, 3]]),
-        Layout({"tp": 2, "dp": 3, "pp": 1}, samples=[[1], [2], [1]]),
-        Layout({"pp": 2, "dp": 2, "tp": 2}, samples=[[1, 2], [2, 3]]),
-        Layout({"tp": 2, "pp": 3, "dp": 2}, samples=[[2, 1], [1, 1]]),
-        Layout({"pp": 2, "tp": 1, "dp": 2}, samples=[[2, 1], [1, 3]], loss="absolute error"),
-        Layout({"dp": 1, "pp": 2, "tp": 2}, samples=[[1, 2, 1]], calls=2),
-        Layout({"dp": 1, "pp": 1, "tp": 1}, samples=[[2, 1]]),
+        MeshPlan({"tp": 1, "pp": 2, "dp": 1}, samples=[[1, 3]]),
+        MeshPlan({"tp": 2, "dp": 3, "pp": 1}, samples=[[1], [2], [1]]),
+        MeshPlan({"pp": 2, "dp": 2, "tp": 2}, samples=[[1, 2], [2, 3]]),
+        MeshPlan({"tp": 2, "pp": 3, "dp": 2}, samples=[[2, 1], [1, 1]]),
+        MeshPlan({"pp": 2, "tp": 1, "dp": 2}, samples=[[2, 1], [1, 3]], loss="absolute error"),
+        MeshPlan({"dp": 1, "pp": 2, "tp": 2}, samples=[[1, 2, 1]], calls=2),
+        MeshPlan({"dp": 1, "pp": 1, "tp": 1}, samples=[[2, 1]]),
     ],
     drawn=[(2, 2, 1)],
     seed=123,

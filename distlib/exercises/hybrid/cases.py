@@ -1,6 +1,6 @@
 """Cases for a step on a mesh: what each rank is given, and what a single process computes.
 
-Layout({"dp": 2, "pp": 2, "tp": 2}, samples=[[2, 1], [1, 3]])      two replicas, of two microbatches each
+MeshPlan({"dp": 2, "pp": 2, "tp": 2}, samples=[[2, 1], [1, 3]])      two replicas, of two microbatches each
 
 The model is a chain of stages, as many as pp has. A stage's hidden features are cut by tp, each replica of dp has its
 own samples, and the loss is the mean over all of them.
@@ -25,7 +25,7 @@ CUT = {"up": 0, "up_bias": 0, "down": 1}  # the dimension along which tp cuts; "
 
 
 @dataclass(frozen=True)
-class Layout:
+class MeshPlan:
     """A mesh, and what its ranks are given.
 
     Attributes:
@@ -52,7 +52,7 @@ class Layout:
         batches = " and ".join(" + ".join(map(str, own)) for own in self.samples)
         title = f"on {count(math.prod(self.sizes.values()), 'rank')}, {axes}, "
         title += f"{'batch' if len(self.samples) == 1 else 'batches'} of {batches}"
-        return title + f", {self.loss}" * (self.loss != Layout.loss) + ", called twice" * (self.calls == 2)
+        return title + f", {self.loss}" * (self.loss != MeshPlan.loss) + ", called twice" * (self.calls == 2)
 
     def where(self, rank: int) -> dict[str, int]:
         """Where a rank stands, by axis."""
@@ -67,18 +67,18 @@ class Layout:
         return self.where(rank)["pp"] == self.sizes["pp"] - 1
 
 
-def drawn_layout(draw: Draw, sizes: Sequence[int]) -> Layout:
+def drawn_layout(draw: Draw, sizes: Sequence[int]) -> MeshPlan:
     """Axes of these sizes in any order, and 1 to 3 samples in each microbatch."""
     axes = draw.sample(AXES, len(AXES))
     named = dict(zip(AXES, sizes, strict=True))
     microbatches = draw.randint(2, 3)
     samples = [[draw.randint(1, 3) for _ in range(microbatches)] for _ in range(named["dp"])]
-    return Layout({axis: named[axis] for axis in axes}, samples)
+    return MeshPlan({axis: named[axis] for axis in axes}, samples)
 
 
-def step_case(draw: Draw, layout: Layout) -> Case:
+def step_case(draw: Draw, layout: MeshPlan) -> Case:
     """The case of a layout. Its facts are the layout and what a single process computes."""
-    alone = Alone(draw, layout)
+    alone = OneProcess(draw, layout)
     ranks = range(math.prod(layout.sizes.values()))
     inputs = [
         {
@@ -96,7 +96,7 @@ def step_case(draw: Draw, layout: Layout) -> Case:
     return Case(layout.title, step, inputs, alone)
 
 
-class Alone:
+class OneProcess:
     """What a single process computes: a model of all stages, on the samples of all replicas.
 
     Attributes:
@@ -108,7 +108,7 @@ class Alone:
         gradients: by replica, then stage: the whole gradients, by name, of that replica's part of the mean loss.
     """
 
-    def __init__(self, draw: Draw, layout: Layout) -> None:
+    def __init__(self, draw: Draw, layout: MeshPlan) -> None:
         self.layout = layout
         hidden = PART * layout.sizes["tp"]
         shapes = {"up": (hidden, FEATURES), "up_bias": (hidden,), "down": (FEATURES, hidden), "bias": (FEATURES,)}
