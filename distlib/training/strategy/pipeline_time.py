@@ -40,11 +40,11 @@ def further_microbatches(stages: Sequence[StageTime], messages: Sequence[float],
     def round_trip(first: int, last: int) -> float:
         return costs[last + 1] - costs[first] + 2 * (ways[last] - ways[first])
 
-    longest = 0.0
+    longest, starts = 0.0, [stage for stage in range(len(stages)) if _changes(stages, stage - 1, stage)]
     for last in (stage for stage in range(len(stages)) if _changes(stages, stage, stage + 1)):
         filling = min(count - 1, len(stages) - last - 1)
         before = filling * max(stages[last].forward, stages[last].backward)
-        for first in (stage for stage in range(last + 1) if _changes(stages, stage - 1, stage)):
+        for first in (stage for stage in starts if stage <= last):
             rounds, rest = divmod(count - 1 - filling, last - first + 1)
             chain = before + rounds * round_trip(first, last)
             longest = max(longest, chain + (round_trip(last - rest + 1, last) if rest else 0.0))

@@ -3,8 +3,8 @@
 Megatron-LM    D. Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
                SC 2021, arXiv:2104.04473, table 1: A100s of 80 GB, 8 in a node, joined by NVLink, and a 200 Gb/s
                InfiniBand adapter for each; sequences of 2,048 tokens, 51,200 of vocabulary
-PaLM           A. Chowdhery et al., "PaLM: Scaling Language Modeling with Pathways", JMLR 24 (2023), sections 2 and 4,
-               tables 1 and 3: two pods of 3,072 TPU v4; in a pod 12 ranks share a layer, 256 shard all states
+PaLM           A. Chowdhery et al., "PaLM: Scaling Language Modeling with Pathways", JMLR 24 (2023), sections 2
+               and 4: two pods of 3,072 TPU v4; in a pod 12 ranks share a layer, 256 shard all states
 Llama 3        A. Grattafiori et al., "The Llama 3 Herd of Models", arXiv:2407.21783 (2024), tables 3 and 4: H100s of
                80 GB, 8 in a node, joined by NVLink, and a 400 Gb/s network for each
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from distlib.network import Cluster, Link
 from distlib.training.strategy.device import Device
 from distlib.training.strategy.parallel_layout import ParallelLayout
-from distlib.training.strategy.step_time import PARTS, predict_step
+from distlib.training.strategy.step_time import PARTS, StepPrediction, predict_step
 from distlib.training.strategy.strategy_choice import in_seconds
 from distlib.training.strategy.strategy_search import choose_strategy
 from distlib.training.strategy.transformer_shape import TransformerShape
@@ -63,20 +63,24 @@ class PublishedRun:
         """What the formulas say about the published layout, and about the one that `choose_strategy` chooses."""
         given = (self.shape, self.device, self.cluster, self.batch)
         published, choice = predict_step(*given, self.layout), choose_strategy(*given)
-        by_part = {part: published.parts[part] - choice.best.parts[part] for part in PARTS}
-        part = max(PARTS, key=by_part.__getitem__)
         over = published.nbytes - self.device.memory
-        fits = f"{over / 1e9:.1f} GB too many" if over > 0 else "fits"
+        fits = f"{over / 1e9:.1f} GB too many here" if over > 0 else "fits"
         return "\n".join(
             [
                 f"{self.name} ({self.source})",
                 f"published: {self.layout}: {in_seconds(published.seconds)}, {published.nbytes / 1e9:.1f} GB ({fits})",
                 f"chosen:    {choice.layout}: {in_seconds(choice.best.seconds)}, {choice.best.nbytes / 1e9:.1f} GB",
-                f"The published one has {in_seconds(by_part[part])} more of {part}."
-                if by_part[part] > 0
-                else "The published one is no slower.",
+                _difference(published, choice.best),
             ]
         )
+
+
+def _difference(published: StepPrediction, chosen: StepPrediction) -> str:
+    slower, faster = (published, chosen) if published.seconds > chosen.seconds else (chosen, published)
+    name = "published" if slower is published else "chosen"
+    part = max(PARTS, key=lambda each: slower.parts[each] - faster.parts[each])
+    more, extra = slower.seconds - faster.seconds, slower.parts[part] - faster.parts[part]
+    return f"The {name} one takes {in_seconds(more)} more; of {part} it has {in_seconds(extra)} more."
 
 
 def _selene(ranks: int) -> Cluster:
@@ -113,7 +117,7 @@ MEGATRON = (
 
 PALM = PublishedRun(
     "PaLM 540B",
-    "Chowdhery et al., JMLR 2023, tables 1 and 3",
+    "Chowdhery et al., JMLR 2023, sections 2 and 4",
     540.35,
     TransformerShape(
         118, 18_432, 4 * 18_432, 48, 256_000, 2048, key_heads=1, head_features=256, gated=True, biases=False
@@ -136,7 +140,7 @@ def _llama(ranks: int, part: float) -> PublishedRun:
         H100,
         Cluster(ranks // 8, 8, intra=Link(2e-6, 450e9), inter=Link(5e-6, 50e9)),
         2048,
-        ParallelLayout(dp, 16, 8, 1, 2048 // dp),
+        ParallelLayout(dp, 16, 8, 1, 2048 // dp, "attention"),
         utilization=part,
     )
 

@@ -75,11 +75,15 @@ def stage_times(
     after = stage_links(cluster, layout, "dp")
     slow, last = _slowdowns(cluster, layout), layout.pp - 1
     known: dict[tuple[object, ...], StageTime] = {}
+    timed: dict[tuple[float, Link, Link], list[TimedUnit]] = {}
     times = []
     for stage, layers in enumerate(stage_layers(shape, layout)):
         key = (layers, stage == 0, stage == last, slow[stage], tp[stage], dp[stage], after[stage])
         if key not in known:
-            first, layer, head = (_timed(unit, layout, slow[stage], tp[stage], dp[stage]) for unit in kinds)
+            ways = slow[stage], tp[stage], dp[stage]
+            if ways not in timed:
+                timed[ways] = [_timed(unit, layout, *ways) for unit in kinds]
+            first, layer, head = timed[ways]
             units = [*[first] * (stage == 0), *[layer] * layers, *[head] * (stage == last)]
             known[key] = _stage_time(units, layout, slow[stage], after[stage])
         times.append(known[key])

@@ -13,7 +13,7 @@ With p stages, m microbatches, c for both passes of a stage, and L for a message
     dp           what messages between copies add: gradients and parameters that nothing hides; see `stage_time`
 
 The first stage ends last; the other stages begin to average in their bubble. A stage with stragglers among its ranks
-computes as slowly as the slowest of them.
+computes as slowly as the slowest of them. A cluster's jitter and its eager messages are left out of account.
 """
 
 from __future__ import annotations
