@@ -241,7 +241,8 @@ class Engine:
             rank.context.switch()
         while True:
             while self._ready:
-                self._switch_to_next()
+                self.running = rank = self._ready.pop()
+                rank.context.switch()
             if not self._go_on_with_the_earliest():
                 return
 
@@ -258,16 +259,13 @@ class Engine:
                 'make the world with SimulatedWorld(…, contexts="threads")'
             )
         self.modes = modes = current_modes()
-        self._switch_to_next()
-        if self.modes != modes:  # torch keeps them by thread, and the ranks may share one
-            set_modes(modes)
-
-    def _switch_to_next(self) -> None:
         if self._ready:
             self.running = rank = self._ready.pop()
             rank.context.switch()
         else:
             self._hub.switch()
+        if self.modes != modes:  # torch keeps them by thread, and the ranks may share one
+            set_modes(modes)
 
     def _go_on_with_the_earliest(self) -> bool:
         """No rank can run: time the deferred message that was ready first. False if there is none."""
@@ -324,7 +322,10 @@ class Engine:
             rank.loose += 1
         receive = self._receive_for(operation)
         if receive is not None:
-            self._take(receive)
+            if receive.open:  # as `_take`, which is not called for each message
+                receive.open = False
+            else:
+                self._take(receive)
             self._meet(operation, receive)
         elif operation.blocking and not operation.eager:
             operation.open = True
@@ -340,7 +341,10 @@ class Engine:
             return
         send = self._send_for(operation, operation.peer)
         if send is not None:
-            self._take(send)
+            if send.open:
+                send.open = False
+            else:
+                self._take(send)
             self._meet(send, operation)
         elif operation.blocking:
             operation.open = True
