@@ -693,7 +693,7 @@ assert halved[512]["step"] < halved[256]["step"]
 # A model of 6.7 billion parameters, on one box of eight GPUs of 80 GB:
 
 # %%
-guess_8 = predict(
+guess_9 = predict(
     "6.7 billion parameters, 8 GPUs in one box. Over how many ranks is a layer cut?",
     choices=["1", "2", "4", "8"],
 )
@@ -708,7 +708,7 @@ GPU = Device(peak=312e12, memory=80e9, reached=0.5)  # half of its data sheet
 print(BILLIONS)
 on_box = choose_strategy(BILLIONS, GPU, Cluster(1, 8, intra=INSIDE), 256)
 print(on_box)
-print(guess_8.compare(str(on_box.layout.tp)))
+print(guess_9.compare(str(on_box.layout.tp)))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
@@ -732,7 +732,7 @@ assert on_box.ranked[1].seconds < 1.1 * on_box.best.seconds
 # look whether any of them is faster than the chosen one.
 
 # %%
-guess_9 = predict(
+guess_10 = predict(
     "252 layouts, each by formula and by simulation. How far apart are the two at most?",
     unit="percent",
 )
@@ -753,7 +753,7 @@ chosen = choose_strategy(little, device, two_nodes, 8).layout
 print(f"{len(every)} layouts; chosen: {chosen}")
 print(f"played, it is {by_play[chosen] / min(by_play.values()):.3f} times the fastest")
 print(f"and the slowest is {max(by_play.values()) / min(by_play.values()):.1f} times")
-print(guess_9.compare(round(100 * apart, 1)))
+print(guess_10.compare(round(100 * apart, 1)))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
@@ -773,7 +773,7 @@ assert max(by_play.values()) > 2 * min(by_play.values())
 # that one GPU gets a smaller one, on five clusters.
 
 # %%
-guess_10 = predict(
+guess_11 = predict(
     "Between slow nodes, 1.25 GB/s, which axis will it put there besides a little of dp?",
     choices=["pp", "tp", "none: only dp"],
 )
@@ -798,7 +798,7 @@ for name, cluster in clusters.items():
     print(f"ZeRO {layout.stage}, microbatches {layout.microbatches:3}, ", end="")
     print(f"{best.nbytes / 1e9:4.1f} GB, utilization {table[name].utilization:.0%}")
 print(
-    guess_10.compare("pp" if table["slow cluster"].layout.pp > 1 else "none: only dp")
+    guess_11.compare("pp" if table["slow cluster"].layout.pp > 1 else "none: only dp")
 )
 
 # %%

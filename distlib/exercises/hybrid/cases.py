@@ -78,7 +78,7 @@ def drawn_layout(draw: Draw, sizes: Sequence[int]) -> MeshPlan:
 
 def step_case(draw: Draw, layout: MeshPlan) -> Case:
     """The case of a layout. Its facts are the layout and what a single process computes."""
-    alone = OneProcess(draw, layout)
+    alone = WholeChain(draw, layout)
     ranks = range(math.prod(layout.sizes.values()))
     inputs = [
         {
@@ -96,7 +96,7 @@ def step_case(draw: Draw, layout: MeshPlan) -> Case:
     return Case(layout.title, step, inputs, alone)
 
 
-class OneProcess:
+class WholeChain:
     """What a single process computes: a model of all stages, on the samples of all replicas.
 
     Attributes:

@@ -32,7 +32,7 @@ from distlib.exercises.hybrid.axes import (
     groups_of,
     in_blocks,
 )
-from distlib.exercises.hybrid.cases import FEATURES, MeshPlan, OneProcess, drawn_layout, step_case
+from distlib.exercises.hybrid.cases import FEATURES, MeshPlan, WholeChain, drawn_layout, step_case
 from distlib.exercises.hybrid.helpers import layout_memory, layout_seconds, mesh_groups
 from distlib.exercises.hybrid.layouts import (
     Model,
@@ -123,7 +123,7 @@ def check_build_mesh(
 ) -> Iterator[Case]:
     """`function(comm, sizes)`: by axis, the group of this rank.
 
-    `refused`: ranks, and sizes that do not multiply out to so many.
+    `refused`: a number of ranks, and sizes that multiply out to another one.
     """
     for sizes in meshes:
         yield _build_case(draw, math.prod(sizes.values()), sizes)
@@ -235,7 +235,7 @@ def check_hybrid_step(
 
 @check_hybrid_step.judge
 def _(seen: Seen) -> Remarks:
-    alone: OneProcess = seen.facts
+    alone: WholeChain = seen.facts
     for stage in range(alone.layout.sizes["pp"]):
         for rank in [rank for rank in seen.ranks if alone.layout.where(rank)["pp"] == stage]:
             yield from _forward(seen, alone, rank)
@@ -249,7 +249,7 @@ def _(seen: Seen) -> Remarks:
     yield from _messages(seen, alone)
 
 
-def _forward(seen: Seen, alone: OneProcess, rank: int) -> Remarks:
+def _forward(seen: Seen, alone: WholeChain, rank: int) -> Remarks:
     """Each forward pass of a rank began with what it should."""
     where, found = alone.layout.where(rank), seen[rank]["inputs"]
     values = [chain[where["pp"]] for chain in alone.values[where["dp"]]]
@@ -263,7 +263,7 @@ def _forward(seen: Seen, alone: OneProcess, rank: int) -> Remarks:
         yield holds(what, found[i], right, mistakes, same=is_close, otherwise=say("input"))
 
 
-def _loss(seen: Seen, alone: OneProcess, rank: int) -> Remark | None:
+def _loss(seen: Seen, alone: WholeChain, rank: int) -> Remark | None:
     """Ranks of the last stage have returned the mean loss over all samples, the others None."""
     layout, found = alone.layout, seen[rank]["loss"]
     right = alone.loss if layout.is_last(rank) else None
@@ -290,7 +290,7 @@ def _is_same_loss(one: Any, other: Any) -> bool:
     return one is other or (isinstance(one, float) and isinstance(other, float) and math.isclose(one, other))
 
 
-def _gradients(seen: Seen, alone: OneProcess, rank: int) -> Remarks:
+def _gradients(seen: Seen, alone: WholeChain, rank: int) -> Remarks:
     """The gradients of a rank's parameters are those of the mean loss; the parameters are as they were."""
     layout, where = alone.layout, alone.layout.where(rank)
     N, dp = layout.global_batch_size, layout.sizes["dp"]
@@ -313,7 +313,7 @@ def _gradients(seen: Seen, alone: OneProcess, rank: int) -> Remarks:
 
 
 def _of_own_means(
-    alone: OneProcess, where: Mapping[str, int], part: Callable[[torch.Tensor], torch.Tensor], name: str
+    alone: WholeChain, where: Mapping[str, int], part: Callable[[torch.Tensor], torch.Tensor], name: str
 ) -> list[torch.Tensor]:
     """The sum of the gradients of each replica's own mean, and their average."""
     N, samples = alone.layout.global_batch_size, alone.layout.samples
@@ -322,11 +322,11 @@ def _of_own_means(
     return [total, total / len(samples)]
 
 
-def _part(alone: OneProcess, tp: int, name: str, whole: torch.Tensor) -> torch.Tensor:
+def _part(alone: WholeChain, tp: int, name: str, whole: torch.Tensor) -> torch.Tensor:
     return alone.part({name: whole}, tp)[name]
 
 
-def _along_other_axes(alone: OneProcess, where: Mapping[str, int], name: str) -> dict[str, Any]:
+def _along_other_axes(alone: WholeChain, where: Mapping[str, int], name: str) -> dict[str, Any]:
     """The sums that come of an all-reduce along tp or pp, or over all ranks, in the place of dp or after it."""
     sizes, own = alone.layout.sizes, alone.gradients[where["dp"]]
     mine, whole = own[where["pp"]][name], [alone.gradient(stage, name) for stage in range(sizes["pp"])]
@@ -340,7 +340,7 @@ def _along_other_axes(alone: OneProcess, where: Mapping[str, int], name: str) ->
     return found
 
 
-def _over_tp(alone: OneProcess, name: str, whole: torch.Tensor) -> torch.Tensor:
+def _over_tp(alone: WholeChain, name: str, whole: torch.Tensor) -> torch.Tensor:
     """The sum of the parts of all ranks of tp."""
     return torch.stack([_part(alone, tp, name, whole) for tp in range(alone.layout.sizes["tp"])]).sum(0)
 
@@ -354,7 +354,7 @@ def _given(seen: Seen, rank: int) -> Remarks:
         yield say.remark("requires_gradient", rank=rank)
 
 
-def _messages(seen: Seen, alone: OneProcess) -> Remarks:
+def _messages(seen: Seen, alone: WholeChain) -> Remarks:
     """Along pp outputs and gradients of inputs, along dp as much as an all-reduce takes, and nothing else."""
     layout = alone.layout
     pairs: dict[tuple[int, int], list[Message]] = {}
@@ -375,7 +375,7 @@ def _why_nothing(axes: Sequence[str]) -> str:
     return say("nothing_along_tp") if axes == ["tp"] else say("nothing_across")
 
 
-def _along_pp(alone: OneProcess, src: int, dst: int, messages: Sequence[Message]) -> Remark | None:
+def _along_pp(alone: WholeChain, src: int, dst: int, messages: Sequence[Message]) -> Remark | None:
     layout = alone.layout
     samples = list(layout.samples[layout.where(src)["dp"]]) * layout.calls
     found = [message.nbytes / (8 * FEATURES) for message in messages]
@@ -393,7 +393,7 @@ def _numbers(values: Sequence[float]) -> str:
 
 
 def _along_dp(
-    seen: Seen, alone: OneProcess, group: Sequence[int], pairs: Mapping[tuple[int, int], Sequence[Message]]
+    seen: Seen, alone: WholeChain, group: Sequence[int], pairs: Mapping[tuple[int, int], Sequence[Message]]
 ) -> Remark | None:
     """An all-reduce of S bytes over N ranks sends 2·(N − 1)·S in all, in a ring as in a tree."""
     layout = alone.layout
