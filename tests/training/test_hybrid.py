@@ -149,6 +149,12 @@ def test_tied_weights_and_a_clipped_norm(sizes: dict[str, int], zero_stage: int)
     check_equal(hybrid_world().run(train, sizes, gpipe(sizes["pp"], 2), alone[2], **options), alone)
 
 
+def test_stage_2_with_weights_that_are_tied_inside_a_stage() -> None:
+    alone = train_alone(TIED, max_norm=0.2)
+    options = {"model": TIED, "max_norm": 0.2, "zero_stage": 2}
+    check_equal(hybrid_world().run(train, {"dp": 4, "pp": 1, "tp": 2}, gpipe(1, 2), alone[2], **options), alone)
+
+
 @pytest.mark.parametrize("schedule", [interleaved_1f1b(2, 2, 2), zero_bubble(2, 2)])
 def test_other_schedules(schedule: Schedule) -> None:
     alone = train_alone(TIED, max_norm=0.5)
@@ -277,6 +283,12 @@ def test_a_trace_of_another_world() -> None:
         (CUBE, gpipe(2, 2), {"zero_stage": 4}, "an integer from 0 to 3 as zero_stage, got zero_stage=4"),
         (CUBE, gpipe(2, 2), {"model": TIED, "zero_stage": 2}, "two stages of the model share a weight, got 2"),
         (CUBE, gpipe(2, 2), {"model": TIED, "zero_stage": 3}, "two stages of the model share a weight, got 3"),
+        (
+            {"dp": 4, "pp": 1, "tp": 2},
+            gpipe(1, 2),
+            {"model": TIED, "zero_stage": 3},
+            "embedding.weight and head.tokens.weight of stage 0 are one weight, got 3",
+        ),
         (CUBE, zero_bubble(2, 2), {"zero_stage": 2}, "backward passes in two halves, got 2"),
     ],
 )
@@ -315,6 +327,16 @@ def test_a_batch_that_the_replicas_do_not_divide() -> None:
 def test_a_model_that_tp_does_not_divide() -> None:
     with pytest.raises(RankError, match="a number of heads that 8 ranks divide, got 4"):
         hybrid_world().run(make_trainer, {"dp": 1, "pp": 1, "tp": 8}, gpipe(1, 1))
+
+
+def test_a_stage_with_nothing_to_train() -> None:
+    def run(comm: Communicator) -> None:
+        stages = [torch.nn.Linear(2, 2).requires_grad_(comm.rank > 0) for _ in range(2)]
+        mesh = Mesh(comm, {"dp": 1, "pp": 2, "tp": 1})
+        HybridTrainer(mesh, stages, gpipe(2, 1), torch.nn.functional.mse_loss, torch.optim.SGD, lr=0.1)
+
+    with pytest.raises(RankError, match="expected parameters to train on every rank of pp, got none on rank 0"):
+        SimulatedWorld(2).run(run)
 
 
 @pytest.mark.parametrize("tied", [False, True])

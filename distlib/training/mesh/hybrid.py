@@ -20,8 +20,9 @@ What may change along dp is the ZeRO stage:
     3        m reduce-scatters, up to 2m all-gathers         each microbatch gathers every layer again
 
 Stages 2 and 3 can't have weights that two stages of the pipeline share: these add up their gradients after the last
-microbatch, when no rank has them whole any more. Nor can they have backward passes in two halves. So with a pipeline
-many trainers stop at stage 1; DeepSpeed's refuses the others.
+microbatch, when no rank has them whole any more. At stage 3 two layers of one stage can't share a weight, either. Nor
+can stages 2 and 3 have backward passes in two halves. So with a pipeline many trainers stop at stage 1; DeepSpeed's
+refuses the others.
 
 Sources: D. Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC
 2021; S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020.
@@ -97,12 +98,19 @@ class HybridTrainer:
             )
         tied = tied_weights(stages, ranks_of_stages(schedule))
         _check_zero_stage(zero_stage, bool(tied), schedule)
+        if zero_stage == 3:
+            _check_not_shared(stages)
         for stage in stages:
             check_layers(stage)
         self.mesh = mesh
         self.norm: float | None = None
         owners = ranks_of_stages(schedule)
         self.stages = {number: each for number, each in enumerate(stages) if owners.get(number) == mesh["pp"].rank}
+        if not any(each.requires_grad for stage in self.stages.values() for each in stage.parameters()):
+            raise ValueError(
+                f"expected parameters to train on every rank of pp, got none on rank {mesh['pp'].rank}: put layers "
+                "that are frozen, or have no parameters, into a stage with others"
+            )
         self._not_counted = self._copies() | self._shared_with_earlier_stages(tied)
         self._norm_groups = [mesh["tp"], mesh["pp"]] + [mesh["dp"]] * (zero_stage > 0)
         placed: dict[int, nn.Module] = dict(self.stages)
@@ -202,3 +210,17 @@ def _check_zero_stage(zero_stage: int, tied: bool, schedule: Schedule) -> None:
             f"expected ZeRO stage 0 or 1, since the schedule has backward passes in two halves, got {zero_stage}: it "
             "sends gradients when a backward pass is over, and expects all of them then"
         )
+
+
+def _check_not_shared(stages: Sequence[nn.Module]) -> None:
+    """At stage 3 each layer is a unit, which is gathered and freed by itself."""
+    for number, stage in enumerate(stages):
+        names: dict[nn.Parameter, list[str]] = {}
+        for name, parameter in stage.named_parameters(remove_duplicate=False):
+            names.setdefault(parameter, []).append(name)
+        for shared in names.values():
+            if len(shared) > 1:
+                raise ValueError(
+                    f"expected ZeRO stage 0, 1 or 2, since {' and '.join(shared)} of stage {number} are one weight, "
+                    "got 3: each layer is freed by itself, and the weight with one of them"
+                )

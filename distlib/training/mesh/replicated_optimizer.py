@@ -31,6 +31,9 @@ class ReplicatedOptimizer:
     Attributes:
         parameters: those that are trained, each once.
         optimizer: the torch optimizer.
+
+    Raises:
+        ValueError: nothing to train.
     """
 
     @checked
@@ -39,6 +42,8 @@ class ReplicatedOptimizer:
     ) -> None:
         self.comm = comm
         self.parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        if not self.parameters:
+            raise ValueError("expected a module with parameters to train, got one without, or with frozen ones only")
         self.optimizer = optimizer_class(self.parameters, **defaults)
 
     @torch.no_grad()
