@@ -83,6 +83,7 @@ class Chunks(Sequence[torch.Tensor]):
         short, longer = divmod(flat.numel(), parts)
         cut = longer * (short + 1)
         self._flat, self._parts, self._short, self._longer = flat, parts, short, longer
+        self._is_meta = flat.is_meta
         self._first = flat[:cut].view(longer, short + 1)  # taking a row is faster than taking a slice
         self._others = flat[cut:].view(parts - longer, short)
         self._latest: tuple[int, torch.Tensor] = (-1, flat)  # a ring sends the chunk it took last: one view for both
@@ -98,6 +99,6 @@ class Chunks(Sequence[torch.Tensor]):
         return self._latest[1]
 
     def _chunk(self, index: int) -> torch.Tensor:
-        if self._flat.is_meta:
+        if self._is_meta:
             return part_of(self._flat, 0, self._short + (index < self._longer))
         return self._first[index] if index < self._longer else self._others[index - self._longer]
