@@ -359,7 +359,8 @@ def test_real_ranks_have_the_last_word() -> None:
 
 def test_a_cell_with_a_check_loads_few_modules() -> None:
     program = (
-        "import sys; from distlib.checks import *; names = [name for name in sys.modules if name.startswith('distlib')]; "
+        "import sys; from distlib.checks import *; "
+        "names = [name for name in sys.modules if name.startswith('distlib')]; "
         "print(len(names), [name for name in names if 'judge' in name or 'classroom' in name])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
