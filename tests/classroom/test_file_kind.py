@@ -50,9 +50,10 @@ BYTES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("content", "what"), [*((text.encode(), what) for text, what in KINDS.items()), *BYTES.items()]
-)
+CASES = [*((text.encode(), what) for text, what in KINDS.items()), *BYTES.items()]
+
+
+@pytest.mark.parametrize(("content", "what"), CASES, ids=[f"{number} {what}" for number, (_, what) in enumerate(CASES)])
 def test_a_file_is_called_what_it_is(content: bytes, what: str, tmp_path: object) -> None:
     kind = kind_of(content)
     assert kind.what.startswith(what)
