@@ -67,7 +67,7 @@ class MeshPlan:
         return self.where(rank)["pp"] == self.sizes["pp"] - 1
 
 
-def drawn_layout(draw: Draw, sizes: Sequence[int]) -> MeshPlan:
+def drawn_plan(draw: Draw, sizes: Sequence[int]) -> MeshPlan:
     """Axes of these sizes in any order, and 1 to 3 samples in each microbatch."""
     axes = draw.sample(AXES, len(AXES))
     named = dict(zip(AXES, sizes, strict=True))

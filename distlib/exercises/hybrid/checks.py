@@ -32,7 +32,7 @@ from distlib.exercises.hybrid.axes import (
     groups_of,
     in_blocks,
 )
-from distlib.exercises.hybrid.cases import FEATURES, MeshPlan, WholeChain, drawn_layout, step_case
+from distlib.exercises.hybrid.cases import FEATURES, MeshPlan, WholeChain, drawn_plan, step_case
 from distlib.exercises.hybrid.helpers import layout_memory, layout_seconds, mesh_groups
 from distlib.exercises.hybrid.layouts import (
     Model,
@@ -229,7 +229,7 @@ def check_hybrid_step(
 
     `drawn`: sizes of dp, pp and tp of more layouts.
     """
-    for layout in (*layouts, *(drawn_layout(draw, sizes) for sizes in drawn)):
+    for layout in (*layouts, *(drawn_plan(draw, sizes) for sizes in drawn)):
         yield step_case(draw, layout)
 
 

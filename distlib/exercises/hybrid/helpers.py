@@ -59,8 +59,8 @@ def layout_seconds(model: Mapping[str, int], cluster: Cluster, speed: float, lay
 
 def _check(name: str, given: Any, keys: Any) -> None:
     if not isinstance(given, Mapping) or set(given) != set(keys):
-        raise ValueError(f"expected a {name} with {', '.join(keys)}, got {given!r}")
+        raise ValueError(f"expected {name} to have {', '.join(keys)}, got {given!r}")
     if not all(type(value) is int and value >= 1 for value in given.values()):
-        raise ValueError(f"expected numbers of at least 1 in the {name}, got {given!r}")
+        raise ValueError(f"expected numbers of at least 1 in {name}, got {given!r}")
     if name != "model" and math.prod(given.values()) > MOST_RANKS:
         raise ValueError(f"expected at most {MOST_RANKS:,} ranks, got {given!r}")
