@@ -75,8 +75,8 @@ def test_the_messages_of_a_stage_are_the_plays_own() -> None:
     own = message(f"{plays.__name__}.TensorParallelStage.forward")
     other = message("distlib.training.mesh.hybrid.HybridTrainer.step")
     assert is_of_the_play(own, case) and not is_of_the_play(other, case)
-    assert explain_foreign(case, Trace([own, message(None)], 2), []) is None
-    assert explain_foreign(case, Trace([other], 2), []) is not None
+    assert explain_foreign(case, Trace(2, [own, message(None)]), []) is None
+    assert explain_foreign(case, Trace(2, [other]), []) is not None
 
 
 def test_the_best_layout_is_the_fastest_that_fits() -> None:
