@@ -6,6 +6,7 @@ import io
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image, ImageChops, ImageColor, ImageStat
 
@@ -64,16 +65,16 @@ def test_where_there_is_little_room_it_is_scrolled_and_not_made_illegible() -> N
 
 def test_ink_and_paper_fit_the_page_and_nothing_else_changes() -> None:
     picture = timeline(ring_trace(4))
-    light, dark = (_pixels(_png_of(image)) for image in _images(picture))
-    seen = {name: Counter(page.get_flattened_data()) for name, page in (("light", light), ("dark", dark))}
+    pages = [np.asarray(_pixels(_png_of(image))) for image in _images(picture)]
+    light, dark = ([tuple(pixel) for pixel in page.reshape(-1, 3).tolist()] for page in pages)
+    seen = {name: Counter(page) for name, page in (("light", light), ("dark", dark))}
     for name, paper, ink in (
         ("light", style.LIGHT_PAPER, style.INK),
         ("dark", style.DARK_PAPER, style.DARK_INK),
     ):
         assert seen[name].most_common(1)[0][0] == ImageColor.getrgb(paper)
         assert _nearest(seen[name], ink) > 500 and _nearest(seen[name], style.BLUE) > 500
-    drawn = [there for here, there in zip(light.get_flattened_data(), dark.get_flattened_data(), strict=True)
-             if here == ImageColor.getrgb(style.INK)]  # fmt: skip
+    drawn = [there for here, there in zip(light, dark, strict=True) if here == ImageColor.getrgb(style.INK)]
     assert len(drawn) > 500 and _nearest(Counter(drawn), style.DARK_INK) > 0.99 * len(drawn)
 
 

@@ -56,14 +56,15 @@ class Modes:
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
             torch.get_default_dtype(),
-            torch.get_default_device(),
+            _default_device(),
             tuple(autocast),
         )
 
     @contextlib.contextmanager
     def on(self, rank_device: torch.device) -> Iterator[None]:
         """In this block they hold here; the notebook's GPU is this rank's, where each has its own."""
-        torch.set_default_device(None)
+        if _default_device().type != "cpu":
+            torch.set_default_device(None)
         torch.set_default_dtype(self.dtype)
         device = rank_device if self.device.type == rank_device.type else self.device
         with contextlib.ExitStack() as stack:
@@ -75,6 +76,14 @@ class Modes:
                 stack.enter_context(torch.autocast(kind, dtype))
             stack.enter_context(torch.set_grad_enabled(self.gradients))
             yield
+
+
+def _default_device() -> torch.device:
+    """As torch says it. Torch 2.6 raises an error once there has been one that was taken back."""
+    try:
+        return torch.get_default_device()
+    except AttributeError:
+        return torch.device("cpu")
 
 
 @dataclass(frozen=True)
