@@ -1,0 +1,1 @@
+"""Exercise 12b: long sequences and experts."""
