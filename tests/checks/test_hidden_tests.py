@@ -93,6 +93,8 @@ def test_what_the_visible_test_asks_the_hidden_one_asks_too(
     exercise: str, function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cells = cells_of(exercise, ROOT)
+    for framework in frameworks_in("\n".join(cell.source for cell in cells)):
+        pytest.importorskip(framework)
     asked = {}
     for kind in ("visible", "hidden"):
         with monkeypatch.context() as patch:
