@@ -11,7 +11,7 @@
 # - choose between ring attention and Ulysses for a given sequence, number of heads and network,
 # - send tokens to experts on other ranks and back, and say what an unbalanced router costs.
 #
-# **Time:** about 100 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) for stragglers and
+# **Time:** about 105 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) for stragglers and
 # averaged gradients, and [Tensor parallelism](10_tensor_parallel.ipynb). [Lesson 10b](10b_whole_transformer.ipynb)
 # explains sequence parallelism and grouped-query attention, which are mentioned. No GPU.
 
@@ -501,6 +501,12 @@ def fastest(times: dict[str, dict[float, float]], n: int) -> str:
     return min(times, key=lambda name: times[name][n])
 
 
+print(guess_5.compare("Ulysses for 4,096, the ring for 524,288"))
+assert fastest(times, 4096) == "Ulysses"
+assert fastest(times, 2**19) == "zigzag ring"
+
+
+# %%
 def lead(sequence: int, cluster: Cluster = NODE, backward: bool = True) -> float:
     """How many times as long as the zigzag ring Ulysses takes."""
     ulysses = seconds("ulysses", sequence, cluster, backward)
@@ -519,9 +525,6 @@ def crossing(cluster: Cluster) -> int:
     return ring_wins
 
 
-print(guess_5.compare("Ulysses for 4,096, the ring for 524,288"))
-assert fastest(times, 4096) == "Ulysses"
-assert fastest(times, 2**19) == "zigzag ring"
 one_node = crossing(NODE)
 print(f"the ring wins from some {one_node:,} tokens on")
 assert 136_000 < one_node < 145_000
