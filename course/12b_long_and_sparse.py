@@ -1074,7 +1074,8 @@ assert all(parts == 0 and local == 0 and right > 0.1 for parts, right, local in 
 #
 # ## Now you
 #
-# This lesson has no exercise of its own yet. [The exercise of lesson
+# In [the exercise](../exercises/12b_long_and_sparse/12b_long_and_sparse.ipynb) you let keys and values travel in a
+# ring, with sums that are rescaled, and send tokens to their experts. [The exercise of lesson
 # 10](../exercises/10_tensor_parallel/10_tensor_parallel.ipynb) has attention that is cut by heads, as Ulysses computes
 # it between its all-to-alls.
 #
