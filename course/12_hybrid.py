@@ -1170,7 +1170,8 @@ def compare(stage: nn.Module, wanted: dict[str, torch.Tensor]) -> tuple[float, s
         placements = max(placements, str(parameter.placements), key=len)
         if "_StridedShard" in str(parameter.placements):
             dp, tp = parameter.device_mesh.get_coordinate()
-            assert torch.equal(parameter.to_local(), found.chunk(4)[2 * tp + dp])
+            if not torch.equal(parameter.to_local(), found.chunk(4)[2 * tp + dp]):
+                raise ValueError(f"{name}: rank {dp, tp} has another quarter")
     return off, placements
 
 
