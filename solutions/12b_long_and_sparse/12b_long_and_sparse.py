@@ -191,7 +191,7 @@ def dispatch_to_experts(
         which that rank had it; how many came from each rank, this one included; and how many of this rank's own tokens
         were dropped.
 
-    Cost: between each pair of ranks one number and the tokens, without padding.
+    Cost: from each rank to each other one message with a number, and one with the tokens, without padding.
     """
     ### BEGIN SOLUTION
     size, dropped = comm.world_size, 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -290,6 +291,7 @@ def _dropped(seen: Seen, rank: int, found: Any) -> Remark | None:
 def _to_experts(seen: Seen) -> Remarks:
     """Tokens go from their rank to that of their expert, once; and one number before."""
     nbytes: dict[tuple[int, int], int] = {}
+    pairs = Counter((message.src, message.dst) for message in seen.trace)
     for message in seen.trace:
         pair = message.src, message.dst
         nbytes[pair] = nbytes.get(pair, 0) + message.nbytes
@@ -300,3 +302,5 @@ def _to_experts(seen: Seen) -> Remarks:
         if found > tokens + 8:
             numbers = {"found": count(found, "byte"), "tokens": count(tokens, "byte")}
             yield say.remark("too_much", src=src, dst=dst, **numbers)
+        if pairs[src, dst] > 2:
+            yield say.remark("too_often", src=src, dst=dst, found=count(pairs[src, dst], "message"))
