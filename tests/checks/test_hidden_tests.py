@@ -19,6 +19,7 @@ import torch
 import distlib
 from distlib.checks.case import Case
 from distlib.checks.task import Draw, Task
+from distlib.frameworks.optional import is_there
 from distlib.judge.remote.frameworks import frameworks_in
 from tests.answers_fast import ROOT, Cell, _NoWorld, cells_of
 
@@ -94,7 +95,8 @@ def test_what_the_visible_test_asks_the_hidden_one_asks_too(
 ) -> None:
     cells = cells_of(exercise, ROOT)
     for framework in frameworks_in("\n".join(cell.source for cell in cells)):
-        pytest.importorskip(framework)
+        if not is_there(framework):  # which does not import it: other tests of this process look at what is imported
+            pytest.skip(f"needs {framework}")
     asked = {}
     for kind in ("visible", "hidden"):
         with monkeypatch.context() as patch:

@@ -17,6 +17,7 @@ from distlib.frameworks import (
     ProcessError,
     ProcessTimeout,
     addresses,
+    forkservers,
     own_network,
     run_processes,
 )
@@ -45,6 +46,7 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     value = f"{os.getpid()}-{time.time()}"
     monkeypatch.setenv(MARK, value)
     yield value
+    forkservers.end_kept()  # one is kept if another test of this process has imported a framework
     assert wait_until_gone(value) == []
 
 
