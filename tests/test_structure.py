@@ -61,9 +61,11 @@ SHARED_IN_TRAINING = {
     ("mesh", "zero"),
     ("parameter_server", "shards"),
     ("pipeline", "schedules"),
+    ("strategy", "par_points"),
     ("strategy", "pipeline"),
     ("strategy", "schedules"),
     ("strategy", "zero"),
+    ("zero", "par_points"),
     ("zero", "replicas"),
 }
 

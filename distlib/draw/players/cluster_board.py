@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import ipywidgets
-
-from distlib.draw.live import show_live
 from distlib.draw.players.cluster_scene import cluster_scene, refused_scene
-from distlib.draw.players.player import PlayerWidget
 from distlib.draw.players.scene import Scene
 from distlib.draw.players.slider import Slider
-from distlib.draw.players.still import still_html
+from distlib.draw.players.slider_board import SliderBoard
 from distlib.draw.style import count
 from distlib.training.strategy.cluster_game import ClusterLevel, LaidOut, cluster_level, play_layout
 from distlib.training.strategy.parallel_layout import RECOMPUTE, STAGES, ParallelLayout, layers_by_stage
@@ -20,23 +16,19 @@ ORDERS = (("dp", "pp", "tp"), ("pp", "dp", "tp"), ("tp", "dp", "pp"))
 _AGAIN = {"none": "nothing", "attention": "scores", "full": "layers"}
 
 
-class ClusterBoard:
-    """Sliders and a cluster. As the last line of a cell it shows itself; elsewhere use `display(board)`.
+class ClusterBoard(SliderBoard):
+    """Sliders and a cluster.
 
     Attributes:
         level: which is played.
         sliders: name to widget: "tp", "pp", "stage", "microbatches", "recompute", "axes", and "moved": how many layers
             go from the last stage to the first. What tp and pp leave of the ranks is dp.
         attempts: what was played, in order; for `score_card`.
-        widget: the picture in the browser.
     """
 
     def __init__(self, level: ClusterLevel) -> None:
         self.level, self.attempts = level, list[LaidOut]()
-        self.sliders = _layout_sliders(level)
-        self.widget = PlayerWidget(scene=self.scene().to_data())
-        for slider in self.sliders.values():
-            slider.observe(self._draw, names="index")
+        super().__init__(_layout_sliders(level))
 
     def layout(self) -> ParallelLayout:
         """The layout at the sliders' present values.
@@ -63,13 +55,6 @@ class ClusterBoard:
             return refused_scene(self.level, str(error))
         self.attempts.append(laid)
         return cluster_scene(laid)
-
-    def _draw(self, _: object) -> None:
-        self.widget.scene = self.scene().to_data()
-
-    def _ipython_display_(self) -> None:
-        box = ipywidgets.VBox([*self.sliders.values(), self.widget])
-        show_live(box, repr(self), still_html(self.scene()))
 
     def __repr__(self) -> str:
         return f"<ClusterBoard: {self.widget.scene['steps'][0]['words']}>"

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import ipywidgets
-
 from distlib.draw.charts.race_table import Race, run_race
-from distlib.draw.live import show_live
-from distlib.draw.players.player import PlayerWidget
 from distlib.draw.players.race_scene import race_scene
 from distlib.draw.players.scene import Scene
 from distlib.draw.players.slider import Slider
-from distlib.draw.players.still import still_html
+from distlib.draw.players.slider_board import SliderBoard
 from distlib.draw.style import count, format_bytes
 from distlib.network import Cluster, Link
 
@@ -29,23 +25,19 @@ _BANDWIDTHS = tuple(
 )  # 1 to 4,000 Gbit/s
 
 
-class Explorer:
-    """Sliders and a race. As the last line of a cell it shows itself; elsewhere use `display(explorer)`.
+class Explorer(SliderBoard):
+    """Sliders and a race.
 
     Attributes:
         sliders: name to widget: "axis", "nbytes", "nodes", "ranks_per_node", "latency", "bandwidth".
         intra: the link inside a node, which has no slider.
         algorithms: which ones race.
-        widget: the picture in the browser.
     """
 
     def __init__(self, cluster: Cluster, nbytes: int, algorithms: Sequence[str] | None, along: str) -> None:
         self.intra = cluster.intra
         self.algorithms = algorithms
-        self.sliders = _sliders(cluster, nbytes, along)
-        self.widget = PlayerWidget(scene=self.scene().to_data())
-        for slider in self.sliders.values():
-            slider.observe(self._draw, names="index")
+        super().__init__(_sliders(cluster, nbytes, along))
 
     def table(self) -> Race:
         """The race at the sliders' present values."""
@@ -63,13 +55,6 @@ class Explorer:
         ranks = self.sliders["nodes"].value * self.sliders["ranks_per_node"].value
         wanted = self.sliders["nbytes"].value if table.along == "bytes" else ranks
         return race_scene(table, wanted)
-
-    def _draw(self, _: object) -> None:
-        self.widget.scene = self.scene().to_data()
-
-    def _ipython_display_(self) -> None:
-        box = ipywidgets.VBox([*self.sliders.values(), self.widget])
-        show_live(box, repr(self), still_html(self.scene()))
 
     def __repr__(self) -> str:
         return f"<Explorer: {self.widget.scene['title']} {self.widget.scene['steps'][0]['words']}>"

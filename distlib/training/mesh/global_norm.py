@@ -21,6 +21,7 @@ from torch import nn
 from distlib.arguments import check_number
 from distlib.collectives import all_reduce
 from distlib.communicator import Communicator
+from distlib.training.zero.gradient_norm import scale_gradients
 
 Counted = Sequence[tuple[nn.Parameter, torch.Tensor | float]]
 """Parameters or shards of one rank, each with what counts of it: 1, 0, or a tensor of ones and zeros."""
@@ -56,7 +57,5 @@ def clip_over_groups(groups: Sequence[Communicator], counted: Counted, max_norm:
     """
     check_number("clip_over_groups", "max_norm", max_norm, above=0)
     norm = norm_over_groups(groups, counted)
-    for parameter, _ in counted:
-        if parameter.grad is not None:
-            parameter.grad *= min(1.0, max_norm / (norm + 1e-6))
+    scale_gradients((parameter for parameter, _ in counted), norm, max_norm)
     return norm

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from distlib.network import Cluster, Link
+from distlib.training.par_points import in_words, points_for, sum_in_words
 from distlib.training.strategy.device import Device
 from distlib.training.strategy.parallel_layout import AXES, ParallelLayout, check_layout
 from distlib.training.strategy.played_step import PlayedStep, simulate_step
@@ -96,7 +97,7 @@ class LaidOut:
     @property
     def points(self) -> int:
         """10 for par's seconds; none if it does not fit."""
-        return 0 if self.missing > 0 else int(10 * self.level.par_seconds / self.played.seconds + 1e-9)
+        return 0 if self.missing > 0 else points_for(self.played.seconds, self.level.par_seconds)
 
     def __str__(self) -> str:
         level, total = self.level, sum(self.memory.values())
@@ -110,13 +111,9 @@ class LaidOut:
                 f"time    {self.played.seconds * 1e3:5.0f} ms, par {level.par_seconds * 1e3:.0f}; "
                 f"ranks do not compute for {self.played.bubble:.0%} of it",
                 f"sent    {between}",
-                f"level {level.number}: {self.points} points{_verdict(self.points)}",
+                f"level {level.number}: {in_words(self.points)}",
             ]
         )
-
-
-def _verdict(points: int) -> str:
-    return ", par" if points == 10 else ", better than par" if points > 10 else ""
 
 
 def lay_out(
@@ -228,4 +225,4 @@ def score_card(attempts: Sequence[LaidOut]) -> str:
         memory = sum(best.memory.values()) / 1e9
         lines.append(f"{name:19} {memory:5.1f} GB {best.played.seconds * 1e3:6.0f} ms {best.points:8}")
         total += best.points
-    return "\n".join([*lines, f"{total} points; par is {10 * len(LEVELS)}"])
+    return "\n".join([*lines, sum_in_words(total, len(LEVELS))])

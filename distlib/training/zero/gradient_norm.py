@@ -9,7 +9,7 @@ factor, and the model would no longer take a step along one gradient.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import nn
@@ -44,8 +44,14 @@ def clip_gradients(comm: Communicator, shards: Sequence[nn.Parameter], max_norm:
     """
     check_number("clip_grad_norm", "max_norm", max_norm, above=0)
     norm = gradient_norm(comm, shards)
-    factor = min(1.0, max_norm / (norm + 1e-6))
-    for shard in shards:
-        if shard.grad is not None:
-            shard.grad *= factor
+    scale_gradients(shards, norm, max_norm)
     return norm
+
+
+@torch.no_grad()
+def scale_gradients(parameters: Iterable[nn.Parameter], norm: float, max_norm: float) -> None:
+    """Multiply gradients whose norm is `norm`, in place, by max_norm / (norm + 10⁻⁶), where that is below 1."""
+    factor = min(1.0, max_norm / (norm + 1e-6))
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad *= factor

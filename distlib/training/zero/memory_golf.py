@@ -39,6 +39,7 @@ import torch
 
 from distlib.arguments import check_integer
 from distlib.network import Cluster, Link
+from distlib.training.par_points import in_words, points_for, sum_in_words
 from distlib.training.zero.live_bytes import ACTIVATIONS, KINDS, Sample
 from distlib.training.zero.shard_unit import BUFFERS, GRADIENTS, PARAMETERS, STATES
 from distlib.training.zero.stage_memory import STAGES
@@ -141,7 +142,7 @@ class Swing:
     @property
     def points(self) -> int:
         """10 for par's seconds; none above the limit."""
-        return 0 if self.peak.total > self.hole.limit else int(10 * self.hole.par_seconds / self.seconds + 1e-9)
+        return 0 if self.peak.total > self.hole.limit else points_for(self.seconds, self.hole.par_seconds)
 
     def __str__(self) -> str:
         hole, peak = self.hole, self.peak
@@ -153,13 +154,9 @@ class Swing:
                 f"memory  {peak.total / 1e9:6.1f} GB of {hole.limit / 1e9:g}: {fits}. At the peak, in the {peak.phase} "
                 f"pass, in GB: {parts}",
                 f"time    {self.seconds * 1e3:6.0f} ms, par {hole.par_seconds * 1e3:.0f}",
-                f"hole {hole.number}: {self.points} points{_verdict(self.points)}",
+                f"hole {hole.number}: {in_words(self.points)}",
             ]
         )
-
-
-def _verdict(points: int) -> str:
-    return ", par" if points == 10 else ", better than par" if points > 10 else ""
 
 
 def swing(
@@ -343,4 +340,4 @@ def score_card(swings: Sequence[Swing]) -> str:
             continue
         lines.append(f"{name:16} {best.peak.total / 1e9:5.1f} GB {best.seconds * 1e3:6.0f} ms {best.points:8}")
         total += best.points
-    return "\n".join([*lines, f"{total} points; par is {10 * len(HOLES)}"])
+    return "\n".join([*lines, sum_in_words(total, len(HOLES))])
