@@ -52,6 +52,7 @@ from distlib import checks, exercises
 from distlib.checks import CheckFailed, plays
 from distlib.checks.task import Draw
 from distlib.checks.venues import simulated_only
+from distlib.frameworks.optional import QUIET
 from distlib.judge.remote.frameworks import FRAMEWORKS, frameworks_in
 from tests.answer_files import ANSWERS, Answer, read_answers
 from tests.answer_verdicts import KINDS, Verdict, table
@@ -74,9 +75,6 @@ SLOW = {
 }
 
 ENDLESS = "wrong_never_ends"  # it computes until a check gives up; to wait longer than a second for that shows nothing
-
-# What TensorFlow would else print in its import. No test's environment may decide what this command says.
-_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 # Most answers to a function end in the same few programs, and half of their time was spent on compiling these: so JAX
 # keeps each in a file, however small. It locks the files as soon as their size has a limit.
@@ -141,7 +139,7 @@ def unfit(judged: Judged, folder: Path) -> str:
 def has_communicator(assignment: str, function: str, folder: Path) -> bool:
     """Whether the function, or the class, is called with one, or with several in a mesh."""
     (cell,) = [cell for cell in cells_of(assignment, folder) if cell.name == function]
-    return re.search(r"\(\s*(self,\s*)?(comm|mesh)\b", cell.source) is not None
+    return re.search(rf"\(\s*(self,\s*)?({'|'.join(engine.WITH_RANKS)})\b", cell.source) is not None
 
 
 # ── one answer ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -244,7 +242,7 @@ def judge_all(
     needed = {name: sorted(frameworks_in("\n".join(cell.source for cell in cells[name]))) for name in cells}
     found = {}
     with tempfile.TemporaryDirectory(prefix="distlib-", ignore_cleanup_errors=True) as programs:
-        os.environ |= _QUIET | _KEEP_PROGRAMS | {"JAX_COMPILATION_CACHE_DIR": programs}
+        os.environ |= QUIET | _KEEP_PROGRAMS | {"JAX_COMPILATION_CACHE_DIR": programs}
         for frameworks in sorted({tuple(names) for names in needed.values()}):  # none first: a fork is slower with them
             chosen = [answer for answer in answers if tuple(needed[answer.assignment]) == frameworks]
             _import_checks(set(frameworks))

@@ -77,8 +77,8 @@ class Case:
         cluster: the network of simulated ranks; None for one node with the default link.
         seed: of the order in which ranks begin, and of the factors of gates.
         function: the name of the student's function; a task fills it in.
-        ours: the ranks on which the play itself speaks, and does not call the student's function: a server for the
-            student's workers. What they send is not the student's, and may come from the play.
+        ours: the ranks on which the play itself speaks, such as a server for the student's workers. What they send may
+            come from the play.
     """
 
     title: str

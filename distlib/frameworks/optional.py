@@ -9,6 +9,9 @@ import platform
 from types import ModuleType
 
 FRAMEWORKS = ("tensorflow", "tf_keras", "jax")  # by the names that are imported
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "GRPC_VERBOSITY": "ERROR"}
+"""Environment variables without which they print while they start."""
+
 set_by_imports: dict[str, str] = {}  # environment variables that frameworks have set in this process
 
 

@@ -30,7 +30,7 @@ import cloudpickle
 
 from distlib.frameworks import forkservers, reports
 from distlib.frameworks.in_process import Start
-from distlib.frameworks.optional import FRAMEWORKS, is_there, set_by_imports
+from distlib.frameworks.optional import FRAMEWORKS, QUIET, is_there, set_by_imports
 from distlib.frameworks.reports import Outcome, ProcessError
 from distlib.frameworks.temporary import temporary_folder
 from distlib.trace import CallSite
@@ -45,11 +45,6 @@ _OUTPUT_LIMIT = 1_000_000  # bytes that one process may print; the rest is left 
 _STACK_PATIENCE = 0.5  # seconds for processes to write where they are
 _END_PATIENCE = 1.0  # seconds for reports of processes that were killed
 _PROGRAM = "from distlib.frameworks.in_process import main; main(*map(int, sys.argv[1:]))"
-_QUIET = {  # what the frameworks would else print while they start
-    "TF_CPP_MIN_LOG_LEVEL": "3",
-    "TF_ENABLE_ONEDNN_OPTS": "0",
-    "GRPC_VERBOSITY": "ERROR",
-}
 _LATE = ("TF_CONFIG", "TMPDIR")  # what is not read before a framework is used
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 
@@ -397,7 +392,7 @@ def _environment(process: Process, count: int) -> dict[str, str]:
     given = dict(os.environ.items() - set_by_imports.items())
     inherited = {name: value for name, value in given.items() if not name.lower().endswith("_proxy")}
     inherited.pop("TMPDIR", None)
-    return {**_QUIET, **dict.fromkeys(_THREADS, threads), **inherited, **process.env}
+    return {**QUIET, **dict.fromkeys(_THREADS, threads), **inherited, **process.env}
 
 
 def _of_fork_server(*first: Process) -> dict[str, str]:

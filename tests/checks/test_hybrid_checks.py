@@ -12,30 +12,28 @@ from distlib.checks.case import Case
 from distlib.checks.senders import explain_foreign, is_of_the_play
 from distlib.checks.task import Draw
 from distlib.exercises.hybrid import helpers, plays
-from distlib.exercises.hybrid.axes import coordinates_of, first_axis_fastest, groups_by, groups_of, in_blocks
+from distlib.exercises.hybrid.axes import first_axis_fastest, groups_by, in_blocks
 from distlib.exercises.hybrid.cases import MeshPlan, WholeChain, drawn_plan
 from distlib.exercises.hybrid.layouts import best_layout, layout_bytes, layouts_of, least_bytes, seconds_parts
 from distlib.network import Cluster, Link
 from distlib.trace import CallSite, Message, Trace
-from distlib.training.mesh import mesh_groups
+from distlib.training.mesh import coordinates_of, mesh_groups
 
-MESHES = [{"dp": 2, "pp": 2, "tp": 3}, {"tp": 2, "dp": 4}, {"pp": 3}, {"dp": 2, "cp": 1, "tp": 2}]
 MODEL = {"layers": 4, "features": 64, "heads": 4, "sequence": 32, "batch": 8}
 
 
-@pytest.mark.parametrize("sizes", MESHES, ids=str)
-def test_groups_are_those_of_the_package(sizes: dict[str, int]) -> None:
-    for axis in sizes:
-        assert groups_of(sizes, axis) == mesh_groups(sizes, axis)
+def test_ranks_that_are_alike_along_an_axis() -> None:
+    assert groups_by({"dp": 2, "pp": 2, "tp": 3}, "tp") == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
+    assert groups_by({"pp": 3}, "pp") == [[0], [1], [2]]
 
 
 def test_the_groups_of_usual_mistakes_differ_from_the_right_ones() -> None:
     sizes = {"dp": 2, "pp": 3, "tp": 4}
     for axis in ("dp", "pp"):
-        right = groups_of(sizes, axis)
-        wrong = [first_axis_fastest(sizes, axis), groups_by(sizes, [axis]), in_blocks(sizes, axis)]
+        right = mesh_groups(sizes, axis)
+        wrong = [first_axis_fastest(sizes, axis), groups_by(sizes, axis), in_blocks(sizes, axis)]
         assert right not in wrong
-    assert in_blocks(sizes, "tp") == groups_of(sizes, "tp")
+    assert in_blocks(sizes, "tp") == mesh_groups(sizes, "tp")
 
 
 def test_the_parts_of_all_ranks_make_the_whole_model_and_the_whole_gradient() -> None:

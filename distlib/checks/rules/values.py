@@ -142,6 +142,11 @@ def is_close(
     return torch.allclose(found.double(), expected.double(), rtol=relative, atol=absolute, equal_nan=True)
 
 
+def is_same_number(one: object, other: object) -> bool:
+    """Whether both are floats that differ by rounding at most, or both are the same object, such as None."""
+    return one is other or (isinstance(one, float) and isinstance(other, float) and math.isclose(one, other))
+
+
 def first_numbers(values: torch.Tensor, digits: int = 6) -> str:
     """The first numbers of a tensor, to this many digits: "[0.5, -1.25, …]"."""
     flat = values.flatten()

@@ -17,8 +17,8 @@ import torch
 from distlib.checks.case import Case
 from distlib.checks.formatting import count
 from distlib.checks.task import Draw
-from distlib.exercises.hybrid.axes import coordinates_of
 from distlib.exercises.hybrid.plays import AXES, LOSSES, step
+from distlib.training.mesh.coordinates import coordinates_of, sizes_in_words
 
 FEATURES, PART = 3, 2  # of a stage's input; hidden ones of each rank of tp
 CUT = {"up": 0, "up_bias": 0, "down": 1}  # the dimension along which tp cuts; "bias" is on all
@@ -48,9 +48,8 @@ class MeshPlan:
     @property
     def title(self) -> str:
         """ "on 8 ranks, dp 2 × pp 2 × tp 2, batches of 2 + 1 and 1 + 3"."""
-        axes = " × ".join(f"{axis} {size}" for axis, size in self.sizes.items())
         batches = " and ".join(" + ".join(map(str, own)) for own in self.samples)
-        title = f"on {count(math.prod(self.sizes.values()), 'rank')}, {axes}, "
+        title = f"on {count(math.prod(self.sizes.values()), 'rank')}, {sizes_in_words(self.sizes)}, "
         title += f"{'batch' if len(self.samples) == 1 else 'batches'} of {batches}"
         return title + f", {self.loss}" * (self.loss != MeshPlan.loss) + ", called twice" * (self.calls == 2)
 

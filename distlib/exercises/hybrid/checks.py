@@ -17,21 +17,13 @@ from distlib.checks.helpers import all_reduce
 from distlib.checks.plays.calls import attempt, call_twice
 from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import called, every_call, returns, same, shown
-from distlib.checks.rules.sent_messages import Way, such_as
-from distlib.checks.rules.values import explain_factor, holds, is_close, known, untouched
+from distlib.checks.rules.sent_messages import such_as
+from distlib.checks.rules.values import explain_factor, holds, is_close, is_same_number, known, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.senders import is_of_the_play
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.exercises.hybrid.axes import (
-    Groups,
-    Sizes,
-    coordinates_of,
-    first_axis_fastest,
-    groups_by,
-    groups_of,
-    in_blocks,
-)
+from distlib.exercises.hybrid.axes import Groups, Sizes, first_axis_fastest, groups_by, in_blocks
 from distlib.exercises.hybrid.cases import FEATURES, MeshPlan, WholeChain, drawn_plan, step_case
 from distlib.exercises.hybrid.helpers import layout_memory, layout_seconds, mesh_groups
 from distlib.exercises.hybrid.layouts import (
@@ -47,6 +39,8 @@ from distlib.exercises.hybrid.layouts import (
 from distlib.exercises.hybrid.plays import AXES, build, clip
 from distlib.network import Cluster, Link
 from distlib.trace import Message
+from distlib.training.mesh.coordinates import coordinates_of, sizes_in_words
+from distlib.training.mesh.coordinates import mesh_groups as groups_of
 
 say = Sentences(__file__)
 
@@ -94,7 +88,7 @@ def _why(sizes: Sizes, axis: str, groups: Groups) -> str:
     right = groups_of(sizes, axis)
     if sorted(map(sorted, groups)) == right:
         return say("order_of_groups")
-    if groups == groups_by(sizes, [axis]):
+    if groups == groups_by(sizes, axis):
         return say("alike_along_axis", axis=axis)
     if groups == in_blocks(sizes, axis):
         return say("in_blocks")
@@ -134,8 +128,7 @@ def check_build_mesh(
 def _build_case(draw: Draw, ranks: int, sizes: Sizes) -> Case:
     tokens = draw.sample(range(1, 1000), ranks)
     inputs = [{"sizes": dict(sizes), "token": torch.tensor([float(token)]).double()} for token in tokens]
-    axes = " × ".join(f"{axis} {size}" for axis, size in sizes.items())
-    return Case(f"on {count(ranks, 'rank')}, {axes}", build, inputs, dict(sizes), ours=range(ranks))
+    return Case(f"on {count(ranks, 'rank')}, {sizes_in_words(sizes)}", build, inputs, dict(sizes), ours=range(ranks))
 
 
 @check_build_mesh.judge
@@ -182,7 +175,7 @@ def _group(seen: Seen, sizes: Sizes, axis: str, rank: int, tokens: Sequence[floa
 def _why_group(sizes: Sizes, axis: str, rank: int, found: Sequence[int | None]) -> str:
     if set(found) == set(_group_of(groups_of(sizes, axis), rank)):
         return say("numbers_in_group")
-    if found == _group_of(groups_by(sizes, [axis]), rank):
+    if found == _group_of(groups_by(sizes, axis), rank):
         return say("alike_along_axis", axis=axis)
     others = [groups_of(sizes, other) for other in sizes if other != axis]
     if found in [_group_of(groups, rank) for groups in (*others, first_axis_fastest(sizes, axis))]:
@@ -283,11 +276,7 @@ def _loss(seen: Seen, alone: WholeChain, rank: int) -> Remark | None:
     }
     is_number = right is not None and isinstance(found, float)
     what, otherwise = f"on rank {rank} what it returned", say("loss") if is_number else say("returned")
-    return holds(what, found, right, mistakes if is_number else {}, same=_is_same_loss, otherwise=otherwise)
-
-
-def _is_same_loss(one: Any, other: Any) -> bool:
-    return one is other or (isinstance(one, float) and isinstance(other, float) and math.isclose(one, other))
+    return holds(what, found, right, mistakes if is_number else {}, same=is_same_number, otherwise=otherwise)
 
 
 def _gradients(seen: Seen, alone: WholeChain, rank: int) -> Remarks:
@@ -381,11 +370,10 @@ def _along_pp(alone: WholeChain, src: int, dst: int, messages: Sequence[Message]
     found = [message.nbytes / (8 * FEATURES) for message in messages]
     if sorted(found) == sorted(samples):
         return None
-    way = Way(sum(samples) * 8 * FEATURES, "")
-    wrong = "packed" if sum(m.nbytes for m in messages) == way.nbytes else "along_pp_bytes"
-    return say.remark(
-        wrong, src=src, dst=dst, found=_numbers(found), samples=_numbers(samples), nbytes=count(way.nbytes, "byte")
-    )
+    nbytes = sum(samples) * 8 * FEATURES
+    wrong = "packed" if sum(m.nbytes for m in messages) == nbytes else "along_pp_bytes"
+    numbers = {"found": _numbers(found), "samples": _numbers(samples), "nbytes": count(nbytes, "byte")}
+    return say.remark(wrong, src=src, dst=dst, **numbers)
 
 
 def _numbers(values: Sequence[float]) -> str:
@@ -458,9 +446,8 @@ def _clip_case(draw: Draw, sizes: Sizes, *, too_large: bool) -> Case:
         }
         for at in where
     ]
-    axes = " × ".join(f"{axis} {size}" for axis, size in sizes.items())
     how = "a norm above max_norm" if too_large else "a norm below it, and no gradients of one kind on stage 0"
-    return Case(f"on {count(ranks, 'rank')}, {axes}, {how}", clip, inputs, (dict(sizes), norm))
+    return Case(f"on {count(ranks, 'rank')}, {sizes_in_words(sizes)}, {how}", clip, inputs, (dict(sizes), norm))
 
 
 @check_clip_gradients.judge
@@ -486,7 +473,7 @@ def _norm(seen: Seen, sizes: Sizes, norm: float, rank: int) -> Remark | None:
     otherwise = say("float32") if is_rounded else otherwise
     what = f"on rank {rank} the norm that it returned"
     mistakes = partial(_wrong_norms, seen, sizes, norm, rank)
-    return holds(what, found, norm, mistakes, same=_is_same_loss, otherwise=otherwise)
+    return holds(what, found, norm, mistakes, same=is_same_number, otherwise=otherwise)
 
 
 def _wrong_norms(seen: Seen, sizes: Sizes, norm: float, rank: int) -> dict[str, Any]:

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from distlib.checks.supplied import helper
-from distlib.exercises.hybrid.axes import Groups, groups_of
+from distlib.exercises.hybrid.axes import Groups
 from distlib.exercises.hybrid.layouts import layout_bytes, seconds_parts
+from distlib.exercises.hybrid.plays import AXES
 from distlib.network import Cluster
+from distlib.training.mesh import coordinates
 
 MOST_RANKS = 5_000
-AXES = ("dp", "pp", "tp")
 MODEL = ("layers", "features", "heads", "sequence", "batch")
 
 
@@ -26,7 +27,7 @@ def mesh_groups(sizes: Mapping[str, int], axis: str) -> Groups:
     _check("sizes", sizes, list(sizes) if isinstance(sizes, Mapping) else [])
     if axis not in sizes:
         raise ValueError(f"mesh_groups: expected one of the axes {', '.join(sizes)}, got {axis!r}")
-    return groups_of(sizes, axis)
+    return coordinates.mesh_groups(sizes, axis)
 
 
 @helper()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from distlib.exercises.hybrid.axes import Sizes, groups_of
+from distlib.exercises.hybrid.axes import Sizes
 from distlib.network import Cluster, Link
+from distlib.training.mesh.coordinates import mesh_groups
 
 Model = Mapping[str, int]
 
@@ -35,7 +36,7 @@ def layout_bytes(model: Model, layout: Sizes) -> float:
 
 def link_of(axis: str, layout: Sizes, cluster: Cluster) -> Link:
     """The link that a group of an axis uses: that between nodes as soon as one group is on several."""
-    nodes = [{cluster.node_of(rank) for rank in group} for group in groups_of(layout, axis)]
+    nodes = [{cluster.node_of(rank) for rank in group} for group in mesh_groups(layout, axis)]
     return cluster.inter if any(len(each) > 1 for each in nodes) else cluster.intra
 
 

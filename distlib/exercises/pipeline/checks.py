@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from distlib.checks.plays.calls import call_twice
 from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import LIVES_ON, called, every_call, same
 from distlib.checks.rules.sent_messages import Way, sends
-from distlib.checks.rules.values import explain_factor, holds, is_close, untouched
+from distlib.checks.rules.values import explain_factor, holds, is_close, is_same_number, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
@@ -159,11 +158,7 @@ def _loss(seen: Seen, alone: Alone, rank: int) -> Remark | None:
         ],
     }
     otherwise = say("loss") if right is not None and isinstance(found, float) else say("returned")
-    return holds(f"on rank {rank} what it returned", found, right, mistakes, same=_is_same_loss, otherwise=otherwise)
-
-
-def _is_same_loss(one: Any, other: Any) -> bool:
-    return one is other or (isinstance(one, float) and isinstance(other, float) and math.isclose(one, other))
+    return holds(f"on rank {rank} what it returned", found, right, mistakes, same=is_same_number, otherwise=otherwise)
 
 
 def _output_gradients(seen: Seen, alone: Alone, rank: int) -> Remarks:

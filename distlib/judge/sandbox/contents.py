@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from distlib.checks.plays import all_plays
+from distlib.frameworks.optional import QUIET
 
 PACKAGE = Path(__file__).parents[2]
 LIBRARY = "/library"  # where the sandbox's distlib lies
@@ -78,7 +79,6 @@ _BESIDE_THE_PACKAGE = ("classroom", "course", "exercises", "solutions", "tests",
 def environment(home: str = HOME, library: str = LIBRARY) -> dict[str, str]:
     """All variables that a sandbox starts with; nothing is inherited."""
     return {
-        "GRPC_VERBOSITY": "ERROR",
         "HOME": home,
         "LANG": "C.UTF-8",
         "MALLOC_ARENA_MAX": "2",  # else every thread reserves much more memory than it uses, and limits count it
@@ -89,8 +89,7 @@ def environment(home: str = HOME, library: str = LIBRARY) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
         "PYTHONPATH": library,
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        "TF_ENABLE_ONEDNN_OPTS": "0",
+        **QUIET,
         "TF_NUM_INTEROP_THREADS": "1",
         "TF_NUM_INTRAOP_THREADS": "1",
         "TMPDIR": home,

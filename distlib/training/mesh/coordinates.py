@@ -39,6 +39,11 @@ def check_sizes(sizes: Mapping[str, int]) -> None:
         check_integer("a mesh", name, size, 1)
 
 
+def sizes_in_words(sizes: Mapping[str, int]) -> str:
+    """ "dp 2 × pp 2 × tp 2"."""
+    return " × ".join(f"{name} {size}" for name, size in sizes.items())
+
+
 def check_world_size(sizes: Mapping[str, int], world_size: int) -> None:
     """Check that a mesh has a place for each rank of a world, and a rank for each place.
 
@@ -47,10 +52,9 @@ def check_world_size(sizes: Mapping[str, int], world_size: int) -> None:
     """
     places = math.prod(sizes.values())
     if places != world_size:
-        product = " × ".join(f"{name} {size}" for name, size in sizes.items())
         fitting = _fitting_sizes(sizes, world_size)
         hint = f": {', or '.join(fitting)} would fit" if fitting else ": no single size can be changed so that it fits"
-        raise ValueError(f"expected a mesh of {world_size} ranks, got {product} = {places}{hint}")
+        raise ValueError(f"expected a mesh of {world_size} ranks, got {sizes_in_words(sizes)} = {places}{hint}")
 
 
 def _fitting_sizes(sizes: Mapping[str, int], world_size: int) -> list[str]:
