@@ -75,9 +75,7 @@ class HandedCell:
         """Whether it is as it was when nbgrader released it, by the checksum that nbgrader wrote into it then."""
         if not self.grade_id or "checksum" not in self.mark:
             return False
-        from nbgrader.utils import (
-            compute_checksum,
-        )  # nbgrader takes more than a second: a student's check need not wait
+        from nbgrader.utils import compute_checksum  # takes more than a second: a student's check need not wait
 
         make = new_code_cell if self.kind == "code" else new_markdown_cell
         try:
