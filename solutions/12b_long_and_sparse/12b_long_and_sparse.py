@@ -33,15 +33,15 @@ four = SimulatedWorld(4)  # four ranks to try things on
 #
 # **The ring.** In each of $N - 1$ steps every rank sends the block of keys and values that it has in hand to the next
 # rank, and receives one from the rank before. In step $i$ rank $r$ gets the block of rank $r - i$. So a rank has its
-# own block and one or two others, and never all.
+# own block and at most two others: the one it sends and the one that comes.
 #
 # **The sums grow block by block.** Keep two of them for each query: of $e^{s_j} v_j$, and of $e^{s_j}$. When all blocks
 # have come by, divide one by the other. To divide block by block would be wrong: a block with large scores counts more.
 #
 # **Large scores.** $e^{710}$ is infinite in float64. So subtract the largest score $m$ that the query has seen so far:
-# $e^{s_j - m}$ is at most 1, and the common factor $e^{-m}$ cancels in the end. When a block brings a larger score
-# $m'$, multiply both sums by $e^{m - m'}$ first. For example, with the scores 1 and 3 in the first block, and 4 in the
-# second:
+# $e^{s_j - m}$ is at most 1, and the common factor $e^{-m}$ cancels in the end. Before the first block $m$ is
+# $-\infty$. When a block brings a larger score $m'$, multiply both sums by $e^{m - m'}$ first. For example, with the
+# scores 1 and 3 in the first block, and 4 in the second:
 #
 # | | $m$ | sum of weights |
 # |---|---|---|
@@ -49,8 +49,8 @@ four = SimulatedWorld(4)  # four ranks to try things on
 # | after the second block | 4 | $(e^{1-3} + e^{3-3}) \cdot e^{3-4} + e^{4-4}$ |
 #
 # **A causal mask.** With `causal`, a position sees itself and the positions before it, in the whole sequence. So a rank
-# sees the blocks of lower ranks whole, its own below the diagonal, and those of higher ranks not at all. All blocks
-# travel all the same: others need them.
+# sees the blocks of lower ranks whole, of its own the diagonal and what is below it, and those of higher ranks not at
+# all. All blocks travel all the same: others need them.
 
 
 # %% solution="ring_attention"
@@ -95,8 +95,8 @@ def ring_attention(
 
 
 # %% [markdown]
-# **Try it.** A cell like this one gives no marks. Change it as you like. The last line is what a single process
-# computes.
+# **Try it.** A cell like this one gives no marks. Change it as you like. It compares with what a single process
+# computes: all three lines should be off by less than 1e-12.
 
 
 # %%
@@ -116,7 +116,8 @@ for causal, scale in ((False, 1.0), (True, 1.0), (True, 100.0)):
     print(f"causal {causal}, scale {scale:g}: off by at most {(together - alone).abs().max():.1e}")
 
 # %% [markdown]
-# **Visible test: 4 points.** It compares with a single process, and looks at each message.
+# **Visible test: 4 points.** It compares with a single process, and looks at each message. Each of `sequences` is the
+# number of ranks, whether there is a causal mask, and the scale of queries and keys.
 
 # %% test="ring_attention_visible" points=4
 from distlib.exercises.long_and_sparse.checks import check_ring_attention
@@ -169,7 +170,7 @@ assert report[2].trace.bytes_sent == [2 * 2 * 2 * 3 * 4 * 8] * 3
 # | rank | its tokens go to | sends to rank 0 | sends to rank 1 | drops |
 # |---|---|---|---|---|
 # | 0 | a→1 b→0 c→1 d→1 e→0 | (keeps b, e) | a, c | 1: d |
-# | 1 | f→0 g→0 | f, g | – | 0 |
+# | 1 | f→0 g→0 | f, g | (keeps none) | 0 |
 #
 # Rank 0's expert gets b, e, f, g, with the counts 2 and 2. Rank 1's gets a and c, with the counts 2 and 0.
 
@@ -187,9 +188,9 @@ def dispatch_to_experts(
         capacity: how many tokens of one rank may go to one expert, at least 1. The first ones go.
 
     Returns:
-        What comes to this rank's expert, [all that come, features]: by the rank that sent it, and there in the order in
-        which that rank had it; how many came from each rank, this one included; and how many of this rank's own tokens
-        were dropped.
+        What comes to this rank's expert, [all that come, features], perhaps [0, features]: in ascending order of the
+        ranks that sent it, and from each in the order in which that rank had it; how many came from each rank, this one
+        included; and how many of this rank's own tokens were dropped.
 
     Cost: from each rank to each other one message with a number, and one with the tokens, without padding.
     """
@@ -213,7 +214,8 @@ def dispatch_to_experts(
 
 
 # %% [markdown]
-# **Try it** on the example, with two more ranks that have no tokens: a is 1.0, b is 2.0, and so on.
+# **Try it** on the example, with two more ranks that have no tokens: a is 1.0, b is 2.0, and so on. Rank 0 should get
+# 2, 5, 6 and 7, rank 1 should get 1 and 3, and only rank 0 drops a token.
 
 
 # %%
@@ -229,7 +231,7 @@ for rank, told in enumerate(four.run(try_dispatch)):
     print(f"rank {rank}: came {told[0]}, counts {told[1]}, dropped {told[2]}")
 
 # %% [markdown]
-# **Visible test: 3 points.**
+# **Visible test: 3 points.** Each of `routings` has, rank by rank, the experts of the tokens, and then the capacity.
 
 # %% test="dispatch_to_experts_visible" points=3
 from distlib.exercises.long_and_sparse.checks import check_dispatch_to_experts
