@@ -196,13 +196,18 @@ def moves_a_slider(page: Page, race: Locator) -> None:
 
 
 def lays_out_a_cluster(page: Page, board: Locator) -> None:
-    shared = page.get_by_role("slider", name="ranks that share a layer (tp)", exact=True)
-    for ranks in (2, 4):
-        shared.press("ArrowRight")
+    """Each move is seen in the slider's words, and then on the board, before the next one is made."""
+    shared, stages = "ranks that share a layer (tp)", "stages of the pipeline (pp)"
+    for ranks in (2, 4, 8):
+        moves_right(page, shared, f"{ranks} ranks")
         board.locator(f'svg[aria-label*="dp {8 // ranks} × pp 1 × tp {ranks}"]').wait_for()
-    shared.press("ArrowRight")
-    page.get_by_role("slider", name="stages of the pipeline (pp)", exact=True).press("ArrowRight")
+    moves_right(page, stages, "2 stages")
     board.get_by_text("pp 2 × tp 8 does not divide the 8 ranks").wait_for()
+
+
+def moves_right(page: Page, name: str, words: str) -> None:
+    page.get_by_role("slider", name=name, exact=True).press("ArrowRight")
+    page.locator(f'[aria-label="{name}"][aria-valuetext="{words}"]').wait_for()
 
 
 def stands_out_in_the_dark(player: Locator) -> None:
