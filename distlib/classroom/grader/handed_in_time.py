@@ -64,9 +64,9 @@ def names_zone(text: str) -> bool:
     return bool(zone or time.tzinfo)
 
 
-def advice(place: str) -> str:
-    """What to do where no time is known. place: the file to write."""
-    return f"if you know it, write it into {place}, such as {EXAMPLE}"
+def advice(file: str) -> str:
+    """What to do where no time is known. file: the one to write."""
+    return f"if you know it, write it into {file}, such as {EXAMPLE}"
 
 
 def _only_reading(text: str) -> tuple[datetime, str]:

@@ -117,8 +117,8 @@ def _hand_in(
     Raises:
         _SavedMeanwhile: it was saved while a question was open.
     """
-    with tempfile.TemporaryDirectory(prefix="distlib-hand-in-") as place:
-        copy = _copied(path, Path(place) / name / f"{name}.ipynb")
+    with tempfile.TemporaryDirectory(prefix="distlib-hand-in-") as folder:
+        copy = _copied(path, Path(folder) / name / f"{name}.ipynb")
         asking = _looking_again(path, copy, ask)
         cells = _read(copy, path)
         functions = _functions(name, cells, known, path)
