@@ -246,28 +246,28 @@ def _flatten(graph: Any, inputs: Sequence[_Output | _Node], default: str, prefix
     for operation in graph.get_operations():  # each stands after its inputs
         if operation.name not in nodes:
             sources = [outputs[tensor.name] for tensor in operation.inputs]
-            place = _place(operation, sources, nodes, default)
+            device = _device_of(operation, sources, nodes, default)
             make = _call if operation.type in _CALLS else _node
-            nodes[operation.name], results = make(operation, sources, place, prefix)
+            nodes[operation.name], results = make(operation, sources, device, prefix)
             outputs |= {tensor.name: result for tensor, result in zip(operation.outputs, results, strict=True)}
     for operation in graph.get_operations():
         nodes[operation.name].controls += [nodes[before.name] for before in operation.control_inputs]
     return [outputs[tensor.name] for tensor in graph.outputs], [nodes[op.name] for op in graph.control_outputs]
 
 
-def _node(operation: Any, sources: list[_Output], place: str, prefix: str) -> tuple[_Node, list[_Output]]:
+def _node(operation: Any, sources: list[_Output], device: str, prefix: str) -> tuple[_Node, list[_Output]]:
     _check_bodies(operation)
     sizes = [_size(tensor.dtype, tensor.shape) for tensor in operation.outputs]
     is_handle = any(tensor.dtype in (tf.resource, tf.variant) for tensor in operation.outputs)
-    node = _Node(prefix + operation.name, operation.type, place, sizes, sources, [], operation, is_handle)
+    node = _Node(prefix + operation.name, operation.type, device, sizes, sources, [], operation, is_handle)
     return node, [(node, index) for index in range(len(sizes))]
 
 
-def _call(operation: Any, sources: list[_Output], place: str, prefix: str) -> tuple[_Node, list[_Output]]:
+def _call(operation: Any, sources: list[_Output], device: str, prefix: str) -> tuple[_Node, list[_Output]]:
     """What a call of another function needs: that function's nodes, and a node that stands for its end."""
     body = _body(operation.graph, operation.get_attr("f").name)
-    results, effects = _flatten(body, sources, place, f"{prefix}{operation.name}/")
-    end = _Node(prefix + operation.name, "NoOp", place, [], [], effects)
+    results, effects = _flatten(body, sources, device, f"{prefix}{operation.name}/")
+    end = _Node(prefix + operation.name, "NoOp", device, [], [], effects)
     waits = bool(effects or operation.control_inputs)
     return end, [_after(result, end) for result in results] if waits else results
 
@@ -306,7 +306,7 @@ def _communicates(graph: Any) -> bool:
     return len({operation.device for operation in operations} - {""}) > 1 or any(map(_communicates, calls))
 
 
-def _place(operation: Any, sources: list[_Output], nodes: dict[str, _Node], default: str) -> str:
+def _device_of(operation: Any, sources: list[_Output], nodes: dict[str, _Node], default: str) -> str:
     """The device that an operation runs on, by the rules of TensorFlow's placer."""
     handles = [source for source, _ in sources if source.is_handle]
     if handles:  # a variable is read and written where it is
