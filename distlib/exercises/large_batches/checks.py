@@ -186,7 +186,7 @@ def _gradients(seen: Seen) -> Parts:
 
 
 def _added(parts: Parts, name: str, weight: Callable[[int, int], float]) -> torch.Tensor:
-    return torch.stack([own[name] * weight(*place) for place, own in parts.items()]).sum(0)
+    return torch.stack([own[name] * weight(*key) for key, own in parts.items()]).sum(0)
 
 
 def _mistakes(seen: Seen, parts: Parts, rank: int, name: str, right: torch.Tensor) -> dict[str, list[torch.Tensor]]:
