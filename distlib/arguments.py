@@ -88,12 +88,12 @@ def describe_tensor(shape: tuple[int, ...], dtype: str) -> str:
     return f"{'×'.join(str(length) for length in shape) or '1'} {dtype}"
 
 
-def check_tensor(who: str, value: object, place: str = "", *, written: bool = False) -> None:
+def check_tensor(who: str, value: object, argument: str = "", *, written: bool = False) -> None:
     """Check that `value` is a dense tensor.
 
     Args:
         who: the function that was called, "all_reduce".
-        place: which of its arguments it is, " as inputs[2]", where that is not clear.
+        argument: which of its arguments it is, " as inputs[2]", where that is not clear.
         written: whether the function writes into it.
 
     Raises:
@@ -101,11 +101,11 @@ def check_tensor(who: str, value: object, place: str = "", *, written: bool = Fa
         ValueError: it is sparse, or it is written and some of its elements share memory.
     """
     if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{who} expected a torch.Tensor{place}, got {described(value)}{_remedy(value)}")
+        raise TypeError(f"{who} expected a torch.Tensor{argument}, got {described(value)}{_remedy(value)}")
     if value.layout is not torch.strided:
         raise ValueError(
-            f"{who} expected a dense tensor{place}, got a sparse one ({value.layout}) of shape {tuple(value.shape)}: "
-            f"make a dense copy first, with tensor.to_dense()"
+            f"{who} expected a dense tensor{argument}, got a sparse one ({value.layout}) of shape "
+            f"{tuple(value.shape)}: make a dense copy first, with tensor.to_dense()"
         )
     if written and not value.is_contiguous() and overlaps_itself(value):
         raise ValueError(

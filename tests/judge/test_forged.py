@@ -104,9 +104,9 @@ def test_a_statement_is_one_that_exists_is_not_left_out_and_comes_next(statement
     cells = StudentCells([RankCell(number, "x = 1") for number in (1, 2, 3)], 100)
     cells.leave_out((3, -1), 1, "ended its process")
     (part,) = cells.parts(0, 9)
-    assert cells.next_place({"cell": 2, "number": 0, "line": 1}, (1, 0), part) == ((2, 0), 1)
+    assert cells.next_statement({"cell": 2, "number": 0, "line": 1}, (1, 0), part) == ((2, 0), 1)
     with pytest.raises(ValueError, match="expected"):
-        cells.next_place(statement, (1, 0), part)
+        cells.next_statement(statement, (1, 0), part)
 
 
 @pytest.mark.parametrize("parameters", [5, [5], [["x", "NO_KIND", False]], [[b"x", "VAR_KEYWORD", 0]], [["x"]] * 1_000])

@@ -69,7 +69,7 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
     request = {
         "job": "play",
         "name": run.name,
-        "place": (_plays_of(run.case), part.play.__name__),
+        "play": (_plays_of(run.case), part.play.__name__),
         "inputs": part.inputs[comm.rank],
         "helpers": [vars(helper.form) for helper in run.helpers.values()],
         "rank": comm.rank,

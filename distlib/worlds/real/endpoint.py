@@ -47,7 +47,7 @@ from distlib.worlds.real.background import Background, StartedCall
 from distlib.worlds.real.journal import Journal
 from distlib.worlds.real.mailbox import INLINE_BYTES, Mailbox
 from distlib.worlds.real.pacing import PacedCall, Pacing
-from distlib.worlds.real.shared_memory import Place, fill_from, place_of
+from distlib.worlds.real.shared_memory import Address, fill_from, memory_address
 from distlib.worlds.real.status_board import BLOCKED, FINISHED, IDLE, RUNNING, Board
 from distlib.worlds.real.tensor_files import TensorFiles, read_tensor
 from distlib.worlds.real.transport import OpenStore, Transport, Wait
@@ -79,7 +79,7 @@ class Offer:
     call: str | None
     posted: float
     left: float | None  # of an eager message on a paced network: when it has reached the receiver's port
-    payload: bytes | Place | str | None  # the tensor itself, where it lies in the sender's memory, or in which file
+    payload: bytes | Address | str | None  # the tensor itself, where it lies in the sender's memory, or in which file
 
     def describe(self) -> str:
         return describe_tensor(self.shape, self.dtype)
@@ -287,13 +287,13 @@ class Endpoint:
         self._mailbox.post(peer, self._run, OFFER, self.rank, self._sequence, *header, start, left, payload)
         return work
 
-    def _payload(self, work: SendWork, device: str, nbytes: int) -> bytes | Place | str | None:
+    def _payload(self, work: SendWork, device: str, nbytes: int) -> bytes | Address | str | None:
         """What is announced with a tensor so that it can be taken at once; None if a transport must bring it."""
         if device == "cpu" and nbytes <= INLINE_BYTES:
             return to_bytes(work.tensor)
         if device == "cpu" and self._shares_memory:
             work.source = dense(work.tensor)
-            return place_of(work.source)
+            return memory_address(work.source)
         if device == "cpu" and self._files is not None:
             return self._files.write(work.tensor)
         work.inline = False

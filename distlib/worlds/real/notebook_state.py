@@ -25,7 +25,7 @@ from torch.utils import deterministic
 
 from distlib.worlds import pickling, private_torch
 from distlib.worlds.real import own_modules
-from distlib.worlds.real.rank_place import ENVIRONMENT
+from distlib.worlds.real.rank_settings import ENVIRONMENT
 
 OWN_VARIABLES = frozenset({*ENVIRONMENT, "GLOO_SOCKET_IFNAME"})  # those that the ranks' own processes need as they are
 _STREAMS = ("stdout", "stderr")

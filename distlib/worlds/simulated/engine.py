@@ -373,7 +373,7 @@ class Engine:
         return receive if met else None
 
     def _queue(self, operation: Operation) -> None:
-        queues, key = self._place(operation)
+        queues, key = self._queues_of(operation)
         queues.setdefault(key, deque()).append(operation)
 
     def _take(self, operation: Operation) -> None:
@@ -381,13 +381,13 @@ class Engine:
         if operation.open:
             operation.open = False
             return
-        queues, key = self._place(operation)
+        queues, key = self._queues_of(operation)
         queue = queues[key]
         queue.popleft()
         if not queue:
             del queues[key]
 
-    def _place(self, operation: Operation) -> tuple[dict[Key, deque[Operation]], Key]:
+    def _queues_of(self, operation: Operation) -> tuple[dict[Key, deque[Operation]], Key]:
         here, there, tag, group = operation.rank.number, operation.peer, operation.tag, operation.group.id
         return (
             (self._sends, (here, there, tag, group))
@@ -508,7 +508,7 @@ class Engine:
         elif operation.peer == ANYONE:
             self._from_anyone.remove(operation)
         else:
-            queues, key = self._place(operation)
+            queues, key = self._queues_of(operation)
             queues[key].remove(operation)
             if not queues[key]:
                 del queues[key]
