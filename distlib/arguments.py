@@ -41,7 +41,7 @@ def described(value: object) -> str:
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, torch.Tensor):
-        return f"a tensor of {describe_tensor(tuple(value.shape), dtype_name(value))}"
+        return f"a tensor of {describe_tensor(tuple(value.shape), dtype_name_of(value))}"
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if inspect.isroutine(value):
@@ -77,8 +77,8 @@ def _kind(value: object) -> str:
 _DTYPE_NAMES = {d: str(d).removeprefix("torch.") for d in vars(torch).values() if isinstance(d, torch.dtype)}
 
 
-def dtype_name(tensor: torch.Tensor) -> str:
-    """ "float32" for torch.float32."""
+def dtype_name_of(tensor: torch.Tensor) -> str:
+    """ "float32" for a tensor of torch.float32."""
     return _DTYPE_NAMES.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
 
 

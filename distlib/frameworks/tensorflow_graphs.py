@@ -136,10 +136,10 @@ def variable_devices(variable: Any) -> tuple[str, ...]:
     parts = getattr(of_tensorflow, "values", None) or getattr(of_tensorflow, "variables", None) or [of_tensorflow]
     if callable(parts) or not all(hasattr(part, "device") for part in parts):
         raise TypeError(f"expected a variable, got {type(variable).__name__}")
-    return tuple(short(part.device) for part in parts)
+    return tuple(short_device(part.device) for part in parts)
 
 
-def short(device: str) -> str:
+def short_device(device: str) -> str:
     """A device as it is called here: "CPU:1" in this process, "ps 0 CPU:0" in another; "CPU:0" if it is not given."""
     spec = tf.DeviceSpec.from_string(device or "")
     here = f"{spec.device_type or 'CPU'}:{spec.device_index or 0}"
@@ -223,7 +223,7 @@ def _inputs(graph: Any, arguments: Sequence[Any]) -> list[_Node]:
 
 
 def _input(placeholder: Any, outside: Any) -> _Node:
-    device = short(getattr(outside, "device", ""))
+    device = short_device(getattr(outside, "device", ""))
     shape = getattr(outside, "shape", placeholder.shape)
     size = _size(placeholder.dtype, shape if shape.is_fully_defined() else placeholder.shape)
     is_handle = placeholder.dtype in (tf.resource, tf.variant)
@@ -312,7 +312,7 @@ def _device_of(operation: Any, sources: list[_Output], nodes: dict[str, _Node], 
     if handles:  # a variable is read and written where it is
         return handles[0].device
     if operation.device:
-        return short(operation.device)
+        return short_device(operation.device)
     for group in operation.colocation_groups():
         other = group.decode().removeprefix("loc:@")
         if other in nodes:
@@ -322,7 +322,7 @@ def _device_of(operation: Any, sources: list[_Output], nodes: dict[str, _Node], 
     if not sources and len(operation.outputs) == 1:
         readers = operation.outputs[0].consumers()
         if len(readers) == 1 and readers[0].device:
-            return short(readers[0].device)
+            return short_device(readers[0].device)
     return default
 
 

@@ -53,7 +53,7 @@ def implausible(time: datetime, now: datetime | None = None) -> str:
     return "is in the future" if time > now + _SLACK else ""
 
 
-def shown(text: str) -> str:
+def quoted(text: str) -> str:
     """The text of a file in a message."""
     return printable(text.strip()[:_MOST_SHOWN])
 

@@ -51,7 +51,7 @@ from distlib.worlds.real.shared_memory import Address, fill_from, memory_address
 from distlib.worlds.real.status_board import BLOCKED, FINISHED, IDLE, RUNNING, Board
 from distlib.worlds.real.tensor_files import TensorFiles, read_tensor
 from distlib.worlds.real.transport import OpenStore, Transport, Wait
-from distlib.worlds.tensor_bytes import dense, describe_tensor, dtype_name, from_bytes, to_bytes
+from distlib.worlds.tensor_bytes import dense, describe_tensor, dtype_name_of, from_bytes, to_bytes
 
 # What a control message says. WAKE is to oneself; LOST comes from the supervisor, in the name of a rank that has died.
 OFFER, TAKE, SENT, REFUSE, ARRIVED, RELEASED, WAKE, LOST = range(8)
@@ -275,7 +275,7 @@ class Endpoint:
             return work
         self._sequence += 1
         start = self._network_time()
-        dtype, shape = dtype_name(tensor), tuple(tensor.shape)
+        dtype, shape = dtype_name_of(tensor), tuple(tensor.shape)
         self._offered[self._sequence] = work
         device, nbytes = tensor.device.type, tensor.nbytes
         left = self._leave_early(work, nbytes, start)
@@ -664,7 +664,7 @@ class MessageWork(Work):
 
     def describe(self) -> str:
         """What is sent or received: "4 float32"."""
-        return describe_tensor(self.tensor.shape, dtype_name(self.tensor))
+        return describe_tensor(self.tensor.shape, dtype_name_of(self.tensor))
 
     def other_end(self) -> int:
         """The rank in the group with which the message was exchanged."""
@@ -733,7 +733,7 @@ class RecvWork(MessageWork):
         other_call = different_calls(offer.src, there, self.endpoint.rank, here)
         if other_call is not None:
             return other_call
-        mine = (self.tensor.device.type, dtype_name(self.tensor), self.tensor.nbytes)
+        mine = (self.tensor.device.type, dtype_name_of(self.tensor), self.tensor.nbytes)
         if mine == (offer.device, offer.dtype, offer.nbytes):
             return None
         return self._misfit(offer)
@@ -748,7 +748,7 @@ class RecvWork(MessageWork):
             return (
                 f"{sides} One tensor lies on {offer.device}, the other on {self.tensor.device.type}: move one of them."
             )
-        if offer.dtype != dtype_name(self.tensor):
+        if offer.dtype != dtype_name_of(self.tensor):
             return f"{sides} Make the dtypes the same, for example with torch.empty_like(…)."
         return f"{sides} Both need the same number of elements. {self._size_hint(offer)}".rstrip()
 

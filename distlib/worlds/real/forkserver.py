@@ -33,7 +33,7 @@ class RankForkServer(ForkServer):
         """
         if imports:
             self.order("import", list(imports))
-        return int(self.ask("spawn", name_of(settings), settings, files=fds))
+        return int(self.ask("spawn", rank_name(settings), settings, files=fds))
 
     def memory_problem(self) -> str | None:
         """Why ranks can't read each other's memory; None if they can. See shared_memory."""
@@ -41,7 +41,7 @@ class RankForkServer(ForkServer):
         return problem
 
 
-def name_of(settings: RankSettings) -> Hashable:
+def rank_name(settings: RankSettings) -> Hashable:
     """What the fork server calls a rank."""
     return settings.directory, settings.rank
 

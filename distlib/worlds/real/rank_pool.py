@@ -99,7 +99,7 @@ class RankPool:
             imports = [name for name in private_torch.IMPORTED_LATE if name in sys.modules]
             files = [theirs.fileno(), out_write, err_write, inbox.fileno()]
             self.pids.append(self._server.start_rank(settings, files, imports))
-            self._names.append(forkserver.name_of(settings))
+            self._names.append(forkserver.rank_name(settings))
         finally:
             for end in (theirs, inbox):
                 end.close()

@@ -28,7 +28,7 @@ from distlib.worlds.simulated.background import SimulatedBackground
 from distlib.worlds.simulated.deaths import NEVER, Deaths
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, Context, Ended, current_backward
 from distlib.worlds.simulated.torch_modes import Modes, current_modes, set_modes
-from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
+from distlib.worlds.tensor_bytes import describe_tensor, dtype_name_of
 
 _PASSES_ON = True  # see worlds.call_site
 
@@ -675,7 +675,7 @@ class Engine:
                 receive.rank.number,
                 send.tag,
                 send.nbytes,
-                dtype_name(send.tensor),
+                dtype_name_of(send.tensor),
                 tuple(send.tensor.shape),
                 offered,
                 start,
@@ -773,11 +773,11 @@ def _mismatch(send: Operation, receive: Operation) -> str:
 
 
 def _describe(tensor: torch.Tensor) -> str:
-    return describe_tensor(tensor.shape, dtype_name(tensor))
+    return describe_tensor(tensor.shape, dtype_name_of(tensor))
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
-    """Move the contents."""
+    """Copy the elements of `source` into `target`; autograd does not see it."""
     if _is_grad_enabled() and (source.requires_grad or target.requires_grad):
         source, target = source.detach(), target.detach()
     try:
