@@ -68,7 +68,7 @@ class TensorCase:
 
     @property
     def size(self) -> str:
-        """As in "10 float32"."""
+        """Length and dtype in words: "10 float32"."""
         return f"{self.length} {dtype_name(self.dtype)}"
 
     @property

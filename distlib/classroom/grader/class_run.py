@@ -386,7 +386,7 @@ class _Grader:
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _records(self) -> dict[str, Record]:
-        """Those of earlier runs."""
+        """The records of earlier runs, by student."""
         folder = self._course.records(self._assignment) / STUDENTS
         read = (read_record(path) for path in folder.glob("*/record.json"))
         return {record.student: record for record in read if record}

@@ -77,7 +77,7 @@ class Column:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the stored tensors."""
+        """The shapes of the whole tensors that are stored in shares, by name."""
         weight = {"weight": (self.out_features, self.in_features)}
         return {**weight, "bias": (self.out_features,)} if self.bias else dict(weight)
 
@@ -140,7 +140,7 @@ class Attention:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the stored tensors."""
+        """The shapes of the whole tensors that are stored in shares, by name."""
         return {"qkv_weight": (3 * self.features, self.features), "output_weight": (self.features, self.features)}
 
     def share(self, rank: int) -> Share:

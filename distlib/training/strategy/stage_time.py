@@ -44,7 +44,7 @@ class StageTime:
 
     @property
     def seconds(self) -> float:
-        """Of both passes."""
+        """The seconds of the forward and the backward pass of a microbatch."""
         return self.forward + self.backward
 
 

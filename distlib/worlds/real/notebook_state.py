@@ -49,7 +49,7 @@ class Modes:
 
     @classmethod
     def now(cls) -> Modes:
-        """Those of this thread."""
+        """The modes that are on in this thread."""
         kinds = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
         autocast = [(kind, torch.get_autocast_dtype(kind)) for kind in kinds if torch.is_autocast_enabled(kind)]
         return cls(
