@@ -11,11 +11,11 @@ import nbformat
 import pytest
 import torch
 
-from distlib.judge.remote.cells import RankCell, StudentCells
 from distlib.judge.remote.introspection_remarks import reaches_inside
 from distlib.judge.remote.question import Question, text, whole
 from distlib.judge.remote.ranks import functions_told
 from distlib.judge.remote.stand_in import _signature
+from distlib.judge.remote.student_cells import RankCell, StudentCells
 from distlib.judge.remote.wire import Wire, WireTimeout
 from tests.judge.test_remote_judge import RIGHT, run, told
 from tests.tools.hostile_submissions import ROOT

@@ -13,7 +13,7 @@ from typing import Any
 from nbgrader.apps import NbGrader
 
 from distlib.classroom.grader.source import Source, read_source
-from distlib.classroom.uploads.names import full_name, lesson_alone
+from distlib.classroom.uploads.upload_names import full_name, lesson_alone
 
 
 class CourseError(Exception):

@@ -23,7 +23,7 @@ from distlib.classroom.grader.definitions import Definitions, is_written, severa
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, read_submission
 from distlib.classroom.grader.transplant import FROM_STUDENT, transplant
 from distlib.classroom.self_check.results import ExerciseError
-from distlib.classroom.uploads.names import full_name, lesson_alone
+from distlib.classroom.uploads.upload_names import full_name, lesson_alone
 
 if TYPE_CHECKING:
     from distlib.classroom.grader.source import Source

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-from distlib.classroom.student_copies.notebook import (
+from distlib.classroom.student_copies.notebook_json import (
     Cell,
     Notebook,
     content_of,

@@ -21,9 +21,9 @@ from distlib.classroom.grader.handed_in_time import advice, implausible
 from distlib.classroom.grader.refused import Refused, note_refused
 from distlib.classroom.grader.submission import CannotGrade, fingerprint, read_submission, read_timestamp
 from distlib.classroom.uploads.files import Upload, find_uploads
-from distlib.classroom.uploads.names import read_upload_name, student_name, without_copy
 from distlib.classroom.uploads.owners import Owner, Roster, owners, read_roster
 from distlib.classroom.uploads.recognize import Known, known_notebooks, recognize
+from distlib.classroom.uploads.upload_names import read_upload_name, student_name, without_copy
 
 COLLECTED, UNCHANGED, LEFT_OUT, PROBLEM = "collected", "unchanged", "left out", "not collected"
 _SAFE_TIME = "%Y-%m-%d %H.%M.%S"

@@ -22,11 +22,11 @@ from distlib.classroom.self_check.exercise import saved_notebook
 from distlib.classroom.self_check.results import ExerciseError
 from distlib.classroom.uploads.answers import Answer, read_answers
 from distlib.classroom.uploads.exchange import Exchange, ExchangeFails, find_exchange
-from distlib.classroom.uploads.names import full_name, upload_name
 from distlib.classroom.uploads.receipt import Receipt, ago, clock
 from distlib.classroom.uploads.recognize import Known, functions_of, known_notebooks, normal, recognize
 from distlib.classroom.uploads.unsaved import newer_checkpoint, ran_in_this_kernel, run_differently
 from distlib.classroom.uploads.upload_folder import UploadFolder, course_folder
+from distlib.classroom.uploads.upload_names import full_name, upload_name
 
 Ask = Callable[[str], str]
 _SAVED_MEANWHILE = "The notebook was saved meanwhile; this is about the newer one."

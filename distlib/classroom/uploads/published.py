@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from distlib.classroom.student_copies.notebook import text_of
+from distlib.classroom.student_copies.notebook_json import text_of
 
 CELL = "course/anywhere.ipynb"
 EMPTY = 'COURSE = ""'

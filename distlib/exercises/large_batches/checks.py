@@ -14,7 +14,7 @@ from distlib.checks.formatting import count
 from distlib.checks.helpers import all_reduce
 from distlib.checks.plays.gated import open_gate
 from distlib.checks.remark import Remark
-from distlib.checks.rules.flat import SIGNS, one_all_reduce
+from distlib.checks.rules.flat_all_reduce import SIGNS, one_all_reduce
 from distlib.checks.rules.returns import called, returns
 from distlib.checks.rules.values import compared, explain_average, holds, is_close, untouched
 from distlib.checks.seen import Seen

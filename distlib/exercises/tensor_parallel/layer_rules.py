@@ -14,7 +14,7 @@ import torch
 from distlib.checks.errors import Signs
 from distlib.checks.formatting import count, listed
 from distlib.checks.remark import Remark
-from distlib.checks.rules.flat import EVERYBODY
+from distlib.checks.rules.flat_all_reduce import EVERYBODY
 from distlib.checks.rules.values import Mistakes, explain_factor, holds, is_close, is_equal, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences

@@ -13,7 +13,7 @@ from distlib.checks.case import Case
 from distlib.checks.errors import Signs
 from distlib.checks.formatting import count, listed
 from distlib.checks.helpers import all_reduce
-from distlib.checks.rules.flat import TOGETHER
+from distlib.checks.rules.flat_all_reduce import TOGETHER
 from distlib.checks.rules.returns import called, returns, type_of
 from distlib.checks.rules.values import Mistakes, compared, explain_factor, holds, is_close, untouched
 from distlib.checks.seen import Seen

@@ -17,9 +17,9 @@ from inspect import _ParameterKind as ParameterKind
 from typing import Any
 
 from distlib.checks.patience import fair_seconds, patience, without_own
-from distlib.judge.remote.cells import START, Part, Printed, RankCell, Statement, StudentCells
 from distlib.judge.remote.forkserver import CanNotGrade, SubmissionForkServer, too_much_memory
 from distlib.judge.remote.question import Question, text
+from distlib.judge.remote.student_cells import START, Part, Printed, RankCell, Statement, StudentCells
 from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout
 from distlib.judge.sandbox.limits import statement_seconds
 

@@ -42,13 +42,13 @@ import torch
 
 from distlib.checks.helper_form import HelperForm
 from distlib.checks.plays import import_plays, module_of_plays
-from distlib.checks.plays.plain import changed_inputs, plain
+from distlib.checks.plays.plain_values import changed_inputs, plain
 from distlib.checks.student_communicator import Handles, StudentCommunicator
+from distlib.judge.remote.helpers_on_a_rank import supplied_helper
 from distlib.judge.remote.memory_watch import SECONDS as MEMORY_SECONDS
 from distlib.judge.remote.memory_watch import MemoryWatch, seconds_of
 from distlib.judge.remote.orders import NO_STATUS, ORDER_BYTES, TOO_MUCH_MEMORY
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
-from distlib.judge.remote.supplied import supplied_helper
 from distlib.judge.remote.wire import Wire, WireClosed, WireError, encode
 from distlib.judge.sandbox import Limits, fork_rank, take_users
 from distlib.judge.sandbox.absent import supplied_now
@@ -65,7 +65,7 @@ _MOST_PIECES = 1_000  # of a cell; the judge is told of each
 _MOST_COLLECTED = 1_000  # characters of print
 _SOON, _LATER = 0.1, 0.01  # seconds
 
-Statement = tuple[int, int]  # as in `distlib.judge.remote.cells`
+Statement = tuple[int, int]  # as in `distlib.judge.remote.student_cells`
 
 
 def main() -> None:
