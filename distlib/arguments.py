@@ -41,7 +41,7 @@ def described(value: object) -> str:
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, torch.Tensor):
-        return f"a tensor of {describe_tensor(tuple(value.shape), dtype_name(value))}"
+        return f"a tensor of {describe_tensor(tuple(value.shape), dtype_name_of(value))}"
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if inspect.isroutine(value):
@@ -77,8 +77,8 @@ def _kind(value: object) -> str:
 _DTYPE_NAMES = {d: str(d).removeprefix("torch.") for d in vars(torch).values() if isinstance(d, torch.dtype)}
 
 
-def dtype_name(tensor: torch.Tensor) -> str:
-    """ "float32" for torch.float32."""
+def dtype_name_of(tensor: torch.Tensor) -> str:
+    """ "float32" for a tensor of torch.float32."""
     return _DTYPE_NAMES.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
 
 
@@ -88,12 +88,12 @@ def describe_tensor(shape: tuple[int, ...], dtype: str) -> str:
     return f"{'×'.join(str(length) for length in shape) or '1'} {dtype}"
 
 
-def check_tensor(who: str, value: object, place: str = "", *, written: bool = False) -> None:
+def check_tensor(who: str, value: object, argument: str = "", *, written: bool = False) -> None:
     """Check that `value` is a dense tensor.
 
     Args:
         who: the function that was called, "all_reduce".
-        place: which of its arguments it is, " as inputs[2]", where that is not clear.
+        argument: which of its arguments it is, " as inputs[2]", where that is not clear.
         written: whether the function writes into it.
 
     Raises:
@@ -101,11 +101,11 @@ def check_tensor(who: str, value: object, place: str = "", *, written: bool = Fa
         ValueError: it is sparse, or it is written and some of its elements share memory.
     """
     if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{who} expected a torch.Tensor{place}, got {described(value)}{_remedy(value)}")
+        raise TypeError(f"{who} expected a torch.Tensor{argument}, got {described(value)}{_remedy(value)}")
     if value.layout is not torch.strided:
         raise ValueError(
-            f"{who} expected a dense tensor{place}, got a sparse one ({value.layout}) of shape {tuple(value.shape)}: "
-            f"make a dense copy first, with tensor.to_dense()"
+            f"{who} expected a dense tensor{argument}, got a sparse one ({value.layout}) of shape "
+            f"{tuple(value.shape)}: make a dense copy first, with tensor.to_dense()"
         )
     if written and not value.is_contiguous() and overlaps_itself(value):
         raise ValueError(

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from distlib.judge.remote.cells import RankCell
 from distlib.judge.remote.forkserver import SandboxForkServer
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.stand_in import RemoteFunction
+from distlib.judge.remote.student_cells import RankCell
 from distlib.judge.sandbox import Limits, choose_sandbox
 
 _LIMITS = Limits()

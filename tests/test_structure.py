@@ -270,14 +270,31 @@ SAME_FILE_NAMES = {
     *("background.py", "deaths.py"),  # of real and of simulated ranks
     *("arguments.py", "checkpoint.py", "naive.py", "timing.py"),  # the same idea, of different things
     "forkserver.py",  # of ranks, and in the sandbox
-    *("cells.py", "flat.py", "names.py", "notebook.py", "plain.py", "supplied.py"),  # to be renamed
 }
 
 
 def test_a_file_name_stands_once() -> None:
     stand_ins = PACKAGE / "judge" / "sandbox" / "inside"
     names = [path.name for path in MODULES if not path.is_relative_to(stand_ins)]
-    assert {name for name in names if names.count(name) > 1} <= SAME_FILE_NAMES
+    assert {name for name in names if names.count(name) > 1} == SAME_FILE_NAMES
+
+
+def names_in_table(path: Path) -> set[str]:
+    """The words that begin the rows of a table in a package's docstring, with two blanks or more behind them."""
+    return set(
+        re.findall(r"^ {0,4}([a-z_]+) {2,}\S", ast.get_docstring(ast.parse(path.read_text())) or "", re.MULTILINE)
+    )
+
+
+def names_of_package(path: Path) -> set[str]:
+    """What is in a package: its modules and packages, and the names that its file has as text, as in `__all__`."""
+    words = {str(node.value) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+    return {module.stem for module in path.parent.iterdir()} | words
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("__init__.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_the_table_of_a_package_names_what_there_is(path: Path) -> None:
+    assert names_in_table(path) - names_of_package(path) == set()
 
 
 def test_public_names_exist_and_are_sorted() -> None:

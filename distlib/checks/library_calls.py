@@ -22,7 +22,7 @@ from typing import Any
 from distlib import partition
 from distlib.checks.plays import are_plays
 from distlib.worlds import code_files, pickling
-from distlib.worlds.call_site import name_of
+from distlib.worlds.call_site import function_name_of
 
 _PASSES_ON = True
 
@@ -46,7 +46,7 @@ def library_calls(allowed: Sequence[str]) -> Iterator[list[str]]:
             return
         if _module(frame).startswith(tuple(allowed)):
             return
-        name, caller = name_of(frame), _caller(frame)
+        name, caller = function_name_of(frame), _caller(frame)
         is_called_from_outside = caller is None or not _is_the_librarys(caller) or _is_a_caller(caller)
         if is_called_from_outside and name not in allowed:
             noted.append(name)

@@ -13,7 +13,7 @@ import torch
 
 from distlib.checks.case import Part
 from distlib.checks.library_calls import could_call, library_calls
-from distlib.checks.plays.plain import changed_inputs, plain
+from distlib.checks.plays.plain_values import changed_inputs, plain
 from distlib.checks.seen import Played
 from distlib.checks.student_communicator import Handles, StudentCommunicator
 from distlib.communicator import Communicator

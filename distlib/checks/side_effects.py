@@ -61,4 +61,4 @@ def _input(inputs: Any, name: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    return values.shown(value) if isinstance(value, torch.Tensor) else returns.shown(value)
+    return values.in_a_line(value) if isinstance(value, torch.Tensor) else returns.shown(value)

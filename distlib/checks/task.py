@@ -174,7 +174,7 @@ class Task:
         """
         if self._judge is _no_judge:
             raise TypeError(f"{self.__name__} has no @{self.__name__}.judge, and would let every answer pass")
-        name = name_of(function, self._arguments)
+        name = checked_name(function, self._arguments)
         judged: FunctionElsewhere | None = getattr(function, "_venue", None)
         if judged is None and (old := explain_old_version(name)):
             raise CheckFailed(name, old)
@@ -217,7 +217,7 @@ class Task:
         return Simulated(packed, self.helpers, self._allowed), Real(packed, self.helpers, self._allowed)
 
     def report(self, name: str) -> Report:
-        """An empty report."""
+        """A report without a case, in which those that are played are noted."""
         return Report(name, self._row)
 
 
@@ -411,7 +411,7 @@ def explain_old_version(name: str) -> Remark | None:
     return None
 
 
-def name_of(function: Callable[..., object], arguments: Sequence[str]) -> str:
+def checked_name(function: Callable[..., object], arguments: Sequence[str]) -> str:
     """The function's name, once it is certain that it can be called with these arguments.
 
     Args:

@@ -68,7 +68,7 @@ class TensorCase:
 
     @property
     def size(self) -> str:
-        """As in "10 float32"."""
+        """Length and dtype in words: "10 float32"."""
         return f"{self.length} {dtype_name(self.dtype)}"
 
     @property
@@ -223,7 +223,7 @@ def _element(case: TensorCase, number: int) -> list[int]:
     limit, is_signed = _limit(case.dtype, case.world_size)
     powers = [3**k for k in range(_EXPONENTS) if 3**k <= limit]
     ranks = draw.sample(range(case.world_size), case.world_size)
-    values = [_multiple(draw, powers[place % len(powers)], limit) for place in ranks]
+    values = [_multiple(draw, powers[index % len(powers)], limit) for index in ranks]
     values = [value * (draw.choice((-1, 1)) if is_signed else 1) for value in values]
     wide = _WIDE.get(case.dtype) if number == case.length - 1 else None
     return [wide + 2 * value for value in values] if wide else values  # odd: the last digit is lost for certain

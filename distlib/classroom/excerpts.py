@@ -35,7 +35,7 @@ class Excerpt:
 
     @property
     def place(self) -> str:
-        """As messages name it."""
+        """The line as messages name it: "cell 7, line 12"."""
         return f"cell {self.cell}, line {self.line}"
 
     def __str__(self) -> str:

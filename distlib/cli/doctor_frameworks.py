@@ -35,7 +35,7 @@ class Installed:
 
     @classmethod
     def here(cls) -> Installed:
-        """Those of this Python."""
+        """What is installed for this Python."""
         found = [each for each in importlib.metadata.distributions() if each.metadata and each.metadata["Name"]]
         named = {str(canonicalize_name(str(each.metadata["Name"]))): each for each in reversed(found)}
         versions = {name: each.version for name, each in named.items()}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from distlib.arguments import check_tensor, describe_tensor, described, dtype_name
+from distlib.arguments import check_tensor, describe_tensor, described, dtype_name_of
 from distlib.communicator import Communicator, ReduceOp
 
 _NEEDED = ("rank", "world_size", "send", "recv", "exchange")  # also of a communicator that is of no class of ours
@@ -31,7 +31,7 @@ def announced(
     """
     if not isinstance(comm, Communicator) or comm.call is not None:
         return comm
-    given = [] if tensor is None else [describe_tensor(tensor.shape, dtype_name(tensor))]
+    given = [] if tensor is None else [describe_tensor(tensor.shape, dtype_name_of(tensor))]
     given += [f"{key}={_text(value)}" for key, value in arguments.items() if value is not None]
     return comm.within(f"{name}({', '.join(given)})")
 

@@ -44,10 +44,10 @@ def hierarchical_all_reduce(
     """
     ranks_per_node = cluster_of(comm).ranks_per_node if ranks_per_node is None else ranks_per_node
     check_divides(comm, ranks_per_node=ranks_per_node)
-    node, place = divmod(comm.rank, ranks_per_node)
+    node, local_rank = divmod(comm.rank, ranks_per_node)
     my_node = RankGroup(comm, range(node * ranks_per_node, (node + 1) * ranks_per_node))
-    same_place = RankGroup(comm, range(place, comm.world_size, ranks_per_node))  # one rank of each node
-    my_chunk = chunks_of(tensor, ranks_per_node)[place]
+    my_peers = RankGroup(comm, range(local_rank, comm.world_size, ranks_per_node))  # one rank of each node
+    my_chunk = chunks_of(tensor, ranks_per_node)[local_rank]
     ring_reduce_scatter(my_node, tensor, op)
-    halving_doubling_all_reduce(same_place, my_chunk, op)
+    halving_doubling_all_reduce(my_peers, my_chunk, op)
     ring_all_gather(my_node, tensor)

@@ -181,25 +181,25 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 def _times_by_computation(text: str) -> Mapping[str, int | None]:
     """How often each part of a program runs in a call; None where the text does not say. Parts left out run once."""
-    places: dict[str, list[tuple[str, int | None]]] = {}  # a part's name → where it is called, how often from there
+    calls: dict[str, list[tuple[str, int | None]]] = {}  # a part's name → where it is called, how often from there
     for here, line in _lines(text):
         if loop := _LOOP.search(line):
             known = _TIMES.search(line)
-            places.setdefault(loop[1], []).append((here, int(known[1]) if known else None))
+            calls.setdefault(loop[1], []).append((here, int(known[1]) if known else None))
         for one, several in _CALLED.findall(line):
             for name in [one] if one else re.findall(r"%([\w.-]+)", several):
-                places.setdefault(name, []).append((here, 1))
+                calls.setdefault(name, []).append((here, 1))
 
     @cache
     def often(part: str) -> int | None:
-        if part not in places:
+        if part not in calls:
             return 1
         total = 0
-        for caller, times in places[part]:
+        for caller, times in calls[part]:
             outside = often(caller)
             if outside is None or times is None:
                 return None
             total += outside * times
         return total
 
-    return {part: often(part) for part in places}
+    return {part: often(part) for part in calls}

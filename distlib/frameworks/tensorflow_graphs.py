@@ -136,10 +136,10 @@ def variable_devices(variable: Any) -> tuple[str, ...]:
     parts = getattr(of_tensorflow, "values", None) or getattr(of_tensorflow, "variables", None) or [of_tensorflow]
     if callable(parts) or not all(hasattr(part, "device") for part in parts):
         raise TypeError(f"expected a variable, got {type(variable).__name__}")
-    return tuple(short(part.device) for part in parts)
+    return tuple(short_device(part.device) for part in parts)
 
 
-def short(device: str) -> str:
+def short_device(device: str) -> str:
     """A device as it is called here: "CPU:1" in this process, "ps 0 CPU:0" in another; "CPU:0" if it is not given."""
     spec = tf.DeviceSpec.from_string(device or "")
     here = f"{spec.device_type or 'CPU'}:{spec.device_index or 0}"
@@ -223,7 +223,7 @@ def _inputs(graph: Any, arguments: Sequence[Any]) -> list[_Node]:
 
 
 def _input(placeholder: Any, outside: Any) -> _Node:
-    device = short(getattr(outside, "device", ""))
+    device = short_device(getattr(outside, "device", ""))
     shape = getattr(outside, "shape", placeholder.shape)
     size = _size(placeholder.dtype, shape if shape.is_fully_defined() else placeholder.shape)
     is_handle = placeholder.dtype in (tf.resource, tf.variant)
@@ -246,28 +246,28 @@ def _flatten(graph: Any, inputs: Sequence[_Output | _Node], default: str, prefix
     for operation in graph.get_operations():  # each stands after its inputs
         if operation.name not in nodes:
             sources = [outputs[tensor.name] for tensor in operation.inputs]
-            place = _place(operation, sources, nodes, default)
+            device = _device_of(operation, sources, nodes, default)
             make = _call if operation.type in _CALLS else _node
-            nodes[operation.name], results = make(operation, sources, place, prefix)
+            nodes[operation.name], results = make(operation, sources, device, prefix)
             outputs |= {tensor.name: result for tensor, result in zip(operation.outputs, results, strict=True)}
     for operation in graph.get_operations():
         nodes[operation.name].controls += [nodes[before.name] for before in operation.control_inputs]
     return [outputs[tensor.name] for tensor in graph.outputs], [nodes[op.name] for op in graph.control_outputs]
 
 
-def _node(operation: Any, sources: list[_Output], place: str, prefix: str) -> tuple[_Node, list[_Output]]:
+def _node(operation: Any, sources: list[_Output], device: str, prefix: str) -> tuple[_Node, list[_Output]]:
     _check_bodies(operation)
     sizes = [_size(tensor.dtype, tensor.shape) for tensor in operation.outputs]
     is_handle = any(tensor.dtype in (tf.resource, tf.variant) for tensor in operation.outputs)
-    node = _Node(prefix + operation.name, operation.type, place, sizes, sources, [], operation, is_handle)
+    node = _Node(prefix + operation.name, operation.type, device, sizes, sources, [], operation, is_handle)
     return node, [(node, index) for index in range(len(sizes))]
 
 
-def _call(operation: Any, sources: list[_Output], place: str, prefix: str) -> tuple[_Node, list[_Output]]:
+def _call(operation: Any, sources: list[_Output], device: str, prefix: str) -> tuple[_Node, list[_Output]]:
     """What a call of another function needs: that function's nodes, and a node that stands for its end."""
     body = _body(operation.graph, operation.get_attr("f").name)
-    results, effects = _flatten(body, sources, place, f"{prefix}{operation.name}/")
-    end = _Node(prefix + operation.name, "NoOp", place, [], [], effects)
+    results, effects = _flatten(body, sources, device, f"{prefix}{operation.name}/")
+    end = _Node(prefix + operation.name, "NoOp", device, [], [], effects)
     waits = bool(effects or operation.control_inputs)
     return end, [_after(result, end) for result in results] if waits else results
 
@@ -306,13 +306,13 @@ def _communicates(graph: Any) -> bool:
     return len({operation.device for operation in operations} - {""}) > 1 or any(map(_communicates, calls))
 
 
-def _place(operation: Any, sources: list[_Output], nodes: dict[str, _Node], default: str) -> str:
+def _device_of(operation: Any, sources: list[_Output], nodes: dict[str, _Node], default: str) -> str:
     """The device that an operation runs on, by the rules of TensorFlow's placer."""
     handles = [source for source, _ in sources if source.is_handle]
     if handles:  # a variable is read and written where it is
         return handles[0].device
     if operation.device:
-        return short(operation.device)
+        return short_device(operation.device)
     for group in operation.colocation_groups():
         other = group.decode().removeprefix("loc:@")
         if other in nodes:
@@ -322,7 +322,7 @@ def _place(operation: Any, sources: list[_Output], nodes: dict[str, _Node], defa
     if not sources and len(operation.outputs) == 1:
         readers = operation.outputs[0].consumers()
         if len(readers) == 1 and readers[0].device:
-            return short(readers[0].device)
+            return short_device(readers[0].device)
     return default
 
 

@@ -145,10 +145,10 @@ def _check_repeats(tasks: Mapping[str, str]) -> None:
     seen: dict[tuple[str, int], str] = {}
     for task, address in tasks.items():
         host, _, port = address.rpartition(":")
-        place = host.lower(), int(port)
-        if place in seen:
-            raise ValueError(f"TF_CONFIG names {address} twice, as {seen[place]} and as {task}: each task has its own")
-        seen[place] = task
+        parsed = host.lower(), int(port)
+        if parsed in seen:
+            raise ValueError(f"TF_CONFIG names {address} twice, as {seen[parsed]} and as {task}: each task has its own")
+        seen[parsed] = task
 
 
 def _check_task(task: Any, cluster: Mapping[str, tuple[str, ...]]) -> tuple[str, int]:

@@ -81,9 +81,9 @@ def read_placement(variables: Variables, host: str) -> Placement | None:
 def _of_torchrun(variables: Variables, host: str) -> Placement:
     """Also for processes that were given RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT by hand."""
     _need(variables, ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"), "torchrun sets them all")
-    rank, world_size = _place(variables, "RANK", "WORLD_SIZE")
-    local_rank, local_size = _place(variables, "LOCAL_RANK", "LOCAL_WORLD_SIZE", default=(0, 1))
-    node, nodes = _place(variables, "GROUP_RANK", "GROUP_WORLD_SIZE", default=(rank, world_size))
+    rank, world_size = _number_and_count(variables, "RANK", "WORLD_SIZE")
+    local_rank, local_size = _number_and_count(variables, "LOCAL_RANK", "LOCAL_WORLD_SIZE", default=(0, 1))
+    node, nodes = _number_and_count(variables, "GROUP_RANK", "GROUP_WORLD_SIZE", default=(rank, world_size))
     _at_most(variables, "LOCAL_RANK", local_rank, "RANK", rank)
     _at_most(variables, "LOCAL_WORLD_SIZE", local_size, "WORLD_SIZE", world_size)
     _at_most(variables, "GROUP_WORLD_SIZE", nodes, "WORLD_SIZE", world_size)
@@ -112,7 +112,7 @@ def _of_srun(variables: Variables, host: str) -> Placement:
     names = ("SLURM_JOB_ID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_NODELIST")
     _need(variables, names, "srun sets them all; keep what begins with SLURM_")
     nodes = _nodes(variables)
-    rank, world_size = _place(variables, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
+    rank, world_size = _number_and_count(variables, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
     node = _number(variables, "SLURM_NODEID")
     if node >= len(nodes):
         raise LaunchError(f"SLURM_NODEID={node}, but {_shown(variables, 'SLURM_STEP_NODELIST')} names {len(nodes)}.")
@@ -150,8 +150,8 @@ def _nodes(variables: Variables) -> list[str]:
 def _own_name(variables: Variables, listed: str) -> str:
     own = variables.get("SLURMD_NODENAME", listed)
     if own != listed:
-        place = f"SLURM_NODEID={variables['SLURM_NODEID']} of {_shown(variables, 'SLURM_STEP_NODELIST')}"
-        raise LaunchError(f"SLURMD_NODENAME={own}, but {place} is {listed}. {_ONE_STEP}")
+        listed_at = f"SLURM_NODEID={variables['SLURM_NODEID']} of {_shown(variables, 'SLURM_STEP_NODELIST')}"
+        raise LaunchError(f"SLURMD_NODENAME={own}, but {listed_at} is {listed}. {_ONE_STEP}")
     return own
 
 
@@ -181,7 +181,9 @@ def _need(variables: Variables, names: tuple[str, ...], advice: str) -> None:
         raise LaunchError(f"{_listed(missing)} {verb} not set, but {_listed(there)}: {advice}.")
 
 
-def _place(variables: Variables, name: str, of: str, default: tuple[int, int] | None = None) -> tuple[int, int]:
+def _number_and_count(
+    variables: Variables, name: str, of: str, default: tuple[int, int] | None = None
+) -> tuple[int, int]:
     """Which one of how many: two variables, of which the first is smaller than the second."""
     if default is not None and name not in variables and of not in variables:
         return default

@@ -241,7 +241,7 @@ class Head:
         return True
 
     def native_stack(self, rank: int) -> str:
-        """Not known from here."""
+        """Empty: the rank may be on another machine, where nobody can ask for its stack."""
         return ""
 
     def exit_status(self, rank: int, patience: float = 0.0) -> int | None:

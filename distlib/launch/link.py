@@ -71,7 +71,7 @@ class RankConnection(Board):
         return self._commands.recv_bytes()
 
     def send_bytes(self, blob: bytes) -> None:
-        """Report on a command."""
+        """Send the head what a command came to, pickled."""
         self.send(REPORT, blob)
 
     # The listening thread:

@@ -25,7 +25,7 @@ _HEAD = "head"
 
 
 class Rendezvous:
-    """A place to meet."""
+    """Where processes that know nothing of each other leave a word, and find a store of torch."""
 
     def publish(self, word: bytes) -> None:
         """Leave a word for whoever looks later, such as where the head is."""

@@ -133,7 +133,7 @@ class HeadProcess:
                 os._exit(status)
 
     def has_ended(self) -> bool:
-        """Whether it is over."""
+        """Whether the process of the head has ended."""
         if not self._ended:
             self._ended = os.waitpid(self._pid, os.WNOHANG)[0] != 0
         return self._ended

@@ -37,7 +37,7 @@ def main(directory: str, name: str, patience: str, ranks: str) -> int:
             raise LaunchError("the ranks of a SlurmWorld are started by srun")
         rendezvous = FileRendezvous(Path(directory), name)
         freeze()
-        pids = [_fork(placement, rendezvous, float(patience)) for placement in places_on(node, int(ranks))]
+        pids = [_fork(placement, rendezvous, float(patience)) for placement in placements_on(node, int(ranks))]
     except (LaunchError, OSError) as error:
         print(f"node {socket.gethostname()}: {error}", file=sys.stderr)
         return 1
@@ -46,7 +46,7 @@ def main(directory: str, name: str, patience: str, ranks: str) -> int:
     return int(any([os.waitpid(pid, 0)[1] for pid in pids]))
 
 
-def places_on(node: Placement, ranks: int) -> list[Placement]:
+def placements_on(node: Placement, ranks: int) -> list[Placement]:
     """The ranks of a node, of which each has as many, where srun has started one process on each."""
     first, world_size = node.node * ranks, node.nodes * ranks
     return [

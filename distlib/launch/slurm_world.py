@@ -25,7 +25,7 @@ from distlib.launch.node_list import write_out
 from distlib.launch.rendezvous import FileRendezvous, default_directory
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.forkserver.handle import fresh_python
-from distlib.worlds.real.rank_place import ENVIRONMENT
+from distlib.worlds.real.rank_settings import ENVIRONMENT
 from distlib.worlds.real.supervisor import Supervisor
 from distlib.worlds.real.world import Pool, World
 

@@ -288,7 +288,7 @@ def _rows_columns_rows(
     rows = world_size // columns
     row = ring_all_reduce(columns, length, itemsize)
     within = [along_columns(rows, chunk, itemsize) for chunk in chunk_lengths(length, columns)]
-    places = [divmod(rank, columns) for rank in range(world_size)]
-    messages = [row.messages[j] + within[j].messages[i] for i, j in places]
-    nbytes = [row.nbytes[j] + within[j].nbytes[i] for i, j in places]
+    coordinates = [divmod(rank, columns) for rank in range(world_size)]
+    messages = [row.messages[j] + within[j].messages[i] for i, j in coordinates]
+    nbytes = [row.nbytes[j] + within[j].nbytes[i] for i, j in coordinates]
     return Traffic(messages, nbytes, row.rounds + within[0].rounds)

@@ -66,8 +66,8 @@ def two_trees(world_size: int) -> TwoTrees:
     """The two trees over the ranks 0 … world_size − 1, with colors and starting rounds."""
     first = _in_order_tree(world_size)
     second: list[int | None] = [None] * world_size
-    for place, parent in enumerate(first):
-        second[_moved(place, world_size)] = None if parent is None else _moved(parent, world_size)
+    for rank, parent in enumerate(first):
+        second[_moved(rank, world_size)] = None if parent is None else _moved(parent, world_size)
     parents = (first, second)
     children = (_children(first), _children(second))
     color = _two_colors(parents, children)

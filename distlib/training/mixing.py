@@ -64,9 +64,9 @@ def torus(rows: int, columns: int) -> list[list[int]]:
     check_integer("torus", "rows", rows, None)
     check_integer("torus", "columns", columns, None)
     _at_least_one(min(rows, columns), "row and column")
-    places = [divmod(rank, columns) for rank in range(rows * columns)]
+    cells = [divmod(rank, columns) for rank in range(rows * columns)]
     steps = ((0, -1), (0, 1), (-1, 0), (1, 0))
-    around = [{(r + dr) % rows * columns + (c + dc) % columns for dr, dc in steps} for r, c in places]
+    around = [{(r + dr) % rows * columns + (c + dc) % columns for dr, dc in steps} for r, c in cells]
     return [sorted(others - {rank}) for rank, others in enumerate(around)]
 
 
@@ -252,9 +252,9 @@ def _adds_up(sums: torch.Tensor, noun: str, name: str, why: str) -> None:
     tolerance = max(_ROUNDING, 8 * len(sums) * torch.finfo(sums.dtype).eps)
     wrong = ((sums - 1).abs() > tolerance).nonzero()
     if len(wrong):
-        place = int(wrong[0])
+        index = int(wrong[0])
         raise ValueError(
-            f"{name}expected every {noun} to add up to 1, got {sums[place].item():.6g} in {noun} {place}: {why}"
+            f"{name}expected every {noun} to add up to 1, got {sums[index].item():.6g} in {noun} {index}: {why}"
         )
 
 

@@ -74,7 +74,7 @@ def find_call_site(call: str | None = None) -> CallSite:
         frame = frame.f_back
         if frame is not None and frame.f_globals.get("_STARTS_RANKS"):
             frame = None
-    return _remember(frame or innermost, name_of(via) if via else None, call)
+    return _remember(frame or innermost, function_name_of(via) if via else None, call)
 
 
 def describe_place(file: str, line: int) -> str:
@@ -142,7 +142,7 @@ def _library(frame: FrameType) -> str | None:
     return package if package in _LIBRARIES else None
 
 
-def name_of(frame: FrameType) -> str:
+def function_name_of(frame: FrameType) -> str:
     """The full name of the function that runs in `frame`; for the wrapper of a decorator, of the decorated function.
 
     A module with such a decorator says in `__decorated__` which variable of the wrapper holds that function.

@@ -9,9 +9,9 @@ import ctypes
 
 import torch
 
-from distlib.arguments import describe_tensor, dtype_name
+from distlib.arguments import describe_tensor, dtype_name_of
 
-__all__ = ["as_bytes", "dense", "describe_tensor", "dtype_name", "from_bytes", "landing_of", "to_bytes"]
+__all__ = ["as_bytes", "dense", "describe_tensor", "dtype_name_of", "from_bytes", "landing_of", "to_bytes"]
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:

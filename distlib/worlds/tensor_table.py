@@ -158,11 +158,11 @@ def _share_elements(tensors: Sequence[torch.Tensor]) -> bool:
 
 def _bytes_used(tensor: torch.Tensor) -> numpy.ndarray:
     """The numbers of the bytes of its memory that a tensor has elements in, each once."""
-    places = numpy.array([_start(tensor)])
+    addresses = numpy.array([_start(tensor)])
     for length, stride in zip(tensor.shape, tensor.stride(), strict=True):
         if stride:
-            places = numpy.add.outer(places, numpy.arange(length) * stride * tensor.element_size()).reshape(-1)
-    return numpy.unique(numpy.add.outer(places, numpy.arange(tensor.element_size())))
+            addresses = numpy.add.outer(addresses, numpy.arange(length) * stride * tensor.element_size()).reshape(-1)
+    return numpy.unique(numpy.add.outer(addresses, numpy.arange(tensor.element_size())))
 
 
 def _start(tensor: torch.Tensor) -> int:

@@ -29,21 +29,21 @@ LONGEST = 32
 _SIGNS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that looks like another one
 
 
-def read_list(place: Path = LIST) -> dict[str, list[str]]:
+def read_list(path: Path = LIST) -> dict[str, list[str]]:
     """Salt and hash of each name's password."""
-    return json.loads(place.read_text()) if place.exists() else {}
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
-def write_list(entries: dict[str, list[str]], place: Path = LIST) -> None:
+def write_list(entries: dict[str, list[str]], path: Path = LIST) -> None:
     """Replaces the list at once, readable by its owner only."""
-    new = place.with_suffix(".new")
+    new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(entries, file)
-    new.replace(place)
+    new.replace(path)
 
 
-def admit(names: list[str], place: Path = LIST) -> dict[str, str]:
+def admit(names: list[str], path: Path = LIST) -> dict[str, str]:
     """Passwords for these names, which from now on count.
 
     Raises:
@@ -57,13 +57,13 @@ def admit(names: list[str], place: Path = LIST) -> dict[str, str]:
     passwords = {name: "-".join("".join(secrets.choice(_SIGNS) for _ in range(4)) for _ in range(4)) for name in names}
     salts = {name: secrets.token_hex(16) for name in names}
     new = {name: [salts[name], hashed(password, salts[name])] for name, password in passwords.items()}
-    write_list(read_list(place) | new, place)
+    write_list(read_list(path) | new, path)
     return passwords
 
 
-def is_right(name: str, password: str, place: Path = LIST) -> bool:
+def is_right(name: str, password: str, path: Path = LIST) -> bool:
     """Whether this is the password of somebody on the list."""
-    salt, expected = read_list(place).get(name, ["", ""])
+    salt, expected = read_list(path).get(name, ["", ""])
     return secrets.compare_digest(hashed(password, salt), expected)
 
 

@@ -79,10 +79,10 @@ def prepare_teacher(spawner, name):
     spawner.extra_create_kwargs = {"host_config": {"MaskedPaths": [], "ReadonlyPaths": []}}
 
 
-def on_this_machine(place):
-    """Where Docker keeps the volume that the hub's own container has at `place`."""
+def on_this_machine(path):
+    """Where Docker keeps the volume that the hub's own container has at `path`."""
     mounts = client.inspect_container(os.environ["HOSTNAME"])["Mounts"]
-    return next(mount["Source"] for mount in mounts if mount["Destination"] == str(place))
+    return next(mount["Source"] for mount in mounts if mount["Destination"] == str(path))
 
 
 client = APIClient()

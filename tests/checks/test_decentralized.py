@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from distlib.checks.plays.gated import open_gate
-from distlib.exercises.decentralized.checks import Training, _missteps, _places
+from distlib.exercises.decentralized.checks import Training, _missteps, _points
 from distlib.exercises.decentralized.plays import train
 from distlib.training.mixing import metropolis_weights
 
@@ -29,7 +29,7 @@ def test_what_usual_mistakes_leave_differs_from_the_right_step_and_from_each_oth
         assert not any(torch.allclose(matrix @ x - Training(matrix).rate * slopes, value) for value in values), words
     for (one, ones), (other, others) in combinations(left.items(), 2):
         assert not any(torch.allclose(a, b) for a in ones for b in others), f"{one} / {other}"
-    for (one, ones), (other, others) in combinations(_places(matrix, x).items(), 2):
+    for (one, ones), (other, others) in combinations(_points(matrix, x).items(), 2):
         assert not any(torch.allclose(a, b) for a in ones for b in others), f"{one} / {other}"
 
 

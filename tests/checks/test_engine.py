@@ -16,7 +16,7 @@ from distlib.checks import CheckFailed
 from distlib.checks.case import Case
 from distlib.checks.errors import without_our_files
 from distlib.checks.plays.calls import call
-from distlib.checks.plays.plain import changed_inputs
+from distlib.checks.plays.plain_values import changed_inputs
 from distlib.checks.plays.tensor import one_tensor
 from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import called, returns

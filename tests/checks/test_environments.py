@@ -80,7 +80,7 @@ STEPS = [
 
 @pytest.mark.parametrize("step", STEPS, ids=str)
 def test_a_step_is_one_that_the_launcher_reads(step: Step) -> None:
-    for rank in range(len(step.places())):
+    for rank in range(len(step.locations())):
         slurm, right = step.variables(rank, step.job), step.right(rank)
         slurm = {name: value for name, value in slurm.items() if name.startswith("SLURM")}
         placement = read_placement(slurm, "here")
@@ -93,8 +93,8 @@ def test_a_step_is_one_that_the_launcher_reads(step: Step) -> None:
 
 def test_tasks_are_dealt_out_in_blocks_or_in_turn() -> None:
     assert counts_of("2(x3),1") == [2, 2, 2, 1]
-    assert Step("n[1-3]", "2(x2),1").places() == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
-    assert Step("n[1-3]", "2(x2),1", cyclic=True).places() == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
+    assert Step("n[1-3]", "2(x2),1").locations() == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+    assert Step("n[1-3]", "2(x2),1", cyclic=True).locations() == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
 
 
 @pytest.mark.parametrize("step", STEPS, ids=str)

@@ -39,9 +39,9 @@ def test_a_step_that_takes_too_long() -> None:
 
 def test_the_rings_of_a_mesh_with_two_axes() -> None:
     grid = [("rows", 2), ("columns", 3)]
-    assert Ring(grid, "columns", (3,)).places.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert Ring(grid, "columns", (3,)).rings.tolist() == [[0, 1, 2], [3, 4, 5]]
     by_rows = Ring(grid, "rows", (2,))
-    assert by_rows.places.tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert by_rows.rings.tolist() == [[0, 3], [1, 4], [2, 5]]
     pieces = torch.arange(12).reshape(6, 2)
     assert by_rows.summed(pieces)[0].tolist() == by_rows.summed(pieces)[3].tolist() == [6, 8]
 

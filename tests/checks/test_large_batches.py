@@ -10,7 +10,7 @@ import torch
 from distlib.checks import CheckFailed
 from distlib.checks.case import Case
 from distlib.checks.plays.gated import open_gate
-from distlib.checks.rules.flat import EVERYBODY, TWICE, one_all_reduce
+from distlib.checks.rules.flat_all_reduce import EVERYBODY, TWICE, one_all_reduce
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, first
 from distlib.exercises.large_batches.checks import MISTAKES, Rounds, check_local_sgd_round, play_rounds, weights

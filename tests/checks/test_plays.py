@@ -17,7 +17,7 @@ from distlib.checks.library_calls import could_call
 from distlib.checks.plays import calls
 from distlib.checks.plays.calls import call
 from distlib.checks.plays.gated import Gate
-from distlib.checks.plays.plain import plain
+from distlib.checks.plays.plain_values import plain
 from distlib.checks.senders import is_own
 from distlib.checks.supplied import helper, scope_of, supplied
 from distlib.checks.task import task

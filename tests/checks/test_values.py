@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from distlib.checks.rules.values import compared, is_close, is_equal, shown
+from distlib.checks.rules.values import compared, in_a_line, is_close, is_equal
 
 ONES = torch.ones(3, dtype=torch.float64)
 
@@ -54,5 +54,5 @@ def test_nothing_is_like_nothing_only() -> None:
     ],
 )
 def test_a_value_is_shown_in_a_line(value: Any, line: str) -> None:
-    assert shown(value) == line
+    assert in_a_line(value) == line
     assert compared(value, None) == (f"expected {line}", "found    None")

@@ -19,8 +19,8 @@ from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.uploads import files
 from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, UploadOutcome, collect
 from distlib.classroom.uploads.files import Upload, find_uploads
-from distlib.classroom.uploads.names import student_name
 from distlib.classroom.uploads.owners import Owner, Roster, owners, read_roster
+from distlib.classroom.uploads.upload_names import student_name
 from distlib.cli import main
 from tests.tools.tiny_course import NAME, RIGHT, ROOT, TinyCourse
 

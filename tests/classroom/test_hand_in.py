@@ -20,10 +20,10 @@ from distlib.classroom import hand_in
 from distlib.classroom.grader.submission import HandedCell, read_submission
 from distlib.classroom.uploads.answers import ANSWERED, MISSING, STUB, read_answers
 from distlib.classroom.uploads.hand_in import Declined, HandInError, Interrupted, hand_in_notebook
-from distlib.classroom.uploads.names import full_name, read_upload_name, student_name, upload_name
 from distlib.classroom.uploads.receipt import ago
 from distlib.classroom.uploads.recognize import known_notebooks, recognize
 from distlib.classroom.uploads.unsaved import run_differently
+from distlib.classroom.uploads.upload_names import full_name, read_upload_name, student_name, upload_name
 from distlib.cli import main
 from tests.tools.tiny_course import ROOT
 

@@ -21,8 +21,8 @@ from distlib.classroom.demo import STUDENTS
 from distlib.classroom.grader.examine import MEMORY
 from distlib.classroom.grader.submission import MOST_BYTES_OF_CELLS, MOST_CELLS
 from distlib.cli import main
-from distlib.judge.remote.cells import _MOST_BYTES_OF_A_CELL
 from distlib.judge.remote.judge import MOST_SHOWN
+from distlib.judge.remote.student_cells import _MOST_BYTES_OF_A_CELL
 from distlib.judge.remote.wire import MOST_PAYLOAD
 from distlib.judge.sandbox import KINDS, Limits
 from distlib.judge.sandbox.limits import statement_seconds

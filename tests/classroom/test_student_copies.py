@@ -19,7 +19,7 @@ import pytest
 from distlib.classroom.student_copies.bring import Brought, bring
 from distlib.classroom.student_copies.copy_paths import BACKUPS, FIRST_LESSON, copies
 from distlib.classroom.student_copies.merge import merge
-from distlib.classroom.student_copies.notebook import (
+from distlib.classroom.student_copies.notebook_json import (
     Cell,
     Notebook,
     is_answer,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from distlib.classroom.student_copies.notebook import read_notebook, text_of, write_notebook
+from distlib.classroom.student_copies.notebook_json import read_notebook, text_of, write_notebook
 from distlib.cli import main
 
 NAME = "02_all_reduce"

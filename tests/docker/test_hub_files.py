@@ -22,7 +22,7 @@ def admission(root: Path, tmp_path: Path) -> SimpleNamespace:
     for function in names.values():
         if callable(function) and getattr(function, "__defaults__", None) == (names["LIST"],):
             function.__defaults__ = (tmp_path / "passwords.json",)
-    return SimpleNamespace(**names, place=tmp_path / "passwords.json")
+    return SimpleNamespace(**names, path=tmp_path / "passwords.json")
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def test_a_new_password_replaces_the_old_one(admission: SimpleNamespace) -> None
 
 def test_the_list_has_no_password_and_is_for_its_owner(admission: SimpleNamespace) -> None:
     password = admission.admit(["ada"])["ada"]
-    assert password not in admission.place.read_text() and list(json.loads(admission.place.read_text())) == ["ada"]
-    assert admission.place.stat().st_mode & 0o777 == 0o600
+    assert password not in admission.path.read_text() and list(json.loads(admission.path.read_text())) == ["ada"]
+    assert admission.path.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("name", ["", "Ada", "a+b", "../eve", "a/b", ".", "-a", "a--b", "é", "a b", "a" * 33, "a\n"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from distlib.draw import play_cluster
 from distlib.draw.players.cluster_board import ClusterBoard
 from distlib.draw.players.cluster_scene import cluster_scene
+from distlib.draw.players.scene import Scene
 from distlib.draw.players.still import still_svg
 from distlib.training.strategy.cluster_game import LEVELS, lay_out, play_layout, score_card
 
@@ -65,6 +67,41 @@ def test_a_stage_without_layers_is_refused() -> None:
     board = play_cluster(3)
     set_to(board, pp=4, moved=3)
     assert "at least 1 as layers of a stage" in board.widget.scene["steps"][0]["warning"]
+
+
+class Doorbell:
+    """A lock that says when somebody has to wait for it."""
+
+    def __init__(self) -> None:
+        self.lock, self.rung = threading.RLock(), threading.Event()
+
+    def __enter__(self) -> None:
+        if not self.lock.acquire(blocking=False):
+            self.rung.set()
+            self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+def test_of_two_moves_at_once_the_last_picture_shows_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one comes, on another thread, when the first picture is complete but not yet shown."""
+    board, lock = play_cluster(2), Doorbell()
+    monkeypatch.setattr(board, "_drawing", lock)
+    draw = board.scene
+    other_move = threading.Thread(target=set_to, args=(board,), kwargs={"pp": 2})
+
+    def scene_of_the_first() -> Scene:
+        monkeypatch.setattr(board, "scene", draw)
+        scene = draw()
+        other_move.start()
+        assert lock.rung.wait(100)
+        return scene
+
+    monkeypatch.setattr(board, "scene", scene_of_the_first)
+    set_to(board, tp=8)
+    other_move.join()
+    assert board.widget.scene["steps"][0]["warning"] == "pp 2 × tp 8 does not divide the 8 ranks"
 
 
 def test_ranks_links_limit_and_par_are_in_the_picture() -> None:

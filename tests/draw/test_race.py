@@ -42,9 +42,9 @@ def test_each_line_is_the_model_over_ranks() -> None:
 def test_the_leader_is_the_one_that_would_be_chosen(cluster: Cluster) -> None:
     table = run_race(cluster, SIZES)
     for lead in table.leads:
-        for size in table.places[lead.starts : lead.ends]:
+        for size in table.amounts[lead.starts : lead.ends]:
             best = min(choose_all_reduce(cluster, size // 4, 4).seconds.values())
-            assert table.seconds[lead.algorithm][table.places.index(size)] == pytest.approx(best)
+            assert table.seconds[lead.algorithm][table.amounts.index(size)] == pytest.approx(best)
 
 
 def test_a_lead_begins_at_the_very_byte() -> None:
@@ -122,9 +122,9 @@ def test_what_is_no_race_is_one_clear_error(cluster: Any, nbytes: Any, algorithm
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(1, 11)), min_size=1, max_size=9))
 @settings(max_examples=50)
 def test_labels_are_moved_apart_and_stay_in_order(labels: list[tuple[float, float]]) -> None:
-    wanted, sizes = [place for place, _ in labels], [size for _, size in labels]
-    placed = spread(wanted, sizes, 0, 100)
-    edges = sorted((place - size / 2, place + size / 2) for place, size in zip(placed, sizes, strict=True))
+    wanted, sizes = [middle for middle, _ in labels], [size for _, size in labels]
+    middles = spread(wanted, sizes, 0, 100)
+    edges = sorted((middle - size / 2, middle + size / 2) for middle, size in zip(middles, sizes, strict=True))
     assert all(-0.001 <= begin and end <= 100.001 for begin, end in edges)
     assert all(begin >= end - 0.001 for (_, end), (begin, _) in zip(edges, edges[1:], strict=False))
-    assert sorted(range(len(wanted)), key=lambda i: wanted[i]) == sorted(range(len(wanted)), key=lambda i: placed[i])
+    assert sorted(range(len(wanted)), key=lambda i: wanted[i]) == sorted(range(len(wanted)), key=lambda i: middles[i])

@@ -11,11 +11,11 @@ import nbformat
 import pytest
 import torch
 
-from distlib.judge.remote.cells import RankCell, StudentCells
 from distlib.judge.remote.introspection_remarks import reaches_inside
 from distlib.judge.remote.question import Question, text, whole
 from distlib.judge.remote.ranks import functions_told
 from distlib.judge.remote.stand_in import _signature
+from distlib.judge.remote.student_cells import RankCell, StudentCells
 from distlib.judge.remote.wire import Wire, WireTimeout
 from tests.judge.test_remote_judge import RIGHT, run, told
 from tests.tools.hostile_submissions import ROOT
@@ -104,9 +104,9 @@ def test_a_statement_is_one_that_exists_is_not_left_out_and_comes_next(statement
     cells = StudentCells([RankCell(number, "x = 1") for number in (1, 2, 3)], 100)
     cells.leave_out((3, -1), 1, "ended its process")
     (part,) = cells.parts(0, 9)
-    assert cells.next_place({"cell": 2, "number": 0, "line": 1}, (1, 0), part) == ((2, 0), 1)
+    assert cells.next_statement({"cell": 2, "number": 0, "line": 1}, (1, 0), part) == ((2, 0), 1)
     with pytest.raises(ValueError, match="expected"):
-        cells.next_place(statement, (1, 0), part)
+        cells.next_statement(statement, (1, 0), part)
 
 
 @pytest.mark.parametrize("parameters", [5, [5], [["x", "NO_KIND", False]], [[b"x", "VAR_KEYWORD", 0]], [["x"]] * 1_000])

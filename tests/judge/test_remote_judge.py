@@ -22,10 +22,10 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from distlib.judge.remote import forkserver as judges_forkserver
 from distlib.judge.remote import frameworks, ranks, wire
-from distlib.judge.remote.cells import RankCell
 from distlib.judge.remote.forkserver import CanNotGrade
 from distlib.judge.remote.judge import Judged, Judges, judge, judge_in
 from distlib.judge.remote.ranks import RemoteRanks
+from distlib.judge.remote.student_cells import RankCell
 from distlib.judge.remote.wire import encode
 from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.isolation import USERS_PER_SANDBOX

@@ -14,9 +14,9 @@ import pytest
 
 from distlib.judge.remote import question as question_module
 from distlib.judge.remote import wire as wire_module
-from distlib.judge.remote.cells import RankCell
 from distlib.judge.remote.question import Question
 from distlib.judge.remote.ranks import RemoteRanks
+from distlib.judge.remote.student_cells import RankCell
 from distlib.judge.remote.wire import Wire, WireTimeout
 from distlib.judge.sandbox import Limits
 from tests.judge.test_remote_judge import run, told

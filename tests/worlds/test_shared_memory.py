@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from distlib import Communicator, PeerLost, RankError, World
 from distlib.worlds.real import forkserver, shared_memory
 from distlib.worlds.real.mailbox import INLINE_BYTES
-from distlib.worlds.real.shared_memory import NoSharedMemory, fill_from, place_of
+from distlib.worlds.real.shared_memory import NoSharedMemory, fill_from, memory_address
 
 PIECE = 64
 HUGE = 8 * 2**20  # elements: 32 MB of float32
@@ -48,7 +48,7 @@ def small_pieces(monkeypatch) -> None:
 def test_every_byte_is_copied_and_none_beyond(small_pieces: None, nbytes: int, dtype: torch.dtype) -> None:
     source = torch.randint(0, 2, (nbytes,), dtype=torch.uint8).view(dtype)
     around = torch.full((nbytes + 32,), 7, dtype=torch.uint8)
-    assert fill_from(place_of(source), around[16 : nbytes + 16].view(dtype))
+    assert fill_from(memory_address(source), around[16 : nbytes + 16].view(dtype))
     assert torch.equal(around[16 : nbytes + 16], source.view(torch.uint8))
     assert set(torch.cat([around[:16], around[nbytes + 16 :]]).tolist()) == {7}
 
@@ -58,7 +58,7 @@ def test_a_tensor_with_gaps_is_filled_in_row_order(shape: list[int], turned: int
     source = torch.rand(shape)
     target = torch.zeros([*shape[:-1], shape[-1] * gap])[..., ::gap]
     target = target.transpose(turned % len(shape), -1).contiguous().transpose(turned % len(shape), -1)
-    assert fill_from(place_of(source), target)
+    assert fill_from(memory_address(source), target)
     assert torch.equal(target, source)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from distlib.checks.plays.gated import PassGate
-from distlib.checks.plays.plain import plain
+from distlib.checks.plays.plain_values import plain
 from distlib.communicator import Communicator
 
 

@@ -15,7 +15,7 @@ of rank 0 that holds x₀ + 2·x₂ has the contents (1, 0, 2): rank 1's values 
 A judge lists its causes in the order in which it believes them; the first that knows something is shown:
 
     held = LeftInTensors(seen, in_chunks=True)
-    yield wrong_values(held, "It must be the sum over all ranks.", [*IN_ANOTHER_PLACE, average, counted_twice("…"), …])
+    yield wrong_values(held, "It must be the sum over all ranks.", [*WRITTEN_ELSEWHERE, average, counted_twice("…"), …])
     yield strayed(held)
 
 What can't be seen: values that are right by accident.
@@ -358,7 +358,7 @@ def read_early(held: LeftInTensors) -> str | None:
     )
 
 
-IN_ANOTHER_PLACE: tuple[Cause, ...] = (
+WRITTEN_ELSEWHERE: tuple[Cause, ...] = (
     new_tensor,
     moved_tensor,
     nothing_happened,

@@ -154,7 +154,7 @@ def first_numbers(values: torch.Tensor, digits: int = 6) -> str:
     return f"[{', '.join(texts)}{', …' if len(flat) > SHOWN else ''}]"
 
 
-def shown(value: Any) -> str:
+def in_a_line(value: Any) -> str:
     """A value in a line: "[0.5, -1.25, …], shape [4, 2], float32" for a tensor, "a list" for a list."""
     if isinstance(value, torch.Tensor):
         return f"{first_numbers(value, digits=5)}, shape {list(value.shape)}, {dtype_name(value.dtype)}"
@@ -165,7 +165,7 @@ def compared(expected: Any, found: Any) -> tuple[str, str]:
     """The two lines of a remark that show both; of tensors that begin alike, the elements from where they differ."""
     start = _same_up_to(expected, found)
     if start < SHOWN:
-        return f"expected {shown(expected)}", f"found    {shown(found)}"
+        return f"expected {in_a_line(expected)}", f"found    {in_a_line(found)}"
     late = [first_numbers(value.flatten()[start:], digits=5) for value in (expected, found)]
     return f"expected {late[0]}   from element {start} on", f"found    {late[1]}"
 

@@ -84,8 +84,8 @@ def known_texts(course: Course, assignment: str) -> list[str]:
     """The code that all students have in front of them, and the instructor's solution."""
     exercise = Path(assignment) / f"{assignment}.ipynb"
     folders = [course.source_folder(".") / exercise, course.root / "exercises" / exercise]
-    places = [*folders, course.root / "course" / f"{assignment}.ipynb"]
-    return [cell.source for path in places for cell in _code_cells(path)]
+    paths = [*folders, course.root / "course" / f"{assignment}.ipynb"]
+    return [cell.source for path in paths for cell in _code_cells(path)]
 
 
 def _code_cells(path: Path) -> list[NotebookNode]:

@@ -34,9 +34,9 @@ class Autograded:
     def __init__(self, course: Course, assignment: str, student: str) -> None:
         self._course, self._assignment = course, assignment
         self._submitted = course.folder("submitted", student, assignment)
-        self._place = course.folder("autograded", student, assignment)
+        self._folder = course.folder("autograded", student, assignment)
         self._feedback = course.folder("feedback", student, assignment)
-        self._new = self._place.with_name(f"{self._place.name}.new")
+        self._new = self._folder.with_name(f"{self._folder.name}.new")
 
     def exists(self) -> bool:
         """Whether a graded notebook is there."""
@@ -45,7 +45,7 @@ class Autograded:
     @property
     def notebook(self) -> Path:
         """Where the graded notebook is, if there is one."""
-        return self._place / f"{self._assignment}.ipynb"
+        return self._folder / f"{self._assignment}.ipynb"
 
     def prepare(self, notebook: NotebookNode, timestamp: datetime | None) -> list[str]:
         """Write everything next to its place. Returns remarks.
@@ -73,8 +73,8 @@ class Autograded:
 
     def publish(self) -> None:
         """Put what was prepared in the place of what was there. Feedback on what was there is removed."""
-        _remove(self._place)
-        self._new.rename(self._place)
+        _remove(self._folder)
+        self._new.rename(self._folder)
         _remove(self._feedback)
 
     def has_feedback(self) -> bool:
@@ -87,7 +87,7 @@ class Autograded:
 
     def discard(self) -> None:
         """Remove everything: there is no graded notebook of this student, and no feedback."""
-        for folder in (self._new, self._place, self._feedback):
+        for folder in (self._new, self._folder, self._feedback):
             _remove(folder)
 
     def _copy_handed_in(self) -> list[str]:

@@ -53,7 +53,7 @@ class CheckMessage:
 
     @property
     def first_sentence(self) -> str:
-        """Of what was seen."""
+        """The first sentence of what was seen."""
         return _SENTENCE.split(self.seen, maxsplit=1)[0]
 
 

@@ -285,7 +285,7 @@ class _Grader:
         folder = self._course.folder("submitted", student, self._assignment)
         timestamp, remarks = read_timestamp(folder)
         remarks += [_PATTERN] if any(sign in student for sign in "*?[\n") else []
-        place = Autograded(self._course, self._assignment, student)
+        autograded = Autograded(self._course, self._assignment, student)
         remarks = [*examined.remarks, *remarks]
         record = Record(
             student,
@@ -297,19 +297,19 @@ class _Grader:
             work=basis.work,
             seed=basis.seed,
         )
-        had_feedback = place.has_feedback()
+        had_feedback = autograded.has_feedback()
         try:
             if not record.problem:
-                record = self._publish(record, place, examined.notebook, timestamp, basis.version)
+                record = self._publish(record, autograded, examined.notebook, timestamp, basis.version)
         except GradebookError:
-            place.withdraw()
+            autograded.withdraw()
             raise
         except Exception as error:  # whatever is wrong with one student, the others are graded
             record = replace(record, problem=_why(error))
         if record.problem:
             self._book.record_failure(student, timestamp)
         if record.problem:
-            place.discard()
+            autograded.discard()
         self._outdated += [student] if had_feedback else []
         self._note_changes(record)
         self._judged[student] = examined.judged
@@ -322,12 +322,12 @@ class _Grader:
         return examined.seconds if is_whole or before is None else max(before.seconds, examined.seconds)
 
     def _publish(
-        self, record: Record, place: Autograded, text: str, timestamp: datetime | None, version: str
+        self, record: Record, autograded: Autograded, text: str, timestamp: datetime | None, version: str
     ) -> Record:
         notebook = nbformat.reads(text, as_version=4)
-        remarks = place.prepare(notebook, timestamp)
+        remarks = autograded.prepare(notebook, timestamp)
         self._book.record(record.student, timestamp, notebook)
-        place.publish()
+        autograded.publish()
         marks = {cell: mark.auto for cell, mark in self._book.marks()[record.student].items()}
         return replace(record, remarks=[*record.remarks, *remarks], marks=marks, told=_told(notebook), version=version)
 
@@ -386,7 +386,7 @@ class _Grader:
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _records(self) -> dict[str, Record]:
-        """Those of earlier runs."""
+        """The records of earlier runs, by student."""
         folder = self._course.records(self._assignment) / STUDENTS
         read = (read_record(path) for path in folder.glob("*/record.json"))
         return {record.student: record for record in read if record}
@@ -414,9 +414,9 @@ class _Grader:
 
     def _graded_notebook(self, student: str, record: Record, marks: Mapping[str, Mark]) -> Path | None:
         """The notebook in autograded/, if the gradebook has the marks that the record says."""
-        place = Autograded(self._course, self._assignment, student)
+        autograded = Autograded(self._course, self._assignment, student)
         in_book = {cell: mark.auto for cell, mark in marks.items()}
-        return place.notebook if in_book == record.marks and place.exists() else None
+        return autograded.notebook if in_book == record.marks and autograded.exists() else None
 
     def _basis(self, student: str, before: Record | None) -> _Basis:
         """`before`: what came of an earlier run. With nothing to grade, both hashes are ""."""

@@ -13,7 +13,7 @@ from typing import Any
 from nbgrader.apps import NbGrader
 
 from distlib.classroom.grader.source import Source, read_source
-from distlib.classroom.uploads.names import full_name, lesson_alone
+from distlib.classroom.uploads.upload_names import full_name, lesson_alone
 
 
 class CourseError(Exception):
@@ -42,11 +42,11 @@ class Course:
     def students(self, assignment: str) -> list[str]:
         """Who has handed something in."""
         directory, structure = self.settings.submitted_directory, self.settings.directory_structure
-        places = glob(
+        folders = glob(
             structure.format(nbgrader_step=directory, student_id="*", assignment_id=assignment), root_dir=self.root
         )
         pattern = self.settings.format_path(directory, "(?P<student>[^/]+)", re.escape(assignment), escape=True)
-        found = (re.fullmatch(pattern, str(self.root / place)) for place in places)
+        found = (re.fullmatch(pattern, str(self.root / folder)) for folder in folders)
         return sorted(match["student"] for match in found if match)
 
     def full_name(self, name: str) -> str:

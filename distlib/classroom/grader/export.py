@@ -39,11 +39,11 @@ class MarksExport(ExportPlugin):
 
     def export(self, gradebook: Gradebook) -> None:
         """Write the table to `self.to`, or grades.csv, in one move."""
-        place = Path(self.to or "grades.csv")
-        new = place.with_name(f"{place.name}.new")
+        path = Path(self.to or "grades.csv")
+        new = path.with_name(f"{path.name}.new")
         new.write_text(spreadsheet([_COLUMNS, *self._rows(gradebook)]), encoding="utf-8", newline="")
-        os.replace(new, place)
-        self.log.info("Exported the marks to %s", place)
+        os.replace(new, path)
+        self.log.info("Exported the marks to %s", path)
 
     def _rows(self, gradebook: Gradebook) -> Iterator[list[str]]:
         course = Course(Path(self.parent.coursedir.root), self.config, self.parent.coursedir)

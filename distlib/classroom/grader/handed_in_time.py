@@ -53,7 +53,7 @@ def implausible(time: datetime, now: datetime | None = None) -> str:
     return "is in the future" if time > now + _SLACK else ""
 
 
-def shown(text: str) -> str:
+def quoted(text: str) -> str:
     """The text of a file in a message."""
     return printable(text.strip()[:_MOST_SHOWN])
 
@@ -64,9 +64,9 @@ def names_zone(text: str) -> bool:
     return bool(zone or time.tzinfo)
 
 
-def advice(place: str) -> str:
-    """What to do where no time is known. place: the file to write."""
-    return f"if you know it, write it into {place}, such as {EXAMPLE}"
+def advice(file: str) -> str:
+    """What to do where no time is known. file: the one to write."""
+    return f"if you know it, write it into {file}, such as {EXAMPLE}"
 
 
 def _only_reading(text: str) -> tuple[datetime, str]:

@@ -85,10 +85,10 @@ def _without_time(run: ClassRun) -> list[str]:
     """Students of whom nobody knows whether they are late."""
     if not run.without_time:
         return []
-    place = f"classroom/submitted/STUDENT/{run.assignment}/timestamp.txt"
+    file = f"classroom/submitted/STUDENT/{run.assignment}/timestamp.txt"
     return [
         f"No time of handing in is known for {joined([f'{who} ({why})' for who, why in run.without_time.items()])}: "
-        f"nothing was taken off for being late. If you know when they handed in, write it into {place}, such as "
+        f"nothing was taken off for being late. If you know when they handed in, write it into {file}, such as "
         f"{EXAMPLE}, and grade again."
     ]
 

@@ -16,7 +16,7 @@ from distlib.classroom.grader.marks import functions, of, sums
 
 _NUMBER = r"-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?"
 _NUMBERS = re.compile(rf"{_NUMBER}(?:(?:, | and ){_NUMBER})*")
-_PLACE = re.compile(r"^[^:]{0,120}: ")  # "shift on 2 ranks, 8 float32: "
+_CASE = re.compile(r"^[^:]{0,120}: ")  # "shift on 2 ranks, 8 float32: "
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def mistakes(records: Iterable[Record]) -> list[Mistake]:
 
 def cause_of(told: Told) -> str:
     """What two messages have in common that report the same mistake: the cause, else what was seen, without numbers."""
-    return _NUMBERS.sub("N", told.cause or _PLACE.sub("", told.seen))
+    return _NUMBERS.sub("N", told.cause or _CASE.sub("", told.seen))
 
 
 def left_behind(run: ClassRun) -> dict[str, list[str]]:

@@ -45,10 +45,10 @@ def note_refused(
         OSError: it can't be written.
     """
     here = "\n".join(sorted(str(source.resolve()) for source in sources))
-    earlier = {place: each for place, each in _read(course, assignment).items() if place != here}
-    kept = {place: [each for each in found if each.student not in collected] for place, found in earlier.items()}
+    earlier = {origin: each for origin, each in _read(course, assignment).items() if origin != here}
+    kept = {origin: [each for each in found if each.student not in collected] for origin, found in earlier.items()}
     lists = {
-        place: [astuple(each) for each in found] for place, found in {**kept, here: list(refused)}.items() if found
+        origin: [astuple(each) for each in found] for origin, found in {**kept, here: list(refused)}.items() if found
     }
     path = _path(course, assignment)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def read_refused(course: Course, assignment: str) -> list[Refused]:
 def _read(course: Course, assignment: str) -> dict[str, list[Refused]]:
     try:
         lists = json.loads(_path(course, assignment).read_text(encoding="utf-8"))
-        return {place: [Refused(*each) for each in found] for place, found in lists.items()}
+        return {origin: [Refused(*each) for each in found] for origin, found in lists.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 

@@ -22,7 +22,7 @@ from typing import Any
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from distlib.classroom.grader.file_kind import BEGIN, EMPTY, NO_CELLS, FileKind, kind_of, looks_like_a_notebook
-from distlib.classroom.grader.handed_in_time import EXAMPLE, OddTime, names_zone, shown, utc_of
+from distlib.classroom.grader.handed_in_time import EXAMPLE, OddTime, names_zone, quoted, utc_of
 from distlib.printable import printable
 
 MOST_BYTES = 2 << 30  # of a notebook file
@@ -157,7 +157,7 @@ def read_timestamp(folder: Path) -> tuple[datetime | None, list[str]]:
     if not why:
         return None, []
     right = f"if you know it, replace it by the right one, such as {EXAMPLE}"
-    said = f"says {shown(text)!r}, which {why}" if text else why
+    said = f"says {quoted(text)!r}, which {why}" if text else why
     return None, [f"{_TIMESTAMP} {said}: no time of handing in, no penalty for being late; {right}"]
 
 
@@ -166,7 +166,7 @@ def why_no_time(folder: Path) -> str:
     time, text, why = _time_in(folder)
     if time is not None:
         return ""
-    return f"{shown(text)} {why}" if text else f"{_TIMESTAMP} {why}" if why else f"no {_TIMESTAMP}"
+    return f"{quoted(text)} {why}" if text else f"{_TIMESTAMP} {why}" if why else f"no {_TIMESTAMP}"
 
 
 def _time_in(folder: Path) -> tuple[datetime | None, str, str]:
@@ -230,8 +230,8 @@ def _what_else(folder: Path) -> str:
     others = [name for name in others if name != _TIMESTAMP]
     if not others:
         return ": the folder is empty"
-    shown = [f"{name} ({what_is(folder / name)})" for name in others[:_MOST_NAMED]]
-    return f", only {_listed(shown, len(others))}"
+    quoted = [f"{name} ({what_is(folder / name)})" for name in others[:_MOST_NAMED]]
+    return f", only {_listed(quoted, len(others))}"
 
 
 def _listed(names: list[str], number: int = 0) -> str:

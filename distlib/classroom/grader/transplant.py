@@ -66,14 +66,14 @@ def transplant(source: Source, handed: Sequence[HandedCell]) -> Transplanted:
     match = _Match(source, handed)
     notebook = copy.deepcopy(source.notebook)
     remarks = match.remarks()
-    for place, cell in enumerate(notebook.cells):
-        if (text := match.text_of(place)) is not None:
+    for position, cell in enumerate(notebook.cells):
+        if (text := match.text_of(position)) is not None:
             cell.source = text
             if not _mark(cell):
                 cell.metadata["distlib"] = dict(FROM_STUDENT)
             if cell.cell_type == "markdown":
-                remarks += _paste(cell, match.attachments_of(place))
-        if note := match.note_of(place):
+                remarks += _paste(cell, match.attachments_of(position))
+        if note := match.note_of(position):
             cell.metadata["distlib"] = {NOTE: note}
     notebook.cells = list(_interleaved(notebook.cells, match.own_cells()))
     return Transplanted(notebook, remarks, match.older())
@@ -94,9 +94,9 @@ def _paste(cell: NotebookNode, attachments: Any) -> list[str]:
 def _interleaved(cells: Sequence[NotebookNode], own: Mapping[int, Sequence[HandedCell]]) -> list[NotebookNode]:
     """The instructor's cells, each followed by the student's own; those at -1 come first."""
     mixed, number = [], 0
-    for place in range(-1, len(cells)):
-        mixed += [cells[place]] if place >= 0 else []
-        for cell in own.get(place, ()):
+    for position in range(-1, len(cells)):
+        mixed += [cells[position]] if position >= 0 else []
+        for cell in own.get(position, ()):
             number += 1
             mixed.append(_own_cell(cell.source, number))
     return mixed
@@ -121,34 +121,34 @@ class _Match:
         self._cells, self._released, self._handed = source.notebook.cells, source.released, handed
         self._names = [_name(cell) for cell in self._cells]
         self._claims = self._find_claims()
-        self._chosen: dict[int, int] = {}  # from a place in the instructor's notebook to the cell of the submission
+        self._chosen: dict[int, int] = {}  # from a position in the instructor's notebook to the cell of the submission
         self._elsewhere: dict[int, str] = {}  # solutions that stand in the cell of another one
-        self._definitions: dict[int, Definitions] = {}  # of the functions, by the place of their solution cells
+        self._definitions: dict[int, Definitions] = {}  # of the functions, by the position of their solution cells
         self._choose()
 
-    def text_of(self, place: int) -> str | None:
+    def text_of(self, position: int) -> str | None:
         """The student's text for a cell of the instructor's, None where the instructor's stays."""
-        if place in self._elsewhere:
-            return f"# {self._names[place]} stands in the cell of {self._elsewhere[place]}."
-        if place not in self._chosen or not self._is_students(place):
+        if position in self._elsewhere:
+            return f"# {self._names[position]} stands in the cell of {self._elsewhere[position]}."
+        if position not in self._chosen or not self._is_students(position):
             return None
-        text = self._handed[self._chosen[place]].source
-        return None if _same(text, self._released[place]) else text
+        text = self._handed[self._chosen[position]].source
+        return None if _same(text, self._released[position]) else text
 
-    def attachments_of(self, place: int) -> Any:
+    def attachments_of(self, position: int) -> Any:
         """What the student has pasted into a cell, as found."""
-        return self._handed[self._chosen[place]].attachments if place in self._chosen else None
+        return self._handed[self._chosen[position]].attachments if position in self._chosen else None
 
-    def note_of(self, place: int) -> str:
+    def note_of(self, position: int) -> str:
         """What a student should know about the choice of a cell; "" without a choice."""
-        return self._definitions[place].remark if place in self._definitions else ""
+        return self._definitions[position].remark if position in self._definitions else ""
 
     def own_cells(self) -> dict[int, list[HandedCell]]:
-        """The student's own code cells, by the place that they come after; -1 is the beginning.
+        """The student's own code cells, by the position that they come after; -1 is the beginning.
 
         Other definitions of a function come before the one that counts, or after the function's tests.
         """
-        taken = {index: place for place, index in self._chosen.items()}
+        taken = {index: position for position, index in self._chosen.items()}
         anchors = self._in_order()
         own: dict[int, list[HandedCell]] = defaultdict(list)
         after = -1
@@ -157,21 +157,21 @@ class _Match:
                 after = taken[index]
             elif index not in taken and self._is_own(index):
                 where = after
-                for place in self._losing_for(index):
-                    where = max(where, self._last_test(place)) if where >= place else where
+                for position in self._losing_for(index):
+                    where = max(where, self._last_test(position)) if where >= position else where
                 own[where].append(cell)
         return own
 
     def older(self) -> list[str]:
         """The locked cells and tests that the instructor has changed since the student got them."""
-        locked = [place for place in self._chosen if self._names[place] and not self._is_solution(place)]
-        return [self._names[place] for place in sorted(locked) if self._is_older(place)]
+        locked = [position for position in self._chosen if self._names[position] and not self._is_solution(position)]
+        return [self._names[position] for position in sorted(locked) if self._is_older(position)]
 
     def remarks(self) -> list[str]:
         """What was changed that is not the student's to change; what was found in an unusual place."""
-        named = [place for place, name in enumerate(self._names) if name]
-        locked = [place for place in named if not self._is_solution(place)]
-        solutions = [place for place in named if self._is_solution(place)]
+        named = [position for position, name in enumerate(self._names) if name]
+        locked = [position for position in named if not self._is_solution(position)]
+        solutions = [position for position in named if self._is_solution(position)]
         in_order = self._in_order()
         found = {
             "missing, put back": [p for p in locked if p not in self._chosen],
@@ -195,98 +195,103 @@ class _Match:
                 p for p in named if self._chosen.get(p, -1) not in {*in_order, -1} and not self.note_of(p)
             ],
         }
-        notes = [self.note_of(place) for place in solutions if self.note_of(place)]
-        return notes + [f"{what}: {self._listed(places)}" for what, places in found.items() if places]
+        notes = [self.note_of(position) for position in solutions if self.note_of(position)]
+        return notes + [f"{what}: {self._listed(positions)}" for what, positions in found.items() if positions]
 
     # ── recognizing ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _find_claims(self) -> list[int | None]:
-        """For each cell of the submission the place in the instructor's notebook that it seems to stand for."""
-        by_name = {name: place for place, name in enumerate(self._names) if name}
-        by_id = {(cell.cell_type, cell.get("id")): place for place, cell in enumerate(self._cells) if cell.get("id")}
+        """For each cell of the submission the position in the instructor's notebook that it seems to stand for."""
+        by_name = {name: position for position, name in enumerate(self._names) if name}
+        by_id = {
+            (cell.cell_type, cell.get("id")): position for position, cell in enumerate(self._cells) if cell.get("id")
+        }
         claims = [by_name.get(cell.grade_id) for cell in self._handed]
         claims = [
             by_id.get((cell.kind, cell.cell_id)) if claim is None else claim
             for cell, claim in zip(self._handed, claims, strict=True)
         ]
-        unclaimed = [place for place in range(len(self._cells)) if place not in claims]
-        by_text = {(self._cells[place].cell_type, _normal(self._released[place])): place for place in unclaimed[::-1]}
+        unclaimed = [position for position in range(len(self._cells)) if position not in claims]
+        by_text = {
+            (self._cells[position].cell_type, _normal(self._released[position])): position
+            for position in unclaimed[::-1]
+        }
         return [
             by_text.pop((cell.kind, _normal(cell.source)), None) if claim is None else claim
             for cell, claim in zip(self._handed, claims, strict=True)
         ]
 
     def _choose(self) -> None:
-        """One cell of the submission for each place, where there is one."""
-        solutions = [place for place in range(len(self._cells)) if self._is_solution(place)]
-        for place in solutions:
-            if self._is_code(place):
-                self._take_definition(place)
+        """One cell of the submission for each position, where there is one."""
+        solutions = [position for position in range(len(self._cells)) if self._is_solution(position)]
+        for position in solutions:
+            if self._is_code(position):
+                self._take_definition(position)
             else:
-                self._take_best(place, self._claiming(place))
+                self._take_best(position, self._claiming(position))
         losing = {index for each in self._definitions.values() for index in each.others}
-        for place in range(len(self._cells)):
-            if place not in solutions:
-                self._take_best(place, [index for index in self._claiming(place) if index not in losing])
-        for place in solutions:
-            if place not in self._chosen and place not in self._elsewhere:
-                self._take_best(place, self._claiming(place))
+        for position in range(len(self._cells)):
+            if position not in solutions:
+                self._take_best(position, [index for index in self._claiming(position) if index not in losing])
+        for position in solutions:
+            if position not in self._chosen and position not in self._elsewhere:
+                self._take_best(position, self._claiming(position))
 
-    def _take_definition(self, place: int) -> None:
+    def _take_definition(self, position: int) -> None:
         """Take the cell with the definition that counts. It may be that of another function, too."""
-        name, every = self._names[place], range(len(self._handed))
+        name, every = self._names[position], range(len(self._handed))
         usual = [index for index in every if self._may_define(index)]
-        found = find_definitions(self._handed, name, self._first_test(place), usual)
+        found = find_definitions(self._handed, name, self._first_test(position), usual)
         found = found or find_definitions(self._handed, name, None, [i for i in every if not self._is_released(i)])
         if found is None:
             return
-        self._definitions[place] = found
+        self._definitions[position] = found
         other = next((at for at, index in self._chosen.items() if index == found.counts), None)
         if other is None:
-            self._chosen[place] = found.counts
+            self._chosen[position] = found.counts
         else:
-            self._elsewhere[place] = self._names[other]
+            self._elsewhere[position] = self._names[other]
 
-    def _first_test(self, place: int) -> int | None:
+    def _first_test(self, position: int) -> int | None:
         """The index of the first cell of the submission that stands for a test of a function."""
-        tests = tests_of(self._names[place])
+        tests = tests_of(self._names[position])
         names = (None if claim is None else self._names[claim] for claim in self._claims)
         return next((index for index, name in enumerate(names) if name in tests), None)
 
-    def _last_test(self, place: int) -> int:
-        """The place of a function's last test."""
-        tests = tests_of(self._names[place])
-        return max((at for at, name in enumerate(self._names) if name in tests), default=place)
+    def _last_test(self, position: int) -> int:
+        """The position of a function's last test."""
+        tests = tests_of(self._names[position])
+        return max((at for at, name in enumerate(self._names) if name in tests), default=position)
 
     def _losing_for(self, index: int) -> list[int]:
-        """The places of the functions that a cell defines without being the one that counts."""
-        return [place for place, each in self._definitions.items() if index in each.others]
+        """The positions of the functions that a cell defines without being the one that counts."""
+        return [position for position, each in self._definitions.items() if index in each.others]
 
-    def _claiming(self, place: int) -> list[int]:
-        """The cells of the submission that seem to stand for a place."""
-        return [index for index, claim in enumerate(self._claims) if claim == place]
+    def _claiming(self, position: int) -> list[int]:
+        """The cells of the submission that seem to stand for a position."""
+        return [index for index, claim in enumerate(self._claims) if claim == position]
 
-    def _take_best(self, place: int, candidates: Sequence[int]) -> None:
+    def _take_best(self, position: int, candidates: Sequence[int]) -> None:
         """Take the last cell that is not as released, else the last one; of a locked cell the first unchanged one."""
         candidates = [index for index in candidates if index not in self._chosen.values()]
-        if not candidates or place in self._chosen:
+        if not candidates or position in self._chosen:
             return
-        changed = [index for index in candidates if not _same(self._handed[index].source, self._released[place])]
+        changed = [index for index in candidates if not _same(self._handed[index].source, self._released[position])]
         unchanged = [index for index in candidates if index not in changed]
-        wanted = changed if self._is_students(place) else unchanged[:1]
-        self._chosen[place] = (wanted or candidates)[-1]
+        wanted = changed if self._is_students(position) else unchanged[:1]
+        self._chosen[position] = (wanted or candidates)[-1]
 
     # ── what is what ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _is_solution(self, place: int) -> bool:
-        return bool(_mark(self._cells[place]).get("solution"))
+    def _is_solution(self, position: int) -> bool:
+        return bool(_mark(self._cells[position]).get("solution"))
 
-    def _is_code(self, place: int) -> bool:
-        return bool(self._cells[place].cell_type == "code")
+    def _is_code(self, position: int) -> bool:
+        return bool(self._cells[position].cell_type == "code")
 
-    def _is_students(self, place: int) -> bool:
+    def _is_students(self, position: int) -> bool:
         """Whether the text of this cell is the student's: solutions, and code that is not locked."""
-        return self._is_solution(place) or (not self._names[place] and self._is_code(place))
+        return self._is_solution(position) or (not self._names[position] and self._is_code(position))
 
     def _is_released(self, index: int) -> bool:
         """Whether a cell is as one was released: in its place, or a copy of it."""
@@ -304,25 +309,25 @@ class _Match:
         is_code = cell.kind == "code" and bool(cell.source.strip()) and not self._is_released(index)
         return is_code and (is_written(cell) or not self._losing_for(index))
 
-    def _is_edited(self, place: int) -> bool:
-        return not _same(self._handed[self._chosen[place]].source, self._released[place])
+    def _is_edited(self, position: int) -> bool:
+        return not _same(self._handed[self._chosen[position]].source, self._released[position])
 
-    def _is_older(self, place: int) -> bool:
+    def _is_older(self, position: int) -> bool:
         """Whether a cell is as this student got it, and the instructor's differs: it has changed since."""
-        cell = self._handed[self._chosen[place]]
-        differs = self._is_edited(place) or cell.mark.get("points") != _mark(self._cells[place]).get("points")
+        cell = self._handed[self._chosen[position]]
+        differs = self._is_edited(position) or cell.mark.get("points") != _mark(self._cells[position]).get("points")
         return differs and cell.is_as_released
 
-    def _is_retagged(self, place: int) -> bool:
+    def _is_retagged(self, position: int) -> bool:
         """Whether nbgrader's marks or the tags were changed, or the type of the cell; lost marks are another remark.
 
         The checksum that nbgrader wrote into a cell holds what it was released with, points included. Of a cell with
         another text it tells nothing: who has changed the points, student or instructor?
         """
-        ours, theirs = self._cells[place], self._handed[self._chosen[place]]
+        ours, theirs = self._cells[position], self._handed[self._chosen[position]]
         if not theirs.mark:
             return False
-        released = _IN_CHECKSUM if theirs.is_as_released else ("points",) if self._is_edited(place) else ()
+        released = _IN_CHECKSUM if theirs.is_as_released else ("points",) if self._is_edited(position) else ()
         keys = [key for key in _MARKS if key not in released]
         marks = any((_mark(ours).get(key) or None) != (theirs.mark.get(key) or None) for key in keys)
         return (
@@ -331,12 +336,12 @@ class _Match:
 
     def _in_order(self) -> set[int]:
         """The chosen cells of the submission that stand in the instructor's order: as many as possible."""
-        taken = sorted((index, place) for place, index in self._chosen.items())
-        longest = _longest_increasing([place for _, place in taken])
-        return {taken[position][0] for position in longest}
+        taken = sorted((index, position) for position, index in self._chosen.items())
+        longest = _longest_increasing([position for _, position in taken])
+        return {taken[each][0] for each in longest}
 
-    def _listed(self, places: Sequence[int]) -> str:
-        names = [self._names[place] for place in places]
+    def _listed(self, positions: Sequence[int]) -> str:
+        names = [self._names[position] for position in positions]
         return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 

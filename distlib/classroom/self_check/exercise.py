@@ -23,7 +23,7 @@ from distlib.classroom.grader.definitions import Definitions, is_written, severa
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, read_submission
 from distlib.classroom.grader.transplant import FROM_STUDENT, transplant
 from distlib.classroom.self_check.results import ExerciseError
-from distlib.classroom.uploads.names import full_name, lesson_alone
+from distlib.classroom.uploads.upload_names import full_name, lesson_alone
 
 if TYPE_CHECKING:
     from distlib.classroom.grader.source import Source
@@ -92,9 +92,9 @@ def _known(start: Path) -> list[str]:
 
 def _find(name: str, start: Path) -> Path:
     for folder in [start, *start.parents]:
-        for place in (folder, folder / name, folder / "work" / "exercises" / name, folder / "exercises" / name):
-            if (place / f"{name}.ipynb").is_file():
-                return place / f"{name}.ipynb"
+        for candidate in (folder, folder / name, folder / "work" / "exercises" / name, folder / "exercises" / name):
+            if (candidate / f"{name}.ipynb").is_file():
+                return candidate / f"{name}.ipynb"
     known = _known(start)
     there = (
         f"The exercises are {', '.join(known)}." if known else "Go to the course's folder, or name it: --notebook PATH"
@@ -122,8 +122,8 @@ def saved_notebook(name: str, start: Path) -> Path:
 
 def _find_source(name: str, folders: list[Path]) -> Source | None:
     """The instructor's notebook; None if there is none."""
-    places = (folder / "solutions" / name / f"{name}.ipynb" for folder in folders)
-    path = next((place for place in places if place.is_file()), None)
+    paths = (folder / "solutions" / name / f"{name}.ipynb" for folder in folders)
+    path = next((path for path in paths if path.is_file()), None)
     if path is None:
         return None
     from traitlets.config import Config
@@ -161,16 +161,16 @@ def _arranged(handed: list[HandedCell], found: list[Definitions]) -> list[Handed
 
     found: of the functions that are defined in several cells.
     """
-    places = [[cell] for cell in handed]
+    stand = [[cell] for cell in handed]
     for each in found:
         name = each.function
         mark = next(cell.metadata for cell in handed if cell.grade_id == name)
         for index in each.cells:
             if handed[index].grade_id in ("", name):
                 other = replace(handed[index], metadata={}, cell_id="")
-                places[index] = [other] if index != each.counts and is_written(handed[index]) else []
-        places[each.cells[0]].append(replace(handed[each.counts], metadata=mark))
-    return [cell for cells in places for cell in cells]
+                stand[index] = [other] if index != each.counts and is_written(handed[index]) else []
+        stand[each.cells[0]].append(replace(handed[each.counts], metadata=mark))
+    return [cell for cells in stand for cell in cells]
 
 
 def _kept(handed: list[HandedCell]) -> Iterator[NotebookNode]:

@@ -7,8 +7,8 @@
 
 Students open only these. So what git tracks stays as it is, and an update of the course never conflicts.
 
-notebook   a notebook's cells, read and written as JSON
-places     which file is a copy of which, and the links between them
-merge      a new version of a notebook, with what the student has written in the old one
-bring      makes the copies that are missing, and brings new versions
+notebook_json  a notebook's cells, read and written as JSON
+copy_paths     which file is a copy of which, and the links between them
+merge          a new version of a notebook, with what the student has written in the old one
+bring          makes the copies that are missing, and brings new versions
 """

@@ -24,7 +24,7 @@ from distlib.classroom.student_copies.copy_paths import (
     linked_files,
 )
 from distlib.classroom.student_copies.merge import is_untouched, merge
-from distlib.classroom.student_copies.notebook import (
+from distlib.classroom.student_copies.notebook_json import (
     Notebook,
     fingerprint,
     read_notebook,

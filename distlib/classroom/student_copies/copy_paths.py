@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from distlib.classroom.student_copies.notebook import Cell, Notebook, text_of, without_outputs
+from distlib.classroom.student_copies.notebook_json import Cell, Notebook, text_of, without_outputs
 
 FOLDER = "work"
 LESSONS = f"{FOLDER}/lessons"

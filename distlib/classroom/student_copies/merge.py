@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-from distlib.classroom.student_copies.notebook import (
+from distlib.classroom.student_copies.notebook_json import (
     Cell,
     Notebook,
     content_of,
@@ -43,7 +43,7 @@ def merge(original: Notebook | None, mine: Notebook, new: Notebook) -> Notebook:
     """
     begin = original["cells"] if original else new["cells"]
     partner = _partners(begin, mine["cells"], by_id=original is not None)
-    place = _places(begin, new["cells"])
+    counterparts = _counterparts(begin, new["cells"])
     answers = _answers([*begin, *new["cells"]], mine["cells"])
 
     result = [_answered(without_outputs(cell), answers) for cell in new["cells"]]
@@ -51,7 +51,7 @@ def merge(original: Notebook | None, mine: Notebook, new: Notebook) -> Notebook:
     above: list[list[Cell]] = [[] for _ in range(len(result) + 1)]  # [i]: what comes before the new version's cell i
     at = 0
     for number, cell in enumerate(mine["cells"]):
-        where, same = place.get(partner.get(number, -1), (at - 1, False))
+        where, same = counterparts.get(partner.get(number, -1), (at - 1, False))
         at = where + 1
         if id(cell) in taken or not _is_students(cell, begin[partner[number]] if number in partner else None, answers):
             continue
@@ -91,7 +91,7 @@ def _partners(begin: list[Cell], mine: list[Cell], *, by_id: bool) -> dict[int, 
     return found
 
 
-def _places(begin: list[Cell], new: list[Cell]) -> dict[int, tuple[int, bool]]:
+def _counterparts(begin: list[Cell], new: list[Cell]) -> dict[int, tuple[int, bool]]:
     """For cells of the original, by number: where they are in the new version, and whether they are the same there.
 
     A cell with a name is never the same: it is not by its place that a student's answer gets into the new version.

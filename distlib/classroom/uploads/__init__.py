@@ -15,5 +15,5 @@ An instructor, `distlib collect` and `distlib release`:
     collect      from uploads to classroom/submitted/
     release      the course for students
 
-Both: `names` of students and files, `recognize` a notebook of the course. No line of a student's code runs here.
+Both: `upload_names` of students and files, `recognize` a notebook of the course. No line of a student's code runs here.
 """

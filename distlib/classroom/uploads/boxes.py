@@ -37,15 +37,15 @@ class CollectFromBoxes(ExchangeCollect):
 
     def start(self) -> None:
         inbound = Path(self.root) / self.coursedir.course_id / "inbound"
-        with tempfile.TemporaryDirectory(prefix="distlib-collect-") as place:
-            copies = Path(place) / self.coursedir.course_id / "inbound"
+        with tempfile.TemporaryDirectory(prefix="distlib-collect-") as folder:
+            copies = Path(folder) / self.coursedir.course_id / "inbound"
             copies.mkdir(parents=True)
             for box in sorted(inbound.glob(self.coursedir.student_id or "*")):
                 try:
                     self._copy_box(box, copies)
                 except OSError as error:
                     self.log.error("Not collected: the box of %s can't be read: %s", box.name, error.strerror)
-            self.set_trait("root", place)
+            self.set_trait("root", folder)
             self.set_trait("check_owner", False)  # all boxes have the same owner
             super().start()
 

@@ -21,9 +21,9 @@ from distlib.classroom.grader.handed_in_time import advice, implausible
 from distlib.classroom.grader.refused import Refused, note_refused
 from distlib.classroom.grader.submission import CannotGrade, fingerprint, read_submission, read_timestamp
 from distlib.classroom.uploads.files import Upload, find_uploads
-from distlib.classroom.uploads.names import read_upload_name, student_name, without_copy
 from distlib.classroom.uploads.owners import Owner, Roster, owners, read_roster
 from distlib.classroom.uploads.recognize import Known, known_notebooks, recognize
+from distlib.classroom.uploads.upload_names import read_upload_name, student_name, without_copy
 
 COLLECTED, UNCHANGED, LEFT_OUT, PROBLEM = "collected", "unchanged", "left out", "not collected"
 _SAFE_TIME = "%Y-%m-%d %H.%M.%S"
@@ -87,8 +87,8 @@ def collect(
     here = [folder.name for folder in submitted.iterdir() if folder.is_dir()]
     roster = read_roster(submitted.parent / "students.csv", here)
     known = known_notebooks(course.root)
-    with tempfile.TemporaryDirectory(prefix=".collecting-", dir=submitted.parent) as place:
-        found = _owned(sources, Path(place), assignment)
+    with tempfile.TemporaryDirectory(prefix=".collecting-", dir=submitted.parent) as folder:
+        found = _owned(sources, Path(folder), assignment)
         outcomes = [_without_notebook(upload, owner, roster) for upload, owner in found if not upload.copy]
         named = [(upload, owner) for upload, owner in found if upload.copy and owner]
         nameless = [upload for upload, owner in found if upload.copy and not owner]
@@ -111,14 +111,14 @@ _NAMELESS = "its name does not say whose it is: put it into a folder with the st
 # ── whose, and what ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _owned(sources: Sequence[Path], place: Path, assignment: str) -> list[tuple[Upload, Owner | None]]:
+def _owned(sources: Sequence[Path], folder: Path, assignment: str) -> list[tuple[Upload, Owner | None]]:
     """The files of all sources with their owners. Notebooks that are named one by one are like one folder."""
     found: list[tuple[Upload, Owner | None]] = []
     single: list[Upload] = []
     for number, source in enumerate(sources):
-        (place / str(number)).mkdir()
+        (folder / str(number)).mkdir()
         try:
-            uploads = find_uploads(source, place / str(number))
+            uploads = find_uploads(source, folder / str(number))
         except (OSError, ValueError) as error:
             raise ValueError(f"{source}: {error}") from None
         if source.is_dir() or source.suffix.lower() == ".zip":
@@ -199,7 +199,7 @@ def _decide(
     *earlier, last = good
     why = f"a later one of this student was taken: {last.upload.name}"
     outcomes += [UploadOutcome(candidate.upload.name, candidate.student, LEFT_OUT, why) for candidate in earlier]
-    return [*outcomes, _place(last, course, assignment, time_zone)]
+    return [*outcomes, _store(last, course, assignment, time_zone)]
 
 
 def _refused(candidate: _Candidate) -> UploadOutcome:
@@ -207,7 +207,7 @@ def _refused(candidate: _Candidate) -> UploadOutcome:
     return UploadOutcome(candidate.upload.name, candidate.student, state, candidate.problem)
 
 
-def _place(candidate: _Candidate, course: Course, assignment: str, time_zone: ZoneInfo | None) -> UploadOutcome:
+def _store(candidate: _Candidate, course: Course, assignment: str, time_zone: ZoneInfo | None) -> UploadOutcome:
     """Put a notebook into its place, unless it is there or was there before."""
     assert candidate.upload.copy is not None
     folder = course.folder("submitted", candidate.student, assignment)
@@ -244,8 +244,8 @@ def _keep_earlier(folder: Path, replaced: Path) -> Path | None:
     if not folder.exists():
         return None
     now = datetime.now(UTC).strftime(_SAFE_TIME)
-    places = (replaced / (f"{now} ({number})" if number else now) for number in range(1_000))
-    kept = next(place for place in places if not place.exists())
+    candidates = (replaced / (f"{now} ({number})" if number else now) for number in range(1_000))
+    kept = next(path for path in candidates if not path.exists())
     kept.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(folder, kept)
     return kept

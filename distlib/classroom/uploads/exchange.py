@@ -26,13 +26,13 @@ class Exchange:
     course: str
     folder: Path
 
-    def submit(self, place: Path, assignment: str) -> None:
-        """Submit what is in the folder place/assignment, as `nbgrader submit` does.
+    def submit(self, folder: Path, assignment: str) -> None:
+        """Submit what is in folder/assignment, as `nbgrader submit` does.
 
         Raises:
             ExchangeFails: it was not submitted.
         """
-        where = [f"--Exchange.assignment_dir={place}", "--Exchange.path_includes_course=False"]
+        where = [f"--Exchange.assignment_dir={folder}", "--Exchange.path_includes_course=False"]
         done = subprocess.run(
             [sys.executable, "-m", "nbgrader", "submit", assignment, f"--course={self.course}", *where],
             cwd=self.folder,

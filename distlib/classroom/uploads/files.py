@@ -65,17 +65,17 @@ def stem_of(name: str) -> str:
     return name[: len(name) - len(ending)]
 
 
-def find_uploads(source: Path, place: Path) -> list[Upload]:
+def find_uploads(source: Path, copies: Path) -> list[Upload]:
     """The files in a folder or a zip file; or a notebook itself.
 
     Args:
         source: a folder, a zip file or a notebook.
-        place: an empty folder, for copies of the notebooks.
+        copies: an empty folder, for copies of the notebooks.
 
     Raises:
         OSError, ValueError: the source itself can't be read.
     """
-    finder = _Finder(place)
+    finder = _Finder(copies)
     if source.is_dir():
         return list(finder.in_folder(source))
     if not source.is_file():
@@ -92,8 +92,8 @@ def find_uploads(source: Path, place: Path) -> list[Upload]:
 
 
 class _Finder:
-    def __init__(self, place: Path) -> None:
-        self._place, self._number = place, 0
+    def __init__(self, copies: Path) -> None:
+        self._copies, self._number = copies, 0
         self._bytes_left, self._members_left = 0, 0  # of what a student's zip file may hold
 
     def in_folder(self, folder: Path) -> Iterator[Upload]:
@@ -155,7 +155,7 @@ class _Finder:
                 return
             if depth == 0:
                 self._bytes_left, self._members_left = MOST_BYTES_OF_A_ZIP, MOST_MEMBERS
-            with tempfile.TemporaryFile(dir=self._place) as copy:  # in it one can jump; in a zip file only read on
+            with tempfile.TemporaryFile(dir=self._copies) as copy:  # in it one can jump; in a zip file only read on
                 _copy(file, copy, MOST_BYTES_OF_A_ZIP + 1)
                 if copy.tell() > MOST_BYTES_OF_A_ZIP:
                     yield Upload(parts, time, None, f"it has more than {MOST_BYTES_OF_A_ZIP >> 20} MiB")
@@ -173,7 +173,7 @@ class _Finder:
     def keep(self, parts: tuple[str, ...], time: datetime | None, file: IO[bytes], begin: bytes = b"") -> Upload:
         """Copy a notebook. begin: its first bytes, if they have been read."""
         self._number += 1
-        copy = self._place / f"{self._number}.ipynb"
+        copy = self._copies / f"{self._number}.ipynb"
         with copy.open("wb") as target:
             target.write(begin)
             _copy(file, target, MOST_BYTES + 1 - len(begin))

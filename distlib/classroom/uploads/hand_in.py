@@ -22,11 +22,11 @@ from distlib.classroom.self_check.exercise import saved_notebook
 from distlib.classroom.self_check.results import ExerciseError
 from distlib.classroom.uploads.answers import Answer, read_answers
 from distlib.classroom.uploads.exchange import Exchange, ExchangeFails, find_exchange
-from distlib.classroom.uploads.names import full_name, upload_name
 from distlib.classroom.uploads.receipt import Receipt, ago, clock
 from distlib.classroom.uploads.recognize import Known, functions_of, known_notebooks, normal, recognize
 from distlib.classroom.uploads.unsaved import newer_checkpoint, ran_in_this_kernel, run_differently
 from distlib.classroom.uploads.upload_folder import UploadFolder, course_folder
+from distlib.classroom.uploads.upload_names import full_name, upload_name
 
 Ask = Callable[[str], str]
 _SAVED_MEANWHILE = "The notebook was saved meanwhile; this is about the newer one."
@@ -117,8 +117,8 @@ def _hand_in(
     Raises:
         _SavedMeanwhile: it was saved while a question was open.
     """
-    with tempfile.TemporaryDirectory(prefix="distlib-hand-in-") as place:
-        copy = _copied(path, Path(place) / name / f"{name}.ipynb")
+    with tempfile.TemporaryDirectory(prefix="distlib-hand-in-") as folder:
+        copy = _copied(path, Path(folder) / name / f"{name}.ipynb")
         asking = _looking_again(path, copy, ask)
         cells = _read(copy, path)
         functions = _functions(name, cells, known, path)

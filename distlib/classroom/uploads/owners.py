@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distlib.classroom.uploads.files import Upload, stem_of
-from distlib.classroom.uploads.names import key_of, read_upload_name, student_name, without_copy
+from distlib.classroom.uploads.upload_names import key_of, read_upload_name, student_name, without_copy
 
 _MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_[a-z]+(?:_.*)?", re.DOTALL)
 _CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<number>\d+)_(?P<upload>\d+)_.+", re.DOTALL)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from distlib.classroom.student_copies.notebook import text_of
+from distlib.classroom.student_copies.notebook_json import text_of
 
 CELL = "course/anywhere.ipynb"
 EMPTY = 'COURSE = ""'
@@ -48,12 +48,12 @@ def published(files: Mapping[str, bytes], address: str) -> dict[str, bytes]:
     cell = next(cell for cell in json.loads(filled)["cells"] if cell["cell_type"] == "code")
     made = {CELL: filled.encode(), "ANYWHERE.md": guide.encode()}
     for name, content in files.items():
-        if place := _place(name):
-            made[place] = _with_cell(json.loads(content), {**cell, "id": "anywhere"}, place, repository)
+        if copy := _copy_of(name):
+            made[copy] = _with_cell(json.loads(content), {**cell, "id": "anywhere"}, copy, repository)
     return made
 
 
-def _place(name: str) -> str:
+def _copy_of(name: str) -> str:
     """Where the copy of a notebook for Colab lies; "" if there is none."""
     path = PurePosixPath(name)
     if path.suffix != ".ipynb" or not path.name[0].isdigit():
@@ -61,11 +61,11 @@ def _place(name: str) -> str:
     return f"colab/{'lessons' if path.parts[0] == 'course' else 'exercises'}/{path.name}"
 
 
-def _with_cell(notebook: dict[str, Any], cell: dict[str, Any], place: str, repository: str) -> bytes:
+def _with_cell(notebook: dict[str, Any], cell: dict[str, Any], copy: str, repository: str) -> bytes:
     """A notebook with the cell below its title, and links to Colab where there is a repository."""
 
     def to_colab(link: re.Match[str]) -> str:
-        is_exercise = "exercises/" in link[1] or not link[1] and place.startswith("colab/exercises/")
+        is_exercise = "exercises/" in link[1] or not link[1] and copy.startswith("colab/exercises/")
         folder = "exercises" if is_exercise else "lessons"
         return f"]({COLAB}/{repository}/blob/main/colab/{folder}/{link[2]}"
 

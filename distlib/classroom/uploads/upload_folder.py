@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from distlib.classroom.uploads.names import upload_name
 from distlib.classroom.uploads.receipt import Receipt
+from distlib.classroom.uploads.upload_names import upload_name
 from distlib.printable import printable
 
 

@@ -37,15 +37,14 @@ def curves(
     """Draw lines over a level axis that begins at 0; the values are on a logarithmic axis.
 
     Args:
-        lines: name → (place, value) pairs, in the order of the places. At most 7 lines. They may end at different
-            places.
-        along: what the places are, with their unit: "virtual seconds". Written below the axis.
+        lines: name → (x, value) pairs, in the order of x. At most 7 lines. They may end at different x.
+        along: what x is, with its unit: "virtual seconds". Written below the axis.
         values: what the values are: "loss". Written above the axis.
         title, subtitle: the headline and the line below it.
         show: how a value is written on the axis.
 
     Raises:
-        ValueError: other than 1 to 7 lines, one with fewer than 2 points, places that do not rise from 0 or more, or a
+        ValueError: other than 1 to 7 lines, one with fewer than 2 points, x that does not rise from 0 or more, or a
             value that is not above 0.
     """
     if not 1 <= len(lines) <= len(MARKERS):
@@ -60,12 +59,12 @@ def curves(
         label_values(axes, min(numbers), max(numbers), show, values)
         axes.set_xlim(0, max(line[-1][0] for line in lines.values()))
         axes.set_xlabel(along, size=points(12))
-        if all(float(place).is_integer() for line in lines.values() for place, _ in line):
+        if all(float(x).is_integer() for line in lines.values() for x, _ in line):
             _label_whole(axes)
         for order, line in enumerate(lines.values()):
             every = max(1, len(line) // _MARKS)
             axes.plot(
-                [place for place, _ in line],
+                [x for x, _ in line],
                 [value for _, value in line],
                 color=line_color_of(order),
                 linestyle=DASHES[order],
@@ -81,15 +80,15 @@ def curves(
 
 
 def _label_whole(axes: Axes) -> None:
-    """Only whole places, such as steps, on the axis of places."""
+    """Only whole numbers, such as of steps, on the x axis."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _check(name: str, line: Line) -> None:
-    places = [place for place, _ in line]
-    if len(line) < 2 or places[0] < 0 or places != sorted(places) or min(value for _, value in line) <= 0:
+    xs = [x for x, _ in line]
+    if len(line) < 2 or xs[0] < 0 or xs != sorted(xs) or min(value for _, value in line) <= 0:
         raise ValueError(
             f"{name}: expected at least 2 points with places that rise from 0 or more and values above 0, "
             f"got {list(line)[:3]} …"

@@ -76,8 +76,8 @@ def heat_map(
         _label(axes, rows, columns, across, down)
         _draw_cells(axes, values, columns, show, shade)
         canvas, right = add_canvas(figure), WIDTH - 20.0
-        for number, (name, places) in reversed(list(enumerate(lines.items()))):
-            _draw_line(axes, number, {rows.index(row): _place(columns, at) for row, at in places.items()})
+        for number, (name, line) in reversed(list(enumerate(lines.items()))):
+            _draw_line(axes, number, {rows.index(row): _x_of(columns, at) for row, at in line.items()})
             right = _name_line(canvas, number, name, right)
         return Picture(figure, _alt(values, columns, across, down, title, show) + _tell_lines(lines))
 
@@ -116,7 +116,7 @@ def _color(part: float) -> str:
     return "#" + "".join(f"{channel:02X}" for channel in channels)
 
 
-def _place(columns: Sequence[float], at: float) -> float | None:
+def _x_of(columns: Sequence[float], at: float) -> float | None:
     """Where a number stands between the middles of the columns: 0.5 for half-way from the first to the second."""
     for left, (low, high) in enumerate(pairwise(columns)):
         if low <= at * (1 + 1e-9) and at <= high * (1 + 1e-9):
@@ -124,9 +124,9 @@ def _place(columns: Sequence[float], at: float) -> float | None:
     return None
 
 
-def _draw_line(axes: Axes, number: int, places: Mapping[int, float | None]) -> None:
+def _draw_line(axes: Axes, number: int, xs: Mapping[int, float | None]) -> None:
     """A colored line with a pale and a dark edge, so that it is seen on every cell and on both papers."""
-    found = [(place, row + 0.3) for row, place in sorted(places.items()) if place is not None]
+    found = [(x, row + 0.3) for row, x in sorted(xs.items()) if x is not None]
     dashes, marker = _STYLES[number]
     for color, width in ((DARK_PAPER, 4.4), (LIGHT_PAPER, 3.6), (VERMILLION, 2.0)):
         axes.plot(
@@ -170,6 +170,6 @@ def _alt(
 
 def _tell_lines(lines: Mapping[str, Mapping[float, float]]) -> str:
     return "".join(
-        f" {name}: {', '.join(f'{format_number(column)} at {format_number(row)}' for row, column in places.items())}."
-        for name, places in lines.items()
+        f" {name}: {', '.join(f'{format_number(column)} at {format_number(row)}' for row, column in line.items())}."
+        for name, line in lines.items()
     )

@@ -119,10 +119,10 @@ def ticks_of_ranks(ranks: Sequence[float]) -> list[float]:
     return shown
 
 
-def draw_line(axes: Axes, places: Sequence[float], values: Sequence[float], number: int, **more: Any) -> None:
+def draw_line(axes: Axes, xs: Sequence[float], values: Sequence[float], number: int, **more: Any) -> None:
     """A line with markers. `number`: of its color, dashes and marker, as `name_lines` names it. `more`: as of plot."""
     axes.plot(
-        places,
+        xs,
         values,
         color=line_color_of(number),
         linestyle=DASHES[number],
@@ -146,8 +146,8 @@ def name_lines(canvas: Axes, axes: Axes, ends: Mapping[str, tuple[int, float]], 
     of_axes = axes.transData - axes.transAxes  # the part of the axes' height that lies below a value
     heights = [top + height * (1 - of_axes.transform((axes.get_xlim()[0], value))[1]) for _, value in ends.values()]
     written = [wrap_words(name, BODY, RIGHT - 44) for name in ends]
-    places = spread(heights, [3 + _NAME_LINE * len(lines) for lines in written], top, top + height)
-    for lines, (number, _), end, y in zip(written, ends.values(), heights, places, strict=True):
+    middles = spread(heights, [3 + _NAME_LINE * len(lines) for lines in written], top, top + height)
+    for lines, (number, _), end, y in zip(written, ends.values(), heights, middles, strict=True):
         color, right = line_color_of(number), WIDTH - RIGHT
         canvas.plot([right + 5, right + 24], [end, y], color=color, linewidth=points(1))
         canvas.plot(right + 30, y, MARKERS[number], color=color, markersize=points(8))
@@ -158,18 +158,18 @@ def name_lines(canvas: Axes, axes: Axes, ends: Mapping[str, tuple[int, float]], 
 
 
 def spread(wanted: Sequence[float], sizes: Sequence[float], low: float, high: float) -> list[float]:
-    """Places for the middles of labels, in the order of `wanted`: near what is wanted, apart, inside of low to high.
+    """The middles of labels, in the order of `wanted`: near what is wanted, apart, inside of low to high.
 
     sizes: how high each label is. Where there is too little room for all, the last ones stand below `high`.
     """
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
-    placed = [0.0] * len(wanted)
+    middles = [0.0] * len(wanted)
     begin, room = low, sum(sizes)  # where the next label may begin; what the labels from here on take
     for index in order:
         begin = max(min(wanted[index] - sizes[index] / 2, high - room), begin)
-        placed[index] = begin + sizes[index] / 2
+        middles[index] = begin + sizes[index] / 2
         begin, room = begin + sizes[index], room - sizes[index]
-    return placed
+    return middles
 
 
 def set_ticks(axes: Axes, which: str, ticks: Sequence[float], name: Callable[[float], str]) -> None:

@@ -107,20 +107,20 @@ def _label_bytes(axes: Axes, largest: float, with_labels: bool) -> None:
     step = 1.0
     while largest / step > 5:
         step *= 2
-    places = [place * step for place in range(int(largest / step) + 1)]
-    axes.set_yticks(places, [format_bytes(place) if with_labels else "" for place in places])
+    ticks = [number * step for number in range(int(largest / step) + 1)]
+    axes.set_yticks(ticks, [format_bytes(tick) if with_labels else "" for tick in ticks])
     axes.tick_params(axis="y", labelsize=points(SMALL))
 
 
 def _draw_kinds(axes: Axes, samples: Sequence[Sample], kinds: Sequence[str]) -> None:
     """A sample holds until the next one: steps, not slopes."""
-    places = [place for number in range(len(samples)) for place in (number, number + 1)]
-    below = [0.0] * len(places)
+    xs = [x for number in range(len(samples)) for x in (number, number + 1)]
+    below = [0.0] * len(xs)
     for kind, color in zip(kinds, _COLORS, strict=False):
         above = [low + samples[at // 2].bytes[kind] for at, low in enumerate(below)]
-        axes.fill_between(places, below, above, facecolor=color, edgecolor=color, linewidth=0)
+        axes.fill_between(xs, below, above, facecolor=color, edgecolor=color, linewidth=0)
         below = above
-    axes.plot(places, below, color=INK, linewidth=points(0.8))
+    axes.plot(xs, below, color=INK, linewidth=points(0.8))
 
 
 def _draw_phases(axes: Axes, samples: Sequence[Sample], width: float) -> None:

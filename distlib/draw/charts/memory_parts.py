@@ -89,8 +89,8 @@ def _draw(ways: Mapping[str, Sequence[Rank]], kinds: Sequence[str], title: str, 
         axes.set_yticks(range(len(by_rank)), [f"rank {rank}" for rank in range(len(by_rank))])
         axes.tick_params(axis="y", length=0, labelsize=points(12))
         axes.spines["bottom"].set_visible(False)
-        for place, rank in enumerate(by_rank):
-            _draw_bar(axes, place, rank, (WIDTH - _LEFT - _RIGHT) / largest)
+        for y, rank in enumerate(by_rank):
+            _draw_bar(axes, y, rank, (WIDTH - _LEFT - _RIGHT) / largest)
         top += _HEADING + row * len(by_rank)
     return Picture(figure, _alt(ways, title))
 
@@ -99,15 +99,15 @@ def _look(number: int) -> dict[str, Any]:
     return {"facecolor": _COLORS[number], "edgecolor": INK}
 
 
-def _draw_bar(axes: Axes, place: int, rank: Rank, pixels: float) -> None:
+def _draw_bar(axes: Axes, y: int, rank: Rank, pixels: float) -> None:
     left = 0.0
     for number, nbytes in enumerate(rank.values()):
-        axes.barh(place, nbytes, 0.72, left, linewidth=points(0.6), **_look(number))
+        axes.barh(y, nbytes, 0.72, left, linewidth=points(0.6), **_look(number))
         words = format_bytes(nbytes)
         if text_width(words, SMALL) + 8 < nbytes * pixels:
             axes.text(
                 left + nbytes / 2,
-                place,
+                y,
                 words,
                 size=points(SMALL),
                 color=text_on(_COLORS[number]),
@@ -115,16 +115,16 @@ def _draw_bar(axes: Axes, place: int, rank: Rank, pixels: float) -> None:
                 va="center_baseline",
             )
         left += nbytes
-    label_end(axes, format_bytes(left), left, place, gap=6, annotation_clip=False)
+    label_end(axes, format_bytes(left), left, y, gap=6, annotation_clip=False)
 
 
 def _alt(ways: Mapping[str, Sequence[Rank]], title: str) -> str:
     said = (
         f"{name}: "
         + "; ".join(
-            f"rank {place} {format_bytes(sum(rank.values()))}, of it "
+            f"rank {number} {format_bytes(sum(rank.values()))}, of it "
             + ", ".join(f"{kind} {format_bytes(nbytes)}" for kind, nbytes in rank.items())
-            for place, rank in enumerate(by_rank)
+            for number, rank in enumerate(by_rank)
         )
         for name, by_rank in ways.items()
     )

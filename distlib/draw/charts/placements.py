@@ -114,8 +114,8 @@ def _draw(
         f"not colored: each of these {holder}s holds a copy",
     )
     canvas = add_canvas(figure)
-    for place, (name, shape) in enumerate(shapes.items()):
-        middle = _LEFT + (place + 0.5) * column
+    for number, (name, shape) in enumerate(shapes.items()):
+        middle = _LEFT + (number + 0.5) * column
         size = points(fitting_size(name, BODY, column - 8))
         canvas.text(middle, _TOP + 14, name, size=size, weight="bold", color=INK, ha="center")
         canvas.text(middle, _TOP + 30, _times(shape), size=points(SMALL), color=INK, ha="center")

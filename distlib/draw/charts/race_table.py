@@ -27,7 +27,7 @@ class Lead:
     Attributes:
         algorithm: its name.
         first: the first number of bytes or ranks at which it leads.
-        starts, ends: indices of the first place of the race inside, and of the one behind the last.
+        starts, ends: indices of the first amount of the race inside, and of the one behind the last.
     """
 
     algorithm: str
@@ -38,19 +38,19 @@ class Lead:
 
 @dataclass(frozen=True)
 class Race:
-    """What each algorithm takes at each place.
+    """What each algorithm takes at each number of bytes or of ranks.
 
     Attributes:
         where: what is the same everywhere, in words: "on 128 ranks", "of 1 MiB".
-        along: what the places count, "bytes" or "ranks".
-        places: numbers of bytes or of ranks, rising.
-        seconds: name to predicted seconds, one for each place.
+        along: of what there are more and more, "bytes" or "ranks".
+        amounts: numbers of bytes or of ranks, rising.
+        seconds: name to predicted seconds, one for each amount.
         leads: which algorithm is the fastest where, from left to right.
     """
 
     where: str
     along: Literal["bytes", "ranks"]
-    places: list[int]
+    amounts: list[int]
     seconds: dict[str, list[float]]
     leads: list[Lead]
 
@@ -66,7 +66,7 @@ def run_race(
         algorithms: names as `all_reduce` takes them; by default all.
 
     Raises:
-        ValueError: not exactly one of the two is a sequence; fewer than 2 different places; less than 4 bytes or 2
+        ValueError: not exactly one of the two is a sequence; fewer than 2 different amounts; less than 4 bytes or 2
             ranks; an unknown algorithm; a time of 0, which no logarithmic axis can show.
     """
     names = list(ALL_REDUCES if algorithms is None else algorithms)
@@ -82,7 +82,7 @@ def run_race(
 
 def _race_over_bytes(cluster: Cluster, sizes: Sequence[int], names: Sequence[str]) -> Race:
     _check([cluster], sizes)
-    lengths = _places([size // ITEMSIZE for size in sizes], "sizes")
+    lengths = _rising([size // ITEMSIZE for size in sizes], "sizes")
     seconds = {name: [all_reduce_seconds(name, cluster, n, ITEMSIZE) for n in lengths] for name in names}
     leads = _find_leads([length * ITEMSIZE for length in lengths], seconds)
     exact = [leads[0]]
@@ -90,14 +90,14 @@ def _race_over_bytes(cluster: Cluster, sizes: Sequence[int], names: Sequence[str
         interval = lengths[lead.starts - 1], lengths[lead.starts]
         first = ITEMSIZE * _first_length(cluster, before.algorithm, lead.algorithm, *interval)
         exact.append(Lead(lead.algorithm, first, lead.starts, lead.ends))
-    places = [length * ITEMSIZE for length in lengths]
-    return Race(f"on {count(cluster.world_size, 'rank')}", "bytes", places, seconds, exact)
+    amounts = [length * ITEMSIZE for length in lengths]
+    return Race(f"on {count(cluster.world_size, 'rank')}", "bytes", amounts, seconds, exact)
 
 
 def _race_over_ranks(clusters: Sequence[Cluster], nbytes: int, names: Sequence[str]) -> Race:
     _check(clusters, [nbytes])
     by_ranks = {cluster.world_size: cluster for cluster in clusters}
-    ranks = _places([cluster.world_size for cluster in clusters], "numbers of ranks")
+    ranks = _rising([cluster.world_size for cluster in clusters], "numbers of ranks")
     length = nbytes // ITEMSIZE
     seconds = {name: [all_reduce_seconds(name, by_ranks[n], length, ITEMSIZE) for n in ranks] for name in names}
     return Race(f"of {format_bytes(length * ITEMSIZE)}", "ranks", ranks, seconds, _find_leads(ranks, seconds))
@@ -113,23 +113,23 @@ def _check(clusters: Sequence[Cluster], sizes: Sequence[int]) -> None:
         raise ValueError(f"expected sizes of at least {ITEMSIZE} bytes, one float32, got {min(sizes)}")
 
 
-def _places(values: Sequence[int], what: str) -> list[int]:
-    places = sorted(set(values))
-    if len(places) < 2:
-        raise ValueError(f"expected at least 2 different {what}, got {len(places)}: a line needs two points")
-    return places
+def _rising(values: Sequence[int], what: str) -> list[int]:
+    amounts = sorted(set(values))
+    if len(amounts) < 2:
+        raise ValueError(f"expected at least 2 different {what}, got {len(amounts)}: a line needs two points")
+    return amounts
 
 
-def _find_leads(places: Sequence[int], seconds: dict[str, list[float]]) -> list[Lead]:
-    """The fastest algorithm at each place, neighbors of the same name put together."""
+def _find_leads(amounts: Sequence[int], seconds: dict[str, list[float]]) -> list[Lead]:
+    """The fastest algorithm at each amount, neighbors of the same name put together."""
     if min(min(times) for times in seconds.values()) <= 0:
         raise ValueError("expected links with a latency above 0 or a finite bandwidth, got links that take no time")
     rounded = {name: [float(f"{time:.12g}") for time in times] for name, times in seconds.items()}  # equals are equal
-    fastest = [min(rounded, key=lambda name: rounded[name][index]) for index in range(len(places))]
+    fastest = [min(rounded, key=lambda name: rounded[name][index]) for index in range(len(amounts))]
     starts = [index for index, name in enumerate(fastest) if index == 0 or name != fastest[index - 1]]
     return [
-        Lead(fastest[start], places[start], start, end)
-        for start, end in zip(starts, [*starts[1:], len(places)], strict=True)
+        Lead(fastest[start], amounts[start], start, end)
+        for start, end in zip(starts, [*starts[1:], len(amounts)], strict=True)
     ]
 
 

@@ -66,7 +66,7 @@ def race(
         title: the headline.
 
     Raises:
-        ValueError: not exactly one of the two is a sequence; fewer than 2 different places; less than 4 bytes or 2
+        ValueError: not exactly one of the two is a sequence; fewer than 2 different amounts; less than 4 bytes or 2
             ranks; an unknown algorithm; links that take no time.
     """
     table = run_race(cluster, nbytes, algorithms)
@@ -82,7 +82,7 @@ def draw_race(table: Race, title: str) -> Picture:
     lines = add_axes(figure, LEFT, _TOP, width, _HEIGHT)
     band = add_axes(figure, LEFT, _TOP + _HEIGHT + _GAP, width, _BAND)
     for axes in (lines, band):
-        label_sizes(axes, table.places) if table.along == "bytes" else label_ranks(axes, table.places)
+        label_sizes(axes, table.amounts) if table.along == "bytes" else label_ranks(axes, table.amounts)
     lines.tick_params(axis="x", length=0, labelbottom=False)
     _draw_lines(lines, table)
     _draw_band(band, lines, table)
@@ -95,16 +95,16 @@ def tell_leads(table: Race) -> str:
     """Who leads from where on, in words: "tree, from 64 KiB ring"."""
     first, *others = table.leads
     return ", ".join(
-        [first.algorithm, *(f"from {place_in_words(table, lead.first)} {lead.algorithm}" for lead in others)]
+        [first.algorithm, *(f"from {amount_in_words(table, lead.first)} {lead.algorithm}" for lead in others)]
     )
 
 
 def _draw_lines(axes: Axes, table: Race) -> None:
     times = [time for line in table.seconds.values() for time in line]
     label_seconds(axes, min(times), max(times))
-    every = max(1, len(table.places) // 8)
+    every = max(1, len(table.amounts) // 8)
     for order, (name, line) in enumerate(table.seconds.items()):
-        draw_line(axes, table.places, line, ALL_REDUCES.index(name), markevery=(order % every, every))
+        draw_line(axes, table.amounts, line, ALL_REDUCES.index(name), markevery=(order % every, every))
 
 
 def _draw_band(band: Axes, lines: Axes, table: Race) -> None:
@@ -112,8 +112,8 @@ def _draw_band(band: Axes, lines: Axes, table: Race) -> None:
     band.set(ylim=(0, 1), yticks=[])
     band.spines[["left", "bottom"]].set_visible(False)
     name_axis(band, "size of the tensor" if table.along == "bytes" else "ranks")
-    per_pixel = math.log(table.places[-1] / table.places[0]) / (WIDTH - LEFT - RIGHT)
-    edges = [edge(table, lead) for lead in table.leads] + [float(table.places[-1])]
+    per_pixel = math.log(table.amounts[-1] / table.amounts[0]) / (WIDTH - LEFT - RIGHT)
+    edges = [edge(table, lead) for lead in table.leads] + [float(table.amounts[-1])]
     for lead, left, right in zip(table.leads, edges[:-1], edges[1:], strict=True):
         _fill_lead(band, lead, left, right, math.log(right / left) / per_pixel)
         if lead is not table.leads[0]:
@@ -135,7 +135,7 @@ def edge(table: Race, lead: Lead) -> float:
     """Where a lead begins on the axis. Between two numbers of ranks there is nothing: it begins half-way."""
     if table.along == "bytes" or lead.starts == 0:
         return float(lead.first)
-    return math.sqrt(table.places[lead.starts - 1] * lead.first)
+    return math.sqrt(table.amounts[lead.starts - 1] * lead.first)
 
 
 def _subtitle(table: Race) -> str:
@@ -145,7 +145,7 @@ def _subtitle(table: Race) -> str:
 
 def describe_race(table: Race, title: str) -> str:
     """A race in words, as alternative text."""
-    first, last = (place_in_words(table, place) for place in (table.places[0], table.places[-1]))
+    first, last = (amount_in_words(table, amount) for amount in (table.amounts[0], table.amounts[-1]))
     lines = [
         f"{name} from {format_seconds(times[0])} to {format_seconds(times[-1])}"
         for name, times in table.seconds.items()
@@ -156,6 +156,6 @@ def describe_race(table: Race, title: str) -> str:
     )
 
 
-def place_in_words(table: Race, place: int) -> str:
-    """A place on the axis: "64 KiB", "128 ranks"."""
-    return format_bytes(place) if table.along == "bytes" else f"{place:,} ranks"
+def amount_in_words(table: Race, amount: int) -> str:
+    """An amount on the axis: "64 KiB", "128 ranks"."""
+    return format_bytes(amount) if table.along == "bytes" else f"{amount:,} ranks"

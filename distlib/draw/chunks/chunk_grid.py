@@ -3,7 +3,7 @@
 after round 1
          chunk 0    chunk 1
         ┌──┬──┐    ┌──┬──┐
-rank 0  │0 │  │    │0 │1 │◄┐    a cell has a place for each rank's contribution, always the same one;
+rank 0  │0 │  │    │0 │1 │◄┐    a cell has a square for each rank's contribution, always the same one;
         └──┴──┘    └──┴──┘ │    a thick outline: all are inside once, the full sum
 rank 1  │0 │1 │    │  │1 │─┘    the arrow: rank 1 sent this chunk to rank 0 in this round
         └──┴──┘    └──┴──┘
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TITLES, _KEY = 50.0, 36.0  # CSS pixels: the titles, the key
-_DIGITS_FROM = 14.0  # CSS pixels: smaller places have no digits
+_DIGITS_FROM = 14.0  # CSS pixels: smaller squares have no digits
 _FULL: dict[str, Any] = {"linewidth": points(2.2), "edgecolor": INK}
 _ODD: dict[str, Any] = {"linewidth": points(1.6), "edgecolor": VERMILLION, "linestyle": "--"}
 _HATCH: dict[str, Any] = {"linewidth": 0, "edgecolor": VERMILLION, "hatch": "xx", "alpha": 0.5}
@@ -156,11 +156,11 @@ class _Brush:
         self.canvas.text(x, y, words, size=points(size), **{"color": INK, **options})
 
     def cell(self, cell: Cell, left: float, top: float, outlined: bool = True, astray: bool = False) -> None:
-        """The places of one cell, with its top left corner at (left, top), and its outline if it has one."""
-        place = self.layout.place
+        """The squares of one cell, with its top left corner at (left, top), and its outline if it has one."""
+        square = self.layout.square
         for rank, times in enumerate(cell.counts):
             down, across = divmod(rank, self.layout.across)
-            self.place(rank, times, left + across * place, top + down * place)
+            self.square(rank, times, left + across * square, top + down * square)
         width, height = self.layout.cell
         if not outlined:
             return
@@ -170,9 +170,9 @@ class _Brush:
             self.outline(left, top, width, height, **_ODD)
             self.outline(left, top, width, height, **_HATCH)
 
-    def place(self, rank: int, times: float, left: float, top: float) -> None:
-        """One rank's place in a cell: empty, filled, or filled in part; hatched if counted several times."""
-        inner = self.layout.place - self.layout.gap
+    def square(self, rank: int, times: float, left: float, top: float) -> None:
+        """One rank's square in a cell: empty, filled, or filled in part; hatched if counted several times."""
+        inner = self.layout.square - self.layout.gap
         self.box(left, top, inner, inner, INK, 0.16)
         if times == 0:
             return
@@ -181,12 +181,12 @@ class _Brush:
         if is_repeated(times):
             look = {"linewidth": 0, "edgecolor": text_on(color_of(rank)), "hatch": "////", "alpha": 0.55}
             self.outline(left, top, inner, inner, pad=0, **look)
-        if self.layout.place >= _DIGITS_FROM:
-            self._write_in_place(rank, times, left + inner / 2, top + inner / 2)
+        if self.layout.square >= _DIGITS_FROM:
+            self._write_in_square(rank, times, left + inner / 2, top + inner / 2)
 
-    def _write_in_place(self, rank: int, times: float, x: float, y: float) -> None:
+    def _write_in_square(self, rank: int, times: float, x: float, y: float) -> None:
         look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "color": text_on(color_of(rank))}
-        size = min(12.0, 0.58 * self.layout.place)
+        size = min(12.0, 0.58 * self.layout.square)
         if is_part(times):
             self.text(x, y, format_count(times), size, **look | {"color": INK})
         elif is_repeated(times):
@@ -238,7 +238,7 @@ class _Brush:
 def _draw_key(brush: _Brush, history: ChunkHistory, shown: Sequence[int]) -> None:
     """What the signs mean, in one line below the titles; rare signs only where they occur."""
     x, y = MARGIN + 2, _TITLES + 2
-    layout = replace(brush.layout, place=14.0 if brush.layout.down <= 2 else 7.0)
+    layout = replace(brush.layout, square=14.0 if brush.layout.down <= 2 else 7.0)
     small = _Brush(brush.canvas, layout)
     width, height = layout.cell
     small.cell(Cell((1.0,) * history.world_size), x, y, outlined=False)
@@ -250,8 +250,8 @@ def _draw_key(brush: _Brush, history: ChunkHistory, shown: Sequence[int]) -> Non
     x = _key_word(brush, x + 16, "sent in this round")
     cells = [cell for step in shown for row in history.states[step] for cell in row]
     if any(is_repeated(count) for cell in cells for count in cell.counts):
-        one = _Brush(brush.canvas, replace(layout, place=18.0))
-        one.place(0, 2.0, x, middle - 9)
+        one = _Brush(brush.canvas, replace(layout, square=18.0))
+        one.square(0, 2.0, x, middle - 9)
         one.finish()
         x = _key_word(brush, x + 26, "counted twice")
     if not all(cell.is_clean for cell in cells) or _any_astray(history, shown):

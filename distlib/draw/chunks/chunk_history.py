@@ -24,7 +24,7 @@ import torch
 
 from distlib.communicator import Communicator
 from distlib.draw.chunks.markers import Cell, Markers, format_count, is_part, is_repeated
-from distlib.draw.chunks.promises import End, find_broken, is_astray, places_of
+from distlib.draw.chunks.promises import End, find_broken, is_astray, promised_cells
 from distlib.draw.chunks.watch import GroupPath, Received, Record, Sent, Split, State, records_path, run_watched
 from distlib.draw.style import count
 from distlib.trace import Message
@@ -117,8 +117,10 @@ class ChunkHistory:
         told = f"Cells with the full sum: {self.full_sums[round]} of {self.world_size * self.chunks}."
         if self.end != "scattered":
             return told
-        places = places_of(self.end, self.world_size, self.chunks)
-        return f"{told} Where it belongs: {sum(self.cell(round, *place).is_full for place in places)} of {len(places)}."
+        promised = promised_cells(self.end, self.world_size, self.chunks)
+        return (
+            f"{told} Where it belongs: {sum(self.cell(round, *cell).is_full for cell in promised)} of {len(promised)}."
+        )
 
     def __str__(self) -> str:
         parts = [self._panel(round) for round in range(self.rounds + 1)]

@@ -1,4 +1,4 @@
-"""Where everything in a picture of `chunk_grid` goes: sizes and places in CSS pixels, nothing is drawn here."""
+"""Where everything in a picture of `chunk_grid` goes: sizes and positions in CSS pixels, nothing is drawn here."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NARROWEST = 96.0  # CSS pixels: a panel must have room for its name
 class Layout:
     """Sizes in CSS pixels.
 
-    A cell is a small grid of places, `across` × `down`, one for each rank. Right of it is a gutter for the arrows, with
-    a lane for each; left of the first one, `whole` pixels for messages that carry the whole tensor.
+    A cell is a small grid of squares, `across` × `down`, one for each rank. Right of it is a gutter for the arrows,
+    with a lane for each; left of the first one, `whole` pixels for messages that carry the whole tensor.
     """
 
     ranks: int
     chunks: int
-    place: float
+    square: float
     across: int
     down: int
     lane: float
@@ -36,16 +36,16 @@ class Layout:
 
     @property
     def cell(self) -> tuple[float, float]:
-        return self.across * self.place, self.down * self.place
+        return self.across * self.square, self.down * self.square
 
     @property
     def gap(self) -> float:
-        """Between two places of a cell."""
-        return max(1.0, 0.08 * self.place)
+        """Between two squares of a cell."""
+        return max(1.0, 0.08 * self.square)
 
     @property
     def row_gap(self) -> float:
-        return max(8.0, 0.4 * self.place)
+        return max(8.0, 0.4 * self.square)
 
     @property
     def panel(self) -> tuple[float, float]:
@@ -69,20 +69,22 @@ class Layout:
 
 
 def lay_out(history: ChunkHistory, shown: Sequence[int]) -> Layout:
-    """As many panels side by side as there can be with places that are large enough to tell apart."""
-    across, down = _arrange_places(history.world_size)
+    """As many panels side by side as there can be with squares that are large enough to tell apart."""
+    across, down = _arrange_squares(history.world_size)
     lane = 7.0 if history.world_size <= 6 else 5.0
     gutter = lane * (1 + max(_busiest(history, shown, whole=False), 1))
     whole_arrows = _busiest(history, shown, whole=True)
     whole = lane * (1 + whole_arrows) if whole_arrows else 0.0
     for per_row, smallest in ((5, 16.0), (4, 16.0), (3, 5.0), (2, 3.5), (1, 0.0)):
         width = (WIDTH - 2 * MARGIN - LABELS + _GAP) / per_row - _GAP - whole - history.chunks * gutter
-        place = min(22.0, width / (history.chunks * across))
-        if place >= smallest:
+        square = min(22.0, width / (history.chunks * across))
+        if square >= smallest:
             break
     rows = -(-len(shown) // per_row)
     per_row = -(-len(shown) // rows)
-    return Layout(history.world_size, history.chunks, max(place, 3.0), across, down, lane, gutter, whole, per_row, rows)
+    return Layout(
+        history.world_size, history.chunks, max(square, 3.0), across, down, lane, gutter, whole, per_row, rows
+    )
 
 
 def lay_out_one(history: ChunkHistory) -> Layout:
@@ -94,12 +96,12 @@ def lay_out_one(history: ChunkHistory) -> Layout:
     whole_arrows = _busiest(history, steps, whole=True)
     whole = lane * (1 + whole_arrows) if whole_arrows else 0.0
     width = WIDTH - 2 * MARGIN - LABELS - whole - history.chunks * gutter
-    place = max(min(30.0, width / (history.chunks * layout.across), 520 / (history.world_size * layout.down)), 4.0)
-    return replace(layout, place=place, lane=lane, gutter=gutter, whole=whole, per_row=1, rows=1)
+    square = max(min(30.0, width / (history.chunks * layout.across), 520 / (history.world_size * layout.down)), 4.0)
+    return replace(layout, square=square, lane=lane, gutter=gutter, whole=whole, per_row=1, rows=1)
 
 
-def _arrange_places(ranks: int) -> tuple[int, int]:
-    """How many places across and down a cell has: 4 ranks 2 × 2, 8 ranks 4 × 2."""
+def _arrange_squares(ranks: int) -> tuple[int, int]:
+    """How many squares across and down a cell has: 4 ranks 2 × 2, 8 ranks 4 × 2."""
     down = 1 if ranks <= 3 else 2 if ranks <= 8 else 4
     return -(-ranks // down), down
 

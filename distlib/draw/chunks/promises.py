@@ -18,11 +18,11 @@ from distlib.draw.style import count
 
 End = Literal["scattered", "everywhere"]
 States = Sequence[Sequence[Sequence[Cell]]]
-_Place = tuple[int, int]
+_RankAndChunk = tuple[int, int]
 """Rank, chunk."""
 
 
-def places_of(end: End | None, world_size: int, chunks: int) -> list[_Place]:
+def promised_cells(end: End | None, world_size: int, chunks: int) -> list[_RankAndChunk]:
     """The cells, as (rank, chunk), in which the full sum is promised; none if nothing is promised."""
     if end == "scattered":
         return [(rank, rank) for rank in range(world_size)]
@@ -38,7 +38,7 @@ def find_broken(states: States, end: End | None) -> tuple[int, str]:
     """What was promised and is missing in the end: the round in which it can first be seen, and a sentence or two."""
     last = states[-1]
     missing = [
-        (rank, chunk) for rank, chunk in places_of(end, len(last), len(last[0])) if not last[rank][chunk].is_full
+        (rank, chunk) for rank, chunk in promised_cells(end, len(last), len(last[0])) if not last[rank][chunk].is_full
     ]
     if not missing:
         return 0, ""
@@ -47,17 +47,17 @@ def find_broken(states: States, end: End | None) -> tuple[int, str]:
 
 
 def _find_astray(states: States) -> tuple[int, str] | None:
-    places = [(rank, chunk) for rank, cells in enumerate(states[-1]) for chunk in range(len(cells))]
+    cells = [(rank, chunk) for rank, row in enumerate(states[-1]) for chunk in range(len(row))]
     for round in range(len(states)):
-        for rank, chunk in places:
+        for rank, chunk in cells:
             if is_astray(states, round, rank, chunk):
-                ends = count(sum(is_astray(states, len(states) - 1, *place) for place in places), "full sum")
+                ends = count(sum(is_astray(states, len(states) - 1, *cell) for cell in cells), "full sum")
                 text = f"rank {rank} holds the full sum of chunk {chunk}, which belongs to rank {chunk}."
                 return round, f"After round {round}, {text} In the end: {ends} on a wrong rank."
     return None
 
 
-def _find_lost(states: States, missing: Sequence[_Place]) -> tuple[int, str] | None:
+def _find_lost(states: States, missing: Sequence[_RankAndChunk]) -> tuple[int, str] | None:
     """The first full sum that a rank had where it belongs, and has no longer."""
     for round in range(1, len(states)):
         for rank, chunk in missing:
@@ -67,11 +67,11 @@ def _find_lost(states: States, missing: Sequence[_Place]) -> tuple[int, str] | N
     return None
 
 
-def _tell_missing(states: States, missing: Sequence[_Place]) -> tuple[int, str]:
+def _tell_missing(states: States, missing: Sequence[_RankAndChunk]) -> tuple[int, str]:
     rank, chunk = missing[0]
     when = f"After the last round, round {len(states) - 1}" if len(states) > 1 else "Without any message"
     return len(states) - 1, f"{when}, chunk {chunk} on rank {rank} does not hold the full sum. {_count(missing)}"
 
 
-def _count(missing: Sequence[_Place]) -> str:
+def _count(missing: Sequence[_RankAndChunk]) -> str:
     return f"In the end: {count(len(missing), 'cell')} without the full sum that belongs there."

@@ -2,7 +2,7 @@
 
          chunk 0    chunk 1
         ┌──┬──┐    ┌──┬──┐
-rank 0  │0 │  │    │0 │1 │◄┐    a cell has a place for each rank's contribution, always the same one;
+rank 0  │0 │  │    │0 │1 │◄┐    a cell has a square for each rank's contribution, always the same one;
         └──┴──┘    └──┴──┘ │    a thick outline: all are inside once, the full sum
 rank 1  │0 │1 │    │  │1 │─┘    the arrow: rank 1 sent this chunk to rank 0 in this round
         └──┴──┘    └──┴──┘
@@ -22,7 +22,7 @@ from distlib.draw.players.timeline_scene import tell_site
 from distlib.draw.style import SMALL, TITLE, VERMILLION, WIDTH, color_of, count, format_bytes, text_on
 
 _TOP, _KEY = 30.0, 22.0  # CSS pixels: the title, the key
-_DIGITS_FROM = 13.0  # CSS pixels: smaller places have no digits
+_DIGITS_FROM = 13.0  # CSS pixels: smaller squares have no digits
 
 
 def chunk_scene(history: ChunkHistory, title: str) -> Scene:
@@ -84,8 +84,8 @@ def _cells(history: ChunkHistory, layout: Layout) -> Iterator[Shape]:
             left, top = _corner(layout, rank, chunk)
             for contributor in range(history.world_size):
                 down, across = divmod(contributor, layout.across)
-                x, y = left + across * layout.place, top + down * layout.place
-                yield from _place(layout, contributor, [cell.counts[contributor] for cell in cells], x, y)
+                x, y = left + across * layout.square, top + down * layout.square
+                yield from _square(layout, contributor, [cell.counts[contributor] for cell in cells], x, y)
             astray = [history.is_astray(round, rank, chunk) for round in range(history.rounds + 1)]
             yield from _outlines(layout, cells, astray, left, top)
             for cell, first, end in runs(cells):
@@ -94,9 +94,9 @@ def _cells(history: ChunkHistory, layout: Layout) -> Iterator[Shape]:
                 yield box(left, top, *layout.cell, {"fill": "transparent"}, first=first, end=end, tip=tip)
 
 
-def _place(layout: Layout, rank: int, counts: list[float], x: float, y: float) -> Iterator[Shape]:
-    """One rank's place in a cell: empty, filled, or filled in part; hatched if counted several times."""
-    inner, color = layout.place - layout.gap, color_of(rank)
+def _square(layout: Layout, rank: int, counts: list[float], x: float, y: float) -> Iterator[Shape]:
+    """One rank's square in a cell: empty, filled, or filled in part; hatched if counted several times."""
+    inner, color = layout.square - layout.gap, color_of(rank)
     yield box(x, y, inner, inner, {"fill": INK, "opacity": 0.12})
     for times, first, end in runs(counts):
         if times == 0:
@@ -106,14 +106,14 @@ def _place(layout: Layout, rank: int, counts: list[float], x: float, y: float) -
         if is_repeated(times):
             look: Look = {"fill": f"hatch:{text_on(color)}", "opacity": 0.45}
             yield box(x, y, inner, inner, look, first=first, end=end)
-        if layout.place >= _DIGITS_FROM:
+        if layout.square >= _DIGITS_FROM:
             yield _digit(layout, rank, times, x + inner / 2, y + inner / 2, first, end)
 
 
 def _digit(layout: Layout, rank: int, times: float, x: float, y: float, first: int, end: int | None) -> Shape:
     words = format_count(times) if is_part(times) else f"×{format_count(times)}" if is_repeated(times) else str(rank)
     fill = INK if is_part(times) else text_on(color_of(rank))
-    size = min(14.0, 0.55 * layout.place)
+    size = min(14.0, 0.55 * layout.square)
     return write(x, y + 0.36 * size, words, size, is_repeated(times), "middle", fill=fill, first=first, end=end)
 
 

@@ -65,9 +65,9 @@ def _nodes(laid: LaidOut) -> Iterator[Shape]:
     for node in range(cluster.nodes):
         left, width = _node_box(laid, node)
         yield write(left, _NODES - 8, f"node {node}: {_gigabytes(inside[node])} inside", SMALL)
-        for place in range(cluster.ranks_per_node):
+        for local_rank in range(cluster.ranks_per_node):
             each = width / cluster.ranks_per_node
-            yield from _rank(laid, node * cluster.ranks_per_node + place, left + place * each, each)
+            yield from _rank(laid, node * cluster.ranks_per_node + local_rank, left + local_rank * each, each)
 
 
 def _rank(laid: LaidOut, rank: int, left: float, width: float) -> Iterator[Shape]:
@@ -78,8 +78,8 @@ def _rank(laid: LaidOut, rank: int, left: float, width: float) -> Iterator[Shape
     lines = [f"rank {rank}", *(f"{axis} {layout.coordinate(axis, rank)}" for axis in AXES)]
     lines[0] += f", {slow:g}× slower" if slow != 1 and width > 110 else ""
     for number, words in enumerate(lines):
-        place = left + width / 2, _NODES + 16 + 15 * number
-        yield write(*place, words, SMALL, bold=number == 0, anchor="middle", fill=text_on(color))
+        middle = left + width / 2, _NODES + 16 + 15 * number
+        yield write(*middle, words, SMALL, bold=number == 0, anchor="middle", fill=text_on(color))
 
 
 def _rank_in_words(laid: LaidOut, rank: int) -> str:
@@ -114,8 +114,8 @@ def _links_between(laid: LaidOut) -> dict[tuple[int, int], list[dict[str, int]]]
 
 
 def _links(laid: LaidOut, links: Mapping[tuple[int, int], list[dict[str, int]]], top: float) -> Iterator[Shape]:
-    for place, (pair, ways) in enumerate(links.items()):
-        y = top + place * _LINKS
+    for row, (pair, ways) in enumerate(links.items()):
+        y = top + row * _LINKS
         ends = [left + width / 2 for left, width in (_node_box(laid, node) for node in pair)]
         words = _way_in_words(*pair, ways)
         nbytes = max(sum(way.values()) for way in ways)

@@ -2,7 +2,7 @@
 
     python -m distlib.draw.players.moving_ring course/images/ring.svg
 
-         rank 0  ──chunk──►  rank 1         each rank holds 4 chunks; a chunk has a place for each rank's contribution
+         rank 0  ──chunk──►  rank 1         each rank holds 4 chunks; a chunk has a square for each rank's contribution
            ▲                   │            in each round every rank sends one chunk to the next rank
            └──  rank 3  ◄── rank 2  ◄┘      a thick outline: all four contributions are inside, the full sum
 
@@ -26,7 +26,7 @@ from distlib.worlds.simulated.simulator import SimulatedWorld
 
 RANKS = 4
 _WIDTH, _HEIGHT = 720, 312
-_CELL, _PLACE = 50, 20  # the distance of two chunks, the side of a contribution's place
+_CELL, _SQUARE = 50, 20  # the distance of two chunks, the side of a contribution's square
 _ROUND, _REST = 1.8, 2.4  # seconds that a round takes, and the end
 _MOVES = (0.2, 0.8)  # the part of a round in which chunks are on their way
 _CORNERS = ((50, 76), (480, 76), (480, 222), (50, 222))  # the top left of each rank's chunks, around the ring
@@ -121,32 +121,32 @@ def _draw_rank(svg: Element, history: ChunkHistory, film: _Film, rank: int) -> N
     _write(svg, x + 2 * _CELL - 5, y - 12 if y < 150 else y + 62, f"rank {rank}", 14, bold=True)
     for chunk in range(RANKS):
         corner = _corner(rank, chunk)
-        _draw_places(svg, corner)
+        _draw_squares(svg, corner)
         for cell, first, end in runs([state[rank][chunk] for state in history.states]):
             group = SubElement(svg, "g")
             _draw_cell(group, corner, cell)
             film.show(group, film.changes(first), 1.0 if end is None else film.changes(end))
 
 
-def _draw_places(parent: Element, corner: tuple[int, int]) -> None:
-    for x, y in _places(corner):
-        look = {"x": str(x), "y": str(y), "width": str(_PLACE - 1), "height": str(_PLACE - 1)}
+def _draw_squares(parent: Element, corner: tuple[int, int]) -> None:
+    for x, y in _squares(corner):
+        look = {"x": str(x), "y": str(y), "width": str(_SQUARE - 1), "height": str(_SQUARE - 1)}
         SubElement(parent, "rect", look | {"fill": "#E6E6E6"})
 
 
-def _places(corner: tuple[int, int]) -> Iterator[tuple[int, int]]:
+def _squares(corner: tuple[int, int]) -> Iterator[tuple[int, int]]:
     for rank in range(RANKS):
         down, across = divmod(rank, 2)
-        yield corner[0] + across * _PLACE, corner[1] + down * _PLACE
+        yield corner[0] + across * _SQUARE, corner[1] + down * _SQUARE
 
 
 def _draw_cell(parent: Element, corner: tuple[int, int], cell: Cell) -> None:
     """Whose contributions are inside; a thick outline if all are."""
-    for rank, (x, y) in enumerate(_places(corner)):
+    for rank, (x, y) in enumerate(_squares(corner)):
         if cell.counts[rank]:
-            look = {"x": str(x), "y": str(y), "width": str(_PLACE - 1), "height": str(_PLACE - 1)}
+            look = {"x": str(x), "y": str(y), "width": str(_SQUARE - 1), "height": str(_SQUARE - 1)}
             SubElement(parent, "rect", look | {"fill": color_of(rank)})
-            _write(parent, x + _PLACE / 2 - 0.5, y + 14, str(rank), 12).set("fill", text_on(color_of(rank)))
+            _write(parent, x + _SQUARE / 2 - 0.5, y + 14, str(rank), 12).set("fill", text_on(color_of(rank)))
     if cell.is_full:
         look = {"x": str(corner[0] - 2), "y": str(corner[1] - 2), "width": "43", "height": "43"}
         SubElement(parent, "rect", look | {"fill": "none", "stroke": INK, "stroke-width": "2.5"})

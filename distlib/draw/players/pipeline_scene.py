@@ -157,8 +157,8 @@ def _action(plan: _PipelinePixels, rank: int, span: ActionSpan, stages: Sequence
     yield box(left, top, width, high, {"fill": look.color, "stroke": INK, "stroke-width": 0.6}, first=done, tip=tip)
     if words:
         size = min(SMALL, 0.75 * high)
-        place = left + width / 2, top + high / 2 + 0.36 * size
-        yield write(*place, words, size, anchor="middle", fill=text_on(look.color), first=done)
+        middle = left + width / 2, top + high / 2 + 0.36 * size
+        yield write(*middle, words, size, anchor="middle", fill=text_on(look.color), first=done)
     now: Look = {"fill": "none", "stroke": INK, "stroke-width": 2.5}
     yield box(left, top, width, high, now, first=done, end=done + 1)
 
@@ -170,9 +170,9 @@ def _seconds(plan: _PipelinePixels, span: ActionSpan) -> str:
 
 @dataclass(frozen=True)
 class _Slot:
-    """A place on a rank's shelf, what is in it, and in which steps."""
+    """A column of a rank's shelf, what is in it, and in which steps."""
 
-    place: int
+    column: int
     key: Key
     first: int
     end: int | None
@@ -181,17 +181,17 @@ class _Slot:
 
 def _shelves(plan: _PipelinePixels) -> Iterator[Shape]:
     shelves = [_slots(plan.kept_in(rank)) for rank in range(len(plan.timing.spans))]
-    most = max([1, *(slot.place + 1 for slots in shelves for slot in slots)])
+    most = max([1, *(slot.column + 1 for slots in shelves for slot in slots)])
     largest = max([1e-9, *(slot.size for slots in shelves for slot in slots)])
     width = min(26.0, (_SHELF - 20 - _TEXT) / most)
     left = WIDTH - _SHELF + 20
     for rank, slots in enumerate(shelves):
-        for place in range(1 + max((slot.place for slot in slots), default=-1)):
+        for column in range(1 + max((slot.column for slot in slots), default=-1)):
             empty: Look = {"fill": "none", "stroke": INK, "opacity": 0.4, "stroke-dasharray": "2 2"}
-            yield box(left + place * width, plan.y(rank), width - 2, plan.high, empty)
+            yield box(left + column * width, plan.y(rank), width - 2, plan.high, empty)
         for slot in slots:
             high = max(3.0, plan.high * slot.size / largest)
-            yield from _slot(plan, rank, slot, left + slot.place * width, width - 2, high)
+            yield from _slot(plan, rank, slot, left + slot.column * width, width - 2, high)
         yield from _totals(plan, rank, left + most * width + 5)
 
 
@@ -211,14 +211,14 @@ def _slot(plan: _PipelinePixels, rank: int, slot: _Slot, left: float, width: flo
 
 def _slots(kept: Sequence[Mapping[Key, float]]) -> list[_Slot]:
     """The slots of a rank. Each microbatch takes the first that is free, and stays in it when its size changes."""
-    places: dict[Key, int] = {}
+    columns: dict[Key, int] = {}
     found: list[_Slot] = []
     for step, now in enumerate(kept):
-        places = {key: place for key, place in places.items() if key in now}
+        columns = {key: column for key, column in columns.items() if key in now}
         for key in now:
-            free = set(range(len(now))) - set(places.values())
-            places.setdefault(key, min(free, default=0))
-        found += [_Slot(place, key, step, step + 1, now[key]) for key, place in places.items()]
+            free = set(range(len(now))) - set(columns.values())
+            columns.setdefault(key, min(free, default=0))
+        found += [_Slot(column, key, step, step + 1, now[key]) for key, column in columns.items()]
     return _joined(found, len(kept))
 
 
@@ -226,7 +226,7 @@ def _joined(slots: Sequence[_Slot], steps: int) -> list[_Slot]:
     """One slot for each stretch of steps in which nothing changes; `end` is None where it lasts to the last step."""
     stretches: dict[tuple[int, Key, float], list[_Slot]] = {}
     for slot in slots:
-        alike = stretches.setdefault((slot.place, slot.key, slot.size), [])
+        alike = stretches.setdefault((slot.column, slot.key, slot.size), [])
         if alike and alike[-1].end == slot.first:
             alike[-1] = replace(alike[-1], end=slot.end)
         else:

@@ -1,4 +1,4 @@
-"""The scene of a race: the same as `racing` draws, as shapes for a browser, and a line at one place of the axis."""
+"""The scene of a race: the same as `racing` draws, as shapes for a browser, and a line at one amount."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from distlib.draw.charts.log_axes import LEFT, RIGHT, spread, ticks_of_ranks, ticks_of_seconds, ticks_of_sizes
 from distlib.draw.charts.race_table import Race
-from distlib.draw.charts.racing import describe_race, edge, place_in_words, tell_leads
+from distlib.draw.charts.racing import amount_in_words, describe_race, edge, tell_leads
 from distlib.draw.players.scene import INK, Look, Scene, SceneStep, Shape, box, write
 from distlib.draw.style import BODY, SMALL, TITLE, WIDTH, color_of, format_bytes, format_seconds, line_color_of, text_on
 from distlib.network import ALL_REDUCES
@@ -23,7 +23,7 @@ def race_scene(table: Race, marked: int) -> Scene:
 
     Args:
         table: a race that was run.
-        marked: the place of the axis at which all times are written; one of `table.places`.
+        marked: the amount at which all times are written; one of `table.amounts`.
     """
     plan = _plan(table)
     title = f"All-reduces {table.where}: which is the fastest?"
@@ -41,15 +41,15 @@ def race_scene(table: Race, marked: int) -> Scene:
 
 @dataclass(frozen=True)
 class _RacePixels:
-    """From places and seconds to CSS pixels."""
+    """From amounts and seconds to CSS pixels."""
 
     table: Race
     low: float
     high: float
 
-    def x(self, place: float) -> float:
-        first, last = self.table.places[0], self.table.places[-1]
-        return LEFT + (_RIGHT - LEFT) * math.log(place / first) / math.log(last / first)
+    def x(self, amount: float) -> float:
+        first, last = self.table.amounts[0], self.table.amounts[-1]
+        return LEFT + (_RIGHT - LEFT) * math.log(amount / first) / math.log(last / first)
 
     def y(self, seconds: float) -> float:
         return _TOP + _HEIGHT * math.log(self.high / seconds) / math.log(self.high / self.low)
@@ -69,7 +69,7 @@ def _axes(plan: _RacePixels) -> Iterator[Shape]:
         yield box(LEFT, plan.y(seconds) - 0.5, _RIGHT - LEFT, 1, faint)
         yield write(LEFT - 8, plan.y(seconds) + 4, format_seconds(seconds), SMALL, anchor="end")
     over_bytes = plan.table.along == "bytes"
-    ticks = ticks_of_sizes(plan.table.places) if over_bytes else ticks_of_ranks(plan.table.places)
+    ticks = ticks_of_sizes(plan.table.amounts) if over_bytes else ticks_of_ranks(plan.table.amounts)
     name: Callable[[float], str] = format_bytes if over_bytes else lambda ranks: f"{int(ranks):,}"
     bottom = _TOP + _HEIGHT + _BAND
     for tick in ticks:
@@ -85,7 +85,7 @@ def _band(plan: _RacePixels) -> Iterator[Shape]:
     edges = [*(plan.x(edge(table, lead)) for lead in table.leads), _RIGHT]
     for lead, left, right in zip(table.leads, edges[:-1], edges[1:], strict=True):
         fill = color_of(ALL_REDUCES.index(lead.algorithm))
-        tip = f"{lead.algorithm} is the fastest from {place_in_words(table, lead.first)} on"
+        tip = f"{lead.algorithm} is the fastest from {amount_in_words(table, lead.first)} on"
         yield box(left, top, right - left, _BAND - 4, {"fill": fill, "stroke": INK, "stroke-width": 0.5}, tip=tip)
         if right - left > 7.5 * len(lead.algorithm):
             middle = (left + right) / 2
@@ -95,7 +95,7 @@ def _band(plan: _RacePixels) -> Iterator[Shape]:
 def _lines(plan: _RacePixels) -> Iterator[Shape]:
     for name, times in plan.table.seconds.items():
         number = ALL_REDUCES.index(name)
-        corners = [(plan.x(place), plan.y(time)) for place, time in zip(plan.table.places, times, strict=True)]
+        corners = [(plan.x(amount), plan.y(time)) for amount, time in zip(plan.table.amounts, times, strict=True)]
         look: Look = {
             "d": "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in corners),
             "fill": "none",
@@ -103,7 +103,9 @@ def _lines(plan: _RacePixels) -> Iterator[Shape]:
             "stroke-width": 2.2,
             "stroke-dasharray": _DASHES[number],
         }
-        first, last = (place_in_words(plan.table, place) for place in (plan.table.places[0], plan.table.places[-1]))
+        first, last = (
+            amount_in_words(plan.table, amount) for amount in (plan.table.amounts[0], plan.table.amounts[-1])
+        )
         tip = f"{name}: {format_seconds(times[0])} at {first}, {format_seconds(times[-1])} at {last}"
         yield Shape("path", look, tip=tip)
 
@@ -111,8 +113,8 @@ def _lines(plan: _RacePixels) -> Iterator[Shape]:
 def _names(plan: _RacePixels) -> Iterator[Shape]:
     """The names right of the lines' ends, moved apart, each with a piece of its line from its own end."""
     ends = [plan.y(times[-1]) for times in plan.table.seconds.values()]
-    places = spread(ends, [18] * len(ends), _TOP - 3, _TOP + _HEIGHT + 3)
-    for name, end, y in zip(plan.table.seconds, ends, places, strict=True):
+    middles = spread(ends, [18] * len(ends), _TOP - 3, _TOP + _HEIGHT + 3)
+    for name, end, y in zip(plan.table.seconds, ends, middles, strict=True):
         number = ALL_REDUCES.index(name)
         path = f"M{_RIGHT + 3} {end:.1f} L{_RIGHT + 12} {y:.1f} L{_RIGHT + 40} {y:.1f}"
         look: Look = {"d": path, "fill": "none", "stroke-width": 2.2, "stroke-dasharray": _DASHES[number]}
@@ -121,8 +123,8 @@ def _names(plan: _RacePixels) -> Iterator[Shape]:
 
 
 def _tell(table: Race, marked: int) -> str:
-    index = table.places.index(marked)
+    index = table.amounts.index(marked)
     times = {name: times[index] for name, times in table.seconds.items()}
     ordered: Sequence[str] = sorted(times, key=lambda name: times[name])
     told = ", ".join(f"{name} {format_seconds(times[name])}" for name in ordered)
-    return f"At {place_in_words(table, marked)}: {told}. The fastest from left to right: {tell_leads(table)}."
+    return f"At {amount_in_words(table, marked)}: {told}. The fastest from left to right: {tell_leads(table)}."

@@ -36,7 +36,7 @@ class Slider(anywidget.AnyWidget):
         self, label: str, options: Sequence[tuple[str, Any]], value: Any, kind: Literal["slider", "choice"] = "slider"
     ) -> None:
         self.options = tuple(options)
-        index = self._place_of(value)
+        index = self._index_of(value)
         super().__init__(label=label, words=[words for words, _ in options], kind=kind, index=index)
 
     @property
@@ -46,8 +46,8 @@ class Slider(anywidget.AnyWidget):
 
     @value.setter
     def value(self, value: Any) -> None:
-        self.index = self._place_of(value)
+        self.index = self._index_of(value)
 
-    def _place_of(self, value: Any) -> int:
+    def _index_of(self, value: Any) -> int:
         """Raises ValueError if there is no such value."""
         return [one for _, one in self.options].index(value)

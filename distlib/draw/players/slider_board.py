@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
@@ -27,6 +28,7 @@ class SliderBoard(ABC):
 
     def __init__(self, sliders: Mapping[str, Slider]) -> None:
         self.sliders = sliders
+        self._drawing = threading.RLock()
         self.widget = PlayerWidget(scene=self.scene().to_data())
         for slider in self.sliders.values():
             slider.observe(self._draw, names="index")
@@ -36,7 +38,12 @@ class SliderBoard(ABC):
         """The picture at the sliders' present values."""
 
     def _draw(self, _: object) -> None:
-        self.widget.scene = self.scene().to_data()
+        """Draw the present values, one drawing at a time: the last picture shows every move.
+
+        A kernel handles messages of widgets on the main thread and on another one (a *subshell*), two sliders' at once.
+        """
+        with self._drawing:
+            self.widget.scene = self.scene().to_data()
 
     def _ipython_display_(self) -> None:
         box = ipywidgets.VBox([*self.sliders.values(), self.widget])

@@ -51,7 +51,7 @@ class _MessageSteps:
     look: Coloring
     lane: float
     moments: Sequence[float]  # by time: when each step ends
-    place: Callable[[float], float]  # from seconds or rounds to CSS pixels
+    x: Callable[[float], float]  # from seconds or rounds to CSS pixels
 
     def y(self, rank: int) -> float:
         return _TOP + self.lane * (rank + 0.5)
@@ -59,7 +59,7 @@ class _MessageSteps:
     @property
     def numbered(self) -> bool:
         """Whether there is room for a number at each arrow."""
-        few = len(self.trace.messages) <= 48 if self.by == "time" else self.place(1) - self.place(0) >= 30
+        few = len(self.trace.messages) <= 48 if self.by == "time" else self.x(1) - self.x(0) >= 30
         return self.lane >= 20 and few
 
     @property
@@ -76,8 +76,8 @@ class _MessageSteps:
 
     def span(self, message: Message) -> tuple[float, float]:
         if self.by == "round":
-            return self.place(message.round - 0.88), self.place(message.round - 0.1)
-        return self.place(message.taken), self.place(message.end)
+            return self.x(message.round - 0.88), self.x(message.round - 0.1)
+        return self.x(message.taken), self.x(message.end)
 
 
 def _plan(trace: Trace, by: str, look: Coloring) -> _MessageSteps:
@@ -123,23 +123,23 @@ def _round_axis(plan: _MessageSteps, bottom: float) -> Iterator[Shape]:
     rounds = plan.trace.rounds
     every = next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, rounds) if rounds / step <= 28)
     for number in range(1, rounds + 1):
-        left, right = plan.place(number - 1), plan.place(number)
+        left, right = plan.x(number - 1), plan.x(number)
         now: Look = {"fill": INK, "opacity": 0.1}
         yield box(left, _TOP, right - left, bottom - _TOP, now, first=number, end=number + 1)
         if (number - 1) % every == 0:
             yield write((left + right) / 2, bottom + 18, str(number), SMALL, anchor="middle")
-    yield write(plan.place(rounds / 2), bottom + 36, "round", 12, anchor="middle")
+    yield write(plan.x(rounds / 2), bottom + 36, "round", 12, anchor="middle")
 
 
 def _time_axis(plan: _MessageSteps, bottom: float) -> Iterator[Shape]:
     """A line that moves with the time of each step, and the time next to it."""
     unit, factor = time_unit(plan.moments[-1])
     for number, moment in enumerate(plan.moments, start=1):
-        x = plan.place(moment)
+        x = plan.x(moment)
         yield box(x - 0.75, _TOP, 1.5, bottom - _TOP + 6, {"fill": INK}, first=number, end=number + 1)
         words = f"{format_number(float(f'{moment / factor:.4g}'))} {unit}"
         yield write(x, bottom + 20, words, SMALL, anchor="middle", first=number, end=number + 1)
-    yield write(plan.place(plan.moments[-1]), bottom + 36, "time since the run began", 12, anchor="end")
+    yield write(plan.x(plan.moments[-1]), bottom + 36, "time since the run began", 12, anchor="end")
 
 
 def _messages(plan: _MessageSteps) -> Iterator[Shape]:
@@ -158,12 +158,12 @@ def _messages(plan: _MessageSteps) -> Iterator[Shape]:
 
 def _waiting(plan: _MessageSteps, message: Message) -> Iterator[Shape]:
     """A hatched bar above the sender's lane, which grows until the message is taken."""
-    left, y, taken = plan.place(message.start), plan.y(message.src) - 0.3 * plan.lane, plan.sent(message)
+    left, y, taken = plan.x(message.start), plan.y(message.src) - 0.3 * plan.lane, plan.sent(message)
     tip = f"rank {message.src} waits for {format_seconds(message.taken - message.start)} to send to rank {message.dst}"
     for step in range(1 + bisect_left(plan.moments, message.start), taken + 1):
         until = message.taken if step == taken else plan.moments[step - 1]
         when = {"first": step, "end": None if step == taken else step + 1, "tip": tip}
-        yield box(left, y, plan.place(until) - left, 0.2 * plan.lane, {"fill": _WAITS}, **when)
+        yield box(left, y, plan.x(until) - left, 0.2 * plan.lane, {"fill": _WAITS}, **when)
 
 
 def _dot(x: float, y: float, number: int, color: str, first: int) -> Iterator[Shape]:

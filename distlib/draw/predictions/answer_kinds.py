@@ -162,8 +162,8 @@ class Order:
             return f"Only {moved[0]} and {moved[1]} are swapped."
         pairs = list(combinations(predicted, 2))
         kept = sum(actual.index(first) < actual.index(second) for first, second in pairs)
-        place = f"In its place: {_listed(in_place)}. " if in_place else ""
-        return f"{place}{kept} of {len(pairs)} pairs are in the order of {source}."
+        start = f"In its place: {_listed(in_place)}. " if in_place else ""
+        return f"{start}{kept} of {len(pairs)} pairs are in the order of {source}."
 
 
 def _distinct(options: Iterable[Any], name: str) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def check_naive_all_reduce(draw: Draw, **cases: Any) -> Iterator[Case]:
 def _(seen: Seen) -> Remarks:
     held = LeftInTensors(seen)
     causes: list[sums.Cause] = [
-        *sums.IN_ANOTHER_PLACE,
+        *sums.WRITTEN_ELSEWHERE,
         sums.rank_0_left_out,
         _master_left_out,
         sums.average,
@@ -254,7 +254,7 @@ def check_reduce_scatter(draw: Draw, **cases: Any) -> Iterator[Case]:
 def _(seen: Seen) -> Remarks:
     held = LeftInTensors(seen, in_chunks=True)
     causes: list[sums.Cause] = [
-        *sums.IN_ANOTHER_PLACE,
+        *sums.WRITTEN_ELSEWHERE,
         sums.average,
         sums.lost_digits,
         rings.other_chunks,
@@ -286,7 +286,7 @@ def check_all_gather(draw: Draw, **cases: Any) -> Iterator[Case]:
 def _(seen: Seen) -> Remarks:
     held = LeftInTensors(seen, in_chunks=True)
     causes: list[sums.Cause] = [
-        *sums.IN_ANOTHER_PLACE,
+        *sums.WRITTEN_ELSEWHERE,
         _divided,
         sums.lost_digits,
         rings.other_chunks,
@@ -335,7 +335,7 @@ def check_ring_all_reduce(draw: Draw, **cases: Any) -> Iterator[Case]:
 def _(seen: Seen) -> Remarks:
     held = LeftInTensors(seen, in_chunks=True)
     causes: list[sums.Cause] = [
-        *sums.IN_ANOTHER_PLACE,
+        *sums.WRITTEN_ELSEWHERE,
         sums.average,
         sums.lost_digits,
         sums.remainder,

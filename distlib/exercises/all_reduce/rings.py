@@ -102,8 +102,8 @@ def full_sum_elsewhere(held: LeftInTensors) -> str | None:
     for shift in range(1, size):
         if all(held.is_right(rank, (rank + shift) % size) for rank in range(size)):
             is_lower = shift <= size // 2
-            places = count(shift if is_lower else size - shift, "place")
-            where = {"on_0": shift, "on_1": (1 + shift) % size, "places": places}
+            distance = count(shift if is_lower else size - shift, "place")
+            where = {"on_0": shift, "on_1": (1 + shift) % size, "distance": distance}
             return say("begin_lower" if is_lower else "begin_higher", **where)
     return None
 

@@ -17,7 +17,7 @@ from distlib.checks.helpers import all_reduce, broadcast
 from distlib.checks.models import Gradients
 from distlib.checks.plays.gradients import after_backward
 from distlib.checks.remark import Remark
-from distlib.checks.rules.flat import TOGETHER
+from distlib.checks.rules.flat_all_reduce import TOGETHER
 from distlib.checks.rules.returns import called, returns, same
 from distlib.checks.rules.values import explain_average, holds, is_close, is_equal, untouched
 from distlib.checks.seen import Seen

@@ -15,7 +15,7 @@ from distlib.checks.formatting import count
 from distlib.checks.helpers import all_reduce, broadcast
 from distlib.checks.plays.gated import open_gate
 from distlib.checks.remark import Remark
-from distlib.checks.rules.flat import TOGETHER
+from distlib.checks.rules.flat_all_reduce import TOGETHER
 from distlib.checks.rules.values import explain_average, holds
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences

@@ -306,21 +306,21 @@ def _wrong_gradients(seen: Seen, x: torch.Tensor, step: int) -> Remarks:
         if not calls:
             yield say.remark("not_called", **where)
         elif not same(handed[0].double(), x[rank]):
-            cause = known(_first_places(seen, step), _places(plan.matrix, x), same) or say("other_place")
+            cause = known(_first_points(seen, step), _points(plan.matrix, x), same) or say("other_place")
             yield say.remark("wrong_place", *compared(x[rank], handed[0].double()), **where, cause=cause)
         elif calls > 1:
             where["in_step"] = where["in_step"] or " in one step"
             yield say.remark("called_often", **where, times=count(calls, "time"))
 
 
-def _first_places(seen: Seen, step: int) -> torch.Tensor:
+def _first_points(seen: Seen, step: int) -> torch.Tensor:
     """What each rank handed to `gradient` first; zeros for a rank that did not call it. Float64 [ranks, length]."""
     none = torch.zeros(seen.facts.length).double()
     handed = [seen.shown(rank, step) for rank in seen.ranks]
     return torch.stack([first[0].double() if first else none for first in handed])
 
 
-def _places(W: torch.Tensor, x: torch.Tensor) -> Left:
+def _points(W: torch.Tensor, x: torch.Tensor) -> Left:
     """Where a gradient is taken by mistake: what each rank handed to `gradient`."""
     return {
         say("place_after_mixing"): [W @ x],

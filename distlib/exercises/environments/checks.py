@@ -104,7 +104,7 @@ WANTED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
 def check_rendezvous_environment(draw: Draw, *, steps: Sequence[Step]) -> Iterator[Case]:
     """`function(slurm)`: the variables of torch.distributed, for each task of a step, and rank 0 of many other jobs."""
     for step in steps:
-        calls = [(rank, step.job) for rank in (*range(len(step.places())), 0)]
+        calls = [(rank, step.job) for rank in (*range(len(step.locations())), 0)]
         calls += [(0, step.job + more) for more in OTHERS]
         inputs = {"tasks": [step.variables(*call) for call in calls], "elsewhere": ELSEWHERE}
         yield Case(_title(step), each_task, [inputs], (step, calls))
@@ -126,7 +126,7 @@ def _(seen: Seen) -> Remarks:
         for told in seen[0]:
             yield _names_what_is_missing(step.missing, told)
         return
-    right = [step.right(rank) for rank in range(len(step.places()))]
+    right = [step.right(rank) for rank in range(len(step.locations()))]
     for (rank, _), told, slurm in zip(calls, seen[0], given, strict=True):
         yield from _of_a_task(step, rank, told, slurm, right)
     yield from _one_port_per_job(step.job, calls, [told["returned"]["MASTER_PORT"] for told in seen[0]])

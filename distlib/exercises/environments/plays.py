@@ -101,8 +101,8 @@ def resumed(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
     whether the folder is there.
     """
     model, optimizer = Layer(inputs["start"]), Momentum(inputs["start"])
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "checkpoints"
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory) / "checkpoints"
         if inputs["files"] is not None:
             folder.mkdir()
         for name, content in (inputs["files"] or {}).items():

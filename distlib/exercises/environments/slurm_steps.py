@@ -58,7 +58,7 @@ class Step:
     left_behind: bool = False
     missing: str = ""
 
-    def places(self) -> list[tuple[int, int]]:
+    def locations(self) -> list[tuple[int, int]]:
         """By rank, the number of its node, and its number among the tasks there."""
         counts = counts_of(self.tasks)
         if not self.cyclic:
@@ -90,12 +90,12 @@ class Step:
         return {
             "SLURM_STEP_NODELIST": self.nodes,
             "SLURM_STEP_NUM_NODES": len(written_out(self.nodes)),
-            "SLURM_STEP_NUM_TASKS": len(self.places()),
+            "SLURM_STEP_NUM_TASKS": len(self.locations()),
             "SLURM_STEP_TASKS_PER_NODE": self.tasks,
         }
 
     def _of_the_task(self, rank: int) -> dict[str, Any]:
-        node, local = self.places()[rank]
+        node, local = self.locations()[rank]
         return {
             "SLURM_PROCID": rank,
             "SLURM_LOCALID": local,
@@ -105,7 +105,7 @@ class Step:
 
     def right(self, rank: int) -> dict[str, str]:
         """What torch.distributed wants on a rank, but for the port."""
-        node, local = self.places()[rank]
+        node, local = self.locations()[rank]
         counts = counts_of(self.tasks)
         return {
             "RANK": str(rank),
@@ -137,7 +137,7 @@ def mistakes(name: str, step: Step, rank: int, slurm: Mapping[str, str]) -> dict
 
 def _numbers(step: Step, rank: int, slurm: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
     """By variable, the same for those that are numbers."""
-    counts, (node, local) = counts_of(step.tasks), step.places()[rank]
+    counts, (node, local) = counts_of(step.tasks), step.locations()[rank]
     tasks, mine, whole = sum(counts), counts[node], counts_of(slurm["SLURM_TASKS_PER_NODE"])
     return {
         "RANK": {say("local_as_rank"): _texts(local)},

@@ -68,7 +68,7 @@ class Ring:
         return dict(self.mesh)[self.axis]
 
     @property
-    def places(self) -> torch.Tensor:
+    def rings(self) -> torch.Tensor:
         """The devices' numbers, [rings, devices of a ring]: those that add up stand in a row."""
         sizes, dimension = [size for _, size in self.mesh], [name for name, _ in self.mesh].index(self.axis)
         return torch.arange(math.prod(sizes)).reshape(sizes).movedim(dimension, -1).reshape(-1, self.devices)
@@ -76,7 +76,7 @@ class Ring:
     def summed(self, pieces: torch.Tensor) -> torch.Tensor:
         """What every device must have, from what all have."""
         right = torch.empty_like(pieces)
-        for row in self.places:
+        for row in self.rings:
             right[row] = pieces[row].sum(dim=0, dtype=pieces.dtype)
         return right
 
@@ -108,7 +108,7 @@ def check_ring_all_reduce(draw: Draw, *, rings: Sequence[Ring], uneven: Sequence
         inputs = {
             "mesh": list(ring.mesh),
             "axis": ring.axis,
-            "pieces": torch.stack([draw.whole(ring.shape, ring.dtype, most) for _ in range(ring.places.numel())]),
+            "pieces": torch.stack([draw.whole(ring.shape, ring.dtype, most) for _ in range(ring.rings.numel())]),
             "may_refuse": ring in uneven,
         }
         yield Case(ring.title, on_devices, [inputs], ring)
@@ -148,7 +148,7 @@ def _refusal(ring: Ring, played: dict[str, object]) -> Remark | None:
 
 def _cause(ring: Ring, pieces: torch.Tensor, result: torch.Tensor, found: Sequence[Collective], device: int) -> str:
     """What usually leaves these numbers on a device."""
-    row = next(row for row in ring.places if device in row)
+    row = next(row for row in ring.rings if device in row)
     right, N = pieces[row].sum(dim=0, dtype=pieces.dtype), len(row)
     if form := _explain_form(result, right):
         return form
@@ -215,13 +215,13 @@ def _number_of_steps(ring: Ring, found: Sequence[Collective]) -> Remark | None:
     rounds, steps = sum(each.times for each in found), 2 * (ring.devices - 1)
     if rounds <= steps:  # fewer are not enough: each device must send that many chunks
         return None
-    is_pair_by_pair = any(len(each.pairs) < ring.places.numel() for each in found)
+    is_pair_by_pair = any(len(each.pairs) < ring.rings.numel() for each in found)
     wrong = "pair_by_pair" if is_pair_by_pair else "too_many_steps"
     return say.remark(wrong, found=count(rounds, "step"), steps=steps)
 
 
 def _are_neighbors(ring: Ring, source: int, destination: int) -> bool:
-    for row in ring.places.tolist():
+    for row in ring.rings.tolist():
         if source in row:
             apart = (row.index(destination) - row.index(source)) % len(row) if destination in row else 0
             return apart in (1, len(row) - 1)
@@ -325,7 +325,7 @@ def _names(tree: Any, name: str = "params") -> list[str]:
         pairs = [(f'["{key}"]', tree[key]) for key in sorted(tree)]
     else:
         pairs = [(f"[{k}]", each) for k, each in enumerate(tree)]
-    return [each for place, value in pairs for each in _names(value, name + place)]
+    return [each for suffix, value in pairs for each in _names(value, name + suffix)]
 
 
 def _copied(tree: Any) -> Any:
@@ -386,7 +386,7 @@ def _(seen: Seen) -> Remarks:
     for number, (call, batch) in enumerate(zip(calls, given["batches"], strict=True), start=1):
         tree = _copied(given["params"]) if number == STEPS else tree
         one = OneDeviceStep.step(plan, tree, batch)
-        yield from _placed(call, names, [leaf.shape for leaf in one.before], number)
+        yield from _whole_on_every_device(call, names, [leaf.shape for leaf in one.before], number)
         yield from _params(plan, call["params"], names, one, number)
         if not call["kept"]:
             yield say.remark("tree_changed", number=number)
@@ -396,7 +396,9 @@ def _(seen: Seen) -> Remarks:
         yield from _communication(plan, call["programs"], sum(leaf.nbytes for leaf in _leaves(given["params"])), number)
 
 
-def _placed(call: dict[str, Any], names: Sequence[str], shapes: Sequence[torch.Size], number: int) -> Remarks:
+def _whole_on_every_device(
+    call: dict[str, Any], names: Sequence[str], shapes: Sequence[torch.Size], number: int
+) -> Remarks:
     """The new parameters and the loss lie whole on every device."""
     for name, shape, held in zip(
         [*names, "loss"], [*shapes, torch.Size()], [*call["params"], call["loss"]], strict=True

@@ -14,7 +14,7 @@ from distlib.checks.formatting import count
 from distlib.checks.helpers import all_reduce
 from distlib.checks.plays.gated import open_gate
 from distlib.checks.remark import Remark
-from distlib.checks.rules.flat import SIGNS, one_all_reduce
+from distlib.checks.rules.flat_all_reduce import SIGNS, one_all_reduce
 from distlib.checks.rules.returns import called, returns
 from distlib.checks.rules.values import compared, explain_average, holds, is_close, untouched
 from distlib.checks.seen import Seen
@@ -186,7 +186,7 @@ def _gradients(seen: Seen) -> Parts:
 
 
 def _added(parts: Parts, name: str, weight: Callable[[int, int], float]) -> torch.Tensor:
-    return torch.stack([own[name] * weight(*place) for place, own in parts.items()]).sum(0)
+    return torch.stack([own[name] * weight(*key) for key, own in parts.items()]).sum(0)
 
 
 def _mistakes(seen: Seen, parts: Parts, rank: int, name: str, right: torch.Tensor) -> dict[str, list[torch.Tensor]]:

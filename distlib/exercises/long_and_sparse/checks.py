@@ -183,7 +183,7 @@ class DispatchPlan:
 
     def kept(self, src: int, dst: int) -> list[int]:
         """The places of the tokens that a rank sends to an expert."""
-        return [place for place, expert in enumerate(self.experts[src]) if expert == dst][: self.capacity]
+        return [index for index, expert in enumerate(self.experts[src]) if expert == dst][: self.capacity]
 
     def dropped(self, src: int) -> int:
         """How many tokens of a rank go nowhere."""
@@ -233,8 +233,8 @@ def _(seen: Seen) -> Remarks:
 def _arriving(seen: Seen, rank: int, *, capacity: bool = True) -> torch.Tensor:
     routing, parts = seen.facts, []
     for src in seen.ranks:
-        places = routing.kept(src, rank) if capacity else [p for p, e in enumerate(routing.experts[src]) if e == rank]
-        parts.append(seen.case.inputs[src]["tokens"][places])
+        kept = routing.kept(src, rank) if capacity else [p for p, e in enumerate(routing.experts[src]) if e == rank]
+        parts.append(seen.case.inputs[src]["tokens"][kept])
     return torch.cat(parts)
 
 

@@ -215,8 +215,8 @@ def _numbers(t: SentMessages, total: int) -> Remarks:
     case: Pattern = t.seen.facts
     yield rule.number_of_messages(t, total, MANY)
     if case.messages is not None:
-        placed = [case.messages[(rank - case.center) % t.size] for rank in range(t.size)]
-        yield rule.messages_by_rank(t, placed, [], messages=t.full)
+        expected = [case.messages[(rank - case.center) % t.size] for rank in range(t.size)]
+        yield rule.messages_by_rank(t, expected, [], messages=t.full)
 
 
 def _rounds(t: SentMessages, why: Why) -> Remarks:
@@ -238,7 +238,7 @@ def check_shift(draw: Draw, *, messages: PerRank, rounds: Limit, **options: Any)
 def _(seen: Seen) -> Remarks:
     held, t = LeftInTensors(seen), SentMessages(seen)
     causes: list[sums.Cause] = [
-        *sums.IN_ANOTHER_PLACE,
+        *sums.WRITTEN_ELSEWHERE,
         _goes_round,
         sums.rank_added,
         sums.zeros,
@@ -462,7 +462,7 @@ def check_broadcast(draw: Draw, *, steps: Limit, **options: Any) -> Iterator[Cas
 def _(seen: Seen) -> Remarks:
     held = LeftInTensors(seen)
     causes: list[sums.Cause] = [
-        *sums.IN_ANOTHER_PLACE,
+        *sums.WRITTEN_ELSEWHERE,
         _plays_another_root,
         _root_has_changed,
         sums.rank_added,
@@ -488,7 +488,7 @@ def check_reduce(draw: Draw, *, messages: PerRank, steps: Limit, **options: Any)
 def _(seen: Seen) -> Remarks:
     held = LeftInTensors(seen)
     causes: list[sums.Cause] = [
-        *sums.IN_ANOTHER_PLACE,
+        *sums.WRITTEN_ELSEWHERE,
         _plays_another_root,
         sums.average,
         sums.other_reduction,

@@ -93,7 +93,7 @@ def all_forward_first(rows: Rows) -> Iterator[Remark]:
     """On every stage all forward passes must come before all backward passes, as in GPipe."""
     name = "between_one_by_one" if max(most_live(rows)) == 1 else "between"
     for row in rows:
-        backward = next(place for place, action in enumerate(row) if action.kind == "B")
+        backward = next(index for index, action in enumerate(row) if action.kind == "B")
         for forward in (action for action in row[backward:] if action.kind == "F"):
             yield say.remark(name, *shown(rows), backward=row[backward], forward=forward)
 

@@ -77,7 +77,7 @@ class Column:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the stored tensors."""
+        """The shapes of the whole tensors that are stored in shares, by name."""
         weight = {"weight": (self.out_features, self.in_features)}
         return {**weight, "bias": (self.out_features,)} if self.bias else dict(weight)
 
@@ -140,7 +140,7 @@ class Attention:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the stored tensors."""
+        """The shapes of the whole tensors that are stored in shares, by name."""
         return {"qkv_weight": (3 * self.features, self.features), "output_weight": (self.features, self.features)}
 
     def share(self, rank: int) -> Share:
@@ -268,11 +268,11 @@ class Whole:
         self.outputs = [output.detach() for output in outputs]
 
     @staticmethod
-    def _whole(name: str, given: Sequence[Any], features: int, places: Sequence[Index]) -> list[torch.Tensor]:
+    def _whole(name: str, given: Sequence[Any], features: int, indices: Sequence[Index]) -> list[torch.Tensor]:
         whole = []
         for parts in zip(*(each[name] for each in given), strict=True):
             shape = (*parts[0].shape[:-1], features)
-            whole.append(_put_together(shape, list(zip(places, parts, strict=True))))
+            whole.append(_put_together(shape, list(zip(indices, parts, strict=True))))
         return whole
 
     def part(self, rank: int, batch: int, times: int = 1, **options: Any) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -12,7 +12,7 @@ from distlib.checks.case import Case
 from distlib.checks.errors import Signs
 from distlib.checks.formatting import count, listed
 from distlib.checks.helpers import all_reduce
-from distlib.checks.rules.flat import EVERYBODY
+from distlib.checks.rules.flat_all_reduce import EVERYBODY
 from distlib.checks.rules.values import Mistakes, explain_factor, holds, is_close, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences

@@ -14,7 +14,7 @@ import torch
 from distlib.checks.errors import Signs
 from distlib.checks.formatting import count, listed
 from distlib.checks.remark import Remark
-from distlib.checks.rules.flat import EVERYBODY
+from distlib.checks.rules.flat_all_reduce import EVERYBODY
 from distlib.checks.rules.values import Mistakes, explain_factor, holds, is_close, is_equal, untouched
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
@@ -171,12 +171,12 @@ def _holds_parameter(seen: Seen, whole: Whole, rank: int, name: str) -> Remark |
 def computes_as_one(seen: Seen, whole: Whole, mistakes: Table, output: str, gradient: str) -> Iterator[Remark | None]:
     """Outputs and gradients are those of one process. Arguments as of `judged`."""
     judge = _OneProcess(seen, whole, mistakes, output, gradient)
-    places = [(rank, batch) for batch in range(len(whole.batches)) for rank in seen.ranks]
-    names = [(rank, name) for rank in seen.ranks for name in whole.stored] if places else []
-    for rank, batch in places:
+    pairs = [(rank, batch) for batch in range(len(whole.batches)) for rank in seen.ranks]
+    names = [(rank, name) for rank in seen.ranks for name in whole.stored] if pairs else []
+    for rank, batch in pairs:
         right = whole.outputs[batch][whole.shares[rank].outputs]
         yield judge.same("output", rank, batch, seen[rank]["outputs"][batch], right)
-    for rank, batch in () if seen.facts.forward_only else places:
+    for rank, batch in () if seen.facts.forward_only else pairs:
         right = gradient_of(whole.batches[batch])[whole.shares[rank].inputs]
         yield judge.same("input", rank, batch, seen[rank]["input_gradients"][batch], right)
     for rank, name in () if seen.facts.forward_only else names:

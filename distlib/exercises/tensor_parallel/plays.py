@@ -48,7 +48,7 @@ class Stored:
         return len(self.values)
 
     def size(self, dim: int | None = None) -> Any:
-        """As of a tensor."""
+        """The shape, or one length of it, as torch.Tensor.size says it."""
         return self.shape if dim is None else self.shape[dim]
 
 

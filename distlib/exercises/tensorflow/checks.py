@@ -655,7 +655,7 @@ def _late_or_nameless(plan: Pipeline, refused: str | None) -> Remark | None:
 
 
 def _batches(plan: Pipeline, found: Sequence[Sequence[Any]]) -> Remarks:
-    """Their number and shapes."""
+    """How many batches each worker got, and of which shapes."""
     for worker, batches in enumerate(found):
         yield from _pairs(worker, batches)
     sizes = [len(batch[0]) for batches in found for batch in batches if batch[0].dim()]

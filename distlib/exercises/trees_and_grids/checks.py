@@ -98,7 +98,7 @@ def _wrong_sums(
     otherwise: str = sums.PRINT,
 ) -> Remarks:
     held = LeftInTensors(seen, in_chunks)
-    first = [*sums.IN_ANOTHER_PLACE, sums.average, _divided, sums.remainder, sums.lost_digits, sums.rank_added]
+    first = [*sums.WRITTEN_ELSEWHERE, sums.average, _divided, sums.remainder, sums.lost_digits, sums.rank_added]
     last = [sums.zeros, sums.own_alone(say("own_alone")), sums.replaced, missing, sums.other_reduction]
     yield sums.wrong_values(held, say("sum_over_all"), [*first, *causes, *last], otherwise=otherwise)
     yield sums.strayed(held)
@@ -520,15 +520,15 @@ def _halves(t: SentMessages, messages: Sequence[Message], number: int) -> tuple[
 
 
 def _row_or_column_only(held: LeftInTensors) -> str | None:
-    columns, inside, (place, wrong) = held.case.columns or 1, held.inside_first, held.first
+    columns, inside, (at, wrong) = held.case.columns or 1, held.inside_first, held.first
     if inside is None or max(inside) > 1:
         return None
     members = [rank for rank, times in enumerate(inside) if times]
-    if columns > 1 and members == [rank for rank in range(held.size) if rank // columns == place // columns]:
-        own = place % columns
-        is_early = own != wrong and held.is_right(place, own)
+    if columns > 1 and members == [rank for rank in range(held.size) if rank // columns == at // columns]:
+        own = at % columns
+        is_early = own != wrong and held.is_right(at, own)
         return say("gathered_early", chunk=own) if is_early else say("sum_of_row")
-    if held.case.rows > 1 and members == [rank for rank in range(held.size) if rank % columns == place % columns]:
+    if held.case.rows > 1 and members == [rank for rank in range(held.size) if rank % columns == at % columns]:
         return say("sum_of_column")
     return None
 

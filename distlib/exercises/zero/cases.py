@@ -38,7 +38,7 @@ class FlatShards:
 
     @property
     def lengths(self) -> list[int]:
-        """Of the tensors, flat."""
+        """How many elements each tensor has."""
         return [math.prod(shape) for shape in self.shapes]
 
     @property

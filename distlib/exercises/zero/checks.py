@@ -13,7 +13,7 @@ from distlib.checks.case import Case
 from distlib.checks.errors import Signs
 from distlib.checks.formatting import count, listed
 from distlib.checks.helpers import all_reduce
-from distlib.checks.rules.flat import TOGETHER
+from distlib.checks.rules.flat_all_reduce import TOGETHER
 from distlib.checks.rules.returns import called, returns, type_of
 from distlib.checks.rules.values import Mistakes, compared, explain_factor, holds, is_close, untouched
 from distlib.checks.seen import Seen
@@ -165,9 +165,9 @@ def _steps_as_one(seen: Seen, number: int) -> Remarks:
     for step in range(plan.steps):
         for rank in seen.ranks:
             found, right = seen[rank]["values"][number][step], whole.flat[step + 1]
-            for place, (piece, expected) in enumerate(zip(found, plan.pieces(right), strict=True)):
+            for index, (piece, expected) in enumerate(zip(found, plan.pieces(right), strict=True)):
                 if piece.shape != expected.shape:
-                    yield say.remark("reshaped", *compared(expected, piece), rank=rank, place=place)
+                    yield say.remark("reshaped", *compared(expected, piece), rank=rank, index=index)
             flat = torch.cat([piece.reshape(-1) for piece in found])
             what = f"after step {step + 1}, on rank {rank}, the parameters{which}, one after the other,"
             mistakes = partial(_step_mistakes, seen.case, whole, number, rank, step)

@@ -78,7 +78,7 @@ class Sharding:
 
     @property
     def most_between(self) -> int:
-        """The same between passes."""
+        """The bytes that may be alive, besides shards and their gradients, between two passes."""
         return self.largest_shard + ODD_BYTES
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs
-from distlib.checks.rules.flat import TOGETHER
+from distlib.checks.rules.flat_all_reduce import TOGETHER
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task

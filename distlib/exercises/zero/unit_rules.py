@@ -88,9 +88,9 @@ def _outputs_as_one(
 ) -> Remarks:
     """The output of pass `k` of a step (None: of the evaluation after it), on every rank."""
     plan = whole.plan
-    place = step * (plan.passes + plan.evaluates) + (plan.passes if k is None else k)
+    index = step * (plan.passes + plan.evaluates) + (plan.passes if k is None else k)
     for rank in seen.ranks:
-        found, right = seen[rank]["sets"][number]["passes"][place]["output"], whole.outputs(step, k, rank)
+        found, right = seen[rank]["sets"][number]["passes"][index]["output"], whole.outputs(step, k, rank)
         when = f"the evaluation after step {step + 1}" if k is None else _forward_pass(plan, step, k)
         what = f"on rank {rank} the output of {when}{_of_model(plan, number)}"
         mistakes = partial(_output_mistakes, whole, step, k, rank, other)

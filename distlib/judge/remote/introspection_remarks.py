@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from distlib.judge.remote.cells import RankCell
+from distlib.judge.remote.student_cells import RankCell
 
 _MOST_CHARACTERS = 100_000  # of a cell; Python may take a gigabyte to read more
 _MOST_REMARKS = 3

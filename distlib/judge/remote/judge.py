@@ -31,12 +31,12 @@ from nbformat.v4 import new_output
 
 import distlib
 from distlib.checks.remark import CheckFailed
-from distlib.judge.remote.cells import RankCell
 from distlib.judge.remote.forkserver import CanNotGrade, SandboxForkServer, SubmissionForkServer
 from distlib.judge.remote.frameworks import check_installed, frameworks_in, frameworks_of
 from distlib.judge.remote.introspection_remarks import reaches_inside
 from distlib.judge.remote.ranks import OutOfTime, RemoteRanks
 from distlib.judge.remote.stand_in import RemoteFunction
+from distlib.judge.remote.student_cells import RankCell
 from distlib.judge.sandbox import Limits, Sandbox
 from distlib.judge.sandbox.inside.worlds.real.world import World as IdleWorld
 from distlib.judge.sandbox.limits import CUT

@@ -292,7 +292,7 @@ class Proxy:
 
     def _raised(self, kind: str, text: str, site: Any, stack: str) -> RaisedElsewhere:
         where = None if site is None else site_from(site)
-        return RaisedElsewhere(short(kind), str(text)[:_LONGEST_TEXT], where, str(stack)[-_LONGEST_TEXT:])
+        return RaisedElsewhere(limited(kind), str(text)[:_LONGEST_TEXT], where, str(stack)[-_LONGEST_TEXT:])
 
     def _lost(self) -> PeerLost:
         how = self._run.ranks.how_it_ended(self._number)
@@ -311,14 +311,16 @@ class Proxy:
         try:
             while (told := self._question.hear(deadline))["what"] == "print":
                 self._run.ranks.printed.note(told["text"])
-            return short(told["place"]) if told["what"] == "at" else ""
+            return limited(told["place"]) if told["what"] == "at" else ""
         except (WireClosed, WireTimeout, WireError, KeyError):
             return ""
 
 
 def made_no_sense(rank: int, error: Exception) -> RunEnded:
     """The end of a run in which a rank has sent what nobody asked for."""
-    return RunEnded(RankError(f"rank {rank} did not keep to the protocol of its communicator: {short(error)}", [rank]))
+    return RunEnded(
+        RankError(f"rank {rank} did not keep to the protocol of its communicator: {limited(error)}", [rank])
+    )
 
 
 def _landing(like: Any) -> torch.Tensor:
@@ -335,10 +337,10 @@ def site_from(told: Any) -> CallSite:
     place, function, line, via, file = told
     kept = EXECUTED_TEXT if file == EXECUTED_TEXT else ""
     return CallSite(
-        short(place), short(function), kept, whole(line, 0, _MOST_LINES), None if via is None else short(via)
+        limited(place), limited(function), kept, whole(line, 0, _MOST_LINES), None if via is None else limited(via)
     )
 
 
-def short(text: object) -> str:
+def limited(text: object) -> str:
     """A name from a stranger, of limited length."""
     return str(text)[:_LONGEST_NAME]

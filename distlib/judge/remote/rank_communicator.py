@@ -35,8 +35,8 @@ def ask(wire: Wire, what: str, **details: Any) -> Any:
         MessageMismatch, ValueError, TypeError, RuntimeError: what the judge answers instead.
     """
     site = find_call_site()
-    place = [site.place, site.function, site.line, site.via, site.file]
-    wire.send({"what": what, "site": place, **details, "question": wire.question})
+    where = [site.place, site.function, site.line, site.via, site.file]
+    wire.send({"what": what, "site": where, **details, "question": wire.question})
     answer = wire.receive()
     if "error" in answer:
         raise _ERRORS[answer["error"]](answer["text"])

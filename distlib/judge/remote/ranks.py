@@ -17,9 +17,9 @@ from inspect import _ParameterKind as ParameterKind
 from typing import Any
 
 from distlib.checks.patience import fair_seconds, patience, without_own
-from distlib.judge.remote.cells import START, Part, Place, Printed, RankCell, StudentCells
 from distlib.judge.remote.forkserver import CanNotGrade, SubmissionForkServer, too_much_memory
 from distlib.judge.remote.question import Question, text
+from distlib.judge.remote.student_cells import START, Part, Printed, RankCell, Statement, StudentCells
 from distlib.judge.remote.wire import Wire, WireClosed, WireError, WireTimeout
 from distlib.judge.sandbox.limits import statement_seconds
 
@@ -236,8 +236,8 @@ class RemoteRanks:
         return f"{_MEMORY} ({how})" if how == too_much_memory(self.limits) else "ended its process"
 
     def _leave_out(self, lost: _Lost, how: str) -> None:
-        if lost.run.place is not None:
-            self.cells.leave_out(lost.run.place, lost.run.line, how)
+        if lost.run.statement is not None:
+            self.cells.leave_out(lost.run.statement, lost.run.line, how)
         elif lost.run.is_fresh and not lost.run.is_over() and not how.startswith(_MEMORY):
             raise CanNotGrade(f"no rank could be started: {lost.error}")
         # Else something that an earlier cell has started ended the process. The next one runs all cells again.
@@ -264,13 +264,13 @@ class _RunOfCells:
     Attributes:
         number: this one.
         is_fresh: whether no line of the student's has run in its process before.
-        place, line: the statement it has reached; None before the first.
+        statement, line: what it has reached; None before the first.
     """
 
     def __init__(self, ranks: RemoteRanks, number: int, company: int) -> None:
         self._ranks, self.number = ranks, number
         self.is_fresh = ranks._done[number] == 0
-        self.place: Place | None = None
+        self.statement: Statement | None = None
         self.line = 1
         self._since, self._fair = time.monotonic(), fair_seconds()
         self._last = self._since + ranks.seconds_left_for_cells()
@@ -302,7 +302,7 @@ class _RunOfCells:
 
     def _expect_the_end_of(self, part: Part) -> None:
         last = max((number for number, _, left_out in part if -1 not in left_out), default=0)
-        if last > 0 and (self.place is None or self.place[0] < last):
+        if last > 0 and (self.statement is None or self.statement[0] < last):
             raise ValueError(f"done before cell {last}")
 
     def is_over(self) -> bool:
@@ -313,7 +313,7 @@ class _RunOfCells:
         cells = self._ranks.cells
         if told["what"] == "statement":
             self._move_on()
-            self.place, self.line = cells.next_place(told, self.place, part)
+            self.statement, self.line = cells.next_statement(told, self.statement, part)
         elif told["what"] == "raised":  # outside of the cells
             raise WireError(f"the cells were not run: {text(told['text'], _LONGEST_ERROR)}")
         elif not self._is_first_time():
@@ -330,8 +330,8 @@ class _RunOfCells:
         now, fair = time.monotonic(), fair_seconds()
         if self._is_first_time():
             self._ranks._slowness += fair - self._fair
-            cell, statement = self._at()
-            self._ranks._known = (cell, statement + 1)
+            cell, number = self._at()
+            self._ranks._known = (cell, number + 1)
         self._since, self._fair = now, fair
 
     def _deadline(self) -> float:
@@ -344,11 +344,11 @@ class _RunOfCells:
         return patience() * (self._ranks.limits.cells_seconds - self._ranks._slowness)
 
     def _is_first_time(self) -> bool:
-        return self.number == 0 and self.place is not None and self.place >= self._ranks._known
+        return self.number == 0 and self.statement is not None and self.statement >= self._ranks._known
 
-    def _at(self) -> Place:
-        assert self.place is not None
-        return self.place
+    def _at(self) -> Statement:
+        assert self.statement is not None
+        return self.statement
 
     def _cell(self) -> int:
         return self._at()[0]

@@ -42,13 +42,13 @@ import torch
 
 from distlib.checks.helper_form import HelperForm
 from distlib.checks.plays import import_plays, module_of_plays
-from distlib.checks.plays.plain import changed_inputs, plain
+from distlib.checks.plays.plain_values import changed_inputs, plain
 from distlib.checks.student_communicator import Handles, StudentCommunicator
+from distlib.judge.remote.helpers_on_a_rank import supplied_helper
 from distlib.judge.remote.memory_watch import SECONDS as MEMORY_SECONDS
 from distlib.judge.remote.memory_watch import MemoryWatch, seconds_of
 from distlib.judge.remote.orders import NO_STATUS, ORDER_BYTES, TOO_MUCH_MEMORY
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
-from distlib.judge.remote.supplied import supplied_helper
 from distlib.judge.remote.wire import Wire, WireClosed, WireError, encode
 from distlib.judge.sandbox import Limits, fork_rank, take_users
 from distlib.judge.sandbox.absent import supplied_now
@@ -65,7 +65,7 @@ _MOST_PIECES = 1_000  # of a cell; the judge is told of each
 _MOST_COLLECTED = 1_000  # characters of print
 _SOON, _LATER = 0.1, 0.01  # seconds
 
-Place = tuple[int, int]  # as in `distlib.judge.remote.cells`
+Statement = tuple[int, int]  # as in `distlib.judge.remote.student_cells`
 
 
 def main() -> None:
@@ -249,13 +249,13 @@ class _Rank:
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _load(
-        self, cells: list[tuple[int, str, list[int]]], names: list[str], known: Place | None, seconds: float
+        self, cells: list[tuple[int, str, list[int]]], names: list[str], known: Statement | None, seconds: float
     ) -> dict[str, Any]:
         """Run cells: number, source, the statements to leave out (-1: all of it).
 
         Args:
-            known: the first place that no rank has been at before; None if there is none. Before it nothing is limited,
-                and nothing is told of what is printed.
+            known: the first statement that no rank has been at before; None if there is none. Before it nothing is
+                limited, and nothing is told of what is printed.
             seconds: for all statements from there on, see `statement_seconds`.
 
         Returns:
@@ -325,15 +325,15 @@ class _Rank:
         self._wire.send({"what": what, **details, "question": self._wire.question})
 
     def _play(
-        self, name: str, place: tuple[str, str], inputs: Any, rank: int, world_size: int, helpers: list[Any]
+        self, name: str, play: tuple[str, str], inputs: Any, rank: int, world_size: int, helpers: list[Any]
     ) -> Any:
-        """Play a case with a function; return what the play returned, as plain values. `place`: its module and name."""
-        module, play = place
+        """Play a case with a function; return what the play returned, as plain values. `play`: its module and name."""
+        module, own_name = play
         call_site.forget()
         with self._supplied({form["name"]: supplied_helper(HelperForm(**form), self._wire) for form in helpers}):
             handles = Handles()
             communicator = StudentCommunicator(RankCommunicator(self._wire, 0, rank, world_size), handles)
-            around, before = getattr(module_of_plays(module), play), copy.deepcopy(inputs)
+            around, before = getattr(module_of_plays(module), own_name), copy.deepcopy(inputs)
             result = plain(around(communicator, self._module.__dict__[name], inputs, self._pass_gate))
             return {"result": result, "slips": handles.slips(), "changed": changed_inputs(before, inputs)}
 

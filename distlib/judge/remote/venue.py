@@ -16,7 +16,7 @@ from distlib.checks.case import Case
 from distlib.checks.seen import Played, Seen
 from distlib.checks.student_communicator import SLIPS
 from distlib.checks.supplied import Helper
-from distlib.judge.remote.proxy import Proxy, RemoteRun, made_no_sense, short
+from distlib.judge.remote.proxy import Proxy, RemoteRun, limited, made_no_sense
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.wire import WireError
 from distlib.worlds.simulated.simulator import SimulatedCommunicator, SimulatedWorld
@@ -69,7 +69,7 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
     request = {
         "job": "play",
         "name": run.name,
-        "place": (_plays_of(run.case), part.play.__name__),
+        "play": (_plays_of(run.case), part.play.__name__),
         "inputs": part.inputs[comm.rank],
         "helpers": [vars(helper.form) for helper in run.helpers.values()],
         "rank": comm.rank,
@@ -93,7 +93,7 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
 
 def _slips(from_rank: Any) -> list[tuple[str, str, str]]:
     """Slips as a rank reports them: data from a stranger."""
-    slips = [(str(what), short(call), short(place)) for what, call, place in from_rank]
+    slips = [(str(what), limited(call), limited(place)) for what, call, place in from_rank]
     if not {what for what, _, _ in slips} <= set(SLIPS):
         raise ValueError("expected slips that exist")
     return slips
@@ -101,7 +101,7 @@ def _slips(from_rank: Any) -> list[tuple[str, str, str]]:
 
 def _changed(from_rank: Any) -> dict[str, Any]:
     """Inputs that have changed, as a rank reports them: data from a stranger."""
-    return {short(name): value for name, value in dict(from_rank).items()}
+    return {limited(name): value for name, value in dict(from_rank).items()}
 
 
 def _plays_of(case: Case) -> str:

@@ -28,7 +28,7 @@ import torch
 
 from distlib.communicator import ReduceOp
 from distlib.network.cluster import Cluster, Link
-from distlib.worlds.tensor_bytes import dtype_name, from_bytes, to_bytes
+from distlib.worlds.tensor_bytes import dtype_name_of, from_bytes, to_bytes
 
 MOST_HEADER = 4 << 20  # bytes
 MOST_PAYLOAD = 64 << 20
@@ -223,7 +223,7 @@ def _plain_dict(value: dict[Any, Any], payload: bytearray) -> dict[str, Any]:
 
 
 def _plain_tensor(tensor: torch.Tensor, payload: bytearray) -> dict[str, Any]:
-    name = dtype_name(tensor)
+    name = dtype_name_of(tensor)
     if name not in _DTYPES or tensor.layout is not torch.strided or not tensor.is_cpu:
         raise WireError(f"expected a dense tensor in main memory, got {tensor.dtype}, {tensor.layout}, {tensor.device}")
     start = len(payload)

@@ -94,10 +94,10 @@ class _Killer:
 def _arguments(limits: Limits) -> list[str]:
     root = _is_root()
     first_user = 2**30 + USERS_PER_SANDBOX * secrets.randbelow(2**20) if root else None
-    place = SandboxSettings(separate=True, first_user=first_user, home=contents.HOME, limits=limits)
+    settings = SandboxSettings(separate=True, first_user=first_user, home=contents.HOME, limits=limits)
     arguments = "--unshare-pid --unshare-net --unshare-ipc --unshare-uts --die-with-parent --new-session".split()
     arguments += [] if root else ["--unshare-user"]
-    arguments += ["--clearenv", *_many("--setenv", {**contents.environment(), VARIABLE: place.to_text()})]
+    arguments += ["--clearenv", *_many("--setenv", {**contents.environment(), VARIABLE: settings.to_text()})]
     arguments += ["--cap-drop", "ALL"]
     for right in _RIGHTS_OF_ROOT if root else ("CAP_SYS_ADMIN",):
         arguments += ["--cap-add", right]
@@ -107,9 +107,9 @@ def _arguments(limits: Limits) -> list[str]:
 def _files() -> list[str]:
     """Everything that there is in the sandbox. Read-only, but for what a rank mounts over its home."""
     shown, links, library = contents.shown_folders(), contents.system_links(), contents.library_files()
-    places = {f"{contents.LIBRARY}/{name}": str(path) for name, path in library.items()}
+    sources = {f"{contents.LIBRARY}/{name}": str(path) for name, path in library.items()}
     arguments = []
-    for folder in [*contents.folders_above([*map(str, shown), *places, *contents.DEVICES]), contents.HOME]:
+    for folder in [*contents.folders_above([*map(str, shown), *sources, *contents.DEVICES]), contents.HOME]:
         arguments += ["--perms", "0755", "--dir", folder]  # else bubblewrap makes them for root only
     arguments += _many("--ro-bind", {str(path): str(path) for path in shown})
     hidden = [str(path) for path in contents.hidden_folders(shown)]
@@ -117,7 +117,7 @@ def _files() -> list[str]:
         arguments += ["--tmpfs", folder, "--remount-ro", folder]
     for file in contents.hidden_files():
         arguments += ["--ro-bind", "/dev/null", str(file)]
-    arguments += _many("--ro-bind", {source: place for place, source in places.items()})
+    arguments += _many("--ro-bind", {source: target for target, source in sources.items()})
     arguments += _many("--dev-bind", {device: device for device in contents.DEVICES})
     arguments += _many("--symlink", {**{to: link for link, to in links.items()}})
     arguments += ["--symlink", contents.HOME, "/tmp"] if not any(Path("/tmp") in path.parents for path in shown) else []

@@ -131,7 +131,7 @@ def arguments(name: str, folder: Path, limits: Limits, image: str) -> list[str]:
     first_user = 2**30 + USERS_PER_SANDBOX * secrets.randbelow(2**20)
     # Answers may write to /tmp by that name, unless this environment lies there.
     again = () if any(Path("/tmp") in path.parents for path in shown) else ("/tmp",)
-    place = SandboxSettings(
+    settings = SandboxSettings(
         separate=True, first_user=first_user, home=contents.HOME, limits=limits, home_again=again, covered=_COVERED
     )
     options = ["--rm", "--name", name, "--network", "none", "--ipc", "none", "--read-only", "--user", "0:0"]
@@ -140,7 +140,7 @@ def arguments(name: str, folder: Path, limits: Limits, image: str) -> list[str]:
     options += _many("--security-opt", ["no-new-privileges", "seccomp=unconfined", "apparmor=unconfined"])
     options += _many("--tmpfs", [f"{path}:ro,size=4k" for path in (contents.HOME, *again)])
     options += ["--workdir", contents.HOME]
-    variables = {**contents.environment(), VARIABLE: place.to_text()}
+    variables = {**contents.environment(), VARIABLE: settings.to_text()}
     options += _many("--env", [f"{key}={value}" for key, value in variables.items()])
     options += _many("--volume", [f"{source}:{target}:ro" for source, target in _volumes(shown)])
     options += _many("--tmpfs", [f"{hidden}:ro,size=4k" for hidden in contents.hidden_folders(shown)])

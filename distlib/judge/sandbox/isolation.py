@@ -95,10 +95,10 @@ def fork_rank(number: int, keep: Sequence[int]) -> int:
     """
     if not 0 <= number < USERS_PER_SANDBOX:
         raise ValueError(f"expected a rank from 0 to {USERS_PER_SANDBOX - 1}, got {number}")
-    place = SandboxSettings.here()
-    child = _fork_into_new_processes() if place.separate else os.fork()
+    settings = SandboxSettings.here()
+    child = _fork_into_new_processes() if settings.separate else os.fork()
     if child == 0:
-        _isolate(place, number, keep)
+        _isolate(settings, number, keep)
     return child
 
 
@@ -111,10 +111,10 @@ def take_users(block: int) -> None:
     Raises:
         RuntimeError: this process was not started by a Sandbox.
     """
-    place = SandboxSettings.here()
-    if place.first_user is not None:
-        place = replace(place, first_user=place.first_user + block * USERS_PER_SANDBOX)
-        os.environ[VARIABLE] = place.to_text()
+    settings = SandboxSettings.here()
+    if settings.first_user is not None:
+        settings = replace(settings, first_user=settings.first_user + block * USERS_PER_SANDBOX)
+        os.environ[VARIABLE] = settings.to_text()
 
 
 def _fork_into_new_processes() -> int:
@@ -130,18 +130,18 @@ def _fork_into_new_processes() -> int:
         os.close(own)
 
 
-def _isolate(place: SandboxSettings, number: int, keep: Sequence[int]) -> None:
+def _isolate(settings: SandboxSettings, number: int, keep: Sequence[int]) -> None:
     _close_all_but(keep)
-    home = place.home if place.separate else os.path.join(place.home, str(number))
-    if place.separate:
+    home = settings.home if settings.separate else os.path.join(settings.home, str(number))
+    if settings.separate:
         os.setsid()  # a signal to its process group stays within it
-        user = None if place.first_user is None else place.first_user + number
-        _enter_namespaces(place, user)
-        _limit(place)
+        user = None if settings.first_user is None else settings.first_user + number
+        _enter_namespaces(settings, user)
+        _limit(settings)
         _give_up_rights(user)
     else:
         os.makedirs(home, exist_ok=True)
-        _limit(place)
+        _limit(settings)
     _settle_in(home)
     if sys.platform == "linux":
         _call("prctl", _SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
@@ -166,16 +166,16 @@ def _settle_in(folder: str) -> None:
     os.chdir(folder)
 
 
-def _enter_namespaces(place: SandboxSettings, user: int | None) -> None:
+def _enter_namespaces(settings: SandboxSettings, user: int | None) -> None:
     _call("unshare", _NEW_MOUNTS | _NEW_NAMES | _NEW_IPC | _NEW_NETWORK)
     _call("mount", b"none", b"/", None, _RECURSIVE | _PRIVATE, None)
     owner = "" if user is None else f",uid={user},gid={user}"
-    size = f"size={place.limits.file_bytes},nr_inodes=4096,mode=0700{owner}"
+    size = f"size={settings.limits.file_bytes},nr_inodes=4096,mode=0700{owner}"
     flags = _NO_SET_USER_ID | _NO_DEVICES
-    _call("mount", b"tmpfs", place.home.encode(), b"tmpfs", flags, size.encode())
-    for folder in place.home_again:
-        _call("mount", place.home.encode(), folder.encode(), None, _BIND, None)
-    for folder in filter(os.path.isdir, place.covered):
+    _call("mount", b"tmpfs", settings.home.encode(), b"tmpfs", flags, size.encode())
+    for folder in settings.home_again:
+        _call("mount", settings.home.encode(), folder.encode(), None, _BIND, None)
+    for folder in filter(os.path.isdir, settings.covered):
         _call("mount", b"tmpfs", folder.encode(), b"tmpfs", flags | _READ_ONLY, b"size=4k,mode=0755")
     try:  # without the machine's counters, such as /proc/stat, which all ranks would share
         _call("mount", b"proc", b"/proc", b"proc", flags | _NO_PROGRAMS, b"subset=pid")
@@ -183,8 +183,8 @@ def _enter_namespaces(place: SandboxSettings, user: int | None) -> None:
         _call("mount", b"proc", b"/proc", b"proc", flags | _NO_PROGRAMS, None)
 
 
-def _limit(place: SandboxSettings) -> None:
-    limits = place.limits
+def _limit(settings: SandboxSettings) -> None:
+    limits = settings.limits
     _at_most(resource.RLIMIT_CORE, 0)
     _at_most(resource.RLIMIT_FSIZE, limits.file_bytes)
     _at_most(resource.RLIMIT_NOFILE, limits.open_files)
@@ -192,7 +192,7 @@ def _limit(place: SandboxSettings) -> None:
         return
     _at_most(resource.RLIMIT_AS, _own_memory() + limits.memory_bytes)
     _at_most(resource.RLIMIT_MSGQUEUE, 0)
-    if place.first_user is not None:  # the system counts the threads of a user, wherever they run
+    if settings.first_user is not None:  # the system counts the threads of a user, wherever they run
         _at_most(resource.RLIMIT_NPROC, limits.threads)
 
 

@@ -41,7 +41,7 @@ class Unconfined(Sandbox):
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         lock = _lock(folder)
         library = _lay_out_library(folder / "library")
-        place = SandboxSettings(separate=False, first_user=None, home=str(folder / "home"), limits=limits)
+        settings = SandboxSettings(separate=False, first_user=None, home=str(folder / "home"), limits=limits)
         (folder / "home").mkdir()
         errors = tempfile.TemporaryFile()
         process = subprocess.Popen(
@@ -50,8 +50,8 @@ class Unconfined(Sandbox):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env={**contents.environment(place.home, str(library)), VARIABLE: place.to_text()},
-            cwd=place.home,
+            env={**contents.environment(settings.home, str(library)), VARIABLE: settings.to_text()},
+            cwd=settings.home,
             start_new_session=True,
         )
 

@@ -48,15 +48,15 @@ class Bucket:
         lengths = [parameter.numel() for parameter in self.parameters.values()]
         counts = len(lengths) if count_users else 0
         self.flat = torch.zeros(sum(lengths) + counts, dtype=first.dtype, device=first.device)
-        *places, self._users = self.flat.split([*lengths, counts])
-        self._places = dict(zip(self.parameters.values(), places, strict=True))
+        *slots, self._users = self.flat.split([*lengths, counts])
+        self._slots = dict(zip(self.parameters.values(), slots, strict=True))
         self._filled: set[nn.Parameter] = set()
 
     @torch.no_grad()
     def fill(self, parameter: nn.Parameter) -> None:
-        """Copy a parameter's gradient into its place. Its shape and layout in memory don't matter."""
+        """Copy a parameter's gradient into its slot. Its shape and layout in memory don't matter."""
         assert parameter.grad is not None
-        self._places[parameter].view(parameter.shape).copy_(parameter.grad)
+        self._slots[parameter].view(parameter.shape).copy_(parameter.grad)
         self._filled.add(parameter)
 
     @property
@@ -77,7 +77,7 @@ class Bucket:
     def get_ready(self) -> None:
         """Zero the slots whose gradient is missing. Call before sending."""
         for parameter in self.missing().values():
-            self._places[parameter].zero_()
+            self._slots[parameter].zero_()
         if self.counts_users:
             self._users.copy_(torch.tensor([parameter in self._filled for parameter in self.parameters.values()]))
 
@@ -91,7 +91,7 @@ class Bucket:
         for parameter in self.used():
             if parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)
-            torch.div(self._places[parameter].view(parameter.shape), divide_by, out=parameter.grad)
+            torch.div(self._slots[parameter].view(parameter.shape), divide_by, out=parameter.grad)
         self.empty()
 
     def empty(self) -> None:

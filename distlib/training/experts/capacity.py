@@ -58,6 +58,6 @@ def has_room(experts: torch.Tensor, capacity: int | None) -> torch.Tensor:
     by_expert = in_order.argsort(stable=True)
     sorted_experts = in_order[by_expert]
     first = torch.searchsorted(sorted_experts, sorted_experts)  # where the choices of the same expert begin
-    place = torch.empty_like(in_order)
-    place[by_expert] = torch.arange(len(in_order), device=experts.device) - first
-    return (place < capacity).unflatten(0, (experts.shape[1], experts.shape[0])).T
+    position = torch.empty_like(in_order)
+    position[by_expert] = torch.arange(len(in_order), device=experts.device) - first
+    return (position < capacity).unflatten(0, (experts.shape[1], experts.shape[0])).T

@@ -71,7 +71,7 @@ class _HandOn:
         self._work: Work = comm.start(_exchange, outgoing, next_rank, self._incoming, previous_rank)
 
     def wait(self) -> torch.Tensor:
-        """What has come."""
+        """Block until both are over; returns the tensor that has come."""
         self._work.wait()
         return self._incoming
 

@@ -63,10 +63,10 @@ def traffic_by_axis(trace: Trace, sizes: Mapping[str, int]) -> dict[str, AxisTra
     """
     check_sizes(sizes)
     check_world_size(sizes, trace.world_size)
-    places = [coordinates_of(rank, sizes) for rank in range(trace.world_size)]
+    coordinates = [coordinates_of(rank, sizes) for rank in range(trace.world_size)]
     found = {name: AxisTraffic() for name in sizes}
     for message in trace.messages:
-        src, dst = places[message.src], places[message.dst]
+        src, dst = coordinates[message.src], coordinates[message.dst]
         axis = " and ".join(name for name in sizes if src[name] != dst[name])
         found[axis] = found.get(axis, AxisTraffic()) + AxisTraffic(1, message.nbytes)
     return found

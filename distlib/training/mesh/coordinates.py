@@ -50,11 +50,11 @@ def check_world_size(sizes: Mapping[str, int], world_size: int) -> None:
     Raises:
         ValueError: with both numbers, and with sizes that would do.
     """
-    places = math.prod(sizes.values())
-    if places != world_size:
+    product = math.prod(sizes.values())
+    if product != world_size:
         fitting = _fitting_sizes(sizes, world_size)
         hint = f": {', or '.join(fitting)} would fit" if fitting else ": no single size can be changed so that it fits"
-        raise ValueError(f"expected a mesh of {world_size} ranks, got {sizes_in_words(sizes)} = {places}{hint}")
+        raise ValueError(f"expected a mesh of {world_size} ranks, got {sizes_in_words(sizes)} = {product}{hint}")
 
 
 def _fitting_sizes(sizes: Mapping[str, int], world_size: int) -> list[str]:

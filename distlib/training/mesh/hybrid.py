@@ -113,12 +113,12 @@ class HybridTrainer:
             )
         self._not_counted = self._copies() | self._shared_with_earlier_stages(tied)
         self._norm_groups = [mesh["tp"], mesh["pp"]] + [mesh["dp"]] * (zero_stage > 0)
-        placed: dict[int, nn.Module] = dict(self.stages)
+        modules: dict[int, nn.Module] = dict(self.stages)
         if zero_stage == 3:
-            placed = {number: FullyShardedModule(mesh["dp"], each) for number, each in self.stages.items()}
-        stages = [placed.get(number, each) for number, each in enumerate(stages)]
+            modules = {number: FullyShardedModule(mesh["dp"], each) for number, each in self.stages.items()}
+        stages = [modules.get(number, each) for number, each in enumerate(stages)]
         self.pipeline = Pipeline(mesh["pp"], stages, schedule, loss_function, recompute=recompute, costs=costs)
-        self.optimizer = _make_optimizer(mesh, placed, zero_stage, optimizer_class, **defaults)
+        self.optimizer = _make_optimizer(mesh, modules, zero_stage, optimizer_class, **defaults)
 
     def step(self, inputs: torch.Tensor, targets: torch.Tensor, max_norm: float | None = None) -> float | None:
         """Train on a batch.

@@ -29,11 +29,11 @@ def mesh_text(sizes: Mapping[str, int], ranks_per_node: int | None = None) -> st
     check_sizes(sizes)
     if ranks_per_node is not None:
         check_integer("mesh_text", "ranks_per_node", ranks_per_node, 1)
-    names, places = list(sizes), math.prod(sizes.values())
+    names, world_size = list(sizes), math.prod(sizes.values())
     columns, rows = sizes[names[-1]], sizes[names[-2]] if len(names) > 1 else 1
-    width = max(len(f"{names[-1]} {columns - 1}"), len(str(places - 1)))
+    width = max(len(f"{names[-1]} {columns - 1}"), len(str(world_size - 1)))
     lines = []
-    for first in range(0, places, columns):
+    for first in range(0, world_size, columns):
         if first % (columns * rows) == 0:
             lines += _head(first, sizes, names, width)
         lines.append(_row(range(first, first + columns), sizes, names, width, ranks_per_node))

@@ -88,9 +88,9 @@ def plain_state(whole: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The same tensors by the names that they have in `plain_layers`: views."""
     found: dict[str, torch.Tensor] = {}
     for name, tensor in whole.items():
-        place, _, kind = name.rpartition(".")
-        if place.endswith("queries_keys_values"):
-            layer = place.partition(".")[0]
+        module, _, kind = name.rpartition(".")
+        if module.endswith("queries_keys_values"):
+            layer = module.partition(".")[0]
             found |= {f"{layer}.{part}.{kind}": each for part, each in zip(_SECTIONS, tensor.chunk(3), strict=True)}
         else:
             short = name.replace(".attention.", ".").replace(".mlp.", ".").replace("head.tokens", "head.scores")

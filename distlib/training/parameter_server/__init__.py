@@ -41,7 +41,7 @@ Distributed ML via a Stale Synchronous Parallel Parameter Server", NIPS 2013, se
 Distributed Synchronous SGD", 2016, arXiv:1604.00981, section 3 (backup workers). W. Zhang et al., "Staleness-aware
 Async-SGD for Distributed Deep Learning", IJCAI 2016, arXiv:1511.05950 (a weight that falls with the staleness).
 
-messages    what workers and servers say to each other
+protocol    what workers and servers say to each other
 log         what a server has done
 server      the loop of a server: read this first
 worker      the loop of a worker

@@ -167,7 +167,7 @@ class _Server:
             self._keep_state()
 
     def give_up(self, error: PeerLost) -> None:
-        """Take workers for dead."""
+        """Take the workers that the error names for dead: nobody waits for their gradients any longer."""
         for worker in error.lost:
             self._finish_sending(worker)
         for worker in sorted(set(error.lost) & set(self.clocks)):

@@ -93,7 +93,7 @@ def sparse_server_loop(
             continue
         keys = torch.empty(count, dtype=torch.int64)
         comm.recv(keys, worker, KEYS)
-        mine = part.places_of(keys, worker)
+        mine = part.indices_of(keys, worker)
         if kind == PULL:
             sending[worker] = comm.isend(part.pull(worker, mine), worker, PARAMETERS)
         elif kind == PUSH:
@@ -112,29 +112,29 @@ class _TablePart:
         self._version = torch.zeros(len(rows), dtype=torch.int64)  # how often each row was changed
         self._seen: dict[int, torch.Tensor] = {}  # for each worker, the versions that it has pulled
 
-    def places_of(self, keys: torch.Tensor, worker: int) -> torch.Tensor:
+    def indices_of(self, keys: torch.Tensor, worker: int) -> torch.Tensor:
         """Where these rows stand here."""
-        places = keys - self._first_key
-        if len(keys) and not (0 <= int(places.min()) and int(places.max()) < len(self._rows)):
+        indices = keys - self._first_key
+        if len(keys) and not (0 <= int(indices.min()) and int(indices.max()) < len(self._rows)):
             last = self._first_key + len(self._rows) - 1
             raise ValueError(
                 f"expected keys from {self._first_key} to {last}, got {int(keys.min())} to {int(keys.max())} from rank "
                 f"{worker}: are number of rows and servers the same on all ranks?"
             )
-        return places
+        return indices
 
-    def pull(self, worker: int, places: torch.Tensor) -> torch.Tensor:
+    def pull(self, worker: int, indices: torch.Tensor) -> torch.Tensor:
         """A copy of these rows: they may change while it is on its way."""
-        self._seen.setdefault(worker, torch.zeros_like(self._version))[places] = self._version[places]
-        return self._rows[places]
+        self._seen.setdefault(worker, torch.zeros_like(self._version))[indices] = self._version[indices]
+        return self._rows[indices]
 
-    def push(self, worker: int, places: torch.Tensor, gradient: torch.Tensor) -> None:
+    def push(self, worker: int, indices: torch.Tensor, gradient: torch.Tensor) -> None:
         """Take a step of SGD in these rows."""
         seen = self._seen.get(worker, torch.zeros_like(self._version))
-        self._rows.index_add_(0, places, gradient, alpha=-self._rate)
-        self.log.pushed.append((worker, len(places)))
-        self.log.changed.append(int((self._version[places] > seen[places]).sum()))
-        self._version[places] += 1
+        self._rows.index_add_(0, indices, gradient, alpha=-self._rate)
+        self.log.pushed.append((worker, len(indices)))
+        self.log.changed.append(int((self._version[indices] > seen[indices]).sum()))
+        self._version[indices] += 1
 
 
 class SparseClient:

@@ -50,17 +50,17 @@ class ActivationMeter:
         """Count a tensor for as long as the result lives; `result.tensor` is the tensor."""
         return Held(self, key, tensor)
 
-    def _begin(self, key: Key, place: int, nbytes: int) -> None:
-        self._times_held[key, place] += 1
-        if self._times_held[key, place] == 1 and place not in self._ignored:
+    def _begin(self, key: Key, address: int, nbytes: int) -> None:
+        self._times_held[key, address] += 1
+        if self._times_held[key, address] == 1 and address not in self._ignored:
             self._bytes[key] += nbytes
             self.peak_bytes = max(self.peak_bytes, self._bytes.total())
 
-    def _end(self, key: Key, place: int, nbytes: int) -> None:
-        self._times_held[key, place] -= 1
-        if not self._times_held[key, place]:
-            del self._times_held[key, place]
-            if place not in self._ignored:
+    def _end(self, key: Key, address: int, nbytes: int) -> None:
+        self._times_held[key, address] -= 1
+        if not self._times_held[key, address]:
+            del self._times_held[key, address]
+            if address not in self._ignored:
                 self._bytes[key] -= nbytes
                 if not self._bytes[key]:
                     del self._bytes[key]
@@ -69,16 +69,16 @@ class ActivationMeter:
 class Held:
     """A tensor that is kept, for as long as this lives."""
 
-    __slots__ = ("_key", "_meter", "_nbytes", "_place", "tensor")
+    __slots__ = ("_address", "_key", "_meter", "_nbytes", "tensor")
 
     def __init__(self, meter: ActivationMeter, key: Key, tensor: torch.Tensor) -> None:
         self.tensor = tensor
         self._meter, self._key = meter, key
-        self._place, self._nbytes = tensor.data_ptr(), tensor.nbytes
-        meter._begin(key, self._place, self._nbytes)
+        self._address, self._nbytes = tensor.data_ptr(), tensor.nbytes
+        meter._begin(key, self._address, self._nbytes)
 
     def get(self) -> torch.Tensor:
         return self.tensor
 
     def __del__(self) -> None:
-        self._meter._end(self._key, self._place, self._nbytes)
+        self._meter._end(self._key, self._address, self._nbytes)

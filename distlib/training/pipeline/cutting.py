@@ -55,15 +55,15 @@ def cut_by_cost(costs: Sequence[float], num_stages: int) -> list[range]:
 
 def _ends(costs: Sequence[float], num_stages: int, limit: float) -> list[int] | None:
     """Where the stages end if each takes what fits below `limit` and leaves a layer for every later one."""
-    ends, place = [], 0
+    ends, layer = [], 0
     for later in reversed(range(num_stages)):
-        start = place
-        while place < len(costs) - later and sum(costs[start : place + 1]) <= limit:
-            place += 1
-        if place == start:
+        start = layer
+        while layer < len(costs) - later and sum(costs[start : layer + 1]) <= limit:
+            layer += 1
+        if layer == start:
             return None
-        ends.append(place)
-    return ends if place == len(costs) else None
+        ends.append(layer)
+    return ends if layer == len(costs) else None
 
 
 @checked

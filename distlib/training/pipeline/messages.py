@@ -42,12 +42,12 @@ class Messages:
         self._receiving: dict[Action, tuple[Work, torch.Tensor]] = {}
         self._sending: dict[
             int, list[tuple[int, Work, torch.Tensor]]
-        ] = {}  # by rank: place of the action that needs it
+        ] = {}  # by rank: position of the action that needs it
         self._local: dict[Action, torch.Tensor] = {}  # between two stages of this rank
 
     def receive(self, action: Action) -> torch.Tensor | None:
         """What `action` needs from another stage; None if it needs nothing. Blocks until it is here."""
-        self._post_up_to(self._plan.place[action] + 1 + self._ahead)
+        self._post_up_to(self._plan.position[action] + 1 + self._ahead)
         source = self._plan.source.get(action)
         if source is None:
             return None
@@ -68,7 +68,7 @@ class Messages:
             self._local[action] = result
             return
         work = self._comm.isend(result, rank, self._plan.tag(action))
-        self._sending.setdefault(rank, []).append((self._plan.place[target], work, result))
+        self._sending.setdefault(rank, []).append((self._plan.position[target], work, result))
 
     def finish(self) -> None:
         """Wait until every message has been taken."""
@@ -77,10 +77,10 @@ class Messages:
                 work.wait()
         self._sending = {}
 
-    def _post_up_to(self, place: int) -> None:
-        for action in self._own[self._posted : place]:
+    def _post_up_to(self, position: int) -> None:
+        for action in self._own[self._posted : position]:
             self._post(action)
-        self._posted = max(self._posted, place)
+        self._posted = max(self._posted, position)
 
     def _post(self, action: Action) -> None:
         source = self._plan.source.get(action)
@@ -93,10 +93,10 @@ class Messages:
 
     def _forget_sends(self, source: Action) -> None:
         """A result has come: its rank has taken everything that it needed before. Waiting for that takes no time."""
-        rank, place = self._plan.rank_of[source.stage], self._plan.place[source]
+        rank, position = self._plan.rank_of[source.stage], self._plan.position[source]
         left = []
         for needed_at, work, tensor in self._sending.get(rank, []):
-            if needed_at <= place:
+            if needed_at <= position:
                 work.wait()
             else:
                 left.append((needed_at, work, tensor))

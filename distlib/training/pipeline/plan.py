@@ -33,7 +33,7 @@ class PipelinePlan:
         rank_of: by stage, the rank that it lives on.
         source: by action, the action of another stage whose result it needs; only actions that need one.
         target: the other way round.
-        place: by action, how many actions its rank does before it.
+        position: by action, how many actions its rank does before it.
     """
 
     rows: tuple[tuple[Action, ...], ...]
@@ -42,7 +42,7 @@ class PipelinePlan:
     rank_of: Mapping[int, int]
     source: Mapping[Action, Action]
     target: Mapping[Action, Action]
-    place: Mapping[Action, int]
+    position: Mapping[Action, int]
 
     def tag(self, action: Action) -> int:
         """The tag of the message with the result of an action: no two have the same, and none has 0."""
@@ -75,5 +75,5 @@ def _plan_of(rows: tuple[tuple[Action, ...], ...]) -> PipelinePlan:
         ranks_of_stages(rows),
         source,
         {other: action for action, other in source.items()},
-        {action: place for row in rows for place, action in enumerate(row)},
+        {action: position for row in rows for position, action in enumerate(row)},
     )

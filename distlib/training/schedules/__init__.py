@@ -11,7 +11,7 @@ zero_bubble_v         the same with two stages per rank: hardly a bubble, and no
 execution             can a schedule be executed at all? In which order?
 memory                how many microbatches a rank keeps at the same time
 timing                when each action runs in virtual time, given what each takes; the bubble
-grid                  the picture that everybody knows, as text
+text_grid             the picture that everybody knows, as text
 
 All of it is pure values: nothing is sent and nothing computed. `distlib.training.pipeline` runs a schedule.
 """

@@ -195,19 +195,19 @@ def read_grid(grid: Grid) -> list[list[Action]]:
         lines = [line.split() for line in grid.splitlines() if line.strip()]
         grid = [words[2:] if words[0] == "rank" else words for words in lines]
     return [
-        [_read(rank, place, word) for place, word in enumerate(row, start=1) if str(word).strip(".-")]
+        [_read(rank, position, word) for position, word in enumerate(row, start=1) if str(word).strip(".-")]
         for rank, row in enumerate(grid)
     ]
 
 
-def _read(rank: int, place: int, word: Action | str) -> Action:
+def _read(rank: int, position: int, word: Action | str) -> Action:
     if isinstance(word, Action):
         return word
     try:
         return Action.parse(word if word[:1].isdigit() else f"{rank}{word}")
     except ValueError:
         raise ScheduleError(
-            f"rank {rank}, place {place}: expected an action such as F0 (or .. for waiting), got {word!r}"
+            f"rank {rank}, place {position}: expected an action such as F0 (or .. for waiting), got {word!r}"
         ) from None
 
 

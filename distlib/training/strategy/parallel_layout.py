@@ -204,8 +204,8 @@ def _ranks_that_send_out(
     stride, size, pp_stride = layout.stride(axis), layout.size(axis), layout.stride("pp")
     repeats = math.lcm(per_node, stride * size, pp_stride * layout.pp)  # from there on, the same
     for rank in range(min(layout.world_size, repeats)):
-        place = rank // stride % size
-        following = rank + stride if place + 1 < size else rank - place * stride
+        coordinate = rank // stride % size
+        following = rank + stride if coordinate + 1 < size else rank - coordinate * stride
         if rank // per_node != following // per_node:
             sending[rank // per_node, rank // pp_stride % layout.pp] += 1
     by_stage, by_node = [int(axis == "pp")] * layout.pp, Counter[int]()

@@ -145,11 +145,11 @@ class _PlayedRank:
         gathers = self.layout.stage == 3
         under_way: list[Work] = []
         gathering = self._start(units[0], 1) if gathers else None
-        for place, unit in enumerate(units):
+        for number, unit in enumerate(units):
             if gathering is not None:
                 gathering.wait()
-                gathering = self._start(units[place + 1], 1) if place + 1 < len(units) else None
-            self._play_steps(steps[place])
+                gathering = self._start(units[number + 1], 1) if number + 1 < len(units) else None
+            self._play_steps(steps[number])
             if averages:
                 under_way.append(self._start(unit, self._rings_of_average))
                 if self.layout.stage >= 2 and len(under_way) > 1:
@@ -206,10 +206,10 @@ class _PlayedRank:
 
     def sum_tied(self, nbytes: int) -> None:
         """The first and the last stage add up the gradients of what they share: an all-reduce between two ranks."""
-        place, last = self.layout.coordinate("pp", self.comm.rank), self.layout.pp - 1
-        if place not in (0, last) or last == 0 or nbytes == 0:
+        stage, last = self.layout.coordinate("pp", self.comm.rank), self.layout.pp - 1
+        if stage not in (0, last) or last == 0 or nbytes == 0:
             return
-        other = self.comm.rank + (last if place == 0 else -last) * self.layout.stride("pp")
+        other = self.comm.rank + (last if stage == 0 else -last) * self.layout.stride("pp")
         outgoing, incoming = (_contents(-(-nbytes // 2)) for _ in range(2))
         for _ in range(2):
             self.comm.exchange(outgoing, other, incoming, other)
@@ -234,25 +234,25 @@ class _PlayedPipeline:
     def run(self) -> None:
         """All passes of the step."""
         own = self._plan.rows[self._stage]
-        for place, action in enumerate(own):
-            self._post_up_to(place + 2)
+        for position, action in enumerate(own):
+            self._post_up_to(position + 2)
             if action in self._receiving:
                 self._receiving.pop(action).wait()
             if action.kind == FORWARD:
                 self._rank.forward()
             else:
-                self._rank.backward(last=place == len(own) - 1)
+                self._rank.backward(last=position == len(own) - 1)
             self._send(action)
         for work in self._sending:
             work.wait()
 
-    def _post_up_to(self, place: int) -> None:
-        for action in self._plan.rows[self._stage][self._posted : place]:
+    def _post_up_to(self, position: int) -> None:
+        for action in self._plan.rows[self._stage][self._posted : position]:
             source = self._plan.source.get(action)
             if source is not None:
                 tensor = _contents(self._nbytes)
                 self._receiving[action] = self._rank.comm.irecv(tensor, self._peer(source), self._plan.tag(source))
-        self._posted = max(self._posted, place)
+        self._posted = max(self._posted, position)
 
     def _send(self, action: Action) -> None:
         target = self._plan.target.get(action)

@@ -44,7 +44,7 @@ class StageTime:
 
     @property
     def seconds(self) -> float:
-        """Of both passes."""
+        """The seconds of the forward and the backward pass of a microbatch."""
         return self.forward + self.backward
 
 
@@ -149,15 +149,15 @@ def pass_seconds(
     """
     clock = background = gathered = gathers[0]
     averaged = 0.0
-    for place, (lead, rest) in enumerate(passes):
+    for number, (lead, rest) in enumerate(passes):
         clock = max(clock, gathered)
-        if place + 1 < len(passes) and gathers[place + 1]:
-            gathered = background = max(background, clock) + gathers[place + 1]
+        if number + 1 < len(passes) and gathers[number + 1]:
+            gathered = background = max(background, clock) + gathers[number + 1]
         clock += lead
         if rest:
             clock = max(clock, background) + rest
-        if averages[place]:
-            before, averaged = averaged, max(background, clock) + averages[place]
+        if averages[number]:
+            before, averaged = averaged, max(background, clock) + averages[number]
             background, clock = averaged, max(clock, before if waits else 0.0)
     return max(clock, background)
 

@@ -57,7 +57,7 @@ class StepPrediction:
 
     @cached_property
     def seconds(self) -> float:
-        """Of the whole step."""
+        """Predicted seconds of the whole step."""
         return sum(self.parts.values())
 
 

@@ -28,10 +28,10 @@ def draw_linear(
     def draw(length: int) -> torch.Tensor:
         return torch.empty(length, dtype=dtype).uniform_(-bound, bound, generator=generator)
 
-    places = {row: place for place, row in enumerate(rows)}
+    index_of = {row: index for index, row in enumerate(rows)}
     kept = torch.empty(len(rows), len(range(in_features)[columns]), dtype=dtype)
     for row in range(out_features):
         drawn = draw(in_features)
-        if row in places:
-            kept[places[row]] = drawn[columns]
+        if row in index_of:
+            kept[index_of[row]] = drawn[columns]
     return kept, draw(out_features)

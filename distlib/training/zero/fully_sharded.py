@@ -187,7 +187,7 @@ class FullyShardedModule(nn.Module):
             self._prefetch_unit(self._follower.get(unit))
 
     def _after(self, unit: FreedUnit, outputs: Any) -> None:
-        """A unit has computed."""
+        """A unit has computed: free it, if it is to be, and ask to be called before its backward pass."""
         if torch.is_grad_enabled():
             for tensor in tensors_in(outputs):
                 if tensor.requires_grad:

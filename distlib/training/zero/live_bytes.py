@@ -56,7 +56,7 @@ class Sample:
 
     @property
     def total(self) -> int:
-        """Of all kinds together."""
+        """The bytes of all kinds together."""
         return sum(self.bytes.values())
 
 

@@ -43,16 +43,16 @@ def save_shards(comm: Communicator, folder: str | os.PathLike[str], module: nn.M
         module: a `FullyShardedModule`, or the module of a `ShardedOptimizer`.
         optimizer: the torch optimizer of the first, or the second.
     """
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
     name = _name_from_rank_0(comm)
-    torch.save(_own_part(units_of(module, optimizer), module, optimizer), place / _file_name(name, comm))
+    torch.save(_own_part(units_of(module, optimizer), module, optimizer), path / _file_name(name, comm))
     barrier(comm)
     if comm.rank == 0:
-        unfinished = place / f"{_INDEX}.unfinished"
+        unfinished = path / f"{_INDEX}.unfinished"
         unfinished.write_text(json.dumps({"name": name, "ranks": comm.world_size}))
-        unfinished.replace(place / _INDEX)
-        for file in place.glob("*-rank-*-of-*.pt"):
+        unfinished.replace(path / _INDEX)
+        for file in path.glob("*-rank-*-of-*.pt"):
             if not file.name.startswith(name):
                 file.unlink()
     barrier(comm)
@@ -66,9 +66,9 @@ def load_shards(comm: Communicator, folder: str | os.PathLike[str], module: nn.M
         FileNotFoundError: there is no complete checkpoint in `folder`, or a file of it is gone.
         ValueError: a file that is damaged, or a checkpoint of another model: with the first difference.
     """
-    place, units = Path(folder), units_of(module, optimizer)
-    name, ranks = _read_index(place)
-    parts = [_read_part(place / f"{name}-rank-{rank}-of-{ranks}.pt") for rank in range(ranks)]
+    path, units = Path(folder), units_of(module, optimizer)
+    name, ranks = _read_index(path)
+    parts = [_read_part(path / f"{name}-rank-{rank}-of-{ranks}.pt") for rank in range(ranks)]
     for part in parts:
         _check_same_units(units, part["units"])
         _check_same_rest(module, optimizer, part)
@@ -162,14 +162,14 @@ def _name_from_rank_0(comm: Communicator) -> str:
     return bytes(drawn.tolist()).hex()
 
 
-def _read_index(place: Path) -> tuple[str, int]:
-    if not (place / _INDEX).exists():
-        raise FileNotFoundError(f"{place} has no complete checkpoint: {_INDEX}, which is written last, is not there")
+def _read_index(folder: Path) -> tuple[str, int]:
+    if not (folder / _INDEX).exists():
+        raise FileNotFoundError(f"{folder} has no complete checkpoint: {_INDEX}, which is written last, is not there")
     try:
-        index = json.loads((place / _INDEX).read_text())
+        index = json.loads((folder / _INDEX).read_text())
         return str(index["name"]), int(index["ranks"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"the checkpoint in {place} is torn: {_INDEX} can't be read ({error})") from error
+        raise ValueError(f"the checkpoint in {folder} is torn: {_INDEX} can't be read ({error})") from error
 
 
 def _read_part(file: Path) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class Unit:
         self.shard = mark(nn.Parameter(own.data if self.whole is flat else own.clone()), SHARD)
         self.reduce_dtype = options.reduce_dtype or flat.dtype
         self.gradients: torch.Tensor | None = None
-        self._places: dict[nn.Parameter, torch.Tensor] = {}  # where each gradient goes, in `gradients`
+        self._slots: dict[nn.Parameter, torch.Tensor] = {}  # where each gradient goes, in `gradients`
         self._missing = set(self.parameters.values())  # whose gradients have not come yet
         self._averaging: Work | None = None
         self.notice: Notice = lambda event, name: None
@@ -165,9 +165,9 @@ class Unit:
         if self.gradients is None:
             self.gradients = torch.zeros(self.layout.padded_length, dtype=self.reduce_dtype, device=self.whole.device)
             views = self.layout.views(self.gradients)
-            self._places = {self.parameters[key]: view for key, view in views.items()}
+            self._slots = {self.parameters[key]: view for key, view in views.items()}
         assert parameter.grad is not None
-        self._places[parameter].copy_(parameter.grad)
+        self._slots[parameter].copy_(parameter.grad)
         parameter.grad = None
 
     def begin_averaging(self) -> None:
@@ -207,7 +207,7 @@ class Unit:
     def forget_gradients(self) -> None:
         """Drop the flat buffer, and expect the gradients of the next backward pass."""
         self.gradients, self._averaging = None, None
-        self._places, self._missing = {}, set(self.parameters.values())
+        self._slots, self._missing = {}, set(self.parameters.values())
 
     def check_gradients(self, reached: bool = False) -> None:
         """Check that every parameter has handed over its gradient, or none has.

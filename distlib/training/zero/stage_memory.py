@@ -139,7 +139,8 @@ def bytes_sent_by_stage(
     shards = [-(-unit // world_size) for unit in unit_lengths]
     once_params, once_gradients = sum(shards) * others * param_itemsize, sum(shards) * others * reduce_itemsize
     gathers = [
-        1 + (place != root if reshard_after_forward is None else reshard_after_forward) for place in range(len(shards))
+        1 + (number != root if reshard_after_forward is None else reshard_after_forward)
+        for number in range(len(shards))
     ]
     stage_3 = sum(count * shard for count, shard in zip(gathers, shards, strict=True)) * others * param_itemsize
     return [

@@ -47,11 +47,11 @@ from distlib.worlds.real.background import Background, StartedCall
 from distlib.worlds.real.journal import Journal
 from distlib.worlds.real.mailbox import INLINE_BYTES, Mailbox
 from distlib.worlds.real.pacing import PacedCall, Pacing
-from distlib.worlds.real.shared_memory import Place, fill_from, place_of
+from distlib.worlds.real.shared_memory import Address, fill_from, memory_address
 from distlib.worlds.real.status_board import BLOCKED, FINISHED, IDLE, RUNNING, Board
 from distlib.worlds.real.tensor_files import TensorFiles, read_tensor
 from distlib.worlds.real.transport import OpenStore, Transport, Wait
-from distlib.worlds.tensor_bytes import dense, describe_tensor, dtype_name, from_bytes, to_bytes
+from distlib.worlds.tensor_bytes import dense, describe_tensor, dtype_name_of, from_bytes, to_bytes
 
 # What a control message says. WAKE is to oneself; LOST comes from the supervisor, in the name of a rank that has died.
 OFFER, TAKE, SENT, REFUSE, ARRIVED, RELEASED, WAKE, LOST = range(8)
@@ -79,7 +79,7 @@ class Offer:
     call: str | None
     posted: float
     left: float | None  # of an eager message on a paced network: when it has reached the receiver's port
-    payload: bytes | Place | str | None  # the tensor itself, where it lies in the sender's memory, or in which file
+    payload: bytes | Address | str | None  # the tensor itself, where it lies in the sender's memory, or in which file
 
     def describe(self) -> str:
         return describe_tensor(self.shape, self.dtype)
@@ -275,7 +275,7 @@ class Endpoint:
             return work
         self._sequence += 1
         start = self._network_time()
-        dtype, shape = dtype_name(tensor), tuple(tensor.shape)
+        dtype, shape = dtype_name_of(tensor), tuple(tensor.shape)
         self._offered[self._sequence] = work
         device, nbytes = tensor.device.type, tensor.nbytes
         left = self._leave_early(work, nbytes, start)
@@ -287,13 +287,13 @@ class Endpoint:
         self._mailbox.post(peer, self._run, OFFER, self.rank, self._sequence, *header, start, left, payload)
         return work
 
-    def _payload(self, work: SendWork, device: str, nbytes: int) -> bytes | Place | str | None:
+    def _payload(self, work: SendWork, device: str, nbytes: int) -> bytes | Address | str | None:
         """What is announced with a tensor so that it can be taken at once; None if a transport must bring it."""
         if device == "cpu" and nbytes <= INLINE_BYTES:
             return to_bytes(work.tensor)
         if device == "cpu" and self._shares_memory:
             work.source = dense(work.tensor)
-            return place_of(work.source)
+            return memory_address(work.source)
         if device == "cpu" and self._files is not None:
             return self._files.write(work.tensor)
         work.inline = False
@@ -664,7 +664,7 @@ class MessageWork(Work):
 
     def describe(self) -> str:
         """What is sent or received: "4 float32"."""
-        return describe_tensor(self.tensor.shape, dtype_name(self.tensor))
+        return describe_tensor(self.tensor.shape, dtype_name_of(self.tensor))
 
     def other_end(self) -> int:
         """The rank in the group with which the message was exchanged."""
@@ -733,7 +733,7 @@ class RecvWork(MessageWork):
         other_call = different_calls(offer.src, there, self.endpoint.rank, here)
         if other_call is not None:
             return other_call
-        mine = (self.tensor.device.type, dtype_name(self.tensor), self.tensor.nbytes)
+        mine = (self.tensor.device.type, dtype_name_of(self.tensor), self.tensor.nbytes)
         if mine == (offer.device, offer.dtype, offer.nbytes):
             return None
         return self._misfit(offer)
@@ -748,7 +748,7 @@ class RecvWork(MessageWork):
             return (
                 f"{sides} One tensor lies on {offer.device}, the other on {self.tensor.device.type}: move one of them."
             )
-        if offer.dtype != dtype_name(self.tensor):
+        if offer.dtype != dtype_name_of(self.tensor):
             return f"{sides} Make the dtypes the same, for example with torch.empty_like(…)."
         return f"{sides} Both need the same number of elements. {self._size_hint(offer)}".rstrip()
 

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from distlib.worlds.forkserver import service
 from distlib.worlds.forkserver.channel import Channel
 from distlib.worlds.forkserver.handle import ForkServer
-from distlib.worlds.real.rank_place import ENVIRONMENT, RankPlace
+from distlib.worlds.real.rank_settings import ENVIRONMENT, RankSettings
 
 
 class RankForkServer(ForkServer):
@@ -25,15 +25,15 @@ class RankForkServer(ForkServer):
         self.variables = dict(os.environ)
         super().__init__(__name__, {**self.variables, **ENVIRONMENT}, processes="ranks")
 
-    def start_rank(self, place: RankPlace, fds: Sequence[int], imports: Sequence[str]) -> int:
-        """Fork a rank, which runs `rank_process.main(place, fds)`. Returns its process id.
+    def start_rank(self, settings: RankSettings, fds: Sequence[int], imports: Sequence[str]) -> int:
+        """Fork a rank, which runs `rank_process.main(settings, fds)`. Returns its process id.
 
         Args:
             imports: modules that are there when the rank begins.
         """
         if imports:
             self.order("import", list(imports))
-        return int(self.ask("spawn", name_of(place), place, files=fds))
+        return int(self.ask("spawn", rank_name(settings), settings, files=fds))
 
     def memory_problem(self) -> str | None:
         """Why ranks can't read each other's memory; None if they can. See shared_memory."""
@@ -41,9 +41,9 @@ class RankForkServer(ForkServer):
         return problem
 
 
-def name_of(place: RankPlace) -> Hashable:
+def rank_name(settings: RankSettings) -> Hashable:
     """What the fork server calls a rank."""
-    return place.directory, place.rank
+    return settings.directory, settings.rank
 
 
 _current: RankForkServer | None = None

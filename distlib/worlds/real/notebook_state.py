@@ -25,7 +25,7 @@ from torch.utils import deterministic
 
 from distlib.worlds import pickling, private_torch
 from distlib.worlds.real import own_modules
-from distlib.worlds.real.rank_place import ENVIRONMENT
+from distlib.worlds.real.rank_settings import ENVIRONMENT
 
 OWN_VARIABLES = frozenset({*ENVIRONMENT, "GLOO_SOCKET_IFNAME"})  # those that the ranks' own processes need as they are
 _STREAMS = ("stdout", "stderr")
@@ -49,7 +49,7 @@ class Modes:
 
     @classmethod
     def now(cls) -> Modes:
-        """Those of this thread."""
+        """The modes that are on in this thread."""
         kinds = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
         autocast = [(kind, torch.get_autocast_dtype(kind)) for kind in kinds if torch.is_autocast_enabled(kind)]
         return cls(

@@ -102,7 +102,7 @@ class CoreWait:
             self._file = open("/proc/thread-self/schedstat", "rb", buffering=0)  # see proc(5)
 
     def seconds(self) -> float:
-        """Since the thread began."""
+        """How many seconds it was since the thread began."""
         if self._file is None:
             return 0.0
         self._file.seek(0)
@@ -158,7 +158,7 @@ class Pacing:
         self._run = self._computations = 0
 
     def begin(self, run: int) -> None:
-        """Run number `run` begins."""
+        """Begin run number `run`: from here on, the clock counts anew."""
         self._run, self._computations = run, 0
         self.clock.restart()
 

@@ -80,8 +80,8 @@ class PortTable:
 
     def _add(self, port: int, ready: float, start: float, end: float) -> None:
         count = int(self._numbers[port * _STRIDE + 1])
-        place = port * _STRIDE + 2 + _FIELDS * (count % _KEPT)
-        self._numbers[place], self._numbers[place + 1], self._numbers[place + 2] = ready, start, end
+        index = port * _STRIDE + 2 + _FIELDS * (count % _KEPT)
+        self._numbers[index], self._numbers[index + 1], self._numbers[index + 2] = ready, start, end
         self._numbers[port * _STRIDE + 1] = count + 1
 
 

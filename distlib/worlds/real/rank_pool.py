@@ -33,7 +33,7 @@ from distlib.worlds.real import forkserver, rank_process
 from distlib.worlds.real.endpoint import LOST
 from distlib.worlds.real.mailbox import inbox_path, open_inbox
 from distlib.worlds.real.pacing import make_port_table
-from distlib.worlds.real.rank_place import RankPlace
+from distlib.worlds.real.rank_settings import RankSettings
 from distlib.worlds.real.shared_memory import NoSharedMemory
 from distlib.worlds.real.status_board import StatusBoard
 
@@ -94,12 +94,12 @@ class RankPool:
         self.commands.append(Connection(ours.detach()))
         self.outputs += [(rank, "stdout", out_read), (rank, "stderr", err_read)]
         try:
-            place = RankPlace(rank, self.world_size, self.directory, self.backend, threads, self.network)
+            settings = RankSettings(rank, self.world_size, self.directory, self.backend, threads, self.network)
             # Where the kernel has built an optimizer, ranks will: what that imports is there when the rank begins.
             imports = [name for name in private_torch.IMPORTED_LATE if name in sys.modules]
             files = [theirs.fileno(), out_write, err_write, inbox.fileno()]
-            self.pids.append(self._server.start_rank(place, files, imports))
-            self._names.append(forkserver.name_of(place))
+            self.pids.append(self._server.start_rank(settings, files, imports))
+            self._names.append(forkserver.rank_name(settings))
         finally:
             for end in (theirs, inbox):
                 end.close()

@@ -36,7 +36,7 @@ from distlib.worlds.real.endpoint import Endpoint, Group, Stopped
 from distlib.worlds.real.mailbox import SocketMailbox
 from distlib.worlds.real.notebook_state import News, apply_settings, apply_variables
 from distlib.worlds.real.process_group import ProcessGroupCommunicator
-from distlib.worlds.real.rank_place import RankPlace
+from distlib.worlds.real.rank_settings import RankSettings
 from distlib.worlds.real.status_board import StatusBoard
 from distlib.worlds.real.tensor_files import TensorFiles
 from distlib.worlds.real.transport import GlooTransport, NcclTransport, Transport, file_stores
@@ -52,21 +52,21 @@ def stack_path(directory: str, rank: int) -> str:
     return os.path.join(directory, f"stack-{rank}")
 
 
-def main(place: RankPlace, fds: list[int]) -> None:
-    """Be the rank of `place` until the kernel closes the command pipe. `fds`: commands, stdout, stderr, inbox."""
+def main(settings: RankSettings, fds: list[int]) -> None:
+    """Be this rank until the kernel closes the command pipe. `fds`: commands, stdout, stderr, inbox."""
     command_fd, stdout_fd, stderr_fd, inbox_fd = fds
     os.environ["GLOO_SOCKET_IFNAME"] = _LOOPBACK
-    torch.set_num_threads(place.threads)
+    torch.set_num_threads(settings.threads)
     _redirect_output(stdout_fd, stderr_fd)
-    notebook_only.live_without(place.world_size)
-    stack_file = open(stack_path(place.directory, place.rank), "w")
+    notebook_only.live_without(settings.world_size)
+    stack_file = open(stack_path(settings.directory, settings.rank), "w")
     write_stack_on_signal(stack_file)
     faulthandler.enable(file=sys.stderr)
     commands = Connection(command_fd)
     try:
-        endpoint = _make_endpoint(place, socket.socket(fileno=inbox_fd))
+        endpoint = _make_endpoint(settings, socket.socket(fileno=inbox_fd))
         signal.signal(STOP_SIGNAL, lambda number, frame: endpoint.stop())
-        RankProcess(place.rank, place.world_size, endpoint, commands).serve()
+        RankProcess(settings.rank, settings.world_size, endpoint, commands).serve()
     except (EOFError, ConnectionError):  # the kernel has closed the world, or is gone
         os._exit(0)
     except BaseException:
@@ -74,23 +74,23 @@ def main(place: RankPlace, fds: list[int]) -> None:
         os._exit(1)
 
 
-def _make_endpoint(place: RankPlace, inbox: socket.socket) -> Endpoint:
-    rank, world_size, directory = place.rank, place.world_size, place.directory
+def _make_endpoint(settings: RankSettings, inbox: socket.socket) -> Endpoint:
+    rank, world_size, directory = settings.rank, settings.world_size, settings.directory
     board = StatusBoard(os.path.join(directory, "board"), world_size)
     mailbox = SocketMailbox(inbox, directory, rank, world_size, board)
     open_store = file_stores(directory)
-    device = torch.device("cuda", rank) if place.backend == "nccl" else torch.device("cpu")
+    device = torch.device("cuda", rank) if settings.backend == "nccl" else torch.device("cpu")
     transports: dict[str, Transport] = {}
-    shares_memory = place.backend == "shared_memory"
+    shares_memory = settings.backend == "shared_memory"
     if shares_memory:
         shared_memory.allow(os.getppid())
-    elif place.backend != "files" and world_size > 1:
+    elif settings.backend != "files" and world_size > 1:
         transports["cpu"] = GlooTransport(open_store, rank, world_size)
-        if place.backend == "nccl":
+        if settings.backend == "nccl":
             transports["cuda"] = NcclTransport(open_store, rank, world_size, device)
-    files = TensorFiles(directory, rank) if place.backend == "files" else None
+    files = TensorFiles(directory, rank) if settings.backend == "files" else None
     return Endpoint(
-        rank, mailbox, board, directory, open_store, transports, device, place.network, shares_memory, files
+        rank, mailbox, board, directory, open_store, transports, device, settings.network, shares_memory, files
     )
 
 

@@ -35,20 +35,20 @@ from distlib.worlds.tensor_bytes import landing_of
 _PIECE = 16 * 2**20  # bytes at a time: between two pieces a rank can be interrupted
 _SET_PTRACER = 0x59616D61  # PR_SET_PTRACER, prctl(2)
 _Piece = ctypes.c_size_t * 2  # struct iovec: address, length
-Place = tuple[int, int]  # process id and address: where a tensor lies
+Address = tuple[int, int]  # process id and address in its memory: where a tensor lies
 
 
 class NoSharedMemory(OSError):
     """The ranks can't read each other's memory here."""
 
 
-def place_of(tensor: torch.Tensor) -> Place:
+def memory_address(tensor: torch.Tensor) -> Address:
     """Where a contiguous tensor in main memory lies, for the other ranks of this machine."""
     return os.getpid(), tensor.data_ptr()
 
 
-def fill_from(place: Place, tensor: torch.Tensor) -> bool:
-    """Copy what lies at `place`, as many bytes as `tensor` has, in row order. In place.
+def fill_from(there: Address, tensor: torch.Tensor) -> bool:
+    """Copy what lies `there`, as many bytes as `tensor` has, in row order. In place.
 
     Returns:
         False if the process that it lies in has ended.
@@ -56,7 +56,7 @@ def fill_from(place: Place, tensor: torch.Tensor) -> bool:
     Raises:
         OSError: it can't be read.
     """
-    pid, address = place
+    pid, address = there
     landing = landing_of(tensor)
     nbytes, target = landing.nbytes, landing.data_ptr()
     for start in range(0, nbytes, _PIECE):
@@ -85,19 +85,19 @@ def problem() -> str | None:
     if sys.platform != "linux":
         return "only Linux has it"
     secret = torch.randint(2**62, (1,))
-    place = place_of(secret)
+    there = memory_address(secret)
     allow(os.getpid())
     child = os.fork()
     if child == 0:
-        os._exit(_try_to_read(place, secret))
+        os._exit(_try_to_read(there, secret))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return None if status == 0 else _reason(status)
 
 
-def _try_to_read(place: Place, secret: torch.Tensor) -> int:
+def _try_to_read(there: Address, secret: torch.Tensor) -> int:
     """The error number, 0 if all is well. In the child."""
     copy = torch.zeros_like(secret)
-    error = _copy(*place, copy.data_ptr(), 8)
+    error = _copy(*there, copy.data_ptr(), 8)
     return error if error or torch.equal(copy, secret) else errno.EIO
 
 

@@ -28,7 +28,7 @@ from distlib.worlds.simulated.background import SimulatedBackground
 from distlib.worlds.simulated.deaths import NEVER, Deaths
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, Context, Ended, current_backward
 from distlib.worlds.simulated.torch_modes import Modes, current_modes, set_modes
-from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
+from distlib.worlds.tensor_bytes import describe_tensor, dtype_name_of
 
 _PASSES_ON = True  # see worlds.call_site
 
@@ -373,7 +373,7 @@ class Engine:
         return receive if met else None
 
     def _queue(self, operation: Operation) -> None:
-        queues, key = self._place(operation)
+        queues, key = self._queues_of(operation)
         queues.setdefault(key, deque()).append(operation)
 
     def _take(self, operation: Operation) -> None:
@@ -381,13 +381,13 @@ class Engine:
         if operation.open:
             operation.open = False
             return
-        queues, key = self._place(operation)
+        queues, key = self._queues_of(operation)
         queue = queues[key]
         queue.popleft()
         if not queue:
             del queues[key]
 
-    def _place(self, operation: Operation) -> tuple[dict[Key, deque[Operation]], Key]:
+    def _queues_of(self, operation: Operation) -> tuple[dict[Key, deque[Operation]], Key]:
         here, there, tag, group = operation.rank.number, operation.peer, operation.tag, operation.group.id
         return (
             (self._sends, (here, there, tag, group))
@@ -508,7 +508,7 @@ class Engine:
         elif operation.peer == ANYONE:
             self._from_anyone.remove(operation)
         else:
-            queues, key = self._place(operation)
+            queues, key = self._queues_of(operation)
             queues[key].remove(operation)
             if not queues[key]:
                 del queues[key]
@@ -675,7 +675,7 @@ class Engine:
                 receive.rank.number,
                 send.tag,
                 send.nbytes,
-                dtype_name(send.tensor),
+                dtype_name_of(send.tensor),
                 tuple(send.tensor.shape),
                 offered,
                 start,
@@ -773,11 +773,11 @@ def _mismatch(send: Operation, receive: Operation) -> str:
 
 
 def _describe(tensor: torch.Tensor) -> str:
-    return describe_tensor(tensor.shape, dtype_name(tensor))
+    return describe_tensor(tensor.shape, dtype_name_of(tensor))
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
-    """Move the contents."""
+    """Copy the elements of `source` into `target`; autograd does not see it."""
     if _is_grad_enabled() and (source.requires_grad or target.requires_grad):
         source, target = source.detach(), target.detach()
     try:

@@ -63,7 +63,7 @@ from distlib.worlds.simulated.background import SimulatedCall
 from distlib.worlds.simulated.engine import ANYONE, Engine, Operation, SimulatedGroup, SimulatedRank, unrecorded
 from distlib.worlds.simulated.rank_contexts import Ended, GreenletContext, ThreadContext
 from distlib.worlds.simulated.torch_modes import current_modes, set_modes
-from distlib.worlds.tensor_bytes import describe_tensor, dtype_name
+from distlib.worlds.tensor_bytes import describe_tensor, dtype_name_of
 
 _PASSES_ON = True  # see worlds.call_site
 _STARTS_RANKS = True  # see worlds.call_site
@@ -511,5 +511,5 @@ def _describe(rank: int, error: BaseException) -> Failure:
 
 
 def _left(send: Operation) -> Left:
-    what = describe_tensor(send.tensor.shape, dtype_name(send.tensor))
+    what = describe_tensor(send.tensor.shape, dtype_name_of(send.tensor))
     return send.rank.number, send.peer, send.tag, what, send.site

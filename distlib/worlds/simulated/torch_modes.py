@@ -48,7 +48,7 @@ def set_modes(modes: Modes) -> None:
 
 
 def _function_modes() -> tuple[Any, ...]:
-    return tuple(private_torch.function_mode(place) for place in range(_count_modes()))
+    return tuple(private_torch.function_mode(index) for index in range(_count_modes()))
 
 
 def _set_function_modes(modes: tuple[Any, ...]) -> None:

@@ -17,7 +17,7 @@ ENVIRONMENT = {
 
 
 @dataclass(frozen=True)
-class RankPlace:
+class RankSettings:
     """Which rank of which world a process is going to be.
 
     Attributes:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from distlib.checks.helper_form import HelperForm
-from distlib.checks.plays.plain import plain
+from distlib.checks.plays.plain_values import plain
 from distlib.checks.student_communicator import noted
 from distlib.communicator import ReduceOp
 from distlib.judge.remote.rank_communicator import RankCommunicator, RemoteWork, ask, fill

@@ -18,9 +18,9 @@ from typing import Any
 from distlib.judge.remote.question import text, whole
 from distlib.judge.sandbox.limits import CUT
 
-Place = tuple[int, int]  # a cell's number, and a statement in it from 0; -1 is the cell as a whole
+Statement = tuple[int, int]  # a cell's number, and that of a statement in it, from 0; -1 is the cell as a whole
 Part = list[tuple[int, str, list[int]]]  # cells as they are sent: number, source, statements that are left out
-START: Place = (0, 0)
+START: Statement = (0, 0)
 _MOST_BYTES = 1 << 21  # of cells in one frame, as JSON
 _MOST_BYTES_OF_A_CELL = 1 << 19  # likewise; Python may take a gigabyte to read four times as much
 _LONGEST_ERROR = 2_000
@@ -102,32 +102,32 @@ class StudentCells:
                 parts[-1].append((cell.number, source, self._left_out[cell.number]))
         return parts or [[]]
 
-    def next_place(self, told: dict[str, Any], before: Place | None, part: Part) -> tuple[Place, int]:
-        """The place that a rank says to have reached, and its line; one of `part`, and after the one before.
+    def next_statement(self, told: dict[str, Any], before: Statement | None, part: Part) -> tuple[Statement, int]:
+        """The statement that a rank says to have reached, and its line; one of `part`, and after the one before.
 
         Raises:
             ValueError: it makes no sense.
         """
         sources = {number: source for number, source, left_out in part if -1 not in left_out}
         source = sources.get(whole(told["cell"], 0, _MOST_LINES), "")
-        place = told["cell"], whole(told["number"], -1, len(source))
-        is_later = (before is None or place > before) and place[1] not in self._left_out[place[0]]
-        if place[0] not in sources or not is_later:
-            raise ValueError(f"expected a statement after {before}, got {place}")
-        return place, whole(told["line"], 1, _MOST_LINES)
+        statement = told["cell"], whole(told["number"], -1, len(source))
+        is_later = (before is None or statement > before) and statement[1] not in self._left_out[statement[0]]
+        if statement[0] not in sources or not is_later:
+            raise ValueError(f"expected a statement after {before}, got {statement}")
+        return statement, whole(told["line"], 1, _MOST_LINES)
 
     def note_error(self, number: int, kind: object, words: object) -> None:
         """Keep the first error of a cell. Raises ValueError for what is no text."""
         if not self.errors[number]:
             self.errors[number].append((text(kind, 100), text(words, _LONGEST_ERROR)))
 
-    def leave_out(self, place: Place, line: int, how: str) -> None:
+    def leave_out(self, statement: Statement, line: int, how: str) -> None:
         """From now on, leave out a statement. `how`: what it did, as in "ended its process"."""
-        number, statement = place
-        self._left_out[number].append(statement)
-        what = f"line {line}" if statement >= 0 else "its text"
-        self.errors[number].append(("LeftOut", f"{what} {how}. It was left out; all else was run and graded."))
-        self.remarks.append(f"cell {number}: {what} {how}; the rest was graded without it")
+        cell, number = statement
+        self._left_out[cell].append(number)
+        what = f"line {line}" if number >= 0 else "its text"
+        self.errors[cell].append(("LeftOut", f"{what} {how}. It was left out; all else was run and graded."))
+        self.remarks.append(f"cell {cell}: {what} {how}; the rest was graded without it")
 
     def outputs(self) -> Iterator[tuple[int, str, list[tuple[str, str]]]]:
         """For each cell that has something to show: its number, what it printed, and its errors."""
