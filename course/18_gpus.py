@@ -38,6 +38,9 @@ from distlib.network import all_reduce_seconds
 from distlib.worlds.calibration import Comparison
 from distlib.worlds.real.process_group import torch_distributed
 
+# %%
+torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
+
 # %% [markdown]
 # ## The same program
 #
