@@ -13,8 +13,8 @@ thread of the processor, or in which stream of a GPU, from when to when. Here on
             loss.backward()
     profile.times                     a StepTimes
 
-Operations that follow each other closely are one span. What the processor does between two operations, Python above
-all, is no computing: on a CPU it shows as waiting.
+Operations that follow each other closely are one span. What the processor does between two operations is no computing:
+on a CPU it shows as waiting. That is Python, and the time in which the thread that computes hands a bucket to gloo.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from distlib.training.ddp.step_times import Span, StepTimes
 
 _STEP = "distlib step"
 _PARTS = ("forward", "backward")
+_NO_COMPUTING = ("c10d::", "autograd::engine::")  # to begin a collective, and the frame in which that happens
 _CLOSE = 0.002  # of the step: a shorter gap between two operations is not shown
 
 Event = Mapping[str, Any]
@@ -95,7 +96,7 @@ def step_times(events: list[Event]) -> StepTimes:
     else:
         communication = [event for event in timed if event["name"].startswith("gloo:")]
         computing = [event for event in timed if event.get("cat") == "cpu_op" and event["tid"] == whole["tid"]]
-        computing = [event for event in computing if not event["name"].startswith("c10d::")]
+        computing = [event for event in computing if not event["name"].startswith(_NO_COMPUTING)]
     close = _CLOSE * whole["dur"]
     spans = [*_computing_spans(computing, parts, close), *_communication_spans(communication)]
     end = max([_end(whole), *(_end(event) for event in kernels)])
