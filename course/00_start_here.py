@@ -808,7 +808,7 @@ world.close()
 # | 15 | Frameworks | what your code becomes in practice |
 # | 16 | [Environments](16_environments.ipynb) | torchrun, Slurm, and machines that fail |
 # | 17 | Hang clinic | broken programs: find the mistake and mend it |
-# | 18 | GPUs | timing and profiling on real GPUs |
+# | 18 | [From here to GPUs](18_gpus.ipynb), optional | timing, bandwidth and profiling, with and without a GPU |
 # | 19 | Capstone | a small language model, trained in every way |
 #
 # ## Glossary

@@ -38,6 +38,7 @@ FLOORS = {
     "names": 2,
     "worlds": 2,
     "frameworks": 3,
+    "gpus": 3,
     "training": 3,
     "checks": 4,
     "draw": 4,

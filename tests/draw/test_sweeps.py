@@ -76,6 +76,7 @@ def test_seven_ways_are_drawn_with_all_words_inside_and_apart() -> None:
         ({"one": {1: 0.5, 2: [1.5]}}, True, r"from 0 to 1 for 'one' at 2, got \[1.5\]"),
         ({"one": {1: 0.5, 2: 0.0}}, False, r"above 0 for 'one' at 2, got \[0.0\]"),
         ({"one": {1: 0.5, 2: []}}, False, r"above 0 for 'one' at 2, got \[\]"),
+        ({"one": {0: 0.5, 1: 0.25}}, False, "expected numbers above 0, .* got 0: leave it out"),
     ],
 )
 def test_what_can_not_be_drawn_is_one_clear_error(given: Any, percent: bool, said: str) -> None:

@@ -56,8 +56,8 @@ def sweep(
             logarithmic.
 
     Raises:
-        ValueError: other than 1 to 7 ways, a way without results, fewer than 2 different numbers, or a value that the
-            axis cannot show.
+        ValueError: other than 1 to 7 ways, a way without results, fewer than 2 different numbers, one of 0 or
+            less, or a value that the axis cannot show.
     """
     runs = {name: _repeated(name, ways, percent) for name, ways in results.items()}
     numbers = sorted({number for way in runs.values() for number in way})
@@ -66,6 +66,8 @@ def sweep(
             f"expected 1 to {len(MARKERS)} ways and at least 2 different numbers, "
             f"got {len(runs)} and {len(numbers)}: a line needs two points"
         )
+    if numbers[0] <= 0:
+        raise ValueError(f"expected numbers above 0, since their axis is logarithmic, got {numbers[0]}: leave it out")
     write = "{:.0%}".format if percent else show
     with drawing_style():
         figure = new_figure(WIDTH, _TOP + _HEIGHT + 50)

@@ -102,7 +102,9 @@ class ProcessGroupCommunicator(Communicator):
 
 @contextlib.contextmanager
 def torch_distributed(comm: Communicator) -> Iterator[Any]:
-    """Inside a rank: torch.distributed's default process group (gloo) over the ranks of `comm`, for one `with` block.
+    """Inside a rank: torch.distributed's default process group over the ranks of `comm`, for one `with` block.
+
+    Its backend is gloo; in a world whose ranks have GPUs, NCCL for what lies on them.
 
         with torch_distributed(comm) as dist:
             dist.all_reduce(tensor)
@@ -125,7 +127,8 @@ def torch_distributed(comm: Communicator) -> Iterator[Any]:
     name = torch_store_name(endpoint, group)
     dist: Any = torch.distributed
     store = endpoint.open_store(name, comm.world_size)
-    dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.world_size)
+    backend = "cpu:gloo,cuda:nccl" if endpoint.device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=comm.rank, world_size=comm.world_size)
     endpoint.kept.append(dist.group.WORLD)
     try:
         comm.barrier()  # all are connected before anybody goes on

@@ -1,0 +1,93 @@
+"""Measurements run; recordings are shown as recorded, and nothing is shown where there is none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from distlib.gpus import __main__
+from distlib.gpus.call_times import time_call
+from distlib.gpus.measurements import MEASUREMENTS
+from distlib.gpus.recordings import FOLDER, Recording, measure, record, show, table
+
+ROWS = [{"memory": "pageable", "GB/s": 12.345}, {"memory": "page-locked", "GB/s": 54321.0}]
+RECORDED = Recording("copies", "NVIDIA Test", "torch 1.2.3", "2026-01-02", "python -m distlib.gpus", ROWS)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.mark.parametrize("name", MEASUREMENTS)
+def test_each_measurement_runs_on_a_cpu(name: str) -> None:
+    rows = MEASUREMENTS[name].rows(torch.device("cpu"), True)
+    assert rows or name == "memory", "only CUDA counts what it allocates"
+    assert all(value >= 0 for row in rows for value in row.values() if not isinstance(value, str))
+    json.dumps(rows)
+
+
+@pytest.mark.gpu(1)
+@pytest.mark.parametrize("name", [name for name, each in MEASUREMENTS.items() if each.gpus == 1])
+def test_each_measurement_runs_on_a_gpu_and_is_recorded(name: str, tmp_path: Path) -> None:
+    made = record(name, tmp_path)
+    assert made.rows and made.card == torch.cuda.get_device_name(0)
+    assert Recording(**json.loads((tmp_path / f"{name}.json").read_text())) == made
+
+
+@pytest.mark.gpu(2)
+@pytest.mark.parametrize("name", [name for name, each in MEASUREMENTS.items() if each.gpus == 2])
+def test_each_measurement_runs_on_two_gpus(name: str) -> None:
+    assert measure(name).rows
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_without_a_gpu_a_recording_is_shown_with_its_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "copies.json").write_text(json.dumps(asdict(RECORDED)))
+    show("copies", tmp_path)
+    assert capsys.readouterr().out == (
+        "Recorded on NVIDIA Test, torch 1.2.3, 2026-01-02, by `python -m distlib.gpus`:\n"
+        "     memory    GB/s\n   pageable    12.3\npage-locked  54,321\n"
+    )
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_without_a_recording_nothing_else_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show("copies", tmp_path)
+    show("two_gpus", tmp_path)
+    assert capsys.readouterr().out == "not run yet on a GPU\nnot run yet on 2 GPUs\n"
+    assert __main__.main() == 1
+    assert capsys.readouterr().out.startswith("not run yet on a GPU: torch ")
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_measurement_needs_its_gpus() -> None:
+    with pytest.raises(RuntimeError, match="'two_gpus' needs GPUs: 2, this machine has 0"):
+        measure("two_gpus")
+    with pytest.raises(ValueError, match="expected one of the measurements queue, .* got 'copy'"):
+        measure("copy")
+
+
+def stored() -> list[Recording]:
+    """The recordings that come with the package."""
+    return [Recording(**json.loads(file.read_text())) for file in sorted(FOLDER.glob("*.json"))]
+
+
+@pytest.mark.parametrize("made", [RECORDED, *stored()], ids=lambda made: f"{made.name}, {made.card}")
+def test_a_recording_says_what_of_and_where(made: Recording) -> None:
+    assert made.name in MEASUREMENTS
+    assert made.card in str(made) and made.day in str(made) and made.command in str(made)
+    assert len(table(made.rows).splitlines()) == len(made.rows) + 1
+
+
+def test_a_call_is_warmed_up_and_then_timed() -> None:
+    calls: list[int] = []
+    times = time_call(lambda: calls.append(1), "cpu", repeats=4, warm_up=2)
+    assert len(calls) == 6
+    assert 0 <= times.returned <= times.done
+    with pytest.raises(ValueError, match="repeats"):
+        time_call(calls.clear, "cpu", repeats=0)
