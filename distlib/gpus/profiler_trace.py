@@ -111,7 +111,7 @@ def _parts(events: list[Event], on_gpu: bool) -> dict[str, Event]:
 
 def _computing_spans(events: list[Event], parts: Mapping[str, Event], close: float) -> Iterator[Span]:
     for name, part in parts.items():
-        inside = [event for event in events if part["ts"] <= event["ts"] and _end(event) <= _end(part) + close]
+        inside = [event for event in events if part["ts"] <= event["ts"] < _end(part)]
         for start, end in _merged(inside, close):
             yield Span(name, "", start / 1e6, end / 1e6)
 

@@ -65,6 +65,11 @@ def test_on_a_gpu_kernels_count_and_the_step_ends_with_the_last() -> None:
     assert (times.start, times.end, times.hidden) == (1, 13, 1)
 
 
+def test_an_operation_at_the_border_belongs_to_the_part_in_which_it_begins() -> None:
+    border = [event("aten::sum", "cpu_op", 3, 3.999), event("aten::ones_like", "cpu_op", 4, 4.01)]
+    assert spans([*ON_BOTH, *border]) == [("forward", 3, 3.999), ("backward", 4, 4.01)]
+
+
 def test_other_events_are_refused() -> None:
     with pytest.raises(ValueError, match="profiled_step"):
         step_times(ON_BOTH[1:])
