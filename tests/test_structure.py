@@ -40,6 +40,7 @@ FLOORS = {
     "frameworks": 3,
     "training": 3,
     "checks": 4,
+    "clinic": 4,
     "draw": 4,
     "exercises": 5,
     "judge": 5,
