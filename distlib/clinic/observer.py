@@ -145,10 +145,10 @@ def spy(pid: int) -> str:
     command = shutil.which("py-spy", path=places)
     if command is None:
         return "(py-spy is not installed here: pip install py-spy)"
+    plain = {name: value for name, value in os.environ.items() if not name.endswith("_FORCE")} | {"NO_COLOR": "1"}
     try:
-        done = subprocess.run(
-            [command, "dump", "--pid", str(pid)], capture_output=True, text=True, timeout=_ANSWER_PATIENCE
-        )
+        look = [command, "dump", "--pid", str(pid)]
+        done = subprocess.run(look, capture_output=True, text=True, env=plain, timeout=_ANSWER_PATIENCE)
     except subprocess.TimeoutExpired:
         return "(py-spy has not answered)"
     return done.stdout if done.returncode == 0 else f"(py-spy may not look at it: {done.stderr.strip()})"

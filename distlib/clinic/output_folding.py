@@ -20,6 +20,7 @@ _OF_OUR_NETWORK = "The hostname of the client socket cannot be retrieved"
 _OURS = re.compile(r"/distlib/(clinic|frameworks)/|/threading\.py|\"<string>\"")
 
 _SHORTER = (
+    (re.compile(r"\x1b\[[0-9;]*m"), ""),  # colors
     (re.compile(r"\[([WEI])\d{4} [\d:.]+ (?=\w+\.cpp)"), r"[\1 "),
     (re.compile(r"\[c10d\] "), ""),
     (re.compile(r"\[rank(\d+)\]:"), ""),

@@ -12,4 +12,4 @@ for step in range(3):
     loss = batch.mean()
     dist.all_reduce(loss)
 dist.barrier()
-print(f"rank {rank}: all steps done")
+print(f"rank {rank}: all steps done, the last loss {loss.item()}")
