@@ -41,6 +41,7 @@ FLOORS = {
     "gpus": 3,
     "training": 3,
     "checks": 4,
+    "clinic": 4,
     "draw": 4,
     "exercises": 5,
     "judge": 5,

@@ -23,6 +23,7 @@
     play_pipeline            the same, to play and to step through
     placements               which device, or rank, holds which piece of which array (`HeldPieces`)
     compare_costs            what several ways cost, in several quantities: a bar for each
+    decision_tree            questions, and what to do for each answer
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
 world import this package too (for `watch`), and have no use for them.
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.byte_bars import bytes_per_rank
     from distlib.draw.charts.cost_bars import compare_costs
     from distlib.draw.charts.curves import curves
+    from distlib.draw.charts.decision_trees import decision_tree
     from distlib.draw.charts.heat_maps import heat_map
     from distlib.draw.charts.histograms import histogram
     from distlib.draw.charts.memory_bars import memory_per_rank
@@ -66,6 +68,7 @@ __all__ = [
     "chunk_steps",
     "compare_costs",
     "curves",
+    "decision_tree",
     "draw_chunks",
     "explore_race",
     "heat_map",
@@ -97,6 +100,7 @@ _HOMES = {
     "chunk_steps": "chunks.chunk_grid",
     "compare_costs": "charts.cost_bars",
     "curves": "charts.curves",
+    "decision_tree": "charts.decision_trees",
     "draw_chunks": "chunks.chunk_grid",
     "explore_race": "players.explorer",
     "heat_map": "charts.heat_maps",

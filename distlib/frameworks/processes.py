@@ -45,7 +45,11 @@ _OUTPUT_LIMIT = 1_000_000  # bytes that one process may print; the rest is left 
 _STACK_PATIENCE = 0.5  # seconds for processes to write where they are
 _END_PATIENCE = 1.0  # seconds for reports of processes that were killed
 _PROGRAM = "from distlib.frameworks.in_process import main; main(*map(int, sys.argv[1:]))"
-_LATE = ("TF_CONFIG", "TMPDIR")  # what is not read before a framework is used
+_OF_TORCH = (
+    *("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "GLOO_SOCKET_IFNAME"),
+    *("TORCH_DISTRIBUTED_DEBUG", "TORCH_FR_BUFFER_SIZE", "TORCHELASTIC_ERROR_FILE"),
+)
+_LATE = ("TF_CONFIG", "TMPDIR", *_OF_TORCH)  # what is not read before a framework is used
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 
 
@@ -98,6 +102,7 @@ def run_processes(
     kill: Mapping[str, str | tuple[str, str]] | None = None,
     check: bool | None = None,
     on_output: OnOutput | None = None,
+    imports: Sequence[str] | None = None,
 ) -> dict[str, Outcome]:
     """Run functions in new processes, show what they print, and leave none of the processes behind.
 
@@ -113,6 +118,8 @@ def run_processes(
         check: raise an error as soon as a process fails, and end the others. If False, an error is shown among the
             output, stands in the outcome, and the others go on. None: True, unless processes are killed.
         on_output: called with (name, line) instead of printing each line.
+        imports: modules that are there when a process begins, such as "torch.distributed". None: the frameworks that
+            the notebook has imported.
 
     Returns:
         What became of each process, by name.
@@ -127,7 +134,7 @@ def run_processes(
     kills = {name: when if isinstance(when, tuple) else (name, when) for name, when in (kill or {}).items()}
     checking = not kills if check is None else check
     run = _Run(processes, seconds, list(until or processes), kills, checking, on_output or _printer(processes))
-    return run.outcomes()
+    return run.outcomes([name for name in FRAMEWORKS if name in sys.modules] if imports is None else imports)
 
 
 # ── a run ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -159,14 +166,14 @@ class _Run:
         self._results = {name: tempfile.TemporaryFile() for name in processes}
         self._stacks = {name: tempfile.TemporaryFile() for name in processes}
 
-    def outcomes(self) -> dict[str, Outcome]:
-        """Run the processes, and return how each has ended."""
+    def outcomes(self, imports: Sequence[str]) -> dict[str, Outcome]:
+        """Run the processes, which have `imports` when they begin, and return how each has ended."""
         self._began = time.perf_counter()
         forks = [process for process in self._processes.values() if not process.fresh]
-        frameworks = [name for name in FRAMEWORKS if name in sys.modules and forks]
+        imports = imports if forks else []
         environment = _of_fork_server(*forks[:1])
         try:
-            with temporary_folder() as folder, forkservers.borrowed(environment, frameworks) as self._server:
+            with temporary_folder() as folder, forkservers.borrowed(environment, imports) as self._server:
                 self._start(environment, folder)
                 return self._until_the_end()
         finally:

@@ -26,6 +26,8 @@ from distlib.worlds import call_site
 
 _CYCLE_SHOWN = 6  # ranks of a long cycle that are written out
 _PLACE = re.compile(r"\bcell\s+(\d{1,6}),\s+line\s+(\d{1,6})\b")
+_OTHER_GROUP = "Their calls are alike, but not on the same communicator."
+_SAME_GROUPS = "Hint: every rank has to use its communicators, those of split, in the same order."
 _SAME_CALLS = "Hint: every rank has to make the same collective calls, in the same order and with the same arguments."
 
 
@@ -319,12 +321,13 @@ def explain_deadlock(states: Mapping[int, RankState], stuck: Sequence[int]) -> s
     story = "\n  ← ".join(links)
     first_place = _blocking_wait(states[chain[0]], set(stuck), states).place
     if end in chain:
-        closing = f"\n  ← rank {end}.{_cycle_hint(states, chain)}"
+        hint = f" {_OTHER_GROUP}\n{_SAME_GROUPS}" if _in_alike_calls(states, stuck) else _cycle_hint(states, chain)
+        closing = f"\n  ← rank {end}.{hint}"
     else:
         closing = f"\n  ← rank {end} {_dead_end(states[end], states[chain[-1]], end)}"
     others = [rank for rank in stuck if rank not in chain]
     also = f"\nAlso blocked: {name_ranks(others)}." if others else ""
-    note = "" if closing.endswith(_SAME_CALLS) else _tag_hint(states, stuck)
+    note = "" if closing.endswith((_SAME_CALLS, _SAME_GROUPS)) else _tag_hint(states, stuck)
     return f"{first_place}: deadlock. {story}{closing}{note}{also}"
 
 
@@ -364,6 +367,12 @@ def _link(rank: int, state: RankState) -> str:
     waits = " and ".join(wait.describe() for wait in state.waits)
     call = f", in {state.last_call}" if state.waits[0].call else ""
     return f"rank {rank} {waits} ({state.waits[0].place}, round {state.round + 1}{call})"
+
+
+def _in_alike_calls(states: Mapping[int, RankState], stuck: Sequence[int]) -> bool:
+    """Whether all that are stuck are in a call of the same name and arguments. In one communicator it would go on."""
+    waits = [wait for rank in stuck for wait in states[rank].waits]
+    return len({wait.call for wait in waits}) == 1 and waits[0].call is not None and len({w.place for w in waits}) > 1
 
 
 def _cycle_hint(states: Mapping[int, RankState], chain: Sequence[int]) -> str:

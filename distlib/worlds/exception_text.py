@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import difflib
+import os
 import traceback
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ from distlib.worlds import call_site
 _MOST_TEXT = 2_000  # characters of one exception
 _MOST_STACK = 10_000  # characters of one piece of a stack, such as a frame, or the text at its end
 _AT_END = 300  # of these: how many of the end are kept
+_OF_LOADER = os.path.join("torch", "utils", "data", "dataloader.py")
 _MOST_TOLD = 5  # exceptions of a group, and causes one behind another
 
 
@@ -37,7 +39,8 @@ def whole_text_of(error: BaseException) -> str:
         return text_of(error)
     notes = getattr(error, "__notes__", None)
     told = [shortened(note) for note in notes[:_MOST_TOLD] if isinstance(note, str)] if isinstance(notes, list) else []
-    return "\n".join([text_of(error) + shortened(_members(error, 0) + _cause(error, 0), 2 * _MOST_TEXT), *told])
+    more = _lost_worker(error) + _members(error, 0) + _cause(error, 0)
+    return "\n".join([text_of(error) + shortened(more, 2 * _MOST_TEXT), *told])
 
 
 def stack_of(error: BaseException) -> str:
@@ -53,6 +56,14 @@ def shortened(text: str, most: int = _MOST_TEXT) -> str:
     if len(text) <= most:
         return text
     return f"{text[: most - _AT_END]} … [shortened: {len(text):,} characters in all] … {text[-_AT_END:]}"
+
+
+def _lost_worker(error: BaseException) -> str:
+    """What a broken connection means that torch's DataLoader has met: the error itself does not say it."""
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if isinstance(error, ConnectionError | EOFError) and any(file.endswith(_OF_LOADER) for file in files):
+        return " (a worker of the DataLoader was killed: by hand, or because the machine ran out of memory)"
+    return ""
 
 
 def _cause(error: BaseException, depth: int) -> str:

@@ -6,6 +6,7 @@ Whoever needs another adds it here: `tests/test_private_names.py` says which is 
 from __future__ import annotations
 
 import datetime
+import json
 from typing import Any
 
 import torch
@@ -50,3 +51,9 @@ class DispatchMode(DispatchBase):
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
+
+
+def recorded_calls() -> list[dict[str, Any]]:
+    """What the flight recorder of this process has, for each collective call. TORCH_FR_BUFFER_SIZE switches it on."""
+    recorder: Any = torch._C._distributed_c10d
+    return list(json.loads(recorder._dump_fr_trace_json()).get("entries", []))

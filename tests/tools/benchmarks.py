@@ -72,7 +72,7 @@ from tests.answer_files import read_answers
 from tests.conftest import BROWSERS
 from tests.judge import test_hostile_class as hostile_class
 from tests.notebooks.test_browser import FLAGS, open_notebook
-from tests.tools import framework_figures, slurm_figures, zero_figures
+from tests.tools import clinic_figures, framework_figures, slurm_figures, zero_figures
 from tests.tools.hostile_submissions import read_hostile, released_notebook, right_answers
 from tests.tools.lab_process import running_lab
 from tests.tools.sandboxed_ranks import Ranks
@@ -101,6 +101,7 @@ def main() -> None:
         cost_of_recording_simulated,
         ddp_against_torch,
         zero_stages,
+        cost_of_replica_check,
         paced_all_reduces,
         paced_ddp,
         time_to_name_a_deadlock,
@@ -419,6 +420,11 @@ def ddp_against_torch() -> None:
         ours, with_our_ring, theirs = world.run(_race_of_ddps, 60)[0]
     note("a step of our overlapped DDP, against torch's (2 ranks, gloo)", f"{ours / theirs:.2f} ×", "≤ 1.15 ×")
     note("the same, torch's DDP with our ring as a hook", f"{with_our_ring / theirs:.2f} ×", "-")
+
+
+def cost_of_replica_check() -> None:
+    for row in clinic_figures.figures():
+        note(*row)
 
 
 def zero_stages() -> None:

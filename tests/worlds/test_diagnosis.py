@@ -131,3 +131,13 @@ def test_a_mismatch_beside_another_exception_is_no_plain_mismatch() -> None:
 )
 def test_names_of_ranks(ranks, text: str) -> None:
     assert name_ranks(list(ranks)) == text
+
+
+def test_alike_calls_on_two_communicators_are_told_as_that() -> None:
+    """Both are in the same call by its words, at different lines; on one communicator they would have met."""
+    call = 'all_reduce(4 float32, op=SUM, algorithm="ring")'
+    waits = [Wait("recv", (1 - rank,), False, "2 float32", f"cell 7, line {rank + 3}", call) for rank in range(2)]
+    states = {rank: RankState("blocked", 0, (wait,)) for rank, wait in enumerate(waits)}
+    told = explain_deadlock(states, [0, 1])
+    assert "Their calls are alike, but not on the same communicator." in told
+    assert told.endswith("Hint: every rank has to use its communicators, those of split, in the same order.")

@@ -110,3 +110,14 @@ def test_causes_without_end_and_groups_of_many_stay_short() -> None:
         nested = ExceptionGroup("g", [nested] * 20)
     assert len(whole_text_of(nested)) < 7_000
     assert shortened("short") == "short"
+
+
+def test_a_connection_that_a_data_loader_has_lost_is_explained() -> None:
+    """Torch's DataLoader often has no words of its own for a worker that was killed."""
+    names: dict[str, Callable[[], None]] = {}
+    source = "def take() -> None:\n    raise ConnectionResetError(104, 'Connection reset by peer')\n"
+    for file, is_explained in (("/x/torch/utils/data/dataloader.py", True), ("/x/mine.py", False)):
+        exec(compile(source, file, "exec"), names)
+        with pytest.raises(ConnectionResetError) as caught:
+            names["take"]()
+        assert ("a worker of the DataLoader was killed" in whole_text_of(caught.value)) == is_explained

@@ -229,6 +229,14 @@ def _pack(function: Any, result: Any) -> bytes:
 
 
 def _describe_failure(rank: int, error: BaseException) -> Failure:
+    """Twice, if need be: when a worker of torch's DataLoader has died, a signal raises a RuntimeError, once."""
+    try:
+        return _failure(rank, error)
+    except RuntimeError:
+        return _failure(rank, error)
+
+
+def _failure(rank: int, error: BaseException) -> Failure:
     site = error.site if isinstance(error, _Unsendable) else call_site.site_of_traceback(error.__traceback__)
     kind = "ResultError" if isinstance(error, _Unsendable) else type(error).__name__
     return Failure(rank, kind, whole_text_of(error), site, stack_of(error))

@@ -1,0 +1,755 @@
+# %% [markdown]
+# # The hang clinic
+#
+# A distributed training that is broken seldom says why. It stands still and prints nothing. Or it dies, and most ranks
+# name the wrong cause. Or it ends well, and the model is bad. In this lesson you meet 23 such programs, the patients.
+#
+# After it you will be able to
+#
+# - say from what a run does which tool to take next,
+# - find the rank and the line of a hang without waiting for half an hour,
+# - read the errors of all ranks, and tell the cause from what follows from it,
+# - notice a training that does not hang, but trains wrongly, with a check that stays on.
+#
+# **Time:** about 60 minutes. **You need:** [DDP](05_ddp.ipynb). No GPU. If `py-spy` is installed, one cell uses it.
+
+# %%
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.constants import default_pg_timeout
+
+from distlib import Communicator, RankError, World
+from distlib.clinic import PATIENTS, TOOLS, PatientReport, prepare_clinic, run_patient
+from distlib.clinic.first_aid import FIRST_AID
+from distlib.clinic.our_ranks import our_faults, run_on_our_ranks, source_on_our_ranks
+from distlib.clinic.replica_check import ReplicaCheck, check_samples
+from distlib.draw import decision_tree, predict
+from distlib.worlds.real.process_group import torch_distributed
+
+prepare_clinic()  # another process imports torch for the patients
+
+
+# %% [markdown]
+# ## The idea
+#
+# A patient is a whole program of plain `torch.distributed`, some fifteen lines long, with one fault. It could be
+# started with `torchrun`. We start it ourselves, one process per rank, in a network of its own. Here is the first, with
+# what its owner says of it. (You find all of them in `distlib/clinic/patients/`.)
+
+# %%
+first = PATIENTS["order_of_calls"]
+print(f"“{first.symptom}”\n")
+print(first.numbered())
+
+# %% [markdown]
+# When is a program hung? Not when it takes long: a slow machine is no fault. `run_patient` watches the processes. When
+# all that are left have been *asleep* for two seconds, all at once, nobody will wake them. Then it asks each for its
+# line, and ends it.
+
+# %%
+guess_1 = predict(
+    "What does torch print on the two ranks in these two seconds?",
+    choices=["an error on both ranks", "an error on one rank", "nothing at all"],
+)
+
+
+# %%
+def examine(name: str, tool: str | None = None) -> PatientReport:
+    """Run a patient, and show what the tool has changed and how each rank ended."""
+    report = run_patient(name, tool)
+    print(f"{report.change}\n\n{report}" if report.change else report)
+    return report
+
+
+plain = examine("order_of_calls")
+printed = [ending for ending in plain.endings if ending.lines]
+answers = ["nothing at all", "an error on one rank", "an error on both ranks"]
+print(guess_1.compare(answers[len(printed)]))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert plain.outcome == "hangs" and not printed
+assert "in broadcast, line 10" in plain.endings[0].how
+assert "in all_reduce, line 13" in plain.endings[1].how
+assert default_pg_timeout.total_seconds() == 30 * 60
+assert len(PATIENTS) == 23
+
+# %% [markdown]
+# Nothing. Torch would wait for 30 minutes, which is its default, and then say that it had waited. The lines above come
+# from us. (They are what `faulthandler` writes when a process gets a signal.)
+#
+# Both ranks make the same two calls in a different order. Rank 0 waits in `broadcast` and rank 1 in `all_reduce`, each
+# for the other one. In lesson 01 that was a circle, and our `World` named it. Torch has tools for it, but you have to
+# know them. The next cell takes two. `timeout` limits each wait to some seconds. `DETAIL` stands for the environment
+# variable `TORCH_DISTRIBUTED_DEBUG=DETAIL`: before each call the ranks tell each other which one it is.
+
+# %%
+limited = examine("order_of_calls", "timeout")
+print("─" * 60)
+detailed = examine("order_of_calls", "DETAIL")
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert "Timed out waiting" in limited.text and "roadcast" not in limited.endings[1].text
+for ending in detailed.endings:
+    assert "OpType=BROADCAST" in ending.text and "OpType=ALLREDUCE" in ending.text
+
+# %% [markdown]
+# The timeout ends the wait and says nothing about the cause: neither message says what the other rank does. `DETAIL`
+# names both calls, at once. And this is what a `World` says of the same fault:
+
+# %%
+worlds = {ranks: World(ranks) for ranks in (2, 3)}
+print(source_on_our_ranks("order_of_calls"))
+print()
+print(run_on_our_ranks("order_of_calls", worlds[2]))
+
+# %% [markdown]
+# ## Which tool?
+#
+# | tool | what it tells |
+# |---|---|
+# | every rank's error | read *all* of them: most ranks only say that a connection is gone |
+# | a short timeout | where each rank was, after seconds; and who has joined |
+# | `monitored_barrier` | which ranks do not come (on gloo; rank 0 tells) |
+# | `TORCH_DISTRIBUTED_DEBUG=INFO` | which parameters DDP misses |
+# | `TORCH_DISTRIBUTED_DEBUG=DETAIL` | two calls that do not fit: kind, shape, dtype |
+# | `py-spy dump --pid …` | the line of a process that runs, from outside, with nothing prepared |
+# | `faulthandler` | the same, from inside, after some seconds |
+# | flight recorder | all calls of each rank, and which are not over |
+# | `TORCHELASTIC_ERROR_FILE` | the exception of each rank, with its time |
+#
+# They stand in the order in which to try them. The picture says when to take which.
+
+# %%
+tree = decision_tree(
+    FIRST_AID, title="First aid", subtitle="from what a run does to what says why"
+)
+tree
+
+# %% tags=["folded"]
+# Checks of the table and the picture
+assert set(TOOLS) == {
+    *("timeout", "monitored_barrier", "INFO", "DETAIL"),
+    *("py-spy", "faulthandler", "flight recorder", "error file"),
+}
+assert len(next(iter(FIRST_AID.values()))) == 3
+
+# %% [markdown]
+# ## Act 1: it stands still
+#
+# ### Somebody does not come
+#
+# Three ranks have fewer and fewer samples. In the last step rank 2 has none, and goes on without the all-reduce.
+
+# %%
+print(PATIENTS["skipped_collective"].numbered())
+skipped = examine("skipped_collective")
+
+# %% [markdown]
+# Rank 2 waits in another line than the others: a hang often shows itself at a later call. So the line at which a rank
+# stands need not be the one with the fault. We put a `monitored_barrier` before the line that we suspect.
+
+# %%
+guess_2 = predict(
+    "Who does the monitored barrier name?",
+    choices=["rank 0", "rank 1", "rank 2", "nobody"],
+)
+
+# %%
+monitored = examine("skipped_collective", "monitored_barrier")
+named = "Rank 2 failed to pass monitoredBarrier" in monitored.endings[0].text
+print(guess_2.compare("rank 2" if named else "nobody"))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert named and skipped.kinds == ["waits"] * 3
+assert "Please check rank 0 logs for faulty rank" in monitored.endings[1].text
+assert "barrier" in skipped.endings[2].how and "all_reduce" in skipped.endings[0].how
+
+# %% [markdown]
+# Rank 0 names it. The others say where to look: in rank 0's log. If rank 0 itself does not come, nobody is named.
+#
+# The flight recorder needs no suspicion. It keeps the last calls of each rank. Here it is read when all sleep. (With
+# gloo that takes a private function of torch. NCCL's users get a file when a timeout strikes.)
+
+# %%
+flight = examine("skipped_collective", "flight recorder")
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert flight.endings[0].seen[2].startswith("call 3: gloo:all_reduce")
+assert flight.endings[2].seen[2].startswith("call 3: gloo:barrier")
+assert all("NOT OVER" in ending.seen[2] for ending in flight.endings)
+
+# %% [markdown]
+# Two calls are over on all ranks. In the third, rank 2 makes a different one. That is the whole diagnosis.
+#
+# **Try it.** Mend the program: a rank without samples must take part, with nothing to add. What is `mean()` of an empty
+# tensor? A patient is healed when all ranks end *and* have a sensible loss.
+
+# %%
+ill = PATIENTS["skipped_collective"].program
+mine = ill.replace("continue", "pass")  # change this
+print(run_patient("skipped_collective", program=mine))
+
+# %% tags=["folded"]
+# One way to do it
+# The mean of no numbers is not a number: with `pass` all ranks end, and every loss is nan
+print(PATIENTS["skipped_collective"].change)
+healed = run_patient("skipped_collective", healed=True)
+print(healed)
+assert healed.kinds == ["ended"] * 3 and healed.text.count("the last loss 3.0") == 3
+unwell = run_patient("skipped_collective", program=ill.replace("continue", "pass"))
+assert unwell.kinds == ["ended"] * 3 and unwell.text.count("the last loss nan") == 3
+
+# %% [markdown]
+# ### Only rank 0
+#
+# Three patients do something on rank 0 alone, as one does to save or to print. The first calls a barrier there, the
+# second collects an optimizer's state, the third looks at the validation loss.
+
+# %%
+for name in ("barrier_on_rank_zero", "save_on_rank_zero", "extra_forward"):
+    lines = PATIENTS[name].program.splitlines()
+    start = next(number for number, line in enumerate(lines) if "if rank == 0" in line)
+    print(f"{name}: “{PATIENTS[name].symptom}”")
+    print("\n".join(lines[start : start + 3]), "\n")
+
+# %%
+guess_3 = predict(
+    "In extra_forward rank 0 calls the DDP model once more. Where does rank 0 stand in"
+    " the end?",
+    choices=[
+        "in that extra call",
+        "in the forward pass of the next step",
+        "at the end",
+    ],
+)
+
+# %%
+rank_zero = {}
+for name in ("barrier_on_rank_zero", "save_on_rank_zero", "extra_forward"):
+    print(f"── {name}")
+    rank_zero[name] = examine(name)
+next_step = "in forward, line 11" in rank_zero["extra_forward"].endings[0].how
+where = "in the forward pass of the next step" if next_step else "in that extra call"
+print(guess_3.compare(where))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert next_step and "in backward, line 11" in rank_zero["extra_forward"].endings[1].how
+assert "line 11" in rank_zero["extra_forward"].endings[1].how
+assert "in barrier" in rank_zero["barrier_on_rank_zero"].endings[0].how
+assert "in all_reduce" in rank_zero["barrier_on_rank_zero"].endings[1].how
+assert "consolidate_state_dict" in rank_zero["save_on_rank_zero"].endings[0].how
+for name in rank_zero:
+    assert "monitored_barrier" in PATIENTS[name].served_by
+
+# %% [markdown]
+# In none of them do both ranks stand at the same place. In `extra_forward` neither stands at the fault. A DDP model
+# sends rank 0's buffers (those of BatchNorm) at the beginning of each forward pass. The extra pass of rank 0 found its
+# partner: the *next* forward pass of rank 1. From then on they are one call apart.
+#
+# So everything that communicates belongs outside of `if rank == 0`. What a library does inside (a forward pass of DDP,
+# `consolidate_state_dict`) is part of it.
+#
+# **Try it.** Heal `extra_forward`. Rank 0 may look at the validation loss, but it must send nothing.
+
+# %%
+ill = PATIENTS["extra_forward"].program
+mine = ill.replace("validation = model(", "validation = model(")  # change this
+print(run_patient("extra_forward", program=mine).outcome)
+
+# %% tags=["folded"]
+# One way to do it
+print(PATIENTS["extra_forward"].change)
+healed = run_patient("extra_forward", healed=True)
+print(healed)
+assert healed.kinds == ["ended"] * 2
+
+# %% [markdown]
+# ### Each for itself
+#
+# A condition that each rank judges by its own numbers, and a data set that does not divide by the ranks: both make one
+# rank's calls more than the other's.
+
+# %%
+apart = {name: examine(name) for name in ("local_condition", "uneven_data")}
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert "in all_reduce" in apart["local_condition"].endings[0].how
+assert "in broadcast" in apart["local_condition"].endings[1].how
+assert "in backward" in apart["uneven_data"].endings[0].how
+assert "in barrier" in apart["uneven_data"].endings[1].how
+
+# %% [markdown]
+# The cure of the first: agree before you decide, with an all-reduce of the number that the condition is about. That of
+# the second is in lesson 05: `model.join()`, or a sampler that fills up.
+#
+# ### Two groups
+#
+# With tensor parallelism or FSDP in play, a rank is in several groups. This program has a time limit of 4 seconds.
+
+# %%
+print(PATIENTS["order_of_groups"].numbered())
+
+# %%
+guess_4 = predict(
+    "The limit is 4 seconds, we watch for 6. What is seen?",
+    choices=["a timeout on both ranks", "a timeout on one rank", "both still wait"],
+)
+
+# %%
+groups = examine("order_of_groups")
+waiting = groups.kinds.count("waits")
+seen = ["a timeout on both ranks", "a timeout on one rank", "both still wait"]
+print(guess_4.compare(seen[waiting]))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert waiting == 2 and "after 6 s" in groups.endings[0].how
+assert "seconds=4" in PATIENTS["order_of_groups"].program
+
+# %% [markdown]
+# The limit holds for the default group alone. A group of `new_group` has its own, 30 minutes unless you say otherwise:
+# `dist.new_group(ranks, timeout=…)`. And `DETAIL` does not help here, since it compares calls within a group. (Tried
+# with torch 2.13.) Both ranks stand in an `all_reduce`; only the lines differ. The flight recorder has the group:
+
+# %%
+recorded = examine("order_of_groups", "flight recorder")
+print()
+print(run_on_our_ranks("order_of_groups", worlds[2]))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+unfinished = [
+    [line for line in ending.seen if "NOT OVER" in line] for ending in recorded.endings
+]
+assert [len(lines) for lines in unfinished] == [1, 1]
+assert unfinished[0][0].split("group")[1] != unfinished[1][0].split("group")[1]
+
+# %% [markdown]
+# ### Slow, or dead?
+#
+# A rank that does not come may be at work. A timeout can't tell, nor can a monitored barrier. A look at its stack can.
+
+# %%
+slow = examine("slow_rank", "py-spy")
+print("─" * 60)
+stacks = examine("slow_rank", "faulthandler")
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert "time.sleep(1)" in slow.endings[1].how
+assert "<module> (slow_rank.py:13)" in slow.endings[1].seen or "(py-spy" in slow.text
+assert 'File "slow_rank.py", line 16 in <module>' in stacks.endings[1].text
+
+# %% [markdown]
+# Rank 1 reads images. It is not dead, and a longer timeout would be a cure for this once. But the other ranks wait all
+# that time: better deal out the work.
+#
+# `py-spy` needs the right to look into another process. In a container that may take the capability `SYS_PTRACE`. Where
+# it may not look, two lines in the program do the same: `faulthandler.dump_traceback_later(600)`.
+#
+# ### It does not even begin
+#
+# Three patients hang in `init_process_group`. One has a wrong port, one a wrong world size, and in one both ranks think
+# that they are rank 0. There a short timeout is the best tool.
+
+# %%
+guess_5 = predict(
+    "Two processes call themselves rank 0. What does the second say?",
+    choices=["the address is in use", "rank 0 is there already", "nothing: it waits"],
+)
+
+# %%
+beginning = {
+    name: run_patient(name, "timeout")
+    for name in ("wrong_port", "wrong_world_size", "two_rank_zeros")
+}
+for name, report in beginning.items():
+    print(f"── {name}")
+    for ending in report.endings:
+        print(f"rank {ending.rank}  {ending.how}: {ending.lines[-1][:150]}")
+in_use = "EADDRINUSE" in beginning["two_rank_zeros"].text
+print(guess_5.compare("the address is in use" if in_use else "nothing: it waits"))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert in_use
+assert "1/2 clients joined" in beginning["wrong_port"].endings[0].text
+assert "2/3 clients joined" in beginning["wrong_world_size"].endings[0].text
+assert "clients joined" not in beginning["wrong_world_size"].endings[1].text
+assert "1/2 clients joined" in beginning["two_rank_zeros"].text
+
+# %% [markdown]
+# Rank 0 counts who has joined: `2/3 clients` with two processes means that the world size is wrong, `1/2` that somebody
+# looks elsewhere. "Address already in use" may be another program, and may be a second rank 0. Without the timeout all
+# of this comes after 30 minutes. So print rank, world size, address and port before you join.
+#
+# (With `torchrun` the store belongs to the launcher. Then it is the launcher that has the port.)
+#
+# ## Act 2: it dies
+#
+# ### Read every rank
+#
+# Both ranks end with an exception. Rank 1 has found a label that is no digit.
+
+# %%
+guess_6 = predict(
+    "Rank 1 raises a ValueError. What does rank 0 say?",
+    choices=["the same ValueError", "a closed connection", "nothing"],
+)
+
+# %%
+raised = examine("exception_on_one_rank")
+closed = "Connection" in raised.endings[0].text
+print(guess_6.compare("a closed connection" if closed else "nothing"))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert closed and "ValueError" not in raised.endings[0].text
+assert "ValueError: expected a digit, got 10" in raised.endings[1].text
+
+# %% [markdown]
+# "Connection closed by peer" never is the cause. It says that somebody else has gone. On 64 ranks there are 63 such
+# messages, and one ValueError. Start with the rank that says something different. `torchrun` finds it for you if the
+# main function has the decorator `record`: each rank writes its exception into a file, and the earliest is shown.
+
+# %%
+files = examine("exception_on_one_rank", "error file")
+
+# %% [markdown]
+# What if a rank can't say anything any more? The next two are killed, as the system does when memory runs out: in one
+# the rank itself, in the other a worker of its `DataLoader`.
+
+# %%
+killed = {name: examine(name) for name in ("dead_rank", "killed_loader_worker")}
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert "error file" in files.text and "ValueError" in files.endings[1].seen[-1]
+assert killed["dead_rank"].endings[1].how == "died of signal 9, SIGKILL"
+assert killed["dead_rank"].endings[1].lines == []
+assert killed["killed_loader_worker"].kinds == ["raised", "raised"]
+assert "Connection" in killed["killed_loader_worker"].endings[0].text
+
+# %% [markdown]
+# The dead rank's log just ends. Its exit status says it: minus 9, or 137 in a shell. On Linux `dmesg` names the
+# process that was killed. A dead worker shows itself in several ways, depending on the moment: "DataLoader worker is
+# killed by signal", "exited unexpectedly", or a bare `ConnectionResetError`.
+#
+# ### 8 vs 4
+#
+# The next two have no Python traceback on the rank that dies. One has tensors of different shapes.
+
+# %%
+aborted = {name: examine(name) for name in ("shapes_differ", "float64_on_one_rank")}
+
+# %%
+guess_7 = predict(
+    "What is 8, and what is 4, in float64_on_one_rank?",
+    choices=["lengths of tensors", "bytes of one number", "ranks"],
+)
+
+# %%
+dtypes = examine("float64_on_one_rank", "DETAIL")
+is_dtype = "TensorDtypes=Double" in dtypes.text
+print(guess_7.compare("bytes of one number" if is_dtype else "lengths of tensors"))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert is_dtype
+for report in aborted.values():
+    assert "8 vs 4" in report.text and "died of signal 6, SIGABRT" in report.text
+assert "float64 on rank 1" in source_on_our_ranks("float64_on_one_rank")
+
+# %% [markdown]
+# In both it says "8 vs 4", and both times it means bytes. A tensor that numpy has made is float64. `DETAIL` shows shape
+# and dtype of both sides.
+#
+# ### DDP, and a tool that kills
+#
+# A parameter that the loss does not depend on gets no gradient, and DDP waits for it. The error comes a step later.
+
+# %%
+unused = run_patient("unused_parameters", "INFO")
+print("\n".join(unused.endings[0].lines[-4:]))
+
+# %%
+guess_8 = predict(
+    "With DETAIL instead of INFO: what do we get?",
+    choices=["the same names", "more than that", "a crash"],
+)
+
+# %%
+crashed = examine("unused_parameters", "DETAIL")
+signals = [ending.how for ending in crashed.endings if ending.kind == "died"]
+print("torch", torch.__version__)
+print(guess_8.compare("a crash" if signals else "the same names"))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert "old_head.weight" in unused.text and "old_head.bias" in unused.text
+if torch.__version__.startswith("2.13.0"):
+    assert signals == ["died of signal 11, SIGSEGV"] * 2
+
+# %% [markdown]
+# With torch 2.13.0, `DETAIL` crashes every program with DDP that we have tried, also right ones, and says nothing. (If
+# you have another version, the cell above says what it does.) So use INFO with DDP, and DETAIL for collectives of your
+# own.
+#
+# ## Act 3: it trains wrongly
+#
+# These end well. Nothing is printed that should not be. You notice them in a curve, weeks later, or never.
+
+# %%
+print(PATIENTS["int32_on_one_rank"].numbered())
+
+# %%
+guess_9 = predict(
+    "Rank 0 has four float32 ones, rank 1 four int32 ones. What does rank 1 have as the"
+    " sum, in its first place?",
+)
+
+# %%
+garbage = examine("int32_on_one_rank")
+number = int(garbage.endings[1].lines[-1].split("[")[1].split(",")[0])
+one = torch.ones(1).view(torch.int32).item()
+print(f"the bits of 1.0, read as an integer: {one}")
+print(guess_9.compare(number))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert number == one == 1065353216
+assert garbage.outcome == "silent" and "1.0000001" in garbage.endings[0].text
+
+# %% [markdown]
+# Both types have 4 bytes. gloo adds what it gets as what it has. The bits of 1.0 are 1065353216 as an integer, and the
+# integer 1 is next to nothing as a float. Our `World` sends the dtype along, and refuses. `DETAIL` does so, too.
+#
+# Here are the other four:
+
+# %%
+silent = {
+    name: examine(name)
+    for name in (
+        "read_before_wait",
+        "not_in_the_group",
+        "different_seeds",
+        "same_samples",
+    )
+}
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert {report.outcome for report in silent.values()} == {"silent"}
+assert "1000 of 1000" in silent["read_before_wait"].endings[0].text
+assert "weights [0.763, 0.901]" in silent["different_seeds"].endings[0].text
+assert "weights [1.132, 0.209]" in silent["different_seeds"].endings[1].text
+assert silent["same_samples"].text.count("[2, 2, 2, 2, 2, 2, 2, 2]") == 2
+assert ["loss 1" in ending.text for ending in silent["not_in_the_group"].endings] == [
+    0,
+    1,
+    0,
+    1,
+]
+
+# %% [markdown]
+# - `read_before_wait`: an asynchronous all-reduce was read before `wait`. Rank 1 may find one half summed and the other
+#   half not.
+# - `not_in_the_group`: two ranks call the all-reduce of a group that they are not in. Torch warns, and does nothing.
+# - `different_seeds`: the weights began apart, and gradients that are averaged keep them apart (lesson 05).
+# - `same_samples`: no sampler, so that both ranks see all samples.
+#
+# ### A check that stays on
+#
+# What is true in every data-parallel training, whatever the model? All ranks are in the same step. Their weights are
+# equal, to the bit. Their gradients are finite. In an epoch each sample is seen once. `ReplicaCheck` looks at the first
+# three, in each 50th step. `check_samples` looks at the last, once per epoch. Both work on plain `torch.distributed`
+# and on our communicators.
+
+
+# %%
+def train(comm: Communicator, seed: int, steps: int = 20) -> float:
+    """A loop of plain torch with the check in it. Returns the norm of the last gradient that was checked."""
+    torch.manual_seed(seed * comm.rank)
+    with torch_distributed(comm):
+        model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        check = ReplicaCheck(model, every=10)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.ones(4, 8) * comm.rank).square().mean().backward()
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)
+                parameter.grad /= comm.world_size
+            check()
+            optimizer.step()
+    return check.grad_norm
+
+
+norms = worlds[2].run(train, seed=0)
+print("the same seed:", norms)
+try:
+    worlds[2].run(train, seed=1)
+except RankError as error:
+    found = str(error)
+    print("a seed per rank:", error)
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert norms[0] == norms[1] > 0
+assert "step 10: 0.weight has different weights on rank 1 and on the others" in found
+
+# %% [markdown]
+# It names the first parameter that differs, and the ranks. How does it compare weights that it does not send? Each rank
+# sums up the bits of each parameter, as integers. One number per parameter goes around. A difference in the last bit of
+# one weight changes the sum. (Two weights that have changed places do not.)
+#
+# If a rank does not come, the check must not hang itself. It has a group of its own, with a timeout of its own, and a
+# monitored barrier in it.
+#
+# **Try it.** Spoil the loop: let rank 1 skip one `optimizer.step()`, or give one rank a gradient of infinity. What does
+# the check say, and in which step? Then take `dist.all_reduce` away.
+
+# %%
+# Write your loop here: a copy of train, with a fault
+
+
+# %% tags=["folded"]
+# One way to do it
+def skip_a_step(comm: Communicator) -> None:
+    model = nn.Linear(2, 1)
+    nn.init.ones_(model.weight), nn.init.zeros_(model.bias)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    check = ReplicaCheck(model, comm, every=5)
+    for step in range(10):
+        optimizer.zero_grad()
+        model(torch.ones(1, 2)).sum().backward()
+        check()
+        if not (comm.rank == 1 and step == 7):
+            optimizer.step()
+
+
+def infinite(comm: Communicator) -> None:
+    model = nn.Linear(2, 1)
+    nn.init.ones_(model.weight), nn.init.zeros_(model.bias)
+    check = ReplicaCheck(model, comm, every=1)
+    model(torch.ones(1, 2) * (float("inf") if comm.rank == 1 else 1)).sum().backward()
+    check()
+
+
+EXPECTED = {
+    skip_a_step: "step 10: weight has different weights on rank 1",  # skipped in the 8th
+    infinite: "step 1: rank 1 has a gradient that is not finite, weight",
+}
+noticed = {}
+for spoiled in EXPECTED:
+    try:
+        worlds[2].run(spoiled)
+    except RankError as error:
+        noticed[spoiled] = str(error)
+        print(error)
+assert all(words in noticed[spoiled] for spoiled, words in EXPECTED.items())
+
+# %%
+parts = [list(range(0, 8, 2)), list(range(1, 8, 2))]
+worlds[2].run(lambda comm: check_samples(parts[comm.rank], 8, comm))  # well dealt out
+try:
+    worlds[2].run(lambda comm: check_samples(list(range(8)), 8, comm))
+except RankError as error:
+    twice = str(error)
+    print(twice)
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert "8 of 8 samples were not seen once: sample 0: 2 times (ranks 0 and 1)" in twice
+
+# %% [markdown]
+# ## What ours says
+#
+# Most of these faults can be made on our ranks as well. Here is what a `World` says of each. Where the fault is silent,
+# one of the checks above has found it.
+
+# %%
+said = {}
+for name in our_faults():
+    said[name] = str(run_on_our_ranks(name, worlds[PATIENTS[name].ranks], timeout=2))
+    text = said[name].replace("same_faults.py, ", "").replace("\n", " ")
+    print(f"{name:21} {text[:120]}{' …' if len(text) > 120 else ''}")
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert len(said) == 19 and all(
+    text.startswith("same_faults.py, line") for text in said.values()
+)
+assert set(PATIENTS) - set(said) == {
+    *("wrong_port", "wrong_world_size", "two_rank_zeros", "not_in_the_group")
+}
+assert all("rank" in text for text in said.values())
+
+# %% [markdown]
+# Each begins with a line and names a rank. That is no magic. Each message has a header: the call it belongs to, shape,
+# dtype and line. And somebody watches who waits for whom. It costs some time per message. Torch does the same under
+# `DETAIL`, and leaves it out by default.
+#
+# Four are missing. A `World` has no port, and numbers its ranks itself. And its groups are communicators: who is not in
+# one does not have it.
+#
+# ## In real frameworks
+#
+# All that you have seen on gloo happens on GPUs with NCCL as well, but it looks different. We have no GPU here, so the
+# following is from the documentation, not tried:
+#
+# - A collective is only *queued*. The line at which Python stands may be far behind the call that hangs: the next
+#   `.item()`, `torch.cuda.synchronize()`, or the print of a loss.
+# - A mismatch of shapes or dtypes hangs or gives garbage. There is no abort with "8 vs 4".
+# - After a timeout a watchdog ends the process (`TORCH_NCCL_ASYNC_ERROR_HANDLING`). With `TORCH_FR_BUFFER_SIZE` and
+#   `TORCH_NCCL_DUMP_ON_TIMEOUT` the flight recorder writes a file per rank, which `torchfrtrace` compares.
+# - `NCCL_DEBUG=INFO` shows which network was chosen. A wrong interface (`NCCL_SOCKET_IFNAME`) is a common reason for a
+#   hang at the beginning.
+# - `monitored_barrier` needs gloo: make a group with `backend="gloo"` for it, as `ReplicaCheck` does.
+#
+# Whichever it is: the ranks must agree on what they call, in which order, on which group, with which shapes and types.
+
+# %%
+for world in worlds.values():
+    world.close()
+
+# %% [markdown]
+# ## In short
+#
+# | what you see | look first at | holds if |
+# |---|---|---|
+# | nothing happens | the stack of *every* rank | py-spy may look, or faulthandler was set before |
+# | ranks stand in different calls | `DETAIL` | there is no DDP in the program (torch 2.13.0) |
+# | ranks stand in the same call | flight recorder: which group? | it was switched on before the start |
+# | rank 0 waits, others do not come | `monitored_barrier` | the group is gloo's, and rank 0 comes |
+# | "Connection closed by peer" | the rank that says something else, or nothing | always |
+# | "8 vs 4", Aborted | shapes, then dtypes | on gloo |
+# | a hang in `init_process_group` | rank, world size, address, port of each | always |
+# | a bad model, no error | `ReplicaCheck`, `check_samples` | replicas must be equal: plain data parallelism |
+#
+# - A hang shows itself at a later call than the one with the fault.
+# - A timeout says where ranks were, not why. A longer one cures nothing but slowness.
+# - To take away the call that hangs is no cure. Let all ranks make it.
+#
+# ## Now you
+#
+# Choose three patients that you have not seen in full, read only their programs, and write down rank, line and cause.
+# Then compare with `PATIENTS[name].cause`.
+#
+# ## Further reading
+#
+# - [torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html), its section on debugging:
+#   `monitored_barrier` and `TORCH_DISTRIBUTED_DEBUG`.
+# - [Flight recorder](https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html), with NCCL.
+# - [Error propagation](https://docs.pytorch.org/docs/stable/elastic/errors.html) of torchrun: `record` and the error
+#   file.
+# - [faulthandler](https://docs.python.org/3/library/faulthandler.html) of Python.
+# - [py-spy](https://github.com/benfred/py-spy).
+# - [NCCL's environment variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html).

@@ -1,0 +1,31 @@
+"""From what a run does to the tool that says why: the tree of lesson 17."""
+
+from __future__ import annotations
+
+FIRST_AID = {
+    "What does the run do?": {
+        "stands still": {
+            "Where does each rank stand? See with py-spy": {
+                "in init_process_group": "a short timeout: it says how many have joined",
+                "in different calls": "DETAIL names both calls; with DDP: monitored_barrier",
+                "all in one call": "flight recorder: which group's call is not over?",
+                "one computes": "it is slow, not dead: deal out the work",
+            }
+        },
+        "dies": {
+            "What does each rank say? Read all of them": {
+                "one has its own error": "that is the cause; the others lost the connection",
+                "one says nothing": "its exit status: killed (9)? Look at its memory",
+                "8 vs 4, Aborted": "DETAIL shows both shapes and dtypes",
+                "“prior iteration”": "INFO names the unused parameters",
+            }
+        },
+        "trains wrongly": {
+            "What is not as it should be?": {
+                "weights of ranks differ": "ReplicaCheck: which parameter, which rank?",
+                "samples come twice": "check_samples: which ones, on which ranks?",
+                "a sum is absurd": "DETAIL compares the dtypes",
+            }
+        },
+    }
+}

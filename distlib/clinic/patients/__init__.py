@@ -1,0 +1,1 @@
+"""Broken programs of torch.distributed, one fault each. Run one with torchrun: see the first line of each."""

@@ -1,0 +1,201 @@
+"""Each patient shows what its text says, on every rank; its tools bring it to light; healed, it is well."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from distlib.clinic import CRASHES, HANGS, PATIENTS, SILENT, TOOLS, Patient, PatientReport, observer, run_patient
+from distlib.clinic import recorded as recordings
+from distlib.clinic.output_folding import fold
+from distlib.clinic.patient_report import ENDED
+from distlib.clinic.recorded import recorded
+from distlib.frameworks import own_network, run_processes
+
+running = importlib.import_module("distlib.clinic.run_patient")  # its function has the same name
+
+EVERY_DAY = ("order_of_calls", "exception_on_one_rank", "float64_on_one_rank", "int32_on_one_rank")
+slow_ones = [pytest.param(name, marks=[] if name in EVERY_DAY else pytest.mark.slow) for name in PATIENTS]
+SERVED = [(name, tool) for name, patient in PATIENTS.items() for tool in patient.served_by]
+served = [
+    pytest.param(*pair, marks=[] if pair == ("order_of_calls", "DETAIL") else pytest.mark.slow, id="-".join(pair))
+    for pair in SERVED
+]
+
+
+def shows_what_it_should(patient: Patient, report: PatientReport) -> bool:
+    """Whether every rank ends as it should, with the telling words."""
+    orders = itertools.permutations(report.endings) if patient.any_order else [report.endings]
+    return any(
+        all(
+            ending.kind == kind and words in ending.text
+            for ending, (kind, words) in zip(order, patient.shows, strict=True)
+        )
+        for order in orders
+    )
+
+
+@pytest.mark.parametrize("name", slow_ones)
+def test_a_patient_shows_what_its_text_says(name: str) -> None:
+    report = run_patient(name)
+    assert shows_what_it_should(PATIENTS[name], report), report
+    assert report.outcome == PATIENTS[name].outcome
+
+
+@pytest.mark.parametrize(("name", "tool"), served)
+def test_a_tool_that_serves_says_what_is_said_of_it(name: str, tool: str) -> None:
+    report = run_patient(name, tool)
+    if "(py-spy" in report.text:
+        pytest.skip("py-spy is not here, or may not look")
+    assert PATIENTS[name].served_by[tool] in " ".join(ending.text for ending in report.endings), report
+
+
+@pytest.mark.parametrize("name", slow_ones)
+def test_a_healed_patient_is_well(name: str) -> None:
+    report = run_patient(name, healed=True)
+    assert report.kinds == [ENDED] * PATIENTS[name].ranks, report
+
+
+@pytest.mark.parametrize("name", PATIENTS)
+def test_what_was_recorded_shows_what_the_text_says(name: str) -> None:
+    version, text = recorded(name)
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+    unwrapped = re.sub(r"\s*\n\s*[│┊]\s*", " ", text)
+    assert [words for _, words in PATIENTS[name].shows if words not in unwrapped] == []
+
+
+def test_another_version_is_shown_with_what_was_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recordings, "public_version", lambda: "9.9.9")
+    shown = str(run_patient("int32_on_one_rank"))
+    version, text = recorded("int32_on_one_rank")
+    assert f"When the course was written, with torch {version}:\n{text}" in shown
+    assert shown.count("1065353217") == 4  # today's and the recorded, twice each
+    monkeypatch.setattr(recordings, "public_version", lambda: version)
+    assert recordings.next_to_today("int32_on_one_rank") == ""
+
+
+@pytest.mark.parametrize(("name", "tool"), [("no_such", None), ("order_of_calls", "hammer")])
+def test_a_wrong_name_is_told_with_the_right_ones(name: str, tool: str | None) -> None:
+    with pytest.raises(ValueError, match="order_of_calls, order_of_groups|timeout, monitored_barrier"):
+        run_patient(name, tool)
+
+
+@pytest.mark.parametrize("name", PATIENTS)
+def test_a_program_is_short_and_its_cure_is_found(name: str) -> None:
+    patient = PATIENTS[name]
+    assert len(patient.program.splitlines()) <= 28
+    assert patient.change.startswith(("- ", "+ "))
+    assert set(patient.served_by) <= set(TOOLS)
+    assert ("monitored_barrier" in patient.served_by) == (patient.probe in patient.program and patient.probe != "")
+
+
+def test_there_are_enough_of_each_kind() -> None:
+    outcomes = [patient.outcome for patient in PATIENTS.values()]
+    assert len(outcomes) >= 16
+    assert {kind for kind in outcomes if outcomes.count(kind) >= 5} == {HANGS, CRASHES, SILENT}
+
+
+def test_py_spy_that_is_missing_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer.shutil, "which", lambda *args, **kwargs: None)
+    assert observer.spy(os.getpid()) == "(py-spy is not installed here: pip install py-spy)"
+
+
+def test_py_spy_that_may_not_look_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = tmp_path / "py-spy"
+    fake.write_text("#!/bin/sh\necho 'Permission denied' >&2\nexit 1\n")
+    fake.chmod(0o700)
+    monkeypatch.setattr(observer.shutil, "which", lambda *args, **kwargs: str(fake))
+    assert observer.spy(os.getpid()) == "(py-spy may not look at it: Permission denied)"
+
+
+def test_an_interrupt_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel is interrupted as soon as a rank has printed something."""
+    monkeypatch.setattr(running, "run_processes", interrupted_at_the_first_line)
+    before = set(psutil.Process().children(recursive=True))
+    with pytest.raises(KeyboardInterrupt):
+        run_patient("barrier_on_rank_zero")
+    new = set(psutil.Process().children(recursive=True)) - before
+    _, alive = psutil.wait_procs(new, timeout=60)
+    assert alive == []
+
+
+def interrupted_at_the_first_line(processes: Any, **options: Any) -> Any:
+    """`run_processes`, and an interrupt."""
+
+    def interrupt(name: str, line: str) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    return run_processes(processes, **{**options, "on_output": interrupt})
+
+
+def test_without_a_network_of_its_own_a_patient_shows_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_network, "wrapper", lambda: ())
+    report = run_patient("exception_on_one_rank")
+    assert shows_what_it_should(PATIENTS["exception_on_one_rank"], report), report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["unused_parameters", "extra_forward", "uneven_data"])
+def test_detail_with_ddp_is_told_as_it_is_here(name: str) -> None:
+    """The lesson says of torch 2.13 that DETAIL crashes a DDP program."""
+    report = run_patient(name, "DETAIL")
+    if recordings.public_version() == "2.13.0":
+        assert {ending.how for ending in report.endings} == {"died of signal 11, SIGSEGV"}
+
+
+# What torch prints, folded
+
+
+def test_frames_of_libraries_and_stacks_of_c_plus_plus_are_folded() -> None:
+    printed = [
+        "[W1127 03:32:11.815876941 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved.",
+        "[rank1]:[E1127 03:32:11.815876941 socket.cpp:1028] [c10d] no answer",
+        "Exception raised from delay at /__w/pytorch/pytorch/torch/csrc/distributed/c10d/socket.cpp:113",
+        "frame #0: c10::Error::Error(…)",
+        "Traceback (most recent call last):",
+        '  File "ill.py", line 3, in <module>',
+        "    dist.all_reduce(loss)",
+        '  File "/home/me/site-packages/torch/distributed/c10d_logger.py", line 83, in wrapper',
+        "    return func(*args)",
+        "           ^^^^^^^^^^^",
+        '  File "/home/me/site-packages/torch/distributed/distributed_c10d.py", line 3252, in all_reduce',
+        "    work.wait()",
+        "RuntimeError: [/__w/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] closed [127.0.0.1]:7072",
+        "    and more of the same text",
+    ]
+    assert fold(printed, "ill.py") == [
+        "[E socket.cpp:1028] no answer",
+        "  (… 2 frames of C++)",
+        "Traceback (most recent call last):",
+        '  File "ill.py", line 3, in <module>',
+        "    dist.all_reduce(loss)",
+        "  (… 2 frames of libraries: all_reduce)",
+        "RuntimeError: [gloo/transport/tcp/pair.cc:553] closed [127.0.0.1]:…",
+        "    and more of the same text",
+    ]
+
+
+def test_threads_that_are_ours_alone_are_left_out() -> None:
+    stack = [
+        "Thread 0x00007f (most recent call first):",
+        '  File "/x/distlib/frameworks/in_process.py", line 134 in watch',
+        "",
+        "Thread 0x00008f (most recent call first):",
+        '  File "/x/torch/distributed/distributed_c10d.py", line 5356 in barrier',
+        '  File "ill.py", line 9 in <module>',
+        '  File "/x/distlib/clinic/in_rank.py", line 46 in run_program',
+        '  File "<string>", line 1 in <module>',
+    ]
+    assert fold(stack, "ill.py") == [
+        "Thread (most recent call first):",
+        "  (… 1 frames of libraries: barrier)",
+        '  File "ill.py", line 9 in <module>',
+    ]
