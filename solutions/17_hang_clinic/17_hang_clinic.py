@@ -1,0 +1,469 @@
+# %% [markdown]
+# # Exercise 17: the hang clinic
+#
+# Ten patients wait for you. Each is a short program that somebody has written in good faith, and that hangs, stops with
+# an error or, worst of all, computes something wrong and says nothing. You find the cause and mend it. In the end you
+# read what four ranks have printed, and write the program that makes the diagnosis.
+#
+# - **Time:** about two hours.
+# - **Before:** read the lesson [The hang clinic](../../course/17_hang_clinic.ipynb).
+# - **Needs:** nothing but this environment. No GPU.
+#
+# | part | function | visible tests | hidden tests |
+# |---|---|---:|---:|
+# | 1 | `log_mean_loss` | 1 | 2 |
+# | 2 | `average_workers` | 1 | 2 |
+# | 3 | `train_epoch` | 1 | 2 |
+# | 4 | `train_until` | 1 | 2 |
+# | 5 | `sum_of_files` | 1 | 2 |
+# | 6 | `average_by_name` | 1 | 2 |
+# | 7 | `gather_predictions` | 1 | 2 |
+# | 8 | `mean_over_samples` | 1 | 2 |
+# | 9 | `blend_with_next` | 1 | 2 |
+# | 10 | `start_alike` | 1 | 2 |
+# | 11 | `diagnose` | 4 | 6 |
+#
+# That makes 40 points. Each part is graded by itself.
+
+# %% [markdown]
+# ## How to work
+#
+# **Run the patient first.** Below each program stands a cell that runs it on four simulated ranks. Read what it says
+# before you change a line: which rank waits, where, and for whom. Then ask what the program was meant to do. That
+# stands in its docstring, and it is what the tests ask for.
+#
+# **Mend the cause.** It is no cure to delete the call that hangs, to throw away the data of some ranks, or to let every
+# rank work for itself: the program must do what its docstring says, on all ranks.
+#
+# Besides `comm.send`, `comm.recv`, `comm.isend`, `comm.irecv`, `comm.exchange`, `comm.barrier` and `comm.split` you may
+# call these functions of the library:
+#
+# | | |
+# |---|---|
+# | `all_reduce(comm, tensor)` | afterwards every rank's `tensor` holds the sum over all ranks, in place |
+# | `all_reduce(comm, tensor, ReduceOp.MAX)` | the same with the largest values; there is also `MIN` |
+# | `broadcast(comm, tensor, root)` | afterwards every rank's `tensor` holds that of rank `root`, in place |
+# | `all_gather(comm, tensor)` | rank $r$ has filled chunk $r$ of `tensor`; afterwards every rank has all chunks |
+
+# %% readonly="setup"
+from collections.abc import Callable, Sequence
+
+import torch
+
+from distlib import Communicator, RankError, ReduceOp, SimulatedWorld, all_gather, all_reduce, broadcast
+
+four = SimulatedWorld(4)  # four ranks to try things on
+
+
+def examine(program, *arguments) -> None:
+    """Runs a program on four ranks. Prints what each returns, or what goes wrong."""
+    try:
+        for rank, returned in enumerate(four.run(program, *arguments)):
+            print(f"rank {rank}: {returned}")
+    except RankError as error:
+        print(f"{type(error).__name__}: {error}")
+
+
+# %% [markdown]
+# ## 1. `log_mean_loss`
+#
+# > Training works until I log the mean loss. I only need it on rank 0, so only rank 0 computes it. It prints nothing,
+# > and after half an hour I get a timeout. Without the log everything is fine.
+
+
+# %% solution="log_mean_loss"
+def log_mean_loss(comm: Communicator, loss: torch.Tensor) -> float | None:
+    """The mean of the losses of all ranks, for the log of rank 0.
+
+    Args:
+        comm: the communicator of this rank.
+        loss: of this rank's batch, shape [], float64. It stays as it is, because backward needs it.
+
+    Returns:
+        On rank 0 the mean over all ranks, on all others None.
+    """
+    ### BEGIN SOLUTION
+    total = loss.clone()
+    all_reduce(comm, total)
+    return total.item() / comm.world_size if comm.rank == 0 else None
+    ### STUDENTS GET
+    # if comm.rank == 0:
+    #     total = loss.clone()
+    #     all_reduce(comm, total)
+    #     return total.item() / comm.world_size
+    # return None
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Examine it.** A cell like this one gives no marks. Change it as you like. Mended, rank 0 returns 2.5, and the others
+# None.
+
+
+# %%
+def try_log(comm: Communicator) -> float | None:
+    return log_mean_loss(comm, torch.tensor(comm.rank + 1.0).double())
+
+
+examine(try_log)
+
+# %% [markdown]
+# **Visible test: 1 point.** It looks at what each rank returns.
+
+# %% test="log_mean_loss_visible" points=1
+from distlib.exercises.hang_clinic.checks import check_log_mean_loss
+
+report = check_log_mean_loss(log_mean_loss, world_sizes=(2, 3, 1))
+assert report[0].trace.bytes_sent[1] >= 8  # rank 1's loss has travelled
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** More ranks.
+
+# %% test="log_mean_loss_hidden" points=2
+# The hidden tests of log_mean_loss stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 6 ranks.
+from distlib.exercises.hang_clinic.checks import check_log_mean_loss
+
+report = check_log_mean_loss(log_mean_loss, world_sizes=(2, 3, 4, 6, 1), seed=171)
+assert report[0].trace.bytes_sent[1] >= 8
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. `average_workers`
+#
+# > We have eight GPUs. Six of them train, two are spare. So I make a group of the six and average in there. All six
+# > hang in the line that makes the group. The spare ones have long gone on to evaluate.
+
+
+# %% solution="average_workers"
+def average_workers(comm: Communicator, tensor: torch.Tensor, workers: int) -> None:
+    """Averages a tensor over the first ranks, in place. The others are spare: they send nothing, and theirs stays.
+
+    Args:
+        comm: the communicator of this rank.
+        tensor: float64, of the same shape on all ranks.
+        workers: how many ranks train, 1 to comm.world_size: ranks 0 to workers - 1.
+    """
+    ### BEGIN SOLUTION
+    group = comm.split(0 if comm.rank < workers else None)
+    if group is not None:
+        all_reduce(group, tensor)
+        tensor /= group.world_size
+    ### STUDENTS GET
+    # if comm.rank < workers:
+    #     group = comm.split(0)
+    #     all_reduce(group, tensor)
+    #     tensor /= group.world_size
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Examine it.** Mended, the first three ranks have 2.0, and rank 3 has 4.0.
+
+
+# %%
+def try_workers(comm: Communicator) -> float:
+    tensor = torch.tensor([comm.rank + 1.0]).double()
+    average_workers(comm, tensor, 3)
+    return tensor.item()
+
+
+examine(try_workers)
+
+# %% [markdown]
+# **Visible test: 1 point.** It looks at the tensors, and at every message. Each of `workers` is a number of ranks, and
+# how many of them train.
+
+# %% test="average_workers_visible" points=1
+from distlib.exercises.hang_clinic.checks import check_average_workers
+
+report = check_average_workers(average_workers, workers=[(3, 2), (4, 3), (2, 2), (1, 1)])
+assert report[1].trace.bytes_sent[3] == 0
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** More ranks, and a single worker.
+
+# %% test="average_workers_hidden" points=2
+# The hidden tests of average_workers stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 7 ranks, a single worker, all ranks workers.
+from distlib.exercises.hang_clinic.checks import check_average_workers
+
+report = check_average_workers(average_workers, workers=[(3, 2), (2, 2), (4, 3), (4, 1), (7, 5), (1, 1)], seed=172)
+assert report[4].trace.bytes_sent[5:] == [0, 0]
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. `train_epoch`
+#
+# > 1,000 files on 4 ranks work. 1,001 files hang at the end of the first epoch. Each rank has its own batches; how many
+# > depends on its files. I could leave out the last batches, but on our smallest data set that is a tenth of all.
+#
+# The model is as simple as can be: a weight that learns the mean of the rows. The gradient of a row is `weight - row`.
+
+
+# %% solution="train_epoch"
+def train_epoch(comm: Communicator, weight: torch.Tensor, batches: Sequence[torch.Tensor], rate: float) -> int:
+    """One epoch over all batches of all ranks. Changes `weight` in place.
+
+    In step k every rank that has a batch k takes it, and the weight moves by -rate times the mean of `weight - row`
+    over all rows of these batches, on all ranks alike. The epoch ends when no rank has a batch left. Every batch is
+    used once.
+
+    Args:
+        comm: the communicator of this rank.
+        weight: [features], float64, the same on all ranks.
+        batches: of this rank, each [rows, features], at least one row. Ranks have different numbers of them, perhaps
+            none, and batches have different numbers of rows.
+        rate: the learning rate.
+
+    Returns:
+        The number of steps, the same on all ranks.
+    """
+    ### BEGIN SOLUTION
+    steps = torch.tensor([len(batches)])
+    all_reduce(comm, steps, ReduceOp.MAX)
+    for step in range(int(steps)):
+        rows = batches[step] if step < len(batches) else weight.new_empty(0, len(weight))
+        total = torch.cat([(weight - rows).sum(0), weight.new_tensor([len(rows)])])
+        all_reduce(comm, total)
+        weight -= rate * total[:-1] / total[-1]
+    return int(steps)
+    ### STUDENTS GET
+    # for batch in batches:
+    #     total = torch.cat([(weight - batch).sum(0), weight.new_tensor([len(batch)])])  # the sum, and how many rows
+    #     all_reduce(comm, total)
+    #     weight -= rate * total[:-1] / total[-1]
+    # return len(batches)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Examine it.** Rank 0 has one batch, rank 1 has two, and so on. All rows are 1. Mended, every rank returns 4 steps,
+# and the weight 0.9375.
+
+
+# %%
+def try_epoch(comm: Communicator) -> tuple[int, float]:
+    weight = torch.zeros(1).double()
+    steps = train_epoch(comm, weight, [torch.ones(2, 1).double() for _ in range(comm.rank + 1)], rate=0.5)
+    return steps, weight.item()
+
+
+examine(try_epoch)
+
+# %% [markdown]
+# **Visible test: 1 point.** It compares the weight with that of a single process that has all batches. Each of `epochs`
+# has, rank by rank, the number of rows in each batch.
+
+# %% test="train_epoch_visible" points=1
+from distlib.exercises.hang_clinic.checks import check_train_epoch
+
+report = check_train_epoch(
+    train_epoch,
+    epochs=[[[2, 1, 3], [1]], [[2], [3, 1], []], [[1, 2], [2, 2], [3, 1], [1, 1, 2, 1]], [[2, 1]]],
+)
+assert len(report) == 4
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** More ranks, and drawn numbers of batches.
+
+# %% test="train_epoch_hidden" points=2
+# The hidden tests of train_epoch stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 6 ranks, ranks without batches, drawn numbers of batches, and one rank.
+from distlib.exercises.hang_clinic.checks import check_train_epoch
+
+report = check_train_epoch(
+    train_epoch,
+    epochs=[[[1], [2, 3, 1]], [[2, 1], [1, 2], [3]], [[], [1], [], [2, 2, 1]], [[], []], [[1, 3]]],
+    drawn=[3, 6],
+    seed=173,
+)
+assert len(report) == 7
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. `train_until`
+#
+# > I stop when the loss is good enough. On one GPU that works. On four, two ranks print "done", the other two hang, and
+# > it is never the same two.
+
+
+# %% solution="train_until"
+def train_until(comm: Communicator, weight: torch.Tensor, samples: torch.Tensor, rate: float, target: float) -> int:
+    """Trains until the mean of the losses of all ranks is at most `target`, or 50 steps. Changes `weight` in place.
+
+    The loss of a rank is the mean of `(samples - weight) ** 2`, its gradient the mean of `weight - row` over its rows.
+    A step moves the weight by -rate times the mean of the gradients of all ranks. Losses are looked at before each step.
+
+    Args:
+        comm: the communicator of this rank.
+        weight: [features], float64, the same on all ranks.
+        samples: of this rank, [rows, features]. All ranks have equally many rows.
+        rate: the learning rate.
+        target: the same on all ranks.
+
+    Returns:
+        The number of steps, the same on all ranks; 0 if the target was reached from the start.
+    """
+    ### BEGIN SOLUTION
+    for step in range(50):
+        loss = (samples - weight).square().mean()
+        all_reduce(comm, loss)
+        if loss / comm.world_size <= target:
+            return step
+        gradient = (weight - samples).mean(0)
+        all_reduce(comm, gradient)
+        weight -= rate * gradient / comm.world_size
+    return 50
+    ### STUDENTS GET
+    # for step in range(50):
+    #     loss = (samples - weight).square().mean()
+    #     if loss <= target:
+    #         return step
+    #     gradient = (weight - samples).mean(0)
+    #     all_reduce(comm, gradient)
+    #     weight -= rate * gradient / comm.world_size
+    # return 50
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Examine it.** The samples of rank $r$ are all $r$. Mended, every rank returns 3 steps.
+
+
+# %%
+def try_until(comm: Communicator) -> int:
+    samples = torch.full((2, 1), float(comm.rank)).double()
+    return train_until(comm, torch.full((1,), 10.0).double(), samples, rate=0.5, target=3.0)
+
+
+examine(try_until)
+
+# %% [markdown]
+# **Visible test: 1 point.** It looks at the number of steps, and compares the weight with that of a single process.
+
+# %% test="train_until_visible" points=1
+from distlib.exercises.hang_clinic.checks import check_train_until
+
+report = check_train_until(train_until, world_sizes=(2, 3, 4, 1), at_once=[3])
+assert len(report) == 5
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** More ranks.
+
+# %% test="train_until_hidden" points=2
+# The hidden tests of train_until stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 6 ranks, and targets that are reached from the start.
+from distlib.exercises.hang_clinic.checks import check_train_until
+
+report = check_train_until(train_until, world_sizes=(2, 3, 4, 6, 1), at_once=[2, 3], seed=174)
+assert len(report) == 7
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. `sum_of_files`
+#
+# > Every few days the job stands still. The log of one rank ends with an OSError of the file system. The others have
+# > waited for it, all night long, and show no error at all.
+
+
+# %% solution="sum_of_files"
+def sum_of_files(comm: Communicator, read: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """The sum over all ranks of what each has read from its file. If that fails somewhere, every rank hears of it.
+
+    Args:
+        comm: the communicator of this rank.
+        read: returns what this rank's file holds, float64, of the same shape on all ranks; or raises an OSError.
+
+    Returns:
+        The sum, on every rank.
+
+    Raises:
+        RuntimeError: reading has failed on at least one rank. It is raised on all ranks, and on each of them its text
+            names all ranks on which reading failed, such as "reading failed on ranks 1 and 3".
+    """
+    ### BEGIN SOLUTION
+    part, failed = None, torch.zeros(comm.world_size, dtype=torch.int64)
+    try:
+        part = read()
+    except OSError:
+        failed[comm.rank] = 1
+    all_reduce(comm, failed)
+    if failed.any():
+        raise RuntimeError(f"reading failed on ranks {failed.nonzero().flatten().tolist()}")
+    all_reduce(comm, part)
+    return part
+    ### STUDENTS GET
+    # total = read()
+    # all_reduce(comm, total)
+    # return total
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Examine it.** Mended, all ranks stop with the same error, which names rank 2.
+
+
+# %%
+def try_files(comm: Communicator) -> list[float]:
+    def read() -> torch.Tensor:
+        if comm.rank == 2:
+            raise OSError("input/output error")
+        return torch.ones(2)
+
+    return sum_of_files(comm, read).tolist()
+
+
+examine(try_files)
+
+# %% [markdown]
+# **Visible test: 1 point.** Each of `failing` is a number of ranks, and those on which reading fails.
+
+# %% test="sum_of_files_visible" points=1
+from distlib.exercises.hang_clinic.checks import check_sum_of_files
+
+report = check_sum_of_files(sum_of_files, failing=[(2, [1]), (3, []), (4, [0, 2]), (1, [])])
+assert len(report) == 4
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** More ranks, and one that fails alone.
+
+# %% test="sum_of_files_hidden" points=2
+# The hidden tests of sum_of_files stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 6 ranks, reading that fails on one, on several, on all, and on none.
+from distlib.exercises.hang_clinic.checks import check_sum_of_files
+
+report = check_sum_of_files(
+    sum_of_files,
+    failing=[(2, []), (3, [0]), (2, [0, 1]), (4, [1, 3]), (6, [5]), (6, []), (1, []), (1, [0])],
+    seed=175,
+)
+assert len(report) == 8
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Check everything
+#
+# This cell runs the tests on your functions, as they are defined now. It shows what passes and what to do next. It
+# takes some seconds and gives no marks. In a terminal, `distlib check 17_hang_clinic` does the same with the saved
+# notebook.
+
+# %% tags=["skip-execution"]
+from distlib.classroom import check_exercise
+
+check_exercise("17_hang_clinic")
+
+# %% [markdown] text="hand_in"
+
+# %% tags=["skip-execution"]
+# from distlib.classroom import hand_in; hand_in("17_hang_clinic")
