@@ -21,7 +21,7 @@ SOLUTION_MARKERS = ("### BEGIN SOLUTION", "### END SOLUTION")
 START_MARKER = "### STUDENTS GET"
 
 
-class ClearSolutionsToStart(ClearSolutions):  # type: ignore[misc]
+class ClearSolutionsToStart(ClearSolutions):
     """nbgrader's preprocessor that takes solutions out; in a cell with `### STUDENTS GET` it leaves what stands there.
 
     `nbgrader_config.py` puts it in the place of nbgrader's own.
