@@ -807,7 +807,7 @@ world.close()
 # | 14b | [JAX in use](14b_jax_in_use.ipynb), optional | several processes, memory against computation |
 # | 15 | Frameworks | what your code becomes in practice |
 # | 16 | [Environments](16_environments.ipynb) | torchrun, Slurm, and machines that fail |
-# | 17 | Hang clinic | broken programs: find the mistake and mend it |
+# | 17 | [Hang clinic](17_hang_clinic.ipynb) | broken programs: find the mistake and mend it |
 # | 18 | GPUs | timing and profiling on real GPUs |
 # | 19 | Capstone | a small language model, trained in every way |
 #
