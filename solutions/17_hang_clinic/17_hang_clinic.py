@@ -893,7 +893,7 @@ except NotImplementedError:
 # printed.
 
 # %% test="diagnose_visible" points=4
-from distlib.exercises.hang_clinic.reports import check_diagnose
+from distlib.exercises.hang_clinic.diagnoses import check_diagnose
 
 report = check_diagnose(diagnose, each=2)
 assert len(report) == 16
@@ -906,7 +906,7 @@ print(report)
 # The hidden tests of diagnose stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: six drawn incidents of each cause.
-from distlib.exercises.hang_clinic.reports import check_diagnose
+from distlib.exercises.hang_clinic.diagnoses import check_diagnose
 
 report = check_diagnose(diagnose, each=6, seed=182)
 assert len(report) == 48

@@ -15,6 +15,16 @@ from distlib.exercises.hang_clinic.printed_output import CAUSES, incident
 
 say = Sentences(__file__)
 SHOWN_LINES = 9  # of the output of a rank
+SIGNS = {  # how a cause is known
+    "raised": say("is_raised"),
+    "finished": say("is_finished"),
+    "killed": say("is_killed"),
+    "slow": say("is_slow"),
+    "skipped": say("is_skipped"),
+    "extra": say("is_extra"),
+    "shape": say("is_shape"),
+    "dtype": say("is_dtype"),
+}
 
 
 @task("outputs")
@@ -37,14 +47,14 @@ def _(seen: Seen) -> Remarks:
         return
     rank, line, cause = found
     if rank != right.rank:
-        yield say.remark("wrong_rank", *printed, found=shown(rank), right=right.rank, cause=say(f"is_{right.cause}"))
+        yield say.remark("wrong_rank", *printed, found=shown(rank), right=right.rank, cause=SIGNS[right.cause])
     if line != right.line:
         why = "line_of_the_others" if line == right.others_line else "line_last_seen"
         yield say.remark("wrong_line", *printed, rank=rank, found=shown(line), right=right.line, cause=say(why))
     if cause not in CAUSES:
         yield say.remark("no_cause", found=shown(cause), causes=", ".join(CAUSES))
     if cause != right.cause:
-        yield say.remark("wrong_cause", *printed, found=cause, right=right.cause, cause=say(f"is_{right.cause}"))
+        yield say.remark("wrong_cause", *printed, found=cause, right=right.cause, cause=SIGNS[right.cause])
 
 
 def _last_lines(rank: int, lines: Sequence[str]) -> list[str]:
