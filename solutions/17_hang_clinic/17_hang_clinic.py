@@ -389,7 +389,7 @@ def sum_of_files(comm: Communicator, read: Callable[[], torch.Tensor]) -> torch.
 
     Raises:
         RuntimeError: reading has failed on at least one rank. It is raised on all ranks, and on each of them its text
-            names all ranks on which reading failed, such as "reading failed on ranks 1 and 3".
+            names all ranks on which reading failed, and no other number: "reading failed on ranks 1 and 3".
     """
     ### BEGIN SOLUTION
     part, failed = None, torch.zeros(comm.world_size, dtype=torch.int64)

@@ -490,7 +490,7 @@ def secret_lines(text: str) -> set[str]:
     """The lines of a text source that stand only in its solutions and hidden tests, and say something of their own."""
     shown, secret, inside = [], set(), False
     for line in text.splitlines():
-        if line.strip().startswith(("### BEGIN", "### END")):
+        if line.strip().startswith(("### BEGIN", "### END", START_MARKER)):
             inside = line.strip().startswith("### BEGIN")
         elif inside and len(line.strip()) > 20:
             secret.add(line.strip())

@@ -95,9 +95,8 @@ def _(seen: Seen) -> Remarks:
             say("averaged_weights"): weights.mean(0),
             say("summed_weights"): weights.sum(0),
         }
-        otherwise = say("weights_of_rank_0")
-        found = seen[rank]["returned"][0]
-        yield holds(f"on rank {rank} the weights", found, weights[0], mistakes, same=_close, otherwise=otherwise)
+        what, found, otherwise = f"on rank {rank} the weights", seen[rank]["returned"][0], say("weights_of_rank_0")
+        yield holds(what, found, weights[0], mistakes, is_wrong=" are wrong.", same=_close, otherwise=otherwise)
     for rank in seen.ranks:
         wrong_noise = {say("noise_of_rank_0"): drawn[0][1] if rank else None, say("fresh_noise"): _fresh(seen, rank)}
         found = seen[rank]["returned"][1]
