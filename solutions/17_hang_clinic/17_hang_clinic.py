@@ -211,7 +211,7 @@ def train_epoch(comm: Communicator, weight: torch.Tensor, batches: Sequence[torc
 
     In step k every rank that has a batch k takes it, and the weight moves by -rate times the mean of `weight - row`
     over all rows of these batches, on all ranks alike. The epoch ends when no rank has a batch left. Every batch is
-    used once.
+    used once, on the rank that has it: rows do not travel.
 
     Args:
         comm: the communicator of this rank.
@@ -264,9 +264,9 @@ from distlib.exercises.hang_clinic.checks import check_train_epoch
 
 report = check_train_epoch(
     train_epoch,
-    epochs=[[[2, 1, 3], [1]], [[2], [3, 1], []], [[1, 2], [2, 2], [3, 1], [1, 1, 2, 1]], [[2, 1]]],
+    epochs=[[[2, 1, 3], [1]], [[40, 1], [2, 9]], [[2], [3, 1], []], [[1, 2], [2, 2], [3, 1], [1, 1, 2, 1]], [[2, 1]]],
 )
-assert len(report) == 4
+assert len(report) == 5
 print(report)
 
 # %% [markdown]
@@ -280,11 +280,18 @@ from distlib.exercises.hang_clinic.checks import check_train_epoch
 
 report = check_train_epoch(
     train_epoch,
-    epochs=[[[1], [2, 3, 1]], [[2, 1], [1, 2], [3]], [[], [1], [], [2, 2, 1]], [[], []], [[1, 3]]],
+    epochs=[
+        [[1], [2, 3, 1]],
+        [[1], [50], [3, 60]],
+        [[2, 1], [1, 2], [3]],
+        [[], [1], [], [2, 2, 1]],
+        [[], []],
+        [[1, 3]],
+    ],
     drawn=[3, 6],
     seed=173,
 )
-assert len(report) == 7
+assert len(report) == 8
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -300,7 +307,7 @@ def train_until(comm: Communicator, weight: torch.Tensor, samples: torch.Tensor,
 
     The loss of a rank is the mean of `(samples - weight) ** 2`, its gradient the mean of `weight - row` over its rows.
     A step moves the weight by -rate times the mean of the gradients of all ranks. The losses are looked at before each
-    step.
+    step. Samples do not travel: in each step losses and gradients do.
 
     Args:
         comm: the communicator of this rank.

@@ -123,6 +123,7 @@ def _(seen: Seen) -> Remarks:
 # ── train_epoch ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 FEATURES, RATE = 2, 0.5
+MANY_ROWS = 40  # on one rank: more bytes than an honest epoch sends
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,10 @@ def _(seen: Seen) -> Remarks:
         mistakes = {say("own_steps"): numbers[rank], say("fewest_steps"): min(numbers), say("all_steps"): sum(numbers)}
         what = f"the number of steps that rank {rank} returned"
         yield number_is(what, seen[rank]["returned"], max(numbers), mistakes, say("most_steps"))
+    for rank, own in enumerate(seen.given("batches")):
+        nbytes, sent = sum(batch.nbytes for batch in own), seen.trace.bytes_sent[rank]
+        if sum(map(len, own)) >= MANY_ROWS and sent >= nbytes:
+            yield say.remark("rows_travel", rank=rank, sent=count(sent, "byte"), nbytes=count(nbytes, "byte"))
 
 
 def trained(seen: Seen, way: str = "") -> torch.Tensor:
@@ -309,6 +314,8 @@ def _(seen: Seen) -> Remarks:
         mistakes = {say("weight_one_more"): weights[steps + 1], say("not_trained"): weights[0] if steps else None}
         what = f"on rank {rank} the weight"
         yield holds(what, seen[rank]["weight"], weights[steps], mistakes, same=is_close)
+    if seen.size > 1 and seen.trace.rounds <= steps:
+        yield say.remark("talk_in_each_step", rounds=count(seen.trace.rounds, "round"), steps=count(steps, "step"))
 
 
 # ── sum_of_files ─────────────────────────────────────────────────────────────────────────────────────────────────────

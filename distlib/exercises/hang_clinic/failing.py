@@ -84,7 +84,7 @@ def check_gather_predictions(
 ) -> Iterator[Case]:
     """`function(comm, predictions)`: those of all ranks, in order. `lengths`: of each case, how many each rank has."""
     for numbers in lengths:
-        inputs = [{"predictions": draw.whole((number,), dtype)} for number in numbers]
+        inputs = [{"predictions": draw.whole((number,), dtype, most=999)} for number in numbers]
         title = f"on {count(len(numbers), 'rank')}, {' + '.join(map(str, numbers))} predictions, {dtype_name(dtype)}"
         yield Case(title, call_with_comm, inputs)
 
