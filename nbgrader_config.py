@@ -32,6 +32,22 @@ c.CourseDirectory.db_url = "sqlite:///" + str(course / classroom / "gradebook.db
 # The text source of a notebook holds the solutions: it must not be copied beside the released notebook.
 c.CourseDirectory.ignore = ["*.py", "*.pyc", "__pycache__", ".ipynb_checkpoints", ".DS_Store"]
 
+# As nbgrader does it, but for the one that clears solutions: an author may give students a program to mend.
+c.GenerateAssignment.preprocessors = [
+    "nbgrader.preprocessors.IncludeHeaderFooter",
+    "nbgrader.preprocessors.InstantiateTests",
+    "nbgrader.preprocessors.LockCells",
+    "distlib.classroom.grader.starting_text.ClearSolutionsToStart",
+    "nbgrader.preprocessors.ClearOutput",
+    "nbgrader.preprocessors.CheckCellMetadata",
+    "nbgrader.preprocessors.ComputeChecksums",
+    "nbgrader.preprocessors.SaveCells",
+    "nbgrader.preprocessors.ClearHiddenTests",
+    "nbgrader.preprocessors.ClearMarkScheme",
+    "nbgrader.preprocessors.ComputeChecksums",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+
 # What a student fetches from the exchange is put where `distlib lab` puts their copies, and submitted from there.
 if (course / "work" / "exercises").is_dir():
     c.Exchange.assignment_dir = str(course / "work" / "exercises")

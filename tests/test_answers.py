@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from distlib.classroom.class_folder import Classroom, open_classroom
+from distlib.classroom.grader.definitions import is_stub
 from distlib.cli.grade import sandboxed_judges
 from tests.answer_files import ASSIGNMENTS, Answer, read_answers, sample, submissions
+from tests.answer_verdicts import KINDS
 from tests.answers_fast import SLOW
 from tests.answers_table import Verdict, grade_with_the_judge, hand_in_all, table, told_in, verdicts
 from tests.tools.nbgrader_process import QuickClassroom
@@ -44,6 +47,13 @@ def only_in_a_sandbox(answers: Sequence[Answer]) -> set[str]:
 JUDGED = {assignment: sample(answers, only_in_a_sandbox(answers)) for assignment, answers in ANSWERS.items()}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
+
+
+def stubs(root: Path, assignment: str) -> set[str]:
+    """The functions that students get empty. Others are programs to mend."""
+    notebook = nbformat.read(root / "exercises" / assignment / f"{assignment}.ipynb", as_version=4)
+    marked = [cell for cell in notebook.cells if "nbgrader" in cell.metadata]
+    return {cell.metadata.nbgrader.grade_id for cell in marked if is_stub(cell.source)}
 
 
 def student_of(answers: Sequence[Answer], name: str) -> str:
@@ -113,12 +123,13 @@ def test_an_answer_gets_the_marks_it_deserves_and_is_told_why(
 
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 def test_the_judge_gives_the_solutions_all_marks_and_an_empty_notebook_none(
-    judged: Callable[[str], tuple[Classroom, list[Verdict]]], assignment: str
+    judged: Callable[[str], tuple[Classroom, list[Verdict]]], root: Path, assignment: str
 ) -> None:
     classroom, found = judged(assignment)
     assert classroom.marks("left-solutions") == classroom.full_marks()
     assert set(classroom.marks("right-empty").values()) == {0}
-    assert all("it is not written yet" in text for text in told_in(classroom, "right-empty").values())
+    told, empty = told_in(classroom, "right-empty"), stubs(root, assignment)
+    assert empty and all("it is not written yet" in told[f"{name}_{kind}"] for name in empty for kind in KINDS)
     assert f"{len(found)} of {len(found)} answers are judged as they should be." in table(found)
 
 

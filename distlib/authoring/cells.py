@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from distlib.authoring.texts import TEXTS
+from distlib.classroom.grader.starting_text import SOLUTION_MARKERS, START_MARKER, starting_text
 
 SCHEMA_VERSION = 3  # of nbgrader's cell metadata
 KINDS = ("solution", "test", "readonly", "answer")
@@ -25,7 +26,6 @@ IGNORED_KEYS = ("lines_to_next_cell", "lines_to_end_of_cell_marker")  # jupytext
 
 FOLDED = "folded"  # a tag: one way to do what the text asks for, or assertions that only guard the text
 
-SOLUTION_MARKERS = ("### BEGIN SOLUTION", "### END SOLUTION")
 HIDDEN_MARKERS = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
 
 Cell = Any  # a notebook cell of nbformat, or anything with cell_type, source and metadata
@@ -157,6 +157,7 @@ def _check_unique(names: Iterable[str]) -> None:
 def _check_solution(source: str, name: str, regions: int) -> None:
     if regions == 0:
         raise AuthoringError(f"the solution cell {name!r} has no '### BEGIN SOLUTION' … '### END SOLUTION'")
+    _check_start(source, name, regions)
     defined = {
         node.name
         for node in ast.parse(source).body
@@ -166,6 +167,20 @@ def _check_solution(source: str, name: str, regions: int) -> None:
         raise AuthoringError(
             f"the solution cell {name!r} must define {name}; it defines {sorted(defined) or 'nothing'}"
         )
+
+
+def _check_start(source: str, name: str, regions: int) -> None:
+    """What students start with stands as comments at the end of each solution of the cell, or of none."""
+    lines = [line.strip() for line in source.splitlines()]
+    marks = [line for line in lines if line in (*SOLUTION_MARKERS, START_MARKER)]
+    if START_MARKER not in marks:
+        return
+    if marks != [SOLUTION_MARKERS[0], START_MARKER, SOLUTION_MARKERS[1]] * regions:
+        raise AuthoringError(f"the solution cell {name!r} needs '{START_MARKER}' once in each solution, or in none")
+    for start in "\n".join(lines).split(START_MARKER)[1:]:
+        if any(line and not line.startswith("#") for line in start.split(SOLUTION_MARKERS[1])[0].splitlines()):
+            raise AuthoringError(f"the solution cell {name!r}: below '{START_MARKER}' stand comments, and nothing else")
+    ast.parse(starting_text(source))
 
 
 def _count_regions(source: str, markers: tuple[str, str]) -> int:

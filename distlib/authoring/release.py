@@ -9,7 +9,8 @@ from typing import Any
 import nbformat
 from nbgrader.utils import compute_checksum, is_solution
 
-from distlib.authoring.cells import HIDDEN_MARKERS, SOLUTION_MARKERS, AuthoringError
+from distlib.authoring.cells import HIDDEN_MARKERS, AuthoringError
+from distlib.classroom.grader.starting_text import SOLUTION_MARKERS, START_MARKER
 
 TIMEOUT = 300  # seconds; nbgrader needs about two, and many more on a busy machine
 
@@ -37,7 +38,7 @@ def check_release(folder: Path) -> None:
         if path.suffix == ".py":
             raise AuthoringError(f"{path}: a text source, with the solutions in it, was released")
         text = path.read_bytes().decode(errors="replace")
-        for marker in SOLUTION_MARKERS + HIDDEN_MARKERS:
+        for marker in (*SOLUTION_MARKERS, START_MARKER, *HIDDEN_MARKERS):
             if marker in text:
                 raise AuthoringError(f"{path}: '{marker}' was released")
         if path.suffix == ".ipynb" and "jupytext" in json.loads(text)["metadata"]:

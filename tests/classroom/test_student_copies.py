@@ -15,6 +15,8 @@ from typing import Any
 
 import nbformat
 import pytest
+from nbformat.v4 import new_code_cell
+from nbgrader.utils import compute_checksum
 
 from distlib.classroom.student_copies.bring import Brought, bring
 from distlib.classroom.student_copies.copy_paths import BACKUPS, FIRST_LESSON, copies
@@ -277,6 +279,15 @@ def test_what_becomes_of_a_cell(mine: Notebook, new: Notebook, expected: list[st
     given = json.dumps([OLD, mine, new])
     assert texts(merge(OLD, mine, new)) == expected
     assert json.dumps([OLD, mine, new]) == given
+
+
+def test_a_program_to_mend_is_no_answer_until_it_is_changed() -> None:
+    sick, newer = code("sick", "f", solution=True), code("sick in a new way", "f", solution=True)
+    mark = sick["metadata"]["nbgrader"]
+    mark["checksum"] = compute_checksum(new_code_cell("sick", metadata={"nbgrader": mark}))
+    old = notebook(sick)
+    assert texts(merge(old, old, notebook(newer))) == ["sick in a new way"]
+    assert texts(merge(old, changed(old, (0, "mended")), notebook(newer))) == ["mended"]
 
 
 def test_an_answer_whose_function_is_gone_does_not_take_the_place_of_another_one() -> None:

@@ -15,11 +15,13 @@ from pathlib import Path
 import jupytext
 import nbformat
 import pytest
+from traitlets.config import Config
 
 from distlib.authoring import AuthoringError, Project, notebook_from_text
 from distlib.authoring.__main__ import main
-from distlib.authoring.cells import SOLUTION_MARKERS
 from distlib.authoring.release import check_release, edited_cells
+from distlib.classroom.grader.source import make_source
+from distlib.classroom.grader.starting_text import SOLUTION_MARKERS, START_MARKER
 from tests.tools.nbgrader_process import nbgrader
 
 ASSIGNMENT = "01_double"
@@ -198,11 +200,61 @@ def test_without_our_ignore_list_the_solutions_are_released_and_refused(course: 
     assert len(contents(course.root / "exercises")) == len(before) - 1
 
 
-@pytest.mark.parametrize("text", SOLUTION_MARKERS)
+@pytest.mark.parametrize("text", [*SOLUTION_MARKERS, START_MARKER])
 def test_a_release_with_a_solution_marker_is_refused(built: Project, tmp_path: Path, text: str) -> None:
     (tmp_path / "notes.txt").write_text(text)
     with pytest.raises(AuthoringError, match="was released"):
         check_release(tmp_path)
+
+
+# A program to mend, in the place of a stub.
+
+TO_MEND = """\
+# %% solution="double"
+def double(number: int) -> int:
+    ### BEGIN SOLUTION
+    return 2 * number
+    ### STUDENTS GET
+    # if number > 0:
+    #     return number
+    #
+    # return 0
+    ### END SOLUTION
+
+
+# %% test="double_visible" points=1
+assert double(2) == 4
+
+# %% test="double_hidden" points=2
+### BEGIN HIDDEN TESTS
+assert double(21) == 42
+### END HIDDEN TESTS
+"""
+SICK = "def double(number: int) -> int:\n    if number > 0:\n        return number\n\n    return 0"
+
+
+def test_students_get_the_program_that_they_mend(built: Project, course: Project, root: Path) -> None:
+    (course.root / "solutions" / ASSIGNMENT / f"{ASSIGNMENT}.py").write_text(TO_MEND)
+    course.write_notebooks()
+    course.write_exercises()
+    (cell,) = [cell for cell in nbformat.read(released(course), as_version=4).cells if cell.id == "double"]
+    assert cell.source == SICK and edited_cells(released(course)) == []
+    graded = make_source(nbformat.read(solved(course), as_version=4), Config())
+    assert graded.released[0] == graded.notebook.cells[0].source == SICK
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "words"),
+    [
+        ("    ### STUDENTS GET\n", "    ### STUDENTS GET\n    ### STUDENTS GET\n", "once in each solution, or in none"),
+        ("    ### BEGIN SOLUTION\n", "    ### STUDENTS GET\n    ### BEGIN SOLUTION\n", "once in each solution"),
+        ("    # return 0\n", "    return 0\n", "stand comments, and nothing else"),
+        ("    # return 0\n", "    # return (0\n", "was never closed"),
+    ],
+)
+def test_a_program_to_mend_that_students_would_not_get_is_refused(line: str, instead: str, words: str) -> None:
+    with pytest.raises(AuthoringError, match=rf"demo.py:1: .*{words}"):
+        notebook_from_text(TO_MEND.replace(line, instead), "demo.py", graded=True)
 
 
 # Trap 3: jupytext metadata in a released notebook, from which a sync restores the solutions.
@@ -438,7 +490,7 @@ def secret_lines(text: str) -> set[str]:
     """The lines of a text source that stand only in its solutions and hidden tests, and say something of their own."""
     shown, secret, inside = [], set(), False
     for line in text.splitlines():
-        if line.strip().startswith(("### BEGIN", "### END")):
+        if line.strip().startswith(("### BEGIN", "### END", START_MARKER)):
             inside = line.strip().startswith("### BEGIN")
         elif inside and len(line.strip()) > 20:
             secret.add(line.strip())

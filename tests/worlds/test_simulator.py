@@ -354,11 +354,16 @@ def test_deadlocks_in_the_words_of_a_real_world(worlds) -> None:
         if comm.rank != 2:
             comm.barrier()
 
+    def splits(comm: Communicator) -> None:
+        if comm.rank != 2:
+            comm.split(0)
+        comm.barrier()
+
     def alone(comm: Communicator) -> None:
         if comm.rank == 0:
             comm.send(torch.ones(2, 3), 1)
 
-    for function in (cycle, skips, alone):
+    for function in (cycle, skips, splits, alone):
         texts = []
         for world in (worlds(4), SimulatedWorld(4)):
             with pytest.raises(DeadlockError) as caught:

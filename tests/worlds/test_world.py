@@ -523,6 +523,17 @@ def test_a_barrier_against_a_receive(worlds) -> None:
     assert "waits in barrier for rank 1" in text and "waits to receive 1 float32 from rank 0" in text
 
 
+def test_a_barrier_against_a_split(worlds) -> None:
+    def mixed(comm: Communicator) -> None:
+        if comm.rank == 2:
+            comm.barrier()
+        else:
+            comm.split(0)
+
+    text = deadlock(worlds(3), mixed)
+    assert "rank 0 waits in split for rank 2" in text and "rank 2 waits in barrier for ranks 0 and 1" in text
+
+
 def test_a_wrong_tag_is_pointed_out(worlds) -> None:
     def tags(comm: Communicator) -> None:
         if comm.rank == 0:

@@ -17,12 +17,13 @@ from nbgrader.preprocessors import (
     ClearHiddenTests,
     ClearMarkScheme,
     ClearOutput,
-    ClearSolutions,
     ComputeChecksums,
     LockCells,
 )
 
-_TO_GRADE = (LockCells, ClearSolutions, ClearOutput, CheckCellMetadata, ComputeChecksums)
+from distlib.classroom.grader.starting_text import ClearSolutionsToStart
+
+_TO_GRADE = (LockCells, ClearSolutionsToStart, ClearOutput, CheckCellMetadata, ComputeChecksums)
 _TO_RELEASE = (ClearHiddenTests, ClearMarkScheme)
 
 

@@ -123,7 +123,8 @@ def _hand_in(
         cells = _read(copy, path)
         functions = _functions(name, cells, known, path)
         _check_saved(cells, functions, path, ran)
-        answers = read_answers(cells, functions)
+        starts = {text for each in known if each.name == name for text in each.starts}
+        answers = read_answers(cells, functions, starts)
         twice = [each.advice for each in several(cells, functions)]
         remarks = [*filter(None, [said]), *twice, *_remarks(path, copy)]
         work = _NotebookToHandIn(path, copy, _content(cells), answers, remarks)

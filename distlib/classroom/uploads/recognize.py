@@ -28,12 +28,15 @@ class Known:
         is_exercise: else it is a lesson.
         functions: of an exercise, the names of its solution cells, in their order.
         marks: what it can be recognized by.
+        starts: of an exercise, the texts of its solution cells as students get them; empty if only the solutions are
+            at hand.
     """
 
     name: str
     is_exercise: bool
     functions: tuple[str, ...]
     marks: frozenset[str]
+    starts: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"exercise {self.name}" if self.is_exercise else f"the lesson {self.name}"
@@ -45,7 +48,7 @@ def known_notebooks(root: Path) -> list[Known]:
     Args:
         root: the folder with course/ and solutions/ or exercises/.
     """
-    paths = [path for folder in ("exercises", "solutions") for path in root.glob(f"{folder}/*/*.ipynb")]
+    paths = [path for folder in ("solutions", "exercises") for path in root.glob(f"{folder}/*/*.ipynb")]
     exercises = {path.stem: path for path in paths if path.stem == path.parent.name}
     lessons = sorted(root.glob("course/*.ipynb"))
     found = [_known(path, False) for path in lessons] + [_known(exercises[name], True) for name in sorted(exercises)]
@@ -90,7 +93,9 @@ def _known(path: Path, is_exercise: bool) -> Known | None:
     except CannotGrade:
         return None
     functions = functions_of(cells)
-    return Known(path.stem, is_exercise, functions, frozenset(mark for cell in cells for mark in _marks(cell)))
+    is_released = path.parent.parent.name == "exercises"
+    starts = frozenset(normal(cell.source) for cell in cells if is_released and cell.mark.get("solution"))
+    return Known(path.stem, is_exercise, functions, frozenset(mark for cell in cells for mark in _marks(cell)), starts)
 
 
 def _marks(cell: HandedCell) -> Iterator[str]:

@@ -326,7 +326,7 @@ class Endpoint:
         """
         self._background.wait_for_all()
         group.meetings += 1
-        key = (group.id, group.meetings)
+        key = (group.id, group.meetings, kind)
         self._mailbox.post(group.members[0], self._run, ARRIVED, self.rank, key, contribution)
         arrived: dict[int, Any] = self._arrived.setdefault(key, {})
         is_collector = self.rank == group.members[0]

@@ -447,7 +447,7 @@ class SimulatedCommunicator(Communicator):
         self._rank.background.wait_for_all()
         self._rank.let_go_of_tensors()
         self._meetings += 1
-        key = (self._group.id, self._meetings)
+        key = (self._group.id, self._meetings, kind)
         return self._engine.meet_all(self._rank, kind, key, self._group.members, contribution)
 
 

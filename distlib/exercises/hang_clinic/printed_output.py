@@ -1,0 +1,136 @@
+"""What four ranks of a program have printed before it stood still or ended, with one rank and one cause behind it.
+
+    train.py:41 all_reduce [8] float32        a call begins
+    step 1: loss 0.52                         anything else
+    RuntimeError: Connection closed by peer   what has ended a rank, below its traceback
+
+Every rank makes the same calls in each step. At one of them, one rank does something else.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CAUSES = ("raised", "finished", "killed", "slow", "skipped", "extra", "shape", "dtype")
+CLOSED, TIMED_OUT = "Connection closed by peer", "Timed out waiting 1800000ms for recv operation to complete"
+FOLLOWS = {"slow": TIMED_OUT, "skipped": TIMED_OUT, "extra": TIMED_OUT}  # on the other ranks; else CLOSED
+RANKS = 4
+_COLLECTIVES = ("all_reduce", "broadcast", "all_gather", "reduce_scatter")
+_DTYPES = ("float32", "float64", "int64", "bfloat16")
+_ERRORS = (
+    "ValueError: label 12 is not in 0 … 9",
+    "KeyError: 'encoder.bias'",
+    "IndexError: index 64 is out of range",
+    "OSError: [Errno 5] Input/output error",
+    "ZeroDivisionError: division by zero",
+)
+_ASIDE = (
+    "loader: OSError at the first try, reading again",
+    "UserWarning: the learning rate is 0",
+    "loader: 1 sample left out (ValueError: empty text)",
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A collective call at a line of the program."""
+
+    line: int
+    name: str
+    shape: int
+    dtype: str
+
+    @property
+    def text(self) -> str:
+        """As it is printed."""
+        return f"train.py:{self.line} {self.name} [{self.shape}] {self.dtype}"
+
+
+@dataclass(frozen=True)
+class Incident:
+    """What ranks have printed, and what was behind it.
+
+    Attributes:
+        outputs: by rank, the lines.
+        rank: the one that it was.
+        line: where it was last seen: it raised there, or that was its last call.
+        cause: one of `CAUSES`.
+        others_line: where all others wait.
+    """
+
+    outputs: Sequence[Sequence[str]]
+    rank: int
+    line: int
+    cause: str
+    others_line: int
+
+
+def incident(draw: random.Random, cause: str) -> Incident:
+    """A drawn one."""
+    lines = draw.sample(range(20, 90), 6)
+    calls = [Call(line, draw.choice(_COLLECTIVES), draw.randint(2, 64), draw.choice(_DTYPES)) for line in lines[:3]]
+    rank, steps = draw.randrange(RANKS), draw.randint(1, 2)
+    place = 0 if cause == "finished" else draw.randrange(len(calls) - (cause == "skipped"))
+    others = calls[place]
+    own = _instead(draw, cause, calls, place, lines[3])
+    outputs = []
+    for other in range(RANKS):
+        before = _before(draw, calls, steps, place)
+        end = _end(draw, cause, own, lines[4:]) if other == rank else _waits(others, FOLLOWS.get(cause, CLOSED))
+        outputs.append([*before, *end])
+    last = calls[place - 1].line  # of the step before, if place is 0
+    line = own.line if own else lines[5] if cause == "raised" else last
+    return Incident(outputs, rank, line, cause, others.line)
+
+
+def _before(draw: random.Random, calls: Sequence[Call], steps: int, place: int) -> list[str]:
+    """What a rank prints up to the call at which it happens: whole steps, and the calls before."""
+    printed = []
+    for step in range(steps + 1):
+        if draw.random() < 0.3:
+            printed.append(draw.choice(_ASIDE))
+        printed += [call.text for call in (calls if step < steps else calls[:place])]
+        if step < steps:
+            printed.append(f"step {step + 1}: loss {draw.uniform(0.1, 2):.3f}")
+    return printed
+
+
+def _instead(draw: random.Random, cause: str, calls: Sequence[Call], place: int, elsewhere: int) -> Call | None:
+    """The call that the one rank makes in the place of that of the others; None if it makes none."""
+    call = calls[place]
+    if cause == "skipped":
+        return calls[place + 1]
+    if cause == "extra":
+        return Call(elsewhere, draw.choice(_COLLECTIVES), call.shape, call.dtype)
+    if cause == "shape":
+        return Call(call.line, call.name, call.shape + draw.choice((-1, 1)), call.dtype)
+    if cause == "dtype":
+        return Call(call.line, call.name, call.shape, draw.choice([each for each in _DTYPES if each != call.dtype]))
+    return None
+
+
+def _end(draw: random.Random, cause: str, own: Call | None, lines: Sequence[int]) -> list[str]:
+    """How the output of the one rank ends. `lines`: two of the program, for a traceback."""
+    if own:
+        return _waits(own, FOLLOWS.get(cause, CLOSED))
+    if cause == "raised":
+        files = [
+            f'  File "/home/ann/train.py", line {line}, in {name}'
+            for line, name in zip(lines, ("step", "load"), strict=True)
+        ]
+        inside = ['  File "/opt/torch/utils/data/dataset.py", line 350, in __getitem__'] * draw.randint(0, 1)
+        return ["Traceback (most recent call last):", *files, *inside, draw.choice(_ERRORS)]
+    return ["finished"] if cause == "finished" else []
+
+
+def _waits(call: Call, error: str) -> list[str]:
+    """The end of the output of a rank that was in a call when that failed."""
+    return [
+        call.text,
+        "Traceback (most recent call last):",
+        f'  File "/home/ann/train.py", line {call.line}, in step',
+        f'  File "/opt/torch/distributed/distributed_c10d.py", line 2810, in {call.name}',
+        f"RuntimeError: {error}",
+    ]
