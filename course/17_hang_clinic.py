@@ -148,8 +148,8 @@ print(PATIENTS["skipped_collective"].numbered())
 skipped = examine("skipped_collective")
 
 # %% [markdown]
-# Rank 2 waits in another line than the others: a hang often shows itself at a later call. So the line at which a rank
-# stands need not be the one with the fault. We put a `monitored_barrier` before the line that we suspect.
+# Rank 2 waits at a different line: a hang often shows itself at a later call. So the line at which a rank stands need
+# not be the one with the fault. We put a `monitored_barrier` before the line that we suspect.
 
 # %%
 guess_2 = predict(
@@ -499,8 +499,8 @@ if torch.__version__.startswith("2.13.0"):
 
 # %% [markdown]
 # With torch 2.13.0, `DETAIL` crashes every program with DDP that we have tried, also right ones, and says nothing. (If
-# you have another version, the cell above says what it does.) So use INFO with DDP, and DETAIL for collectives of your
-# own.
+# you have a different version, the cell above says what it does.) So use INFO with DDP, and DETAIL for collectives of
+# your own.
 #
 # ## Act 3: it trains wrongly
 #
@@ -707,9 +707,10 @@ assert all("rank" in text for text in said.values())
 #
 # - A collective is only *queued*. The line at which Python stands may be far behind the call that hangs: the next
 #   `.item()`, `torch.cuda.synchronize()`, or the print of a loss.
-# - A mismatch of shapes or dtypes hangs or gives garbage. There is no abort with "8 vs 4".
-# - After a timeout a watchdog ends the process (`TORCH_NCCL_ASYNC_ERROR_HANDLING`). With `TORCH_FR_BUFFER_SIZE` and
-#   `TORCH_NCCL_DUMP_ON_TIMEOUT` the flight recorder writes a file per rank, which `torchfrtrace` compares.
+# - What a mismatch of shapes or dtypes does is left open: it may hang, crash, or give wrong numbers.
+# - After a timeout a watchdog ends the process (`TORCH_NCCL_ASYNC_ERROR_HANDLING`). With `TORCH_FR_BUFFER_SIZE` (in
+#   older versions `TORCH_NCCL_TRACE_BUFFER_SIZE`) and `TORCH_NCCL_DUMP_ON_TIMEOUT` the flight recorder writes a file
+#   per rank, which `torchfrtrace` compares.
 # - `NCCL_DEBUG=INFO` shows which network was chosen. A wrong interface (`NCCL_SOCKET_IFNAME`) is a common reason for a
 #   hang at the beginning.
 # - `monitored_barrier` needs gloo: make a group with `backend="gloo"` for it, as `ReplicaCheck` does.

@@ -161,11 +161,12 @@ def _calls(entries: str) -> list[str]:
     """One line per call of the flight recorder. It calls a call retired when it is over."""
     if not entries:
         return ["(its flight recorder can't be read: it waits with Python's lock held)"]
-    return [
+    calls = [
         f"call {number}: {entry['profiling_name']} {entry['input_sizes']}, group {entry['process_group'][0]}, "
         f"{'over' if entry['retired'] else 'NOT OVER'}"
         for number, entry in enumerate(json.loads(entries), 1)
     ]
+    return calls or ["(its flight recorder is empty: this version of torch may not keep gloo's calls)"]
 
 
 def _main_thread(text: str) -> list[str]:

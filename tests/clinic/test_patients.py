@@ -199,3 +199,39 @@ def test_threads_that_are_ours_alone_are_left_out() -> None:
         "  (… 1 frames of libraries: barrier)",
         '  File "ill.py", line 9 in <module>',
     ]
+
+
+# What counts as a hang
+
+
+BUSY = """
+import time
+
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+while dist.get_rank() == 0 and time.process_time() < 2:
+    pass
+dist.barrier()
+print("met")
+"""
+
+
+def test_a_rank_that_computes_is_not_taken_for_one_that_hangs() -> None:
+    """Rank 1 sleeps in the barrier for much longer than the patience; but rank 0 is at work."""
+    report = run_patient("dead_rank", program=BUSY, seconds=0.5)
+    assert report.kinds == [ENDED, ENDED], report
+    assert [ending.lines for ending in report.endings] == [["met"], ["met"]]
+
+
+@pytest.mark.parametrize(("load", "seconds"), [(0.0, 2.0), (2.0, 2.0), (8.0, 4.0), (1000.0, 20.0)])
+def test_limits_are_longer_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch, load: float, seconds: float) -> None:
+    monkeypatch.setattr(running.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(running.psutil, "getloadavg", lambda: (load, 0.0, 0.0))
+    assert running._scaled(2.0) == seconds
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 51])
+def test_seconds_out_of_bounds_are_refused(seconds: float) -> None:
+    with pytest.raises(ValueError, match="expected seconds above 0, and at most 50"):
+        run_patient("order_of_calls", seconds=seconds)

@@ -110,6 +110,17 @@ def test_the_environment_is_quiet_unless_it_is_set(monkeypatch: pytest.MonkeyPat
     assert outcomes["b"].value == "0"
 
 
+def test_a_fork_has_what_is_to_be_imported_also_if_it_gets_what_torchrun_sets() -> None:
+    """A fresh Python would not have it."""
+
+    def look() -> tuple[bool, str]:
+        return "wave" in sys.modules, os.environ["RANK"]
+
+    processes = {f"rank {rank}": Process(look, env={"RANK": str(rank)}) for rank in range(2)}
+    outcomes = run_processes(processes, seconds=LIMIT, imports=["wave"])
+    assert [outcome.value for outcome in outcomes.values()] == [(True, "0"), (True, "1")]
+
+
 def test_the_others_end_when_those_that_matter_are_done(network: str, mark: str) -> None:
     outcomes = run_processes(
         {"chief": Process(played.count, 1), "ps 0": Process(played.start_others_and_wait)},

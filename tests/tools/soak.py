@@ -26,6 +26,7 @@ PARTS = (
     "tests/training/test_ddp.py",
     "tests/frameworks/test_forkservers.py",
     "tests/frameworks/test_processes.py",
+    "tests/clinic",
     "tests/judge/test_remote_judge.py",
     "tests/judge/test_remote_wire.py",
     "tests/judge/test_sandbox.py",
