@@ -56,7 +56,7 @@ PYTEST = OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 4 --dist loadfile --
 test: $(READY)  ## run the tests of every day, in about 10 minutes; some of them: make test ARGS="-k ring"
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(READY)  ## run all tests, also whole lessons, every answer, browsers, Docker, Slurm: three quarters of an hour
+test-all: $(READY)  ## run all tests, also whole lessons, every answer, browsers, Docker, Slurm: half an hour
 	$(PYTEST) $(ARGS)
 
 test-newest:  ## run the tests of every day with the newest versions that pyproject.toml allows, in .venv-newest
