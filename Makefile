@@ -49,13 +49,14 @@ EXTRAS := [course,dev]
 # Tests start thousands of processes. Told to write no compiled files, each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-# One worker more than two cores: some tests compute, and some only wait.
-PYTEST = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+# Two workers more than two cores: some tests compute, and some only wait. Threads of torch's that wait for each other
+# would keep a core busy with it, a fifth of the time that tests of training take.
+PYTEST = OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test: $(READY)  ## run the tests of every day, in about 10 minutes; some of them: make test ARGS="-k ring"
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(READY)  ## run all tests, also whole lessons, every answer, browsers, Docker, Slurm: three quarters of an hour
+test-all: $(READY)  ## run all tests, also whole lessons, every answer, browsers, Docker, Slurm: half an hour
 	$(PYTEST) $(ARGS)
 
 test-newest:  ## run the tests of every day with the newest versions that pyproject.toml allows, in .venv-newest

@@ -20,6 +20,7 @@ library; with --compare, if nothing has changed besides.
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import gc
 import io
@@ -172,7 +173,7 @@ def judge(answer: Answer, cells: Sequence[Cell]) -> dict[str, Said]:
     The process becomes that of a notebook: cells are `__main__`, which is why functions travel to ranks by value.
     """
     notebook = sys.modules["__main__"] = types.ModuleType("__main__")
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # torch.manual_seed also goes to devices that are not used here, for longer
     random.seed(0)
     said: dict[str, Said] = {}
     for cell in cells:
@@ -199,12 +200,18 @@ def run_cell(file: str, source: str, notebook: types.ModuleType) -> Said:
     error = ""
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), simulated_only():
         try:
-            exec(compile(source, file, "exec"), notebook.__dict__)
+            exec(compiled(source, file), notebook.__dict__)
         except Exception as problem:
             error = shown(problem, file)
     if not error and err.getvalue():
         error = f"on stderr: {err.getvalue()}"
     return Said(error, out.getvalue())
+
+
+@cache
+def compiled(source: str, file: str) -> types.CodeType:
+    """A cell's code. What all answers share is compiled once, before they have processes of their own."""
+    return compile(source, file, "exec")
 
 
 def shown(problem: Exception, file: str) -> str:
@@ -246,6 +253,10 @@ def judge_all(
         for frameworks in sorted({tuple(names) for names in needed.values()}):  # none first: a fork is slower with them
             chosen = [answer for answer in answers if tuple(needed[answer.assignment]) == frameworks]
             _import_checks(set(frameworks))
+            for name in {answer.assignment for answer in chosen}:
+                _get_ready(cells[name])
+            gc.collect()
+            gc.freeze()  # so that a child's garbage collector leaves the shared pages alone
             children = (_Child(answer, cells[answer.assignment], seconds, seed) for answer in chosen)
             for judged in _ended(children, jobs):
                 found[str(judged.answer), judged.answer.assignment] = judged
@@ -274,8 +285,14 @@ def _import_checks(needed: Set[str]) -> None:
         late = getattr(plays.module_of_plays(name), "IMPORTED_LATE", ())
         if needed.issuperset(set(FRAMEWORKS).intersection(late)):
             plays.import_plays(name)
-    gc.collect()
-    gc.freeze()  # so that a child's garbage collector leaves the shared pages alone
+
+
+def _get_ready(cells: Sequence[Cell]) -> None:
+    """Compile the cells of an exercise, and import what they import."""
+    for cell in cells:
+        compiled(cell.source, f"{cell.name}.py")
+        imports = [node for node in ast.parse(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        exec(compile(ast.Module(imports, []), "imports", "exec"), {})
 
 
 class _Child:

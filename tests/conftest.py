@@ -1,6 +1,7 @@
 """What all tests share: markers for things that a machine may lack, and the project's folder."""
 
 import functools
+import gc
 import importlib.util
 import os
 import shutil
@@ -17,7 +18,8 @@ from xdist.scheduler import LoadFileScheduling
 from distlib import World
 
 ROOT = Path(__file__).parents[1]
-LONGEST = "test_lessons.py"  # twenty minutes of one processor
+LESSONS = "test_lessons.py"
+LONGEST = ("test_answers_fast.py", LESSONS)  # together more than twenty minutes of one processor
 SHOWN, LEAST_SHOWN = 30, 5.0  # files and seconds, in the table of where the time went
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSERS_ON_MACOS = (
@@ -68,12 +70,13 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first, the lessons before all, so that no worker is left with one at the end.
+    """Files with slow tests come first, the longest before all, so that no worker is left with one at the end.
 
     A test whose marker names something that this machine lacks is skipped, with the reason.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (item.path.name != LONGEST, item.path not in slow))  # else in the order that they have
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (places.get(item.path.name, len(LONGEST)), item.path not in slow))  # else as they were
     for item in items:
         for name, missing in MISSING.items():
             for marker in item.iter_markers(name):
@@ -82,12 +85,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     item.add_marker(pytest.mark.skip(reason=reason))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is made here stays to the end. The garbage collector would look through it, for half a second each time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 class _FilesAndLessons(LoadFileScheduling):
     """A worker takes a file at a time, whose tests share fixtures. Lessons share nothing: there it takes one test."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return nodeid if file.endswith(LONGEST) else file
+        return nodeid if file.endswith(LESSONS) else file
 
 
 @pytest.hookimpl(optionalhook=True)  # a run without xdist knows no such hook

@@ -14,7 +14,7 @@ from __future__ import annotations
 import pickletools
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -40,16 +40,17 @@ def library_calls(allowed: Sequence[str]) -> Iterator[list[str]]:
         allowed: modules and functions that are not noted.
     """
     noted: list[str] = []
+    passed_over: dict[int, dict[str, Any]] = {}  # names of modules, by their id; held, so that it stays theirs
 
-    def note(frame: FrameType, event: str, argument: object) -> None:
-        if event != "call" or not _is_the_librarys(frame) or _is_harmless(frame):
+    def note(frame: FrameType, event: str, argument: object) -> None:  # of each call and return: what counts is rare
+        names = frame.f_globals
+        if event != "call" or id(names) in passed_over:
             return
-        if _module(frame).startswith(tuple(allowed)):
-            return
-        name, caller = function_name_of(frame), _caller(frame)
-        is_called_from_outside = caller is None or not _is_the_librarys(caller) or _is_a_caller(caller)
-        if is_called_from_outside and name not in allowed:
-            noted.append(name)
+        if not _is_the_librarys(names) or _is_harmless(names, allowed):
+            passed_over[id(names)] = names
+        elif frame.f_code.co_name != "<module>" and _is_called_from_outside(frame):
+            if (name := function_name_of(frame)) not in allowed:
+                noted.append(name)
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -69,28 +70,39 @@ def could_call(function: Callable[..., Any]) -> bool:
     return any(isinstance(text, str) and text != packed_by and _REACHES.search(text) for text in texts)
 
 
-def _is_the_librarys(frame: FrameType) -> bool:
-    is_import = frame.f_code.co_name == "<module>"
-    return _module(frame).partition(".")[0] == "distlib" and not is_import
+def _is_called_from_outside(frame: FrameType) -> bool:
+    """By something outside of the library, or by a check, which calls the student's function as its own."""
+    caller = _caller(frame)
+    if caller is None or caller.f_code.co_name == "<module>" or not _is_the_librarys(caller.f_globals):
+        return True
+    return _is_a_caller(caller.f_globals)
 
 
 def _caller(frame: FrameType) -> FrameType | None:
     """Who called, looking through torch's wrappers, such as torch.no_grad."""
     caller = frame.f_back
-    while caller is not None and _module(caller).partition(".")[0] == "torch":
+    while caller is not None and _package(caller.f_globals) == "torch":
         caller = caller.f_back
     return caller
 
 
-def _is_a_caller(frame: FrameType) -> bool:
+def _is_the_librarys(names: Mapping[str, Any]) -> bool:
+    return _package(names) == "distlib"
+
+
+def _is_a_caller(names: Mapping[str, Any]) -> bool:
     """Whether it is a check that calls here: the student's function, which could be one of the library."""
-    return bool(frame.f_globals.get("__calls_answers__")) or are_plays(_module(frame))
+    return bool(names.get("__calls_answers__")) or are_plays(_module(names))
 
 
-def _is_harmless(frame: FrameType) -> bool:
-    passes_on = bool(frame.f_globals.get("_PASSES_ON"))
-    return _is_a_caller(frame) or passes_on or _module(frame) == partition.__name__
+def _is_harmless(names: Mapping[str, Any], allowed: Sequence[str]) -> bool:
+    passes_on, module = bool(names.get("_PASSES_ON")), _module(names)
+    return passes_on or _is_a_caller(names) or module == partition.__name__ or module.startswith(tuple(allowed))
 
 
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__") or "")
+def _package(names: Mapping[str, Any]) -> str:
+    return _module(names).partition(".")[0]
+
+
+def _module(names: Mapping[str, Any]) -> str:
+    return str(names.get("__name__") or "")

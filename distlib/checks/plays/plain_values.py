@@ -17,7 +17,7 @@ def plain(value: object) -> object:
 
     Anything else becomes {"type": the name of its type}, which is a dict that no function returns by chance.
     """
-    if value is None or type(value) in (bool, int, float):
+    if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, str):
         return str.__str__(value)  # of a subclass, too
@@ -26,7 +26,7 @@ def plain(value: object) -> object:
     if isinstance(value, list | tuple):
         items = [plain(item) for item in value]
         return tuple(items) if isinstance(value, tuple) else items
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):  # a dict needs no look into Mapping, which takes long
         return {plain_key(key): plain(item) for key, item in value.items()}
     if isinstance(value, np.bool_):
         return bool(value)
@@ -37,6 +37,8 @@ def plain(value: object) -> object:
 
 def plain_key(key: object) -> int | str:
     """A key of a dict, as a number or text."""
+    if type(key) in (int, str):
+        return key  # type: ignore[return-value]
     return int(key) if isinstance(key, Integral) else str(key)
 
 
