@@ -251,11 +251,12 @@ class Engine:
         """Let those run that have gone ahead. False if there are none.
 
         Without a horizon the ranks of a ring run in long diagonals, and each time that one of them comes its data is no
-        longer near the processor. With it, a few neighbors go some steps, then the next few.
+        longer near the processor. With it, a few neighbors go some steps, then the next few. Ranks of odd numbers go
+        first: their neighbors then find both partners waiting, and take two steps in a row.
         """
         if self._ahead:
             self._horizon = min(rank.begun for rank in self._ahead) + _STRETCH
-            self._ready, self._ahead = self._ahead, []
+            self._ready, self._ahead = sorted(self._ahead, key=lambda rank: rank.number % 2), []
         return bool(self._ready)
 
     def block(self, rank: SimulatedRank) -> None:
