@@ -8,7 +8,7 @@ A buffer of 10 elements over 4 ranks, as `torch.tensor_split` cuts it: the first
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import torch
@@ -37,17 +37,21 @@ def chunk_start(length: int, parts: int, index: int) -> int:
     return index * short + min(index, longer)
 
 
-def part_of(flat: torch.Tensor, start: int, stop: int) -> torch.Tensor:
-    """Elements `start` to `stop` of the one-dimensional `flat`: a view.
+def parts_of(flat: torch.Tensor) -> Callable[[int, int], torch.Tensor]:
+    """A function that gives elements `start` to `stop` of the one-dimensional `flat`: a view.
 
     On the meta device, where there is nothing to view, all parts of a length are one tensor: thousands of simulated
     ranks would take longer to make views than to send them.
     """
-    return _without_contents(stop - start, flat.dtype) if flat.is_meta else flat[start:stop]
+    if flat.is_meta:
+        dtype = flat.dtype
+        return lambda start, stop: without_contents(stop - start, dtype)
+    return lambda start, stop: flat[start:stop]
 
 
 @lru_cache(maxsize=1024)
-def _without_contents(length: int, dtype: torch.dtype) -> torch.Tensor:
+def without_contents(length: int, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor that has a length and no contents, on the meta device; the same one for whoever asks."""
     return torch.empty(length, dtype=dtype, device="meta")
 
 
@@ -100,5 +104,5 @@ class Chunks(Sequence[torch.Tensor]):
 
     def _chunk(self, index: int) -> torch.Tensor:
         if self._is_meta:
-            return part_of(self._flat, 0, self._short + (index < self._longer))
+            return without_contents(self._short + (index < self._longer), self._flat.dtype)
         return self._first[index] if index < self._longer else self._others[index - self._longer]

@@ -35,7 +35,7 @@ from distlib.collectives.group import RankGroup
 from distlib.collectives.reduction import combine
 from distlib.communicator import Communicator, ReduceOp
 from distlib.network.powers import beyond_power_of_two, powers_of_two_below
-from distlib.partition import chunk_start, part_of
+from distlib.partition import chunk_start, parts_of
 
 
 class Blocks:
@@ -48,12 +48,12 @@ class Blocks:
     """
 
     def __init__(self, flat: torch.Tensor, parts: int, doubled: int = 0) -> None:
-        self._flat, self._starts = flat, _starts(flat.numel(), parts, doubled)
+        self._flat, self._part, self._starts = flat, parts_of(flat), _starts(flat.numel(), parts, doubled)
 
     def around(self, rank: int, distance: int) -> torch.Tensor:
         """The `distance` neighboring blocks that block `rank` is among: around(5, 4) is blocks 4, 5, 6, 7."""
         first = rank - rank % distance
-        return part_of(self._flat, self._starts[first], self._starts[first + distance])
+        return self._part(self._starts[first], self._starts[first + distance])
 
     def room_for(self, distance: int) -> torch.Tensor:
         """Memory that is long enough for any `distance` neighboring blocks: the first ones are the longest."""
@@ -68,11 +68,11 @@ def _starts(length: int, parts: int, doubled: int) -> list[int]:
 
 def halve(comm: Communicator, blocks: Blocks, op: ReduceOp) -> None:
     """Recursive halving over a power of two of ranks: afterwards block `comm.rank` holds its result."""
-    room = blocks.room_for(max(1, comm.world_size // 2))
+    room = parts_of(blocks.room_for(max(1, comm.world_size // 2)))
     for distance in reversed(powers_of_two_below(comm.world_size)):
         partner = comm.rank ^ distance
         mine, theirs = blocks.around(comm.rank, distance), blocks.around(partner, distance)
-        incoming = part_of(room, 0, mine.numel())
+        incoming = room(0, mine.numel())
         comm.exchange(theirs, partner, incoming, partner)
         combine(mine, incoming, op)
 

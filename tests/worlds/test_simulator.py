@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import re
 import signal
+import statistics
 from collections.abc import Iterator
 
 import pytest
@@ -341,6 +343,30 @@ def test_a_thousand_ranks() -> None:
     assert world.results == [(rank - 3) % 1000 for rank in range(1000)]
     assert len(world.trace) == 3000 and world.trace.messages == ()  # only counts, unless record=True
     assert world.trace.rounds == 3
+
+
+_steps: list[int] = []  # the rank of each step, in the order in which the ranks take them in this process
+
+
+def step_by_step(comm: Communicator, steps: int) -> None:
+    outgoing, incoming = torch.empty(1), torch.empty(1)
+    for _ in range(steps):
+        comm.exchange(outgoing, (comm.rank + 1) % comm.world_size, incoming, (comm.rank - 1) % comm.world_size)
+        _steps.append(comm.rank)
+
+
+def test_a_few_neighbors_of_a_ring_go_some_steps_and_take_two_in_a_row() -> None:
+    """So the data of those that run is near the processor, and a switch from rank to rank serves two messages."""
+    _steps.clear()
+    simulate(256, step_by_step, 200, record=False)
+    visits = [rank for rank, _ in itertools.groupby(_steps)]
+    assert len(visits) < 0.55 * len(_steps)
+    last, others = dict[int, int](), list[int]()
+    for place, rank in enumerate(visits):
+        if rank in last:
+            others.append(len(set(visits[last[rank] + 1 : place])))
+        last[rank] = place
+    assert statistics.median(others) < 64  # ranks that have run since this one ran last
 
 
 # ── what goes wrong ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -19,6 +19,7 @@ import torch
 from distlib.arguments import check_integer, checked
 from distlib.collectives import all_gather, reduce_scatter
 from distlib.communicator import Communicator, Work
+from distlib.partition import without_contents
 from distlib.training.zero.flat_buffer import FlatLayout
 from distlib.training.zero.shard_unit import BUFFERS, GRADIENTS, PARAMETERS
 
@@ -215,7 +216,7 @@ def play_step(
         kind, unit = action
         if kind in (GATHER, REDUCE):
             dtype, algorithm = (param_dtype, all_gather) if kind == GATHER else (reduce_dtype, reduce_scatter)
-            flat = torch.empty(layouts[unit].padded_length, dtype=dtype, device="meta")
+            flat = without_contents(layouts[unit].padded_length, dtype)
             work[kind, unit] = comm.start(_COLLECTIVES[kind], flat, algorithm=algorithm)
         elif kind in (WAIT, AVERAGE):
             work.pop((GATHER if kind == WAIT else REDUCE, unit)).wait()

@@ -37,6 +37,7 @@ ANYONE = -1  # the peer of a receive that takes from any rank
 _NO_TENSOR = torch.empty(0)
 _is_grad_enabled = torch.is_grad_enabled
 _POLL_SECONDS = 1e-6  # virtual time of a look at a message that is still under way
+_STRETCH = 64  # by how many sends and receives a rank may be ahead of the last one that can run
 Problem = MessageMismatch | PeerLost
 Key = tuple[int, int, int, int]  # source, destination, tag, group
 
@@ -219,6 +220,8 @@ class Engine:
         self._hub = hub
         self._single_threaded = single_threaded
         self._ready: list[SimulatedRank] = []  # the last comes first: its data is still near the processor
+        self._ahead: list[SimulatedRank] = []  # these can run, too, but have begun as many messages as the horizon says
+        self._horizon = 0  # nobody goes on before all have started
         self._sends: dict[Key, deque[Operation]] = {}
         self._receives: dict[Key, deque[Operation]] = {}
         self._from_anyone: list[Operation] = []
@@ -239,12 +242,22 @@ class Engine:
         for rank in self.ranks:  # started from the hub, since a greenlet begins at the depth of the one that starts it
             self.running = rank
             rank.context.switch()
-        while True:
-            while self._ready:
+        while self._ready or self._move_the_horizon() or self._go_on_with_the_earliest():
+            if self._ready:
                 self.running = rank = self._ready.pop()
                 rank.context.switch()
-            if not self._go_on_with_the_earliest():
-                return
+
+    def _move_the_horizon(self) -> bool:
+        """Let those run that have gone ahead. False if there are none.
+
+        Without a horizon the ranks of a ring run in long diagonals, and each time that one of them comes its data is no
+        longer near the processor. With it, a few neighbors go some steps, then the next few. Ranks of odd numbers go
+        first: their neighbors then find both partners waiting, and take two steps in a row.
+        """
+        if self._ahead:
+            self._horizon = min(rank.begun for rank in self._ahead) + _STRETCH
+            self._ready, self._ahead = sorted(self._ahead, key=lambda rank: rank.number % 2), []
+        return bool(self._ready)
 
     def block(self, rank: SimulatedRank) -> None:
         """Let the others run until `rank` is ready again."""
@@ -646,7 +659,7 @@ class Engine:
             rank = operation.rank
             rank.missing -= 1
             if not rank.missing:
-                self._ready.append(rank)
+                (self._ready if rank.begun < self._horizon else self._ahead).append(rank)
 
     def _cut(self, send: Operation, receive: Operation) -> None:
         """An end of a message dies before it is over. The other end learns of it; this one waits for its death."""
