@@ -1,8 +1,8 @@
 # %% [markdown]
 # # The hang clinic
 #
-# A distributed training that is broken seldom says why. It stands still and prints nothing. Or it dies, and most ranks
-# name the wrong cause. Or it ends well, and the model is bad. In this lesson you meet 23 such programs, the patients.
+# A distributed training that is broken seldom says why. It stands still. Or it dies, and most ranks name only a
+# consequence. Or it ends well, and the model is bad. In this lesson you meet 23 such programs, the patients.
 #
 # After it you will be able to
 #
@@ -35,7 +35,7 @@ prepare_clinic()  # another process imports torch for the patients
 #
 # A patient is a whole program of plain `torch.distributed`, some fifteen lines long, with one fault. It could be
 # started with `torchrun`. We start it ourselves, one process per rank, in a network of its own. Here is the first, with
-# what its owner says of it. (You find all of them in `distlib/clinic/patients/`.)
+# its owner's complaint. (You find all of them in `distlib/clinic/patients/`.)
 
 # %%
 first = PATIENTS["order_of_calls"]
@@ -44,8 +44,8 @@ print(first.numbered())
 
 # %% [markdown]
 # When is a program hung? Not when it takes long: a slow machine is no fault. `run_patient` watches the processes. When
-# all that are left have been *asleep* for two seconds, all at once, nobody will wake them. Then it asks each for its
-# line, and ends it.
+# all that are left have been *asleep* for two seconds, all at once, we suspect a hang. Then it asks each for its line,
+# and ends it. (A rank that sleeps by the clock would still wake up. You will meet one.)
 
 # %%
 guess_1 = predict(
@@ -112,7 +112,7 @@ print(run_on_our_ranks("order_of_calls", worlds[2]))
 # |---|---|
 # | every rank's error | read *all* of them: most ranks only say that a connection is gone |
 # | a short timeout | where each rank was, after seconds; and who has joined |
-# | `monitored_barrier` | which ranks do not come (on gloo; rank 0 tells) |
+# | `monitored_barrier` | the first rank that does not come (on gloo; rank 0 tells); with `wait_all_ranks=True` all |
 # | `TORCH_DISTRIBUTED_DEBUG=INFO` | which parameters DDP misses |
 # | `TORCH_DISTRIBUTED_DEBUG=DETAIL` | two calls that do not fit: kind, shape, dtype |
 # | `py-spy dump --pid …` | the line of a process that runs, from outside, with nothing prepared |
@@ -120,7 +120,7 @@ print(run_on_our_ranks("order_of_calls", worlds[2]))
 # | flight recorder | all calls of each rank, and which are not over |
 # | `TORCHELASTIC_ERROR_FILE` | the exception of each rank, with its time |
 #
-# They stand in the order in which to try them. The picture says when to take which.
+# The picture says when to take which.
 
 # %%
 tree = decision_tree(
@@ -141,15 +141,16 @@ assert len(next(iter(FIRST_AID.values()))) == 3
 #
 # ### Somebody does not come
 #
-# Three ranks have fewer and fewer samples. In the last step rank 2 has none, and goes on without the all-reduce.
+# Three ranks share a few samples. Read the program, and then where its ranks stand.
 
 # %%
 print(PATIENTS["skipped_collective"].numbered())
 skipped = examine("skipped_collective")
 
 # %% [markdown]
-# Rank 2 waits at a different line: a hang often shows itself at a later call. So the line at which a rank stands need
-# not be the one with the fault. We put a `monitored_barrier` before the line that we suspect.
+# In the last step rank 2 has no samples, and goes on without the all-reduce. It waits at a different line: a hang often
+# shows itself at a later call. So the line at which a rank stands need not be the one with the fault. We put a
+# `monitored_barrier` before the line that we suspect.
 
 # %%
 guess_2 = predict(
@@ -169,10 +170,12 @@ assert "Please check rank 0 logs for faulty rank" in monitored.endings[1].text
 assert "barrier" in skipped.endings[2].how and "all_reduce" in skipped.endings[0].how
 
 # %% [markdown]
-# Rank 0 names it. The others say where to look: in rank 0's log. If rank 0 itself does not come, nobody is named.
+# Rank 0 names it. The others say where to look: in rank 0's log. If rank 0 itself does not come, nobody is named, and
+# the others say the same.
 #
 # The flight recorder needs no suspicion. It keeps the last calls of each rank. Here it is read when all sleep. (With
-# gloo that takes a private function of torch. NCCL's users get a file when a timeout strikes.)
+# gloo that takes a private function of torch. NCCL's users get a file when a timeout strikes, if they have switched the
+# recorder on: see below.)
 
 # %%
 flight = examine("skipped_collective", "flight recorder")
@@ -186,7 +189,7 @@ assert all("NOT OVER" in ending.seen[2] for ending in flight.endings)
 # %% [markdown]
 # Two calls are over on all ranks. In the third, rank 2 makes a different one. That is the whole diagnosis.
 #
-# **Try it.** Mend the program: a rank without samples must take part, with nothing to add. What is `mean()` of an empty
+# **Try it.** Mend the program: a rank without samples must take part, and contribute zero. What is `mean()` of an empty
 # tensor? A patient is healed when all ranks end *and* have a sensible loss.
 
 # %%
@@ -211,11 +214,13 @@ assert unwell.kinds == ["ended"] * 3 and unwell.text.count("the last loss nan") 
 # second collects an optimizer's state, the third looks at the validation loss.
 
 # %%
-for name in ("barrier_on_rank_zero", "save_on_rank_zero", "extra_forward"):
+for name in ("barrier_on_rank_zero", "save_on_rank_zero"):
     lines = PATIENTS[name].program.splitlines()
     start = next(number for number, line in enumerate(lines) if "if rank == 0" in line)
     print(f"{name}: “{PATIENTS[name].symptom}”")
     print("\n".join(lines[start : start + 3]), "\n")
+print(f"extra_forward: “{PATIENTS['extra_forward'].symptom}”")
+print(PATIENTS["extra_forward"].numbered())
 
 # %%
 guess_3 = predict(
@@ -248,9 +253,10 @@ for name in rank_zero:
     assert "monitored_barrier" in PATIENTS[name].served_by
 
 # %% [markdown]
-# In none of them do both ranks stand at the same place. In `extra_forward` neither stands at the fault. A DDP model
-# sends rank 0's buffers (those of BatchNorm) at the beginning of each forward pass. The extra pass of rank 0 found its
-# partner: the *next* forward pass of rank 1. From then on they are one call apart.
+# In none of them are both ranks at the same place. In `extra_forward` neither is at the fault. A DDP model sends rank
+# 0's buffers (those of BatchNorm) at the beginning of each forward pass. The extra pass of rank 0 found its partner:
+# the *next* forward pass of rank 1. From then on they are one call apart. A model without buffers sends nothing there,
+# and does not hang: so the fault may sleep until somebody adds a BatchNorm.
 #
 # So everything that communicates belongs outside of `if rank == 0`. What a library does inside (a forward pass of DDP,
 # `consolidate_state_dict`) is part of it.
@@ -264,6 +270,7 @@ print(run_patient("extra_forward", program=mine).outcome)
 
 # %% tags=["folded"]
 # One way to do it
+# In earnest with model.eval() and torch.no_grad(), too: else rank 0's BatchNorm learns from the validation data
 print(PATIENTS["extra_forward"].change)
 healed = run_patient("extra_forward", healed=True)
 print(healed)
@@ -272,10 +279,14 @@ assert healed.kinds == ["ended"] * 2
 # %% [markdown]
 # ### Each for itself
 #
-# A condition that each rank judges by its own numbers, and a data set that does not divide by the ranks: both make one
-# rank's calls more than the other's.
+# A condition that each rank judges by its own numbers, and a data set that does not divide by the ranks: in both, one
+# rank makes more calls than the other.
 
 # %%
+for name, words in (("local_condition", "if loss"), ("uneven_data", "for batch")):
+    lines = PATIENTS[name].program.splitlines()
+    (start,) = [number for number, line in enumerate(lines) if words in line]
+    print(f"{name}\n" + "\n".join(lines[start : start + 4]), "\n")
 apart = {name: examine(name) for name in ("local_condition", "uneven_data")}
 
 # %% tags=["folded"]
@@ -287,7 +298,7 @@ assert "in barrier" in apart["uneven_data"].endings[1].how
 
 # %% [markdown]
 # The cure of the first: agree before you decide, with an all-reduce of the number that the condition is about. That of
-# the second is in lesson 05: `model.join()`, or a sampler that fills up.
+# the second is in lesson 05: `model.join()`, or a sampler that pads.
 #
 # ### Two groups
 #
@@ -349,19 +360,21 @@ assert 'File "slow_rank.py", line 16 in <module>' in stacks.endings[1].text
 
 # %% [markdown]
 # Rank 1 reads images. It is not dead, and a longer timeout would be a cure for this once. But the other ranks wait all
-# that time: better deal out the work.
+# that time: better share out the work evenly.
 #
 # `py-spy` needs the right to look into another process. In a container that may take the capability `SYS_PTRACE`. Where
-# it may not look, two lines in the program do the same: `faulthandler.dump_traceback_later(600)`.
+# it may not look, prepare the program: `faulthandler.register(signal.SIGUSR1)`, and `kill -USR1 PID` prints where it
+# is. Or set an alarm, `faulthandler.dump_traceback_later(600)`, and set it anew in each step: else it prints once, 600
+# seconds after the start, whether the program hangs or not.
 #
 # ### It does not even begin
 #
-# Three patients hang in `init_process_group`. One has a wrong port, one a wrong world size, and in one both ranks think
-# that they are rank 0. There a short timeout is the best tool.
+# Three patients do not get through `init_process_group`. One has a wrong port, one a wrong world size, and in one both
+# ranks think that they are rank 0. There a short timeout is the best tool.
 
 # %%
 guess_5 = predict(
-    "Two processes call themselves rank 0. What does the second say?",
+    "Two processes call themselves rank 0. What does the one that comes later say?",
     choices=["the address is in use", "rank 0 is there already", "nothing: it waits"],
 )
 
@@ -386,9 +399,10 @@ assert "clients joined" not in beginning["wrong_world_size"].endings[1].text
 assert "1/2 clients joined" in beginning["two_rank_zeros"].text
 
 # %% [markdown]
-# Rank 0 counts who has joined: `2/3 clients` with two processes means that the world size is wrong, `1/2` that somebody
-# looks elsewhere. "Address already in use" may be another program, and may be a second rank 0. Without the timeout all
-# of this comes after 30 minutes. So print rank, world size, address and port before you join.
+# Rank 0 counts who has joined. Compare with what you have started. If fewer came, one has died, did not start, or looks
+# elsewhere. If all came, and it still waits, the world size is wrong: `2/3` with two processes. "Address already in
+# use" may be another program, and may be a second rank 0. That error comes at once; without a short timeout, the counts
+# come after 30 minutes. So print rank, world size, address and port before you join.
 #
 # (With `torchrun` the store belongs to the launcher. Then it is the launcher that has the port.)
 #
@@ -415,9 +429,10 @@ assert closed and "ValueError" not in raised.endings[0].text
 assert "ValueError: expected a digit, got 10" in raised.endings[1].text
 
 # %% [markdown]
-# "Connection closed by peer" never is the cause. It says that somebody else has gone. On 64 ranks there are 63 such
-# messages, and one ValueError. Start with the rank that says something different. `torchrun` finds it for you if the
-# main function has the decorator `record`: each rank writes its exception into a file, and the earliest is shown.
+# "Connection closed by peer" is hardly ever the cause. It says that somebody else has gone (or the network). On 64
+# ranks there are 63 such messages, and one ValueError. Start with the rank that says something different. `torchrun`
+# finds it for you if the main function has the decorator `record`: each rank writes its exception into a file, and the
+# earliest is shown. Its clock counts whole seconds, though. So read the others, too.
 
 # %%
 files = examine("exception_on_one_rank", "error file")
@@ -447,6 +462,7 @@ assert "Connection" in killed["killed_loader_worker"].endings[0].text
 # The next two have no Python traceback on the rank that dies. One has tensors of different shapes.
 
 # %%
+print(PATIENTS["shapes_differ"].numbered(), "\n")
 aborted = {name: examine(name) for name in ("shapes_differ", "float64_on_one_rank")}
 
 # %%
@@ -466,10 +482,17 @@ assert is_dtype
 for report in aborted.values():
     assert "8 vs 4" in report.text and "died of signal 6, SIGABRT" in report.text
 assert "float64 on rank 1" in source_on_our_ranks("float64_on_one_rank")
+ill = PATIENTS["shapes_differ"].program.replace("ones(12)", "ones(150)")
+longer = run_patient(
+    "shapes_differ",
+    program=ill.replace("8 if rank == 0 else 4", "100 if rank == 0 else 50"),
+)
+assert "100 vs 52" in longer.text
 
 # %% [markdown]
-# In both it says "8 vs 4", and both times it means bytes. A tensor that numpy has made is float64. `DETAIL` shows shape
-# and dtype of both sides.
+# In both it says "8 vs 4", and both times it means bytes of what one message carries. That the lengths in
+# `shapes_differ` are 8 and 4 is chance: with lengths of 100 and 50 it says "100 vs 52". A tensor that numpy has made is
+# float64. `DETAIL` shows shape and dtype of both sides.
 #
 # ### DDP, and a tool that kills
 #
@@ -529,7 +552,8 @@ assert garbage.outcome == "silent" and "1.0000001" in garbage.endings[0].text
 
 # %% [markdown]
 # Both types have 4 bytes. gloo adds what it gets as what it has. The bits of 1.0 are 1065353216 as an integer, and the
-# integer 1 is next to nothing as a float. Our `World` sends the dtype along, and refuses. `DETAIL` does so, too.
+# integer 1 is next to nothing as a float. (Rank 0 adds one half up, as floats, and rank 1 the other, as integers. Then
+# they exchange the halves.) Our `World` sends the dtype along, and refuses. `DETAIL` does so, too.
 #
 # Here are the other four:
 
@@ -559,17 +583,17 @@ assert ["loss 1" in ending.text for ending in silent["not_in_the_group"].endings
 ]
 
 # %% [markdown]
-# - `read_before_wait`: an asynchronous all-reduce was read before `wait`. Rank 1 may find one half summed and the other
-#   half not.
+# - `read_before_wait`: an asynchronous all-reduce was read before `wait`. A rank may find some parts summed and others
+#   not. How many depends on the moment.
 # - `not_in_the_group`: two ranks call the all-reduce of a group that they are not in. Torch warns, and does nothing.
 # - `different_seeds`: the weights began apart, and gradients that are averaged keep them apart (lesson 05).
 # - `same_samples`: no sampler, so that both ranks see all samples.
 #
 # ### A check that stays on
 #
-# What is true in every data-parallel training, whatever the model? All ranks are in the same step. Their weights are
-# equal, to the bit. Their gradients are finite. In an epoch each sample is seen once. `ReplicaCheck` looks at the first
-# three, in each 50th step. `check_samples` looks at the last, once per epoch. Both work on plain `torch.distributed`
+# What is true in every data-parallel training, whatever the model? All ranks come. Their weights are equal, to
+# the bit. Their gradients are finite. In an epoch each sample is seen once. `ReplicaCheck` looks at the first
+# three, every 50th step. `check_samples` looks at the last, once per epoch. Both work on plain `torch.distributed`
 # and on our communicators.
 
 
@@ -694,19 +718,20 @@ assert all("rank" in text for text in said.values())
 
 # %% [markdown]
 # Each begins with a line and names a rank. That is no magic. Each message has a header: the call it belongs to, shape,
-# dtype and line. And somebody watches who waits for whom. It costs some time per message. Torch does the same under
-# `DETAIL`, and leaves it out by default.
+# dtype and line. And somebody watches who waits for whom. It costs some time per message. Under `DETAIL`
+# torch compares kind, shape and dtype of the calls in one group. It has no lines, and no picture of who waits for whom.
 #
 # Four are missing. A `World` has no port, and numbers its ranks itself. And its groups are communicators: who is not in
 # one does not have it.
 #
 # ## In real frameworks
 #
-# All that you have seen on gloo happens on GPUs with NCCL as well, but it looks different. We have no GPU here, so the
-# following is from the documentation, not tried:
+# Most of what you have seen on gloo happens on GPUs with NCCL as well, but it looks different. We have no GPU here, so
+# the following is from the documentation, not tried:
 #
 # - A collective is only *queued*. The line at which Python stands may be far behind the call that hangs: the next
 #   `.item()`, `torch.cuda.synchronize()`, or the print of a loss.
+# - The default timeout is 10 minutes.
 # - What a mismatch of shapes or dtypes does is left open: it may hang, crash, or give wrong numbers.
 # - After a timeout a watchdog ends the process (`TORCH_NCCL_ASYNC_ERROR_HANDLING`). With `TORCH_FR_BUFFER_SIZE` (in
 #   older versions `TORCH_NCCL_TRACE_BUFFER_SIZE`) and `TORCH_NCCL_DUMP_ON_TIMEOUT` the flight recorder writes a file
@@ -726,7 +751,7 @@ for world in worlds.values():
 #
 # | what you see | look first at | holds if |
 # |---|---|---|
-# | nothing happens | the stack of *every* rank | py-spy may look, or faulthandler was set before |
+# | nothing happens | the stack of *every* rank | py-spy may look, or faulthandler was prepared |
 # | ranks stand in different calls | `DETAIL` | there is no DDP in the program (torch 2.13.0) |
 # | ranks stand in the same call | flight recorder: which group? | it was switched on before the start |
 # | rank 0 waits, others do not come | `monitored_barrier` | the group is gloo's, and rank 0 comes |
@@ -737,7 +762,7 @@ for world in worlds.values():
 #
 # - A hang shows itself at a later call than the one with the fault.
 # - A timeout says where ranks were, not why. A longer one cures nothing but slowness.
-# - To take away the call that hangs is no cure. Let all ranks make it.
+# - The ranks must agree: all make a call, or none does. To take away what was needed is no cure.
 #
 # ## Now you
 #

@@ -9,7 +9,7 @@ FIRST_AID = {
                 "in init_process_group": "a short timeout: it says how many have joined",
                 "in different calls": "DETAIL names both calls; with DDP: monitored_barrier",
                 "all in one call": "flight recorder: which group's call is not over?",
-                "one computes": "it is slow, not dead: deal out the work",
+                "one computes": "it is slow, not dead: share the work out evenly",
             }
         },
         "dies": {
