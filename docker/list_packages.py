@@ -9,6 +9,8 @@ import re
 import sys
 import tomllib
 
+OTHER_EXTRAS = ("course", "dev", "spy")  # the sum of all, and what no student must have
+
 
 def packages(settings: dict, without: str) -> list[str]:
     """What pyproject.toml asks for, with the extras that make up the course.
@@ -18,7 +20,7 @@ def packages(settings: dict, without: str) -> list[str]:
         without: a pattern; what begins with it is left out. "" leaves out nothing.
     """
     extras = settings["project"]["optional-dependencies"]
-    of_course = [package for name, group in extras.items() if name not in ("course", "dev") for package in group]
+    of_course = [package for name, group in extras.items() if name not in OTHER_EXTRAS for package in group]
     wanted = [*settings["build-system"]["requires"], *settings["project"]["dependencies"], *of_course]
     return [package for package in wanted if not (without and re.match(without, package))]
 

@@ -28,8 +28,8 @@ class Known:
         is_exercise: else it is a lesson.
         functions: of an exercise, the names of its solution cells, in their order.
         marks: what it can be recognized by.
-        starts: of an exercise, the texts of its solution cells as students get them; empty if only the solutions are
-            at hand.
+        starts: of an exercise, the texts of its solution cells as students get them. A cell that was changed since, in
+            the folder where somebody works, is none; nor are the solutions.
     """
 
     name: str
@@ -94,8 +94,12 @@ def _known(path: Path, is_exercise: bool) -> Known | None:
         return None
     functions = functions_of(cells)
     is_released = path.parent.parent.name == "exercises"
-    starts = frozenset(normal(cell.source) for cell in cells if is_released and cell.mark.get("solution"))
+    starts = frozenset(normal(cell.source) for cell in cells if is_released and _is_start(cell))
     return Known(path.stem, is_exercise, functions, frozenset(mark for cell in cells for mark in _marks(cell)), starts)
+
+
+def _is_start(cell: HandedCell) -> bool:
+    return bool(cell.mark.get("solution")) and cell.is_as_released
 
 
 def _marks(cell: HandedCell) -> Iterator[str]:
