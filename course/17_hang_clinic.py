@@ -591,10 +591,10 @@ assert ["loss 1" in ending.text for ending in silent["not_in_the_group"].endings
 #
 # ### A check that stays on
 #
-# What is true in every data-parallel training, whatever the model? All ranks come. Their weights are equal, to
-# the bit. Their gradients are finite. In an epoch each sample is seen once. `ReplicaCheck` looks at the first
-# three, every 50th step. `check_samples` looks at the last, once per epoch. Both work on plain `torch.distributed`
-# and on our communicators.
+# What is true in every data-parallel training, whatever the model? All ranks are in the same step. Their weights are
+# equal, to the bit. Their gradients are finite. In an epoch each sample is seen once (but for the few that a sampler
+# repeats or leaves out where the number does not divide). `ReplicaCheck` looks at the first three, every 50th step.
+# `check_samples` looks at the last, once per epoch. Both work on plain `torch.distributed` and on our communicators.
 
 
 # %%
@@ -605,13 +605,13 @@ def train(comm: Communicator, seed: int, steps: int = 20) -> float:
         model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         check = ReplicaCheck(model, every=10)
-        for _ in range(steps):
+        for step in range(1, steps + 1):
             optimizer.zero_grad()
             model(torch.ones(4, 8) * comm.rank).square().mean().backward()
             for parameter in model.parameters():
                 dist.all_reduce(parameter.grad)
                 parameter.grad /= comm.world_size
-            check()
+            check(step)
             optimizer.step()
     return check.grad_norm
 
@@ -631,8 +631,8 @@ assert "step 10: 0.weight has different weights on rank 1 and on the others" in 
 
 # %% [markdown]
 # It names the first parameter that differs, and the ranks. How does it compare weights that it does not send? Each rank
-# sums up the bits of each parameter, as integers. One number per parameter goes around. A difference in the last bit of
-# one weight changes the sum. (Two weights that have changed places do not.)
+# sums up the bits of each parameter, as integers, each with a factor that belongs to its place. One number per
+# parameter goes around. It looks at parameters, not at buffers or at the optimizer's state.
 #
 # If a rank does not come, the check must not hang itself. It has a group of its own, with a timeout of its own, and a
 # monitored barrier in it.
