@@ -390,14 +390,15 @@ def sum_of_files(comm: Communicator, read: Callable[[], torch.Tensor]) -> torch.
 
     Args:
         comm: the communicator of this rank.
-        read: returns what this rank's file holds, float64, of the same shape on all ranks; or raises an OSError.
+        read: returns what this rank's file holds, float64, of the same shape on all ranks; or raises an OSError. It is
+            called once.
 
     Returns:
         The sum, on every rank.
 
     Raises:
-        RuntimeError: reading has failed on at least one rank. It is raised on all ranks, and on each of them its text
-            names all ranks on which reading failed, and no other number: "reading failed on ranks 1 and 3".
+        RuntimeError: reading has failed on at least one rank. It is raised on all ranks. The numbers in its text are
+            those of the ranks on which reading failed, and no others: "reading failed on ranks 1 and 3".
     """
     ### BEGIN SOLUTION
     part, failed = None, torch.zeros(comm.world_size, dtype=torch.int64)
@@ -683,8 +684,10 @@ assert len(report) == 6
 def blend_with_next(comm: Communicator, own: torch.Tensor, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
     """What `compute()` returns, plus what the next rank has as `own`. The messages travel while `compute()` runs.
 
+    A message travels once both sides have begun it, the sender and the receiver.
+
     Args:
-        comm: the communicator of this rank, of at least two.
+        comm: the communicator of this rank, in a world of at least two ranks.
         own: float64, of the same shape on all ranks. It stays as it is.
         compute: takes long, and is called once. Returns a tensor of that shape.
     """
@@ -818,7 +821,11 @@ assert len(report) == 5
 #
 #     train.py:41 all_reduce [8] float32          line 41, a tensor of 8 float32
 #
-# Every rank does so, up to the call at which **one of them** does something else. What happened is one of these:
+# A shape may also be `[]` or `[3, 4]`. A line stands for a call only if all of it looks like that one: a warning may
+# begin with `train.py:95:`, too.
+#
+# Every rank makes these calls, at least one whole step of them, up to the call at which **one of them** does something
+# else. What happened is one of these:
 #
 # | cause | what that rank does | how its output ends | the others |
 # |---|---|---|---|
@@ -831,10 +838,11 @@ assert len(report) == 5
 # | `shape` | makes this call with a different shape | connection closed | connection closed |
 # | `dtype` | makes this call with a different dtype | connection closed | connection closed |
 #
-# The error that has ended a rank is the last line of its output, below its traceback: `RuntimeError: Connection closed
-# by peer`, `RuntimeError: Timed out waiting 1800000ms for recv operation to complete`, or one of its own. Files of
-# torch may stand in a traceback, too. Other lines, such as a warning of the loader, mean nothing, even if they speak of
-# an error.
+# The error that has ended a rank is the last line of its output, and above it stands a traceback, which begins with
+# `Traceback (most recent call last):`. It is `RuntimeError: Connection closed by peer`, `RuntimeError: Timed out
+# waiting 1800000ms for recv operation to complete`, or one of its own, which may speak of a connection or of a timeout,
+# too, in other words. Files of torch may stand in a traceback. Other lines, such as a warning of the loader, mean
+# nothing, even if they speak of an error.
 #
 # A tiny example, without the tracebacks:
 #

@@ -326,6 +326,8 @@ def _(seen: Seen) -> Remarks:
     ways = _ways_to_stop(facts["losses"], facts["target"])
     steps = facts["steps"]
     numbers = {say("never_stops"): MOST_STEPS}
+    if facts["losses"][steps].mean() == facts["target"]:
+        numbers |= {say("just_the_target"): steps + 1}
     numbers |= {say(name): number for name, number in ways.items() if number != steps}
     numbers |= {say("one_step_more"): steps + 1}
     for rank in seen.ranks:

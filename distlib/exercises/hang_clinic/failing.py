@@ -91,12 +91,12 @@ def check_gather_predictions(
 
 
 def _predictions(draw: Draw, rank: int, number: int, dtype: torch.dtype) -> torch.Tensor:
-    """Drawn ones. From two on, one of them is what others take for padding: 0 or -1."""
+    """Drawn ones. From two on, one of them, but not the last, looks like padding: 0 or -1."""
     drawn = draw.whole((number,), dtype, most=999)
     if dtype.is_floating_point:
         drawn += 0.25
     if number > 1:
-        drawn[draw.randrange(number)] = LIKE_PADDING[rank % 2]
+        drawn[draw.randrange(number - 1)] = LIKE_PADDING[rank % 2]
     return drawn
 
 
