@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_each_way_to_stop_takes_other_steps(seed: int) -> None:
 
 def calls_of(lines: list[str]) -> list[str]:
     """The calls in a rank's output."""
-    return [line for line in lines if line.startswith("train.py:")]
+    return [line for line in lines if re.fullmatch(r"train\.py:\d+ \w+ \[[\d, ]*\] \w+", line)]
 
 
 def incidents(cause: str) -> list[Incident]:

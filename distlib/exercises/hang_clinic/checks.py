@@ -233,15 +233,31 @@ LOOKED_AT = 25  # steps; all descents reach their target earlier
     errors=waiting(say("all_stop")),
     untouched=["samples"],
 )
-def check_train_until(draw: Draw, *, world_sizes: Sequence[int], at_once: Sequence[int] = ()) -> Iterator[Case]:
+def check_train_until(
+    draw: Draw, *, world_sizes: Sequence[int], at_once: Sequence[int] = (), exact: Sequence[int] = ()
+) -> Iterator[Case]:
     """`function(comm, weight, samples, rate, target)`: until the mean of all losses is at most the target.
 
-    `at_once`: numbers of ranks of cases in which it is so from the start.
+    Args:
+        world_sizes: numbers of ranks.
+        at_once: the same, of cases in which it is so from the start.
+        exact: the same, powers of two, of cases in which the mean becomes the target itself.
     """
     for ranks in world_sizes:
         yield _descent_case(draw, ranks, False)
     for ranks in at_once:
         yield _descent_case(draw, ranks, True)
+    for ranks in exact:
+        yield _exact_case(draw, ranks)
+
+
+def _exact_case(draw: Draw, ranks: int) -> Case:
+    """After 2 steps the mean of all losses is the target, without rounding: all numbers are whole or end in binary."""
+    samples = draw.whole((ranks, ROWS, FEATURES), torch.float64)
+    weight = samples.mean((0, 1)) + 16 * draw.whole((FEATURES,), torch.float64)
+    losses = _descent(weight, samples)[1]
+    title = f"on {count(ranks, 'rank')}, the mean of the losses is exactly the target after 2 steps"
+    return _until(title, weight, samples, losses, 2, float(losses[2].mean()))
 
 
 def _descent_case(draw: Draw, ranks: int, at_once: bool) -> Case:
@@ -257,8 +273,14 @@ def _descent_case(draw: Draw, ranks: int, at_once: bool) -> Case:
         target = float(means[0]) * 1.01 if at_once else float(means[steps - 1] + means[steps]) / 2
         if at_once or ranks == 1 or _tells_apart(losses, target, steps):
             break
-    inputs = [{"weight": weight, "samples": own.clone(), "rate": RATE / 2, "target": target} for own in samples]
     title = f"on {count(ranks, 'rank')}, {'the target is reached from the start' if at_once else count(steps, 'step')}"
+    return _until(title, weight, samples, losses, steps, target)
+
+
+def _until(
+    title: str, weight: torch.Tensor, samples: torch.Tensor, losses: torch.Tensor, steps: int, target: float
+) -> Case:
+    inputs = [{"weight": weight, "samples": own.clone(), "rate": RATE / 2, "target": target} for own in samples]
     return Case(title, call_with_comm, inputs, {"steps": steps, "losses": losses, "target": target})
 
 
@@ -304,6 +326,8 @@ def _(seen: Seen) -> Remarks:
     ways = _ways_to_stop(facts["losses"], facts["target"])
     steps = facts["steps"]
     numbers = {say("never_stops"): MOST_STEPS}
+    if facts["losses"][steps].mean() == facts["target"]:
+        numbers |= {say("just_the_target"): steps + 1}
     numbers |= {say(name): number for name, number in ways.items() if number != steps}
     numbers |= {say("one_step_more"): steps + 1}
     for rank in seen.ranks:
@@ -341,7 +365,9 @@ def _(seen: Seen) -> Remarks:
     bad, parts = seen.facts, seen.given("part")
     total = torch.stack(parts).sum(0)
     for rank in seen.ranks:
-        raised = seen[rank].get("raised")
+        raised, reads = seen[rank].get("raised"), seen[rank]["reads"]
+        if reads != 1:
+            yield say.remark("reads_once", rank=rank, found=count(reads, "time"))
         if bad:
             yield _raises(rank, bad, raised)
             continue

@@ -30,9 +30,9 @@ SIGNS = {  # how a cause is known
 @task("outputs")
 def check_diagnose(draw: Draw, *, each: int = 1, causes: Sequence[str] = CAUSES) -> Iterator[Case]:
     """`function(outputs)` returns rank, line and cause. `each`: how many drawn incidents there are of each cause."""
-    drawn = [cause for cause in causes for _ in range(each)]
-    for number, cause in enumerate(draw.sample(drawn, len(drawn)), 1):
-        found = incident(draw, cause)
+    drawn = [(cause, k % 2 == 1) for cause in causes for k in range(each)]
+    for number, (cause, of_a_connection) in enumerate(draw.sample(drawn, len(drawn)), 1):
+        found = incident(draw, cause, of_a_connection=of_a_connection)
         given = [list(lines) for lines in found.outputs]
         title = f"on incident {number}, {count(sum(map(len, given)), 'line')} of output"
         yield replace(called(given, facts=found), title=title)

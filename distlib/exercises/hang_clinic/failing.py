@@ -70,6 +70,7 @@ def _(seen: Seen) -> Remarks:
 
 # ── gather_predictions ───────────────────────────────────────────────────────────────────────────────────────────────
 
+LIKE_PADDING = (0, -1)
 GATHER_ERRORS = [
     *waiting(say("one_length")),
     ("must match the", say("own_length")),
@@ -84,9 +85,19 @@ def check_gather_predictions(
 ) -> Iterator[Case]:
     """`function(comm, predictions)`: those of all ranks, in order. `lengths`: of each case, how many each rank has."""
     for numbers in lengths:
-        inputs = [{"predictions": draw.whole((number,), dtype, most=999)} for number in numbers]
+        inputs = [{"predictions": _predictions(draw, rank, number, dtype)} for rank, number in enumerate(numbers)]
         title = f"on {count(len(numbers), 'rank')}, {' + '.join(map(str, numbers))} predictions, {dtype_name(dtype)}"
         yield Case(title, call_with_comm, inputs)
+
+
+def _predictions(draw: Draw, rank: int, number: int, dtype: torch.dtype) -> torch.Tensor:
+    """Drawn ones. From two on, one of them, but not the last, looks like padding: 0 or -1."""
+    drawn = draw.whole((number,), dtype, most=999)
+    if dtype.is_floating_point:
+        drawn += 0.25
+    if number > 1:
+        drawn[draw.randrange(number - 1)] = LIKE_PADDING[rank % 2]
+    return drawn
 
 
 @check_gather_predictions.judge
@@ -95,12 +106,14 @@ def _(seen: Seen) -> Remarks:
     longest, shortest = max(map(len, parts)), min(map(len, parts))
     padded = [torch.cat([part, part.new_zeros(longest - len(part))]) for part in parts]
     right = torch.cat(parts)
+    by_value = [right[right != padding] for padding in LIKE_PADDING]
     for rank in seen.ranks:
         found = seen[rank]["returned"]
         mistakes = {
             say("own_predictions"): parts[rank],
             say("padding_left"): torch.cat(padded),
             say("cut_to_shortest"): torch.cat([part[:shortest] for part in parts]),
+            say("removed_by_value"): [each for each in by_value if len(each) < len(right)],
             say("own_missing"): torch.cat([parts[0][:0], *parts[:rank], *parts[rank + 1 :]]),
             say("order_of_ranks"): [torch.cat([*parts[k:], *parts[:k]]) for k in seen.ranks],
         }

@@ -38,19 +38,23 @@ def read_and_add(
         inputs: "part": the tensor; "fails": whether it can't be read.
 
     Returns:
-        "returned"; or "raised": the text of a RuntimeError.
+        "returned"; or "raised": the text of a RuntimeError. And "reads": how often `read` was called.
     """
+    reads = 0
 
     def read() -> torch.Tensor:
+        nonlocal reads
+        reads += 1
         if inputs["fails"]:
             raise OSError("input/output error")
         part: torch.Tensor = inputs["part"].clone()
         return part
 
     try:
-        return {"returned": function(comm, read)}
+        returned = function(comm, read)
     except RuntimeError as error:
-        return {"raised": str(error)}
+        return {"raised": str(error), "reads": reads}
+    return {"returned": returned, "reads": reads}
 
 
 def average_dict(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> Any:

@@ -26,9 +26,14 @@ _ERRORS = (
     "OSError: [Errno 5] Input/output error",
     "ZeroDivisionError: division by zero",
 )
+_ERRORS_OF_A_CONNECTION = (  # of the rank's own, and not of the others'
+    "ConnectionResetError: [Errno 104] Connection reset by peer",
+    "ConnectionRefusedError: [Errno 111] Connection refused",
+    "TimeoutError: [Errno 110] Connection timed out",
+)
 _ASIDE = (
     "loader: OSError at the first try, reading again",
-    "UserWarning: the learning rate is 0",
+    "train.py:95: UserWarning: the learning rate is 0",
     "loader: 1 sample left out (ValueError: empty text)",
 )
 
@@ -39,13 +44,13 @@ class Call:
 
     line: int
     name: str
-    shape: int
+    shape: tuple[int, ...]
     dtype: str
 
     @property
     def text(self) -> str:
         """As it is printed."""
-        return f"train.py:{self.line} {self.name} [{self.shape}] {self.dtype}"
+        return f"train.py:{self.line} {self.name} {list(self.shape)} {self.dtype}"
 
 
 @dataclass(frozen=True)
@@ -67,22 +72,27 @@ class Incident:
     others_line: int
 
 
-def incident(draw: random.Random, cause: str) -> Incident:
-    """A drawn one."""
+def incident(draw: random.Random, cause: str, *, of_a_connection: bool = False) -> Incident:
+    """A drawn one. `of_a_connection`: if a rank raises an error of its own, that speaks of a connection, too."""
     lines = draw.sample(range(20, 90), 6)
-    calls = [Call(line, draw.choice(_COLLECTIVES), draw.randint(2, 64), draw.choice(_DTYPES)) for line in lines[:3]]
+    calls = [Call(line, draw.choice(_COLLECTIVES), _shape(draw), draw.choice(_DTYPES)) for line in lines[:3]]
     rank, steps = draw.randrange(RANKS), draw.randint(1, 2)
     place = 0 if cause == "finished" else draw.randrange(len(calls) - (cause == "skipped"))
     others = calls[place]
     own = _instead(draw, cause, calls, place, lines[3])
-    outputs = []
+    outputs, errors = [], _ERRORS_OF_A_CONNECTION if of_a_connection else _ERRORS
     for other in range(RANKS):
         before = _before(draw, calls, steps, place)
-        end = _end(draw, cause, own, lines[4:]) if other == rank else _waits(others, FOLLOWS.get(cause, CLOSED))
+        end = _end(draw, cause, own, lines[4:], errors) if other == rank else _waits(others, FOLLOWS.get(cause, CLOSED))
         outputs.append([*before, *end])
     last = calls[place - 1].line  # of the step before, if place is 0
     line = own.line if own else lines[5] if cause == "raised" else last
     return Incident(outputs, rank, line, cause, others.line)
+
+
+def _shape(draw: random.Random) -> tuple[int, ...]:
+    """Of none, one or two dimensions."""
+    return tuple(draw.randint(2, 64) for _ in range(draw.choice((0, 1, 1, 2))))
 
 
 def _before(draw: random.Random, calls: Sequence[Call], steps: int, place: int) -> list[str]:
@@ -105,13 +115,14 @@ def _instead(draw: random.Random, cause: str, calls: Sequence[Call], place: int,
     if cause == "extra":
         return Call(elsewhere, draw.choice(_COLLECTIVES), call.shape, call.dtype)
     if cause == "shape":
-        return Call(call.line, call.name, call.shape + draw.choice((-1, 1)), call.dtype)
+        *first, last = call.shape or (2,)
+        return Call(call.line, call.name, (*first, last + draw.choice((-1, 1))), call.dtype)
     if cause == "dtype":
         return Call(call.line, call.name, call.shape, draw.choice([each for each in _DTYPES if each != call.dtype]))
     return None
 
 
-def _end(draw: random.Random, cause: str, own: Call | None, lines: Sequence[int]) -> list[str]:
+def _end(draw: random.Random, cause: str, own: Call | None, lines: Sequence[int], errors: Sequence[str]) -> list[str]:
     """How the output of the one rank ends. `lines`: two of the program, for a traceback."""
     if own:
         return _waits(own, FOLLOWS.get(cause, CLOSED))
@@ -121,7 +132,7 @@ def _end(draw: random.Random, cause: str, own: Call | None, lines: Sequence[int]
             for line, name in zip(lines, ("step", "load"), strict=True)
         ]
         inside = ['  File "/opt/torch/utils/data/dataset.py", line 350, in __getitem__'] * draw.randint(0, 1)
-        return ["Traceback (most recent call last):", *files, *inside, draw.choice(_ERRORS)]
+        return ["Traceback (most recent call last):", *files, *inside, draw.choice(errors)]
     return ["finished"] if cause == "finished" else []
 
 

@@ -61,7 +61,7 @@ def _(seen: Seen) -> Remarks:
     for message in seen.trace:
         for rank in (message.src, message.dst):
             (done,) = seen.passed(rank, 0)
-            if message.nbytes and message.start >= done:
+            if message.nbytes and message.taken >= done:
                 yield say.remark("after_compute", rank=rank, src=message.src, dst=message.dst)
             if message.nbytes and message.end <= done - COMPUTES:
                 yield say.remark("before_compute", rank=rank, src=message.src, dst=message.dst)

@@ -7,7 +7,9 @@ def diagnose(outputs):
                 files = [line for line in lines if 'train.py", line' in line]
                 number = int(files[-1].split("line ")[1].split(",")[0])
                 return rank, number, "raised"
-    calls = [[line.split() for line in lines if line.startswith("train.py:")] for lines in outputs]
+    call = re.compile(r"train\.py:(\d+) (\w+) (\[.*\]) (\w+)")
+    calls = [[call.fullmatch(line) for line in lines] for lines in outputs]
+    calls = [[found.groups() for found in each if found] for each in calls]
     place = min(map(len, calls))
     for k in range(place - 1, -1, -1):
         if any(own[k] != calls[0][k] for own in calls):
@@ -16,7 +18,7 @@ def diagnose(outputs):
     usual = max(here, key=here.count)
     rank = next(rank for rank in range(4) if here[rank] != usual)
     own = here[rank]
-    line = int(calls[rank][-1][0].split(":")[1])
+    line = int(calls[rank][-1][0])
     if own is None:
         if "finished" in outputs[rank]:
             return rank, line, "finished"

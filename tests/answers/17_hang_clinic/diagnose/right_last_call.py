@@ -6,7 +6,7 @@ from collections import Counter
 def diagnose(outputs):
     last, number = [], []
     for lines in outputs:
-        calls = [re.fullmatch(r"train\.py:(\d+) (\w+) \[(\d+)\] (\w+)", line) for line in lines]
+        calls = [re.fullmatch(r"train\.py:(\d+) (\w+) \[([\d, ]*)\] (\w+)", line) for line in lines]
         calls = [call.groups() for call in calls if call]
         last.append(calls[-1])
         number.append(len(calls))
