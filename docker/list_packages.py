@@ -9,8 +9,6 @@ import re
 import sys
 import tomllib
 
-OTHER_EXTRAS = ("course", "dev", "spy")  # the sum of all, and what no student must have
-
 
 def packages(settings: dict, without: str) -> list[str]:
     """What pyproject.toml asks for, with the extras that make up the course.
@@ -20,7 +18,8 @@ def packages(settings: dict, without: str) -> list[str]:
         without: a pattern; what begins with it is left out. "" leaves out nothing.
     """
     extras = settings["project"]["optional-dependencies"]
-    of_course = [package for name, group in extras.items() if name not in OTHER_EXTRAS for package in group]
+    named = re.search(r"\[(.*)\]", extras["course"][0])[1].split(",")
+    of_course = [package for name in named for package in extras[name]]
     wanted = [*settings["build-system"]["requires"], *settings["project"]["dependencies"], *of_course]
     return [package for package in wanted if not (without and re.match(without, package))]
 

@@ -35,8 +35,6 @@ OF_THE_COURSE = ("jupyterlab", "nbgrader", "jupytext")  # a Jupyter that is ther
 OF_JUPYTER = ("ipykernel", "ipywidgets", "nbclient", "nbconvert", "nbformat")  # taken as they are, if they are there
 LINES_OF_PIP = 12  # which say why it failed
 
-_OTHER_EXTRAS = ("course", "dev", "spy")  # the sum of all, and what no student must have
-
 
 class NotInstalled(Exception):
     """The packages can't be installed. The message says why, and what to do."""
@@ -94,8 +92,9 @@ def versions_here() -> dict[str, str]:
 def requirements(without: str) -> Iterator[Requirement]:
     """What the course asks for on this machine. without: a pattern; what begins with it is left out."""
     project = tomllib.loads((COURSE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [group for name, group in project["optional-dependencies"].items() if name not in _OTHER_EXTRAS]
-    for requirement in map(Requirement, chain(project["dependencies"], *extras)):
+    extras = project["optional-dependencies"]
+    of_course = [extras[name] for name in sorted(Requirement(extras["course"][0]).extras)]
+    for requirement in map(Requirement, chain(project["dependencies"], *of_course)):
         if requirement.marker is None or requirement.marker.evaluate():
             if not (without and re.match(without, requirement.name)):
                 yield requirement

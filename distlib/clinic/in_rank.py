@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import json
-import linecache
 import os
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from distlib.clinic.observer import ASK_FOR_STACK, CALLS_WANTED, LOOK_EVERY
 from distlib.worlds import private_torch
+from distlib.worlds.code_files import remember_lines
 
 
 def run_program(source: str, file: str, rank: int) -> None:
@@ -33,15 +33,15 @@ def run_program(source: str, file: str, rank: int) -> None:
         file: the name that tracebacks show.
         rank: which process of the program this is; the program learns its own from the environment.
     """
-    place = Path(tempfile.gettempdir()) / str(rank)
-    faulthandler.register(ASK_FOR_STACK, file=open(f"{place}.stack", "w"), all_threads=False)
+    stem = Path(tempfile.gettempdir()) / str(rank)
+    faulthandler.register(ASK_FOR_STACK, file=open(f"{stem}.stack", "w"), all_threads=False)
     dist.set_debug_level_from_env()  # type: ignore[attr-defined]  # torch has read the environment of the process that this is a fork of
     if "TORCH_FR_BUFFER_SIZE" in os.environ:
-        threading.Thread(target=_write_calls_when_asked, args=(place,), daemon=True).start()
-    Path(f"{place}.pid").write_text(str(os.getpid()))
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        threading.Thread(target=_write_calls_when_asked, args=(stem,), daemon=True).start()
+    Path(f"{stem}.pid").write_text(str(os.getpid()))
+    remember_lines(file, source)
     if "TORCHELASTIC_ERROR_FILE" in os.environ:
-        os.environ["TORCHELASTIC_ERROR_FILE"] = str(place.parent / os.environ["TORCHELASTIC_ERROR_FILE"])
+        os.environ["TORCHELASTIC_ERROR_FILE"] = str(stem.parent / os.environ["TORCHELASTIC_ERROR_FILE"])
     main = sys.modules["__main__"].__dict__
     run = record(exec) if "TORCHELASTIC_ERROR_FILE" in os.environ else exec
     try:
@@ -71,11 +71,11 @@ def _end(status: int) -> None:
     os._exit(status)
 
 
-def _write_calls_when_asked(place: Path) -> None:
-    wanted = place.parent / CALLS_WANTED
+def _write_calls_when_asked(stem: Path) -> None:
+    wanted = stem.parent / CALLS_WANTED
     asked = threading.Event()
     while not wanted.exists():
         asked.wait(LOOK_EVERY)
-    draft = place.with_suffix(".draft")
+    draft = stem.with_suffix(".draft")
     draft.write_text(json.dumps(private_torch.recorded_calls()))
-    draft.rename(place.with_suffix(".calls"))
+    draft.rename(stem.with_suffix(".calls"))

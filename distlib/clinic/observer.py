@@ -141,8 +141,8 @@ def _read_when_there(path: Path, end: str) -> str:
 
 def spy(pid: int) -> str:
     """What py-spy prints about a process; in parentheses, why it prints nothing."""
-    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    command = shutil.which("py-spy", path=places)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    command = shutil.which("py-spy", path=path)
     if command is None:
         return "(py-spy is not installed here: pip install py-spy)"
     plain = {name: value for name, value in os.environ.items() if not name.endswith("_FORCE")} | {"NO_COLOR": "1"}

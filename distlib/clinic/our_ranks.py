@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from distlib.worlds.code_files import remember_lines
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real.world import World
 
@@ -41,7 +41,7 @@ def run_on_our_ranks(name: str, world: World, timeout: float = _TIMEOUT) -> Rank
 def our_faults() -> dict[str, Callable[..., Any]]:
     """The functions of `same_faults`, by name, as if a student had written the file: reports name its lines."""
     source = _PATH.read_text(encoding="utf-8")
-    linecache.cache[_FILE] = (len(source), None, source.splitlines(keepends=True), _FILE)
+    remember_lines(_FILE, source)
     names: dict[str, Any] = {"__name__": "same_faults"}
     exec(compile(source, _FILE, "exec"), names)
     return {node.name: names[node.name] for node in _functions(source)}

@@ -73,10 +73,15 @@ class Patient:
     @property
     def change(self) -> str:
         """The cure: lines of the program that go, marked -, and that come, marked +."""
-        lines = difflib.ndiff(self.program.splitlines(), self.healed.splitlines())
-        return "\n".join(line for line in lines if line.startswith(("- ", "+ ")))
+        return changed_lines(self.program, self.healed)
 
     def numbered(self) -> str:
         """The program with the numbers of its lines, without the first, which is the symptom."""
         lines = list(enumerate(self.program.splitlines(), 1))[2:]
         return "\n".join(f"{number:2} │ {line}".rstrip() for number, line in lines)
+
+
+def changed_lines(before: str, after: str) -> str:
+    """Lines that go, marked -, and that come, marked +; empty ones are left out."""
+    lines = difflib.ndiff(before.splitlines(), after.splitlines())
+    return "\n".join(line for line in lines if line.startswith(("- ", "+ ")) and line.strip("+- "))

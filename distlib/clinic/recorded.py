@@ -1,6 +1,6 @@
 """What torch printed when the course was written, in `patients/NAME.txt`: shown next to today's where versions differ.
 
-python -m distlib.clinic.recorded      runs all patients, and writes what they show with the torch that is there
+python -m tests.tools.record_patients      runs all patients, and writes what they show with the torch that is there
 """
 
 from __future__ import annotations

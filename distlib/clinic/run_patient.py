@@ -8,7 +8,6 @@ The processes live in a network of their own, and all are gone afterwards: see `
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 
@@ -18,7 +17,7 @@ import torch
 from distlib.clinic.in_rank import run_program
 from distlib.clinic.observer import Observed, observe
 from distlib.clinic.output_folding import fold
-from distlib.clinic.patient import Patient
+from distlib.clinic.patient import Patient, changed_lines
 from distlib.clinic.patient_report import (
     DIED,
     ENDED,
@@ -92,7 +91,7 @@ def run_patient(
         raise error
     seen: Observed = outcomes[_OBSERVER].value
     endings = [_ending(rank, outcomes[_name(rank)], seen, patient, after, patience) for rank in range(patient.ranks)]
-    report = PatientReport(name, tool, torch.__version__, endings, change=_difference(before, after))
+    report = PatientReport(name, tool, torch.__version__, endings, change=changed_lines(before, after))
     if tool is None and not healed and program is None:
         report.recorded = next_to_today(name)
     return report
@@ -140,8 +139,3 @@ def _ending(rank: int, outcome: Outcome, seen: Observed, patient: Patient, progr
         return RankEnding(rank, DIED, how_it_died(-status), lines, seen.told_of(rank))
     kind, how = (RAISED, f"ended with an exception, status {status}") if status else (ENDED, "ended, status 0")
     return RankEnding(rank, kind, how, lines, seen.told_of(rank))
-
-
-def _difference(before: str, after: str) -> str:
-    lines = difflib.ndiff(before.splitlines(), after.splitlines())
-    return "\n".join(line for line in lines if line.startswith(("- ", "+ ")) and line.strip("+- "))

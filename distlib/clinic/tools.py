@@ -1,4 +1,4 @@
-"""The tools of torch and Python that look into a program that hangs or dies, in the order in which to try them.
+"""The tools of torch and Python that look into a program that hangs or dies.
 
 A tool is an environment variable, or a line or two in the program, or somebody who looks from outside.
 """
@@ -77,7 +77,7 @@ _ALL = (
         edit=limit_waits,
         is_timed=True,
     ),
-    Tool("monitored_barrier", "rank 0 names the ranks that do not come", edit=meet_before, is_timed=True),
+    Tool("monitored_barrier", "rank 0 names the first rank that does not come", edit=meet_before, is_timed=True),
     Tool("INFO", "DDP names parameters", env=(("TORCH_DISTRIBUTED_DEBUG", "INFO"),)),
     Tool("DETAIL", "compares each collective call over the ranks", env=(("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),)),
     Tool("py-spy", "shows the Python stack of a process that runs, from outside", looks_in=True),

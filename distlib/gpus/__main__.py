@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from distlib.gpus.measurements import MEASUREMENTS
-from distlib.gpus.recordings import FOLDER, NOT_YET, record
+from distlib.gpus.recordings import FOLDER, NOT_YET, gpus_here, record
 
 
 def main() -> int:
     """Returns the exit status: 1 if there is no GPU."""
-    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    there = gpus_here()
     if not there:
         print(f"{NOT_YET}: torch {torch.__version__} sees none on this machine")
         return 1

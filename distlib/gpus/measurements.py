@@ -51,9 +51,8 @@ def _queue(device: torch.device, small: bool) -> list[Row]:
     for size in (8, 16) if small else (64, 1024, 8192):
         matrix = torch.ones(size, size, device=device)
         times = time_call(lambda matrix=matrix: matrix @ matrix, device)  # type: ignore[misc]
-        flops = 2 * size**3 / times.done
-        rows.append({"matrix": size, "returned µs": _micro(times.returned), "done µs": _micro(times.done)})
-        rows[-1] = {**rows[-1], "TFLOP/s": flops / 1e12}
+        row: Row = {"matrix": size, "returned µs": _micro(times.returned), "done µs": _micro(times.done)}
+        rows.append({**row, "TFLOP/s": _teraflops(size, times.done)})
     return rows
 
 
@@ -141,8 +140,8 @@ def _formats(device: torch.device, small: bool) -> list[Row]:
             error = ((one @ other)[:8].double() - exact).abs().max() / exact.abs().max()
         finally:
             torch.set_float32_matmul_precision(before)
-        rows.append({"numbers": words, "ms": 1e3 * seconds, "TFLOP/s": 2 * size**3 / seconds / 1e12})
-        rows[-1] = {**rows[-1], "largest error": float(error)}
+        row: Row = {"numbers": words, "ms": 1e3 * seconds, "TFLOP/s": _teraflops(size, seconds)}
+        rows.append({**row, "largest error": float(error)})
     return rows
 
 
@@ -262,6 +261,11 @@ def _model(device: torch.device) -> nn.Sequential:
     return nn.Sequential(*layers).to(device)
 
 
+def _teraflops(size: int, seconds: float) -> float:
+    """Of a product of two square matrices: a multiplication and an addition for each of size³ pairs of elements."""
+    return 2 * size**3 / seconds / 1e12
+
+
 def _micro(seconds: float) -> float:
     return 1e6 * seconds
 
@@ -277,4 +281,4 @@ MEASUREMENTS: Mapping[str, Measurement] = {
     "overlap": Measurement(_overlap, gpus=2),
     "two_gpus": Measurement(_two_gpus, gpus=2),
 }
-"""By name, as `recordings.measured` takes them."""
+"""By name, as `recordings.show` takes them."""

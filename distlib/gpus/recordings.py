@@ -51,6 +51,11 @@ class Recording:
         return f"{self.card}, {self.versions}, {self.day}, by `{self.command}`:\n{table(self.rows)}"
 
 
+def gpus_here() -> int:
+    """How many GPUs torch can use on this machine."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
 def show(name: str, folder: Path = FOLDER) -> None:
     """Print a measurement: run now, if there are GPUs enough; else as recorded; else that it was not run yet.
 
@@ -62,7 +67,7 @@ def show(name: str, folder: Path = FOLDER) -> None:
         ValueError: there is no such measurement.
     """
     needed = _measurement(name).gpus
-    if torch.cuda.is_available() and torch.cuda.device_count() >= needed:
+    if gpus_here() >= needed:
         print(f"Measured now on {measure(name)}")
     elif (file := _file(name, folder)).exists():
         print(f"Recorded on {Recording(**json.loads(file.read_text()))}")
@@ -78,9 +83,8 @@ def measure(name: str, command: str = "a cell of this notebook") -> Recording:
         RuntimeError: there are not GPUs enough.
     """
     measurement = _measurement(name)
-    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if there < measurement.gpus:
-        raise RuntimeError(f"the measurement {name!r} needs GPUs: {measurement.gpus}, this machine has {there}")
+    if gpus_here() < measurement.gpus:
+        raise RuntimeError(f"the measurement {name!r} needs GPUs: {measurement.gpus}, this machine has {gpus_here()}")
     rows = measurement.rows(torch.device("cuda", 0), False)
     nccl = ".".join(map(str, torch.cuda.nccl.version()))
     versions = f"torch {torch.__version__}, CUDA {torch.version.cuda}, NCCL {nccl}"

@@ -1,16 +1,24 @@
 """Functions that travel keep the name of the file, or cell, in which they were written: errors and deadlocks name it.
 
+Of code that was never a file, `remember_lines` keeps the text, so that they can show its lines as well.
+
 Cloudpickle drops it from version 3.1.3 on, and calls all of them "<dynamic-code>".
 """
 
 from __future__ import annotations
 
 import io
+import linecache
 from collections import ChainMap
 from types import CodeType
 from typing import Any
 
 import cloudpickle
+
+
+def remember_lines(file: str, source: str) -> None:
+    """Let tracebacks and reports show the lines of a text that is compiled under the name of a file that is none."""
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
 
 
 def dumps(value: Any) -> bytes:

@@ -38,13 +38,13 @@ class ClearSolutionsToStart(ClearSolutions):
 
 def starting_text(source: str) -> str:
     """A solution cell as students get it, if below each solution in it stands what they start with."""
-    kept, place = [], ""
+    kept, region = [], ""
     for line in source.splitlines():
         words = line.strip()
         if words in (*SOLUTION_MARKERS, START_MARKER):
-            place = "" if words == SOLUTION_MARKERS[1] else words
-        elif place != SOLUTION_MARKERS[0]:
-            kept.append(_as_code(line) if place else line)
+            region = "" if words == SOLUTION_MARKERS[1] else words
+        elif region != SOLUTION_MARKERS[0]:
+            kept.append(_as_code(line) if region else line)
     return "\n".join(kept)
 
 

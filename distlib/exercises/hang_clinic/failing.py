@@ -33,7 +33,7 @@ def check_average_by_name(draw: Draw, *, models: Sequence[tuple[int, int, bool]]
     """
     for ranks, number, alike in models:
         chosen = draw.sample(NAMES, number)
-        shapes = {name: (3,) if alike else (place + 2,) for place, name in enumerate(chosen)}
+        shapes = {name: (3,) if alike else (index + 2,) for index, name in enumerate(chosen)}
         orders = _orders(draw, chosen, ranks)
         inputs = [{"names": order, "tensors": [draw.normal(shapes[name]) for name in order]} for order in orders]
         title = f"on {count(ranks, 'rank')}, {count(number, 'gradient')} {ALIKE if alike else UNLIKE}"
@@ -54,8 +54,8 @@ def _(seen: Seen) -> Remarks:
     for rank in seen.ranks:
         for name in sorted(given[rank]):
             same_name = torch.stack([own[name] for own in given])
-            place = seen.case.inputs[rank]["names"].index(name)
-            in_place = [own["tensors"][place] for own in seen.case.inputs]
+            index = seen.case.inputs[rank]["names"].index(name)
+            in_place = [own["tensors"][index] for own in seen.case.inputs]
             is_one_shape = len({each.shape for each in in_place}) == 1
             is_broadcast = seen.size > 1 and all(is_close(told.get(name), same_name[0]) for told in seen.results)
             mistakes: dict[str, Any] = {

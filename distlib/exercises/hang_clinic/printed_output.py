@@ -77,15 +77,15 @@ def incident(draw: random.Random, cause: str, *, of_a_connection: bool = False) 
     lines = draw.sample(range(20, 90), 6)
     calls = [Call(line, draw.choice(_COLLECTIVES), _shape(draw), draw.choice(_DTYPES)) for line in lines[:3]]
     rank, steps = draw.randrange(RANKS), draw.randint(1, 2)
-    place = 0 if cause == "finished" else draw.randrange(len(calls) - (cause == "skipped"))
-    others = calls[place]
-    own = _instead(draw, cause, calls, place, lines[3])
+    index = 0 if cause == "finished" else draw.randrange(len(calls) - (cause == "skipped"))
+    others = calls[index]
+    own = _instead(draw, cause, calls, index, lines[3])
     outputs, errors = [], _ERRORS_OF_A_CONNECTION if of_a_connection else _ERRORS
     for other in range(RANKS):
-        before = _before(draw, calls, steps, place)
+        before = _before(draw, calls, steps, index)
         end = _end(draw, cause, own, lines[4:], errors) if other == rank else _waits(others, FOLLOWS.get(cause, CLOSED))
         outputs.append([*before, *end])
-    last = calls[place - 1].line  # of the step before, if place is 0
+    last = calls[index - 1].line  # of the step before, if index is 0
     line = own.line if own else lines[5] if cause == "raised" else last
     return Incident(outputs, rank, line, cause, others.line)
 
@@ -95,23 +95,23 @@ def _shape(draw: random.Random) -> tuple[int, ...]:
     return tuple(draw.randint(2, 64) for _ in range(draw.choice((0, 1, 1, 2))))
 
 
-def _before(draw: random.Random, calls: Sequence[Call], steps: int, place: int) -> list[str]:
+def _before(draw: random.Random, calls: Sequence[Call], steps: int, index: int) -> list[str]:
     """What a rank prints up to the call at which it happens: whole steps, and the calls before."""
     printed = []
     for step in range(steps + 1):
         if draw.random() < 0.3:
             printed.append(draw.choice(_ASIDE))
-        printed += [call.text for call in (calls if step < steps else calls[:place])]
+        printed += [call.text for call in (calls if step < steps else calls[:index])]
         if step < steps:
             printed.append(f"step {step + 1}: loss {draw.uniform(0.1, 2):.3f}")
     return printed
 
 
-def _instead(draw: random.Random, cause: str, calls: Sequence[Call], place: int, elsewhere: int) -> Call | None:
+def _instead(draw: random.Random, cause: str, calls: Sequence[Call], index: int, elsewhere: int) -> Call | None:
     """The call that the one rank makes in the place of that of the others; None if it makes none."""
-    call = calls[place]
+    call = calls[index]
     if cause == "skipped":
-        return calls[place + 1]
+        return calls[index + 1]
     if cause == "extra":
         return Call(elsewhere, draw.choice(_COLLECTIVES), call.shape, call.dtype)
     if cause == "shape":
