@@ -73,18 +73,27 @@ class Incident:
 
 
 def incident(draw: random.Random, cause: str, *, of_a_connection: bool = False) -> Incident:
-    """A drawn one. `of_a_connection`: if a rank raises an error of its own, that speaks of a connection, too."""
+    """A drawn one.
+
+    Args:
+        draw: where all of it comes from.
+        cause: one of `CAUSES`.
+        of_a_connection: if the rank raises an error of its own, that speaks of a connection, and the program itself
+            raises it. Otherwise a file of torch stands last in the traceback. Whoever plays both meets both.
+    """
     lines = draw.sample(range(20, 90), 6)
     calls = [Call(line, draw.choice(_COLLECTIVES), _shape(draw), draw.choice(_DTYPES)) for line in lines[:3]]
     rank, steps = draw.randrange(RANKS), draw.randint(1, 2)
     index = 0 if cause == "finished" else draw.randrange(len(calls) - (cause == "skipped"))
     others = calls[index]
     own = _instead(draw, cause, calls, index, lines[3])
-    outputs, errors = [], _ERRORS_OF_A_CONNECTION if of_a_connection else _ERRORS
+    outputs = []
     for other in range(RANKS):
         before = _before(draw, calls, steps, index)
-        end = _end(draw, cause, own, lines[4:], errors) if other == rank else _waits(others, FOLLOWS.get(cause, CLOSED))
-        outputs.append([*before, *end])
+        if other == rank:
+            outputs.append([*before, *_end(draw, cause, own, lines[4:], of_a_connection)])
+        else:
+            outputs.append([*before, *_waits(others, FOLLOWS.get(cause, CLOSED))])
     last = calls[index - 1].line  # of the step before, if index is 0
     line = own.line if own else lines[5] if cause == "raised" else last
     return Incident(outputs, rank, line, cause, others.line)
@@ -122,7 +131,7 @@ def _instead(draw: random.Random, cause: str, calls: Sequence[Call], index: int,
     return None
 
 
-def _end(draw: random.Random, cause: str, own: Call | None, lines: Sequence[int], errors: Sequence[str]) -> list[str]:
+def _end(draw: random.Random, cause: str, own: Call | None, lines: Sequence[int], of_a_connection: bool) -> list[str]:
     """How the output of the one rank ends. `lines`: two of the program, for a traceback."""
     if own:
         return _waits(own, FOLLOWS.get(cause, CLOSED))
@@ -131,8 +140,9 @@ def _end(draw: random.Random, cause: str, own: Call | None, lines: Sequence[int]
             f'  File "/home/ann/train.py", line {line}, in {name}'
             for line, name in zip(lines, ("step", "load"), strict=True)
         ]
-        inside = ['  File "/opt/torch/utils/data/dataset.py", line 350, in __getitem__'] * draw.randint(0, 1)
-        return ["Traceback (most recent call last):", *files, *inside, draw.choice(errors)]
+        inside = ['  File "/opt/torch/utils/data/dataset.py", line 350, in __getitem__'] * (not of_a_connection)
+        error = draw.choice(_ERRORS_OF_A_CONNECTION if of_a_connection else _ERRORS)
+        return ["Traceback (most recent call last):", *files, *inside, error]
     return ["finished"] if cause == "finished" else []
 
 
