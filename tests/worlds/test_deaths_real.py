@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from distlib import Communicator, DeadlockError, PeerLost, RankError, World
 from distlib.network import Link
 from distlib.worlds.real.journal import Journal, read_journal
 from distlib.worlds.real.mailbox import INLINE_BYTES
+from distlib.worlds.real.rank_pool import RankPool
 from tests.tools.midst import until_at_rest
 from tests.worlds.dying_ranks import die, go_on_without_the_last, noticed
 from tests.worlds.test_world import rank_processes, still_works, wait_until
@@ -72,6 +74,26 @@ def test_a_rank_is_killed_on_the_clock_and_all_are_back_in_the_next_run() -> Non
             assert isinstance(two, PeerLost) and "rank 2 died" in str(two)
         assert world.run(lambda comm: comm.rank, timeout=100)[:2] == [0, 1]
     assert wait_until(lambda: rank_processes() <= before)
+
+
+def test_a_death_that_takes_its_time_is_no_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    kill, already = RankPool.kill, set()
+
+    def kill_later(pool: RankPool, ranks: Iterable[int] | None = None) -> None:
+        if ranks is None:
+            kill(pool)
+        elif not already:
+            already.update(ranks)
+            threading.Timer(0.5, kill, [pool, set(ranks)]).start()
+
+    monkeypatch.setattr(RankPool, "kill", kill_later)
+
+    def wait_for_each_other(comm: Communicator) -> list[int] | str:
+        return noticed(lambda: comm.recv(torch.empty(1), 1 - comm.rank))
+
+    with World(2, deaths={1: 0.3}) as world:
+        zero, one = world.run(wait_for_each_other, timeout=100)
+        assert zero == [1] and isinstance(one, PeerLost)
 
 
 def test_a_server_goes_on_with_the_workers_that_are_left(each_kind: World) -> None:
