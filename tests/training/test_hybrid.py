@@ -1,5 +1,6 @@
 """A step in three directions: equal to one process on any mesh, what is sent along which axis, and what is refused."""
 
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from distlib.training.tensor_parallel import (
 
 MODEL = SmallTransformer(vocabulary=16, features=8, hidden=16, heads=4, num_layers=3)
 TIED = SmallTransformer(vocabulary=16, features=8, hidden=16, heads=4, num_layers=3, tied=True)
+PLACED = SmallTransformer(vocabulary=16, features=8, hidden=16, heads=4, num_layers=3, tied=True, positions=6)
 SAMPLES, SEQUENCE, STEPS = 8, 5, 10
 CUBE = {"dp": 2, "pp": 2, "tp": 2}
 State = dict[str, torch.Tensor]
@@ -147,6 +149,23 @@ def test_tied_weights_and_a_clipped_norm(sizes: dict[str, int], zero_stage: int)
     assert min(alone[1]) > 0.2  # every step is clipped
     options = {"model": TIED, "max_norm": 0.2, "zero_stage": zero_stage}
     check_equal(hybrid_world().run(train, sizes, gpipe(sizes["pp"], 2), alone[2], **options), alone)
+
+
+@pytest.mark.parametrize(("zero_stage", "tied"), [(1, True), (3, False)])
+def test_positions(zero_stage: int, tied: bool) -> None:
+    model = replace(PLACED, tied=tied)
+    alone = train_alone(model, max_norm=0.2)
+    assert "embedding.positions" in alone[2]
+    options = {"model": model, "max_norm": 0.2, "zero_stage": zero_stage}
+    check_equal(hybrid_world().run(train, CUBE, gpipe(2, 2), alone[2], **options), alone)
+
+
+def test_more_tokens_than_positions() -> None:
+    def run(comm: Communicator) -> None:
+        PLACED.layers(comm)(torch.zeros(1, 7, dtype=torch.long))
+
+    with pytest.raises(RankError, match="expected at most 6 tokens, one for each position, got 7"):
+        SimulatedWorld(1).run(run)
 
 
 def test_stage_2_with_weights_that_are_tied_inside_a_stage() -> None:
@@ -339,9 +358,8 @@ def test_a_stage_with_nothing_to_train() -> None:
         SimulatedWorld(2).run(run)
 
 
-@pytest.mark.parametrize("tied", [False, True])
-def test_numbers_of_a_model(tied: bool) -> None:
-    model = TIED if tied else MODEL
+@pytest.mark.parametrize("model", [MODEL, TIED, PLACED])
+def test_numbers_of_a_model(model: SmallTransformer) -> None:
 
     def numbers(comm: Communicator) -> tuple[int, int]:
         layers = model.layers(comm)

@@ -3,6 +3,7 @@
 import copy
 import logging
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,10 +34,11 @@ def loss_of(scores: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
     return cross_entropy(scores.flatten(0, 1), following.flatten())
 
 
-def test_one_process_of_ours_is_one_of_torchs() -> None:
+@pytest.mark.parametrize("model", [MODEL, replace(MODEL, positions=6)], ids=["without positions", "with positions"])
+def test_one_process_of_ours_is_one_of_torchs(model: SmallTransformer) -> None:
     """What the hybrid steps are compared with does not know our layers' faults, if it can be torch's as well."""
-    losses, _, whole = train_alone(MODEL)
-    layers = plain_layers(MODEL, whole_state())
+    losses, _, whole = train_alone(model)
+    layers = plain_layers(model, whole_state(model))
     optimizer = torch.optim.AdamW(layers.parameters(), lr=0.01)
     for step in range(STEPS):
         tokens, following = batch(step)

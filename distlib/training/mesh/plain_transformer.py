@@ -5,6 +5,7 @@ layer0.attention.queries_keys_values.weight   layer0.queries.weight, layer0.keys
 layer0.attention.output, layer0.mlp.up, …     layer0.output, layer0.up, layer0.down
 layer0.attention_norm, layer0.mlp_norm        the same names
 head.tokens.weight                            head.scores.weight
+embedding                                     the same names, also with positions
 
 Queries, keys and values are three layers here, since torch's `ColwiseParallel` cuts a layer into consecutive rows.
 """
@@ -48,6 +49,20 @@ class PlainLayer(nn.Module):
         return outputs
 
 
+class PlainEmbedding(nn.Module):
+    """An embedding for each token, and one for its place, added."""
+
+    def __init__(self, model: SmallTransformer, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(model.vocabulary, model.features, dtype=dtype)
+        self.positions = nn.Parameter(torch.zeros(model.positions, model.features, dtype=dtype))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """[batch, sequence] → [batch, sequence, features]."""
+        embedded: torch.Tensor = self.tokens(tokens) + self.positions[: tokens.shape[-1]]
+        return embedded
+
+
 class PlainHead(nn.Module):
     """A norm, and a score for each token."""
 
@@ -73,9 +88,12 @@ def plain_layers(model: SmallTransformer, whole: Mapping[str, torch.Tensor]) -> 
     """
     if model.tied:
         raise ValueError("plain_layers expected a model whose head has a weight of its own, got a tied one")
-    dtype = whole["embedding.weight"].dtype
+    dtype = whole["head.tokens.weight"].dtype
     found: OrderedDict[str, nn.Module] = OrderedDict()
-    found["embedding"] = nn.Embedding(model.vocabulary, model.features, dtype=dtype)
+    if model.positions:
+        found["embedding"] = PlainEmbedding(model, dtype)
+    else:
+        found["embedding"] = nn.Embedding(model.vocabulary, model.features, dtype=dtype)
     for number in range(model.num_layers):
         found[f"layer{number}"] = PlainLayer(model, dtype)
     found["head"] = PlainHead(model, dtype)

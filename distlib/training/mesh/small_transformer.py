@@ -6,8 +6,9 @@
 `stages_of` cuts the list into stages; the loss is `vocabulary_parallel_cross_entropy`. Where the head has the weight of
 the embedding ("tied"), the first and the last stage have a copy each, and add up their gradients.
 
-There is no table of positions: causal attention alone tells a model the order of its tokens (A. Haviv et al.,
-"Transformer Language Models without Positional Encodings Still Learn Positional Information", arXiv:2203.16634).
+Without a table of positions, causal attention alone tells a model the order of its tokens (A. Haviv et al.,
+"Transformer Language Models without Positional Encodings Still Learn Positional Information", arXiv:2203.16634). With
+one it learns sooner what depends on places, such as to add numbers. Each rank of a tp group has a copy of the table.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torch import nn
 from distlib.arguments import check_integer
 from distlib.communicator import Communicator
 from distlib.training.tensor_parallel import ParallelTransformerLayer, VocabularyParallelEmbedding
+from distlib.training.tensor_parallel.drawing import draw_linear
 
 _SEEDS_PER_LAYER = 4
 
@@ -36,9 +38,10 @@ class SmallTransformer:
         heads: of attention.
         num_layers: transformer layers, between the embedding and the head.
         tied: whether the head has the weight of the embedding.
+        positions: the most tokens in a sequence, each of whose places has an embedding of its own; 0: there are none.
 
     Raises:
-        ValueError: less than 1 of something.
+        ValueError: less than 1 of something, or of positions less than 0.
     """
 
     vocabulary: int
@@ -47,10 +50,12 @@ class SmallTransformer:
     heads: int
     num_layers: int
     tied: bool = False
+    positions: int = 0
 
     def __post_init__(self) -> None:
         for name in ("vocabulary", "features", "hidden", "heads", "num_layers"):
             check_integer("SmallTransformer", name, getattr(self, name), 1)
+        check_integer("SmallTransformer", "positions", self.positions, 0)
 
     def layers(self, comm: Communicator, *, seed: int = 0, dtype: torch.dtype | None = None) -> nn.Sequential:
         """The model, of which each rank has a part. The same seed gives the same model on any number of ranks.
@@ -67,7 +72,11 @@ class SmallTransformer:
             ValueError: the ranks do not divide the vocabulary, the heads or the hidden features.
         """
         vocabulary, features = self.vocabulary, self.features
-        first = VocabularyParallelEmbedding(comm, vocabulary, features, seed=seed, dtype=dtype)
+        tokens = VocabularyParallelEmbedding(comm, vocabulary, features, seed=seed, dtype=dtype)
+        first: nn.Module = tokens
+        if self.positions:
+            table_seed = seed + 2 + _SEEDS_PER_LAYER * self.num_layers  # that of no other layer
+            first = PositionedEmbedding(tokens, self.positions, features, seed=table_seed, dtype=dtype)
         found: OrderedDict[str, nn.Module] = OrderedDict(embedding=first)
         seed += 1
         for number in range(self.num_layers):
@@ -75,10 +84,9 @@ class SmallTransformer:
                 comm, features, self.hidden, self.heads, causal=True, seed=seed, dtype=dtype
             )
             seed += _SEEDS_PER_LAYER
-        last = first
         if not self.tied:
-            last = VocabularyParallelEmbedding(comm, vocabulary, features, seed=seed, dtype=dtype)
-        found["head"] = VocabularyHead(last, features, dtype)
+            tokens = VocabularyParallelEmbedding(comm, vocabulary, features, seed=seed, dtype=dtype)
+        found["head"] = VocabularyHead(tokens, features, dtype)
         return nn.Sequential(found)
 
     @property
@@ -94,8 +102,48 @@ class SmallTransformer:
 
     @property
     def numbers_copied(self) -> int:
-        """How many are on every rank of a tp group: norms, and the biases of row-parallel layers."""
-        return (6 * self.num_layers + 2) * self.features
+        """How many are on every rank of a tp group: norms, the biases of row-parallel layers, and positions."""
+        return (6 * self.num_layers + 2 + self.positions) * self.features
+
+
+class PositionedEmbedding(nn.Module):
+    """The first layer of a model with positions: the embedding of each token, and that of its place added to it.
+
+    Args:
+        tokens: the embedding of tokens.
+        length: how many places there are.
+        features: of each.
+        seed: of the table; the same on every rank.
+        dtype: of the table.
+
+    Attributes:
+        positions: [length, features], the table. Every rank that shares `tokens` has it whole.
+    """
+
+    def __init__(
+        self,
+        tokens: VocabularyParallelEmbedding,
+        length: int,
+        features: int,
+        *,
+        seed: int = 0,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.positions = nn.Parameter(draw_linear(features, length, range(length), slice(None), seed, dtype)[0])
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Token numbers [batch, sequence] → [batch, sequence, features].
+
+        Raises:
+            ValueError: a sequence that is longer than the table.
+        """
+        length = tokens.shape[-1]
+        if length > len(self.positions):
+            raise ValueError(f"expected at most {len(self.positions)} tokens, one for each position, got {length}")
+        embedded: torch.Tensor = self.tokens(tokens) + self.positions[:length]
+        return embedded
 
 
 class VocabularyHead(nn.Module):
