@@ -63,6 +63,17 @@ def worlds() -> Iterator[Callable[[int], World]]:
         world.close()
 
 
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """On tensors as small as those of tests, several threads of torch's only wait for each other."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def pytest_configure() -> None:
     """A shell starts what is to run in the background with SIGINT ignored, and so would be every process of a test."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

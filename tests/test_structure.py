@@ -41,6 +41,7 @@ FLOORS = {
     "frameworks": 3,
     "gpus": 3,
     "training": 3,
+    "capstone": 4,
     "checks": 4,
     "clinic": 4,
     "draw": 4,

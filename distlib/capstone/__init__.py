@@ -1,0 +1,30 @@
+"""A small GPT, and two things that it can learn on two cores: to add, which can be judged exactly, and to write.
+
+    python -m distlib.capstone additions          a progress line every few seconds, then some sums
+    python -m distlib.capstone text               the same with Python's own manual, then a page of its own
+
+characters       an alphabet: text to numbers and back
+gpt              the model, in torch's own modules
+additions        sums of two-digit numbers, some of which no training sees
+pieces_of_text   a text to learn from, in pieces
+train_alone      a training by one process: what every other way of training is held against
+"""
+
+from distlib.capstone.additions import Additions
+from distlib.capstone.characters import Characters
+from distlib.capstone.gpt import new_gpt, write
+from distlib.capstone.pieces_of_text import Texts, manual, read_text
+from distlib.capstone.train_alone import LanguageTask, TrainingProgress, train_alone
+
+__all__ = [
+    "Additions",
+    "Characters",
+    "LanguageTask",
+    "TrainingProgress",
+    "Texts",
+    "manual",
+    "new_gpt",
+    "read_text",
+    "train_alone",
+    "write",
+]
