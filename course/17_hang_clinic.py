@@ -589,6 +589,42 @@ assert ["loss 1" in ending.text for ending in silent["not_in_the_group"].endings
 # - `different_seeds`: the weights began apart, and gradients that are averaged keep them apart (lesson 05).
 # - `same_samples`: no sampler, so that both ranks see all samples.
 #
+# ### The loss is `nan`
+#
+# One rank divides by zero, and a step later all of them have `nan` in their weights. Whose fault was it? Here two ranks
+# normalize their samples. In one step all samples of one rank are equal, so that their standard deviation is 0.
+
+
+# %%
+def normalize_and_train(comm: Communicator) -> list[str]:
+    weight = torch.ones(1, requires_grad=True)
+    told = []
+    with torch_distributed(comm):
+        for step in range(1, 4):
+            samples = (
+                torch.zeros(4) if (comm.rank, step) == (1, 2) else torch.arange(4.0)
+            )
+            samples = (samples - samples.mean()) / samples.std()
+            loss = (weight * samples - 1).square().mean()
+            weight.grad = None
+            loss.backward()
+            dist.all_reduce(weight.grad)
+            told.append(f"own loss {loss:.2f}, gradient {weight.grad.item():.2f}")
+            with torch.no_grad():
+                weight -= 0.1 * weight.grad / comm.world_size
+    return told
+
+
+for rank, told in enumerate(worlds[2].run(normalize_and_train)):
+    print(f"rank {rank}", *told, sep="\n  ")
+    assert ["own loss nan" in line for line in told] == [False, rank == 1, True]
+    assert ["gradient nan" in line for line in told] == [False, True, True]
+
+# %% [markdown]
+# A sum with one `nan` in it is `nan`. So gradients that have been averaged accuse nobody, nor do the losses from the
+# next step on. Each rank's own loss does, in the step in which it happens: rank 1, step 2. Write it down before the
+# average, and with it which samples they were.
+#
 # ### A check that stays on
 #
 # What is true in every data-parallel training, whatever the model? All ranks are in the same step. Their weights are
@@ -758,6 +794,7 @@ for world in worlds.values():
 # | "Connection closed by peer" | the rank that says something else, or nothing | always |
 # | "8 vs 4", Aborted | shapes, then dtypes | on gloo |
 # | a hang in `init_process_group` | rank, world size, address, port of each | always |
+# | the loss is `nan` | each rank's own loss, and the first step | it was written down in each step |
 # | a bad model, no error | `ReplicaCheck`, `check_samples` | replicas must be equal: plain data parallelism |
 #
 # - A hang shows itself at a later call than the one with the fault.
