@@ -317,12 +317,12 @@ show("copies")
 # number of elements, their type and the operation; then twice, for a result in another buffer and for one in place, the
 # time, two bandwidths and the number of wrong elements. The bandwidths are
 #
-# - **algbw**, the algorithm bandwidth, $S/T$: the bytes of the tensor by the time,
+# - **algbw**, the algorithm bandwidth, $S/T$: the bytes of the tensor, divided by the time,
 # - **busbw**, the bus bandwidth, $S/T \cdot 2(N-1)/N$.
 #
 # Where does the factor come from? From [lesson 02](02_all_reduce.ipynb): on average over the ranks, no all-reduce of
 # messages can send less than $2(N-1)/N \cdot S$ per rank. So busbw is what each *link* has carried, if the algorithm
-# sends no more than it must. The ring does not. Only this number can be held against the data sheet of a link.
+# sends no more than it must, and a ring sends no more. Only this number can be held against the data sheet of a link.
 
 # %%
 guess_3 = predict(
@@ -514,9 +514,9 @@ show("overlap")
 # %% [markdown]
 # ## Half of the bytes
 #
-# A card multiplies matrices of **bfloat16** faster than those of float32, since the generation of the A100: the table
-# below says how much, for one card. And a message of bfloat16 has half of the bytes. A bfloat16 has the exponent of a
-# float32, so the same range. But it has only 8 binary digits of precision where float32 has 24.
+# A card multiplies matrices of **bfloat16** faster than those of float32, since the generation of the A100. The last
+# cell of this section measures how much. And a message of bfloat16 has half of the bytes. A bfloat16 has the exponent
+# of a float32, so the same range. But it has only 8 binary digits of precision where float32 has 24.
 
 # %%
 guess_5 = predict(
@@ -585,8 +585,8 @@ for seed in range(3):
 
 # %% [markdown]
 # It is 256. From there on, adding 1 changes nothing: the next number that bfloat16 has is 258, and 257 is rounded back
-# to the even one. So the mean gradient would be 0.8 instead of 1. A tree adds
-# sums of equal size, and is right here. In float32 both are.
+# to the even one. So the mean gradient would be 0.8 instead of 1. A tree adds sums of equal size, and is right here. In
+# float32 both are.
 #
 # To divide before the sum is no cure. With 200 ranks, whose sum of ones is right, it gives 0.91; with 512 ranks it
 # gives 0.5. Other values err in other directions: 320 times 1/3 comes out 7 % too large. Random numbers of both signs
@@ -644,7 +644,7 @@ show("memory")
 #
 # The question at the end: how many times faster are two? The samples per rank stay the same, so two cards do twice the
 # work per step. What is missing to a factor of 2 is communication that was not hidden, computing that the hidden
-# part\n# has slowed down, and the wait for the slower card.
+# part has slowed down, and the wait for the slower card.
 
 # %%
 show("two_gpus")
@@ -670,9 +670,10 @@ show("two_gpus")
 #
 # ## In real frameworks
 #
-# All of this lesson is torch: `torch.profiler`, `torch.cuda.Event`, `torch.distributed`. A last comparison, which any
-# machine can make: does gloo round like our ring? Four ranks, bfloat16, numbers with a few digits. Sums that bfloat16
-# has exactly must be the same. Others differ: the order of adding does, so other partial sums\n# are rounded.
+# What a GPU needed here was torch's: `torch.profiler`, `torch.cuda.Event`, `torch.distributed`. A last comparison,
+# which any machine can make: does gloo round like our ring? Four ranks have bfloat16. Sums of whole numbers from -9 to
+# 9 need no rounding, so they must be the same. Of random numbers some sums differ: gloo adds them in another order, so
+# it rounds other partial sums.
 
 
 # %%

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
-_LIBRARY, _CPP = "frames of libraries", "frames of C++"
+_LIBRARY, _CPP = "libraries", "C++"
 
 # A network of its own, as these programs have, has no service of names. The programs work without it.
 _OF_OUR_NETWORK = "The hostname of the client socket cannot be retrieved"
@@ -46,7 +46,7 @@ def fold(lines: Iterable[str], file: str) -> list[str]:
     folded: list[str] = []
     for kind, group in groupby(marked, key=lambda pair: pair[0]):
         found = [line for _, line in group]
-        folded += [_shorter(line) for line in found] if kind is None else [_counted(found, kind)]
+        folded += [shorter(line) for line in found] if kind is None else [_counted(found, kind)]
     return folded
 
 
@@ -86,10 +86,11 @@ def _counted(lines: Sequence[str], kind: str) -> str:
     """How many frames, and which functions of a library they are in."""
     functions = [line.rpartition(" in ")[2] for line in lines if kind == _LIBRARY]
     named = list(dict.fromkeys(name for name in functions if name not in ("wrapper", "<module>")))[:3]
-    return f"  (… {len(lines)} {kind}{': ' if named else ''}{', '.join(named)})"
+    return f"  (… {len(lines)} frame{'s' * (len(lines) > 1)} of {kind}{': ' if named else ''}{', '.join(named)})"
 
 
-def _shorter(line: str) -> str:
+def shorter(line: str) -> str:
+    """A line without times, process numbers, ports and folders."""
     for pattern, instead in _SHORTER:
         line = pattern.sub(instead, line)
     return line.rstrip()

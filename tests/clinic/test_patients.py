@@ -15,6 +15,7 @@ import pytest
 
 from distlib.clinic import CRASHES, HANGS, PATIENTS, SILENT, TOOLS, Patient, PatientReport, observer, run_patient
 from distlib.clinic import recorded as recordings
+from distlib.clinic.observer import NO_DUMP
 from distlib.clinic.output_folding import fold
 from distlib.clinic.patient_report import ENDED
 from distlib.clinic.recorded import recorded
@@ -53,7 +54,7 @@ def test_a_patient_shows_what_its_text_says(name: str) -> None:
 @pytest.mark.parametrize(("name", "tool"), served)
 def test_a_tool_that_serves_says_what_is_said_of_it(name: str, tool: str) -> None:
     report = run_patient(name, tool)
-    if "(py-spy" in report.text:
+    if NO_DUMP in report.text:
         pytest.skip("py-spy is not here, or may not look")
     assert PATIENTS[name].served_by[tool] in " ".join(ending.text for ending in report.endings), report
 
@@ -114,6 +115,21 @@ def test_py_spy_that_may_not_look_is_one_sentence(monkeypatch: pytest.MonkeyPatc
     fake.chmod(0o700)
     monkeypatch.setattr(observer.shutil, "which", lambda *args, **kwargs: str(fake))
     assert observer.spy(os.getpid()) == "(py-spy may not look at it: Permission denied)"
+
+
+def test_what_py_spy_showed_is_shown_where_it_shows_nothing() -> None:
+    """Here it may be installed or not: a student sees the line of the slow rank in either case."""
+    report = run_patient("slow_rank", "py-spy")
+    recorded_text = recordings.in_place_of_py_spy("slow_rank", f"{NO_DUMP} has not answered)")
+    assert re.match(r"Recorded, with py-spy [\d.]+, Python [\d.]+ and torch [\d.]+:\nrank 0", recorded_text)
+    assert PATIENTS["slow_rank"].served_by["py-spy"] in recorded_text
+    assert str(report).endswith(recorded_text) if NO_DUMP in report.text else report.recorded == ""
+    assert PATIENTS["slow_rank"].served_by["py-spy"] in str(report)
+
+
+@pytest.mark.parametrize(("name", "seen"), [("slow_rank", "rank 0  still waiting"), ("extra_forward", NO_DUMP)])
+def test_without_need_or_without_a_recording_nothing_recorded_is_shown(name: str, seen: str) -> None:
+    assert recordings.in_place_of_py_spy(name, seen) == ""
 
 
 def test_an_interrupt_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +212,7 @@ def test_threads_that_are_ours_alone_are_left_out() -> None:
     ]
     assert fold(stack, "ill.py") == [
         "Thread (most recent call first):",
-        "  (… 1 frames of libraries: barrier)",
+        "  (… 1 frame of libraries: barrier)",
         '  File "ill.py", line 9 in <module>',
     ]
 
