@@ -217,6 +217,57 @@ def test_threads_that_are_ours_alone_are_left_out() -> None:
     ]
 
 
+# What rank 1 of killed_loader_worker has printed now and then; the files' folders are shortened.
+IN_DEL = """\
+Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__ at 0x7f3c5a9ed580>
+Traceback (most recent call last):
+  File "/home/me/site-packages/torch/utils/data/dataloader.py", line 1704, in __del__
+    self._shutdown_workers()
+  File "/home/me/site-packages/torch/utils/data/dataloader.py", line 1654, in _shutdown_workers
+    w.join(timeout=_utils.MP_STATUS_CHECK_INTERVAL)
+  File "/usr/lib/python3.11/multiprocessing/process.py", line 149, in join
+    res = self._popen.wait(timeout)
+          ^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/usr/lib/python3.11/multiprocessing/popen_fork.py", line 40, in wait
+    if not wait([self.sentinel], timeout):
+           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/usr/lib/python3.11/multiprocessing/connection.py", line 947, in wait
+    ready = selector.select(timeout)
+            ^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/usr/lib/python3.11/selectors.py", line 415, in select
+    fd_event_list = self._selector.poll(timeout)
+                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/home/me/site-packages/torch/utils/data/_utils/signal_handling.py", line 73, in handler
+    _error_if_any_worker_fails()
+RuntimeError: DataLoader worker (pid 27904) is killed by signal: Killed. 
+"""
+WITH_AN_EMPTY_LINE = """\
+Exception ignored in: <function _TemporaryFileCloser.__del__ at 0x7f74b497ee80>
+Traceback (most recent call last):
+  File "/usr/lib/python3.11/tempfile.py", line 450, in __del__
+    self.close()
+  File "/usr/lib/python3.11/tempfile.py", line 439, in close
+    def close(self, unlink=_os.unlink):
+
+  File "/home/me/site-packages/torch/utils/data/_utils/signal_handling.py", line 73, in handler
+    _error_if_any_worker_fails()
+RuntimeError: DataLoader worker (pid 16659) is killed by signal: Killed. 
+"""
+
+
+@pytest.mark.parametrize(("printed", "number"), [(IN_DEL, 21), (WITH_AN_EMPTY_LINE, 10)])
+def test_an_exception_that_python_ignores_is_one_line(printed: str, number: int) -> None:
+    lines = ["step 1", *printed.splitlines(), "step 2", '  File "ill.py", line 9 in load', "    after"]
+    error = "RuntimeError: DataLoader worker (pid …) is killed by signal: Killed."
+    assert fold(lines, "ill.py") == [
+        "step 1",
+        f"  (… {number} lines that Python ignores: {error})",
+        "step 2",
+        '  File "ill.py", line 9 in load',
+        "    after",
+    ]
+
+
 # What counts as a hang
 
 
