@@ -873,6 +873,22 @@ assert len(report) == 5
 # | connection closed | connection closed | connection closed | connection closed |
 #
 # The diagnosis is `(1, 41, "shape")`.
+#
+# **By hand first.** The next cell prints an incident, each time a different one. Read it, and write what you think into
+# the cell below. It says what is still wrong; and once all is right, how long you took. That is for you alone: it gives
+# no marks, and nobody else sees it.
+
+# %%
+from distlib.exercises.hang_clinic.by_hand import Riddle
+
+riddle = Riddle()
+riddle.show()
+
+# %%
+riddle.answer(rank=0, line=0, cause="raised")  # change these three
+
+# %% [markdown]
+# How did you find it? Teach that to a program.
 
 
 # %% solution="diagnose"
