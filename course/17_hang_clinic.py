@@ -809,7 +809,7 @@ for world in worlds.values():
 # Choose three patients that you have not seen in full, read only their programs, and write down rank, line and cause.
 # Then compare with `PATIENTS[name].cause`.
 #
-# In [the exercise](../exercises/17_hang_clinic/17_hang_clinic.ipynb) you mend ten programs, and write a program that
+# In [the exercise](../exercises/17_hang_clinic/17_hang_clinic.ipynb) you mend eleven programs, and write a program that
 # makes a diagnosis from what four ranks have printed.
 #
 # ## Further reading

@@ -25,6 +25,7 @@ RELEASED = Path(__file__).parents[2] / "exercises" / "17_hang_clinic" / "17_hang
 SICK = {  # what is told of each patient as students get it
     "log_mean_loss": "rank 0 calls a collective that the others do not call",
     "average_workers": "comm.split is a collective, too",
+    "reduce_in_grid": "some ranks are in the group of their row",
     "train_epoch": "ranks have different numbers of batches",
     "train_until": "a rank stops by what it alone sees",
     "sum_of_files": "the error leaves the function on this rank alone",
