@@ -94,7 +94,7 @@ assert all(line.endswith("[10.0, 10.0, 10.0]") for line in said)
 #
 # There `distlib launch` carries tensors of the processor only, by gloo. A program of torch's own asks for NCCL:
 #
-#     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))    # my card on this node; torchrun sets the variable
+#     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))    # my card; set by torchrun
 #     dist.init_process_group("nccl")
 #
 # Without the first line all ranks of a node take card 0. That is the first error most people meet.
@@ -106,7 +106,7 @@ assert all(line.endswith("[10.0, 10.0, 10.0]") for line in said)
 # `matrix @ matrix` on a GPU does not multiply. It puts a **kernel**, a program for the card, into a queue, and returns.
 # The card takes kernels out of the queue, one after the other. So processor and card work at the same time.
 #
-#     processor   ▒▒▒▒▒▒▒▒▒▒▒▒                     ▒ puts a kernel into the queue: some microseconds
+#     processor   ▒▒▒▒▒▒▒▒▒▒▒▒                     ▒ puts a kernel into the queue: microseconds
 #     GPU          ██████████████████████████      █ computes
 #                            ↑            ↑
 #             the calls have returned      the work is done
@@ -222,9 +222,8 @@ for name, kernel, prepare in (
 ):
     without, with_it = (step_us(kernel, prepare, read)[1] for read in (False, True))
     cost[name] = 100 * (with_it / without - 1)
-    print(
-        f"{name:40} {without:6,.0f} µs, read after each step {with_it:6,.0f} µs: {cost[name]:+5.1f} %"
-    )
+    both_us = f"{without:6,.0f} µs, read after each step {with_it:6,.0f} µs"
+    print(f"{name:40} {both_us}: {cost[name]:+5.1f} %")
 print(guess_2.compare(cost["kernels of 20 µs, 500 µs of preparing"]))
 
 # %% tags=["folded"]
@@ -390,7 +389,7 @@ predicted_and_measured(
 )
 
 # %% tags=["folded"]
-# Checks of the text above: the simulated ring is the formula, and the fit returns the link of a simulated machine
+# Checks of the text above: a simulated ring is the formula; the fit finds a link that is known
 for each, simulated in zip(table, compared, strict=True):
     chunk = each.nbytes / ranks
     formula = 2 * (ranks - 1) * (link.latency + chunk / link.bandwidth)
@@ -422,9 +421,10 @@ for each in table[::3]:
     by_two = all_reduce_seconds(
         "ring", Cluster.flat(ranks, link_of_two), each.nbytes // 4, 4
     )
-    print(
-        f"{each.nbytes:>12,} B: predicted from 2 ranks {1e3 * by_two:8.2f} ms, measured {1e3 * each.seconds:8.2f} ms"
+    times_ms = (
+        f"predicted {1e3 * by_two:8.2f} ms, measured {1e3 * each.seconds:8.2f} ms"
     )
+    print(f"{each.nbytes:>12,} B: {times_ms}")
 print(f"α {link_of_two.latency * 1e6:.0f} µs of 2, {link.latency * 1e6:.0f} µs of 4")
 assert link_of_two.bandwidth > 0 < link.bandwidth
 
@@ -457,10 +457,10 @@ assert abs(colleague.bus_bandwidth / 25e9 - 0.84) < 0.001
 # `torch.profiler` notes each operation: on which thread or in which stream, from when to when.
 #
 #     with torch.profiler.profile() as profile:
-#         with torch.profiler.record_function("forward"):      # a name of your own in the trace
+#         with torch.profiler.record_function("forward"):   # a name of your own in the trace
 #             loss = model(images)
 #         …
-#     profile.export_chrome_trace("trace.json")                # for a viewer in the browser, such as Perfetto
+#     profile.export_chrome_trace("trace.json")             # for a viewer, such as Perfetto
 #
 # The file has hundreds of events for one step. Here we keep three kinds: computing in the forward pass, computing in
 # the backward pass, and communication, which is `gloo:all_reduce` on gloo's threads. Then the picture of lesson 05 can
