@@ -328,7 +328,8 @@ assert "seconds=4" in PATIENTS["order_of_groups"].program
 # %% [markdown]
 # The limit holds for the default group alone. A group of `new_group` has its own, 30 minutes unless you say otherwise:
 # `dist.new_group(ranks, timeout=…)`. And `DETAIL` does not help here, since it compares calls within a group. (Tried
-# with torch 2.13.) Both ranks stand in an `all_reduce`; only the lines differ. The flight recorder has the group:
+# with torch 2.13 and 2.14.) Both ranks stand in an `all_reduce`; only the lines differ. The flight recorder has the
+# group:
 
 # %%
 recorded = examine("order_of_groups", "flight recorder")
@@ -518,13 +519,13 @@ print(guess_8.compare("a crash" if signals else "the same names"))
 # %% tags=["folded"]
 # Checks of the numbers above
 assert "old_head.weight" in unused.text and "old_head.bias" in unused.text
-if torch.__version__.startswith("2.13.0"):
+if torch.__version__.startswith(("2.13.0", "2.14.1")):
     assert signals == ["died of signal 11, SIGSEGV"] * 2
 
 # %% [markdown]
-# With torch 2.13.0, `DETAIL` crashes every program with DDP that we have tried, also right ones, and says nothing. (If
-# you have a different version, the cell above says what it does.) So use INFO with DDP, and DETAIL for collectives of
-# your own.
+# With torch 2.13.0 and 2.14.1, `DETAIL` crashes every program with DDP that we have tried, also right ones, and says
+# nothing. (If you have a different version, the cell above says what it does.) So use INFO with DDP, and DETAIL for
+# collectives of your own.
 #
 # ## Act 3: it trains wrongly
 #
@@ -618,8 +619,13 @@ def normalize_and_train(comm: Communicator) -> list[str]:
     return told
 
 
-for rank, told in enumerate(worlds[2].run(normalize_and_train)):
+steps = worlds[2].run(normalize_and_train)
+for rank, told in enumerate(steps):
     print(f"rank {rank}", *told, sep="\n  ")
+
+# %% tags=["folded"]
+# Checks of the numbers above
+for rank, told in enumerate(steps):
     assert ["own loss nan" in line for line in told] == [False, rank == 1, True]
     assert ["gradient nan" in line for line in told] == [False, True, True]
 
@@ -638,7 +644,7 @@ for rank, told in enumerate(worlds[2].run(normalize_and_train)):
 
 # %%
 def train(comm: Communicator, seed: int, steps: int = 20) -> float:
-    """A loop of plain torch with the check in it. Returns the norm of the last gradient that was checked."""
+    """Plain torch, and the check. Returns the norm of the last gradient that was checked."""
     torch.manual_seed(seed * comm.rank)
     with torch_distributed(comm):
         model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -735,8 +741,8 @@ assert "8 of 8 samples were not seen once: sample 0: 2 times (ranks 0 and 1)" in
 # %% [markdown]
 # ## What ours says
 #
-# Most of these faults can be made on our ranks as well. Here is what a `World` says of each. Where the fault is silent,
-# one of the checks above has found it.
+# Most of these faults can be made on our ranks as well. Here is what a `World` says of each. Of those that are silent,
+# it finds `int32_on_one_rank` by itself; the checks above have found the others.
 
 # %%
 said = {}
@@ -791,16 +797,16 @@ for world in worlds.values():
 # | what you see | look first at | holds if |
 # |---|---|---|
 # | nothing happens | the stack of *every* rank | py-spy may look, or faulthandler was prepared |
-# | ranks stand in different calls | `DETAIL` | there is no DDP in the program (torch 2.13.0) |
+# | ranks stand in different calls | `DETAIL` | there is no DDP in the program (torch 2.13, 2.14) |
 # | ranks stand in the same call | flight recorder: which group? | it was switched on before the start |
 # | rank 0 waits, others do not come | `monitored_barrier` | the group is gloo's, and rank 0 comes |
-# | "Connection closed by peer" | the rank that says something else, or nothing | always |
+# | "Connection closed by peer" | the rank that says something else, or nothing | a rank is at fault, not the network |
 # | "8 vs 4", Aborted | shapes, then dtypes | on gloo |
 # | a hang in `init_process_group` | rank, world size, address, port of each | always |
 # | the loss is `nan` | each rank's own loss, and the first step | it was written down in each step |
 # | a bad model, no error | `ReplicaCheck`, `check_samples` | replicas must be equal: plain data parallelism |
 #
-# - A hang shows itself at a later call than the one with the fault.
+# - A hang often shows itself at a later call than the one with the fault.
 # - A timeout says where ranks were, not why. A longer one cures nothing but slowness.
 # - The ranks must agree: all make a call, or none does. To take away what was needed is no cure.
 #

@@ -360,8 +360,8 @@ assert sent_at_least(1024) > 1.998
 # One exception is common: switches that add numbers up themselves, as those inside a node of eight H100 do by default.
 # Then the ranks send less than the formula says, and busbw can exceed the link.
 #
-# Now measure this machine: torch's own all-reduce, over gloo or over NCCL. Ranks that share two cores, and whatever
-# else runs on them, make the numbers jump.
+# Now measure this machine: torch's own all-reduce, over gloo or over NCCL. Ranks that share a few cores, and
+# whatever else runs on them, make the numbers jump.
 
 # %%
 ranks = 4

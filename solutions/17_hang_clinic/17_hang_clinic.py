@@ -242,15 +242,15 @@ def reduce_in_grid(comm: Communicator, activation: torch.Tensor, gradient: torch
 
 
 # %% [markdown]
-# **Examine it.** Two rows, two columns. All have 1 and their rank. Mended, every activation is 2, and the gradients are
-# 1, 2, 1 and 2.
+# **Examine it.** Two rows, two columns. Every rank has an activation of 1, and a gradient of two numbers, its rank.
+# Mended, every activation is 2, and the gradients have 1, 2, 1 and 2.
 
 
 # %%
-def try_grid(comm: Communicator) -> tuple[float, float]:
-    activation, gradient = torch.ones(1).double(), torch.tensor([float(comm.rank)]).double()
+def try_grid(comm: Communicator) -> tuple[float, list[float]]:
+    activation, gradient = torch.ones(1).double(), torch.full((2,), float(comm.rank)).double()
     reduce_in_grid(comm, activation, gradient, columns=2)
-    return activation.item(), gradient.item()
+    return activation.item(), gradient.tolist()
 
 
 examine(try_grid)
@@ -913,15 +913,15 @@ assert len(report) == 5
 # A shape may also be `[]` or `[3, 4]`. A line stands for a call only if all of it looks like that one: a warning may
 # begin with `train.py:95:`, too.
 #
-# Every rank makes these calls, at least one whole step of them, up to the call at which **one of them** does something
+# Every rank makes these calls, at least one whole step of them, up to the call at which **one rank** does something
 # else. What happened is one of these:
 #
 # | cause | what that rank does | how its output ends | the others |
 # |---|---|---|---|
 # | `raised` | raises an error of its own, and makes no more call | traceback, error | connection closed |
 # | `finished` | has come to its end | `finished` | connection closed |
-# | `killed` | was ended from outside | just so | connection closed |
-# | `slow` | lives, and does not come | just so | timed out |
+# | `killed` | was ended from outside | without a word | connection closed |
+# | `slow` | lives, and does not come | without a word | timed out |
 # | `skipped` | leaves out this call, not the last of a step, and is in the next one | timed out | timed out |
 # | `extra` | is in a call of a line at which no other rank ever is | timed out | timed out |
 # | `shape` | makes this call with a different shape | connection closed | connection closed |

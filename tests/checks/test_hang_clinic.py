@@ -144,7 +144,7 @@ def test_a_riddle_says_what_is_wrong_and_then_how_long_it_took(capsys: pytest.Ca
     assert capsys.readouterr().out.splitlines()[1:3] == [f"    {line}" for line in right.outputs[0][:2]]
     riddle.answer(right.rank, right.line + 1, "no such")
     riddle.answer(right.rank, right.line, right.cause)
-    assert capsys.readouterr().out == "Not yet: line, cause.\nRight. You named it after 2 min 10 s.\n"
+    assert capsys.readouterr().out == "Not yet. Still wrong: line, cause.\nRight. You named it after 2 min 10 s.\n"
     riddle.show()
     capsys.readouterr()
     riddle.answer(right.rank, right.line, right.cause)

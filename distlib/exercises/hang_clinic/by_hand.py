@@ -37,7 +37,7 @@ class Riddle:
         if self._shown is None:
             print("Run the cell with riddle.show() first.")
         elif wrong:
-            print(f"Not yet: {', '.join(wrong)}.")
+            print(f"Not yet. Still wrong: {', '.join(wrong)}.")
         else:
             self._took = self._clock() - self._shown if self._took is None else self._took
             print(f"Right. You named it after {in_words(self._took)}.")
