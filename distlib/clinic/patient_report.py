@@ -79,11 +79,16 @@ class PatientReport:
 
     @property
     def text(self) -> str:
-        """What all ranks show, one after the other."""
+        """All that the ranks show, each on one line, to look for words in."""
+        return "\n".join(ending.text for ending in self.endings)
+
+    @property
+    def shown(self) -> str:
+        """What all ranks show, one after the other, in lines that are short enough to be read."""
         return "\n".join(str(ending) for ending in self.endings)
 
     def __str__(self) -> str:
-        return f"{self.text}\n\n{self.recorded}" if self.recorded else self.text
+        return f"{self.shown}\n\n{self.recorded}" if self.recorded else self.shown
 
 
 def where_it_waits(rank: int, stack: str, file: str, program: str, seconds: float) -> str:

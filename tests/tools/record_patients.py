@@ -19,14 +19,16 @@ LOOKED_INTO = "slow_rank"  # by lesson 17
 def main() -> None:
     """One file for each patient, next to its program."""
     for name in PATIENTS:
-        (FOLDER / f"{name}.txt").write_text(f"torch {public_version()}\n\n{run_patient(name).text}\n", encoding="utf-8")
+        (FOLDER / f"{name}.txt").write_text(
+            f"torch {public_version()}\n\n{run_patient(name).shown}\n", encoding="utf-8"
+        )
         print(name)
     record_py_spy()
 
 
 def record_py_spy() -> None:
     """The same, with py-spy. Without it, the file stays as it is."""
-    seen = run_patient(LOOKED_INTO, "py-spy").text
+    seen = run_patient(LOOKED_INTO, "py-spy").shown
     if NO_DUMP in seen:
         print(seen)
         return
