@@ -94,7 +94,7 @@ assert all(line.endswith("[10.0, 10.0, 10.0]") for line in said)
 #
 # There `distlib launch` carries tensors of the processor only, by gloo. A program of torch's own asks for NCCL:
 #
-#     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))    # my card on this node; torchrun sets the variable
+#     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))    # my card; set by torchrun
 #     dist.init_process_group("nccl")
 #
 # Without the first line all ranks of a node take card 0. That is the first error most people meet.
@@ -106,7 +106,7 @@ assert all(line.endswith("[10.0, 10.0, 10.0]") for line in said)
 # `matrix @ matrix` on a GPU does not multiply. It puts a **kernel**, a program for the card, into a queue, and returns.
 # The card takes kernels out of the queue, one after the other. So processor and card work at the same time.
 #
-#     processor   ▒▒▒▒▒▒▒▒▒▒▒▒                     ▒ puts a kernel into the queue: some microseconds
+#     processor   ▒▒▒▒▒▒▒▒▒▒▒▒                     ▒ puts a kernel into the queue: microseconds
 #     GPU          ██████████████████████████      █ computes
 #                            ↑            ↑
 #             the calls have returned      the work is done
@@ -222,9 +222,8 @@ for name, kernel, prepare in (
 ):
     without, with_it = (step_us(kernel, prepare, read)[1] for read in (False, True))
     cost[name] = 100 * (with_it / without - 1)
-    print(
-        f"{name:40} {without:6,.0f} µs, read after each step {with_it:6,.0f} µs: {cost[name]:+5.1f} %"
-    )
+    both_us = f"{without:6,.0f} µs, read after each step {with_it:6,.0f} µs"
+    print(f"{name:40} {both_us}: {cost[name]:+5.1f} %")
 print(guess_2.compare(cost["kernels of 20 µs, 500 µs of preparing"]))
 
 # %% tags=["folded"]
@@ -317,12 +316,12 @@ show("copies")
 # number of elements, their type and the operation; then twice, for a result in another buffer and for one in place, the
 # time, two bandwidths and the number of wrong elements. The bandwidths are
 #
-# - **algbw**, the algorithm bandwidth, $S/T$: the bytes of the tensor by the time,
+# - **algbw**, the algorithm bandwidth, $S/T$: the bytes of the tensor, divided by the time,
 # - **busbw**, the bus bandwidth, $S/T \cdot 2(N-1)/N$.
 #
 # Where does the factor come from? From [lesson 02](02_all_reduce.ipynb): on average over the ranks, no all-reduce of
 # messages can send less than $2(N-1)/N \cdot S$ per rank. So busbw is what each *link* has carried, if the algorithm
-# sends no more than it must. The ring does not. Only this number can be held against the data sheet of a link.
+# sends no more than it must, and a ring sends no more. Only this number can be held against the data sheet of a link.
 
 # %%
 guess_3 = predict(
@@ -361,8 +360,8 @@ assert sent_at_least(1024) > 1.998
 # One exception is common: switches that add numbers up themselves, as those inside a node of eight H100 do by default.
 # Then the ranks send less than the formula says, and busbw can exceed the link.
 #
-# Now measure this machine: torch's own all-reduce, over gloo or over NCCL. Ranks that share two cores, and whatever
-# else runs on them, make the numbers jump.
+# Now measure this machine: torch's own all-reduce, over gloo or over NCCL. Ranks that share a few cores, and
+# whatever else runs on them, make the numbers jump.
 
 # %%
 ranks = 4
@@ -390,7 +389,7 @@ predicted_and_measured(
 )
 
 # %% tags=["folded"]
-# Checks of the text above: the simulated ring is the formula, and the fit returns the link of a simulated machine
+# Checks of the text above: a simulated ring is the formula; the fit finds a link that is known
 for each, simulated in zip(table, compared, strict=True):
     chunk = each.nbytes / ranks
     formula = 2 * (ranks - 1) * (link.latency + chunk / link.bandwidth)
@@ -422,9 +421,10 @@ for each in table[::3]:
     by_two = all_reduce_seconds(
         "ring", Cluster.flat(ranks, link_of_two), each.nbytes // 4, 4
     )
-    print(
-        f"{each.nbytes:>12,} B: predicted from 2 ranks {1e3 * by_two:8.2f} ms, measured {1e3 * each.seconds:8.2f} ms"
+    times_ms = (
+        f"predicted {1e3 * by_two:8.2f} ms, measured {1e3 * each.seconds:8.2f} ms"
     )
+    print(f"{each.nbytes:>12,} B: {times_ms}")
 print(f"α {link_of_two.latency * 1e6:.0f} µs of 2, {link.latency * 1e6:.0f} µs of 4")
 assert link_of_two.bandwidth > 0 < link.bandwidth
 
@@ -457,10 +457,10 @@ assert abs(colleague.bus_bandwidth / 25e9 - 0.84) < 0.001
 # `torch.profiler` notes each operation: on which thread or in which stream, from when to when.
 #
 #     with torch.profiler.profile() as profile:
-#         with torch.profiler.record_function("forward"):      # a name of your own in the trace
+#         with torch.profiler.record_function("forward"):   # a name of your own in the trace
 #             loss = model(images)
 #         …
-#     profile.export_chrome_trace("trace.json")                # for a viewer in the browser, such as Perfetto
+#     profile.export_chrome_trace("trace.json")             # for a viewer, such as Perfetto
 #
 # The file has hundreds of events for one step. Here we keep three kinds: computing in the forward pass, computing in
 # the backward pass, and communication, which is `gloo:all_reduce` on gloo's threads. Then the picture of lesson 05 can
@@ -514,9 +514,9 @@ show("overlap")
 # %% [markdown]
 # ## Half of the bytes
 #
-# A card multiplies matrices of **bfloat16** faster than those of float32, since the generation of the A100: the table
-# below says how much, for one card. And a message of bfloat16 has half of the bytes. A bfloat16 has the exponent of a
-# float32, so the same range. But it has only 8 binary digits of precision where float32 has 24.
+# A card multiplies matrices of **bfloat16** faster than those of float32, since the generation of the A100. The last
+# cell of this section measures how much. And a message of bfloat16 has half of the bytes. A bfloat16 has the exponent
+# of a float32, so the same range. But it has only 8 binary digits of precision where float32 has 24.
 
 # %%
 guess_5 = predict(
@@ -585,8 +585,8 @@ for seed in range(3):
 
 # %% [markdown]
 # It is 256. From there on, adding 1 changes nothing: the next number that bfloat16 has is 258, and 257 is rounded back
-# to the even one. So the mean gradient would be 0.8 instead of 1. A tree adds
-# sums of equal size, and is right here. In float32 both are.
+# to the even one. So the mean gradient would be 0.8 instead of 1. A tree adds sums of equal size, and is right here. In
+# float32 both are.
 #
 # To divide before the sum is no cure. With 200 ranks, whose sum of ones is right, it gives 0.91; with 512 ranks it
 # gives 0.5. Other values err in other directions: 320 times 1/3 comes out 7 % too large. Random numbers of both signs
@@ -644,7 +644,7 @@ show("memory")
 #
 # The question at the end: how many times faster are two? The samples per rank stay the same, so two cards do twice the
 # work per step. What is missing to a factor of 2 is communication that was not hidden, computing that the hidden
-# part\n# has slowed down, and the wait for the slower card.
+# part has slowed down, and the wait for the slower card.
 
 # %%
 show("two_gpus")
@@ -670,9 +670,10 @@ show("two_gpus")
 #
 # ## In real frameworks
 #
-# All of this lesson is torch: `torch.profiler`, `torch.cuda.Event`, `torch.distributed`. A last comparison, which any
-# machine can make: does gloo round like our ring? Four ranks, bfloat16, numbers with a few digits. Sums that bfloat16
-# has exactly must be the same. Others differ: the order of adding does, so other partial sums\n# are rounded.
+# What a GPU needed here was torch's: `torch.profiler`, `torch.cuda.Event`, `torch.distributed`. A last comparison,
+# which any machine can make: does gloo round like our ring? Four ranks have bfloat16. Sums of whole numbers from -9 to
+# 9 need no rounding, so they must be the same. Of random numbers some sums differ: gloo adds them in another order, so
+# it rounds other partial sums.
 
 
 # %%

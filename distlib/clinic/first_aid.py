@@ -22,9 +22,11 @@ FIRST_AID = {
         },
         "trains wrongly": {
             "What is not as it should be?": {
+                "the loss is not finite": "each rank's own loss, before backward(): whose is first?",
                 "weights of ranks differ": "ReplicaCheck: which parameter, which rank?",
                 "samples come twice": "check_samples: which ones, on which ranks?",
                 "a sum is absurd": "DETAIL compares the dtypes",
+                "none of these": "one process, the whole batch: is its loss the same?",
             }
         },
     }

@@ -20,10 +20,12 @@ from pathlib import Path
 
 import psutil
 
+from distlib.clinic.output_folding import shorter
 from distlib.clinic.tools import Tool
 
 ASK_FOR_STACK = signal.SIGUSR1
 CALLS_WANTED = "calls-wanted"
+NO_DUMP = "(py-spy"  # how a sentence begins that says why there is no dump
 LOOK_EVERY = 0.1  # seconds
 _A_LITTLE = 0.02  # seconds of the processor from one look to the next: two ticks of the clock
 _ANSWER_PATIENCE = 10.0  # seconds for what is asked of a rank that sleeps
@@ -144,14 +146,14 @@ def spy(pid: int) -> str:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     command = shutil.which("py-spy", path=path)
     if command is None:
-        return "(py-spy is not installed here: pip install py-spy)"
+        return f"{NO_DUMP} is not installed here: pip install py-spy)"
     plain = {name: value for name, value in os.environ.items() if not name.endswith("_FORCE")} | {"NO_COLOR": "1"}
     try:
         look = [command, "dump", "--pid", str(pid)]
         done = subprocess.run(look, capture_output=True, text=True, env=plain, timeout=_ANSWER_PATIENCE)
     except subprocess.TimeoutExpired:
-        return "(py-spy has not answered)"
-    return done.stdout if done.returncode == 0 else f"(py-spy may not look at it: {done.stderr.strip()})"
+        return f"{NO_DUMP} has not answered)"
+    return done.stdout if done.returncode == 0 else f"{NO_DUMP} may not look at it: {done.stderr.strip()})"
 
 
 # ── in words ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -180,4 +182,4 @@ def _main_thread(text: str) -> list[str]:
 def _error(text: str) -> list[str]:
     """An error file: when, and what."""
     message = json.loads(text)["message"]
-    return [f"error file: at {message['extraInfo']['timestamp']}, {message['message']}"]
+    return [f"error file: at {message['extraInfo']['timestamp']}, {shorter(message['message'])}"]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from distlib.clinic.output_folding import fold
 from distlib.worlds.code_files import remember_lines
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real.world import World
@@ -18,6 +21,8 @@ _TIMEOUT = 5.0
 
 def run_on_our_ranks(name: str, world: World, timeout: float = _TIMEOUT) -> RankError:
     """Run the fault of a patient on the ranks of a world. Returns what the world raises.
+
+    What the ranks print is printed, folded, when the run is over.
 
     Args:
         name: of the patient.
@@ -31,11 +36,30 @@ def run_on_our_ranks(name: str, world: World, timeout: float = _TIMEOUT) -> Rank
     faults = our_faults()
     if name not in faults:
         raise ValueError(f"there is no {name!r} among the faults that our ranks can have: {', '.join(faults)}")
-    try:
-        world.run(faults[name], timeout=timeout)
-    except RankError as error:
-        return error
+    with _folded_output(world):
+        try:
+            world.run(faults[name], timeout=timeout)
+        except RankError as error:
+            return error
     raise AssertionError(f"the world has not noticed {name}")
+
+
+@contextlib.contextmanager
+def _folded_output(world: World) -> Iterator[None]:
+    """Keep what the ranks print in this block; print it afterwards, folded, by rank and stream."""
+    printed: dict[tuple[int, str], str] = defaultdict(str)
+
+    def keep(rank: int, stream: str, text: str) -> None:
+        printed[rank, stream] += text
+
+    usual, world.on_output = world.on_output, keep
+    try:
+        yield
+    finally:
+        world.on_output = usual
+        for (rank, _), text in sorted(printed.items()):
+            for line in fold(text.splitlines(), _FILE):
+                print(f"[rank {rank}] {line}")
 
 
 def our_faults() -> dict[str, Callable[..., Any]]:

@@ -2,6 +2,7 @@
 
 File "/home/…/torch/distributed/c10d_logger.py", line 83, in wrapper    ──►  (… 2 frames of libraries)
 frame #0: c10::Error::Error(c10::SourceLocation, …                      ──►  (… 38 frames of C++)
+Exception ignored in: <function DataLoaderIter.__del__ at 0x7f3c…> …    ──►  (… 18 lines that Python ignores: …)
 [W1127 03:32:11.815876941 socket.cpp:207] [c10d] …                      ──►  [W socket.cpp:207] …
 """
 
@@ -11,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
-_LIBRARY, _CPP = "frames of libraries", "frames of C++"
+_LIBRARY, _CPP = "libraries", "C++"
 
 # A network of its own, as these programs have, has no service of names. The programs work without it.
 _OF_OUR_NETWORK = "The hostname of the client socket cannot be retrieved"
@@ -42,12 +43,31 @@ def fold(lines: Iterable[str], file: str) -> list[str]:
         lines: as printed.
         file: the program's file, whose frames are kept.
     """
-    marked = ((_kind(line, file), line) for line in _without_other_threads(list(_own_lines(lines, file))))
+    own = list(_own_lines(_without_ignored(lines), file))
+    marked = ((_kind(line, file), line) for line in _without_other_threads(own))
     folded: list[str] = []
     for kind, group in groupby(marked, key=lambda pair: pair[0]):
         found = [line for _, line in group]
-        folded += [_shorter(line) for line in found] if kind is None else [_counted(found, kind)]
+        folded += [shorter(line) for line in found] if kind is None else [_counted(found, kind)]
     return folded
+
+
+def _without_ignored(lines: Iterable[str]) -> Iterator[str]:
+    """An exception that Python prints and ignores, mostly in a `__del__`, is one line: how long it was, and the error.
+
+    A DataLoader raises one wherever the program is when a worker dies.
+    """
+    rest = iter(lines)
+    for line in rest:
+        if not line.startswith("Exception ignored "):
+            yield line
+            continue
+        number = 1
+        for line in rest:
+            number += 1
+            if line.strip() and not line.startswith((" ", "Traceback ")):  # after the frames: the error
+                break
+        yield f"  (… {number} lines that Python ignores: {line.strip()})"
 
 
 def _own_lines(lines: Iterable[str], file: str) -> Iterator[str]:
@@ -86,10 +106,11 @@ def _counted(lines: Sequence[str], kind: str) -> str:
     """How many frames, and which functions of a library they are in."""
     functions = [line.rpartition(" in ")[2] for line in lines if kind == _LIBRARY]
     named = list(dict.fromkeys(name for name in functions if name not in ("wrapper", "<module>")))[:3]
-    return f"  (… {len(lines)} {kind}{': ' if named else ''}{', '.join(named)})"
+    return f"  (… {len(lines)} frame{'s' * (len(lines) > 1)} of {kind}{': ' if named else ''}{', '.join(named)})"
 
 
-def _shorter(line: str) -> str:
+def shorter(line: str) -> str:
+    """A line without times, process numbers, ports and folders."""
     for pattern, instead in _SHORTER:
         line = pattern.sub(instead, line)
     return line.rstrip()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from distlib.clinic.patient import CRASHES, HANGS, SILENT
 
 WAITS, ENDED, RAISED, DIED = "waits", "ended", "raised", "died"
-_WIDTH = 112
+_WIDTH = 106  # characters of a line that a notebook shows in a window of 1280 pixels
 _FRAME = re.compile(r'File "(.+)", line (\d+) in (.+)')  # innermost first
 _PASS_ON = ("wrapper", "<module>", "_wrapped_call_impl", "_call_impl")  # functions that say nothing
 
@@ -39,10 +39,10 @@ class RankEnding:
         return " ".join([self.how, *self.lines, *self.seen])
 
     def __str__(self) -> str:
-        shown = _wrapped(f"rank {self.rank}  {self.how}")
-        for mark, lines in (("│", self.lines), ("┊", self.seen)):
+        shown = _wrapped(f"rank {self.rank}  {self.how}", _WIDTH)
+        for mark, lines in (("    │ ", self.lines), ("    ┊ ", self.seen)):
             for line in lines:
-                shown += [f"    {mark} {part}" for part in _wrapped(line)]
+                shown += [mark + part for part in _wrapped(line, _WIDTH - len(mark))]
         return "\n".join(shown)
 
 
@@ -79,11 +79,16 @@ class PatientReport:
 
     @property
     def text(self) -> str:
-        """What all ranks show, one after the other."""
+        """All that the ranks show, each on one line, to look for words in."""
+        return "\n".join(ending.text for ending in self.endings)
+
+    @property
+    def shown(self) -> str:
+        """What all ranks show, one after the other, in lines that are short enough to be read."""
         return "\n".join(str(ending) for ending in self.endings)
 
     def __str__(self) -> str:
-        return f"{self.text}\n\n{self.recorded}" if self.recorded else self.text
+        return f"{self.shown}\n\n{self.recorded}" if self.recorded else self.shown
 
 
 def where_it_waits(rank: int, stack: str, file: str, program: str, seconds: float) -> str:
@@ -110,6 +115,6 @@ def how_it_died(number: int) -> str:
     return f"died of signal {number}, {signal.Signals(number).name}"
 
 
-def _wrapped(line: str) -> list[str]:
+def _wrapped(line: str, width: int) -> list[str]:
     indent = " " * (len(line) - len(line.lstrip()))
-    return textwrap.wrap(line, _WIDTH, subsequent_indent=f"{indent}  ", break_on_hyphens=False)
+    return textwrap.wrap(line, width, subsequent_indent=f"{indent}  ", break_on_hyphens=False)

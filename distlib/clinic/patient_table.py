@@ -258,7 +258,7 @@ _SILENT = (
         cause="The tensor is used before the all-reduce is over.",
         cured="Wait first.",
         cure={"used = gradient.clone()\nwork.wait()": "work.wait()\nused = gradient.clone()"},
-        shows=[(ENDED, "1000 of 1000 numbers were not yet summed"), (ENDED, "")],
+        shows=[(ENDED, "1000 of 1000 numbers were used before they were summed"), (ENDED, "")],
         served_by={},
     ),
     Patient(

@@ -121,15 +121,22 @@ class ReplicaCheck:
         if odd := who_differs([row[0] for row in rows]):
             steps = ", ".join(f"rank {rank} is in step {row[0]}" for rank, row in enumerate(rows))
             raise ReplicaError(f"the ranks are not in the same step ({name_ranks(odd)} differs): {steps}")
-        for rank, row in enumerate(rows):
-            if row[1] >= 0:
-                raise ReplicaError(f"step {self.step}: rank {rank} has a gradient that is not finite, {names[row[1]]}")
+        if bad := [rank for rank, row in enumerate(rows) if row[1] >= 0]:
+            raise ReplicaError(f"step {self.step}: {tell_bad(bad, len(rows), names[rows[bad[0]][1]])}")
         for name, sums in zip(names, zip(*(row[_HEAD:] for row in rows), strict=True), strict=False):
             if odd := who_differs(sums):
                 raise ReplicaError(
                     f"step {self.step}: {name} has different weights on {name_ranks(odd)} and on the others. "
                     "Did all begin with the same weights, and were all gradients averaged before each step?"
                 )
+
+
+def tell_bad(bad: list[int], size: int, name: str) -> str:
+    """Who has a gradient that is not finite. Where all have one, an average may have brought it to them."""
+    told = f"{name_ranks(bad)} {'has' if len(bad) == 1 else 'have'} a gradient that is not finite, {name}"
+    if not 1 < size == len(bad):
+        return told
+    return f"{told}. It may come from one of them, by the average: print each rank's own loss, before backward()"
 
 
 def compare_models(parameters: dict[str, nn.Parameter], ranks: _OfTorch | _OfOurs) -> None:

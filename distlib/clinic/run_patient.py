@@ -29,7 +29,7 @@ from distlib.clinic.patient_report import (
     where_it_waits,
 )
 from distlib.clinic.patient_table import PATIENTS
-from distlib.clinic.recorded import next_to_today
+from distlib.clinic.recorded import in_place_of_py_spy, next_to_today
 from distlib.clinic.tools import TOOLS, Tool
 from distlib.frameworks import Outcome, Process, addresses, prepare_processes, run_processes
 from distlib.worlds.private_torch import IMPORTED_LATE
@@ -92,8 +92,8 @@ def run_patient(
     seen: Observed = outcomes[_OBSERVER].value
     endings = [_ending(rank, outcomes[_name(rank)], seen, patient, after, patience) for rank in range(patient.ranks)]
     report = PatientReport(name, tool, torch.__version__, endings, change=changed_lines(before, after))
-    if tool is None and not healed and program is None:
-        report.recorded = next_to_today(name)
+    if not healed and program is None:
+        report.recorded = in_place_of_py_spy(name, report.text) if tool else next_to_today(name)
     return report
 
 

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Exercise 17: the hang clinic
 #
-# Ten patients wait for you. Each is a short program that somebody has written in good faith, and that hangs, stops with
-# an error or, worst of all, computes something wrong and says nothing. You find the cause and mend it. In the end you
-# read what four ranks have printed, and write the program that makes the diagnosis.
+# Eleven patients wait for you. Each is a short program that somebody has written in good faith, and that hangs, stops
+# with an error or, worst of all, computes something wrong and says nothing. You find the cause and mend it. In the end
+# you read what four ranks have printed, and write the program that makes the diagnosis.
 #
 # - **Time:** about two hours.
 # - **Before:** read the lesson [The hang clinic](../../course/17_hang_clinic.ipynb).
@@ -13,17 +13,18 @@
 # |---|---|---:|---:|
 # | 1 | `log_mean_loss` | 1 | 2 |
 # | 2 | `average_workers` | 1 | 2 |
-# | 3 | `train_epoch` | 1 | 2 |
-# | 4 | `train_until` | 1 | 2 |
-# | 5 | `sum_of_files` | 1 | 2 |
-# | 6 | `average_by_name` | 1 | 2 |
-# | 7 | `gather_predictions` | 1 | 2 |
-# | 8 | `mean_over_samples` | 1 | 2 |
-# | 9 | `blend_with_next` | 1 | 2 |
-# | 10 | `start_alike` | 1 | 2 |
-# | 11 | `diagnose` | 4 | 6 |
+# | 3 | `reduce_in_grid` | 1 | 2 |
+# | 4 | `train_epoch` | 1 | 2 |
+# | 5 | `train_until` | 1 | 2 |
+# | 6 | `sum_of_files` | 1 | 2 |
+# | 7 | `average_by_name` | 1 | 2 |
+# | 8 | `gather_predictions` | 1 | 2 |
+# | 9 | `mean_over_samples` | 1 | 2 |
+# | 10 | `blend_with_next` | 1 | 2 |
+# | 11 | `start_alike` | 1 | 2 |
+# | 12 | `diagnose` | 4 | 6 |
 #
-# That makes 40 points. Each part is graded by itself.
+# That makes 43 points. Each part is graded by itself.
 
 # %% [markdown]
 # ## How to work
@@ -200,7 +201,88 @@ assert report[4].trace.bytes_sent[5:] == [0, 0]
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. `train_epoch`
+# ## 3. `reduce_in_grid`
+#
+# > Tensor parallelism alone works, and so does data parallelism. With both, nothing moves for half an hour, although I
+# > have set a timeout of five minutes. The stacks of all ranks end in the same line. I have even taken care that
+# > neighbours do not use the same cable at the same time!
+#
+# The ranks form a grid. With 2 rows and 3 columns:
+#
+#     rank 0   rank 1   rank 2        an activation is summed over its row,
+#     rank 3   rank 4   rank 5        a gradient is averaged over its column
+
+
+# %% solution="reduce_in_grid"
+def reduce_in_grid(comm: Communicator, activation: torch.Tensor, gradient: torch.Tensor, columns: int) -> None:
+    """Sums the activation over the rank's row, and averages the gradient over its column, both in place.
+
+    Each row has a group of its own, and each column. Ranks that share neither send each other nothing.
+
+    Args:
+        comm: the communicator of this rank.
+        activation: float64, of the same shape on all ranks.
+        gradient: float64, of the same shape on all ranks.
+        columns: how many the grid has; comm.world_size is a multiple. Its rows have consecutive ranks.
+    """
+    ### BEGIN SOLUTION
+    row, column = comm.split(comm.rank // columns), comm.split(comm.rank % columns)
+    all_reduce(row, activation)
+    all_reduce(column, gradient)
+    gradient /= column.world_size
+    ### STUDENTS GET
+    # row, column = comm.split(comm.rank // columns), comm.split(comm.rank % columns)
+    # calls = [(row, activation), (column, gradient)]
+    # if (comm.rank // columns + comm.rank % columns) % 2:  # neighbours begin with different ones
+    #     calls.reverse()
+    # for group, tensor in calls:
+    #     all_reduce(group, tensor)
+    # gradient /= column.world_size
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Examine it.** Two rows, two columns. Every rank has an activation of 1, and a gradient of two numbers, its rank.
+# Mended, every activation is 2, and the gradients have 1, 2, 1 and 2.
+
+
+# %%
+def try_grid(comm: Communicator) -> tuple[float, list[float]]:
+    activation, gradient = torch.ones(1).double(), torch.full((2,), float(comm.rank)).double()
+    reduce_in_grid(comm, activation, gradient, columns=2)
+    return activation.item(), gradient.tolist()
+
+
+examine(try_grid)
+
+# %% [markdown]
+# **Visible test: 1 point.** It looks at both tensors, and at every message. Each of `grids` is a number of rows and a
+# number of columns.
+
+# %% test="reduce_in_grid_visible" points=1
+from distlib.exercises.hang_clinic.groups import check_reduce_in_grid
+
+report = check_reduce_in_grid(reduce_in_grid, grids=[(2, 2), (2, 3), (3, 2), (1, 1)])
+assert min(report[0].trace.bytes_sent) >= 40  # 3 numbers to the other rank of the row, 2 to that of the column
+print(report)
+
+# %% [markdown]
+# **Hidden test: 2 points.** More ranks.
+
+# %% test="reduce_in_grid_hidden" points=2
+# The hidden tests of reduce_in_grid stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 9 ranks, and grids with a single row or a single column.
+from distlib.exercises.hang_clinic.groups import check_reduce_in_grid
+
+report = check_reduce_in_grid(
+    reduce_in_grid, grids=[(2, 2), (2, 3), (3, 2), (1, 3), (3, 1), (2, 4), (3, 3), (1, 1)], seed=183
+)
+assert len(report) == 8
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. `train_epoch`
 #
 # > 1,000 files on 4 ranks work. 1,001 files hang at the end of the first epoch. Each rank has its own batches; how many
 # > depends on its files. I could leave out the last batches, but on our smallest data set that is a tenth of all.
@@ -298,7 +380,7 @@ assert len(report) == 8
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. `train_until`
+# ## 5. `train_until`
 #
 # > I stop when the loss is good enough. On one GPU that works. On four, two ranks print "done", the other two hang, and
 # > it is never the same two.
@@ -381,7 +463,7 @@ assert len(report) == 8
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. `sum_of_files`
+# ## 6. `sum_of_files`
 #
 # > Every few days the job stands still. The log of one rank ends with an OSError of the file system. The others have
 # > waited for it, all night long, and show no error at all.
@@ -465,7 +547,7 @@ assert len(report) == 9
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 6. `average_by_name`
+# ## 7. `average_by_name`
 #
 # > With the small model all is well, or so I thought: the loss was only a little worse than on one GPU. The large model
 # > stops with sizes that do not match. The ranks build their dicts in different orders, but that can't matter, can it?
@@ -534,7 +616,7 @@ assert len(report) == 6
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. `gather_predictions`
+# ## 8. `gather_predictions`
 #
 # > The evaluation runs fine, up to the last batch. There one rank stops with a length that does not match, or aborts,
 # > and the others say that the connection was closed. I could leave out the last batch. Then the accuracy is not that
@@ -612,7 +694,7 @@ for dtype, seed in ((torch.float64, 177), (torch.int64, 178)):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 8. `mean_over_samples`
+# ## 9. `mean_over_samples`
 #
 # > On the validation set, the mean loss over all ranks came out as 1065353216 once. Now it stops with an error about
 # > dtypes, but only if one rank has no samples, and the tensors are made by the same line on every rank!
@@ -677,7 +759,7 @@ assert len(report) == 6
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 9. `blend_with_next`
+# ## 10. `blend_with_next`
 #
 # > I wanted to be clever: the message travels while I compute. It is as fast as I hoped. But the result is wrong, not
 # > always, and never in the debugger.
@@ -754,7 +836,7 @@ assert report[3].trace.bytes_sent == [32] * 6
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 10. `start_alike`
+# ## 11. `start_alike`
 #
 # > I average the gradients in every step, so all ranks must have the same model. They do not: after an epoch the
 # > weights differ by almost as much as at the start. There is no error anywhere. The seeds come from the clock, because
@@ -821,7 +903,7 @@ assert len(report) == 5
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 11. The diagnosis: `diagnose`
+# ## 12. The diagnosis: `diagnose`
 #
 # Now the program is not yours, and all you have is what four ranks have printed. It is `train.py`, which makes the same
 # collective calls in each step, and prints a line as each call begins:
@@ -831,15 +913,15 @@ assert len(report) == 5
 # A shape may also be `[]` or `[3, 4]`. A line stands for a call only if all of it looks like that one: a warning may
 # begin with `train.py:95:`, too.
 #
-# Every rank makes these calls, at least one whole step of them, up to the call at which **one of them** does something
+# Every rank makes these calls, at least one whole step of them, up to the call at which **one rank** does something
 # else. What happened is one of these:
 #
 # | cause | what that rank does | how its output ends | the others |
 # |---|---|---|---|
 # | `raised` | raises an error of its own, and makes no more call | traceback, error | connection closed |
 # | `finished` | has come to its end | `finished` | connection closed |
-# | `killed` | was ended from outside | just so | connection closed |
-# | `slow` | lives, and does not come | just so | timed out |
+# | `killed` | was ended from outside | without a word | connection closed |
+# | `slow` | lives, and does not come | without a word | timed out |
 # | `skipped` | leaves out this call, not the last of a step, and is in the next one | timed out | timed out |
 # | `extra` | is in a call of a line at which no other rank ever is | timed out | timed out |
 # | `shape` | makes this call with a different shape | connection closed | connection closed |
@@ -873,6 +955,22 @@ assert len(report) == 5
 # | connection closed | connection closed | connection closed | connection closed |
 #
 # The diagnosis is `(1, 41, "shape")`.
+#
+# **By hand first.** The next cell prints an incident, each time a different one. Read it, and write what you think into
+# the cell below. It says what is still wrong; and once all is right, how long you took. That is for you alone: it gives
+# no marks, and nobody else sees it.
+
+# %%
+from distlib.exercises.hang_clinic.by_hand import Riddle
+
+riddle = Riddle()
+riddle.show()
+
+# %%
+riddle.answer(rank=0, line=0, cause="raised")  # change these three
+
+# %% [markdown]
+# How did you find it? Teach that to a program.
 
 
 # %% solution="diagnose"

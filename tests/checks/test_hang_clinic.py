@@ -17,6 +17,7 @@ from distlib.checks.seen import Seen
 from distlib.checks.task import Draw
 from distlib.checks.venues import simulated_only
 from distlib.exercises.hang_clinic import checks
+from distlib.exercises.hang_clinic.by_hand import Riddle, in_words
 from distlib.exercises.hang_clinic.printed_output import CAUSES, Incident, incident
 from distlib.trace import Trace
 
@@ -24,6 +25,7 @@ RELEASED = Path(__file__).parents[2] / "exercises" / "17_hang_clinic" / "17_hang
 SICK = {  # what is told of each patient as students get it
     "log_mean_loss": "rank 0 calls a collective that the others do not call",
     "average_workers": "comm.split is a collective, too",
+    "reduce_in_grid": "some ranks are in the group of their row",
     "train_epoch": "ranks have different numbers of batches",
     "train_until": "a rank stops by what it alone sees",
     "sum_of_files": "the error leaves the function on this rank alone",
@@ -128,3 +130,34 @@ def test_a_call_of_another_line_is_known_from_earlier_steps_or_never_seen() -> N
         for found in incidents(cause):
             others = calls_of([line for rank, each in enumerate(found.outputs) if rank != found.rank for line in each])
             assert any(call.startswith(f"train.py:{found.line} ") for call in others) == (cause == "skipped")
+
+
+# ── by hand ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_riddle_says_what_is_wrong_and_then_how_long_it_took(capsys: pytest.CaptureFixture[str]) -> None:
+    """The clock starts when the incident is shown, and stops at the first right answer."""
+    times = iter([1000.0, 1130.4, 5000.0])
+    riddle = Riddle(Draw(5), clock=lambda: next(times))
+    right = riddle._incident
+    riddle.show()
+    assert capsys.readouterr().out.splitlines()[1:3] == [f"    {line}" for line in right.outputs[0][:2]]
+    riddle.answer(right.rank, right.line + 1, "no such")
+    riddle.answer(right.rank, right.line, right.cause)
+    assert capsys.readouterr().out == "Not yet. Still wrong: line, cause.\nRight. You named it after 2 min 10 s.\n"
+    riddle.show()
+    capsys.readouterr()
+    riddle.answer(right.rank, right.line, right.cause)
+    assert capsys.readouterr().out == "Right. You named it after 2 min 10 s.\n"
+
+
+def test_a_riddle_is_shown_before_it_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    Riddle(Draw(5)).answer(0, 0, "raised")
+    assert capsys.readouterr().out == "Run the cell with riddle.show() first.\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.2, "0 s"), (59.6, "1 min 0 s"), (42.0, "42 s"), (3725.0, "62 min 5 s")]
+)
+def test_a_time_in_words(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words

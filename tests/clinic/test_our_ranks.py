@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from distlib import World
-from distlib.clinic import PATIENTS
+from distlib import Communicator, World
+from distlib.clinic import PATIENTS, our_ranks
 from distlib.clinic.our_ranks import our_faults, run_on_our_ranks, source_on_our_ranks
 
 SAID = {  # the telling words, and the line of same_faults.py that the report begins with, as it stands there
@@ -54,6 +55,29 @@ def test_a_world_names_rank_line_and_cause(name: str, worlds: dict[int, World]) 
     assert error.site is not None
     assert line in our_lines()[error.site.line - 1]
     assert line in source_on_our_ranks(name)
+
+
+IGNORED = """\
+Exception ignored in: <function File.__del__ at 0x7f74b497ee80>
+Traceback (most recent call last):
+  File "/usr/lib/python3.11/tempfile.py", line 450, in __del__
+OSError: 5"""
+
+
+def test_what_ranks_print_is_folded(
+    worlds: dict[int, World], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def raises(comm: Communicator) -> None:
+        print("step 1", flush=True)
+        print(IGNORED, file=sys.stderr, flush=True)
+        raise ValueError("no digit")
+
+    monkeypatch.setattr(our_ranks, "our_faults", lambda: {"raises": raises})
+    assert "ranks 0 and 1 raised ValueError: no digit" in str(run_on_our_ranks("raises", worlds[2]))
+    printed, complaints = capsys.readouterr()
+    folded = "  (… 4 lines that Python ignores: OSError: 5)"
+    assert printed.splitlines() == [f"[rank {rank}] {line}" for rank in (0, 1) for line in (folded, "step 1")]
+    assert complaints == "" and worlds[2].on_output is None
 
 
 def our_lines() -> list[str]:

@@ -14,6 +14,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from distlib import Communicator, RankError, World
 from distlib.clinic.replica_check import _BLOCK, ReplicaCheck, ReplicaError, bit_sums, check_samples, who_differs
+from distlib.training.ddp import average_per_parameter
 from distlib.worlds.real.process_group import torch_distributed
 
 
@@ -68,6 +69,21 @@ def test_the_last_bit_of_one_weight_is_found(world: World, of_torch: bool, rank:
 def test_a_gradient_that_is_not_finite_is_named(world: World, of_torch: bool) -> None:
     with pytest.raises(RankError, match=r"step 2: rank 1 has a gradient that is not finite, 0\.bias"):
         world.run(check_once, of_torch, changed=-1, bad=1)
+
+
+def test_a_gradient_that_an_average_has_spread_is_not_laid_to_one_rank(world: World) -> None:
+    """Only rank 1 has the infinity; after the average all have it, and nobody knows whose it was."""
+
+    def averages(comm: Communicator) -> None:
+        model = nn.Linear(2, 1)
+        nn.init.ones_(model.weight), nn.init.zeros_(model.bias)
+        check = ReplicaCheck(model, comm, every=1)
+        (model(torch.ones(2)).sum() * (float("inf") if comm.rank == 1 else 1)).backward()
+        average_per_parameter(comm, model)
+        check()
+
+    with pytest.raises(RankError, match=r"ranks 0, 1 and 2 have a gradient .* weight\. It may come from one of them"):
+        world.run(averages)
 
 
 @pytest.mark.parametrize("of_torch", [True, False])

@@ -289,6 +289,12 @@ def test_the_prose_is_calm(path: Path) -> None:
 
 
 @each_lesson
+def test_no_line_break_is_spelled_out(path: Path) -> None:
+    """A backslash and an n, where a line of the text source was meant to end."""
+    assert re.findall(r".*\\n#.*", prose(path)) == []
+
+
+@each_lesson
 def test_no_line_begins_with_a_year(path: Path) -> None:
     """JupyterLab takes a line that begins with "2009. " for an entry of a numbered list."""
     assert re.findall(r"^\s*\d{3,}[.)] .*", prose(path), re.MULTILINE) == []

@@ -106,6 +106,18 @@ def test_waiting_is_drawn_and_no_number_stands_alone() -> None:
     assert written == ["bucket 0", "bucket 2", "10 s"], "bucket 1 has no room for its name"
 
 
+def test_names_of_buckets_that_are_under_way_at_once_do_not_overlap() -> None:
+    """A name stands where its bar is seen: bucket 1 lies in front of the end of bucket 0."""
+    spans = [
+        Span("communication", "bucket 0", 0.0, 6.0),
+        Span("communication", "bucket 1", 3.0, 7.0),
+        Span("communication", "bucket 2", 7.0, 10.0),
+    ]
+    picture = step_timeline({"0 to 10": StepTimes(0.0, 10.0, spans)})
+    written = {text.get_text(): text.get_position()[0] for text in picture.figure.axes[1].texts[:-1]}
+    assert written == {"bucket 0": 1.5, "bucket 1": 5.0, "bucket 2": 8.5}
+
+
 def test_a_step_without_communication_can_be_drawn() -> None:
     picture = step_timeline({"alone": StepTimes(0.0, 1.0, [Span("forward", "0", 0.0, 1.0)])})
     assert "0 all-reduces" in picture.alt and "hidden" not in picture.alt

@@ -12,4 +12,4 @@ time.sleep(rank)  # rank 1's batch takes a second longer
 work = dist.all_reduce(gradient, async_op=True)
 used = gradient.clone()
 work.wait()
-print(f"rank {rank}: {int((used != 2).sum())} of {len(used)} numbers were not yet summed when they were used")
+print(f"rank {rank}: {int((used != 2).sum())} of {len(used)} numbers were used before they were summed")

@@ -6,7 +6,7 @@ import torch.distributed as dist
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 for step in range(3):
-    batch = torch.ones(4 - rank - step if rank + step < 4 else 0)  # ranks have fewer and fewer samples
+    batch = torch.ones(4 - rank - step if rank + step < 4 else 0)  # fewer and fewer
     if len(batch) == 0:
         continue
     loss = batch.mean()

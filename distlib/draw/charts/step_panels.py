@@ -10,7 +10,8 @@ A rank waits where it computes nothing. What takes less than a hundredth of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from distlib.draw.picture import (
@@ -88,8 +89,10 @@ def _draw(steps: Mapping[str, StepTimes], title: str) -> Picture:
     axes.spines["left"].set_visible(False)
     for number, (name, step) in enumerate(steps.items()):
         top = number * panel
-        for span in [*step.spans, *_waits(step, _SHORTEST * longest)]:
+        for span in [*step.of("forward", "backward", "communication"), *_waits(step, _SHORTEST * longest)]:
             _draw_span(axes, span, step.start, factor, top + _ROW * (span.kind == "communication"))
+        for span in _uncovered(step.of("communication")):
+            _name_bucket(axes, span, step.start, factor, top + _ROW)
         end = step.seconds / factor
         axes.plot([end, end], [top - 2, top + 2 * _ROW + 2], color=INK, linewidth=points(2))
         canvas.text(
@@ -109,16 +112,26 @@ def _waits(step: StepTimes, shortest: float) -> Iterator[Span]:
         done = max(done, span.end)
 
 
+def _uncovered(spans: Sequence[Span]) -> Iterator[Span]:
+    """What is seen of each bar: several buckets may be under way at once, and the one that begins later is in front."""
+    starts = [span.start for span in spans]
+    for number, span in enumerate(spans):
+        yield replace(span, end=min([span.end, *starts[number + 1 :]]))
+
+
 def _draw_span(axes: Axes, span: Span, zero: float, factor: float, top: float) -> None:
-    """A bar. A bucket bears its name where there is room: a lone number could be anything."""
+    """A bar."""
     from matplotlib.patches import Rectangle
 
-    left, width = (span.start - zero) / factor, span.seconds / factor
-    limits = axes.get_xlim()
-    pixels = width / (limits[1] - limits[0]) * (WIDTH - _LEFT - _RIGHT)
+    left, width, pixels = _place(axes, span, zero, factor)
     edge = 0.0 if span.kind == "waits" else points(min(1.0, pixels / 12))  # else narrow ones would be all edge
     axes.add_patch(Rectangle((left, top + 2), width, _ROW - 4, linewidth=edge, **_LOOKS[span.kind]))
-    if span.kind != "communication" or pixels < text_width(span.name, SMALL) + 6:
+
+
+def _name_bucket(axes: Axes, span: Span, zero: float, factor: float, top: float) -> None:
+    """A bucket bears its name where there is room: a lone number could be anything."""
+    left, width, pixels = _place(axes, span, zero, factor)
+    if pixels < text_width(span.name, SMALL) + 6:
         return
     axes.text(
         left + width / 2,
@@ -130,6 +143,13 @@ def _draw_span(axes: Axes, span: Span, zero: float, factor: float, top: float) -
         va="center_baseline",
         clip_on=True,
     )
+
+
+def _place(axes: Axes, span: Span, zero: float, factor: float) -> tuple[float, float, float]:
+    """Where it begins and how long it is, in units of the axis; and how long in CSS pixels."""
+    left, width = (span.start - zero) / factor, span.seconds / factor
+    limits = axes.get_xlim()
+    return left, width, width / (limits[1] - limits[0]) * (WIDTH - _LEFT - _RIGHT)
 
 
 def _name_size(name: str) -> float:
