@@ -98,7 +98,9 @@ def test_another_signal_is_for_the_process_alone(server: ForkServer) -> None:
 def test_nothing_is_left(server: ForkServer, how: str) -> None:
     stranger = told_by(spawn(server, "a", forked.leave_a_stranger))
     end_of(server)
-    pid = server.ask("spawn", "b", forked.sleep, files=[0])
+    ours, theirs = Pipe()
+    pid = server.ask("spawn", "b", forked.sleep, files=[theirs.fileno()])
+    assert told_by(ours) == "here"
     assert psutil.pid_exists(pid) and isinstance(stranger, int) and psutil.pid_exists(stranger)
     if how == "cleared":
         server.ask("clear")
