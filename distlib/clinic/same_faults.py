@@ -6,6 +6,7 @@ Those of wrong_port, wrong_world_size and two_rank_zeros can't be made here: a W
 no port. Nor that of not_in_the_group: a Communicator made by `split` is one that the rank is in.
 """
 
+import multiprocessing
 import os
 import signal
 import time
@@ -131,15 +132,19 @@ def unused_parameters(comm: Communicator) -> None:
 
 
 def killed_loader_worker(comm: Communicator) -> None:
-    """A worker of rank 1's DataLoader is killed."""
+    """A worker of rank 1's DataLoader is killed, while the rank waits for its third batch."""
+    awaited = multiprocessing.Event()
 
     def load(samples: list[int]) -> torch.Tensor:
         if comm.rank == 1 and samples[0] >= 4:
+            awaited.wait()
             os.kill(os.getpid(), signal.SIGKILL)
         return torch.tensor(samples, dtype=torch.float32)
 
-    for batch in DataLoader(range(12), batch_size=2, num_workers=1, collate_fn=load):
+    for step, batch in enumerate(DataLoader(range(12), batch_size=2, num_workers=1, collate_fn=load)):
         all_reduce(comm, batch)
+        if step == 1:
+            awaited.set()
 
 
 def dead_rank(comm: Communicator) -> None:
