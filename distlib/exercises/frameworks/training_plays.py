@@ -1,0 +1,128 @@
+"""What a check plays with both frameworks: a model behind gates, its data, and what became of them."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+from distlib.checks.plays.gated import PassGate
+
+
+def refuse_torchs_sampler(loader: DataLoader[Any]) -> None:
+    """Torch's own sampler is an answer to another exercise, and not there when a class is graded.
+
+    Raises:
+        RuntimeError: the loader has it.
+    """
+    if isinstance(loader.sampler, DistributedSampler):
+        raise RuntimeError("torch's DistributedSampler is not there while your own function is graded")
+
+
+class TwoLayers(torch.nn.Module):
+    """Two layers. The gradient of backward pass k is multiplied with what gate k gives this rank.
+
+    Args:
+        parameters: by name; copied.
+        gate: counts the backward passes, and knows the factors.
+    """
+
+    def __init__(self, parameters: dict[str, torch.Tensor], gate: PassGate) -> None:
+        super().__init__()
+        hidden, inputs = parameters["first.weight"].shape
+        self.first = torch.nn.Linear(inputs, hidden, dtype=torch.float64)
+        self.second = torch.nn.Linear(hidden, 1, dtype=torch.float64)
+        self.load_state_dict(parameters)
+        self._gate, self.passes = gate, 0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Of [samples, features]: [samples, 1]."""
+        outputs: torch.Tensor = _Passing.apply(self.second(torch.tanh(self.first(inputs))), self)
+        return outputs
+
+    def factor(self) -> float:
+        """What the gradient of this backward pass is multiplied with."""
+        self.passes += 1
+        return self._gate(self.passes - 1)
+
+
+class _Passing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, model: TwoLayers) -> torch.Tensor:
+        ctx.model = model
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradients[0] * ctx.model.factor(), None
+
+
+def train_and_save(
+    framework: Any, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate, names: Sequence[str]
+) -> dict[str, Any]:
+    """Call `function(framework, model, optimizer, loader, …, path)`.
+
+    Args:
+        inputs: "parameters" of the model, by name; "x" and "y" of all samples; "batch_size"; "seed" of what the loader
+            shuffles with; "rate" of the optimizer, SGD.
+        names: of the inputs that are arguments, between loader and path.
+
+    Returns:
+        "returned"; the "parameters" afterwards, by name; and what lies at the path: "saved", None if nothing does.
+    """
+    model = TwoLayers(inputs["parameters"], gate)
+    optimizer = torch.optim.SGD(model.parameters(), lr=inputs["rate"])
+    generator = torch.Generator().manual_seed(inputs["seed"])
+    samples = TensorDataset(inputs["x"], inputs["y"])
+    loader = DataLoader(samples, inputs["batch_size"], shuffle=True, generator=generator)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.pt"
+        returned = function(framework, model, optimizer, loader, *(inputs[name] for name in names), str(path))
+        return {"returned": returned, "parameters": dict(model.named_parameters()), "saved": _saved(path)}
+
+
+def _saved(path: Path) -> Any:
+    """What lies in a file of torch's; None if there is no file, and a sentence if it holds more than plain values."""
+    if not path.exists():
+        return None
+    try:
+        return torch.load(path, weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError):
+        return "something that torch.load(path, weights_only=True) does not read"
+
+
+class Classifier(torch.nn.Module):
+    """Scores for each class: inputs times a weight.
+
+    Attributes:
+        samples: how many it has seen.
+    """
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(weight.clone())
+        self.samples = 0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Of [samples, features]: [samples, classes]."""
+        self.samples += len(inputs)
+        return torch.nn.functional.linear(inputs, self.weight)
+
+
+def evaluate_and_count(framework: Any, function: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Any]:
+    """Call `function(framework, model, loader)`.
+
+    Args:
+        inputs: the "weight" of the model; "x" and the "labels" of all samples; "batch_size".
+
+    Returns:
+        "returned"; and how many "samples" went through the model.
+    """
+    model = Classifier(inputs["weight"])
+    loader = DataLoader(TensorDataset(inputs["x"], inputs["labels"]), inputs["batch_size"])
+    return {"returned": function(framework, model, loader), "samples": model.samples}
