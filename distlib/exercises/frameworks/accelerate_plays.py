@@ -19,8 +19,8 @@ from torch.utils.data import BatchSampler, DataLoader, Sampler
 
 from distlib.checks.plays.gated import PassGate
 from distlib.communicator import Communicator
+from distlib.exercises.frameworks.port_plays import evaluate_and_count, refuse_torchs_sampler, train_and_save
 from distlib.exercises.frameworks.replica_plays import Replica, add_up, gather, on_tensors, take_from_rank_0
-from distlib.exercises.frameworks.training_plays import refuse_torchs_sampler, train_and_save, evaluate_and_count
 
 INSIDE_BACKWARD = True  # messages are sent there
 SPEAKS = (

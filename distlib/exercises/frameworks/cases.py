@@ -14,17 +14,17 @@ from torch.utils.data import DataLoader
 from distlib.checks.case import Case
 from distlib.checks.formatting import count
 from distlib.checks.task import Draw
-from distlib.exercises.frameworks.training_plays import TwoLayers
+from distlib.exercises.frameworks.port_plays import TwoLayers
 
-FEATURES, HIDDEN, EPOCHS, RATE = 3, 4, 2, 0.3
-NBYTES = 8 * (HIDDEN * FEATURES + HIDDEN + HIDDEN + 1)  # of all gradients
+FEATURES, HIDDEN, EPOCHS, RATE = 3, 5, 2, 0.3
+GRADIENTS = ((HIDDEN * FEATURES + HIDDEN + HIDDEN + 1,), (HIDDEN, FEATURES))  # shapes: of all, or of the first layer's
 
 Indices = list[int]
 Order = list[list[list[Indices]]]  # by epoch, by rank: the samples of each batch
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingPlan:
     """A training to play on every rank.
 
     Attributes:
@@ -55,8 +55,8 @@ class Training:
         return f"on {count(self.ranks, 'rank')}, {count(self.batches, 'batch')}, steps of {self.accumulate}"
 
 
-def training_inputs(draw: Draw, training: Training) -> list[dict[str, Any]]:
-    """By rank. Only the data are the same on all ranks. `max_norm` clips about every other step."""
+def training_inputs(draw: Draw, training: TrainingPlan) -> list[dict[str, Any]]:
+    """By rank. Only the data are the same on all ranks."""
     shapes = {"first.weight": (HIDDEN, FEATURES), "first.bias": (HIDDEN,)}
     shapes |= {"second.weight": (1, HIDDEN), "second.bias": (1,)}
     x, y = draw.normal((training.samples, FEATURES)), draw.normal((training.samples, 1)) + 1
@@ -70,19 +70,19 @@ def training_inputs(draw: Draw, training: Training) -> list[dict[str, Any]]:
             "rate": RATE,
             "epochs": EPOCHS,
             "accumulate": training.accumulate,
-            "max_norm": 1.0,
+            "max_norm": 0.0,  # to be found
         }
         for _ in range(training.ranks)
     ]
 
 
 def training_case(
-    draw: Draw, training: Training, play: Callable[..., Any], order: Callable[[Sequence[dict[str, Any]]], Order]
+    draw: Draw, training: TrainingPlan, play: Callable[..., Any], order: Callable[[Sequence[dict[str, Any]]], Order]
 ) -> Case:
-    """The case, with a `max_norm` that lies in the middle of the norms of its steps."""
+    """The case, with a `max_norm` that lies in the middle of the norms of its steps: every other one is clipped."""
     case = Case(training.title, play, training_inputs(draw, training), training, seed=draw.randrange(10**6))
     norms = sorted(train(case, order(case.inputs), Way(clips="never")).norms)
-    middle = (norms[len(norms) // 2 - 1] * norms[len(norms) // 2]) ** 0.5
+    middle = (norms[len(norms) // 2 - 1] * norms[len(norms) // 2]) ** 0.5 if norms else 1.0
     return replace(case, inputs=[{**own, "max_norm": middle} for own in case.inputs])
 
 
@@ -122,15 +122,17 @@ class Way:
             ("each"); only before gradients are averaged ("own"); "never".
         steps: after so many batches, and after the last one ("all"); not after those that are left ("whole"); after
             "each" batch.
-        averages: whether gradients are averaged.
+        averages: gradients before each "step", which are then clipped, too; both only before a step that is due
+            ("group"); or "never" (but clips).
         shares_start: whether all ranks begin with rank 0's parameters.
-        zeroes: gradients after each "step", after each "batch", or "never".
+        zeroes: gradients after each "step"; where one is due, whether it is made or not ("group"); after each "batch";
+            or "never".
     """
 
     scale: float = 1
     clips: str = "synced"
     steps: str = "all"
-    averages: bool = True
+    averages: str = "step"
     shares_start: bool = True
     zeroes: str = "step"
 
@@ -142,7 +144,7 @@ class Trained:
     Attributes:
         parameters: by rank, by name.
         losses: [epochs, ranks, batches].
-        norms: of the gradients of rank 0 before they are clipped, in each step.
+        norms: of the gradients of rank 0 before they are clipped, in each step that has all its batches.
     """
 
     parameters: list[dict[str, torch.Tensor]]
@@ -176,22 +178,25 @@ def _parameters(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _end_of_batch(
-    models: Sequence[TwoLayers], training: Training, number: int, way: Way, max_norm: float, norms: list[float]
+    models: Sequence[TwoLayers], training: TrainingPlan, number: int, way: Way, max_norm: float, norms: list[float]
 ) -> None:
     """What follows after the backward passes of all ranks."""
     is_whole = number % training.accumulate == 0
-    is_step = way.steps == "each" or is_whole or (way.steps == "all" and number == training.batches)
+    is_due = is_whole or number == training.batches
+    is_step = {"all": is_due, "whole": is_whole, "each": True}[way.steps]
     if way.clips == "each" and not is_step or way.clips == "own" and is_step:
         _clip(models, max_norm)
     if is_step:
-        if way.averages:
+        is_averaged = way.averages == "step" or (way.averages == "group" and is_due)
+        if is_averaged:
             _average(models)
-        norms.append(float(torch.cat([p.grad.flatten() for p in models[0].parameters() if p.grad is not None]).norm()))
-        if way.clips in ("synced", "each"):
+        if is_whole:
+            norms.append(float(torch.cat([_gradient(each).flatten() for each in models[0].parameters()]).norm()))
+        if way.clips in ("synced", "each") and (is_averaged or way.averages == "never"):
             _clip(models, max_norm)
         for parameter in _all_parameters(models):
             parameter.data -= RATE * _gradient(parameter)
-    if way.zeroes == "batch" or (is_step and way.zeroes == "step"):
+    if {"step": is_step, "group": is_due, "batch": True, "never": False}[way.zeroes]:
         for parameter in _all_parameters(models):
             parameter.grad = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,10 +19,10 @@ from distlib.checks.task import Draw, Remarks, task
 from distlib.exercises.frameworks.accelerate_plays import accelerate_training
 from distlib.exercises.frameworks.cases import (
     EPOCHS,
-    NBYTES,
+    GRADIENTS,
     Order,
     Trained,
-    Training,
+    TrainingPlan,
     Way,
     batched_order,
     strided_order,
@@ -35,7 +35,7 @@ say = Sentences(__file__)
 WAITS = ("waits to", "waits in", "has already returned", "have to make the same collective calls", "receives into")
 ERRORS = [(words, say("all_ranks_call")) for words in WAITS]
 Plan = tuple[int, int, int, int]  # ranks, batches, batch_size, accumulate
-Mistakes = dict[str, tuple[Order, Way]]
+Mistakes = list[tuple[str, Order, Way]]  # the name of the sentence, and what it is about
 
 parameters_alike = partial(is_close, relative=1e-6, absolute=1e-8)
 
@@ -50,23 +50,26 @@ def check_fabric_train(draw: Draw, *, trainings: Sequence[Plan]) -> Iterator[Cas
     `trainings`: of each the ranks, the batches of a rank, the samples of a batch, and the batches of a step.
     """
     for plan in trainings:
-        yield training_case(draw, Training(*plan), fabric_training, strided_order)
+        yield training_case(draw, TrainingPlan(*plan), fabric_training, strided_order)
 
 
 @check_fabric_train.judge
 def _(seen: Seen) -> Remarks:
     order, again = strided_order(seen.case.inputs), strided_order(seen.case.inputs, draws_anew=False)
-    steps, ranks = seen.facts.accumulate, seen.size
-    mistakes = {
-        "not_set_up": (order, Way(averages=False, shares_start=False)),
-        "never_averaged": (order, Way(averages=False)),
-        "not_divided": (order, Way(scale=steps)),
-        "divided_twice": (order, Way(scale=1 / steps)),
-        "divided_by_ranks": (order, Way(scale=1 / ranks)),
-        "same_order": (again, Way()),
-        **_common_mistakes(order),
-    }
-    yield from _judge_training(seen, order, mistakes, "sync_fabric")
+    steps = seen.facts.accumulate
+    mistakes = [
+        ("not_set_up", order, Way(averages="never", shares_start=False)),
+        ("never_averaged", order, Way(averages="never")),
+        ("not_divided", order, Way(scale=steps)),
+        ("divided_twice", order, Way(scale=1 / steps)),
+        ("divided_by_ranks", order, Way(scale=1 / seen.size)),
+        ("same_order", again, Way()),
+        ("rest_left", order, Way(steps="whole")),
+        ("step_in_each_batch", order, Way(steps="each")),
+        ("zeroed_in_each_batch", order, Way(zeroes="batch")),
+        *_common_mistakes(order),
+    ]
+    yield from _judge_training(seen, order, mistakes, say("as_before"), say("sync_fabric"))
     yield from _judge_file(seen)
 
 
@@ -80,20 +83,26 @@ def check_accelerate_train(draw: Draw, *, trainings: Sequence[Plan]) -> Iterator
     `trainings`: as of `check_fabric_train`.
     """
     for plan in trainings:
-        yield training_case(draw, Training(*plan), accelerate_training, batched_order)
+        yield training_case(draw, TrainingPlan(*plan), accelerate_training, batched_order)
 
 
 @check_accelerate_train.judge
 def _(seen: Seen) -> Remarks:
     order, steps = batched_order(seen.case.inputs), seen.facts.accumulate
-    mistakes = {
-        "not_prepared": (order, Way(averages=False, shares_start=False)),
-        "not_divided": (order, Way(scale=steps)),
-        "divided_for_you": (order, Way(scale=1 / steps)),
-        "divided_by_ranks": (order, Way(scale=1 / seen.size)),
-        **_common_mistakes(order),
-    }
-    yield from _judge_training(seen, order, mistakes, "sync_accelerate")
+    mistakes = [
+        ("not_prepared", order, Way(averages="never", shares_start=False)),
+        ("never_prepared", order, Way(averages="never")),
+        ("divided_by_nobody", order, Way(scale=steps)),
+        ("divided_for_you", order, Way(scale=1 / steps)),
+        ("divided_by_ranks", order, Way(scale=1 / seen.size)),
+        ("rest_left", order, Way(steps="whole")),
+        ("rest_left", order, Way(steps="whole", zeroes="group")),
+        ("step_in_each_batch", order, Way(steps="each")),
+        ("plain_optimizer", order, Way(steps="each", averages="group")),
+        ("zeroed_too_early", order, Way(zeroes="batch")),
+        *_common_mistakes(order),
+    ]
+    yield from _judge_training(seen, order, mistakes, say("never_the_last_batch"), say("sync_accelerate"))
     yield from _judge_file(seen)
 
 
@@ -101,33 +110,34 @@ def _(seen: Seen) -> Remarks:
 
 
 def _common_mistakes(order: Order) -> Mistakes:
-    """By the name of the sentence: the order of the samples and the way of training that it is about."""
-    return {
-        "not_clipped": (order, Way(clips="never")),
-        "clipped_in_each_batch": (order, Way(clips="each")),
-        "clipped_before": (order, Way(clips="own")),
-        "rest_left": (order, Way(steps="whole")),
-        "step_in_each_batch": (order, Way(steps="each")),
-        "never_zeroed": (order, Way(zeroes="never")),
-        "zeroed_in_each_batch": (order, Way(zeroes="batch")),
-    }
+    return [
+        ("not_clipped", order, Way(clips="never")),
+        ("clipped_in_each_batch", order, Way(clips="each")),
+        ("clipped_before", order, Way(clips="own")),
+        ("never_zeroed", order, Way(zeroes="never")),
+    ]
 
 
-def _judge_training(seen: Seen, order: Order, mistakes: Mistakes, why_often: str) -> Remarks:
-    """Passes, parameters, losses and messages. `why_often`: the name of the cause of too many messages."""
-    training: Training = seen.facts
+def _judge_training(seen: Seen, order: Order, mistakes: Mistakes, as_before: str, why_often: str) -> Remarks:
+    """Passes, parameters, losses and messages.
+
+    Args:
+        as_before: what to say of parameters that have not changed.
+        why_often: the cause of too many messages.
+    """
+    plan: TrainingPlan = seen.facts
     right = train(seen.case, order)
     for rank in seen.ranks:
-        passes, wanted = len(seen.played[rank].gates), EPOCHS * training.batches
+        passes, wanted = len(seen.played[rank].gates), EPOCHS * plan.batches
         if passes != wanted:
             cause = say(_why_so_many(passes, wanted, seen.size))
             yield say.remark("passes", rank=rank, found=count(passes, "time"), wanted=wanted, cause=cause)
-    for rank in seen.ranks:
-        yield from _parameters(seen, rank, right, mistakes)
+    for rank in reversed(seen.ranks):  # what rank 0 has learned alone began with the right parameters
+        yield from _parameters(seen, rank, right, mistakes, as_before)
     yield nobody_returned([told["returned"] for told in seen.results], "the losses of the epochs")
     for rank in seen.ranks:
         yield _losses(seen, rank, right)
-    yield _averages(seen, training, why_often)
+    yield _averages(seen, plan, why_often)
 
 
 def _why_so_many(passes: int, wanted: int, ranks: int) -> str:
@@ -136,15 +146,14 @@ def _why_so_many(passes: int, wanted: int, ranks: int) -> str:
     return "no_pass" if passes == 0 else "one_epoch" if passes * EPOCHS == wanted else "one_pass_a_batch"
 
 
-def _parameters(seen: Seen, rank: int, right: Trained, mistakes: Mistakes) -> Remarks:
-    start = seen.case.inputs
+def _parameters(seen: Seen, rank: int, right: Trained, mistakes: Mistakes, as_before: str) -> Remarks:
     for name, expected in right.parameters[rank].items():
         found = seen[rank]["parameters"][name]
         if parameters_alike(found, expected):
             continue
-        wrong = {say("as_before"): [start[rank]["parameters"][name], start[0]["parameters"][name]]}
-        for mistake, (order, way) in mistakes.items():
-            wrong.setdefault(say(mistake), train(seen.case, order, way).parameters[rank][name])
+        wrong = {as_before: [seen.case.inputs[each]["parameters"][name] for each in (rank, 0)]}
+        for mistake, order, way in mistakes:
+            wrong.setdefault(say(mistake), []).append(train(seen.case, order, way).parameters[rank][name])
         what = f"on rank {rank} the parameter {name}"
         yield holds(what, found, expected, wrong, same=parameters_alike, otherwise=say("parameters"))
 
@@ -154,9 +163,9 @@ def _losses(seen: Seen, rank: int, right: Trained) -> Remark | None:
     found, losses = seen[rank]["returned"], right.losses
     if isinstance(found, torch.Tensor) and found.dim() == 1:
         found = list(found)
-    numbers = [_number(each) for each in found] if isinstance(found, list | tuple) else None
+    numbers = [_number(each) for each in found] if isinstance(found, list | tuple) else [found]
     wanted = losses.mean((1, 2)).tolist()
-    if numbers is not None and _are_close(numbers, wanted):
+    if _are_close(numbers, wanted):
         return None
     accumulate = seen.facts.accumulate
     mistakes = {
@@ -168,9 +177,10 @@ def _losses(seen: Seen, rank: int, right: Trained) -> Remark | None:
         "losses_divided": losses.mean((1, 2)) / accumulate,
         "own_last_loss": losses[:, rank, -1],
     }
-    fitting = [name for name, each in mistakes.items() if numbers is not None and _are_close(numbers, each.tolist())]
-    cause = fitting[0] if fitting else "list_of_losses" if numbers is None or len(numbers) != EPOCHS else "mean_losses"
-    lines = (f"expected {_shown(wanted)}", f"found    {_shown(numbers) if numbers else shown(found)}")
+    fitting = [name for name, each in mistakes.items() if _are_close(numbers, each.tolist())]
+    is_list = len(numbers) == EPOCHS and all(isinstance(each, int | float) for each in numbers)
+    cause = fitting[0] if fitting else "mean_losses" if is_list else "list_of_losses"
+    lines = (f"expected {_shown(wanted)}", f"found    {_shown(numbers) if is_list else shown(found)}")
     return Remark(f"the parameters are right, but not what rank {rank} returned.", lines, say(cause))
 
 
@@ -189,14 +199,17 @@ def _are_close(numbers: Sequence[Any], wanted: Sequence[float]) -> bool:
     return are_numbers and all(abs(a - b) <= 1e-5 * abs(b) for a, b in zip(numbers, wanted, strict=True))
 
 
-def _averages(seen: Seen, training: Training, why_often: str) -> Remark | None:
-    """The gradients travel once in each step; and once the parameters do, from rank 0."""
-    sent = sum(message.nbytes for message in seen.trace if message.dtype == "float64" and 8 < message.nbytes <= NBYTES)
-    start, each = (seen.size - 1) * NBYTES, seen.size * (seen.size - 1) * NBYTES
-    found, steps = round((sent - start) / each), EPOCHS * training.steps
+def _averages(seen: Seen, plan: TrainingPlan, why_often: str) -> Remark | None:
+    """Gradients travel once in each step, all in one message, or parameter by parameter.
+
+    The last rank sends nothing else of these shapes: the parameters come from rank 0.
+    """
+    last = seen.size - 1
+    sent = sum(message.shape in GRADIENTS and message.src == last for message in seen.trace)
+    found, steps = sent // last, EPOCHS * plan.steps
     if found <= steps:
         return None
-    return say.remark("averaged_often", found=count(found, "time"), steps=count(steps, "step"), cause=say(why_often))
+    return say.remark("averaged_often", found=count(found, "time"), steps=count(steps, "step"), cause=why_often)
 
 
 def _judge_file(seen: Seen) -> Remarks:

@@ -22,7 +22,7 @@ from distlib.exercises.frameworks.fabric_plays import fabric_evaluation
 
 say = Sentences(__file__)
 ERRORS = [(words, say("all_ranks_gather")) for words in WAITS]
-FEATURES, CLASSES = 3, 3
+FEATURES, CLASSES, DRAWN = 3, 3, 40
 Plan = tuple[int, int, int]  # ranks, samples, batch_size
 Parts = list[list[list[int]]]  # by rank: the samples of each batch, with those that fill up
 
@@ -34,14 +34,14 @@ class Evaluation:
     Attributes:
         ranks, samples, batch_size: numbers.
         parts: which samples the framework gives to which rank.
-        right: by sample, whether it is recognized: 0.0 or 1.0.
+        right: by sample, whether it is recognized.
     """
 
     ranks: int
     samples: int
     batch_size: int
     parts: Parts
-    right: torch.Tensor
+    right: Sequence[bool]
 
     @property
     def most(self) -> int:
@@ -51,35 +51,49 @@ class Evaluation:
     @property
     def share(self) -> float:
         """What is to be found."""
-        return float(self.right.mean())
+        return sum(self.right) / self.samples
 
-    def mistakes(self, rank: int) -> dict[str, float]:
+    def mistakes(self, rank: int) -> dict[str, list[float]]:
         """What a rank finds in other ways, by the name of the sentence."""
-        every = torch.tensor(list(itertools.chain.from_iterable(itertools.chain.from_iterable(self.parts))))
-        own = torch.tensor(list(itertools.chain.from_iterable(self.parts[rank])))
-        of_batches = [float(self.right[batch].mean()) for part in self.parts for batch in part]
+        own = [self.right[index] for batch in self.parts[rank] for index in batch]
+        every = [self.right[index] for part in self.parts for batch in part for index in batch]
+        of_batches = [_mean([self.right[index] for index in batch]) for part in self.parts for batch in part]
+        size = self.ranks * self.batch_size
+        together = [_mean(self.right[first : first + size]) for first in range(0, self.samples, size)]
         return {
-            "own_samples": float(self.right[own].mean()),
-            "fillers_counted": float(self.right[every].mean()),
-            "fillers_above": float(self.right[every].sum()) / self.samples,
-            "fillers_below": float(self.right.sum()) / len(every),
-            "cut_in_wrong_order": float(self.right[every[: self.samples]].mean()),
-            "own_above": float(self.right[own].sum()) / self.samples,
-            "mean_of_batches": sum(of_batches) / len(of_batches),
-            "number_not_share": float(self.right.sum()),
+            "fillers_counted": [_mean(every)],
+            "fillers_above": [sum(every) / self.samples],
+            "fillers_below": [sum(self.right) / len(every)],
+            "cut_in_wrong_order": [_mean(every[: self.samples])],
+            "own_samples": [_mean(own)],
+            "own_above": [sum(own) / self.samples],
+            "mean_of_batches": [_mean(of_batches), _mean(together)],
+            "number_not_share": [sum(self.right)],
         }
+
+    @property
+    def tells_apart(self) -> int:
+        """How well: the mistakes that find something wrong, those of all ranks, and different numbers among them."""
+        of_all = [set(itertools.chain(*self.mistakes(rank).values())) for rank in range(self.ranks)]
+        wrong = [
+            abs(each - self.share) > 1e-3
+            for rank in range(self.ranks)
+            for each in itertools.chain(*self.mistakes(rank).values())
+        ]
+        return 10 * sum(wrong) + sum(map(len, of_all))
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers)
 
 
 def evaluation_case(draw: Draw, plan: Plan, play: Callable[..., Any], parts: Callable[[Plan], Parts]) -> Case:
-    """A case in which usual mistakes find something else."""
-    while True:
-        weight, x = draw.normal((CLASSES, FEATURES)), draw.normal((plan[1], FEATURES))
-        labels = torch.tensor([draw.randrange(CLASSES) for _ in range(plan[1])])
-        facts = Evaluation(*plan, parts(plan), ((x @ weight.T).argmax(1) == labels).double())
-        names = ("own_samples", "fillers_counted", "mean_of_batches")
-        found = [facts.mistakes(rank)[name] for rank in range(plan[0]) for name in names]
-        if 0 < facts.share < 1 and all(abs(each - facts.share) > 1e-3 for each in found):
-            break
+    """A case in which usual mistakes find something else, and each something of its own, as far as that can be."""
+    weight, x = draw.normal((CLASSES, FEATURES)), draw.normal((plan[1], FEATURES))
+    drawn = [[draw.random() < 0.6 for _ in range(plan[1])] for _ in range(DRAWN)]
+    facts = max((Evaluation(*plan, parts(plan), each) for each in drawn), key=lambda each: each.tells_apart)
+    found = (x @ weight.T).argmax(1)
+    labels = torch.where(torch.tensor(facts.right), found, (found + 1) % CLASSES)
     inputs = [{"weight": weight, "x": x, "labels": labels, "batch_size": plan[2]} for _ in range(plan[0])]
     title = f"on {count(plan[0], 'rank')}, {count(plan[1], 'sample')} in batches of {plan[2]}"
     return Case(title, play, inputs, facts, seed=draw.randrange(10**6))
@@ -152,7 +166,10 @@ def _share(seen: Seen, rank: int, how_to_drop: str) -> Remark | None:
     is_number = isinstance(value, int | float)
     if is_number and abs(value - facts.share) < 1e-6:
         return None
-    fitting = [name for name, wrong in facts.mistakes(rank).items() if is_number and abs(value - wrong) < 1e-6]
+    table = [(name, each) for name, wrong in facts.mistakes(rank).items() for each in wrong]
+    fitting = [name for name, each in table if is_number and abs(value - each) < 1e-6]
     name = fitting[0] if fitting else "on_every_rank" if found is None else "share_of_samples"
     cause = f"{say(name)} {say(how_to_drop)}" if name.startswith("fillers") else say(name)
-    return Remark(f"what rank {rank} returned is wrong.", (f"expected {shown(facts.share)}", f"found    {shown(value)}"), cause)
+    return Remark(
+        f"what rank {rank} returned is wrong.", (f"expected {shown(facts.share)}", f"found    {shown(value)}"), cause
+    )

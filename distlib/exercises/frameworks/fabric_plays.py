@@ -20,8 +20,8 @@ from torch.utils.data import DataLoader, RandomSampler, Sampler, SequentialSampl
 
 from distlib.checks.plays.gated import PassGate
 from distlib.communicator import Communicator
+from distlib.exercises.frameworks.port_plays import evaluate_and_count, refuse_torchs_sampler, train_and_save
 from distlib.exercises.frameworks.replica_plays import Replica, add_up, gather, on_tensors
-from distlib.exercises.frameworks.training_plays import refuse_torchs_sampler, train_and_save, evaluate_and_count
 
 INSIDE_BACKWARD = True  # messages are sent there
 SPEAKS = (
@@ -163,7 +163,8 @@ class FabricModule(torch.nn.Module):
     @property
     def module(self) -> torch.nn.Module:
         """The model itself."""
-        return self._forward_module.module
+        inside: torch.nn.Module = self._forward_module.module
+        return inside
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The model's."""
@@ -181,7 +182,7 @@ class FabricModule(torch.nn.Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            return getattr(super().__getattr__("_forward_module").module, name)
+            return getattr(vars(self)["_modules"]["_forward_module"].module, name)
 
 
 class FabricDataLoader:

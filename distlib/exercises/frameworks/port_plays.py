@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,21 +62,57 @@ class _Passing(torch.autograd.Function):
         return gradients[0] * ctx.model.factor(), None
 
 
+class Descent(torch.optim.Optimizer):
+    """Gradient descent, as torch.optim.SGD does it.
+
+    Torch's own imports a compiler when it is made, which takes seconds.
+    """
+
+    def __init__(self, parameters: Iterable[torch.nn.Parameter], lr: float) -> None:
+        self.param_groups = [{"params": list(parameters), "lr": lr}]
+        self.defaults, self.state = {"lr": lr}, {}  # type: ignore[assignment]
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """Each parameter minus lr times its gradient, if it has one."""
+        for parameter in self.param_groups[0]["params"]:
+            if parameter.grad is not None:
+                parameter -= self.param_groups[0]["lr"] * parameter.grad
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """No gradients, or such that are zero."""
+        for parameter in self.param_groups[0]["params"]:
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad.zero_()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The rate. There is nothing else."""
+        return {"state": {}, "param_groups": [{"lr": self.param_groups[0]["lr"]}]}
+
+
 def train_and_save(
-    framework: Any, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate, names: Sequence[str]
+    framework: Any,
+    function: Callable[..., Any],
+    inputs: dict[str, Any],
+    gate: PassGate,
+    names: Sequence[str],
+    make_optimizer: Callable[..., torch.optim.Optimizer] = Descent,
 ) -> dict[str, Any]:
     """Call `function(framework, model, optimizer, loader, …, path)`.
 
     Args:
         inputs: "parameters" of the model, by name; "x" and "y" of all samples; "batch_size"; "seed" of what the loader
-            shuffles with; "rate" of the optimizer, SGD.
+            shuffles with; "rate" of the optimizer.
         names: of the inputs that are arguments, between loader and path.
+        make_optimizer: of parameters, and lr=….
 
     Returns:
         "returned"; the "parameters" afterwards, by name; and what lies at the path: "saved", None if nothing does.
     """
     model = TwoLayers(inputs["parameters"], gate)
-    optimizer = torch.optim.SGD(model.parameters(), lr=inputs["rate"])
+    optimizer = make_optimizer(model.parameters(), lr=inputs["rate"])
     generator = torch.Generator().manual_seed(inputs["seed"])
     samples = TensorDataset(inputs["x"], inputs["y"])
     loader = DataLoader(samples, inputs["batch_size"], shuffle=True, generator=generator)
