@@ -2,9 +2,9 @@
 # # Exercise 15: your loop on a framework
 #
 # You have a training loop in plain torch, and a colleague wants it on Lightning Fabric. Another one has Accelerate.
-# A port takes ten minutes. Then the loss goes down, nobody sees an error, and it is another training than before: the
-# gradient is divided twice, or clipped on each rank before it is averaged, or some samples count twice. You write two
-# ports that train like the original, and two evaluations that count each sample once.
+# A port takes ten minutes. Then the loss goes down, nobody sees an error, and yet the training has changed: the gradient
+# is divided twice, or clipped on each rank before it is averaged, or some samples count twice. You write two ports that
+# train like the original, and two evaluations that count each sample once.
 #
 # - **Time:** about an hour and a half.
 # - **Before:** read the lesson [Frameworks](../../course/15_frameworks.ipynb).
@@ -113,11 +113,11 @@ def plain_train(model, optimizer, dataset, batch_size, epochs, accumulate, max_n
 # - `fabric.setup(model, optimizer)` returns both, set up. The model comes in a wrapper: it begins with rank 0's
 #   parameters, and after a forward and a backward pass through it every rank has the mean gradient.
 # - `fabric.setup_dataloaders(loader)` returns a loader of the same data that gives each rank its share: every
-#   `world_size`-th sample of an order. If `loader` shuffles, the order is another one each time that the returned loader
-#   is gone through.
+#   `world_size`-th sample of an order. If `loader` shuffles, the order is another one each time that the returned
+#   loader is gone through.
 # - `fabric.backward(loss)` stands instead of `loss.backward()`.
-# - `with fabric.no_backward_sync(model, enabled=True):` keeps the gradients of the forward and backward passes inside on
-#   their rank, where they add up. If `enabled` is False, it does nothing.
+# - `with fabric.no_backward_sync(model, enabled=True):` keeps the gradients of the forward and backward passes inside
+#   on their rank, where they add up. If `enabled` is False, it does nothing.
 # - `fabric.clip_gradients(model, optimizer, max_norm=1.0)` clips the gradients as they are on this rank now.
 # - `fabric.all_reduce(tensor)` makes a tensor the mean over the ranks, in place, and returns it; with
 #   `reduce_op="sum"` the sum.
@@ -310,16 +310,17 @@ assert report[3].trace.bytes_sent[2] > 0
 #
 # - `accelerator.prepare(model, optimizer, loader)` returns each of them, prepared, in this order. The model comes in a
 #   wrapper as with Fabric. The loader gives rank $r$ the batches number $r$, $r$ + `num_processes`, … of `loader`.
-# - `with accelerator.accumulate(model):` stands around all that is done with one batch. It knows which batch is the last
-#   one of its step, also at the end of an epoch, and lets gradients travel only then.
+# - `with accelerator.accumulate(model):` stands around all that is done with one batch. It knows which batch is the
+#   last one of its step, also at the end of an epoch, and lets gradients travel only then.
 # - `accelerator.backward(loss)` stands instead of `loss.backward()`.
-# - `accelerator.gradient_accumulation_steps` is the number of batches of a step. The accelerator was made with it, so it
-#   is no argument of your function.
+# - `accelerator.gradient_accumulation_steps` is the number of batches of a step. The accelerator was made with it, so
+#   it is no argument of your function.
 # - `accelerator.sync_gradients` says whether the batch of this `accumulate` is the last one of its step.
 # - `optimizer.step()` and `optimizer.zero_grad()` of a prepared optimizer do nothing before the last batch of a step.
 # - `accelerator.clip_grad_norm_(model.parameters(), 1.0)` clips the gradients as they are on this rank now, whenever it
 #   is called.
-# - `accelerator.reduce(tensor, "mean")` returns the mean over the ranks, without `"mean"` the sum. It takes tensors only.
+# - `accelerator.reduce(tensor, "mean")` returns the mean over the ranks, without `"mean"` the sum. It takes no numbers,
+#   only tensors.
 # - `accelerator.gather(tensor)` returns what all ranks have, one after the other along dimension 0. All have the same
 #   shape. `accelerator.gather_for_metrics(tensor)` does the same; see part 4.
 # - `accelerator.unwrap_model(model)` returns the plain model inside. The wrapper's `state_dict` has other names.

@@ -199,7 +199,7 @@ class AcceleratedDataLoader:
         self.total_batch_size = loader.batch_size * comm.world_size
         self.remainder = 0 if loader.drop_last else len(loader.dataset) % self.total_batch_size  # type: ignore[arg-type]
         self.generator = _generator_of(loader)
-        share = _EveryNth(loader.batch_sampler, comm.rank, comm.world_size)  # type: ignore[arg-type]
+        share = _EveryNthBatch(loader.batch_sampler, comm.rank, comm.world_size)  # type: ignore[arg-type]
         self.loader = DataLoader(
             loader.dataset, batch_sampler=share, generator=loader.generator, collate_fn=loader.collate_fn
         )
@@ -241,7 +241,7 @@ def _generator_of(loader: DataLoader[Any]) -> torch.Generator | None:
     return generator
 
 
-class _EveryNth(Sampler[list[int]]):
+class _EveryNthBatch(Sampler[list[int]]):
     """Of the batches of a sampler this rank's, all full: samples from the beginning fill up the last ones."""
 
     def __init__(self, batches: BatchSampler, rank: int, world_size: int) -> None:

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from distlib.checks.case import Case
 from distlib.checks.formatting import count
 from distlib.checks.task import Draw
-from distlib.exercises.frameworks.port_plays import TwoLayers
+from distlib.exercises.frameworks.port_plays import GatedNetwork
 
 FEATURES, HIDDEN, EPOCHS, RATE = 3, 5, 2, 0.3
 GRADIENTS = ((HIDDEN * FEATURES + HIDDEN + HIDDEN + 1,), (HIDDEN, FEATURES))  # shapes: of all, or of the first layer's
@@ -81,7 +81,7 @@ def training_case(
 ) -> Case:
     """The case, with a `max_norm` that lies in the middle of the norms of its steps: every other one is clipped."""
     case = Case(training.title, play, training_inputs(draw, training), training, seed=draw.randrange(10**6))
-    norms = sorted(train(case, order(case.inputs), Way(clips="never")).norms)
+    norms = sorted(train(case, order(case.inputs), TrainingWay(clips="never")).norms)
     middle = (norms[len(norms) // 2 - 1] * norms[len(norms) // 2]) ** 0.5 if norms else 1.0
     return replace(case, inputs=[{**own, "max_norm": middle} for own in case.inputs])
 
@@ -113,7 +113,7 @@ def _cut(indices: Indices, size: int) -> list[Indices]:
 
 
 @dataclass(frozen=True)
-class Way:
+class TrainingWay:
     """How to train. The defaults are right.
 
     Attributes:
@@ -152,9 +152,9 @@ class Trained:
     norms: list[float]
 
 
-def train(case: Case, order: Order, way: Way | None = None) -> Trained:
+def train(case: Case, order: Order, way: TrainingWay | None = None) -> Trained:
     """Train the models of all ranks in this process. `order`: of the samples."""
-    way, training, inputs = way or Way(), case.facts, case.inputs
+    way, training, inputs = way or TrainingWay(), case.facts, case.inputs
     starts = [own["parameters"] for own in inputs]
     models = [_model(case, rank, starts[0 if way.shares_start else rank]) for rank in range(training.ranks)]
     norms: list[float] = []
@@ -169,8 +169,8 @@ def train(case: Case, order: Order, way: Way | None = None) -> Trained:
     return Trained([_parameters(model) for model in models], losses, norms)
 
 
-def _model(case: Case, rank: int, start: dict[str, torch.Tensor]) -> TwoLayers:
-    return TwoLayers(start, case.part.gate(rank))
+def _model(case: Case, rank: int, start: dict[str, torch.Tensor]) -> GatedNetwork:
+    return GatedNetwork(start, case.part.gate(rank))
 
 
 def _parameters(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -178,7 +178,12 @@ def _parameters(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _end_of_batch(
-    models: Sequence[TwoLayers], training: TrainingPlan, number: int, way: Way, max_norm: float, norms: list[float]
+    models: Sequence[GatedNetwork],
+    training: TrainingPlan,
+    number: int,
+    way: TrainingWay,
+    max_norm: float,
+    norms: list[float],
 ) -> None:
     """What follows after the backward passes of all ranks."""
     is_whole = number % training.accumulate == 0
@@ -201,7 +206,7 @@ def _end_of_batch(
             parameter.grad = None
 
 
-def _all_parameters(models: Sequence[TwoLayers]) -> list[torch.nn.Parameter]:
+def _all_parameters(models: Sequence[GatedNetwork]) -> list[torch.nn.Parameter]:
     return [parameter for model in models for parameter in model.parameters()]
 
 
@@ -210,13 +215,13 @@ def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
     return parameter.grad
 
 
-def _average(models: Sequence[TwoLayers]) -> None:
+def _average(models: Sequence[GatedNetwork]) -> None:
     for same in zip(*(model.parameters() for model in models), strict=True):
         mean = torch.stack([_gradient(parameter) for parameter in same]).mean(0)
         for parameter in same:
             parameter.grad = mean.clone()
 
 
-def _clip(models: Sequence[TwoLayers], max_norm: float) -> None:
+def _clip(models: Sequence[GatedNetwork], max_norm: float) -> None:
     for model in models:
         torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)

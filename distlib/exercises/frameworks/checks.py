@@ -23,7 +23,7 @@ from distlib.exercises.frameworks.cases import (
     Order,
     Trained,
     TrainingPlan,
-    Way,
+    TrainingWay,
     batched_order,
     strided_order,
     train,
@@ -35,7 +35,7 @@ say = Sentences(__file__)
 WAITS = ("waits to", "waits in", "has already returned", "have to make the same collective calls", "receives into")
 ERRORS = [(words, say("all_ranks_call")) for words in WAITS]
 Plan = tuple[int, int, int, int]  # ranks, batches, batch_size, accumulate
-Mistakes = list[tuple[str, Order, Way]]  # the name of the sentence, and what it is about
+Mistakes = list[tuple[str, Order, TrainingWay]]  # the name of the sentence, and what it is about
 
 parameters_alike = partial(is_close, relative=1e-6, absolute=1e-8)
 
@@ -58,15 +58,15 @@ def _(seen: Seen) -> Remarks:
     order, again = strided_order(seen.case.inputs), strided_order(seen.case.inputs, draws_anew=False)
     steps = seen.facts.accumulate
     mistakes = [
-        ("not_set_up", order, Way(averages="never", shares_start=False)),
-        ("never_averaged", order, Way(averages="never")),
-        ("not_divided", order, Way(scale=steps)),
-        ("divided_twice", order, Way(scale=1 / steps)),
-        ("divided_by_ranks", order, Way(scale=1 / seen.size)),
-        ("same_order", again, Way()),
-        ("rest_left", order, Way(steps="whole")),
-        ("step_in_each_batch", order, Way(steps="each")),
-        ("zeroed_in_each_batch", order, Way(zeroes="batch")),
+        ("not_set_up", order, TrainingWay(averages="never", shares_start=False)),
+        ("never_averaged", order, TrainingWay(averages="never")),
+        ("not_divided", order, TrainingWay(scale=steps)),
+        ("divided_twice", order, TrainingWay(scale=1 / steps)),
+        ("divided_by_ranks", order, TrainingWay(scale=1 / seen.size)),
+        ("same_order", again, TrainingWay()),
+        ("rest_left", order, TrainingWay(steps="whole")),
+        ("step_in_each_batch", order, TrainingWay(steps="each")),
+        ("zeroed_in_each_batch", order, TrainingWay(zeroes="batch")),
         *_common_mistakes(order),
     ]
     yield from _judge_training(seen, order, mistakes, say("as_before"), say("sync_fabric"))
@@ -90,16 +90,16 @@ def check_accelerate_train(draw: Draw, *, trainings: Sequence[Plan]) -> Iterator
 def _(seen: Seen) -> Remarks:
     order, steps = batched_order(seen.case.inputs), seen.facts.accumulate
     mistakes = [
-        ("not_prepared", order, Way(averages="never", shares_start=False)),
-        ("never_prepared", order, Way(averages="never")),
-        ("divided_by_nobody", order, Way(scale=steps)),
-        ("divided_for_you", order, Way(scale=1 / steps)),
-        ("divided_by_ranks", order, Way(scale=1 / seen.size)),
-        ("rest_left", order, Way(steps="whole")),
-        ("rest_left", order, Way(steps="whole", zeroes="group")),
-        ("step_in_each_batch", order, Way(steps="each")),
-        ("plain_optimizer", order, Way(steps="each", averages="group")),
-        ("zeroed_too_early", order, Way(zeroes="batch")),
+        ("not_prepared", order, TrainingWay(averages="never", shares_start=False)),
+        ("never_prepared", order, TrainingWay(averages="never")),
+        ("divided_by_nobody", order, TrainingWay(scale=steps)),
+        ("divided_for_you", order, TrainingWay(scale=1 / steps)),
+        ("divided_by_ranks", order, TrainingWay(scale=1 / seen.size)),
+        ("rest_left", order, TrainingWay(steps="whole")),
+        ("rest_left", order, TrainingWay(steps="whole", zeroes="group")),
+        ("step_in_each_batch", order, TrainingWay(steps="each")),
+        ("plain_optimizer", order, TrainingWay(steps="each", averages="group")),
+        ("zeroed_too_early", order, TrainingWay(zeroes="batch")),
         *_common_mistakes(order),
     ]
     yield from _judge_training(seen, order, mistakes, say("never_the_last_batch"), say("sync_accelerate"))
@@ -111,10 +111,10 @@ def _(seen: Seen) -> Remarks:
 
 def _common_mistakes(order: Order) -> Mistakes:
     return [
-        ("not_clipped", order, Way(clips="never")),
-        ("clipped_in_each_batch", order, Way(clips="each")),
-        ("clipped_before", order, Way(clips="own")),
-        ("never_zeroed", order, Way(zeroes="never")),
+        ("not_clipped", order, TrainingWay(clips="never")),
+        ("clipped_in_each_batch", order, TrainingWay(clips="each")),
+        ("clipped_before", order, TrainingWay(clips="own")),
+        ("never_zeroed", order, TrainingWay(zeroes="never")),
     ]
 
 

@@ -201,7 +201,7 @@ class FabricDataLoader:
             self.loader = DataLoader(
                 loader.dataset,
                 loader.batch_size,
-                sampler=_Share(loader, fabric.global_rank, fabric.world_size),
+                sampler=_EveryNthSample(loader, fabric.global_rank, fabric.world_size),
                 collate_fn=loader.collate_fn,
                 drop_last=loader.drop_last,
             )
@@ -210,7 +210,7 @@ class FabricDataLoader:
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Any]:
-        if isinstance(self.loader.sampler, _Share):
+        if isinstance(self.loader.sampler, _EveryNthSample):
             self.loader.sampler.set_epoch(self._epoch)
         self._epoch += 1
         yield from self.loader
@@ -219,7 +219,7 @@ class FabricDataLoader:
         return getattr(vars(self)["loader"], name)
 
 
-class _Share(Sampler[int]):
+class _EveryNthSample(Sampler[int]):
     """Every world_size-th index, beginning with the rank, of an order that all ranks know."""
 
     def __init__(self, loader: DataLoader[Any], rank: int, world_size: int) -> None:

@@ -24,7 +24,7 @@ def refuse_torchs_sampler(loader: DataLoader[Any]) -> None:
         raise RuntimeError("torch's DistributedSampler is not there while your own function is graded")
 
 
-class TwoLayers(torch.nn.Module):
+class GatedNetwork(torch.nn.Module):
     """Two layers. The gradient of backward pass k is multiplied with what gate k gives this rank.
 
     Args:
@@ -42,7 +42,7 @@ class TwoLayers(torch.nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Of [samples, features]: [samples, 1]."""
-        outputs: torch.Tensor = _Passing.apply(self.second(torch.tanh(self.first(inputs))), self)
+        outputs: torch.Tensor = _ThroughGate.apply(self.second(torch.tanh(self.first(inputs))), self)
         return outputs
 
     def factor(self) -> float:
@@ -51,9 +51,9 @@ class TwoLayers(torch.nn.Module):
         return self._gate(self.passes - 1)
 
 
-class _Passing(torch.autograd.Function):
+class _ThroughGate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: torch.Tensor, model: TwoLayers) -> torch.Tensor:
+    def forward(ctx: Any, values: torch.Tensor, model: GatedNetwork) -> torch.Tensor:
         ctx.model = model
         return values.view_as(values)
 
@@ -62,7 +62,7 @@ class _Passing(torch.autograd.Function):
         return gradients[0] * ctx.model.factor(), None
 
 
-class Descent(torch.optim.Optimizer):
+class GradientDescent(torch.optim.Optimizer):
     """Gradient descent, as torch.optim.SGD does it.
 
     Torch's own imports a compiler when it is made, which takes seconds.
@@ -98,7 +98,7 @@ def train_and_save(
     inputs: dict[str, Any],
     gate: PassGate,
     names: Sequence[str],
-    make_optimizer: Callable[..., torch.optim.Optimizer] = Descent,
+    make_optimizer: Callable[..., torch.optim.Optimizer] = GradientDescent,
 ) -> dict[str, Any]:
     """Call `function(framework, model, optimizer, loader, …, path)`.
 
@@ -111,7 +111,7 @@ def train_and_save(
     Returns:
         "returned"; the "parameters" afterwards, by name; and what lies at the path: "saved", None if nothing does.
     """
-    model = TwoLayers(inputs["parameters"], gate)
+    model = GatedNetwork(inputs["parameters"], gate)
     optimizer = make_optimizer(model.parameters(), lr=inputs["rate"])
     generator = torch.Generator().manual_seed(inputs["seed"])
     samples = TensorDataset(inputs["x"], inputs["y"])
@@ -132,7 +132,7 @@ def _saved(path: Path) -> Any:
         return "something that torch.load(path, weights_only=True) does not read"
 
 
-class Classifier(torch.nn.Module):
+class CountingModel(torch.nn.Module):
     """Scores for each class: inputs times a weight.
 
     Attributes:
@@ -159,6 +159,6 @@ def evaluate_and_count(framework: Any, function: Callable[..., Any], inputs: dic
     Returns:
         "returned"; and how many "samples" went through the model.
     """
-    model = Classifier(inputs["weight"])
+    model = CountingModel(inputs["weight"])
     loader = DataLoader(TensorDataset(inputs["x"], inputs["labels"]), inputs["batch_size"])
     return {"returned": function(framework, model, loader), "samples": model.samples}

@@ -298,9 +298,7 @@ class Supervisor:
     def _deadlocked(self, snapshot: bytes) -> dict[int, bytes]:
         """The ranks that can never go on, each with its status as it stands on the board, to see whether it changes."""
         board = self.pool.board
-        about_to_die = self._waiting & (
-            self._to_die.keys() | self._killed
-        )  # their death wakes those that wait for them
+        about_to_die = self._waiting & (self._to_die.keys() | self._killed)  # their death wakes those that wait for them
         going_on = (board.on_their_way(snapshot) - self._dead.keys()) | about_to_die
         stuck = find_deadlocked(self._states(snapshot), going_on)
         return {rank: board.slot(snapshot, rank) for rank in stuck}
