@@ -2,7 +2,7 @@
 # # Exercise 15: your loop on a framework
 #
 # You have a training loop in plain torch, and a colleague wants it on Lightning Fabric. Another one has Accelerate.
-# A port takes ten minutes. Then the loss goes down, nobody sees an error, and yet the training has changed: the gradient
+# A port takes ten minutes. Then the loss goes down, nobody sees an error, and yet the training has changed: a gradient
 # is divided twice, or clipped on each rank before it is averaged, or some samples count twice. You write two ports that
 # train like the original, and two evaluations that count each sample once.
 #
