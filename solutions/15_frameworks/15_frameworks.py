@@ -69,7 +69,8 @@ def examine(program) -> None:
 # This is what you port, in plain torch. Read it well: a port does the same, step by step. It needs a process group, so
 # there is nothing to run here.
 #
-# - The loss of a batch is the mean over its samples.
+# - The loss of a batch is the mean over its samples. Each batch goes through the model by itself: larger ones might not
+#   fit.
 # - A step takes the gradients of `accumulate` batches of each rank. At the end of an epoch fewer may be left; they make
 #   a step, too, and are divided by `accumulate` all the same.
 # - Gradients travel once in a step, not after every batch.

@@ -170,7 +170,7 @@ def train(case: Case, order: Order, way: TrainingWay | None = None) -> Trained:
 
 
 def _model(case: Case, rank: int, start: dict[str, torch.Tensor]) -> GatedNetwork:
-    return GatedNetwork(start, case.part.gate(rank))
+    return GatedNetwork(start, case.inputs[rank]["x"], case.part.gate(rank))
 
 
 def _parameters(model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -108,6 +108,8 @@ class Fabric:
     def all_reduce(self, data: Any, group: None = None, reduce_op: str = "mean") -> Any:
         """The mean (or "sum") over the ranks, of a tensor, in place, or of each in a collection. A number is made one.
 
+        Autograd sees that a mean divides: a loss that goes backward afterwards is divided by the number of ranks.
+
         Raises:
             ValueError: another operation.
         """
@@ -115,9 +117,12 @@ class Fabric:
             raise ValueError(f'all_reduce: expected "mean" or "sum", got {reduce_op!r}')
 
         def reduce_one(tensor: torch.Tensor) -> torch.Tensor:
-            total = add_up(self._comm, tensor)
-            with torch.no_grad():
-                return tensor.copy_(total if reduce_op == "sum" else total / self.world_size)
+            tensor.data.copy_(add_up(self._comm, tensor))  # as torch.distributed does it: autograd sees nothing of it
+            if reduce_op == "sum":
+                return tensor
+            return (
+                tensor.div_(self.world_size) if tensor.is_floating_point() else tensor.copy_(tensor / self.world_size)
+            )
 
         return on_tensors(_as_tensors(data), reduce_one)
 

@@ -25,41 +25,39 @@ def refuse_torchs_sampler(loader: DataLoader[Any]) -> None:
 
 
 class GatedNetwork(torch.nn.Module):
-    """Two layers. The gradient of backward pass k is multiplied with what gate k gives this rank.
+    """Two layers. The gradient of a batch is multiplied with what a gate gives this rank: that of its first sample.
 
     Args:
         parameters: by name; copied.
-        gate: counts the backward passes, and knows the factors.
+        samples: the inputs of the whole data set, all different. Their numbers are those of the gates.
+        gate: knows the factors.
     """
 
-    def __init__(self, parameters: dict[str, torch.Tensor], gate: PassGate) -> None:
+    def __init__(self, parameters: dict[str, torch.Tensor], samples: torch.Tensor, gate: PassGate) -> None:
         super().__init__()
         hidden, inputs = parameters["first.weight"].shape
         self.first = torch.nn.Linear(inputs, hidden, dtype=torch.float64)
         self.second = torch.nn.Linear(hidden, 1, dtype=torch.float64)
         self.load_state_dict(parameters)
-        self._gate, self.passes = gate, 0
+        self._samples, self._gate = samples, gate
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Of [samples, features]: [samples, 1]."""
-        outputs: torch.Tensor = _ThroughGate.apply(self.second(torch.tanh(self.first(inputs))), self)
-        return outputs
-
-    def factor(self) -> float:
-        """What the gradient of this backward pass is multiplied with."""
-        self.passes += 1
-        return self._gate(self.passes - 1)
+        number = int((self._samples == inputs[0]).all(1).nonzero()[0])
+        outputs = self.second(torch.tanh(self.first(inputs)))
+        passed: torch.Tensor = _ThroughGate.apply(outputs, lambda: self._gate(number))
+        return passed
 
 
 class _ThroughGate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: torch.Tensor, model: GatedNetwork) -> torch.Tensor:
-        ctx.model = model
+    def forward(ctx: Any, values: torch.Tensor, factor: Callable[[], float]) -> torch.Tensor:
+        ctx.factor = factor
         return values.view_as(values)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradients[0] * ctx.model.factor(), None
+        return gradients[0] * ctx.factor(), None
 
 
 class GradientDescent(torch.optim.Optimizer):
@@ -111,7 +109,7 @@ def train_and_save(
     Returns:
         "returned"; the "parameters" afterwards, by name; and what lies at the path: "saved", None if nothing does.
     """
-    model = GatedNetwork(inputs["parameters"], gate)
+    model = GatedNetwork(inputs["parameters"], inputs["x"], gate)
     optimizer = make_optimizer(model.parameters(), lr=inputs["rate"])
     generator = torch.Generator().manual_seed(inputs["seed"])
     samples = TensorDataset(inputs["x"], inputs["y"])
