@@ -1,0 +1,43 @@
+"""`python -m distlib.trainers`: run all programs and traps that can run here, print what became of them, record it.
+
+python -m distlib.trainers fabric ray      only these
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from distlib.trainers import environment_of_frameworks
+from distlib.trainers.program import PROGRAMS, is_there
+from distlib.trainers.run_or_recording import FOLDER, TrainerError, record
+from distlib.trainers.trap import record_trap
+from distlib.trainers.trap_table import TRAPS
+
+
+def main(names: Sequence[str]) -> int:
+    """Returns the exit status: 1 if something has failed."""
+    failed = environment_of_frameworks.faults()
+    print("\n".join(failed), end="\n" if failed else "")
+    for name in names or [*PROGRAMS, *TRAPS]:
+        if not _can_run(name):
+            print(f"{name}: its package is not installed here (make frameworks)\n")
+            continue
+        try:
+            made = record(name) if name in PROGRAMS else record_trap(name)
+            print(f"{made}\n", flush=True)
+        except TrainerError as error:
+            failed.append(name)
+            print(f"{name}: {error}\n" + "\n".join(f"    │ {line}" for line in error.lines) + "\n", flush=True)
+    print(f"recorded in {FOLDER}")
+    return 1 if failed else 0
+
+
+def _can_run(name: str) -> bool:
+    if name in TRAPS:
+        return environment_of_frameworks.version_of(TRAPS[name].package) is not None
+    return is_there(name)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
