@@ -44,19 +44,25 @@ class Program:
         return text.replace('"stage": 0', f'"stage": {self.stage}')
 
 
+_OF_TRAINER = "One more broadcast in each step: rank 0 tells the others whether the job is to end (SIGTERM)."
 _PROGRAMS = (
     Program("ddp", "plain torch", "", "torchrun", _TORCHRUN),
     Program("ours", "the course's DDP", "", "the World in the script", _ITSELF),
-    Program("fabric", "Lightning Fabric", "lightning", "Fabric: the script starts its second process", _ITSELF),
+    Program("fabric", "Lightning Fabric", "lightning", "Fabric: the script starts itself once more", _ITSELF),
     Program(
-        "lightning", "Lightning Trainer", "lightning", "the Trainer: the script starts its second process", _ITSELF
+        "lightning",
+        "Lightning Trainer",
+        "lightning",
+        "the Trainer: the script starts itself once more",
+        _ITSELF,
+        collectives=_OF_TRAINER,
     ),
     Program("accelerate", "Accelerate", "accelerate", "torchrun", _TORCHRUN),
     Program("deepspeed_0", "DeepSpeed, stage 0", "deepspeed", "torchrun", _TORCHRUN, stage=0),
     Program("deepspeed_1", "DeepSpeed, ZeRO 1", "deepspeed", "torchrun", _TORCHRUN, stage=1),
     Program("deepspeed_2", "DeepSpeed, ZeRO 2", "deepspeed", "torchrun", _TORCHRUN, stage=2),
     Program("deepspeed_3", "DeepSpeed, ZeRO 3", "deepspeed", "torchrun", _TORCHRUN, stage=3),
-    Program("ray", "Ray Train", "ray", "Ray: workers in the processes of its cluster", _ITSELF),
+    Program("ray", "Ray Train", "ray", "Ray: workers of its cluster", _ITSELF),
 )
 PROGRAMS = {program.name: program for program in _PROGRAMS}
 

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import tempfile
 import time
@@ -110,25 +111,41 @@ def run_in_folder(source: str, command: list[str]) -> Ran:
     for each in folders.values():
         each.mkdir()
     (folders["work"] / "train.py").write_text(source, encoding="utf-8")
-    environment = {**os.environ, **_own_places(folders), **_own_settings(command[0]), BEGAN: str(time.time())}
-    status = subprocess.run(command, cwd=folders["work"], env=environment, stdin=subprocess.DEVNULL).returncode
-    files = sorted(folders["found"].glob("*.json"))
+    environment = {**os.environ, **_own_places(folders), **_own_settings(command[0])}
+    with _kept_extensions(Path(environment.setdefault("TORCH_EXTENSIONS_DIR", str(top / "extensions")))):
+        environment[BEGAN] = str(time.time())
+        status = subprocess.run(command, cwd=folders["work"], env=environment, stdin=subprocess.DEVNULL).returncode
+    counted = [json.loads(file.read_text()) for file in sorted(folders["found"].glob("*.json"))]
     parameters = folders["found"] / "parameters.pt"
-    counted = [json.loads(file.read_text()) for file in files]
     return Ran(status, [], counted, parameters.read_bytes() if parameters.exists() else b"")
 
 
 def _own_places(folders: Mapping[str, Path]) -> dict[str, str]:
-    """Where frameworks write to. DeepSpeed's compiled extension alone is kept, in the frameworks' environment."""
+    """Where frameworks write to."""
     home, cache = str(folders["home"]), str(folders["home"] / ".cache")
-    kept = environment_of_frameworks.folder() / "torch_extensions"
     return {
         **{"HOME": home, "XDG_CACHE_HOME": cache, "XDG_CONFIG_HOME": home, "XDG_DATA_HOME": home},
         **{"TMPDIR": str(folders["tmp"]), "RAY_TMPDIR": str(folders["tmp"]), "MPLCONFIGDIR": home, "HF_HOME": cache},
         **{"TRITON_CACHE_DIR": cache, "TORCHINDUCTOR_CACHE_DIR": cache},
-        "TORCH_EXTENSIONS_DIR": os.environ.get("TORCH_EXTENSIONS_DIR", str(kept if kept.parent.exists() else cache)),
         FOLDER: str(folders["found"]),
     }
+
+
+@contextlib.contextmanager
+def _kept_extensions(used: Path) -> Iterator[None]:
+    """What DeepSpeed compiles the first time is kept in the frameworks' environment.
+
+    A run works on a copy: one that is interrupted while it compiles would leave a lock, and the next ones would wait.
+    """
+    kept = environment_of_frameworks.folder() / "torch_extensions"
+    if used.is_absolute() and kept.exists():
+        shutil.copytree(kept, used, dirs_exist_ok=True)
+    yield
+    if used.is_absolute() and kept.parent.exists() and not kept.exists() and any(used.rglob("*.so")):
+        draft = kept.with_name(f"{kept.name}-{os.getpid()}")
+        shutil.copytree(used, draft, ignore=shutil.ignore_patterns("lock"))
+        with contextlib.suppress(OSError):  # another run was faster
+            draft.rename(kept)
 
 
 def _own_settings(python: str) -> dict[str, str]:

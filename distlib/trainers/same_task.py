@@ -73,3 +73,8 @@ def _scaled(images: torch.Tensor) -> torch.Tensor:
     differs with the order of a sum, grows from 1e-8 to 1e-2: the frameworks could not be compared.
     """
     return (images - 0.3) * 3
+
+
+def numbers(count: int = 32) -> list[int]:
+    """A data set whose samples are their own numbers, to see which rank gets which."""
+    return list(range(count))

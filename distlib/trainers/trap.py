@@ -63,7 +63,7 @@ def run_trap(name: str) -> TrapReport:
         KeyboardInterrupt: the kernel was interrupted. All processes are gone.
     """
     trap = trap_of(name)
-    if version_of(trap.package) is None:
+    if not trap_is_there(name):
         return replace(recorded_trap(name), note=f"{trap.package} is not installed here (make frameworks)")
     try:
         return trap_now(name)
@@ -92,7 +92,7 @@ def trap_now(name: str) -> TrapReport:
     except ProcessError as error:
         raise TrainerError(f"{trap.title} It did not come to its end: {error}.") from None
     made = versions(trap.package)
-    lines = [line for line in shorter(ran.lines) if not line.startswith(trap.left_out or "\n")]
+    lines = shorter(ran.lines)
     return TrapReport(name, False, made, date.today().isoformat(), trap.command, ran.status, lines, len(ran.lines))
 
 
@@ -117,6 +117,12 @@ def record_trap(name: str, folder: Path = FOLDER) -> TrapReport:
     text = json.dumps({**asdict(made), "recorded": True}, indent=1, ensure_ascii=False)
     (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     return made
+
+
+def trap_is_there(name: str) -> bool:
+    """Whether a trap's program can run here."""
+    package = trap_of(name).package
+    return not package or version_of(package) is not None
 
 
 def trap_of(name: str) -> Trap:
