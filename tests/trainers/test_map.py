@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from distlib.trainers.algorithm_map import ALGORITHMS, FRAMEWORKS, NOTHING, algorithm_map, sources
+from distlib.trainers.algorithm_map import ALGORITHMS, FRAMEWORKS, NOTHING, Entry, algorithm_map, sources
 from distlib.trainers.by_use import USES, by_use
+from distlib.trainers.environment_of_frameworks import folder, version_of
 from distlib.trainers.side_by_side import SideBySide
 from distlib.trainers.torchtitan_places import COMMIT, PLACES, torchtitan_places
 
@@ -38,6 +39,27 @@ def test_what_torch_has_stands_where_it_was_read(algorithm: str) -> None:
     assert spec is not None and spec.origin is not None
     file, _, name = entry.source.partition(": ")
     assert name in (Path(spec.origin).parent / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("framework", ["lightning", "accelerate", "deepspeed", "ray"])
+def test_what_a_framework_has_stands_where_it_was_read(framework: str) -> None:
+    if (found := version_of(framework)) is None:
+        pytest.skip(f"{framework} is not installed here (make frameworks)")
+    if found not in FRAMEWORKS[framework]:
+        pytest.skip(f"the map was read in {FRAMEWORKS[framework]}, this is {found}")
+    (package,) = folder().glob(f"lib/python*/site-packages/{framework}")
+    for name, algorithm in ALGORITHMS.items():
+        assert wrong_entry(algorithm.entries[framework], package) is None, name
+
+
+def wrong_entry(entry: Entry, package: Path) -> str | None:
+    """What an entry says that is not so, None if all is."""
+    if entry.name == NOTHING:
+        words = re.compile(entry.source.removeprefix("no "), re.IGNORECASE)
+        files = (package / "train" if package.name == "ray" else package).rglob("*.py")
+        return next((str(file) for file in files if words.search(file.read_text("utf-8", "replace"))), None)
+    file, _, name = entry.source.partition(": ")
+    return None if name in (package / file).read_text(encoding="utf-8") else entry.source
 
 
 def test_the_map_can_be_cut() -> None:
