@@ -25,9 +25,9 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from distlib.collectives import collective
+from distlib.frameworks.own_home import BEGAN, FOUND
 from distlib.worlds import private_torch
 
-FOLDER, BEGAN = "DISTLIB_TRAINERS_FOLDER", "DISTLIB_TRAINERS_BEGAN"  # environment variables: where to, since when
 LOOKED_AT = 30  # the step that is looked at: DDP has built its buckets anew, Adam has its states
 NAMES = {
     **dict.fromkeys(("allreduce_", "allreduce_coalesced_"), "all_reduce"),
@@ -75,9 +75,9 @@ _tally: _Tally | None = None
 def begin() -> None:
     """The model is being made. Only the first one of a process counts."""
     global _tally
-    if FOLDER not in os.environ or _tally is not None:
+    if FOUND not in os.environ or _tally is not None:
         return
-    _tally = _Tally(Path(os.environ[FOLDER]))
+    _tally = _Tally(Path(os.environ[FOUND]))
     _CallNoter(_tally.calls).__enter__()
     collective.announced = _noting(collective.announced, _tally)  # type: ignore[attr-defined]
     register_optimizer_step_pre_hook(_before_step)
@@ -215,10 +215,21 @@ def _own_bytes(tensor: Any, seen: set[int]) -> int:
 
 
 def _processes_of_run() -> list[str]:
-    """The commands of all processes of this run, by its mark in their environment."""
+    """What all processes of this run are, by its mark in their environment."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(FOLDER) == os.environ[FOLDER]:
-                found.append(" ".join(process.cmdline()[:4]) or process.name())
-    return found
+            if process.environ().get(FOUND) == os.environ[FOUND]:
+                found.append(_short(process.cmdline()) or process.name())
+    return sorted(found)
+
+
+def _short(command: list[str]) -> str:
+    """What a process runs, without paths and options: "python train.py", "python -m torch.distributed.run"."""
+    name = Path(command[0].strip()).name if command else ""
+    if not name.startswith("python"):
+        return name
+    if "-m" in command[:3]:
+        return f"python -m {command[command.index('-m') + 1]}"
+    script = next((word for word in command[1:] if not word.startswith("-")), "")
+    return f"python {Path(script).name}" if "-c" not in command[:3] else "python -c …"

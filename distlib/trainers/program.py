@@ -45,6 +45,19 @@ class Program:
 
 
 _OF_TRAINER = "One more broadcast in each step: rank 0 tells the others whether the job is to end (SIGTERM)."
+_STAGE_0 = "One all-reduce for all gradients, after the backward pass: a bucket holds 500 million numbers."
+_STAGES_1_AND_2 = (
+    "The average is an all-reduce, where lesson 11 has a reduce-scatter, which is half of that: the setting "
+    "use_multi_rank_bucket_allreduce is on. Then the new parameters are gathered; the 4 bytes are for the norm."
+)
+_STAGE_3 = (
+    "The bytes are those of a stage 3 that gathers once in a step: the large matrix stays from the forward pass to the "
+    "backward pass. Parameters of less than 100,000 numbers stay whole and are gathered after the step, one by one. "
+    "The 8 bytes are for the norm."
+)
+_COPIES = (
+    "The optimizer has a copy of its part of the parameters, for models that are not float32; this one is, already."
+)
 _PROGRAMS = (
     Program("ddp", "plain torch", "", "torchrun", _TORCHRUN),
     Program("ours", "the course's DDP", "", "the World in the script", _ITSELF),
@@ -58,10 +71,37 @@ _PROGRAMS = (
         collectives=_OF_TRAINER,
     ),
     Program("accelerate", "Accelerate", "accelerate", "torchrun", _TORCHRUN),
-    Program("deepspeed_0", "DeepSpeed, stage 0", "deepspeed", "torchrun", _TORCHRUN, stage=0),
-    Program("deepspeed_1", "DeepSpeed, ZeRO 1", "deepspeed", "torchrun", _TORCHRUN, stage=1),
-    Program("deepspeed_2", "DeepSpeed, ZeRO 2", "deepspeed", "torchrun", _TORCHRUN, stage=2),
-    Program("deepspeed_3", "DeepSpeed, ZeRO 3", "deepspeed", "torchrun", _TORCHRUN, stage=3),
+    Program("deepspeed_0", "DeepSpeed, stage 0", "deepspeed", "torchrun", _TORCHRUN, collectives=_STAGE_0, stage=0),
+    Program(
+        "deepspeed_1",
+        "DeepSpeed, ZeRO 1",
+        "deepspeed",
+        "torchrun",
+        _TORCHRUN,
+        collectives=_STAGES_1_AND_2,
+        memory=_COPIES,
+        stage=1,
+    ),
+    Program(
+        "deepspeed_2",
+        "DeepSpeed, ZeRO 2",
+        "deepspeed",
+        "torchrun",
+        _TORCHRUN,
+        collectives=_STAGES_1_AND_2,
+        memory=_COPIES,
+        stage=2,
+    ),
+    Program(
+        "deepspeed_3",
+        "DeepSpeed, ZeRO 3",
+        "deepspeed",
+        "torchrun",
+        _TORCHRUN,
+        collectives=_STAGE_3,
+        memory=_COPIES,
+        stage=3,
+    ),
     Program("ray", "Ray Train", "ray", "Ray: workers of its cluster", _ITSELF),
 )
 PROGRAMS = {program.name: program for program in _PROGRAMS}

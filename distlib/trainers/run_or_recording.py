@@ -29,12 +29,12 @@ from distlib.trainers.trainer_report import CallRow, TrainerReport, call_rows, t
 
 FOLDER = Path(__file__).parent / "recorded"
 _CALL_LISTS = ("step_calls", "first_step_calls", "run_calls", "gloo_calls")
-_CAUSES = {  # what stands in the output → what is the matter
-    "EADDRINUSE": "another program has the port that its processes wanted to meet at",
-    "Error building extension": "DeepSpeed compiles an extension, and the compiler has failed",
-    "No such file or directory: 'c++": "DeepSpeed compiles an extension, and there is no C++ compiler here",
-    "Ninja is required": "DeepSpeed compiles an extension, and there is no ninja here",
-    "No space left on device": "the disk, or the shared memory, is full",
+_CAUSES = {  # a pattern in the output → what is the matter
+    r"EADDRINUSE": "another program has the port that its processes wanted to meet at",
+    r"sh: \d+: \S+: not found": "DeepSpeed compiles an extension, and there is no C++ compiler here",
+    r"Ninja is required": "DeepSpeed compiles an extension, and there is no ninja here",
+    r"Error building extension": "DeepSpeed compiles an extension, and the compiler has failed",
+    r"No space left on device": "the disk, or the shared memory, is full",
 }
 
 
@@ -99,13 +99,14 @@ def table(names: Sequence[str] = tuple(PROGRAMS)) -> str:
 
 
 def run_now(name: str) -> TrainerReport:
-    """Run a program, and plain DDP before it where that was not run yet, to compare.
+    """Run a program, and plain DDP after it where that was not run yet, to compare.
 
     Raises:
         TrainerError: it failed. One sentence.
     """
     program = program_of(name)
-    wanted, (ran, found) = _of_plain_ddp(), _run(program)
+    ran, found = _run(program)
+    wanted = _of_plain_ddp()
     of_rank_0 = ran.counted[0]
     return TrainerReport(
         name=name,
@@ -148,7 +149,7 @@ def _run(program: Program) -> tuple[Ran, dict[str, torch.Tensor]]:
 
 def _what_went_wrong(program: Program, ran: Ran, steps: Sequence[int]) -> str:
     text = "\n".join(ran.lines)
-    cause = next((cause for words, cause in _CAUSES.items() if words in text), None)
+    cause = next((cause for pattern, cause in _CAUSES.items() if re.search(pattern, text)), None)
     if cause is None:
         last = next((line.strip() for line in reversed(ran.lines) if re.match(r"\S*(Error|Exception)\b", line)), "")
         cause = last or f"exit status {ran.status}; steps by rank: {steps or 'none'}"

@@ -40,9 +40,8 @@ def load_state(state: Mapping[str, torch.Tensor], origin: str) -> None:
         WideClassifier().load_state_dict(state)
         print(f"plain torch, {origin}: loads", flush=True)
     except RuntimeError as error:
-        print(
-            f"plain torch, {origin}: {_gist(str(error))} The file's first name: {next(iter(state), None)}", flush=True
-        )
+        first = next(iter(state), None)
+        print(f"plain torch, {origin}: {_gist(str(error))} The first name in the file: {first}", flush=True)
 
 
 def _gist(message: str) -> str:

@@ -26,6 +26,6 @@ def train() -> None:
     finish(model)
 
 
-ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20)
+ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, _node_ip_address="127.0.0.1")
 TorchTrainer(train, scaling_config=ScalingConfig(num_workers=2)).fit()
 ray.shutdown()

@@ -8,31 +8,27 @@ from lightning.pytorch import LightningModule, Trainer
 from distlib.trainers.accumulation import micro_batches, tell, wanted_gradient
 from distlib.trainers.same_task import WideClassifier, loss_of, sgd
 
-logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-
 
 class Accumulating(LightningModule):
     """The model, and what a step is."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.model = WideClassifier()
         self.wanted = wanted_gradient(self.model)
 
     def training_step(self, batch, index):
-        """The loss of a batch."""
         return loss_of(self.model, batch)
 
     def on_before_optimizer_step(self, optimizer):
-        """The gradient is complete."""
         tell(self.model, self.wanted)
 
     def configure_optimizers(self):
-        """Which optimizer."""
         return sgd(self.model)
 
 
 torch.manual_seed(0)
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
 trainer = Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, accumulate_grad_batches=2, **quiet)
 trainer.fit(Accumulating(), micro_batches(trainer.global_rank))

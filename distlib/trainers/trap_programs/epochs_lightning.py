@@ -8,27 +8,24 @@ from torch.utils.data import DataLoader
 
 from distlib.trainers.same_task import numbers
 
-logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-
 
 class Looking(LightningModule):
     """A model of one number."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.number = torch.nn.Parameter(torch.ones(1))
 
     def training_step(self, batch, index):
-        """Look at the first batch of each epoch."""
         if index == 0:
             print(f"rank {self.global_rank}, epoch {self.current_epoch}: {batch.tolist()} …", flush=True)
         return self.number.sum()
 
     def configure_optimizers(self):
-        """Which optimizer."""
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
 trainer = Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=2, **quiet)
 trainer.fit(Looking(), DataLoader(numbers(), 4, shuffle=True))

@@ -17,6 +17,6 @@ def look() -> None:
         print(f"rank {train.get_context().get_world_rank()}, epoch {epoch}: {first} …", flush=True)
 
 
-ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20)
+ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, _node_ip_address="127.0.0.1")
 TorchTrainer(look, scaling_config=ScalingConfig(num_workers=2)).fit()
 ray.shutdown()

@@ -8,32 +8,28 @@ from torch.utils.data import DataLoader
 
 from distlib.trainers.same_task import BATCH, WideClassifier, finish, loss_of, sgd, training_set
 
-logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-
 
 class Shuffled(LightningModule):
     """The model, and what a step is."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.model = WideClassifier()
 
     def on_train_start(self):
-        """What has become of the loader."""
         sampler = self.trainer.train_dataloader.sampler
         print(f"rank {self.global_rank}: {type(sampler).__name__}, first samples {list(sampler)[:4]}", flush=True)
 
     def training_step(self, batch, index):
-        """The loss of a batch."""
         return loss_of(self.model, batch)
 
     def configure_optimizers(self):
-        """Which optimizer."""
         return sgd(self.model)
 
 
 torch.manual_seed(0)
 lit = Shuffled()
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
 trainer = Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, **quiet)
 trainer.fit(lit, DataLoader(training_set(), BATCH))
