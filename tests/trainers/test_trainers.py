@@ -46,7 +46,6 @@ def ends_as(monkeypatch: pytest.MonkeyPatch, ran: Ran) -> None:
     """Each run ends like this, from now on."""
     monkeypatch.setattr(run_or_recording, "run_text", lambda *args, **options: ran)
     monkeypatch.setattr(run_or_recording, "is_there", lambda name: True)
-    run_or_recording._of_plain_ddp.cache_clear()
 
 
 # Without the frameworks
