@@ -55,6 +55,10 @@ _STAGE_3 = (
     "backward pass. Parameters of less than 100,000 numbers stay whole and are gathered after the step, one by one. "
     "The 8 bytes are for the norm."
 )
+_PARTS = (
+    "The optimizer has a copy of its part of the parameters, for models that are not float32; this one is, already. "
+    "When the step begins, stage 1 has let go of the gradients that are not its own, too; lesson 11 counts before that."
+)
 _COPIES = (
     "The optimizer has a copy of its part of the parameters, for models that are not float32; this one is, already."
 )
@@ -79,7 +83,7 @@ _PROGRAMS = (
         "torchrun",
         _TORCHRUN,
         collectives=_STAGES_1_AND_2,
-        memory=_COPIES,
+        memory=_PARTS,
         stage=1,
     ),
     Program(
@@ -89,7 +93,7 @@ _PROGRAMS = (
         "torchrun",
         _TORCHRUN,
         collectives=_STAGES_1_AND_2,
-        memory=_COPIES,
+        memory=_PARTS,
         stage=2,
     ),
     Program(

@@ -34,7 +34,7 @@ QUIET = {
     **{"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_VERBOSITY": "ERROR"},
 }
 _CALLS = "20000"  # that the flight recorder keeps
-_MARK = "DISTLIB_TRAINERS_RUN"  # environment variable
+MARK = "DISTLIB_TRAINERS_RUN"  # environment variable
 
 
 @dataclass
@@ -71,7 +71,7 @@ def run_text(
         KeyboardInterrupt: the kernel was interrupted. All processes are gone.
     """
     mark = new_mark()
-    own = {**QUIET, "TORCH_FR_BUFFER_SIZE": _CALLS, **(env or {}), _MARK: mark}
+    own = {**QUIET, "TORCH_FR_BUFFER_SIZE": _CALLS, **(env or {}), MARK: mark}
     if not warnings:
         own["PYTHONWARNINGS"] = "ignore"
     try:
@@ -83,7 +83,7 @@ def run_text(
         )["run"]
     finally:
         if not own_network.has_own_network():
-            _end_marked(mark)
+            end_marked(mark)
     status, files = outcome.value
     counted = [json.loads(files[name]) for name in sorted(files) if name.endswith(".json")]
     return Ran(status, outcome.lines, counted, files.get("parameters.pt", b""))
@@ -113,7 +113,7 @@ def _in_full(command: str) -> list[str]:
 # ── without namespaces ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _end_marked(mark: str) -> None:
+def end_marked(mark: str) -> None:
     """End the processes that this run has left behind."""
     for process in marked(mark):
         with contextlib.suppress(psutil.Error):
@@ -124,5 +124,5 @@ def marked(mark: str) -> Iterator[psutil.Process]:
     """The processes of a run that are alive."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(_MARK) == mark:
+            if process.environ().get(MARK) == mark:
                 yield process

@@ -49,13 +49,15 @@ class TrainerReport:
         command: that a student types.
         loss: on the test images, after the last step.
         difference: the largest of |parameter - plain DDP's|.
-        step_calls: the collectives of one step, as they were asked for. All steps are alike from the third on.
+        step_calls: the collectives of one step, the 31st, as they were asked for.
+        steps_alike: how many of the steps have just these.
         first_step_calls: those of the first step.
         run_calls: those of the whole run.
         gloo_calls: those of one step, as gloo has carried them out.
-        state_bytes: what each rank keeps: "parameters", "gradients", "optimizer states", and "copies", which are
-            parameters that the optimizer keeps for itself.
+        state_bytes: what each rank keeps when the optimizer's step begins: "parameters", "gradients", "optimizer
+            states", and "copies", which are parameters that the optimizer keeps for itself.
         seconds_to_first_step: from the command to the end of the first step.
+        load: how many processes wanted each core of the machine meanwhile: seconds are longer above 1.
         megabytes: on disk, that the package and what it needs has added.
         processes: how many were alive in the midst of the training, the command's own included.
         process_names: their commands.
@@ -78,6 +80,8 @@ class TrainerReport:
     seconds_to_first_step: float
     megabytes: float
     processes: int
+    steps_alike: int = 0
+    load: float = 0.0
     process_names: Sequence[str] = field(default_factory=list)
     lines: Sequence[str] = field(default_factory=list)
     note: str = ""
@@ -96,7 +100,7 @@ class TrainerReport:
             ("largest difference to plain DDP", f"{self.difference:.1e}"),
             *(("in a step", str(row)) for row in self.step_calls),
             *((f"{kind} kept", f"{size:,} B") for kind, size in self.state_bytes.items() if size),
-            ("seconds to the first step", f"{self.seconds_to_first_step:.1f}"),
+            ("seconds to the first step", f"{self.seconds_to_first_step:.1f}, at a load of {self.load:.1f} a core"),
             ("megabytes on disk", f"{self.megabytes:.0f}"),
             ("processes", str(self.processes)),
         ]

@@ -67,7 +67,7 @@ def test_a_recording_says_where_it_comes_from(name: str, recorded: dict[str, Tra
     assert set(report.versions) == {"Python", "torch", *([PROGRAMS[name].package] if PROGRAMS[name].package else [])}
     assert report.day.startswith("20") and report.command == PROGRAMS[name].command
     assert report.processes == len(report.process_names) >= RANKS
-    assert report.seconds_to_first_step > 0
+    assert report.seconds_to_first_step > 0 and report.load > 0
     assert (report.megabytes > 1) == bool(PROGRAMS[name].package)
 
 
@@ -144,6 +144,11 @@ def test_gloo_makes_an_all_reduce_of_a_reduce_scatter(recorded: dict[str, Traine
             for _ in range(row.times)
         )
         assert sorted(map(str, report.gloo_calls)) == ([] if name == "ours" else sorted(map(str, asked))), name
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_steps_are_alike_from_the_third_on(name: str, recorded: dict[str, TrainerReport]) -> None:
+    assert recorded[name].steps_alike >= STEPS - 2
 
 
 # Bytes

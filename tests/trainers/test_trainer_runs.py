@@ -5,6 +5,7 @@ They are in an environment of their own: `make frameworks ARGS=ray`. Without it 
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from distlib.trainers import PROGRAMS, TRAPS, environment_of_frameworks, is_there, recording, report, run_trap
+from distlib.frameworks import own_network
+from distlib.trainers import (
+    PROGRAMS,
+    TRAPS,
+    environment_of_frameworks,
+    is_there,
+    recording,
+    report,
+    run_command,
+    run_trap,
+)
 from distlib.trainers.run_command import marked, run_text
 from distlib.trainers.trap import trap_is_there
 
@@ -83,6 +94,16 @@ def test_calls_are_counted_as_torchs_own_counter_does() -> None:
     counted = [line for line in ran.lines if line.startswith("counted")]
     in_a_step = sum(row.times for row in recording("ddp").step_calls)
     assert counted[-1] == f"counted {{'c10d.allreduce_': {in_a_step}}}", ran.lines
+
+
+def test_a_port_in_use_is_a_sentence_and_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine without namespaces another program may have the port."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(own_network, "wrapper", lambda: ())
+        monkeypatch.setattr(run_command, "addresses", lambda count: [f"127.0.0.1:{taken.getsockname()[1]}"])
+        found = report("ddp")
+    assert found.recorded
+    assert "another program has the port" in found.note
 
 
 def test_marks_of_runs_are_gone() -> None:

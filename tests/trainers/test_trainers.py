@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -46,7 +49,6 @@ def ends_as(monkeypatch: pytest.MonkeyPatch, ran: Ran) -> None:
     """Each run ends like this, from now on."""
     monkeypatch.setattr(run_or_recording, "run_text", lambda *args, **options: ran)
     monkeypatch.setattr(run_or_recording, "is_there", lambda name: True)
-    run_or_recording._of_plain_ddp.cache_clear()
 
 
 # Without the frameworks
@@ -189,7 +191,6 @@ def test_what_a_run_writes_is_gone_and_its_network_is_its_own() -> None:
 
 @pytest.mark.parametrize("has_namespaces", [True, False])
 def test_a_daemon_does_not_outlive_its_run(has_namespaces: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without namespaces daemons are found by their environment."""
     if not has_namespaces:
         monkeypatch.setattr(own_network, "wrapper", lambda: ())
     mark = marks(monkeypatch)
@@ -208,6 +209,21 @@ def test_an_interrupt_leaves_no_process_behind(has_namespaces: bool, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         run_text(f"{STAYING}\ntime.sleep(1000)\n", "python train.py")
     assert_gone(mark)
+
+
+def test_a_process_is_found_by_its_mark_where_nothing_else_would_end_it() -> None:
+    """Linux hands a daemon to the fork server, which ends it. Elsewhere only the mark is left."""
+    sleep = [sys.executable, "-c", "import time; time.sleep(1000)"]
+    ours, others = (
+        subprocess.Popen(sleep, env={**os.environ, run_command.MARK: mark}) for mark in ("ours-1", "others-1")
+    )
+    try:
+        run_command.end_marked("ours-1")
+        assert ours.wait(timeout=60) == -signal.SIGKILL
+        assert others.poll() is None
+    finally:
+        others.kill()
+        others.wait()
 
 
 def marks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
