@@ -61,10 +61,10 @@ USES = (
     ),
     Use(
         "a model of `transformers` to tune",
-        "Accelerate, also under its `Trainer`",
-        "both come from one house, and share their configuration",
+        "Accelerate",
+        "its makers are those of `transformers`, and made it for these models",
         "as Fabric's; with FSDP or DeepSpeed, that one's checkpoints, too",
-        "accelerate commands/launch.py: use_fsdp",
+        "https://huggingface.co/docs/transformers/v4.49.0/accelerate",
     ),
     Use(
         "a model that does not fit on a GPU, a loop of your own",
@@ -85,7 +85,7 @@ USES = (
         "torchtitan, or a mesh of your own with torch's parts",
         "tensors, stages, shards and sequences together; the parts are torch's",
         "its model and its checkpoint: an adapter for each model",
-        "torchtitan models/llama3/state_dict_adapter.py: to_hf",
+        "torchtitan models/llama3/config_registry.py: llama3_70b; models/llama3/state_dict_adapter.py: to_hf",
     ),
     Use(
         "500 small models to tune",
