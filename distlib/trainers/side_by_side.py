@@ -10,7 +10,8 @@ from itertools import zip_longest
 
 WIDEST = 30  # characters of a column of text; longer cells have several lines
 
-_CELL = "text-align:left;vertical-align:top;overflow-wrap:anywhere"
+_CELL = "text-align:left;vertical-align:top;white-space:normal"
+_MAY_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[_(=./])(?=\w)")  # in long names: after "_", before a capital
 
 
 class SideBySide:
@@ -51,4 +52,8 @@ def _lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _marked_up(cell: str) -> str:
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(cell, quote=False))
+    return re.sub(r"`([^`]*)`", _code, html.escape(cell, quote=False))
+
+
+def _code(match: re.Match[str]) -> str:
+    return f"<code>{_MAY_BREAK.sub('<wbr>', match[1])}</code>"

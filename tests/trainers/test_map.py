@@ -112,6 +112,11 @@ def test_html_has_code_and_no_markup_of_a_cell() -> None:
     assert 'scope="col"' in page and "color" not in page
 
 
+def test_html_lets_long_names_break_between_their_words() -> None:
+    page = SideBySide(["a"], [["`PipelineStage(num_stages=2)`"]])._repr_html_()
+    assert "<code>Pipeline<wbr>Stage(<wbr>num_<wbr>stages=<wbr>2)</code>" in page
+
+
 def test_a_row_of_the_wrong_length_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expected 2 cells in each row, got 1: \['1'\]"):
         SideBySide(["a", "b"], [["1"]])
