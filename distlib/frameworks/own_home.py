@@ -63,7 +63,7 @@ def _settings(python: str) -> dict[str, str]:
     return {
         **{"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
         "GLOO_SOCKET_IFNAME": next((name for name in interfaces if name.startswith("lo")), "lo"),
-        **{"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"},
+        "PYTHONDONTWRITEBYTECODE": "1",
         "PATH": os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", "")]),
     }
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from distlib.trainers import in_each_process
-from distlib.trainers.same_task import BATCH, RANKS, Batch, training_set
+from distlib.trainers.same_task import BATCH, RANKS, Batch, say, training_set
 
 SMALL = 2  # batches in a step
 
@@ -47,4 +47,4 @@ def tell_of_step(before: Sequence[torch.Tensor], model: nn.Module, wanted: torch
 def _print(found: torch.Tensor, wanted: torch.Tensor) -> None:
     times = float(found @ wanted / (wanted @ wanted))
     off = float((found - times * wanted).abs().max())
-    print(f"{in_each_process.who()}: {times:.2f} × the gradient of the mean loss (but for {off:.0e})", flush=True)
+    say(f"{in_each_process.who()}: {times:.2f} × the gradient of the mean loss (but for {off:.0e})")

@@ -10,14 +10,15 @@ from pathlib import Path
 
 from distlib.clinic.output_folding import fold
 
-_MOST, _LONGEST = 40, 200  # lines, and characters of one
+_MOST, _LONGEST = 60, 200  # lines, and characters of one
 _SHORTER = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),  # colors
     (re.compile(r"\b([WIE])\d{4} [\d:.]+ \d+ "), r"\1 "),
     (re.compile(r"\[?\d{4}-\d\d-\d\d[ T_]\d\d:\d\d:\d\d[,.\d]*\]? *"), ""),  # times
     (re.compile(r"/\S*?/site-packages/"), ""),
+    (re.compile(r"/[^\s\"]*/(?=distlib/)"), ""),
     (re.compile(r"/\S*/distlib-processes-\w+/"), ""),
-    (re.compile("|".join(re.escape(each) for each in (sys.prefix, sys.base_prefix, str(Path.home())))), "…"),
+    (re.compile("|".join(re.escape(f"{each}/") for each in (sys.prefix, sys.base_prefix, Path.home()))), "…/"),
     (re.compile(r"\b(pid=|pid: |pid )\d+"), r"\1…"),
     (re.compile(r"\d+(\.\d+)? seconds"), "… seconds"),
 )

@@ -30,7 +30,8 @@ SECONDS = 600.0  # for a run: DeepSpeed may have to compile, on a busy machine
 QUIET = {
     **{"DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"},  # Accelerate
     **{"RAY_USAGE_STATS_ENABLED": "0", "RAY_TRAIN_ENABLE_STATE_TRACKING": "0", "RAY_ENABLE_METRICS_EXPORT": "0"},
-    **{"RAY_AUTH_MODE": "disabled"},  # it is alone in its network, and would say so
+    "RAY_DEDUP_LOGS": "0",  # else it shows a line of one worker in place of both
+    "RAY_AUTH_MODE": "disabled",  # it is alone in its network, and would say so
     **{"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_VERBOSITY": "ERROR"},
 }
 _CALLS = "20000"  # that the flight recorder keeps

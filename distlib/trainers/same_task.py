@@ -7,6 +7,8 @@ The classifier is that of lesson 05 with one wide layer more: a model of 1.1 MB 
 
 from __future__ import annotations
 
+import sys
+
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -63,7 +65,13 @@ def finish(model: nn.Module) -> None:
     _, (images, labels) = digits()
     with torch.no_grad():
         loss = cross_entropy(model(_scaled(images)), labels).item()
-    print(f"{in_each_process.who()}: loss on the test images {loss:.6f}", flush=True)
+    say(f"{in_each_process.who()}: loss on the test images {loss:.6f}")
+
+
+def say(text: str) -> None:
+    """Print a line in one piece, so that lines of several processes do not run into each other."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def _scaled(images: torch.Tensor) -> torch.Tensor:

@@ -8,14 +8,16 @@ from typing import Any
 
 import torch
 
-from distlib.trainers.same_task import WideClassifier
+from distlib.trainers.same_task import WideClassifier, say
+
+_SHORT = 100  # characters
 
 
 def show_files(folder: str) -> None:
     """Print the files of a folder, and how large they are."""
     for file in sorted(Path(folder).rglob("*")):
         if file.is_file():
-            print(f"{file.relative_to(folder)}  {file.stat().st_size:,} B", flush=True)
+            say(f"{file.relative_to(folder)}  {file.stat().st_size:,} B")
 
 
 def load_in_torch(file: str, *keys: str) -> None:
@@ -27,24 +29,24 @@ def load_in_torch(file: str, *keys: str) -> None:
     try:
         found: Any = torch.load(file)
         for key in keys:
-            print(f"{Path(file).name} has {', '.join(map(str, found))}")
+            say(f"{Path(file).name} has {', '.join(map(str, found))}")
             found = found[key]
         load_state(found, Path(file).name)
     except Exception as error:  # whatever a framework's file leads to is what is to be seen
-        print(f"plain torch, {Path(file).name}: {type(error).__name__}: {_gist(str(error))}", flush=True)
+        say(f"plain torch, {Path(file).name}: {type(error).__name__}: {_gist(str(error))}")
 
 
 def load_state(state: Mapping[str, torch.Tensor], origin: str) -> None:
     """Load a state into a plain model, and print how that went."""
     try:
         WideClassifier().load_state_dict(state)
-        print(f"plain torch, {origin}: loads", flush=True)
+        say(f"plain torch, {origin}: loads")
     except RuntimeError as error:
         first = next(iter(state), None)
-        print(f"plain torch, {origin}: {_gist(str(error))} The first name in the file: {first}", flush=True)
+        say(f"plain torch, {origin}: {_gist(str(error))} The first name in the file: {first}")
 
 
 def _gist(message: str) -> str:
     """The first words of a long message."""
     words = " ".join(message.split())
-    return words if len(words) < 160 else f"{words[:157]}…"
+    return words if len(words) <= _SHORT else f"{words[: _SHORT - 1]}…"

@@ -155,16 +155,26 @@ _ACCUMULATION = _of_each(
         "lightning": ("The Trainer divides the loss: do not divide it once more.", _DIVIDED),
     },
 )
+_NEW = ("rank 0, epoch 0: [12, 25, 19, 9]", "rank 0, epoch 1: [5, 1, 7, 13]")
 _EPOCHS = _of_each(
     "epochs",
     "The loader shuffles. Is the order a new one in the second epoch?",
     "whether the numbers of a rank are the same in both epochs",
     {
-        "ddp": ("Nobody calls `sampler.set_epoch`: call it before each epoch.", ()),
-        "fabric": ("Fabric's loader calls it.", ()),
-        "lightning": ("The Trainer calls it.", ()),
-        "accelerate": ("Accelerate's loader sees to it.", ()),
-        "ray": ("Nobody calls it: `loader.sampler.set_epoch(epoch)` is yours to call.", ()),
+        "ddp": (
+            "The same: nobody has called `sampler.set_epoch`. Call it before each epoch.",
+            ("rank 0, epoch 0: [12, 25, 19, 9]", "rank 0, epoch 1: [12, 25, 19, 9]"),
+        ),
+        "fabric": ("A new one: Fabric's loader calls `set_epoch`.", _NEW),
+        "lightning": ("A new one: the Trainer calls `set_epoch`.", _NEW),
+        "accelerate": (
+            "A new one: Accelerate keeps the loader's own sampler, and deals out its batches.",
+            ("rank 0, epoch 0: [", "rank 0, epoch 1: ["),
+        ),
+        "ray": (
+            "The same: nobody has called `loader.sampler.set_epoch`. Call it before each epoch.",
+            ("rank 0, epoch 0: [12, 25, 19, 9]", "rank 0, epoch 1: [12, 25, 19, 9]"),
+        ),
     },
 )
 _CHECKPOINTS = _of_each(

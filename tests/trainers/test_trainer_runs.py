@@ -5,15 +5,17 @@ They are in an environment of their own: `make frameworks ARGS=ray`. Without it 
 
 from __future__ import annotations
 
+import signal
 import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from distlib.frameworks import own_network
+from distlib.frameworks import own_network, run_processes
 from distlib.trainers import (
     PROGRAMS,
     TRAPS,
@@ -104,6 +106,28 @@ def test_a_port_in_use_is_a_sentence_and_the_recording(monkeypatch: pytest.Monke
         found = report("ddp")
     assert found.recorded
     assert "another program has the port" in found.note
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("ddp", ""), ("lightning", "MEMBER"), ("deepspeed_0", ""), ("ray", "worker")]
+)
+def test_an_interrupt_in_the_midst_leaves_nothing(name: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel is interrupted when a framework has begun to speak; Ray's daemons are there by then."""
+    skip_without(is_there(name), PROGRAMS[name].package)
+    monkeypatch.setattr(run_command, "new_mark", lambda: "interrupted")
+
+    def interrupt(name: str, line: str) -> None:
+        if words in line:
+            signal.raise_signal(signal.SIGINT)
+
+    def interrupted(processes: Any, **options: Any) -> Any:
+        return run_processes(processes, **{**options, "on_output": interrupt})
+
+    monkeypatch.setattr(run_command, "run_processes", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        report(name)
+    _, alive = psutil.wait_procs(list(marked("interrupted")), timeout=60)
+    assert alive == []
 
 
 def test_marks_of_runs_are_gone() -> None:

@@ -265,4 +265,4 @@ def test_lines_that_are_alike_stand_once() -> None:
 
 def test_long_output_is_cut_in_the_middle() -> None:
     found = shorter(f"line {number}" for number in range(100))
-    assert len(found) == 41 and found[0] == "line 0" and found[20] == "(…)" and found[-1] == "line 99"
+    assert len(found) == 61 and found[0] == "line 0" and found[30] == "(…)" and found[-1] == "line 99"

@@ -4,6 +4,7 @@ import logging
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
+from torch.utils.data import DataLoader
 
 from distlib.trainers.accumulation import micro_batches, tell, wanted_gradient
 from distlib.trainers.same_task import WideClassifier, loss_of, sgd
@@ -28,7 +29,8 @@ class Accumulating(LightningModule):
 
 
 torch.manual_seed(0)
+own = {"use_distributed_sampler": False}
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
-trainer = Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, accumulate_grad_batches=2, **quiet)
-trainer.fit(Accumulating(), micro_batches(trainer.global_rank))
+trainer = Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, accumulate_grad_batches=2, **own, **quiet)
+trainer.fit(Accumulating(), DataLoader(micro_batches(trainer.global_rank), batch_size=None))

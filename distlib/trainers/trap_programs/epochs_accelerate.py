@@ -3,11 +3,11 @@
 from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
-from distlib.trainers.same_task import numbers
+from distlib.trainers.same_task import numbers, say
 
 accelerator = Accelerator(cpu=True)
 loader = accelerator.prepare(DataLoader(numbers(), 4, shuffle=True))
 for epoch in range(2):
     first, *_ = [batch.tolist() for batch in loader]
-    print(f"rank {accelerator.process_index}, epoch {epoch}: {first} …", flush=True)
+    say(f"rank {accelerator.process_index}, epoch {epoch}: {first} …")
 accelerator.end_training()

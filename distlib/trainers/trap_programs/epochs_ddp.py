@@ -3,10 +3,10 @@
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
 
-from distlib.trainers.same_task import numbers
+from distlib.trainers.same_task import numbers, say
 
 dist.init_process_group("gloo")
 loader = DataLoader(numbers(), 4, sampler=DistributedSampler(numbers(), shuffle=True))
 for epoch in range(2):
-    print(f"rank {dist.get_rank()}, epoch {epoch}: {next(iter(loader)).tolist()} …", flush=True)
+    say(f"rank {dist.get_rank()}, epoch {epoch}: {next(iter(loader)).tolist()} …")
 dist.destroy_process_group()

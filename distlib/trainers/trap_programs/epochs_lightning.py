@@ -6,7 +6,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader
 
-from distlib.trainers.same_task import numbers
+from distlib.trainers.same_task import numbers, say
 
 
 class Looking(LightningModule):
@@ -18,7 +18,7 @@ class Looking(LightningModule):
 
     def training_step(self, batch, index):
         if index == 0:
-            print(f"rank {self.global_rank}, epoch {self.current_epoch}: {batch.tolist()} …", flush=True)
+            say(f"rank {self.global_rank}, epoch {self.current_epoch}: {batch.tolist()} …")
         return self.number.sum()
 
     def configure_optimizers(self):

@@ -6,7 +6,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader
 
-from distlib.trainers.same_task import BATCH, WideClassifier, finish, loss_of, sgd, training_set
+from distlib.trainers.same_task import BATCH, WideClassifier, finish, loss_of, say, sgd, training_set
 
 
 class Shuffled(LightningModule):
@@ -18,7 +18,7 @@ class Shuffled(LightningModule):
 
     def on_train_start(self):
         sampler = self.trainer.train_dataloader.sampler
-        print(f"rank {self.global_rank}: {type(sampler).__name__}, first samples {list(sampler)[:4]}", flush=True)
+        say(f"rank {self.global_rank}: {type(sampler).__name__}, first samples {list(sampler)[:4]}")
 
     def training_step(self, batch, index):
         return loss_of(self.model, batch)
