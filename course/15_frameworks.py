@@ -508,7 +508,7 @@ assert shuffled and f"{recording('ddp').loss:.6f}" not in str(sampler)
 
 # %%
 guess_11 = predict(
-    "You divide the loss by two yourself, and call accelerator.backward(loss). The gradient is then …",
+    "Accelerator(gradient_accumulation_steps=2), and you divide the loss by two yourself. The gradient is …",
     choices=["right", "half of what it should be", "twice what it should be"],
 )
 
@@ -552,8 +552,8 @@ assert limit == "1.0" and f"{recording('ddp').loss:.6f}" not in str(clips)
 assert '"gradient_clipping": 0.0' in PROGRAMS["deepspeed_1"].source
 
 # %% [markdown]
-# To 1.0, unless you say otherwise (in 0.19.8). Here it even helps. But it is not plain DDP's training any more. The
-# programs above have `"gradient_clipping": 0.0`.
+# To 1.0, unless you say otherwise (in 0.19.8). Here the loss even gets lower. But it is not plain DDP's training any
+# more. The programs above have `"gradient_clipping": 0.0`.
 #
 # ### A new order in each epoch
 #
@@ -563,10 +563,13 @@ assert '"gradient_clipping": 0.0' in PROGRAMS["deepspeed_1"].source
 rows = []
 for name in ("ddp", "fabric", "lightning", "accelerate", "ray"):
     shown = recorded_trap(f"epochs_{name}")
-    order = re.findall(r"rank 0, epoch \d: (\[.*?\])", str(shown))
+    order = [
+        re.search(rf"rank 1, epoch {epoch}: (\[.*?\])", str(shown))[1]
+        for epoch in (0, 1)
+    ]
     same = "the same order again" if order[0] == order[1] else "a new order"
     rows.append([name, *order, same])
-SideBySide(["program", "rank 0, epoch 0", "rank 0, epoch 1", ""], rows)
+SideBySide(["program", "rank 1, epoch 0", "rank 1, epoch 1", ""], rows)
 
 # %% tags=["folded"]
 # Checks of the text below
@@ -577,15 +580,33 @@ assert [row[0] for row in rows if row[1] == row[2]] == ["ddp", "ray"]
 # without it no error appears.
 #
 # ### Whose checkpoint loads where
+#
+# Each program has saved the model in its framework's way. Does `load_state_dict` of the plain model take it?
 
 # %%
-for name in ("ddp", "lightning", "deepspeed"):
-    print(recorded_trap(f"checkpoint_{name}"), "\n")
+rows = []
+for name in ("ddp", "fabric", "lightning", "accelerate", "deepspeed"):
+    text = str(recorded_trap(f"checkpoint_{name}"))
+    for file, said in re.findall(r"plain torch, (.*?): (.*)", text):
+        trouble = re.search(r"(Missing key|size mismatch).*first name: (\S+)", said)
+        does = (
+            f"no: {trouble[1]}; its first name is `{trouble[2]}`" if trouble else said
+        )
+        rows.append([name, file, does])
+SideBySide(["saved by", "file, or how it is read", "loads into the plain model?"], rows)
+
+# %% tags=["folded"]
+# Checks of the text below
+verdicts = {(name, file): does for name, file, does in rows}
+assert "module.look" in verdicts["ddp", "of_ddp.pt"]
+assert "model.look" in verdicts["lightning", "state.ckpt"]
+assert verdicts["deepspeed", "after zero_to_fp32"] == "loads"
+assert verdicts["fabric", "state.ckpt"] == "loads"
 
 # %% [markdown]
-# Plain DDP puts `module.` in front of each name, and the Trainer the name of your attribute. So save the model, not
-# its wrapper: `ddp.module`, `accelerator.unwrap_model(model)`, `lit.model`. DeepSpeed's ranks save their shards.
-# `zero_to_fp32.py`, which it puts next to them, makes one file of them.
+# Plain DDP puts `module.` in front of each name, and the Trainer the name of your attribute, here `model.`. So save the
+# model, not its wrapper: `ddp.module`, `accelerator.unwrap_model(model)`, `lit.model`. DeepSpeed's ranks save their
+# shards, since no rank has more; the script `zero_to_fp32.py`, which it puts next to them, makes one file of them.
 #
 # **Try it.** There are more: an FSDP that runs on your machine, but not in Fabric; a result without numbers; a program
 # that wants a compiler. Look at one, say what is behind it, and compare with `TRAPS[name].why`.
