@@ -44,7 +44,7 @@ def version_of(package: str) -> str | None:
 
 
 def megabytes_of(package: str) -> float:
-    """What a package has added to the disk, with all that it needs, as far as the course has not got it."""
+    """What a package has added to the disk, with all that it needs and the course has not got, not compiled."""
     needed = _needed(package, set(), _EXTRAS.get(package, ())) if package else set()
     return sum(_bytes(installed()[name]) for name in needed if name in installed()) / 1e6
 
