@@ -26,9 +26,13 @@ def is_own(message: Message, helpers: Sequence[Helper[..., Any]] = ()) -> bool:
 
 
 def is_of_the_play(message: Message, case: Case) -> bool:
-    """Whether a model of the play's sent it: what the file of the play lists in SPEAKS, by name."""
+    """Whether a model of the play's sent it: what the file of the play lists in SPEAKS, by name.
+
+    What stands in another file of plays is listed by its full name.
+    """
     file = sys.modules[case.play.__module__]
-    return message.site.via in {f"{file.__name__}.{name}" for name in getattr(file, "SPEAKS", ())}
+    speaks = getattr(file, "SPEAKS", ())
+    return message.site.via in {*speaks, *(f"{file.__name__}.{name}" for name in speaks)}
 
 
 def explain_foreign(case: Case, trace: Trace, helpers: Sequence[Helper[..., Any]]) -> Remark | None:

@@ -56,7 +56,7 @@ from distlib.checks.venues import FunctionElsewhere, Real, Simulated, Venue, pac
 from distlib.worlds.diagnosis import PeerLost, RunTimeout, TooMuchOutput
 
 SAMPLED_RANKS = 4
-WITH_RANKS = {"comm", "mesh"}  # arguments of a function that ranks call
+WITH_RANKS = {"comm", "mesh", "fabric", "accelerator"}  # arguments of a function that ranks call
 MOST_REAL_RANKS = 20
 CASE_SECONDS = 5.0  # a case takes milliseconds; one that takes this long does not end
 SIMULATED_SECONDS = 2.0  # the same where real ranks have the last word

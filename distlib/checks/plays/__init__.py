@@ -11,7 +11,8 @@ Plays for any exercise are in this folder; those of one exercise lie in its own,
 A file may name modules in IMPORTED_LATE that are imported only when its plays run, and that take long. Its function
 `get_ready()` is called after that, before anything of the student's runs; it starts no thread. Its function
 `seconds_of(inputs, k)` says how long it takes to pass gate k. What of its models sends messages of its own, while the
-student's code calls it, is listed by name in SPEAKS: these are neither the student's nor the library's.
+student's code calls it, is listed in SPEAKS, by name, or by the full name if it stands in another file of plays: these
+messages are neither the student's nor the library's.
 
 When a class is graded, this code runs in the process of the student's code, in the sandbox. So it imports only torch,
 and what is there (`distlib.judge.sandbox.contents`), and no expected value stands in it. What it returns could be

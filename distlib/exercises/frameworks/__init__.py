@@ -1,0 +1,1 @@
+"""Exercise 15: a training loop, ported to Fabric and to Accelerate, on small ones of ours."""

@@ -1,0 +1,227 @@
+"""Trainings of both frameworks, and what a single process makes of them: the right one, and those of usual mistakes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.nn.functional import mse_loss
+from torch.utils.data import DataLoader
+
+from distlib.checks.case import Case
+from distlib.checks.formatting import count
+from distlib.checks.task import Draw
+from distlib.exercises.frameworks.port_plays import GatedNetwork
+
+FEATURES, HIDDEN, EPOCHS, RATE = 3, 5, 2, 0.3
+GRADIENTS = ((HIDDEN * FEATURES + HIDDEN + HIDDEN + 1,), (HIDDEN, FEATURES))  # shapes: of all, or of the first layer's
+
+Indices = list[int]
+Order = list[list[list[Indices]]]  # by epoch, by rank: the samples of each batch
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """A training to play on every rank.
+
+    Attributes:
+        ranks: how many.
+        batches: of each rank in an epoch.
+        batch_size: samples of a batch.
+        accumulate: batches of a step.
+    """
+
+    ranks: int
+    batches: int
+    batch_size: int
+    accumulate: int
+
+    @property
+    def samples(self) -> int:
+        """Of the data set. They can be shared without a rest."""
+        return self.ranks * self.batches * self.batch_size
+
+    @property
+    def steps(self) -> int:
+        """Of an epoch."""
+        return -(-self.batches // self.accumulate)
+
+    @property
+    def title(self) -> str:
+        """ "on 2 ranks, 5 batches, steps of 2"."""
+        return f"on {count(self.ranks, 'rank')}, {count(self.batches, 'batch')}, steps of {self.accumulate}"
+
+
+def training_inputs(draw: Draw, training: TrainingPlan) -> list[dict[str, Any]]:
+    """By rank. Only the data are the same on all ranks."""
+    shapes = {"first.weight": (HIDDEN, FEATURES), "first.bias": (HIDDEN,)}
+    shapes |= {"second.weight": (1, HIDDEN), "second.bias": (1,)}
+    x, y = draw.normal((training.samples, FEATURES)), draw.normal((training.samples, 1)) + 1
+    return [
+        {
+            "parameters": {name: draw.normal(shape) for name, shape in shapes.items()},
+            "x": x,
+            "y": y,
+            "batch_size": training.batch_size,
+            "seed": draw.randrange(10**6),
+            "rate": RATE,
+            "epochs": EPOCHS,
+            "accumulate": training.accumulate,
+            "max_norm": 0.0,  # to be found
+        }
+        for _ in range(training.ranks)
+    ]
+
+
+def training_case(
+    draw: Draw, training: TrainingPlan, play: Callable[..., Any], order: Callable[[Sequence[dict[str, Any]]], Order]
+) -> Case:
+    """The case, with a `max_norm` that lies in the middle of the norms of its steps: every other one is clipped."""
+    case = Case(training.title, play, training_inputs(draw, training), training, seed=draw.randrange(10**6))
+    norms = sorted(train(case, order(case.inputs), TrainingWay(clips="never")).norms)
+    middle = (norms[len(norms) // 2 - 1] * norms[len(norms) // 2]) ** 0.5 if norms else 1.0
+    return replace(case, inputs=[{**own, "max_norm": middle} for own in case.inputs])
+
+
+def strided_order(inputs: Sequence[dict[str, Any]], draws_anew: bool = True) -> Order:
+    """Fabric's: a rank takes every so manieth sample. `draws_anew`: whether each epoch has an order of its own."""
+    samples, size = len(inputs[0]["x"]), inputs[0]["batch_size"]
+    orders = [
+        torch.randperm(samples, generator=torch.Generator().manual_seed(epoch * draws_anew)).tolist()
+        for epoch in range(EPOCHS)
+    ]
+    return [[_cut(order[rank :: len(inputs)], size) for rank in range(len(inputs))] for order in orders]
+
+
+def batched_order(inputs: Sequence[dict[str, Any]]) -> Order:
+    """Accelerate's: a rank takes every so manieth batch of an order that rank 0's generator draws."""
+    generator = torch.Generator().manual_seed(inputs[0]["seed"])
+    samples, size = range(len(inputs[0]["x"])), inputs[0]["batch_size"]
+    loader: Any = DataLoader(samples, size, shuffle=True, generator=generator)  # type: ignore[arg-type]
+    every = [[batch.tolist() for batch in loader] for _ in range(EPOCHS)]
+    return [[batches[rank :: len(inputs)] for rank in range(len(inputs))] for batches in every]
+
+
+def _cut(indices: Indices, size: int) -> list[Indices]:
+    return [indices[first : first + size] for first in range(0, len(indices), size)]
+
+
+# ── a single process ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class TrainingWay:
+    """How to train. The defaults are right.
+
+    Attributes:
+        scale: what a loss is multiplied with, besides 1 / accumulate.
+        clips: before each step, the mean over the ranks ("synced"); also after every batch, what this rank has
+            ("each"); only before gradients are averaged ("own"); "never".
+        steps: after so many batches, and after the last one ("all"); not after those that are left ("whole"); after
+            "each" batch.
+        averages: gradients before each "step", which are then clipped, too; both only before a step that is due
+            ("group"); or "never" (but clips).
+        shares_start: whether all ranks begin with rank 0's parameters.
+        zeroes: gradients after each "step"; where one is due, whether it is made or not ("group"); after each "batch";
+            or "never".
+    """
+
+    scale: float = 1
+    clips: str = "synced"
+    steps: str = "all"
+    averages: str = "step"
+    shares_start: bool = True
+    zeroes: str = "step"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What became of it.
+
+    Attributes:
+        parameters: by rank, by name.
+        losses: [epochs, ranks, batches].
+        norms: of the gradients of rank 0 before they are clipped, in each step that has all its batches.
+    """
+
+    parameters: list[dict[str, torch.Tensor]]
+    losses: torch.Tensor
+    norms: list[float]
+
+
+def train(case: Case, order: Order, way: TrainingWay | None = None) -> Trained:
+    """Train the models of all ranks in this process. `order`: of the samples."""
+    way, training, inputs = way or TrainingWay(), case.facts, case.inputs
+    starts = [own["parameters"] for own in inputs]
+    models = [_model(case, rank, starts[0 if way.shares_start else rank]) for rank in range(training.ranks)]
+    norms: list[float] = []
+    losses = torch.zeros(EPOCHS, training.ranks, training.batches, dtype=torch.float64)
+    for epoch, number in itertools.product(range(EPOCHS), range(1, training.batches + 1)):
+        for rank, model in enumerate(models):
+            batch = order[epoch][rank][number - 1]
+            loss = mse_loss(model(inputs[rank]["x"][batch]), inputs[rank]["y"][batch])
+            losses[epoch, rank, number - 1] = loss.detach()
+            (loss * way.scale / training.accumulate).backward()
+        _end_of_batch(models, training, number, way, inputs[0]["max_norm"], norms)
+    return Trained([_parameters(model) for model in models], losses, norms)
+
+
+def _model(case: Case, rank: int, start: dict[str, torch.Tensor]) -> GatedNetwork:
+    return GatedNetwork(start, case.inputs[rank]["x"], case.part.gate(rank))
+
+
+def _parameters(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+def _end_of_batch(
+    models: Sequence[GatedNetwork],
+    training: TrainingPlan,
+    number: int,
+    way: TrainingWay,
+    max_norm: float,
+    norms: list[float],
+) -> None:
+    """What follows after the backward passes of all ranks."""
+    is_whole = number % training.accumulate == 0
+    is_due = is_whole or number == training.batches
+    is_step = {"all": is_due, "whole": is_whole, "each": True}[way.steps]
+    if way.clips == "each" and not is_step or way.clips == "own" and is_step:
+        _clip(models, max_norm)
+    if is_step:
+        is_averaged = way.averages == "step" or (way.averages == "group" and is_due)
+        if is_averaged:
+            _average(models)
+        if is_whole:
+            norms.append(float(torch.cat([_gradient(each).flatten() for each in models[0].parameters()]).norm()))
+        if way.clips in ("synced", "each") and (is_averaged or way.averages == "never"):
+            _clip(models, max_norm)
+        for parameter in _all_parameters(models):
+            parameter.data -= RATE * _gradient(parameter)
+    if {"step": is_step, "group": is_due, "batch": True, "never": False}[way.zeroes]:
+        for parameter in _all_parameters(models):
+            parameter.grad = None
+
+
+def _all_parameters(models: Sequence[GatedNetwork]) -> list[torch.nn.Parameter]:
+    return [parameter for model in models for parameter in model.parameters()]
+
+
+def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
+
+
+def _average(models: Sequence[GatedNetwork]) -> None:
+    for same in zip(*(model.parameters() for model in models), strict=True):
+        mean = torch.stack([_gradient(parameter) for parameter in same]).mean(0)
+        for parameter in same:
+            parameter.grad = mean.clone()
+
+
+def _clip(models: Sequence[GatedNetwork], max_norm: float) -> None:
+    for model in models:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
