@@ -39,7 +39,9 @@ def main(names: Sequence[str]) -> int:
 def _prepare(faults: Sequence[str]) -> int:
     """Let DeepSpeed compile what it needs. Where it can't, that is a sentence, and nothing else is affected."""
     there = report("deepspeed_0")
-    print("\n".join(each for each in (*faults, there.note) if each))
+    packages = sorted({program.package for program in PROGRAMS.values()} - {""})
+    ready = [f"{package} {environment_of_frameworks.version_of(package) or 'is not there'}" for package in packages]
+    print("\n".join(each for each in (*faults, there.note, f"Lesson 15 has: {', '.join(ready)}.") if each))
     return 1 if faults else 0
 
 

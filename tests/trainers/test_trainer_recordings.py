@@ -148,7 +148,8 @@ def test_gloo_makes_an_all_reduce_of_a_reduce_scatter(recorded: dict[str, Traine
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_steps_are_alike_from_the_third_on(name: str, recorded: dict[str, TrainerReport]) -> None:
-    assert recorded[name].steps_alike >= STEPS - 2
+    """The program of stage 3 gathers the large matrix once more when its last step is over, to have the whole model."""
+    assert recorded[name].steps_alike >= STEPS - (3 if name == "deepspeed_3" else 2)
 
 
 # Bytes
