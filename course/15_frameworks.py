@@ -153,9 +153,23 @@ guess_2 = predict(
 )
 
 # %%
-reports = {name: report(name) for name in PROGRAMS}
-for each in reports.values():
-    print(f"{each.name:12} {each.note or each.origin}")
+reports = {}
+
+
+def run(*names: str) -> None:
+    """Run these programs, or read their recordings; and say which of the two it was."""
+    for name in names:
+        reports[name] = report(name)
+        print(f"{name:12} {reports[name].note or reports[name].origin}")
+
+
+run("ddp", "ours", "fabric", "lightning")
+
+# %%
+run("accelerate", "deepspeed_0", "deepspeed_1")
+
+# %%
+run("deepspeed_2", "deepspeed_3", "ray")
 
 # %%
 print(guess_2.compare(reports["ray"].processes))
