@@ -805,7 +805,7 @@ world.close()
 # | 13b | [When TensorFlow fails](13b_tensorflow_failures.ipynb), optional | what a killed process costs |
 # | 14 | [JAX](14_jax.ipynb) | the same strategies there, and how to read what a compiler sends |
 # | 14b | [JAX in use](14b_jax_in_use.ipynb), optional | several processes, memory against computation |
-# | 15 | Frameworks | what your code becomes in practice |
+# | 15 | [Frameworks](15_frameworks.ipynb) | what becomes of your code in Lightning, Accelerate, DeepSpeed, Ray |
 # | 16 | [Environments](16_environments.ipynb) | torchrun, Slurm, and machines that fail |
 # | 17 | [Hang clinic](17_hang_clinic.ipynb) | broken programs: find the mistake and mend it |
 # | 18 | [From here to GPUs](18_gpus.ipynb), optional | timing, bandwidth and profiling, with and without a GPU |

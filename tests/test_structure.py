@@ -47,6 +47,7 @@ FLOORS = {
     "draw": 4,
     "exercises": 5,
     "judge": 5,
+    "trainers": 5,
     "classroom": 6,
     "authoring": 7,
     "cli": 7,

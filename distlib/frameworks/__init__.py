@@ -5,6 +5,7 @@ forkservers  what they are forked from, kept for the next demonstration (see dis
 own_network  where they live: a network of their own, in which every port is free
 in_process   what runs in each of them
 reports      what became of a process
+own_home     a command with a home and caches of its own
 temporary    a folder for temporary files, which goes with them
 tf_config    TF_CONFIG, checked
 even_shares  batches and arrays that divide by the devices

@@ -1,0 +1,44 @@
+"""One training, run by each framework, and counted: plain DDP, ours, Lightning, Accelerate, DeepSpeed, Ray.
+
+same_task      the model, its data and the step function, written once
+programs       the training as a student writes it for each framework
+program        Program, PROGRAMS; changed(name): what differs from plain DDP's; is_there(name)
+
+run_or_recording   report(name): run now, or as it was recorded; table(names): side by side
+trainer_report     TrainerReport: result, collectives, bytes, seconds, processes
+recorded           the recordings, written by `python -m distlib.trainers`
+
+trap, trap_table    TRAPS: what people lose days to; run_trap(name), show_trap(name)
+trap_programs       the programs that show it
+
+environment_of_frameworks   where the packages are: `make frameworks`
+run_command    runs a program in a network, a home and a folder of its own, and leaves nothing behind
+in_each_process   what is counted in each process
+output         what was printed, shorter
+"""
+
+from distlib.trainers.program import PROGRAMS, Program, changed, is_there
+from distlib.trainers.run_or_recording import TrainerError, recording, report, table
+from distlib.trainers.trainer_report import CallRow, TrainerReport, table_of
+from distlib.trainers.trap import TrapReport, recorded_trap, run_trap, show_trap
+from distlib.trainers.trap_table import TRAPS, Trap
+
+__all__ = [
+    "PROGRAMS",
+    "TRAPS",
+    "CallRow",
+    "Program",
+    "TrainerError",
+    "TrainerReport",
+    "Trap",
+    "TrapReport",
+    "changed",
+    "is_there",
+    "recorded_trap",
+    "recording",
+    "report",
+    "run_trap",
+    "show_trap",
+    "table",
+    "table_of",
+]

@@ -1,0 +1,1 @@
+"""One training, as a student writes it for each framework."""

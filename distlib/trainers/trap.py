@@ -1,0 +1,136 @@
+"""`Trap`: what people lose days to with a framework, as a program that shows it; run now, or as it was recorded.
+
+recorded/traps/fabric_fsdp.json      written by `python -m distlib.trainers`, and by nothing else
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from distlib.frameworks import ProcessError
+from distlib.trainers.environment_of_frameworks import version_of
+from distlib.trainers.output import shorter
+from distlib.trainers.run_command import run_text
+from distlib.trainers.run_or_recording import TrainerError, versions
+from distlib.trainers.trap_table import TRAPS, Trap
+
+FOLDER = Path(__file__).parent / "recorded" / "traps"
+
+
+@dataclass(frozen=True)
+class TrapReport:
+    """What a trap's program has shown. Printed, it is where that comes from, and what was printed.
+
+    Attributes:
+        name: of the trap.
+        recorded: whether it comes with the package, and was not made now.
+        versions: of Python, torch and the framework, by name.
+        day: as "2026-12-01".
+        command: that a student types.
+        status: the exit status; not 0 if the program failed.
+        lines: what was printed, shorter.
+        printed: how many lines there were.
+        note: why this is the recording, or how its versions differ from those of today; "" if neither.
+    """
+
+    name: str
+    recorded: bool
+    versions: Mapping[str, str]
+    day: str
+    command: str
+    status: int
+    lines: Sequence[str] = field(default_factory=list)
+    printed: int = 0
+    note: str = ""
+
+    def __str__(self) -> str:
+        made = f"recorded on {self.day}" if self.recorded else "run now"
+        of = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        lines = [f"$ {self.command}    # {made}, with {of}", *(f"    │ {line}" for line in self.lines)]
+        return "\n".join([*lines, f"exit status {self.status}", *([self.note] if self.note else [])])
+
+
+def run_trap(name: str) -> TrapReport:
+    """Run a trap's program if its package is here; else the recording that comes with the package.
+
+    Raises:
+        ValueError: there is no such trap.
+        KeyboardInterrupt: the kernel was interrupted. All processes are gone.
+    """
+    trap = trap_of(name)
+    if not trap_is_there(name):
+        return replace(recorded_trap(name), note=f"{trap.package} is not installed here (make frameworks)")
+    try:
+        return trap_now(name)
+    except TrainerError as error:
+        return replace(recorded_trap(name), note=f"{error} This is the recording")
+
+
+def show_trap(name: str) -> None:
+    """Print a trap: what to look at, and what its program shows.
+
+    Raises:
+        ValueError: there is no such trap.
+    """
+    print(f"{trap_of(name).title}\n{run_trap(name)}")
+
+
+def trap_now(name: str) -> TrapReport:
+    """Run a trap's program. Its failure may be the point.
+
+    Raises:
+        TrainerError: it did not end.
+    """
+    trap = trap_of(name)
+    try:
+        ran = run_text(trap.program, trap.command, env=trap.env, warnings=trap.warnings)
+    except ProcessError as error:
+        raise TrainerError(f"{trap.title} It did not come to its end: {error}.") from None
+    made = versions(trap.package)
+    lines = shorter(ran.lines)
+    return TrapReport(name, False, made, date.today().isoformat(), trap.command, ran.status, lines, len(ran.lines))
+
+
+def recorded_trap(name: str, folder: Path = FOLDER) -> TrapReport:
+    """The recording of a trap.
+
+    Raises:
+        ValueError: there is no such trap.
+    """
+    found: dict[str, Any] = json.loads((folder / f"{trap_of(name).name}.json").read_text(encoding="utf-8"))
+    return TrapReport(**{**found, "recorded": True})
+
+
+def record_trap(name: str, folder: Path = FOLDER) -> TrapReport:
+    """Run a trap's program, and keep what it showed in the folder.
+
+    Raises:
+        TrainerError: it did not end. The older recording stays.
+    """
+    made = trap_now(name)
+    folder.mkdir(exist_ok=True, parents=True)
+    text = json.dumps({**asdict(made), "recorded": True}, indent=1, ensure_ascii=False)
+    (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    return made
+
+
+def trap_is_there(name: str) -> bool:
+    """Whether a trap's program can run here."""
+    package = trap_of(name).package
+    return not package or version_of(package) is not None
+
+
+def trap_of(name: str) -> Trap:
+    """A trap by its name.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    if name not in TRAPS:
+        raise ValueError(f"there is no trap {name!r}; there are {', '.join(TRAPS)}")
+    return TRAPS[name]

@@ -1,0 +1,1 @@
+"""What people lose days to: one program for each trap."""
