@@ -33,6 +33,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 LIBRARIES = ("ray", "torch", "deepspeed", "lightning", "accelerate", "huggingface", "hf", "triton", "plasma")
 
+OF_OTHERS = ("torchelastic_", "torchinductor_")  # in $TMPDIR, of every program that uses torch on this machine
+
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
@@ -50,6 +52,7 @@ def files_of_frameworks() -> set[Path]:
     places = [home, home / ".cache", home / ".config", Path(tempfile.gettempdir()), Path("/dev/shm")]
     found = {path for place in places if place.exists() for path in place.iterdir()}
     named = {path for path in found if any(path.name.lower().lstrip(".").startswith(name) for name in LIBRARIES)}
+    named = {path for path in named if not path.name.startswith(OF_OTHERS)}
     kept = environment_of_frameworks.folder()
     return named | {path for path in kept.rglob("*") if "torch_extensions" not in path.parts}
 
