@@ -24,15 +24,16 @@
 #
 # Fabric and Accelerate are not installed here. You get a **small Fabric** and a **small Accelerator** instead, which
 # run on a communicator of ours. Names, arguments and defaults are those of the real ones, and so is what they do: what
-# you write here runs on lightning-fabric 2.6.6 and accelerate 1.15.0 without a change. They have what the tables below
-# list, and little else. All of it is in [fabric_plays.py](../../distlib/exercises/frameworks/fabric_plays.py) and
-# [accelerate_plays.py](../../distlib/exercises/frameworks/accelerate_plays.py), about a page each. When you wonder who
+# you write here runs on Lightning Fabric 2.6.6 and Accelerate 1.15.0 without a change. They have what is listed below,
+# and little else. All of it is in [fabric_plays.py](../../distlib/exercises/frameworks/fabric_plays.py) and
+# [accelerate_plays.py](../../distlib/exercises/frameworks/accelerate_plays.py), a few screens each. When you wonder who
 # divides by what, look there: it is how you find out with the real ones, too.
 #
 # Your functions get everything as arguments: the framework's object, a plain model, an optimizer for its parameters and
 # a plain `DataLoader` of the whole data set. Each rank calls the function. Models begin with different parameters on
-# each rank, and loaders with different seeds; both frameworks see to it that those of rank 0 count. Sampling is the
-# framework's work, too: torch's `DistributedSampler` is not there when a class is graded.
+# each rank, and loaders with different seeds. Both frameworks see to it that rank 0's parameters count, and that all
+# ranks know one order of the samples. So sampling is the framework's work, too: torch's `DistributedSampler` is not
+# there when a class is graded.
 #
 # **Tests look at values and messages.** They compare with training in a single process, and count how often gradients
 # travel. All numbers of the models are float64.

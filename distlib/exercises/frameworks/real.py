@@ -84,13 +84,11 @@ def python_with(package: str) -> str:
 
 
 def version_of(package: str) -> str:
-    """Name and version, as pip says them: "lightning-fabric 2.6.6"."""
-    places = [str(path) for path in ENVIRONMENT.glob("lib/python*/site-packages")]
-    wanted = package.replace("_", "-")
-    for each in distributions(path=[*places, *sys.path]):
-        if each.metadata["Name"].lower().replace("_", "-") == wanted:
-            return f"{wanted} {each.version}"
-    return wanted
+    """Name and version, as pip says them: "lightning-fabric 2.6.6", or "lightning 2.6.6", which brings Fabric along."""
+    places = [*(str(path) for path in ENVIRONMENT.glob("lib/python*/site-packages")), *sys.path]
+    versions = {each.metadata["Name"].lower().replace("_", "-"): each.version for each in distributions(path=places)}
+    names = (package.replace("_", "-"), package.partition("_")[0])
+    return next((f"{name} {versions[name]}" for name in names if name in versions), names[0])
 
 
 def run_on_the_real_one(function: Callable[..., Any], case: Case, package: str) -> Seen:
