@@ -15,6 +15,11 @@ environment_of_frameworks   where the packages are: `make frameworks`
 run_command    runs a program in a network, a home and a folder of its own, and leaves nothing behind
 in_each_process   what is counted in each process
 output         what was printed, shorter
+
+algorithm_map  which framework does which algorithm, under which name, and where that was read
+torchtitan_places   where each algorithm stands in torchtitan's code
+by_use         which framework for which use, and what it costs to leave it
+side_by_side   SideBySide: a table of words, in a notebook and as text
 """
 
 from distlib.trainers.program import PROGRAMS, Program, changed, is_there
