@@ -1,6 +1,6 @@
 """One training, run by each framework, and counted: plain DDP, ours, Lightning, Accelerate, DeepSpeed, Ray.
 
-same_task      the model, its data and the step function, written once
+same_task      the model, its data and the loss function, written once
 programs       the training as a student writes it for each framework
 program        Program, PROGRAMS; changed(name): what differs from plain DDP's; is_there(name)
 

@@ -146,7 +146,10 @@ ALGORITHMS = {
             "Fabric: `no_backward_sync`, you divide; Trainer: `accumulate_grad_batches`, it divides",
             "pytorch/loops/optimization/automatic.py: accumulate_grad_batches",
         ),
-        ("`accumulate(model)`; it divides", "accelerator.py: loss / self.gradient_accumulation_steps"),
+        (
+            "`accumulate(model)`; `accelerator.backward` divides, in every call",
+            "accelerator.py: loss / self.gradient_accumulation_steps",
+        ),
         (
             "`gradient_accumulation_steps`; it divides",
             "runtime/engine.py: loss / self.gradient_accumulation_steps()",
@@ -217,7 +220,10 @@ ALGORITHMS = {
         "11",
         "ZeRO-3: all in shards, unit by unit",
         ("`fully_shard`", "distributed/fsdp/_fully_shard/_fully_shard.py: fully_shard"),
-        ("torch's older FSDP: `FSDPStrategy`; only on GPUs", "fabric/connector.py: FSDP is only available on GPU"),
+        (
+            "torch's older FSDP: `FSDPStrategy`, only on GPUs; `fully_shard`: you call it, in `ModelParallelStrategy`",
+            "fabric/strategies/model_parallel.py: FSDP2",
+        ),
         ("torch's: `FullyShardedDataParallelPlugin(fsdp_version=2)`", "utils/dataclasses.py: fsdp_version"),
         ('`"stage": 3`; `2` is between', "runtime/zero/config.py: ZeroStageEnum"),
         (

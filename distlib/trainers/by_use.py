@@ -39,7 +39,7 @@ def by_use() -> SideBySide:
 
 USES = (
     Use(
-        "one box with 8 GPUs, a script, a model that fits",
+        "one machine with 8 GPUs, a script, a model that fits",
         "torch: DDP, `torchrun`",
         "a few lines, and nothing to install",
         "nothing",
@@ -62,7 +62,7 @@ USES = (
     Use(
         "a model of `transformers` to tune",
         "Accelerate",
-        "its makers are those of `transformers`, and made it for these models",
+        "it is made by the people who make `transformers`, for these models",
         "as Fabric's; with FSDP or DeepSpeed, that one's checkpoints, too",
         "https://huggingface.co/docs/transformers/v4.49.0/accelerate",
     ),
@@ -74,9 +74,16 @@ USES = (
         "lesson 11",
     ),
     Use(
-        "not even all GPUs together can hold it",
-        "DeepSpeed, ZeRO-3 with offloading",
-        "shards may be in the host's memory or on a disk",
+        "not even all GPUs together can hold it, but the machines' memory can",
+        "torch: `fully_shard(…, offload_policy=CPUOffloadPolicy())`",
+        "offloading: shards wait in the host's memory, and the optimizer runs there",
+        "nothing, if you save whole tensors",
+        "torch distributed/fsdp/_fully_shard/_fsdp_api.py: CPUOffloadPolicy",
+    ),
+    Use(
+        "not even their memory can",
+        "DeepSpeed, ZeRO-3 with offloading to NVMe",
+        "of these, it alone trains with shards on a disk",
         "a loop with an engine; `zero_to_fp32.py` for each checkpoint",
         "deepspeed runtime/zero/offload_config.py: nvme",
     ),
@@ -96,8 +103,8 @@ USES = (
     ),
     Use(
         "machines that come and go",
-        "`torchrun --nnodes=2:8`, or Ray Train",
-        "both start anew with fewer or more ranks, from your checkpoint",
+        "`torchrun --nnodes=2:8 --max-restarts=10`, or Ray Train",
+        "both start anew with fewer or more ranks, from your checkpoint; torchrun's default is no restart",
         "torchrun: nothing; Ray: a function, its configuration, its cluster",
         "ray train/v2/api/config.py: min_workers, max_workers",
     ),

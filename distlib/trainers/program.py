@@ -52,7 +52,7 @@ _STAGES_1_AND_2 = (
 )
 _STAGE_3 = (
     "The bytes are those of a stage 3 that gathers once in a step: the large matrix stays from the forward pass to the "
-    "backward pass. Parameters of less than 100,000 numbers stay whole and are gathered after the step, one by one. "
+    "backward pass. Parameters of at most 100,000 numbers stay whole and are gathered after the step, one by one. "
     "The 8 bytes are for the norm."
 )
 _PARTS = (

@@ -1,8 +1,8 @@
-"""What every program of this package trains, written once: a plain `nn.Module`, its data, a step function.
+"""What every program of this package trains, written once: a plain `nn.Module`, its data, a loss function.
 
     1,440 images of digits, in their order, two processes, 12 images each in a step: 60 steps
 
-The classifier is that of lesson 05 with one wide layer more: a model of 1.1 MB fills more than one of DDP's buckets.
+The classifier is that of lesson 05 with one more, wide layer: a model of 1.1 MB fills more than one of DDP's buckets.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def loss_of(model: nn.Module, batch: Batch) -> torch.Tensor:
-    """The step function: the mean loss of this rank's part of the batch."""
+    """The loss function: the mean loss of this rank's part of the batch."""
     in_each_process.step(model)
     images, labels = batch
     return cross_entropy(model(images), labels)

@@ -64,18 +64,22 @@ _PLAIN = (
         command=_ITSELF,
         look_at="the sampler's class, the first samples, and the loss: it is not plain DDP's",
         why=(
-            "For training, the Trainer puts its own DistributedSampler in the loader, which always shuffles. Say "
-            "use_distributed_sampler=False and give the loader a sampler of yours, or leave it on, and know it."
+            "For training, the Trainer puts its own DistributedSampler in the loader, which always shuffles. It leaves "
+            "alone a loader that already has torch's DistributedSampler: hand it one with shuffle=False."
         ),
         shows=("DistributedSampler", "loss on the test images"),
     ),
     Trap(
         "fabric_fsdp",
-        title="FSDP runs on CPUs, over gloo. Does Fabric let it?",
+        title="`fully_shard` runs on CPUs, over gloo. Does Fabric's FSDP?",
         package="lightning",
         command=_ITSELF,
         look_at="the last line",
-        why="Fabric refuses before torch is asked. With torch alone, `fully_shard` runs on CPUs: lesson 11 does it.",
+        why=(
+            'strategy="fsdp" is torch\'s older FSDP. Fabric refuses it on CPUs, before torch is asked. '
+            "`fully_shard` is the newer one, and runs on CPUs: lesson 11 does it. In Lightning you call it yourself, "
+            "in ModelParallelStrategy."
+        ),
         shows=("FSDP",),
         fails=True,
     ),
@@ -150,7 +154,7 @@ _ACCUMULATION = _of_each(
     {
         "ddp": ("DDP divides by the ranks, nobody by the small batches: divide the loss yourself.", _NOBODY),
         "fabric": ("As with plain DDP: divide the loss yourself.", _NOBODY),
-        "accelerate": ("`accelerator.backward` divides the loss: do not divide it once more.", _DIVIDED),
+        "accelerate": ("`accelerator.backward` divides the loss, in every call: do not divide it once more.", _DIVIDED),
         "deepspeed": ("`engine.backward` divides the loss: do not divide it once more.", _DIVIDED),
         "lightning": ("The Trainer divides the loss: do not divide it once more.", _DIVIDED),
     },
@@ -185,8 +189,14 @@ _CHECKPOINTS = _of_each(
         "ddp": ("DDP puts `module.` before each name: save `ddp.module`.", ("of_module.pt: loads",)),
         "fabric": ("Fabric saves what was wrapped, under the names it had before.", ("state.ckpt: loads",)),
         "lightning": ("The names begin with the attribute's, `model.`: take that away.", ("Missing key",)),
-        "accelerate": ("Weights are in a file of safetensors, under the model's own names.", ("load_file: loads",)),
-        "deepspeed": ("Each rank saves its part; `zero_to_fp32` puts the parts together.", ("zero_to_fp32: loads",)),
+        "accelerate": (
+            "Weights are in a file of safetensors, under the model's own names. `torch.load` hands it to that package.",
+            ("load_file: loads",),
+        ),
+        "deepspeed": (
+            "In stage 3 each rank saves its shards; `zero_to_fp32` puts them together.",
+            ("zero_to_fp32: loads",),
+        ),
     },
 )
 TRAPS = {trap.name: trap for trap in (*_PLAIN, *_ACCUMULATION, *_EPOCHS, *_CHECKPOINTS)}

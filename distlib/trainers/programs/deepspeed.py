@@ -17,7 +17,7 @@ config = {
     "train_micro_batch_size_per_gpu": BATCH,
     "zero_optimization": {"stage": 0},
     "zero_allow_untested_optimizer": True,
-    "gradient_clipping": 0.0,  # left out, it would be 1.0
+    "gradient_clipping": 0.0,
 }
 engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
 

@@ -1,4 +1,4 @@
-"""FSDP runs on gloo and CPUs, as lesson 11 shows. Does Fabric let it?"""
+"""torch's `fully_shard` runs on CPUs, over gloo, as lesson 11 shows. Does Fabric's strategy "fsdp"?"""
 
 from lightning.fabric import Fabric
 
