@@ -43,6 +43,8 @@ WAYS = (
     TrainingWay(clips="never"),
     TrainingWay(clips="each"),
     TrainingWay(clips="own"),
+    TrainingWay(clips="whole"),
+    TrainingWay(clips="value"),
     TrainingWay(steps="whole"),
     TrainingWay(steps="each"),
     TrainingWay(steps="each", averages="group"),
@@ -118,6 +120,8 @@ def test_what_a_judge_takes_for_the_order_is_that_of_the_small_ones() -> None:
         (lambda fabric, model: fabric.setup(fabric.setup(model)), "set up only once"),
         (lambda fabric, model: fabric.clip_gradients(model, None), "either clip_val or max_norm"),
         (lambda fabric, model: fabric.all_reduce(torch.ones(1), reduce_op="max"), 'expected "mean" or "sum"'),
+        (lambda fabric, model: fabric.all_reduce(torch.ones(1), "sum"), 'handed over as reduce_op="sum"'),
+        (lambda fabric, model: fabric.all_gather(torch.ones(1), "sum"), "expected a process group"),
         (lambda fabric, model: fabric.setup_dataloaders([1, 2]), "expected a DataLoader, got list"),
         (lambda fabric, model: fabric.all_gather("a"), "expected a tensor"),
         (lambda fabric, model: fabric.launch(), "has no 'launch'. It has setup"),
@@ -159,9 +163,18 @@ def test_each_way_to_train_ends_elsewhere(task: Any, seed: int) -> None:
     (case,) = task.cases(Draw(seed), trainings=[(3, 5, 4, 2)])
     order = order_of(case.inputs)
     ends = [train(case, order, way).parameters[2]["first.weight"] for way in (None, *WAYS)]
-    ends.append(train(case, strided_order(case.inputs, draws_anew=False)).parameters[2]["first.weight"])
+    ends.append(train(case, strided_order(case.inputs, [0, 0])).parameters[2]["first.weight"])
     for number, end in enumerate(ends):
         assert not any(parameters_alike(end, other) for other in ends[:number]), number
+
+
+@pytest.mark.parametrize("task", [check_fabric_train, check_accelerate_train])
+def test_clipping_tells_in_steps_with_fewer_batches_and_not_in_all(task: Any) -> None:
+    order_of = strided_order if task is check_fabric_train else batched_order
+    for case in task.cases(Draw(5), trainings=[(2, 6, 4, 3), (3, 5, 4, 2)]):
+        norms, most = train(case, order_of(case.inputs)).norms, case.inputs[0]["max_norm"]
+        last = norms[2::3] if case.facts.batches == 5 else norms
+        assert max(last) > 1.2 * most and min(norms) < most / 1.2
 
 
 def test_one_process_with_whole_batches_comes_to_the_same() -> None:

@@ -21,8 +21,12 @@ from distlib.exercises.frameworks.checks import WAITS
 from distlib.exercises.frameworks.fabric_plays import fabric_evaluation
 
 say = Sentences(__file__)
-ERRORS = [(words, say("all_ranks_gather")) for words in WAITS]
-FEATURES, CLASSES, DRAWN = 3, 3, 40
+ERRORS = [
+    ("receives into", say("same_shape")),
+    *((words, say("all_ranks_gather")) for words in WAITS),
+    ("division by zero", say("no_samples")),
+]
+FEATURES, CLASSES, DRAWN = 3, 3, 200
 Plan = tuple[int, int, int]  # ranks, samples, batch_size
 Parts = list[list[list[int]]]  # by rank: the samples of each batch, with those that fill up
 
@@ -57,6 +61,9 @@ class Evaluation:
         """What a rank finds in other ways, by the name of the sentence."""
         own = [self.right[index] for batch in self.parts[rank] for index in batch]
         every = [self.right[index] for part in self.parts for batch in part for index in batch]
+        by_batches = [
+            self.right[index] for batches in zip(*self.parts, strict=True) for index in itertools.chain(*batches)
+        ]
         of_batches = [_mean([self.right[index] for index in batch]) for part in self.parts for batch in part]
         size = self.ranks * self.batch_size
         together = [_mean(self.right[first : first + size]) for first in range(0, self.samples, size)]
@@ -64,12 +71,23 @@ class Evaluation:
             "fillers_counted": [_mean(every)],
             "fillers_above": [sum(every) / self.samples],
             "fillers_below": [sum(self.right) / len(every)],
-            "cut_in_wrong_order": [_mean(every[: self.samples])],
+            "cut_in_wrong_order": [_mean(every[: self.samples]), _mean(by_batches[: self.samples])],
             "own_samples": [_mean(own)],
             "own_above": [sum(own) / self.samples],
             "mean_of_batches": [_mean(of_batches), _mean(together)],
+            "mean_of_shares": [self._mean_of_shares()],
             "number_not_share": [sum(self.right)],
         }
+
+    def _mean_of_shares(self) -> float:
+        """What the ranks' shares are in the mean, without samples that are repeated."""
+        owner: dict[int, int] = {}
+        for batches in zip(*self.parts, strict=True):
+            for rank, index in ((rank, index) for rank, batch in enumerate(batches) for index in batch):
+                owner.setdefault(index, rank)
+        return _mean(
+            [_mean([self.right[i] for i, rank in owner.items() if rank == own]) for own in set(owner.values())]
+        )
 
     @property
     def tells_apart(self) -> int:
@@ -151,10 +169,11 @@ def _judge_evaluation(seen: Seen, how_to_drop: str) -> Remarks:
     yield nobody_returned([told["returned"] for told in seen.results], "the share, from each")
     for rank in seen.ranks:
         yield _share(seen, rank, how_to_drop)
-    for rank in seen.ranks:
-        if seen[rank]["samples"] > facts.most:
-            found = count(seen[rank]["samples"], "sample")
-            yield say.remark("looks_at_all", rank=rank, found=found, most=facts.most, samples=facts.samples)
+    busy = [rank for rank in seen.ranks if seen[rank]["samples"] > facts.most]
+    for rank in busy:
+        found = count(seen[rank]["samples"], "sample")
+        cause = say("all_look_at_all" if len(busy) == seen.size else "unequal_shares", rank=rank)
+        yield say.remark("looks_at_more", rank=rank, found=found, most=facts.most, samples=facts.samples, cause=cause)
     if all(message.src == 0 for message in seen.trace if message.nbytes):
         yield say.remark("nobody_tells")
 
@@ -168,7 +187,10 @@ def _share(seen: Seen, rank: int, how_to_drop: str) -> Remark | None:
         return None
     table = [(name, each) for name, wrong in facts.mistakes(rank).items() for each in wrong]
     fitting = [name for name, each in table if is_number and abs(value - each) < 1e-6]
-    name = fitting[0] if fitting else "on_every_rank" if found is None else "share_of_samples"
+    is_nan = is_number and value != value
+    name = (
+        fitting[0] if fitting else "on_every_rank" if found is None else "no_samples" if is_nan else "share_of_samples"
+    )
     cause = f"{say(name)} {say(how_to_drop)}" if name.startswith("fillers") else say(name)
     return Remark(
         f"what rank {rank} returned is wrong.", (f"expected {shown(facts.share)}", f"found    {shown(value)}"), cause

@@ -111,10 +111,13 @@ class Fabric:
         Autograd sees that a mean divides: a loss that goes backward afterwards is divided by the number of ranks.
 
         Raises:
+            TypeError: a group that is none, such as "sum" by its position.
             ValueError: another operation.
         """
         if reduce_op not in ("mean", "avg", "sum"):
             raise ValueError(f'all_reduce: expected "mean" or "sum", got {reduce_op!r}')
+
+        _refuse_words(group)
 
         def reduce_one(tensor: torch.Tensor) -> torch.Tensor:
             tensor.data.copy_(add_up(self._comm, tensor))  # as torch.distributed does it: autograd sees nothing of it
@@ -128,6 +131,7 @@ class Fabric:
 
     def all_gather(self, data: Any, group: None = None, sync_grads: bool = False) -> Any:
         """What every rank has: of a tensor of some shape one of [world_size, *shape]. All have the same shape."""
+        _refuse_words(group)
         return on_tensors(_as_tensors(data), lambda tensor: torch.stack(gather(self._comm, tensor)))
 
     def barrier(self, name: str | None = None) -> None:
@@ -152,6 +156,11 @@ class Fabric:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"the small Fabric of this exercise has no '{name}'. It has {METHODS}")
+
+
+def _refuse_words(group: Any) -> None:
+    if isinstance(group, str):
+        raise TypeError(f'expected a process group, got {group!r}. An operation is handed over as reduce_op="sum"')
 
 
 def _as_tensors(data: Any) -> Any:

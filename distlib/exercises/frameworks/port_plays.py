@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from distlib.checks.plays.gated import PassGate
+from distlib.checks.plays.gated import PassGate, open_gate
 
 
 def refuse_torchs_sampler(loader: DataLoader[Any]) -> None:
@@ -39,14 +39,27 @@ class GatedNetwork(torch.nn.Module):
         self.first = torch.nn.Linear(inputs, hidden, dtype=torch.float64)
         self.second = torch.nn.Linear(hidden, 1, dtype=torch.float64)
         self.load_state_dict(parameters)
-        self._samples, self._gate = samples, gate
+        self._samples, self._gate = samples, _SameGate(gate)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Of [samples, features]: [samples, 1]."""
         number = int((self._samples == inputs[0]).all(1).nonzero()[0])
         outputs = self.second(torch.tanh(self.first(inputs)))
-        passed: torch.Tensor = _ThroughGate.apply(outputs, lambda: self._gate(number))
+        passed: torch.Tensor = _ThroughGate.apply(outputs, lambda: self._gate.gate(number))
         return passed
+
+
+class _SameGate:
+    """A gate. A copy of the model has the same one; a file that the model is pickled into has none."""
+
+    def __init__(self, gate: PassGate) -> None:
+        self.gate = gate
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _SameGate:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _SameGate, (open_gate,)
 
 
 class _ThroughGate(torch.autograd.Function):
@@ -71,11 +84,14 @@ class GradientDescent(torch.optim.Optimizer):
         self.defaults, self.state = {"lr": lr}, {}  # type: ignore[assignment]
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
-        """Each parameter minus lr times its gradient, if it has one."""
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Each parameter minus lr times its gradient, if it has one. What a closure returns, which is called before."""
+        with torch.enable_grad():
+            loss = closure() if closure is not None else None
         for parameter in self.param_groups[0]["params"]:
             if parameter.grad is not None:
                 parameter -= self.param_groups[0]["lr"] * parameter.grad
+        return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """No gradients, or such that are zero."""
