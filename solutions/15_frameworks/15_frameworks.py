@@ -26,8 +26,8 @@
 # run on a communicator of ours. Names, arguments and defaults are those of the real ones, and so is what they do: what
 # you write here runs on Lightning Fabric 2.6.6 and Accelerate 1.15.0 without a change. They have what is listed below,
 # and little else. All of it stands in `fabric_plays.py` and `accelerate_plays.py` of `distlib/exercises/frameworks/`, a
-# few screens each; `Fabric??` in a cell shows it as well. When you wonder who divides by what, look there: it is how you
-# find out with the real ones, too.
+# few screens each; `Fabric??` in a cell shows it as well. When you wonder who divides by what, look there: it is how
+# you find out with the real ones, too.
 #
 # Your functions get everything as arguments: the framework's object, a plain model, an optimizer for its parameters and
 # a plain `DataLoader` of the whole data set. Each rank calls the function. Models begin with different parameters on
