@@ -4,8 +4,9 @@ same_task      the model, its data and the loss function, written once
 programs       the training as a student writes it for each framework
 program        Program, PROGRAMS; changed(name): what differs from plain DDP's; is_there(name)
 
-run_or_recording   report(name): run now, or as it was recorded; table(names): side by side
+run_or_recording   report(name): run now, or as it was recorded
 trainer_report     TrainerReport: result, collectives, bytes, seconds, processes
+report_origin      where a report comes from, and the file of a recording
 recorded           the recordings, written by `python -m distlib.trainers`
 
 trap, trap_table    TRAPS: what people lose days to; run_trap(name), show_trap(name)
@@ -23,7 +24,7 @@ side_by_side   SideBySide: a table of words, in a notebook and as text
 """
 
 from distlib.trainers.program import PROGRAMS, Program, changed, is_there
-from distlib.trainers.run_or_recording import TrainerError, recording, report, table
+from distlib.trainers.run_or_recording import TrainerError, recording, report
 from distlib.trainers.trainer_report import CallRow, TrainerReport, table_of
 from distlib.trainers.trap import TrapReport, recorded_trap, run_trap, show_trap
 from distlib.trainers.trap_table import TRAPS, Trap
@@ -44,6 +45,5 @@ __all__ = [
     "report",
     "run_trap",
     "show_trap",
-    "table",
     "table_of",
 ]

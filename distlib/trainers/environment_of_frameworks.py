@@ -43,10 +43,24 @@ def version_of(package: str) -> str | None:
     return found.version if found else None
 
 
+def has(package: str) -> bool:
+    """Whether a package is there. "": the course's environment is enough."""
+    return not package or version_of(package) is not None
+
+
 def megabytes_of(package: str) -> float:
     """What a package has added to the disk, with all that it needs and the course has not got, not compiled."""
     needed = _needed(package, set(), _EXTRAS.get(package, ())) if package else set()
     return sum(_bytes(installed()[name]) for name in needed if name in installed()) / 1e6
+
+
+def distribution_of(package: str) -> metadata.Distribution | None:
+    """A package as a Python of this environment finds it: there, or else in the course's; None if it is in neither."""
+    name = _plain(package)
+    try:
+        return installed().get(name) or metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def faults() -> list[str]:
@@ -60,8 +74,7 @@ def faults() -> list[str]:
 
 def _needed(package: str, found: set[str], extras: Iterable[str] = ()) -> set[str]:
     """A package and what it needs, by name, also by way of the course's packages. found: is added to."""
-    name = _plain(package)
-    distribution = installed().get(name) or _of_course(name)
+    name, distribution = _plain(package), distribution_of(package)
     if distribution is None or name in found and not extras:
         return found
     found.add(name)
@@ -70,13 +83,6 @@ def _needed(package: str, found: set[str], extras: Iterable[str] = ()) -> set[st
         if requirement.marker is None or any(map(requirement.marker.evaluate, asked)):
             _needed(requirement.name, found, requirement.extras)
     return found
-
-
-def _of_course(name: str) -> metadata.Distribution | None:
-    try:
-        return metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _bytes(distribution: metadata.Distribution) -> int:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from distlib.collectives import collective
 from distlib.frameworks.own_home import BEGAN, FOUND
 from distlib.worlds import private_torch
 
+PARAMETERS = "parameters.pt"  # rank 0's, as torch saves them
 LOOKED_AT = 30  # the step that is looked at: DDP has built its buckets anew, Adam has its states
 NAMES = {
     **dict.fromkeys(("allreduce_", "allreduce_coalesced_"), "all_reduce"),
@@ -98,7 +100,7 @@ def end(model: nn.Module) -> None:
     _tally.steps.append((len(_tally.calls), time.time_ns()))
     rank = _rank()
     if rank == 0:
-        torch.save(dict(model.state_dict()), _tally.folder / "parameters.pt")
+        torch.save(dict(model.state_dict()), _tally.folder / PARAMETERS)
     draft = _tally.folder / f"{rank}.draft"
     draft.write_text(json.dumps(_found(_tally)))
     draft.rename(draft.with_suffix(".json"))
@@ -118,14 +120,12 @@ def _rank() -> int:
 def _found(tally: _Tally) -> dict[str, Any]:
     marks = [calls for calls, _ in tally.steps]
     began, ended = (tally.steps[step][1] for step in (LOOKED_AT, LOOKED_AT + 1))
-    recorded = private_torch.recorded_calls()
+    of_gloo = [each for each in private_torch.recorded_calls() if began <= each["time_created_ns"] < ended]
     return {
         "steps": len(tally.steps) - 1,
         "run": tally.calls,
-        "before": tally.calls[: marks[0]],
         "by_step": [tally.calls[start:stop] for start, stop in zip(marks, marks[1:], strict=False)],
-        "gloo_run": [_of_gloo(each) for each in recorded],
-        "gloo_step": [_of_gloo(each) for each in recorded if began <= each["time_created_ns"] < ended],
+        "gloo_step": [_of_gloo(each) for each in of_gloo],
         "seconds_to_first_step": tally.first_step - float(os.environ[BEGAN]),
         "bytes": tally.bytes,
         "processes": tally.processes,
@@ -136,20 +136,13 @@ def _of_gloo(entry: dict[str, Any]) -> Call:
     """A call of the flight recorder. It names dtypes as "Float", and has a shape for each tensor."""
     sizes = {"Float": 4, "Double": 8, "Long": 8, "Int": 4, "Byte": 1, "BFloat16": 2, "Half": 2, "Bool": 1, "Char": 1}
     both = [
-        sum(sizes.get(dtype, 1) * _product(shape) for dtype, shape in zip(dtypes, shapes, strict=False))
+        sum(sizes.get(dtype, 1) * math.prod(shape) for dtype, shape in zip(dtypes, shapes, strict=False))
         for dtypes, shapes in (
             (entry["input_dtypes"], entry["input_sizes"]),
             (entry["output_dtypes"], entry["output_sizes"]),
         )
     ]
     return entry["profiling_name"].removeprefix("gloo:"), max(both)
-
-
-def _product(shape: Iterable[int]) -> int:
-    product = 1
-    for length in shape:
-        product *= length
-    return product
 
 
 def nbytes(value: Any) -> int:

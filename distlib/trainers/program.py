@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distlib.clinic.patient import changed_lines
-from distlib.trainers.environment_of_frameworks import version_of
+from distlib.trainers.environment_of_frameworks import has
 
 FOLDER = Path(__file__).with_name("programs")
-_TORCHRUN, _ITSELF = "torchrun --nproc-per-node 2 train.py", "python train.py"
+TORCHRUN, ITSELF = "torchrun --nproc-per-node 2 train.py", "python train.py"
 
 
 @dataclass(frozen=True)
@@ -55,33 +55,33 @@ _STAGE_3 = (
     "backward pass. Parameters of at most 100,000 numbers stay whole and are gathered after the step, one by one. "
     "The 8 bytes are for the norm."
 )
-_PARTS = (
-    "The optimizer has a copy of its part of the parameters, for models that are not float32; this one is, already. "
-    "When the step begins, stage 1 has let go of the gradients that are not its own, too; lesson 11 counts before that."
-)
 _COPIES = (
     "The optimizer has a copy of its part of the parameters, for models that are not float32; this one is, already."
 )
+_PARTS = (
+    f"{_COPIES} When the step begins, stage 1 has let go of the gradients that are not its own, too; lesson 11 counts "
+    "before that."
+)
 _PROGRAMS = (
-    Program("ddp", "plain torch", "", "torchrun", _TORCHRUN),
-    Program("ours", "the course's DDP", "", "the World in the script", _ITSELF),
-    Program("fabric", "Lightning Fabric", "lightning", "Fabric: the script starts itself once more", _ITSELF),
+    Program("ddp", "plain torch", "", "torchrun", TORCHRUN),
+    Program("ours", "the course's DDP", "", "the World in the script", ITSELF),
+    Program("fabric", "Lightning Fabric", "lightning", "Fabric: the script starts itself once more", ITSELF),
     Program(
         "lightning",
         "Lightning Trainer",
         "lightning",
         "the Trainer: the script starts itself once more",
-        _ITSELF,
+        ITSELF,
         collectives=_OF_TRAINER,
     ),
-    Program("accelerate", "Accelerate", "accelerate", "torchrun", _TORCHRUN),
-    Program("deepspeed_0", "DeepSpeed, stage 0", "deepspeed", "torchrun", _TORCHRUN, collectives=_STAGE_0, stage=0),
+    Program("accelerate", "Accelerate", "accelerate", "torchrun", TORCHRUN),
+    Program("deepspeed_0", "DeepSpeed, stage 0", "deepspeed", "torchrun", TORCHRUN, collectives=_STAGE_0, stage=0),
     Program(
         "deepspeed_1",
         "DeepSpeed, ZeRO 1",
         "deepspeed",
         "torchrun",
-        _TORCHRUN,
+        TORCHRUN,
         collectives=_STAGES_1_AND_2,
         memory=_PARTS,
         stage=1,
@@ -91,7 +91,7 @@ _PROGRAMS = (
         "DeepSpeed, ZeRO 2",
         "deepspeed",
         "torchrun",
-        _TORCHRUN,
+        TORCHRUN,
         collectives=_STAGES_1_AND_2,
         memory=_PARTS,
         stage=2,
@@ -101,12 +101,12 @@ _PROGRAMS = (
         "DeepSpeed, ZeRO 3",
         "deepspeed",
         "torchrun",
-        _TORCHRUN,
+        TORCHRUN,
         collectives=_STAGE_3,
         memory=_COPIES,
         stage=3,
     ),
-    Program("ray", "Ray Train", "ray", "Ray: workers of its cluster", _ITSELF),
+    Program("ray", "Ray Train", "ray", "Ray: workers of its cluster", ITSELF),
 )
 PROGRAMS = {program.name: program for program in _PROGRAMS}
 
@@ -130,5 +130,4 @@ def changed(name: str) -> str:
 
 def is_there(name: str) -> bool:
     """Whether a program can run here: whether its package is in the frameworks' environment."""
-    package = program_of(name).package
-    return not package or version_of(package) is not None
+    return has(program_of(name).package)

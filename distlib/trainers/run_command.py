@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from distlib.frameworks import Process, addresses, own_network, run_processes
+from distlib.frameworks import Process, addresses, optional, own_network, run_processes
 from distlib.frameworks.own_home import run_in_home
 from distlib.trainers import environment_of_frameworks
 
@@ -32,7 +32,7 @@ QUIET = {
     **{"RAY_USAGE_STATS_ENABLED": "0", "RAY_TRAIN_ENABLE_STATE_TRACKING": "0", "RAY_ENABLE_METRICS_EXPORT": "0"},
     "RAY_DEDUP_LOGS": "0",  # else it shows a line of one worker in place of both
     "RAY_AUTH_MODE": "disabled",  # it is alone in its network, and would say so
-    **{"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_VERBOSITY": "ERROR"},
+    **optional.QUIET,  # Ray speaks gRPC
 }
 _CALLS = "20000"  # that the flight recorder keeps
 MARK = "DISTLIB_TRAINERS_RUN"  # environment variable
@@ -45,14 +45,17 @@ class Ran:
     Attributes:
         status: the command's exit status.
         lines: what all of its processes have printed.
-        counted: what each rank has counted, by rank; see `in_each_process`. Empty if it did not come to its end.
-        parameters: rank 0's, as torch saves them; empty likewise.
+        files: by name, what they have left to be handed on, in the folder $DISTLIB_FOUND.
     """
 
     status: int
     lines: list[str] = field(default_factory=list)
-    counted: list[dict[str, Any]] = field(default_factory=list)
-    parameters: bytes = b""
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def counted(self) -> list[dict[str, Any]]:
+        """What each rank has counted, by rank; see `in_each_process`. Empty if the run did not come to its end."""
+        return [json.loads(self.files[name]) for name in sorted(self.files) if name.endswith(".json")]
 
 
 def run_text(
@@ -86,8 +89,7 @@ def run_text(
         if not own_network.has_own_network():
             end_marked(mark)
     status, files = outcome.value
-    counted = [json.loads(files[name]) for name in sorted(files) if name.endswith(".json")]
-    return Ran(status, outcome.lines, counted, files.get("parameters.pt", b""))
+    return Ran(status, outcome.lines, files)
 
 
 def _kept_extensions() -> Path | None:

@@ -6,27 +6,27 @@ recorded/fabric.json      written by `python -m distlib.trainers`, and by nothin
 from __future__ import annotations
 
 import io
-import json
 import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import psutil
 import torch
 
+from distlib.clinic.recorded import public_version
 from distlib.frameworks import ProcessError
 from distlib.trainers.environment_of_frameworks import megabytes_of, version_of
-from distlib.trainers.in_each_process import LOOKED_AT
+from distlib.trainers.in_each_process import LOOKED_AT, PARAMETERS
 from distlib.trainers.output import shorter
 from distlib.trainers.program import PROGRAMS, Program, is_there, program_of
+from distlib.trainers.report_origin import keep, kept
 from distlib.trainers.run_command import Ran, run_text
 from distlib.trainers.same_task import RANKS, STEPS
-from distlib.trainers.trainer_report import CallRow, TrainerReport, call_rows, table_of
+from distlib.trainers.trainer_report import CallRow, TrainerReport, call_rows
 
 FOLDER = Path(__file__).parent / "recorded"
 _CALL_LISTS = ("step_calls", "first_step_calls", "run_calls", "gloo_calls")
@@ -74,9 +74,9 @@ def recording(name: str, folder: Path = FOLDER) -> TrainerReport:
     Raises:
         ValueError: there is no such program.
     """
-    found: dict[str, Any] = json.loads((folder / f"{program_of(name).name}.json").read_text(encoding="utf-8"))
+    found = kept(program_of(name).name, folder)
     found |= {kind: [CallRow(**row) for row in found[kind]] for kind in _CALL_LISTS}
-    return TrainerReport(**{**found, "recorded": True})
+    return TrainerReport(**found)
 
 
 def record(name: str, folder: Path = FOLDER) -> TrainerReport:
@@ -86,15 +86,8 @@ def record(name: str, folder: Path = FOLDER) -> TrainerReport:
         TrainerError: it failed. The older recording stays.
     """
     made = run_now(name)
-    folder.mkdir(exist_ok=True)
-    text = json.dumps({**asdict(made), "recorded": True}, indent=1, ensure_ascii=False)
-    (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    keep(made, folder)
     return made
-
-
-def table(names: Sequence[str] = tuple(PROGRAMS)) -> str:
-    """The reports of programs side by side, as text."""
-    return table_of(map(report, names))
 
 
 # ── a run ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -111,7 +104,8 @@ def run_now(name: str) -> TrainerReport:
     if not _plain_ddps:
         _plain_ddps.update(found if name == "ddp" else _run(PROGRAMS["ddp"])[1])
     difference = max(float((found[key].float() - wanted).abs().max()) for key, wanted in _plain_ddps.items())
-    of_rank_0 = ran.counted[0]
+    counted = ran.counted
+    of_rank_0 = counted[0]
     return TrainerReport(
         name=name,
         recorded=False,
@@ -127,7 +121,7 @@ def run_now(name: str) -> TrainerReport:
         steps_alike=of_rank_0["by_step"].count(of_rank_0["by_step"][LOOKED_AT]),
         load=round(psutil.getloadavg()[0] / (os.cpu_count() or 1), 1),
         state_bytes=of_rank_0["bytes"],
-        seconds_to_first_step=round(max(each["seconds_to_first_step"] for each in ran.counted), 1),
+        seconds_to_first_step=round(max(each["seconds_to_first_step"] for each in counted), 1),
         megabytes=round(megabytes_of(program.package), 1),
         processes=len(of_rank_0["processes"]),
         process_names=of_rank_0["processes"],
@@ -145,7 +139,7 @@ def _run(program: Program) -> tuple[Ran, dict[str, torch.Tensor]]:
     steps = [each["steps"] for each in ran.counted]
     if ran.status or steps != [STEPS] * RANKS:
         raise TrainerError(_what_went_wrong(program, ran, steps), shorter(ran.lines))
-    return ran, torch.load(io.BytesIO(ran.parameters))
+    return ran, torch.load(io.BytesIO(ran.files[PARAMETERS]))
 
 
 def _what_went_wrong(program: Program, ran: Ran, steps: Sequence[int]) -> str:
@@ -159,7 +153,7 @@ def _what_went_wrong(program: Program, ran: Ran, steps: Sequence[int]) -> str:
 
 def versions(package: str = "") -> dict[str, str]:
     """Versions of what a program runs on, by name."""
-    found = {"Python": platform.python_version(), "torch": torch.__version__.partition("+")[0]}
+    found = {"Python": platform.python_version(), "torch": public_version()}
     return found | ({package: version_of(package) or "?"} if package else {})
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from distlib.trainers.report_origin import ReportOrigin
+
 
 @dataclass(frozen=True)
 class CallRow:
@@ -38,15 +40,10 @@ def call_rows(calls: Iterable[Sequence[Any]]) -> list[CallRow]:
 
 
 @dataclass(frozen=True)
-class TrainerReport:
+class TrainerReport(ReportOrigin):
     """What became of a program on two processes. Printed, it is a table.
 
     Attributes:
-        name: of the program.
-        recorded: whether it comes with the package, and was not made now.
-        versions: of Python, torch and the framework, by name.
-        day: as "2026-12-01".
-        command: that a student types.
         loss: on the test images, after the last step.
         difference: the largest of |parameter - plain DDP's|.
         step_calls: the collectives of one step, the 31st, as they were asked for.
@@ -65,11 +62,6 @@ class TrainerReport:
         note: why this is the recording, or how it differs from the one that comes with the package; "" if neither.
     """
 
-    name: str
-    recorded: bool
-    versions: Mapping[str, str]
-    day: str
-    command: str
     loss: float
     difference: float
     step_calls: Sequence[CallRow]
@@ -85,12 +77,6 @@ class TrainerReport:
     process_names: Sequence[str] = field(default_factory=list)
     lines: Sequence[str] = field(default_factory=list)
     note: str = ""
-
-    @property
-    def origin(self) -> str:
-        """ "recorded on 2026-12-01 with torch 2.13.0", or "run now with …"."""
-        made = f"recorded on {self.day}" if self.recorded else "run now"
-        return f"{made}, with {', '.join(f'{name} {version}' for name, version in self.versions.items())}"
 
     def __str__(self) -> str:
         rows = [

@@ -5,16 +5,15 @@ recorded/traps/fabric_fsdp.json      written by `python -m distlib.trainers`, an
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from distlib.frameworks import ProcessError
-from distlib.trainers.environment_of_frameworks import version_of
+from distlib.trainers.environment_of_frameworks import has
 from distlib.trainers.output import shorter
+from distlib.trainers.report_origin import ReportOrigin, keep, kept
 from distlib.trainers.run_command import run_text
 from distlib.trainers.run_or_recording import TrainerError, versions
 from distlib.trainers.trap_table import TRAPS, Trap
@@ -23,35 +22,23 @@ FOLDER = Path(__file__).parent / "recorded" / "traps"
 
 
 @dataclass(frozen=True)
-class TrapReport:
+class TrapReport(ReportOrigin):
     """What a trap's program has shown. Printed, it is where that comes from, and what was printed.
 
     Attributes:
-        name: of the trap.
-        recorded: whether it comes with the package, and was not made now.
-        versions: of Python, torch and the framework, by name.
-        day: as "2026-12-01".
-        command: that a student types.
         status: the exit status; not 0 if the program failed.
         lines: what was printed, shorter.
         printed: how many lines there were.
         note: why this is the recording, or how its versions differ from those of today; "" if neither.
     """
 
-    name: str
-    recorded: bool
-    versions: Mapping[str, str]
-    day: str
-    command: str
     status: int
     lines: Sequence[str] = field(default_factory=list)
     printed: int = 0
     note: str = ""
 
     def __str__(self) -> str:
-        made = f"recorded on {self.day}" if self.recorded else "run now"
-        of = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        lines = [f"$ {self.command}    # {made}, with {of}", *(f"    │ {line}" for line in self.lines)]
+        lines = [f"$ {self.command}    # {self.origin}", *(f"    │ {line}" for line in self.lines)]
         return "\n".join([*lines, f"exit status {self.status}", *([self.note] if self.note else [])])
 
 
@@ -77,7 +64,8 @@ def show_trap(name: str) -> None:
     Raises:
         ValueError: there is no such trap.
     """
-    print(f"{trap_of(name).title}\n{run_trap(name)}")
+    trap = trap_of(name)
+    print(f"{trap.title} Look at {trap.look_at}.\n{run_trap(name)}")
 
 
 def trap_now(name: str) -> TrapReport:
@@ -102,8 +90,7 @@ def recorded_trap(name: str, folder: Path = FOLDER) -> TrapReport:
     Raises:
         ValueError: there is no such trap.
     """
-    found: dict[str, Any] = json.loads((folder / f"{trap_of(name).name}.json").read_text(encoding="utf-8"))
-    return TrapReport(**{**found, "recorded": True})
+    return TrapReport(**kept(trap_of(name).name, folder))
 
 
 def record_trap(name: str, folder: Path = FOLDER) -> TrapReport:
@@ -113,16 +100,13 @@ def record_trap(name: str, folder: Path = FOLDER) -> TrapReport:
         TrainerError: it did not end. The older recording stays.
     """
     made = trap_now(name)
-    folder.mkdir(exist_ok=True, parents=True)
-    text = json.dumps({**asdict(made), "recorded": True}, indent=1, ensure_ascii=False)
-    (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    keep(made, folder)
     return made
 
 
 def trap_is_there(name: str) -> bool:
     """Whether a trap's program can run here."""
-    package = trap_of(name).package
-    return not package or version_of(package) is not None
+    return has(trap_of(name).package)
 
 
 def trap_of(name: str) -> Trap:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from distlib.trainers.program import ITSELF, TORCHRUN
+
 _PROGRAMS = Path(__file__).with_name("trap_programs")
-_TORCHRUN, _ITSELF = "torchrun --nproc-per-node 2 train.py", "python train.py"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ _PLAIN = (
         "lightning_sampler",
         title="The loader does not shuffle. Which samples does each rank see, and what is the result?",
         package="lightning",
-        command=_ITSELF,
+        command=ITSELF,
         look_at="the sampler's class, the first samples, and the loss: it is not plain DDP's",
         why=(
             "For training, the Trainer puts its own DistributedSampler in the loader, which always shuffles. It leaves "
@@ -73,7 +74,7 @@ _PLAIN = (
         "fabric_fsdp",
         title="`fully_shard` runs on CPUs, over gloo. Does Fabric's FSDP?",
         package="lightning",
-        command=_ITSELF,
+        command=ITSELF,
         look_at="the last line",
         why=(
             'strategy="fsdp" is torch\'s older FSDP. Fabric refuses it on CPUs, before torch is asked. '
@@ -87,7 +88,7 @@ _PLAIN = (
         "deepspeed_clips",
         title="The configuration says nothing of clipping. Are gradients clipped?",
         package="deepspeed",
-        command=_TORCHRUN,
+        command=TORCHRUN,
         look_at="gradient_clipping, and the loss: it is not plain DDP's",
         why='The default is 1.0, the norm that gradients are cut down to. Say "gradient_clipping": 0.0 to get none.',
         shows=("gradient_clipping: 1.0", "loss on the test images 0.29100"),
@@ -96,7 +97,7 @@ _PLAIN = (
         "deepspeed_compiler",
         title="pip has installed DeepSpeed. Does it start where no compiler is?",
         package="deepspeed",
-        command=_TORCHRUN,
+        command=TORCHRUN,
         look_at="the error",
         why=(
             "DeepSpeed compiles an extension the first time that it runs, for CPUs one that sums up in shared memory. "
@@ -110,7 +111,7 @@ _PLAIN = (
         "deepspeed_warnings",
         title="Stage 3, ten steps, warnings as Python shows them. How many lines are printed?",
         package="deepspeed",
-        command=_TORCHRUN,
+        command=TORCHRUN,
         look_at="the number behind ×",
         why="DeepSpeed calls functions of torch by names that torch 2.13 wants to be rid of, in every step.",
         shows=("FutureWarning", "ten steps are over"),
@@ -120,7 +121,7 @@ _PLAIN = (
         "ray_metrics",
         title="Each worker reports its loss. What does the result have of it?",
         package="ray",
-        command=_ITSELF,
+        command=ITSELF,
         look_at="result.metrics, without a checkpoint and with one",
         why="Ray Train keeps what is reported together with a checkpoint. An empty folder will do.",
         shows=("without_checkpoint: result.metrics is None", "with_checkpoint: result.metrics is {'loss': 0.25}"),
@@ -137,7 +138,7 @@ def _of_each(prefix: str, title: str, look_at: str, found: Mapping[str, tuple[st
             f"{prefix}_{name}",
             title=title,
             package=packages.get(name, name),
-            command=_ITSELF if name in starts_itself else _TORCHRUN,
+            command=ITSELF if name in starts_itself else TORCHRUN,
             look_at=look_at,
             why=why,
             shows=shows,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import pickle
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,15 +22,14 @@ from distlib.exercises.frameworks.cases import TrainingPlan, TrainingWay, batche
 from distlib.exercises.frameworks.checks import check_accelerate_train, check_fabric_train, parameters_alike
 from distlib.exercises.frameworks.fabric_plays import Fabric, fabric_training
 from distlib.exercises.frameworks.real import (
-    ENVIRONMENT,
     PORTS,
     RealOneFailed,
-    _run,
-    python_with,
+    installed_as,
     run_on_the_real_one,
     try_on_the_real_one,
 )
 from distlib.trace import CallSite, Message
+from distlib.trainers.run_command import run_text
 from tests.answer_files import read_answers
 
 ROOT = Path(__file__).parents[2]
@@ -223,18 +221,13 @@ def test_what_another_file_of_plays_sends_is_the_plays() -> None:
 # ── the real ones ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def is_there(package: str) -> bool:
-    """Whether a framework is in this environment or in that of `make frameworks`."""
-    return bool(importlib.util.find_spec(package)) or any(ENVIRONMENT.glob(f"lib/*/site-packages/{package}"))
-
-
 def test_without_the_framework_one_sentence_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("distlib.exercises.frameworks.real.ENVIRONMENT", ROOT / "no folder")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("distlib.exercises.frameworks.real.distribution_of", lambda package: None)
+    port = PORTS["accelerate_train"]
     with pytest.raises(RealOneFailed, match="accelerate is not installed"):
-        python_with("accelerate")
+        run_on_the_real_one(lambda: None, port.case(), port.package)
 
     def fabric_train() -> None:
         """Never called."""
@@ -264,7 +257,7 @@ def function_of(answer: Any) -> Callable[..., Any]:
 def test_a_right_answer_is_right_on_the_real_framework(answer: Any) -> None:
     """Judged like a submission, but for messages, which nobody sees there."""
     port = PORTS[answer.function]
-    if not is_there(port.package):
+    if installed_as(port.package) is None:
         pytest.skip(f"{port.package} is not installed: make frameworks")
     real = run_on_the_real_one(function_of(answer), port.case(5), port.package)
     remark = first(port.task._judge(real))
@@ -272,11 +265,12 @@ def test_a_right_answer_is_right_on_the_real_framework(answer: Any) -> None:
 
 
 PLAIN = """
-import os, pickle, sys
+import os, pickle
 import torch
 import torch.distributed as dist
 from torch.utils.data import TensorDataset
-job = pickle.load(open(sys.argv[1], "rb"))
+files = os.environ["FILES"].split(os.pathsep)
+job = pickle.load(open(files[0], "rb"))
 rank = int(os.environ["RANK"])
 dist.init_process_group("gloo")
 own = job["inputs"][rank]
@@ -284,10 +278,10 @@ model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh(), torch.nn.Lin
 names = dict(zip(own["parameters"], model.state_dict()))
 model.load_state_dict({names[name]: tensor for name, tensor in own["parameters"].items()})
 optimizer = torch.optim.SGD(model.parameters(), lr=own["rate"])
-arguments = own["batch_size"], own["epochs"], own["accumulate"], own["max_norm"], sys.argv[2]
+arguments = own["batch_size"], own["epochs"], own["accumulate"], own["max_norm"], files[1]
 losses = job["plain_train"](model, optimizer, TensorDataset(own["x"], own["y"]), *arguments)
 if rank == 0:
-    pickle.dump(losses, open(sys.argv[3], "wb"))
+    pickle.dump(losses, open(files[2], "wb"))
 dist.destroy_process_group()
 """
 
@@ -302,10 +296,9 @@ def test_the_loop_that_is_ported_trains_like_its_ports(tmp_path: Path) -> None:
     exec("from torch.utils.data import DataLoader\n" + loop, scope)
     (case,) = check_fabric_train.cases(Draw(5), trainings=[(2, 5, 3, 2)])
     (tmp_path / "job").write_bytes(cloudpickle.dumps({"inputs": case.inputs, "plain_train": scope["plain_train"]}))
-    (tmp_path / "plain.py").write_text(PLAIN, encoding="utf-8")
-    files = [str(tmp_path / name) for name in ("job", "model.pt", "losses")]
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    _run([sys.executable, *launch, str(tmp_path / "plain.py"), *files], str(tmp_path))
+    files = os.pathsep.join(str(tmp_path / name) for name in ("job", "model.pt", "losses"))
+    ran = run_text(PLAIN, "torchrun --nproc-per-node 2 train.py", env={"FILES": files})
+    assert ran.status == 0, ran.lines
 
     gateless = _without_gates(case)
     right = train(gateless, strided_order(case.inputs))

@@ -2,24 +2,16 @@
 
     try_on_the_real_one(fabric_train)        prints what came of it, next to what came of it on the small Fabric
 
-The course does not need the frameworks. Where `make frameworks` has installed them, they have an environment of their
-own, in which these processes run.
+The course does not need the frameworks. Where `make frameworks` has installed them, these processes run in that
+environment, in a network and a home of their own, as the programs of lesson 15 do.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import os
 import pickle
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import distributions
-from pathlib import Path
+from importlib import metadata
 from typing import Any
 
 import cloudpickle
@@ -28,12 +20,14 @@ import torch
 from distlib.checks.case import Case
 from distlib.checks.seen import Played, Seen
 from distlib.checks.task import Draw, Task
+from distlib.exercises.frameworks import real_rank
 from distlib.exercises.frameworks.checks import check_accelerate_train, check_fabric_train
 from distlib.exercises.frameworks.evaluations import check_accelerate_evaluate, check_fabric_evaluate
+from distlib.frameworks import ProcessTimeout
 from distlib.trace import Trace
+from distlib.trainers.environment_of_frameworks import distribution_of
+from distlib.trainers.run_command import run_text
 
-ROOT = Path(__file__).parents[3]
-ENVIRONMENT = ROOT / ".venv-frameworks"
 SECONDS = 120.0
 _LINES = 12  # of an error that are shown
 
@@ -70,25 +64,9 @@ PORTS = {
 }
 
 
-def python_with(package: str) -> str:
-    """A Python that has the framework: this one, or that of `make frameworks`.
-
-    Raises:
-        RealOneFailed: there is none. One sentence, with what to do.
-    """
-    if importlib.util.find_spec(package):
-        return sys.executable
-    if any(ENVIRONMENT.glob(f"lib/python*/site-packages/{package}/__init__.py")):
-        return str(ENVIRONMENT / "bin" / "python")
-    raise RealOneFailed(f"{package} is not installed. The exercise does not need it; `make frameworks` installs it.")
-
-
-def version_of(package: str) -> str:
-    """Name and version, as pip says them: "lightning-fabric 2.6.6", or "lightning 2.6.6", which brings Fabric along."""
-    places = [*(str(path) for path in ENVIRONMENT.glob("lib/python*/site-packages")), *sys.path]
-    versions = {each.metadata["Name"].lower().replace("_", "-"): each.version for each in distributions(path=places)}
-    names = (package.replace("_", "-"), package.partition("_")[0])
-    return next((f"{name} {versions[name]}" for name in names if name in versions), names[0])
+def installed_as(package: str) -> metadata.Distribution | None:
+    """What pip has installed to bring a framework: lightning-fabric, or lightning, which has Fabric in it."""
+    return distribution_of(package) or distribution_of(package.partition("_")[0])
 
 
 def run_on_the_real_one(function: Callable[..., Any], case: Case, package: str) -> Seen:
@@ -97,34 +75,21 @@ def run_on_the_real_one(function: Callable[..., Any], case: Case, package: str) 
     Raises:
         RealOneFailed: the framework is not there, or a process has failed, or they are not done after two minutes.
     """
-    python = python_with(package)
-    with tempfile.TemporaryDirectory() as folder:
-        job = {"function": function, "part": case.part, "package": package}
-        (Path(folder) / "job").write_bytes(cloudpickle.dumps(job))
-        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={case.world_size}"]
-        _run([python, *launch, "-m", "distlib.exercises.frameworks.real_rank", folder], folder)
-        results = [pickle.loads((Path(folder) / f"result {rank}").read_bytes()) for rank in range(case.world_size)]
-    return Seen(case, [Played(result, gates) for result, gates in results], Trace(case.world_size, []), False)
-
-
-def _run(command: list[str], home: str) -> None:
-    """Run it in a home of its own, with nothing but this network; leave no process behind."""
-    env = {**os.environ, "HOME": home, "TMPDIR": home, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    env |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    process = subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
+    if installed_as(package) is None:
+        raise RealOneFailed(
+            f"{package} is not installed. The exercise does not need it; `make frameworks` installs it."
+        )
+    job = cloudpickle.dumps({"function": function, "part": case.part, "package": package})
+    program = f"from {real_rank.__name__} import play\n\nplay({job!r})\n"
     try:
-        output, _ = process.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
+        ran = run_text(program, f"torchrun --nproc-per-node {case.world_size} train.py", seconds=SECONDS)
+    except ProcessTimeout:
         raise RealOneFailed(f"not done after {SECONDS:.0f} s. Does only one rank make a call of all ranks?") from None
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.returncode:
-        own = [line for line in output.splitlines() if line.strip() and "torch/distributed" not in line]
+    if ran.status:
+        own = [line for line in ran.lines if line.strip() and "torch/distributed" not in line]
         raise RealOneFailed("\n".join(["a process has failed:", *own[-_LINES:]]))
+    results = [pickle.loads(ran.files[real_rank.result_of(rank)]) for rank in range(case.world_size)]
+    return Seen(case, [Played(result, gates) for result, gates in results], Trace(case.world_size, []), False)
 
 
 def run_on_the_small_one(function: Callable[..., Any], case: Case, task: Task) -> Seen:
@@ -148,7 +113,9 @@ def try_on_the_real_one(function: Callable[..., Any]) -> None:
     except RealOneFailed as error:
         print(error)
         return
-    print(f"{version_of(port.package)}, two processes: returned {real[0]['returned']}")
+    found = installed_as(port.package)
+    assert found is not None, "it has just run"
+    print(f"{found.metadata['Name']} {found.version}, two processes: returned {real[0]['returned']}")
     print(f"the small one, two simulated ranks: returned {small[0]['returned']}")
     if "parameters" in real[0]:
         pairs = [(real[0]["parameters"][name], each) for name, each in small[0]["parameters"].items()]

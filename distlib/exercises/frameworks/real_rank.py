@@ -1,13 +1,12 @@
-"""What each process does when a port runs on the real framework: `python -m distlib.exercises.frameworks.real_rank`.
+"""What each process does when a port runs on the real framework: it plays what a check plays, with that one.
 
-Started by torchrun, see `real`. It plays what a check plays, with the real Fabric or Accelerator.
+Started by torchrun, see `real`.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from distlib.exercises.frameworks.port_plays import evaluate_and_count, train_and_save
+from distlib.frameworks.own_home import FOUND
 
 
 def make_framework(package: str, inputs: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
@@ -29,10 +29,15 @@ def make_framework(package: str, inputs: dict[str, Any]) -> tuple[Any, tuple[str
     return fabric, ("epochs", "accumulate", "max_norm")
 
 
-def main(folder: Path) -> None:
-    """Play the part that lies in the folder; leave there what came of it, and the gates that were passed."""
+def result_of(rank: int) -> str:
+    """The name of the file that a rank leaves."""
+    return f"result {rank}"
+
+
+def play(pickled: bytes) -> None:
+    """Play a job; leave what came of it, and the gates that were passed, to be handed on."""
     rank, gates = int(os.environ["RANK"]), list[tuple[int, float]]()
-    job = pickle.loads((folder / "job").read_bytes())
+    job = pickle.loads(pickled)
     inputs = job["part"].inputs[rank]
     framework, names = make_framework(job["package"], inputs)
 
@@ -45,10 +50,6 @@ def main(folder: Path) -> None:
         result["parameters"] = {name: each.detach() for name, each in result["parameters"].items()}
     else:
         result = evaluate_and_count(framework, job["function"], inputs)
-    (folder / f"result {rank}").write_bytes(pickle.dumps((result, gates)))
+    (Path(os.environ[FOUND]) / result_of(rank)).write_bytes(pickle.dumps((result, gates)))
     dist.barrier()
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
