@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from distlib.exercises.frameworks.real import (
     try_on_the_real_one,
 )
 from distlib.trace import CallSite, Message
-from distlib.trainers.run_command import run_text
+from distlib.trainers.run_command import Ran, run_text
 from tests.answer_files import read_answers
 
 ROOT = Path(__file__).parents[2]
@@ -234,6 +235,16 @@ def test_without_the_framework_one_sentence_is_printed(
 
     try_on_the_real_one(fabric_train)
     assert capsys.readouterr().out.startswith("lightning_fabric is not installed. The exercise does not need it;")
+
+
+def test_a_mistake_is_shown_and_not_what_torchrun_says_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake = ["[rank0]:     raise ValueError('mine')", "[rank0]: ValueError: mine"]
+    printed = ["distributed_backend=gloo", *mistake, "ChildFailedError:", *["exitcode  : 1"] * 20]
+    monkeypatch.setattr("distlib.exercises.frameworks.real.distribution_of", metadata.distribution)
+    monkeypatch.setattr("distlib.exercises.frameworks.real.run_text", lambda *args, **options: Ran(1, printed))
+    with pytest.raises(RealOneFailed) as raised:
+        run_on_the_real_one(lambda: None, PORTS["fabric_train"].case(), "torch")
+    assert str(raised.value).splitlines() == ["a process has failed:", *mistake]
 
 
 def right_answers() -> list[Any]:

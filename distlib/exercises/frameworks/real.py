@@ -86,7 +86,7 @@ def run_on_the_real_one(function: Callable[..., Any], case: Case, package: str) 
     except ProcessTimeout:
         raise RealOneFailed(f"not done after {SECONDS:.0f} s. Does only one rank make a call of all ranks?") from None
     if ran.status:
-        own = [line for line in ran.lines if line.strip() and "torch/distributed" not in line]
+        own = [line for line in ran.lines if line.startswith("[rank")] or ran.lines  # else torchrun's words come last
         raise RealOneFailed("\n".join(["a process has failed:", *own[-_LINES:]]))
     results = [pickle.loads(ran.files[real_rank.result_of(rank)]) for rank in range(case.world_size)]
     return Seen(case, [Played(result, gates) for result, gates in results], Trace(case.world_size, []), False)
