@@ -7,6 +7,7 @@ characters       an alphabet: text to numbers and back
 gpt              the model, in torch's own modules
 additions        sums of two-digit numbers, some of which no training sees
 pieces_of_text   a text to learn from, in pieces
+batch_draws      what batches are drawn with
 train_alone      a training by one process: what every other way of training is held against
 """
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 
 from distlib.arguments import check_integer
+from distlib.capstone.batch_draws import generator_of_step
 from distlib.capstone.characters import Characters
 
 _NUMBERS = 100  # 0 to 99
@@ -47,7 +48,7 @@ class Additions:
 
     def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The batch of a step: tokens [batch_size, 9], and those that follow each of them, of the same shape."""
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
+        generator = generator_of_step(self.seed, step)
         drawn = torch.randint(len(self._to_learn), (self.batch_size,), generator=generator)
         sums = self._written(self._to_learn[drawn])
         return sums[:, :-1], sums[:, 1:]

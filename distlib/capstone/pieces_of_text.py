@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from distlib.arguments import check_integer
+from distlib.capstone.batch_draws import generator_of_step
 from distlib.capstone.characters import Characters
 from distlib.capstone.gpt import write
 
@@ -71,7 +72,7 @@ class Texts:
 
     def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The batch of a step: tokens [batch_size, length], and those that follow each of them, of the same shape."""
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
+        generator = generator_of_step(self.seed, step)
         starts = torch.randint(len(self._numbers) - self.length, (self.batch_size, 1), generator=generator)
         pieces = self._numbers[starts + torch.arange(self.length + 1)]
         return pieces[:, :-1], pieces[:, 1:]

@@ -31,7 +31,7 @@ from distlib.clinic.patient_report import (
 from distlib.clinic.patient_table import PATIENTS
 from distlib.clinic.recorded import in_place_of_py_spy, next_to_today
 from distlib.clinic.tools import TOOLS, Tool
-from distlib.frameworks import Outcome, Process, addresses, prepare_processes, run_processes
+from distlib.frameworks import Outcome, Process, addresses, own_network, prepare_processes, run_processes
 from distlib.worlds.private_torch import IMPORTED_LATE
 
 _IMPORTS = (
@@ -46,7 +46,6 @@ _IMPORTS = (
 )
 _LIMIT = 150.0  # seconds for a patient on a machine that is very busy; then it is shown as it is
 _SLOWEST = 10.0  # times as long as on a free machine
-_LOOPBACK = "lo"
 _OBSERVER = "observer"
 
 
@@ -119,7 +118,7 @@ def _ranks(patient: Patient, program: str, tool: Tool) -> dict[str, Process]:
     """A process for each rank, with the environment that torchrun sets."""
     host, _, port = addresses(1)[0].partition(":")
     shared = {"MASTER_ADDR": host, "MASTER_PORT": port, "WORLD_SIZE": str(patient.ranks)}
-    shared["GLOO_SOCKET_IFNAME"] = _LOOPBACK if _LOOPBACK in psutil.net_if_addrs() else f"{_LOOPBACK}0"
+    shared["GLOO_SOCKET_IFNAME"] = own_network.loopback()
     found = {}
     for rank in range(patient.ranks):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}

@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from distlib.frameworks import own_network
 
 FOUND, BEGAN = "DISTLIB_FOUND", "DISTLIB_BEGAN"
 _EXTENSIONS = "TORCH_EXTENSIONS_DIR"
@@ -59,10 +60,9 @@ def _places(folders: Mapping[str, Path]) -> dict[str, str]:
 
 def _settings(python: str) -> dict[str, str]:
     """One thread for each rank, over loopback, and no compiled files next to a package's."""
-    interfaces = [name for _, name in socket.if_nameindex()]
     return {
         **{"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-        "GLOO_SOCKET_IFNAME": next((name for name in interfaces if name.startswith("lo")), "lo"),
+        "GLOO_SOCKET_IFNAME": own_network.loopback(),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PATH": os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", "")]),
     }

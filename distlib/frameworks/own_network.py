@@ -54,6 +54,11 @@ def addresses(count: int) -> list[str]:
     return [f"127.0.0.1:{held.getsockname()[1]}" for held in _reserved[:count]]
 
 
+def loopback() -> str:
+    """The loopback's name, on which ranks of gloo are to meet: "lo", on macOS "lo0"."""
+    return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
+
+
 def has_own_network() -> bool:
     """Whether processes of a demonstration have a network of their own on this machine."""
     return bool(wrapper())

@@ -6,9 +6,7 @@ import importlib
 import itertools
 import os
 import re
-import signal
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -19,7 +17,8 @@ from distlib.clinic.observer import NO_DUMP
 from distlib.clinic.output_folding import fold
 from distlib.clinic.patient_report import ENDED
 from distlib.clinic.recorded import recorded
-from distlib.frameworks import own_network, run_processes
+from distlib.frameworks import own_network
+from tests.tools.interrupts import interrupted_at_a_line
 
 running = importlib.import_module("distlib.clinic.run_patient")  # its function has the same name
 
@@ -134,22 +133,13 @@ def test_without_need_or_without_a_recording_nothing_recorded_is_shown(name: str
 
 def test_an_interrupt_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel is interrupted as soon as a rank has printed something."""
-    monkeypatch.setattr(running, "run_processes", interrupted_at_the_first_line)
+    monkeypatch.setattr(running, "run_processes", interrupted_at_a_line())
     before = set(psutil.Process().children(recursive=True))
     with pytest.raises(KeyboardInterrupt):
         run_patient("barrier_on_rank_zero")
     new = set(psutil.Process().children(recursive=True)) - before
     _, alive = psutil.wait_procs(new, timeout=60)
     assert alive == []
-
-
-def interrupted_at_the_first_line(processes: Any, **options: Any) -> Any:
-    """`run_processes`, and an interrupt."""
-
-    def interrupt(name: str, line: str) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    return run_processes(processes, **{**options, "on_output": interrupt})
 
 
 def test_without_a_network_of_its_own_a_patient_shows_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

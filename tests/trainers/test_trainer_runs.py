@@ -5,17 +5,15 @@ They are in an environment of their own: `make frameworks ARGS=ray`. Without it 
 
 from __future__ import annotations
 
-import signal
 import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from distlib.frameworks import own_network, run_processes
+from distlib.frameworks import own_network
 from distlib.trainers import (
     PROGRAMS,
     TRAPS,
@@ -28,6 +26,7 @@ from distlib.trainers import (
 )
 from distlib.trainers.run_command import marked, run_text
 from distlib.trainers.trap import trap_is_there
+from tests.tools.interrupts import interrupted_at_a_line
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -118,15 +117,7 @@ def test_an_interrupt_in_the_midst_leaves_nothing(name: str, words: str, monkeyp
     """The kernel is interrupted when a framework has begun to speak; Ray's daemons are there by then."""
     skip_without(is_there(name), PROGRAMS[name].package)
     monkeypatch.setattr(run_command, "new_mark", lambda: "interrupted")
-
-    def interrupt(name: str, line: str) -> None:
-        if words in line:
-            signal.raise_signal(signal.SIGINT)
-
-    def interrupted(processes: Any, **options: Any) -> Any:
-        return run_processes(processes, **{**options, "on_output": interrupt})
-
-    monkeypatch.setattr(run_command, "run_processes", interrupted)
+    monkeypatch.setattr(run_command, "run_processes", interrupted_at_a_line(words))
     with pytest.raises(KeyboardInterrupt):
         report(name)
     _, alive = psutil.wait_procs(list(marked("interrupted")), timeout=60)

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from distlib.frameworks import own_network, run_processes
+from distlib.frameworks import own_network
 from distlib.trainers import (
     PROGRAMS,
     TRAPS,
@@ -34,6 +34,7 @@ from distlib.trainers import (
 from distlib.trainers.output import shorter
 from distlib.trainers.run_command import Ran, run_text
 from distlib.trainers.run_or_recording import TrainerError, record
+from tests.tools.interrupts import interrupted_at_a_line
 
 
 @pytest.fixture
@@ -205,7 +206,7 @@ def test_an_interrupt_leaves_no_process_behind(has_namespaces: bool, monkeypatch
     if not has_namespaces:
         monkeypatch.setattr(own_network, "wrapper", lambda: ())
     mark = marks(monkeypatch)
-    monkeypatch.setattr(run_command, "run_processes", interrupted_at_the_first_line)
+    monkeypatch.setattr(run_command, "run_processes", interrupted_at_a_line())
     with pytest.raises(KeyboardInterrupt):
         run_text(f"{STAYING}\ntime.sleep(1000)\n", "python train.py")
     assert_gone(mark)
@@ -238,15 +239,6 @@ def assert_gone(marks: list[str]) -> None:
     assert len(marks) == 1
     _, alive = psutil.wait_procs(list(run_command.marked(marks[0])), timeout=60)
     assert alive == []
-
-
-def interrupted_at_the_first_line(processes: Any, **options: Any) -> Any:
-    """`run_processes`, and an interrupt."""
-
-    def interrupt(name: str, line: str) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    return run_processes(processes, **{**options, "on_output": interrupt})
 
 
 # What was printed, shorter
