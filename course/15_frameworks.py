@@ -405,7 +405,7 @@ MODEL = sum(sizes)
 
 
 def units(name: str) -> float:
-    """What a rank sends in a step, in units of the model's bytes times (N − 1)/N, if all goes around rings."""
+    """What a rank sends in a step, if all goes around rings; 1 is the model · (N − 1)/N."""
     return sum(row.sent(2) for row in reports[name].step_calls) / (MODEL / 2)
 
 
@@ -535,7 +535,8 @@ print(
 compare_costs(
     costs,
     title="What it costs to begin",
-    subtitle="two processes; MB: with what it installs besides torch; DeepSpeed's extension is compiled already",
+    subtitle="two processes; MB: with what it installs besides torch; "
+    "DeepSpeed's extension is compiled already",
 )
 
 # %% tags=["folded"]
@@ -597,7 +598,8 @@ assert shuffled and f"{recording('ddp').loss:.6f}" not in str(sampler)
 
 # %%
 guess_11 = predict(
-    "Accelerator(gradient_accumulation_steps=2), and you divide the loss by two yourself. The gradient is …",
+    "Accelerator(gradient_accumulation_steps=2), and you divide the loss by two "
+    "yourself. The gradient is …",
     choices=["right", "half of what it should be", "twice what it should be"],
 )
 
