@@ -33,7 +33,7 @@ say = Sentences(__file__)
 SYMBOLIC = [("has no attribute 'numpy'", say("no_numpy")), ("symbolic", say("no_value"))]
 SECONDS = 15.0  # a case takes less than one; but making graphs is work for Python, which a busy machine does slowly
 close = partial(is_close, relative=1e-4, absolute=1e-5)  # rounding is free, in float32
-WEIGHTS = (1.5, 2.0, 3.0)  # all above 1: then their sum is never the number of samples, which is to be divided by
+WEIGHTS = (1.1, 2.1, 3.1)  # the sum of fewer than ten is no whole number: no count of samples or replicas equals it
 
 
 # ── tf_config ────────────────────────────────────────────────────────────────────────────────────────────────────────
