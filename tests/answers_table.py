@@ -45,9 +45,13 @@ def hand_in_all(classroom: Classroom, answers: Sequence[Answer]) -> None:
 
 
 def grade_with_the_judge(
-    classroom: Classroom, open_judge: OpenJudge, jobs: int = 2, tell: Tell = lambda student, total: None
+    classroom: Classroom,
+    open_judge: OpenJudge,
+    jobs: int = 2,
+    tell: Tell = lambda student, total: None,
+    seed: str = "",
 ) -> None:
-    """Grade everybody in the class as `distlib grade` does.
+    """Grade everybody in the class as `distlib grade` does. Without a seed, inputs are drawn anew each time.
 
     Raises:
         RuntimeError: somebody could not be graded.
@@ -57,6 +61,7 @@ def grade_with_the_judge(
         classroom.assignment,
         open_judge,
         jobs=jobs,
+        seed=seed,
         tell=lambda record, total: tell(record.student, total),
     )
     problems = [f"{record.student}: {record.problem}" for record in run.records.values() if record.problem]
@@ -123,6 +128,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--show", metavar="FUNCTION[/NAME]", help="print the whole programs of answers; grade nothing")
     parser.add_argument("--nbgrader", action="store_true", help="with plain nbgrader instead of distlib grade")
     parser.add_argument("--jobs", type=int, default=2, help="how many submissions at a time")
+    parser.add_argument("--seed", default="", help="of the inputs that the judge draws; without it others each time")
     parser.add_argument("--sandbox", choices=("auto", "bubblewrap", "docker", "none"), default="auto")
     return parser.parse_args(arguments)
 
@@ -158,7 +164,7 @@ def _grade(assignment: str, answers: Sequence[Answer], options: argparse.Namespa
                     bar.total = total
                     bar.update()
 
-                grade_with_the_judge(classroom, open_judge, options.jobs, tell)
+                grade_with_the_judge(classroom, open_judge, options.jobs, tell, options.seed)
         found = verdicts(classroom, answers, by_the_judge=not options.nbgrader)
     print(f"{assignment}\n\n{table(found)}\n", flush=True)
     return 0 if all(verdict.is_as_it_should_be for verdict in found) else 1

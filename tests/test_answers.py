@@ -23,6 +23,7 @@ from tests.answer_files import ASSIGNMENTS, Answer, read_answers, sample, submis
 from tests.answer_verdicts import KINDS
 from tests.answers_fast import SLOW
 from tests.answers_table import Verdict, grade_with_the_judge, hand_in_all, table, told_in, verdicts
+from tests.tools.judged_seed import judged_seed
 from tests.tools.nbgrader_process import QuickClassroom
 from tests.tools.short_course import FEWER_TRAININGS, short_course
 
@@ -75,7 +76,7 @@ def judged(
         def graded(assignment: str) -> tuple[Classroom, list[Verdict]]:
             made = open_classroom(root, tmp_path_factory.mktemp("judged"), assignment, QuickClassroom)
             hand_in_all(made, JUDGED[assignment])
-            grade_with_the_judge(made, open_judge)
+            grade_with_the_judge(made, open_judge, seed=judged_seed())
             return made, verdicts(made, JUDGED[assignment], by_the_judge=True)
 
         yield graded

@@ -20,6 +20,7 @@ from distlib.judge.remote.judge import Judges
 from distlib.judge.sandbox import Limits, choose_sandbox
 from distlib.judge.sandbox.limits import CUT
 from tests.tools.hostile_submissions import Work
+from tests.tools.judged_seed import judged_seed
 from tests.tools.nbgrader_process import QuickClassroom
 from tests.tools.short_course import FEWER_CASES, FEWER_TRAININGS, short_course
 
@@ -211,7 +212,7 @@ def graded(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gra
             classroom = open_classroom(course, tmp_path_factory.mktemp("honest"), assignment, QuickClassroom)
             for habit in (tidy, *habits):
                 hand_in(classroom, habit)
-            run = grade_class(open_course(classroom.folder), assignment, open_judge, jobs=JOBS)
+            run = grade_class(open_course(classroom.folder), assignment, open_judge, jobs=JOBS, seed=judged_seed())
             classes[assignment] = classroom, run
     yield classes
 

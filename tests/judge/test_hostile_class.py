@@ -23,6 +23,7 @@ from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.limits import MEBIBYTE
 from tests.tools.hostile_submissions import ASSIGNMENT, HostileSubmission, read_hostile
 from tests.tools.judged_once import judged_once
+from tests.tools.judged_seed import judged_seed
 from tests.tools.short_course import FEWER_CASES, short_course
 
 HOSTILE = read_hostile()
@@ -73,7 +74,7 @@ def graded_class(
     for submission in submissions:
         place = classroom.folder / "classroom" / "submitted" / submission.name / ASSIGNMENT
         submission.hand_in(place, nbformat.read(released, as_version=4), answers)
-    return classroom, grade_class(open_course(classroom.folder), ASSIGNMENT, open_judge, jobs=JOBS)
+    return classroom, grade_class(open_course(classroom.folder), ASSIGNMENT, open_judge, jobs=JOBS, seed=judged_seed())
 
 
 @pytest.mark.parametrize("submission", HOSTILE, ids=lambda submission: submission.name)

@@ -161,6 +161,7 @@ def grade_class(
     again: bool = False,
     patience: float = PATIENCE,
     times: Mapping[str, float] | None = None,
+    seed: str = "",
     tell: Callable[[Record, int], None] = lambda record, total: None,
 ) -> ClassRun:
     """Grade the submissions of an assignment.
@@ -174,13 +175,14 @@ def grade_class(
         again: also grade what has not changed, and judge everything.
         patience: seconds for one submission, in case that its judge hangs.
         times: by student, how many times as much time as others they may take.
+        seed: of the inputs of the tests. Without it one is drawn, which no student can know before.
         tell: called after each student with what came of it, and how many there are to grade.
 
     Raises:
         CourseError: nothing can be graded.
     """
     with _alone(course, assignment):
-        grader = _Grader(course, assignment, open_judge, times or {})
+        grader = _Grader(course, assignment, open_judge, times or {}, seed or secrets.token_hex(16))
         there = course.students(assignment)
         who = list(dict.fromkeys(students)) or there
         if not who:
@@ -193,9 +195,11 @@ def grade_class(
 
 
 class _Grader:
-    def __init__(self, course: Course, assignment: str, open_judge: OpenJudge, times: Mapping[str, float]) -> None:
+    def __init__(
+        self, course: Course, assignment: str, open_judge: OpenJudge, times: Mapping[str, float], seed: str
+    ) -> None:
         self._course, self._assignment, self._open_judge = course, assignment, open_judge
-        self._times = dict(times)
+        self._times, self._seed = dict(times), seed
         self._source = course.source(assignment)
         self._book = MarksBook(course, assignment, self._source)
         self._version = _version(self._source)
@@ -210,7 +214,6 @@ class _Grader:
             for cell in self._source.notebook.cells
             if cell.cell_type != "code" and cell.metadata.get("nbgrader", {}).get("grade")
         }
-        self._seed = secrets.token_hex(16)
 
     def run(
         self, who: Sequence[str], jobs: int, again: bool, patience: float, tell: Callable[[Record, int], None]
