@@ -58,7 +58,7 @@ update: $(READY)  ## get a newer version of the course; what you have written st
 
 EXTRAS := [course,dev]
 
-.PHONY: test test-all test-newest test-lowest soak notebooks exercises check answers grade-demo bench
+.PHONY: test test-all test-ci test-newest test-lowest soak notebooks exercises check answers grade-demo bench
 
 # Tests start thousands of processes. Told to write no compiled files, each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -72,6 +72,13 @@ test: $(READY)  ## run the tests of every day, in about 10 minutes; some of them
 
 test-all: $(READY)  ## run all tests, also whole lessons, every answer, browsers, Docker, Slurm: half an hour
 	$(PYTEST) $(ARGS)
+
+# The share of the slow tests that a commit gets, see tests/shares.py.
+SHARES := 4
+SHARE = $(shell echo $$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % $(SHARES) + 1)))
+
+test-ci: $(READY)  ## what the CI runs: the tests of every day, and a quarter of the slow ones; another: make test-ci SHARE=2
+	$(PYTEST) --share=$(SHARE)/$(SHARES) $(ARGS)
 
 test-newest:  ## run the tests of every day with the newest versions that pyproject.toml allows, in .venv-newest
 	$(MAKE) test VENV=.venv-newest CONSTRAINTS=/dev/null

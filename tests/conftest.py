@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from distlib import World
+from tests.shares import of_other_shares, read_share
 
 ROOT = Path(__file__).parents[1]
 LESSONS = "test_lessons.py"
@@ -74,17 +75,28 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """See `tests.shares`."""
+    parser.addoption("--share", metavar="K/N", help="of the slow tests, only the K-th of N shares")
+
+
 def pytest_configure() -> None:
     """A shell starts what is to run in the background with SIGINT ignored, and so would be every process of a test."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first, the longest before all, so that no worker is left with one at the end.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without the slow tests of other shares, if a share is asked for.
+
+    Files with slow tests come first, the longest before all, so that no worker is left with one at the end.
 
     A test whose marker names something that this machine lacks is skipped, with the reason.
     """
+    if share := config.getoption("--share"):
+        others = of_other_shares(items, *read_share(share))
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in set(others)]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: (places.get(item.path.name, len(LONGEST)), item.path not in slow))  # else as they were

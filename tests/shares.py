@@ -1,0 +1,51 @@
+"""A share of the slow tests, for a CI that ends within twenty minutes: `make test-ci`, or pytest's `--share=2/4`.
+
+All slow tests about a lesson and its exercise are in one share, and all slow tests of any other file. So what a test's
+neighbors use, such as a graded class, is made in one share only. The tests of every day are in all of them.
+
+The CI takes the share that its commit's number chooses: the same commit gets the same share each time, and a few
+commits get all. `make test-all` runs them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+# The tests of these files are about the lesson, the exercise or the patient that is their parameter.
+BY_SUBJECT = ("test_lessons.py", "test_answers.py", "test_answers_fast.py", "test_patients.py")
+
+
+def read_share(text: str) -> tuple[int, int]:
+    """The number of a share, from 1, and how many there are: "2/4".
+
+    Raises:
+        pytest.UsageError: it is written otherwise.
+    """
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    number, count = map(int, found.groups()) if found else (0, 0)
+    if not 1 <= number <= count:
+        raise pytest.UsageError(f"--share expected a number and how many shares there are, such as 2/4, got {text!r}")
+    return number, count
+
+
+def of_other_shares(items: Sequence[pytest.Item], number: int, count: int) -> list[pytest.Item]:
+    """The slow tests that are not in this share."""
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    places = {part: place for place, part in enumerate(sorted({_part(item) for item in slow} - {""}))}
+    return [item for item in slow if _part(item) and places[_part(item)] % count != number - 1]
+
+
+def _part(item: pytest.Item) -> str:
+    """What is in one share as a whole. Nothing: a test about whatever the others of its file have run."""
+    if item.path.name not in BY_SUBJECT:
+        return item.path.name
+    values = list(item.callspec.params.values()) if hasattr(item, "callspec") else []
+    return "" if not values else _name(values[0])
+
+
+def _name(subject: object) -> str:
+    return subject.stem if isinstance(subject, Path) else str(getattr(subject, "assignment", subject))

@@ -1,0 +1,58 @@
+"""Shares of the slow tests: each is in one, with all others about its lesson. The tests of every day are in all."""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.shares import read_share
+
+FILES = ("tests/notebooks/test_lessons.py", "tests/test_answers_fast.py", "tests/clinic/test_patients.py")
+OTHERS = ("tests/launch/test_elastic.py", "tests/docker/test_hub.py")
+COUNT = 2
+
+
+@cache
+def collected(*options: str) -> frozenset[str]:
+    """The names of the tests in these files."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *options]
+    done = subprocess.run([*command, *FILES, *OTHERS], capture_output=True, text=True, timeout=200)
+    return frozenset(re.findall(r"^tests/\S+::.+$", done.stdout, flags=re.MULTILINE))
+
+
+SHARES = tuple(f"--share={number}/{COUNT}" for number in range(1, COUNT + 1))
+EVERY_DAY = ("-m", "not slow")
+
+
+def test_each_slow_test_is_in_one_share_and_each_of_every_day_in_all() -> None:
+    counts = Counter(name for share in SHARES for name in collected(share))
+    assert set(counts) == collected()
+    assert set(counts.values()) == {1, COUNT}
+    in_all = {name for name, count in counts.items() if count == COUNT}
+    assert collected(*EVERY_DAY) < in_all
+    of_what_has_run = in_all - collected(*EVERY_DAY)
+    assert all(name.startswith("tests/test_answers_fast.py") and "[" not in name for name in of_what_has_run)
+
+
+def test_what_is_about_one_lesson_or_in_one_file_is_together() -> None:
+    slow = collected() - collected(*EVERY_DAY)
+    for words in ("[13_tensorflow]", "[order_of_calls", *OTHERS):
+        about = {name for name in slow if words in name}
+        assert about and [about & collected(share) for share in SHARES].count(set()) == COUNT - 1, words
+
+
+@pytest.mark.parametrize("text", ["", "2", "0/4", "5/4", "1/0", "-1/4", "1/4/4", "a/b"])
+def test_another_form_is_told(text: str) -> None:
+    with pytest.raises(pytest.UsageError, match=re.escape(f"such as 2/4, got {text!r}")):
+        read_share(text)
+
+
+def test_a_commit_names_its_share(root: Path) -> None:
+    """Any commit: a whole number from 1 to the number of shares."""
+    line = subprocess.run(["make", "-n", "test-ci"], cwd=root, capture_output=True, text=True, timeout=100).stdout
+    found = re.search(r"--share=(\d+)/(\d+)", line)
+    assert found and read_share(found[0].removeprefix("--share="))
