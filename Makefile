@@ -75,7 +75,7 @@ test-all: $(READY)  ## run all tests, also whole lessons, every answer, browsers
 
 # The share of the slow tests that a commit gets, see tests/shares.py.
 SHARES := 4
-SHARE = $(shell echo $$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % $(SHARES) + 1)))
+SHARE ?= $(shell echo $$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % $(SHARES) + 1)))
 
 test-ci: $(READY)  ## what the CI runs: the tests of every day, and a quarter of the slow ones; another: make test-ci SHARE=2
 	$(PYTEST) --share=$(SHARE)/$(SHARES) $(ARGS)
