@@ -109,7 +109,7 @@ def _pip(name: str, arguments: Sequence[str]) -> None:
     if process.returncode:
         reason = "\n".join(lines[-LINES_OF_PIP:])
         raise ImportError(
-            f"pip could not fetch {name}. Is this machine connected to the internet, and can you write to {sys.prefix}? "
+            f"pip could not fetch {name}. Is this machine on the internet, and can you write to {sys.prefix}? "
             f"To try again: run this cell again, or `distlib fetch {name}`. pip says:\n{reason}",
             name=name,
         )
