@@ -127,7 +127,7 @@ def _shown(process: subprocess.Popen[str]) -> list[str]:
                 bar.n, bar.total = int(words[1]), int(words[3])
             elif words[:1] in (["Collecting"], ["Downloading"], ["Installing"]):
                 bar.reset()
-                bar.set_description(" ".join(words[:2]), refresh=False)
+                bar.set_description("Installing" if words[0] == "Installing" else " ".join(words[:2]), refresh=False)
             elif words and not line.startswith("WARNING:"):
                 said.append(line.rstrip())
             bar.refresh()
