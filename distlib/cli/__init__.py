@@ -26,9 +26,13 @@ def main(arguments: list[str] | None = None) -> int:
         epilog="Without a screen: distlib lab --no-browser --port=8899",
     )
     lab_parser.add_argument("--instructor", action="store_true", help="the whole course, with nbgrader's formgrader")
+    lab_parser.add_argument("--from-start", action="store_true", help="open lesson 00, and not where you were last")
+    progress = "show where you are: what ran, what passes, what is handed in, marks, hours, and the next step"
+    commands.add_parser("progress", help=progress, description=progress[0].upper() + progress[1:] + ".")
     update = "get a newer version of the course; what you have written stays"
     commands.add_parser("update", help=update, description=update[0].upper() + update[1:] + ".")
-    check = "show which functions of an exercise pass their tests, and what to do next; it gives no marks"
+    check = "show which functions of an exercise pass their tests, and what to do next; it gives no marks. Without the "
+    check += "name of an exercise it is `distlib progress`"
     _add_check_arguments(commands.add_parser("check", help=check, description=check[0].upper() + check[1:] + "."))
     hand_in = "hand in an exercise: look at the saved notebook, make the file to upload or submit it, print a receipt"
     _add_hand_in_arguments(
@@ -53,13 +57,19 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "lab":
         from distlib.cli.lab import open_lab
 
-        return open_lab(rest, instructor=options.instructor)
+        return open_lab(rest, instructor=options.instructor, from_start=options.from_start)
     if rest:
         parser.error(f"unknown {'option' if rest[0].startswith('-') else 'argument'} {rest[0]}")
     if options.command == "update":
         from distlib.cli.update import update as update_course
 
         return update_course()
+    if options.command == "progress" or options.command == "check" and not options.assignment:
+        from distlib.cli.where_am_i import show_progress
+
+        if options.command == "check" and options.notebook:
+            parser.error("--notebook needs the name of an exercise, such as 02")
+        return show_progress()
     if options.command == "check":
         from distlib.cli.check import check as check_notebook
 
@@ -90,7 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, or 02")
+    parser.add_argument("assignment", metavar="ASSIGNMENT", nargs="?", default="", help="such as 02_all_reduce, or 02")
     parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in work/exercises/")
 
 
