@@ -29,6 +29,11 @@ def main(arguments: list[str] | None = None) -> int:
     lab_parser.add_argument("--from-start", action="store_true", help="open lesson 00, and not where you were last")
     progress = "show where you are: what ran, what passes, what is handed in, marks, hours, and the next step"
     commands.add_parser("progress", help=progress, description=progress[0].upper() + progress[1:] + ".")
+    report = "write one page about what you did, to show to others: your code, pictures of your runs, marks"
+    report_parser = commands.add_parser("report", help=report, description=report[0].upper() + report[1:] + ".")
+    report_parser.add_argument("--name", default="", help="your name, which stands on top; else none does")
+    report_parser.add_argument("--to", metavar="FILE", type=Path, help="where to; else work/my_report.html")
+    report_parser.add_argument("--unfolded", action="store_true", help="with the code open, as for printing it")
     update = "get a newer version of the course; what you have written stays"
     commands.add_parser("update", help=update, description=update[0].upper() + update[1:] + ".")
     check = "show which functions of an exercise pass their tests, and what to do next; it gives no marks. Without the "
@@ -60,6 +65,10 @@ def main(arguments: list[str] | None = None) -> int:
         return open_lab(rest, instructor=options.instructor, from_start=options.from_start)
     if rest:
         parser.error(f"unknown {'option' if rest[0].startswith('-') else 'argument'} {rest[0]}")
+    if options.command == "report":
+        from distlib.cli.show_report import write_report
+
+        return write_report(options)
     if options.command == "update":
         from distlib.cli.update import update as update_course
 

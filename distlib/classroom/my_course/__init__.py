@@ -16,4 +16,6 @@ own_course       the whole of it, as a value, and the next step
 course_reading   from a folder to that value
 progress_table   shows it: as text, and as the page that stands next to the notebooks
 after_check      what a check that has ended keeps, and says about the next step
+run_pictures     pictures of the student's own runs, out of the outputs of a notebook
+portfolio        one page to show to others: `distlib report`
 """

@@ -17,7 +17,8 @@ from distlib.classroom.words import count, points
 from distlib.printable import printable
 
 PAGE = f"{FOLDER}/my_course.md"
-_HEADS = ("", "lesson", "cells that ran", "exercise", "handed in", "marks", "hours")
+_TITLE = 34  # letters of a title that a row has room for
+_HEADS = ("", "lesson", "ran", "exercise", "handed in", "marks", "hours")
 
 
 def progress_text(own: OwnCourse) -> str:
@@ -65,17 +66,23 @@ def hours(minutes: float) -> str:
 
 def _texts(lesson: OwnLesson) -> tuple[str, ...]:
     """The cells of a row."""
-    optional = ", optional" if lesson.promise.is_optional else ""
     own = lesson.exercise
     return (
         lesson.number,
-        f"{lesson.promise.short_title}{optional}",
+        _title(lesson),
         _ran(lesson),
         _passing(own) if own else "",
-        f"{own.handed_in.astimezone():%d %b %Y}" if own and own.handed_in else "",
+        f"{own.handed_in.astimezone():%d %b}" if own and own.handed_in else "",
         f"{points(own.marks.got)} of {points(own.marks.full)}" if own and own.marks else "",
         hours(lesson.minutes).partition(" ")[0] if lesson.minutes else "",
     )
+
+
+def _title(lesson: OwnLesson) -> str:
+    """ "Two trees, many nodes, optional": cut where a row has no room for it."""
+    title, optional = lesson.promise.short_title, ", optional" if lesson.promise.is_optional else ""
+    room = _TITLE - len(optional)
+    return f"{title if len(title) <= room else title[: room - 1].rstrip(' ,') + '…'}{optional}"
 
 
 def _ran(lesson: OwnLesson) -> str:

@@ -102,7 +102,7 @@ class Results:
         """What a student should know besides the rows."""
         later = any(row.hidden.state == ABSENT for row in self.rows)
         remarks = [f"Remark: {remark}" for remark in self.remarks]
-        return [*remarks, *([_HIDDEN_LATER] if later else []), *([self.then] if self.then else [])]
+        return [*remarks, *([_HIDDEN_LATER] if later else [])]
 
     @property
     def summary(self) -> str:
