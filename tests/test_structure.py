@@ -46,6 +46,7 @@ FLOORS = {
     "clinic": 4,
     "draw": 4,
     "exercises": 5,
+    "games": 5,
     "judge": 5,
     "trainers": 5,
     "classroom": 6,
