@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from distlib.classroom.student_copies.bring import course_version, version_of
 from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, copies
 from distlib.classroom.student_copies.notebook_json import Notebook, read_notebook
 from distlib.classroom.uploads.upload_folder import UploadFolder
+from distlib.games import BestPlay, PlaysUnreadable, best_plays
 from distlib.printable import printable
 
 
@@ -54,7 +55,8 @@ def read_course(course: Path) -> OwnCourse:
         if not _is_exercise(name) and (stem := _stem(name))
     ]
     lessons.sort(key=lambda lesson: lesson.name)
-    return OwnCourse(lessons, worked_last(found.seen), found.remarks)
+    games = _games(course, found.remarks)
+    return OwnCourse(lessons, worked_last(found.seen), found.remarks, games)
 
 
 def note_work(course: Path) -> str:
@@ -144,6 +146,15 @@ def _exercise(course: Path, name: str, found: _Found, marks: Mapping[str, MarksB
         _handed_in(course, exercise),
         marks.get(exercise),
     )
+
+
+def _games(course: Path, remarks: list[str]) -> Sequence[BestPlay]:
+    """The best plays; a remark more, if they can't be read."""
+    try:
+        return best_plays(course / FOLDER)
+    except PlaysUnreadable as error:
+        remarks.append(f"{error}. Its scores are left out here.")
+        return ()
 
 
 def _handed_in(course: Path, exercise: str) -> datetime | None:

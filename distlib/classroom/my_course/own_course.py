@@ -12,6 +12,7 @@ from distlib.classroom.my_course.notebooks_seen import SeenNotebook
 from distlib.classroom.my_course.written_functions import WrittenFunction
 from distlib.classroom.self_check.results import FAILS, PASSES
 from distlib.classroom.words import joined
+from distlib.games import BestPlay
 
 ENOUGH = 0.9  # of its cells: a lesson counts as done although a cell or two did not run
 _WRITTEN, _NOT_WRITTEN = "written", "not written"
@@ -146,11 +147,13 @@ class OwnCourse:
         lessons: in the course's order.
         last: where the student was: the path in `work/` of the notebook that was worked on last; "" for nowhere.
         remarks: what can't be read, and the like: sentences.
+        games: the best play of each level, in the order of lessons.
     """
 
     lessons: Sequence[OwnLesson]
     last: str
     remarks: Sequence[str] = ()
+    games: Sequence[BestPlay] = ()
 
     @property
     def exercises(self) -> list[OwnExercise]:

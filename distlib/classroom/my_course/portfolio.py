@@ -95,6 +95,8 @@ def portfolio(course: Path, own: OwnCourse, name: str, today: date, *, unfolded:
         done=[(lesson, [_phrase(phrase) for phrase in lesson.promise.able]) for lesson in done],
         pictures=_pictures(course, own),
         exercises=[(each, _code(each)) for each in written],
+        has_marks=any(each.marks for each in own.exercises),
+        games=own.games,
         unfolded=unfolded,
         colors=COLORS,
         papers=(LIGHT_PAPER, DARK_PAPER),

@@ -14,6 +14,7 @@ from distlib.classroom.self_check.results import PASSES
 from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, LESSONS
 from distlib.classroom.student_copies.notebook_json import write_file
 from distlib.classroom.words import count, points
+from distlib.games import BestPlay
 from distlib.printable import printable
 
 PAGE = f"{FOLDER}/my_course.md"
@@ -27,7 +28,8 @@ def progress_text(own: OwnCourse) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     remarks = [f"Remark: {remark}" for remark in own.remarks]
-    return "\n\n".join(["\n".join(lines), *remarks, f"{in_numbers(own)}\nNext: {own.next_step}"])
+    games = ["\n".join(["Games, your best:", *(f"  {game_words(play)}" for play in own.games)])] if own.games else []
+    return "\n\n".join(["\n".join(lines), *games, *remarks, f"{in_numbers(own)}\nNext: {own.next_step}"])
 
 
 def write_page(course: Path, own: OwnCourse) -> None:
@@ -55,6 +57,13 @@ def in_numbers(own: OwnCourse) -> str:
         f"Done: {done}, {passing} of {count(functions, 'function')}, {handed}; about {hours(own.minutes_done)}. "
         f"To come: about {hours(own.minutes_to_come)}."
     )
+
+
+def game_words(play: BestPlay) -> str:
+    """ "09 Fill the grid, level 1: 20 points (par 18)"."""
+    number = play.lesson.partition("_")[0]
+    score, par = f"{play.score:,.6g} {play.unit}", f"{play.par:,.6g}"
+    return f"{number} {play.title}, {play.level_name or f'level {play.level}'}: {score} (par {par})"
 
 
 def hours(minutes: float) -> str:
@@ -105,6 +114,8 @@ def _passing(own: OwnExercise) -> str:
 def _page(own: OwnCourse) -> str:
     here = f"You were in [{own.last.rpartition('/')[2].removesuffix('.ipynb')}]({own.last}).\n" if own.last else ""
     remarks = [f"*{_harmless(remark)}*\n" for remark in own.remarks]
+    games = [f"- {_harmless(game_words(play))}" for play in own.games]
+    games = ["**Games, my best:**\n", *games, ""] if games else []
     table = [_row(_HEADS), _row(["---"] * len(_HEADS)), *(_row(_linked(lesson)) for lesson in own.lessons)]
     return "\n".join(
         [
@@ -115,6 +126,7 @@ def _page(own: OwnCourse) -> str:
             f"{in_numbers(own)}\n",
             *table,
             "",
+            *games,
             "Hours are those of the lesson with its exercise; optional ones count once you have begun them. A lesson "
             "is done when nine of ten of its cells have run, a function when it passes the last check "
             "(`distlib check`). `distlib report` makes a page of it all to show to others.\n",

@@ -118,18 +118,19 @@ def harmless(source: str) -> str:
 
 
 def _only_draws(svg: bytes) -> bool:
-    if b"<!" in svg or b"<?" in svg:  # a document type could define what elements are made of
-        return False
     try:
-        root = ElementTree.fromstring(svg)
-    except ElementTree.ParseError:
+        text = svg.decode("utf-8")
+        if "<!" in text or "<?" in text:  # a document type could define what elements are made of
+            return False
+        root = ElementTree.fromstring(text)
+    except (UnicodeDecodeError, ElementTree.ParseError):
         return False
     return root.tag.endswith("svg") and all(_draws(element) for element in root.iter())
 
 
 def _draws(element: ElementTree.Element) -> bool:
     names = [name.rpartition("}")[2].lower() for name in element.attrib]
-    refers = any("url(" in value.replace("url(#", "") or ":" in value for value in element.attrib.values())
+    refers = any("url(" in value.lower().replace("url(#", "") or ":" in value for value in element.attrib.values())
     return element.tag.rpartition("}")[2] in _DRAWS and not refers and not any(_is_active(name) for name in names)
 
 
