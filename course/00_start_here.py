@@ -781,8 +781,9 @@ world.close()
 # ## What comes next
 #
 # This is the whole way. Each lesson ends with a link to its exercise, and the minutes of both stand here. To see where
-# you are, what passes and what comes next, type `distlib progress` in a terminal; `my_course.md`, on top of the file
-# browser, shows the same. At the end, `distlib report` makes a page of all that you wrote, to show to others.
+# you are, what passes and what comes next, type `distlib progress` in a terminal. The file `my_course.md`, in the top
+# folder of the file browser, shows the same. At the end, `distlib report` makes a page of all that you wrote, to show
+# to others.
 #
 # | | lesson | what it gives you | minutes | exercise |
 # |---|---|---|---:|---:|

@@ -412,6 +412,30 @@ def test_a_course_without_copies_and_an_original_that_is_broken(course: Path) ->
     assert "The course's own 01_messages.ipynb is broken. Get it again: distlib update" in read_course(course).remarks
 
 
+@pytest.mark.parametrize("odd", [None, 7, "x", [], [7], {}, {"nbgrader": 7}, {"version": []}], ids=repr)
+def test_a_notebook_that_is_json_but_odd_does_no_harm(course: Path, odd: object) -> None:
+    for key in ("cell_type", "source", "metadata", "outputs", "execution_count", "id"):
+        for copy, original in ((LESSON, f"course/{NAME}.ipynb"), (EXERCISE, f"exercises/{NAME}/{NAME}.ipynb")):
+            notebook = read_notebook(course / original)
+            for cell in notebook["cells"]:
+                cell[key] = odd
+            notebook["metadata"]["distlib"] = odd
+            save(course / copy, notebook, 2_000_000_000)
+        own = read_course(course)
+        assert len(own.exercises) == 1 and progress_text(own)
+        assert note_work(course) == ""
+
+
+def test_what_can_not_be_kept_is_said_and_the_check_stands(course: Path) -> None:
+    (course / "work" / "progress").write_text("a file where a folder should be")
+    (course / PAGE).mkdir()
+    done = finished(all_pass(), course / EXERCISE)
+    (remark,) = done.remarks
+    assert remark.startswith("what passes could not be kept in work/: ") and done.passes and done.then
+    run(course / LESSON)
+    assert note_work(course).startswith("work/ can't be written (")
+
+
 def test_odd_cells_and_tags_do_no_harm(course: Path) -> None:
     notebook = read_notebook(course / LESSON)
     notebook["cells"] += [

@@ -102,7 +102,8 @@ def _folder(course: Path, copy: Path) -> str:
 
 def version_of(copy: Notebook) -> str:
     """The version of the course that a copy was made from; empty if it does not say."""
-    return str(copy["metadata"].get("distlib", {}).get("version", ""))
+    said = copy["metadata"].get("distlib")
+    return str(said.get("version", "")) if isinstance(said, dict) else ""
 
 
 def course_version(original: Notebook, copy: str) -> str:
