@@ -18,6 +18,8 @@ def show_progress() -> int:
     if course is None:
         say(NO_COURSE, sys.stderr)
         return 1
+    if course not in (Path.cwd(), *Path.cwd().parents):
+        say(f"There is no course here. This is the one in {course}:\n", sys.stderr)
     say(progress_text(take_stock(course)))
     return 0
 

@@ -24,7 +24,7 @@ from distlib.classroom.self_check.table import Table
 from distlib.classroom.student_copies.bring import bring
 from distlib.classroom.student_copies.notebook_json import Notebook, read_notebook, write_notebook
 from distlib.classroom.uploads.hand_in import hand_in_notebook
-from distlib.cli import main
+from distlib.cli import main, where_am_i
 from tests.tools.tiny_course import ROOT
 
 LESSONS = ["00_start_here", "01_messages", "02_all_reduce", "03_trees_and_grids", "03b_networks", "04_data_parallel"]
@@ -487,6 +487,20 @@ def test_the_command(
     assert max(map(len, said.splitlines())) <= 120
     assert f"[All-reduce](lessons/lesson_{NAME}.ipynb)" in (course / PAGE).read_text()
     assert read_kept(course, "notebooks.json")["notebooks"].keys() == {f"lessons/lesson_{NAME}.ipynb"}
+
+
+def test_in_a_folder_without_a_course(
+    course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    monkeypatch.setattr(where_am_i, "find_course", lambda start: course)  # as where distlib was installed from one
+    assert main(["progress"]) == 0
+    assert capsys.readouterr().err == f"There is no course here. This is the one in {course}:\n\n"
+    monkeypatch.setattr(where_am_i, "find_course", lambda start: None)
+    assert main(["progress"]) == 1
+    assert "Go to the course's folder first." in capsys.readouterr().err
+    assert list((tmp_path / "empty").iterdir()) == []
 
 
 def test_links_of_the_page_lead_to_notebooks(course: Path) -> None:
