@@ -83,12 +83,14 @@ class Results:
         looked_at: a sentence: what was run.
         rows: in the notebook's order.
         remarks: what else a student should know, such as a cell that did not come to an end.
+        then: where everything passes, what comes next in the course: a sentence, or "".
     """
 
     name: str
     looked_at: str
     rows: list[FunctionRow]
     remarks: list[str]
+    then: str = ""
 
     @property
     def passes(self) -> bool:
@@ -99,7 +101,8 @@ class Results:
     def notes(self) -> list[str]:
         """What a student should know besides the rows."""
         later = any(row.hidden.state == ABSENT for row in self.rows)
-        return [*(f"Remark: {remark}" for remark in self.remarks), *([_HIDDEN_LATER] if later else [])]
+        remarks = [f"Remark: {remark}" for remark in self.remarks]
+        return [*remarks, *([_HIDDEN_LATER] if later else [])]
 
     @property
     def summary(self) -> str:
