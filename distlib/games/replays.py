@@ -34,7 +34,7 @@ _MOST_WORDS = 300
 
 
 @dataclass(frozen=True)
-class Replay:
+class GameReplay:
     """What a play gave when it was played again.
 
     Attributes:
@@ -57,7 +57,7 @@ def replay_plays(
     cpu_seconds: int = CPU_SECONDS,
     memory: int = MEMORY,
     tell: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[HandedPlay, Replay]:
+) -> dict[HandedPlay, GameReplay]:
     """Play each distinct play once.
 
     Args:
@@ -67,7 +67,7 @@ def replay_plays(
         tell: called with how many are done, of how many.
     """
     todo = sorted(set(plays), key=lambda play: (play.game, play.level, play.choices), reverse=True)
-    total, found, workers = len(todo), dict[HandedPlay, Replay](), list[_Worker]()
+    total, found, workers = len(todo), dict[HandedPlay, GameReplay](), list[_Worker]()
     try:
         while todo or any(worker.play for worker in workers):
             while todo and (worker := _idle(workers, jobs, cpu_seconds, memory)):
@@ -127,13 +127,13 @@ class _Worker:
         with suppress(BrokenPipeError):  # it has ended: `result` finds out
             self.connection.send(play)
 
-    def result(self) -> Replay:
+    def result(self) -> GameReplay:
         """What came of its play. If it could not be played to the end, the worker is gone."""
         self.play = None
         try:
             if self.connection.poll():
                 received = self.connection.recv()
-                assert isinstance(received, Replay)
+                assert isinstance(received, GameReplay)
                 return received
             problem = f"its replay did not come to an end within {PATIENCE:g} s"
         except (EOFError, ConnectionResetError):
@@ -142,7 +142,7 @@ class _Worker:
             too_long = f"its replay takes more than {self._cpu_seconds} s of processor time"
             problem = too_long if status == -signal.SIGXCPU else f"its replay ended with status {status}"
         self.stop()
-        return Replay(None, problem)
+        return GameReplay(None, problem)
 
     def stop(self) -> None:
         """End the process."""
@@ -168,7 +168,7 @@ def _work(connection: Connection, cpu_seconds: int, memory: int) -> None:
             try:
                 answer = replay_here(play)
             except MemoryError:
-                answer = Replay(None, f"its replay takes more than {memory >> 20} MiB")
+                answer = GameReplay(None, f"its replay takes more than {memory >> 20} MiB")
             connection.send(answer)
 
 
@@ -179,7 +179,7 @@ def _allow(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(usage.ru_utime + usage.ru_stime) + seconds + 1, hard))
 
 
-def replay_here(play: HandedPlay) -> Replay:
+def replay_here(play: HandedPlay) -> GameReplay:
     """Play it in this process."""
     from distlib.draw.players.still import still_svg
     from distlib.games.game_list import all_games
@@ -189,11 +189,11 @@ def replay_here(play: HandedPlay) -> Replay:
         result = game.play(play.level, json.loads(play.choices))
         score = game.score(result)
     except (ValueError, TypeError, RecursionError, RuntimeError) as error:
-        return Replay(None, " ".join(str(error).split())[:_MOST_WORDS] or type(error).__name__)
+        return GameReplay(None, " ".join(str(error).split())[:_MOST_WORDS] or type(error).__name__)
     if score is None:
-        return Replay(None, "it does not count: it does not fit, or does not reach the goal")
+        return GameReplay(None, "it does not count: it does not fit, or does not reach the goal")
     scene = game.scene(result)
-    return Replay(score, svg=still_svg(scene, "currentColor"), alt=scene.alt)
+    return GameReplay(score, svg=still_svg(scene, "currentColor"), alt=scene.alt)
 
 
 def why_unknown(play: HandedPlay) -> str:

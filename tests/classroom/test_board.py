@@ -25,7 +25,7 @@ from distlib.cli import main
 from distlib.games.game_list import all_games
 from distlib.games.handed_plays import HandedPlay, read_handed
 from distlib.games.my_games import BestPlay, keep_best, keep_pseudonym
-from distlib.games.replays import Replay
+from distlib.games.replays import GameReplay
 from tests.tools.game_class import AT, handed_in, put_games
 
 ROOT = Path(__file__).parents[2]
@@ -201,7 +201,7 @@ def test_who_leaves_is_gone_and_nobody_gets_the_name() -> None:
 def test_places_and_the_best_of_several_plays() -> None:
     game = all_games()["golf"]
     plays = [HandedPlay("golf", 1, f'{{"n": {number}}}') for number in range(4)]
-    replays = {play: Replay(score) for play, score in zip(plays, (200.0, 154.8, 154.8, None), strict=True)}
+    replays = {play: GameReplay(score) for play, score in zip(plays, (200.0, 154.8, 154.8, None), strict=True)}
     students = [
         replace(asks(name, ""), plays=tuple(plays[number] for number in numbers))
         for name, numbers in (("a", (0, 1)), ("b", (2,)), ("c", (0,)), ("d", (3,)), ("e", (0,)))

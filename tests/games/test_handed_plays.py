@@ -16,7 +16,7 @@ from distlib.games.course_game import ChoiceError
 from distlib.games.game_list import all_games
 from distlib.games.handed_plays import MOST_BYTES, MOST_PLAYS, HandedPlay, NotPlays, plays_to_hand_in, read_handed
 from distlib.games.my_games import BestPlay, MyGames
-from distlib.games.replays import Replay, replay_here, replay_plays, why_unknown
+from distlib.games.replays import GameReplay, replay_here, replay_plays, why_unknown
 from tests.tools.game_class import handed_in
 
 ROWS = {"rows": ["F0 F1 B0 B1", "F0 B0 F1 B1"]}
@@ -144,7 +144,7 @@ def test_equal_choices_are_played_once_and_a_large_replay_ends() -> None:
     found = replay_plays(plays, jobs=2, cpu_seconds=0, tell=lambda done, total: told.append((done, total)))
     assert told == [(1, 3), (2, 3), (3, 3)]
     assert found[good].score == 23 and found[plays[-1]].score == 20
-    assert found[endless] == Replay(None, "its replay takes more than 0 s of processor time")
+    assert found[endless] == GameReplay(None, "its replay takes more than 0 s of processor time")
 
 
 def test_too_much_work_is_refused_before_it_begins() -> None:

@@ -16,13 +16,13 @@ from markupsafe import Markup, escape
 from distlib.classroom.board.standings import BoardPlace, LevelTable
 from distlib.classroom.pages import render
 from distlib.games.course_game import CourseGame
-from distlib.games.replays import Replay
+from distlib.games.replays import GameReplay
 
 MOST_PICTURES = 3_000_000  # bytes of the whole page
 
 
 @dataclass(frozen=True)
-class _Row:
+class _BoardRow:
     """A line of a table: its place, pseudonyms, score, how that is to par, and the picture of its run."""
 
     place: int
@@ -41,7 +41,7 @@ class _LevelSection:
     name: str
     par: str
     record: str
-    rows: list[_Row]
+    rows: list[_BoardRow]
     others: int
 
 
@@ -64,7 +64,7 @@ def board_html(tables: Sequence[LevelTable], records: dict[tuple[str, int], floa
 
 
 def _section(table: LevelTable, record: float, room: int, numbers: Iterator[int]) -> _LevelSection:
-    game, rows = table.game, list[_Row]()
+    game, rows = table.game, list[_BoardRow]()
     for place in table.places:
         svg = place.run.svg
         fits = len(svg.encode()) <= room
@@ -74,13 +74,13 @@ def _section(table: LevelTable, record: float, room: int, numbers: Iterator[int]
     return _LevelSection(table.level, game.levels[table.level], par, game.in_words(record), rows, table.others)
 
 
-def _row(game: CourseGame[Any], level: int, place: BoardPlace, picture: Markup | None) -> _Row:
+def _row(game: CourseGame[Any], level: int, place: BoardPlace, picture: Markup | None) -> _BoardRow:
     score, par = game.in_order(place.score), game.in_order(game.par(level))
     verdict = "better than par" if score < par else "par" if score == par else ""
-    return _Row(place.place, place.names, game.in_words(place.score), verdict, place.ways, picture)
+    return _BoardRow(place.place, place.names, game.in_words(place.score), verdict, place.ways, picture)
 
 
-def _picture(run: Replay, number: int) -> Markup:
+def _picture(run: GameReplay, number: int) -> Markup:
     """The drawing, whose hatchings have names of its own: those of a picture that is hidden would not be found."""
     svg = run.svg.replace("hatch-", f"hatch-{number}-").replace("<svg ", "<svg aria-hidden='true' ", 1)
     return Markup('<div class="wide" role="img" aria-label="{}" tabindex="0">{}</div>').format(

@@ -16,7 +16,7 @@ from distlib.classroom.board.standings import standings
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.games.game_list import all_games
 from distlib.games.handed_plays import ASSIGNMENT, HandedPlay
-from distlib.games.replays import Replay, replay_plays
+from distlib.games.replays import GameReplay, replay_plays
 
 _HELD = "pseudonyms.json"
 
@@ -94,7 +94,7 @@ def _names_in(table: Path, students: list[StudentPlays]) -> dict[str, list[str]]
     return names
 
 
-def _problems(each: StudentPlays, replays: dict[HandedPlay, Replay], refused: dict[str, str]) -> tuple[str, ...]:
+def _problems(each: StudentPlays, replays: dict[HandedPlay, GameReplay], refused: dict[str, str]) -> tuple[str, ...]:
     games = all_games()
     unplayed = [
         f"{games[play.game].title}, level {play.level}: {problem}"

@@ -10,7 +10,7 @@ from typing import Any
 from distlib.classroom.board.class_plays import StudentPlays
 from distlib.games.course_game import CourseGame
 from distlib.games.handed_plays import HandedPlay
-from distlib.games.replays import Replay
+from distlib.games.replays import GameReplay
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class BoardPlace:
     place: int
     names: tuple[str, ...]
     score: float
-    run: Replay
+    run: GameReplay
     ways: int
 
 
@@ -51,7 +51,7 @@ class LevelTable:
 def standings(
     games: Sequence[CourseGame[Any]],
     students: Sequence[StudentPlays],
-    replays: Mapping[HandedPlay, Replay],
+    replays: Mapping[HandedPlay, GameReplay],
     names: Mapping[str, str],
 ) -> list[LevelTable]:
     """The tables of all levels, in the order of the games.
@@ -72,7 +72,7 @@ def standings(
 
 
 def _best(
-    game: CourseGame[Any], level: int, student: StudentPlays, replays: Mapping[HandedPlay, Replay]
+    game: CourseGame[Any], level: int, student: StudentPlays, replays: Mapping[HandedPlay, GameReplay]
 ) -> HandedPlay | None:
     """The student's best play of a level; the first in the order of its text, where several are equal."""
     plays = [each for each in student.plays if (each.game, each.level) == (game.name, level)]
@@ -87,7 +87,7 @@ def _level_table(
     level: int,
     best: Sequence[tuple[str, HandedPlay | None]],
     names: Mapping[str, str],
-    replays: Mapping[HandedPlay, Replay],
+    replays: Mapping[HandedPlay, GameReplay],
 ) -> LevelTable:
     played = [(student, play) for student, play in best if play]
     by_score: dict[float, list[tuple[str, HandedPlay]]] = defaultdict(list)
