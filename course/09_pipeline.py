@@ -31,6 +31,7 @@ from distlib.draw import (
     play_pipeline,
     predict,
 )
+from distlib.games.in_lessons import fill
 from distlib.training.datasets import digits
 from distlib.training.pipeline import Pipeline, StepRecord, measure_costs, stages_of
 from distlib.training.schedules import (
@@ -45,13 +46,14 @@ from distlib.training.schedules import (
     naive,
     one_forward_one_backward,
     parse_schedule,
+    puzzle,
     schedule_grid,
     time_schedule,
     zero_bubble,
     zero_bubble_v,
 )
 from distlib.training.schedules.execution import execution_order
-from distlib.training.schedules.puzzle import Attempt, Grid, fill, level_of, score_card
+from distlib.training.schedules.puzzle import Attempt, Grid, level_of, score_card
 from distlib.worlds.real.process_group import torch_distributed
 
 # %%
@@ -1337,7 +1339,8 @@ assert orders["ScheduleZBVZeroBubble"] == ours
 #
 # A line is a rank. Write `F0` for the forward pass of microbatch 0 through that rank's stage, and `B0` for its
 # backward pass. Dots may stand for waiting. They are for your eyes only: when an action runs follows from what it
-# waits for.
+# waits for. Your best grid of each level is kept in `work/my_games.json`, in your own folder. Nothing sends that file.
+# `distlib board`, in a terminal, shows what is in it.
 
 
 # %%
@@ -1379,8 +1382,8 @@ best = """
 rank 0  F0 F1 .. .. B0 .. .. B1 ..
 rank 1  .. F0 B0 .. F1 B1 .. .. ..
 """
-print(fill(1, best))
-assert fill(1, best).points == 23
+print(puzzle.fill(1, best))
+assert puzzle.fill(1, best).points == 23
 
 # %% [markdown]
 # The other levels get harder. A grid may also be code: a list for each rank, of words such as `"F0"`. In levels 5 and 7

@@ -1205,10 +1205,14 @@ assert round(3 * 3 / 4 * wide_bytes / 15e3) == 561
 #
 # Now you choose. A hole is a model, ranks, and the memory of each. Train it in as little time as you can. You choose
 # the stage, how many blocks form a unit, how many of them are checkpointed, the number of microbatches, and at stage 3
-# `prefetch` and `reshard`. Who needs more memory than there is gets no points. Ten are par.
+# `prefetch` and `reshard`. Who needs more memory than there is gets no points. Ten are par. Your best swing at each
+# hole is kept in `work/my_games.json`, in your own folder. Nothing sends that file. `distlib board`, in a terminal,
+# shows what is in it.
 
 # %%
-from distlib.training.zero.memory_golf import HOLES, score_card, swing
+from distlib.games.in_lessons import swing
+from distlib.training.zero import memory_golf
+from distlib.training.zero.memory_golf import HOLES, score_card
 
 for hole in HOLES:
     print(hole)
@@ -1234,7 +1238,7 @@ print(score_card(swings))
 # %% tags=["folded"]
 # One way to do it
 for hole in HOLES:
-    swings.append(swing(hole.number, **vars(hole.par)))
+    swings.append(memory_golf.swing(hole.number, **vars(hole.par)))
     print(f"{hole.number}: {hole.par}")
 print(score_card(swings))
 assert score_card(swings).endswith("50 points; par is 50")

@@ -1053,10 +1053,14 @@ assert choice.best.seconds > theirs.seconds
 # the order of the axes. After every move the step is played on simulated ranks: the picture shows what travels between
 # nodes, what the fullest rank keeps, and the time against par. Par is what `choose_strategy` chooses, and gives 10
 # points. A layout that does not fit gives none.
+#
+# Your best layout of each level is kept in `work/my_games.json`, in your own folder. Nothing sends that file. `distlib
+# board`, in a terminal, shows what is in it.
 
 # %%
-from distlib.draw import play_cluster
-from distlib.training.strategy.cluster_game import LEVELS, lay_out, score_card
+from distlib.games.in_lessons import lay_out, play_cluster
+from distlib.training.strategy import cluster_game
+from distlib.training.strategy.cluster_game import LEVELS, score_card
 
 print(LEVELS[1])
 play_cluster(2)
@@ -1081,7 +1085,7 @@ print(score_card(attempts))
 
 # %% tags=["folded"]
 # One way to do it
-uneven = lay_out(5, pp=2, tp=2, microbatches=16, layers=(6, 3))
+uneven = cluster_game.lay_out(5, pp=2, tp=2, microbatches=16, layers=(6, 3))
 print(uneven)
 assert uneven.points > 10
 

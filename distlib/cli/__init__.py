@@ -52,6 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     grade = "grade what students have handed in: their code in a sandbox, its marks into nbgrader's gradebook"
     _add_grade_arguments(commands.add_parser("grade", help=grade, description=grade[0].upper() + grade[1:] + "."))
+    board = "show your best plays of the games; in an instructor's course, make the board of the class"
+    _add_board_arguments(commands.add_parser("board", help=board, description=board[0].upper() + board[1:] + "."))
     launch = "run a function of a script on ranks: on this machine, or where torchrun or srun has started it"
     _add_launch_arguments(
         commands.add_parser("launch", help=launch, description=launch[0].upper() + launch[1:] + ".", epilog=LAUNCHES)
@@ -102,6 +104,10 @@ def main(arguments: list[str] | None = None) -> int:
         from distlib.cli.release import release_course
 
         return release_course(options)
+    if options.command == "board":
+        from distlib.cli.board import board as show_board
+
+        return show_board(options)
     if options.command == "launch":
         from distlib.cli.launch import launch_script
 
@@ -121,15 +127,24 @@ def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_hand_in_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, or 02")
+    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, 02, or games")
     parser.add_argument("--name", default="", help="your name or student number; else you are asked, once")
     parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is somewhere else")
     parser.add_argument("--yes", action="store_true", help="hand in also if nothing is answered")
     parser.add_argument("--again", action="store_true", help="hand in also if nothing has changed since the last time")
 
 
+def _add_board_arguments(parser: argparse.ArgumentParser) -> None:
+    mine = parser.add_mutually_exclusive_group()
+    pseudonym = "the name under which you want to be on the board of the class; hand in your games, then"
+    mine.add_argument("--as", metavar="NAME", dest="pseudonym", help=pseudonym)
+    mine.add_argument("--leave", action="store_true", help="be on the board of the class no longer; hand in, then")
+    parser.add_argument("--jobs", metavar="N", type=_positive, default=os.cpu_count() or 1, help="replays at a time")
+    parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
+
+
 def _add_collect_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, or 02")
+    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, 02, or games")
     parser.add_argument("uploads", metavar="FOLDER_OR_ZIP", type=Path, nargs="+", help="what students have uploaded")
     times = "the times of the files are those of handing in, in this time zone, such as Europe/Berlin"
     parser.add_argument("--times-in", metavar="ZONE", default="", help=times)

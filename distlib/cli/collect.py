@@ -13,6 +13,7 @@ from distlib.checks.formatting import count
 from distlib.classroom.grader.course import CourseError, course_above, open_course
 from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, UploadOutcome, collect
 from distlib.cli.saying import say
+from distlib.games.handed_plays import ASSIGNMENT as GAMES
 from distlib.printable import printable
 
 
@@ -24,7 +25,8 @@ def collect_uploads(options: argparse.Namespace) -> int:
     try:
         course = open_course(options.course or course_above(Path.cwd()))
         assignment = course.full_name(options.assignment)
-        course.source(assignment)  # an assignment that does not exist is named
+        if assignment != GAMES:
+            course.source(assignment)  # an assignment that does not exist is named
         outcomes = collect(course, assignment, options.uploads, time_zone=_zone(options.times_in))
     except (CourseError, ValueError, OSError) as error:
         say(printable(str(error)), sys.stderr)
@@ -34,7 +36,7 @@ def collect_uploads(options: argparse.Namespace) -> int:
         return 130
     say(f"{_table(outcomes)}\n\n{_summary(outcomes)}")
     if any(outcome.state in (COLLECTED, UNCHANGED) for outcome in outcomes):
-        say(f"Next: distlib grade {assignment}")
+        say("Next: distlib board" if assignment == GAMES else f"Next: distlib grade {assignment}")
     return 1 if any(outcome.state == PROBLEM for outcome in outcomes) else 0
 
 

@@ -1,4 +1,4 @@
-"""`distlib hand-in`: the saved notebook of an exercise, checked, on its way to the instructor."""
+"""`distlib hand-in`: the saved notebook of an exercise, or plays of the games, on their way to the instructor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import argparse
 import sys
 
 from distlib.classroom.uploads.hand_in import Declined, HandInError, Interrupted, hand_in_notebook
+from distlib.classroom.uploads.hand_in_games import GamesReceipt, hand_in_games
+from distlib.classroom.uploads.receipt import Receipt
 from distlib.cli.saying import say
+from distlib.games.handed_plays import ASSIGNMENT as GAMES
 
 
 def hand_in_from_terminal(options: argparse.Namespace) -> int:
@@ -15,14 +18,7 @@ def hand_in_from_terminal(options: argparse.Namespace) -> int:
     options: assignment, name, notebook, yes, again; see `distlib hand-in --help`.
     """
     try:
-        receipt = hand_in_notebook(
-            options.assignment,
-            student=options.name,
-            notebook=options.notebook,
-            sure=options.yes,
-            again=options.again,
-            ran=(),
-        )
+        receipt = _hand_in(options)
     except Declined as answer:
         say(str(answer))
         return 1
@@ -34,3 +30,16 @@ def hand_in_from_terminal(options: argparse.Namespace) -> int:
         return 130
     say(str(receipt))
     return 0
+
+
+def _hand_in(options: argparse.Namespace) -> Receipt | GamesReceipt:
+    if options.assignment == GAMES:
+        return hand_in_games(options.name)
+    return hand_in_notebook(
+        options.assignment,
+        student=options.name,
+        notebook=options.notebook,
+        sure=options.yes,
+        again=options.again,
+        ran=(),
+    )

@@ -15,15 +15,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache, wraps
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from distlib.draw.players.cluster_board import ClusterBoard
 from distlib.games import server_race
-from distlib.games.game_list import game_of
-from distlib.games.my_games import BestPlay, keep_best
+from distlib.games.game_list import all_games, game_of
+from distlib.games.my_games import BestPlay, games_folder, is_kept_in, keep_best
 from distlib.training.schedules import puzzle
 from distlib.training.strategy import cluster_game
 from distlib.training.zero import memory_golf
+
+if TYPE_CHECKING:
+    from distlib.draw.players.cluster_board import ClusterBoard
 
 Given = ParamSpec("Given")
 Got = TypeVar("Got")
@@ -35,9 +37,9 @@ def keep_play(result: object) -> None:
     Raises:
         TypeError: it is not a play of a game.
     """
-    folder = games_folder(Path.cwd())
-    play = as_play(result)
-    if folder is None or play is None:
+    here = Path.cwd()
+    play, folder = as_play(result), games_folder(here)
+    if play is None or not is_kept_in(here):
         return
     try:
         said = keep_best(folder, [play])
@@ -75,24 +77,7 @@ def as_play(result: object) -> BestPlay | None:
 
 @cache
 def _par(name: str, level: int) -> float:
-    from distlib.games.game_list import all_games
-
     return all_games()[name].par(level)
-
-
-def games_folder(start: Path) -> Path | None:
-    """The folder of the student who works in `start`; None where nothing is kept."""
-    for folder in [start, *start.parents]:
-        course = folder.parent
-        if folder.name == "work" and _is_course(course):
-            return folder
-        if _is_course(folder):
-            return None
-    return start
-
-
-def _is_course(folder: Path) -> bool:
-    return (folder / "exercises").is_dir() and (folder / "distlib" / "__init__.py").is_file()
 
 
 def keeping(play: Callable[Given, Got]) -> Callable[Given, Got]:
@@ -119,4 +104,6 @@ def play_cluster(number: int) -> ClusterBoard:
     Raises:
         ValueError: there is no such level.
     """
+    from distlib.draw.players.cluster_board import ClusterBoard  # takes the widgets along
+
     return ClusterBoard(cluster_game.cluster_level(number), keep_play)

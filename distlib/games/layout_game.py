@@ -71,6 +71,9 @@ class LayoutGame(CourseGame[LaidOut]):
         return {**known, "order": "-".join(layout.axes), "layers": None, **_RECORDS.get(level, {})}
 
 
-_RECORDS: dict[int, dict[str, Any]] = {5: {"pp": 2, "tp": 2, "dp": 1, "microbatches": 16, "layers": [6, 3]}}
+_RECORDS: dict[int, dict[str, Any]] = {
+    2: {"dp": 4, "pp": 1, "tp": 2, "stage": 2, "microbatches": 1, "recompute": "attention", "order": "pp-tp-dp"},
+    5: {"pp": 2, "tp": 2, "dp": 1, "microbatches": 16, "layers": [6, 3]},
+}
 
 GAME = LayoutGame()

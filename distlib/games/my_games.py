@@ -27,6 +27,7 @@ from typing import Any
 FILE = "my_games.json"
 FORMAT = 1
 MOST_BYTES = 1 << 20
+_MOST_EARLIER = 50
 _ABOUT = (
     "Your best play of each game and level, kept by the lessons of the course. Nothing sends this file. "
     "To see it: distlib board. Whoever gets your choices plays them again: scores count for you alone."
@@ -51,6 +52,7 @@ class BestPlay:
         par: the score that is par.
         at: when it was played, in ISO 8601 with a time zone.
         choices: what was chosen, as JSON has it.
+        earlier: what was the best before, the latest last: when, and its score.
     """
 
     game: str
@@ -64,6 +66,7 @@ class BestPlay:
     par: float
     at: str
     choices: dict[str, Any] = field(hash=False)
+    earlier: tuple[tuple[str, float], ...] = ()
 
     def beats(self, other: BestPlay) -> bool:
         """Whether this is better than another play of the same level."""
@@ -87,8 +90,31 @@ class MyGames:
         before = next((each for each in self.plays if (each.game, each.level) == (play.game, play.level)), None)
         if before and not play.beats(before):
             return self
+        if before:
+            earlier = (*before.earlier, (before.at, before.score))
+            play = replace(play, earlier=earlier[-_MOST_EARLIER:])
         plays = sorted([each for each in self.plays if each != before] + [play], key=lambda e: (e.lesson, e.level))
         return replace(self, plays=tuple(plays))
+
+
+def games_folder(start: Path) -> Path:
+    """The folder with a student's plays: work/ of the course that `start` is in, else `start`."""
+    course = _course_above(start)
+    return course / "work" if course else start
+
+
+def is_kept_in(start: Path) -> bool:
+    """Whether what is played in `start` is kept: not in the course itself, where authors work, outside of work/."""
+    course = _course_above(start)
+    return course is None or start.is_relative_to(course / "work")
+
+
+def _course_above(start: Path) -> Path | None:
+    return next((folder for folder in [start, *start.parents] if _is_course(folder)), None)
+
+
+def _is_course(folder: Path) -> bool:
+    return (folder / "exercises").is_dir() and (folder / "distlib" / "__init__.py").is_file()
 
 
 def best_plays(folder: Path) -> tuple[BestPlay, ...]:
@@ -136,14 +162,18 @@ def _games_in(data: Any) -> MyGames:
 
 
 def _play_in(data: dict[str, Any]) -> BestPlay:
-    play = BestPlay(**{name: data[name] for name in BestPlay.__dataclass_fields__})
+    earlier = tuple((at, score) for at, score in data["earlier"])
+    play = BestPlay(
+        **{name: data[name] for name in BestPlay.__dataclass_fields__ if name != "earlier"}, earlier=earlier
+    )
     texts = (play.game, play.title, play.lesson, play.level_name, play.unit, play.at)
-    numbers = (play.level, play.score, play.par)
+    numbers = (play.level, play.score, play.par, *(score for _, score in earlier))
     if not all(isinstance(each, str) for each in texts) or not isinstance(play.choices, dict):
         raise TypeError
     if not all(isinstance(each, int | float) and math.isfinite(each) for each in numbers):
         raise TypeError
-    datetime.fromisoformat(play.at)
+    for at in (play.at, *(at for at, _ in earlier)):
+        datetime.fromisoformat(at)
     return play
 
 

@@ -186,10 +186,15 @@ def _losses(numbers: torch.Tensor) -> torch.Tensor:
 
 def _outputs(numbers: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
     """[models, numbers] and [models, samples, 64] → [models, samples, 10]"""
-    shapes = [tuple(parameter.shape) for parameter in _model(0).parameters()]
+    shapes = _shapes()
     parts = numbers.split([math.prod(shape) for shape in shapes], dim=1)
     weights, bias, last_weights, last_bias = (part.view(-1, *shape) for part, shape in zip(parts, shapes, strict=True))
     return torch.relu(inputs @ weights.mT + bias[:, None]) @ last_weights.mT + last_bias[:, None]
+
+
+@cache
+def _shapes() -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(parameter.shape) for parameter in _model(0).parameters())
 
 
 @cache

@@ -27,6 +27,13 @@ def test_the_best_play_of_each_level_is_kept(tmp_path: Path) -> None:
     assert list(found.items()) == [(("grid", 1), 22), (("grid", 2), 18), (("golf", 2), 850.0)]
 
 
+def test_what_was_the_best_before_is_remembered(tmp_path: Path) -> None:
+    for day, points in enumerate((18, 22, 20, 23), start=1):
+        keep_best(tmp_path, [replace(GRID, score=points, at=f"2026-12-0{day}T00:00:00+00:00")])
+    (found,) = best_plays(tmp_path)
+    assert found.earlier == (("2026-12-01T00:00:00+00:00", 18), ("2026-12-02T00:00:00+00:00", 22))
+
+
 def test_the_first_of_equals_stays(tmp_path: Path) -> None:
     keep_best(tmp_path, [GRID])
     keep_best(tmp_path, [replace(GRID, at="2027-01-01T00:00:00+00:00")])

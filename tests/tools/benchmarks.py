@@ -33,6 +33,7 @@ from jupyter_client.manager import KernelManager, start_new_kernel
 from torch import nn
 
 from distlib import Cluster, Communicator, DeadlockError, Link, SimulatedWorld, World, all_reduce
+from distlib.classroom.board.class_board import make_board
 from distlib.classroom.class_folder import Classroom, open_classroom
 from distlib.classroom.grader.class_run import grade_class
 from distlib.classroom.grader.course import open_course
@@ -73,6 +74,7 @@ from tests.conftest import BROWSERS
 from tests.judge import test_hostile_class as hostile_class
 from tests.notebooks.test_browser import FLAGS, open_notebook
 from tests.tools import clinic_figures, framework_figures, slurm_figures, zero_figures
+from tests.tools.game_class import make_game_class
 from tests.tools.hostile_submissions import read_hostile, released_notebook, right_answers
 from tests.tools.lab_process import running_lab
 from tests.tools.sandboxed_ranks import Ranks
@@ -125,6 +127,7 @@ def main() -> None:
         hold_up_a_class,
         grade_a_class,
         grade_tensorflow_and_jax,
+        board_of_a_class,
         grade_in_docker,
         grade_the_hostile_in_docker,
         start_jupyterlab_in_docker,
@@ -1069,6 +1072,24 @@ def grade_tensorflow_and_jax(size: int) -> None:
             full = classroom.marks(students[0])
             assert min(full.values()) > 0 and all(classroom.marks(student) == full for student in students)
         note(f"class of {size} on {exercise}, 2 jobs, for each student", f"{took / size:.1f} s", "≤ 6 s")
+
+
+def board_of_a_class() -> None:
+    """`distlib board`: 300 students with five plays each, twice."""
+    with tempfile.TemporaryDirectory() as name:
+        root, took, pages = Path(name), list[float](), list[bytes]()
+        (root / "solutions").mkdir()
+        shutil.copy(ROOT / "nbgrader_config.py", root)
+        plays = make_game_class(root / "classroom" / "submitted", 300)
+        for _ in range(2):
+            start = time.perf_counter()
+            board = make_board(open_course(root), jobs=os.cpu_count() or 1)
+            took.append(time.perf_counter() - start)
+            pages.append(board.page.read_bytes())
+        what = f"{took[0]:.0f} s, then {took[1]:.0f} s; {board.replayed} of {plays} plays differ"
+        note("the board of 300 hand-ins with 5 plays each", what, "≤ 600 s")
+        same = "the same to the bit" if pages[0] == pages[1] else "THEY DIFFER"
+        note("    its page, made twice", f"{len(pages[0]) / 1e6:.1f} MB, {same}", "≤ 5 MB, the same")
 
 
 def grade_in_docker(size: int) -> None:

@@ -3,6 +3,7 @@
 A student, `distlib hand-in` or the last cell of an exercise:
 
     hand_in      checks the saved notebook, makes the file to upload (or submits it to nbgrader's exchange)
+    hand_in_games    makes the file to upload of plays of the games; plays_besides: with an exercise, to an exchange
     answers      which functions are answered, by their text
     unsaved      whether the file is what the student sees
     receipt      what the student keeps; upload_folder, where

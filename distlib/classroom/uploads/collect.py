@@ -22,8 +22,10 @@ from distlib.classroom.grader.refused import Refused, note_refused
 from distlib.classroom.grader.submission import CannotGrade, fingerprint, read_submission, read_timestamp
 from distlib.classroom.uploads.files import Upload, find_uploads
 from distlib.classroom.uploads.owners import Owner, Roster, owners, read_roster
-from distlib.classroom.uploads.recognize import Known, known_notebooks, recognize
+from distlib.classroom.uploads.recognize import Known, known_notebooks, normal, recognize
 from distlib.classroom.uploads.upload_names import read_upload_name, student_name, without_copy
+from distlib.games.handed_plays import ASSIGNMENT as GAMES
+from distlib.games.handed_plays import TEXT
 
 COLLECTED, UNCHANGED, LEFT_OUT, PROBLEM = "collected", "unchanged", "left out", "not collected"
 _SAFE_TIME = "%Y-%m-%d %H.%M.%S"
@@ -72,7 +74,7 @@ def collect(
 
     Args:
         course: the course.
-        assignment: such as "02_all_reduce".
+        assignment: such as "02_all_reduce", or "games" for plays of the games.
         sources: folders, zip files and notebooks.
         time_zone: of the times in the uploads, if those are the times of handing in; None if they are not.
 
@@ -86,7 +88,7 @@ def collect(
     submitted.mkdir(parents=True, exist_ok=True)
     here = [folder.name for folder in submitted.iterdir() if folder.is_dir()]
     roster = read_roster(submitted.parent / "students.csv", here)
-    known = known_notebooks(course.root)
+    known = [*known_notebooks(course.root), _GAMES]
     with tempfile.TemporaryDirectory(prefix=".collecting-", dir=submitted.parent) as folder:
         found = _owned(sources, Path(folder), assignment)
         outcomes = [_without_notebook(upload, owner, roster) for upload, owner in found if not upload.copy]
@@ -104,6 +106,7 @@ def collect(
     return outcomes
 
 
+_GAMES = Known(GAMES, True, (), frozenset({f"text {normal(TEXT)}"}))
 _OTHER_FILE = ", not a notebook"
 _NAMELESS = "its name does not say whose it is: put it into a folder with the student's name"
 

@@ -22,6 +22,7 @@ from distlib.classroom.self_check.exercise import saved_notebook
 from distlib.classroom.self_check.results import ExerciseError
 from distlib.classroom.uploads.answers import Answer, read_answers
 from distlib.classroom.uploads.exchange import Exchange, ExchangeFails, find_exchange
+from distlib.classroom.uploads.plays_besides import put_plays_besides
 from distlib.classroom.uploads.receipt import Receipt, ago, clock
 from distlib.classroom.uploads.recognize import Known, functions_of, known_notebooks, normal, recognize
 from distlib.classroom.uploads.unsaved import newer_checkpoint, ran_in_this_kernel, run_differently
@@ -196,12 +197,13 @@ def _deliver(work: _NotebookToHandIn, student: str, ask: Ask) -> Receipt:
     """Submit a notebook, or put it where its student finds it. Returns the receipt, which is kept, too."""
     name, folder, exchange, file = work.copy.stem, UploadFolder(work.path), work.exchange, None
     if exchange:
+        put_plays_besides(work.copy, work.path)
         try:
             exchange.submit(work.copy.parents[1], name)
         except ExchangeFails as error:
             raise HandInError(f"nbgrader's exchange did not take it: {error}") from None
     else:
-        file = folder.write(work.copy, _student(folder, student, ask))
+        file = folder.write(work.copy, name_of_student(folder, student, ask))
     receipt = Receipt(
         name,
         datetime.now(UTC),
@@ -336,8 +338,12 @@ def _ask_if_empty(name: str, answers: Sequence[Answer], ask: Ask) -> None:
         raise Declined(f"Nothing was handed in: no function of {name} is answered.")
 
 
-def _student(folder: UploadFolder, given: str, ask: Ask) -> str:
-    """The student's name: given now, kept from an earlier time, or asked for; then it is kept."""
+def name_of_student(folder: UploadFolder, given: str, ask: Ask) -> str:
+    """The student's name: given now, kept from an earlier time, or asked for; then it is kept.
+
+    Raises:
+        HandInError: there is none.
+    """
     otherwise = 'there is no name for the file: --name "Ada Lovelace", or in a notebook student="Ada Lovelace".'
     name = given.strip() or folder.student()
     try:

@@ -39,6 +39,8 @@ class Known:
     starts: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
+        if self.is_exercise and not self.functions:
+            return f"a hand-in of {self.name}"
         return f"exercise {self.name}" if self.is_exercise else f"the lesson {self.name}"
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from distlib.draw.players.scene import INK, Scene, SceneStep, Shape, box, write
-from distlib.draw.style import BODY, COLORS, SMALL, TITLE, WIDTH, format_bytes, text_on
+from distlib.draw.players.scene import INK, Scene, SceneStep, Shape, box, runs, write
+from distlib.draw.style import BODY, COLORS, SMALL, TITLE, WIDTH, text_on
 
-_LEFT, _RIGHT, _TOP, _HIGH = 74.0, 150.0, 66.0, 200.0  # CSS pixels: the scale, the key, the titles, the curve
-_COLUMNS = 200
+_LEFT, _RIGHT, _TOP, _HIGH = 74.0, 172.0, 66.0, 200.0  # CSS pixels: the scale, the key, the titles, the curve
+_COLUMNS = 120
 
 
 def memory_scene(samples: Sequence[Mapping[str, int]], limit: float, title: str, subtitle: str) -> Scene:
@@ -35,7 +35,7 @@ def memory_scene(samples: Sequence[Mapping[str, int]], limit: float, title: str,
         *_limit(limit, pixels),
         write(_LEFT, _TOP + _HIGH + 18, "from the first change of the step to the last", SMALL),
     ]
-    words = f"{title}. {subtitle}. At most {format_bytes(peak)} are alive, of {format_bytes(int(limit))}."
+    words = f"{title}. {subtitle}. At most {_gigabytes(peak)} are alive, of {_gigabytes(limit)}."
     return Scene(title, WIDTH, _TOP + _HIGH + 30, shapes, [SceneStep("", words)], words, "an area")
 
 
@@ -47,28 +47,30 @@ def _columns(samples: Sequence[Mapping[str, int]]) -> list[Mapping[str, int]]:
 
 
 def _areas(columns: Sequence[Mapping[str, int]], kinds: Sequence[str], pixels: float) -> Iterator[Shape]:
-    width = (WIDTH - _LEFT - _RIGHT) / len(columns)
     floor = [0.0] * len(columns)
     for number, kind in enumerate(kinds):
         roof = [low + column[kind] for low, column in zip(floor, columns, strict=True)]
-        path = "M" + " L".join([*_steps(roof, width, pixels), *reversed(list(_steps(floor, width, pixels)))]) + "Z"
+        there, back = _corners(roof, pixels), _corners(floor, pixels)[::-1]
+        path = "M" + "L".join(f"{x} {y}" for x, y in [*there, *back]) + "Z"
         yield Shape("path", {"d": path, "fill": COLORS[number]}, tip=kind)
         floor = roof
 
 
-def _steps(heights: Sequence[float], width: float, pixels: float) -> Iterator[str]:
+def _corners(heights: Sequence[float], pixels: float) -> list[tuple[float, float]]:
     """The corners of a curve of steps, from left to right."""
-    for column, height in enumerate(heights):
+    width = (WIDTH - _LEFT - _RIGHT) / len(heights)
+    found = list[tuple[float, float]]()
+    for height, first, end in runs(heights):
         y = round(_TOP + _HIGH - height * pixels, 1)
-        yield f"{round(_LEFT + column * width, 1)} {y}"
-        yield f"{round(_LEFT + (column + 1) * width, 1)} {y}"
+        found += [(round(_LEFT + x * width, 1), y) for x in (first, len(heights) if end is None else end)]
+    return found
 
 
 def _key(kinds: Sequence[str]) -> Iterator[Shape]:
     """What each color is, in the order in which they are stacked."""
     for row, (number, kind) in enumerate(reversed(list(enumerate(kinds)))):
         y = _TOP + 30 + 22 * row
-        yield box(WIDTH - _RIGHT + 14, y - 13, 126, 19, {"fill": COLORS[number]})
+        yield box(WIDTH - _RIGHT + 14, y - 13, 148, 19, {"fill": COLORS[number]})
         yield write(WIDTH - _RIGHT + 20, y, kind, SMALL, fill=text_on(COLORS[number]))
 
 
@@ -76,8 +78,12 @@ def _limit(limit: float, pixels: float) -> Iterator[Shape]:
     y = round(_TOP + _HIGH - limit * pixels, 1)
     line = {"d": f"M{_LEFT} {y} H{WIDTH - _RIGHT}", "fill": "none", "stroke": INK, "stroke-dasharray": "6 4"}
     yield Shape("path", line)
-    yield write(_LEFT - 6, y + 4, format_bytes(int(limit)), SMALL, anchor="end")
+    yield write(_LEFT - 6, y + 4, _gigabytes(limit), SMALL, anchor="end")
     yield write(WIDTH - _RIGHT + 14, y + 4, "limit", SMALL)
     base = _TOP + _HIGH
     yield Shape("path", {"d": f"M{_LEFT} {_TOP} V{base} H{WIDTH - _RIGHT}", "fill": "none", "stroke": INK})
     yield write(_LEFT - 6, base + 4, "0", SMALL, anchor="end")
+
+
+def _gigabytes(nbytes: float) -> str:
+    return f"{nbytes / 1e9:.3g} GB"

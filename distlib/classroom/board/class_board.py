@@ -1,0 +1,112 @@
+"""The board of a class, from what was handed in to the page."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from distlib.classroom.board.board_page import board_html
+from distlib.classroom.board.class_plays import StudentPlays, read_class
+from distlib.classroom.board.pseudonym_owners import award, keep_held, read_held
+from distlib.classroom.board.standings import standings
+from distlib.classroom.grader.course import Course, CourseError
+from distlib.games.game_list import all_games
+from distlib.games.handed_plays import ASSIGNMENT, HandedPlay
+from distlib.games.replays import GameReplay, replay_plays
+
+_HELD = "pseudonyms.json"
+
+
+@dataclass(frozen=True)
+class ClassBoard:
+    """What came of it.
+
+    Attributes:
+        page: where the page is.
+        students: how many have handed in plays.
+        names: how many of them appear on it.
+        plays, replayed: how many plays there are, and how many distinct ones.
+        problems: by student, what the instructor should know; students without any are left out.
+    """
+
+    page: Path
+    students: int
+    names: int
+    plays: int
+    replayed: int
+    problems: dict[str, tuple[str, ...]]
+
+
+def make_board(
+    course: Course, jobs: int = 1, tell: Callable[[int, int], None] = lambda done, total: None
+) -> ClassBoard:
+    """Play what was handed in again, and write the page.
+
+    Args:
+        course: the course.
+        jobs: how many replays at a time.
+        tell: called with how many replays are done, of how many.
+
+    Raises:
+        CourseError: a file of the class can't be read or written.
+    """
+    folder = course.folder("submitted", "x", ASSIGNMENT).parents[2]
+    students = read_class(course)
+    try:
+        held = read_held(folder / _HELD)
+        names, refused = award(students, held, _names_in(folder / "students.csv", students))
+    except (OSError, ValueError) as error:
+        raise CourseError(f"{course.name(folder)}: {_HELD} or students.csv can't be used: {error}") from None
+    games = all_games()
+    records = {
+        (game.name, level): HandedPlay(game.name, level, json.dumps(game.record(level), sort_keys=True))
+        for game in games.values()
+        for level in game.levels
+    }
+    plays = [play for each in students for play in each.plays]
+    replays = replay_plays([*plays, *records.values()], jobs=jobs, tell=tell)
+    tables = standings(list(games.values()), students, replays, names)
+    scores = {of: score for of, play in records.items() if (score := replays[play].score) is not None}
+    html = board_html(tables, scores, sum(each.student not in names and bool(each.plays) for each in students))
+    try:
+        page = _write(folder / "board" / "board.html", html)
+        keep_held(folder / _HELD, held, names)
+    except OSError as error:
+        raise CourseError(f"{error.filename}: {error.strerror}") from None
+    problems = {each.student: _problems(each, replays, refused) for each in students}
+    told = {student: found for student, found in problems.items() if found}
+    return ClassBoard(page, len(students), len(names), len(plays), len(set(plays)), told)
+
+
+def _names_in(table: Path, students: list[StudentPlays]) -> dict[str, list[str]]:
+    """The ways in which names of the class are written, by student; a student without a row has the folder's."""
+    names: dict[str, list[str]] = {each.student: [] for each in students}
+    if table.is_file():
+        with table.open(encoding="utf-8-sig", newline="") as file:
+            for row in csv.DictReader(file):
+                first, last, known = ((row.get(key) or "").strip() for key in ("first_name", "last_name", "id"))
+                if known:
+                    names.setdefault(known, []).extend([f"{first} {last}", f"{last} {first}"] if first and last else [])
+    return names
+
+
+def _problems(each: StudentPlays, replays: dict[HandedPlay, GameReplay], refused: dict[str, str]) -> tuple[str, ...]:
+    games = all_games()
+    unplayed = [
+        f"{games[play.game].title}, level {play.level}: {problem}"
+        for play in each.plays
+        if (problem := replays[play].problem)
+    ]
+    return (*each.problems, *unplayed, *filter(None, [refused.get(each.student)]))
+
+
+def _write(path: Path, html: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    new.write_text(html, encoding="utf-8")
+    os.replace(new, path)
+    return path

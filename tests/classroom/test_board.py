@@ -1,0 +1,287 @@
+"""`distlib board`: scores are those of replays, names those that students chose, and nobody can disturb anybody."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distlib.classroom.board.class_board import ClassBoard, make_board
+from distlib.classroom.board.class_plays import StudentPlays
+from distlib.classroom.board.pseudonym_owners import award
+from distlib.classroom.board.standings import standings
+from distlib.classroom.grader.course import Course, CourseError, open_course
+from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, collect
+from distlib.classroom.uploads.hand_in import HandInError
+from distlib.classroom.uploads.hand_in_games import hand_in_games
+from distlib.classroom.uploads.plays_besides import put_plays_besides
+from distlib.cli import main
+from distlib.games.game_list import all_games
+from distlib.games.handed_plays import HandedPlay, read_handed
+from distlib.games.my_games import BestPlay, keep_best, keep_pseudonym
+from distlib.games.replays import GameReplay
+from tests.tools.game_class import AT, handed_in, put_games
+
+ROOT = Path(__file__).parents[2]
+BEST = {"rows": ["F0 F1 B0 B1", "F0 B0 F1 B1"]}  # 23 points
+PAR = {"rows": ["F0 F1 B0 B1", "F0 F1 B0 B1"]}  # 20 points
+
+
+def new_course(folder: Path) -> Course:
+    (folder / "solutions").mkdir(parents=True)
+    shutil.copy(ROOT / "nbgrader_config.py", folder)
+    return open_course(folder)
+
+
+def grid(choices: Any, pseudonym: str = "", level: int = 1) -> str:
+    return handed_in([("grid", level, choices)], pseudonym)
+
+
+HOSTILE = {
+    "forger": grid(PAR, "Forger").replace('\\"choices\\"', '\\"score\\": 1e9, \\"choices\\"'),
+    "nan": handed_in([("golf", 1, {**all_games()["golf"].record(1), "microbatches": float("nan")})], "Nan Nan"),
+    "endless": handed_in([("golf", 3, {**all_games()["golf"].record(3), "microbatches": 131_072})], "Endless"),
+    "html": grid(PAR, "<b>alert(1)</b>"),
+    "turned": grid(PAR, "owl\u202egpj"),
+    "long": grid(PAR, "a" * 5_000),
+    "nested": '{"cells": ' + "[" * 100_000,
+    "torn": grid(PAR)[:300],
+    "nowhere": handed_in([("chess", 1, {}), ("grid", 99, BEST), ("grid", 1, {"rows": "F0"})], "Nowhere"),
+    "thief": grid(PAR, "night-owl"),
+    "named": grid(PAR, "Ada Lovelace"),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Course, ClassBoard, str]:
+    """A class of a few who play, and of those who try what must not work; Ada had her pseudonym on an earlier board."""
+    course = new_course(tmp_path_factory.mktemp("board") / "course")
+    classroom = course.root / "classroom"
+    submitted = classroom / "submitted"
+    put_games(submitted, "ada", grid(BEST, "Night Owl"))
+    put_games(submitted, "ben", grid(BEST, "Tide"))
+    put_games(submitted, "cleo", grid(PAR, "Quiet"))
+    put_games(submitted, "dan", grid(PAR))
+    for student, notebook in HOSTILE.items():
+        put_games(submitted, student, notebook)
+    (submitted / "link" / "games").mkdir(parents=True)
+    (submitted / "link" / "games" / "games.ipynb").symlink_to(submitted / "ada" / "games" / "games.ipynb")
+    (submitted / "pipe" / "games").mkdir(parents=True)
+    os.mkfifo(submitted / "pipe" / "games" / "games.ipynb")
+    (classroom / "pseudonyms.json").write_text('{"ada": ["Night Owl"]}')
+    (classroom / "students.csv").write_text("id,first_name,last_name\nal,Ada,Lovelace\n")
+    board = make_board(course, jobs=2)
+    return course, board, board.page.read_text()
+
+
+def test_scores_are_those_of_replays_and_ties_share_a_place(made: tuple[Course, ClassBoard, str]) -> None:
+    page = made[2]
+    level = page[page.index("Level 1, GPipe") : page.index("Level 2, GPipe")]
+    first = level[level.index("<table>") :]
+    assert first.index("<bdi>Night Owl</bdi>, <bdi>Tide</bdi>") < first.index("23 points")
+    assert first.index("<bdi>Forger</bdi>, <bdi>Quiet</bdi>") > first.index("23 points")
+    assert '<td class="place">1</td>' in first and '<td class="place">3</td>' in first
+    assert "1,000,000,000" not in page and "1e9" not in page
+
+
+def test_a_score_shows_the_picture_of_its_run(made: tuple[Course, ClassBoard, str]) -> None:
+    page = made[2]
+    assert page.count("<svg ") == 2 and page.count("<details") == 2
+    assert "one of" not in page, "both reach 23 points by the same choices"
+
+
+def test_who_has_no_pseudonym_is_counted_only(made: tuple[Course, ClassBoard, str]) -> None:
+    page = made[2]
+    for student in ("dan", "cleo", "ben", *HOSTILE):
+        assert f">{student}<" not in page
+    assert "students play without a name on it" in page
+
+
+def test_nothing_on_the_page_is_loaded_or_runs(made: tuple[Course, ClassBoard, str]) -> None:
+    page = made[2]
+    assert "<script" not in page and "alert(" not in page and "\u202e" not in page
+    assert "default-src 'none'" in page
+    assert "http:" not in page.replace("http://www.w3.org/2000/svg", "") and "https:" not in page
+
+
+@pytest.mark.parametrize(
+    ("student", "problem"),
+    [
+        ("forger", "brings a value of its own for score, which nobody reads"),
+        ("nan", "Memory golf, level 1: microbatches: expected a whole number"),
+        ("endless", "Memory golf, level 3: microbatches × units: at most 1,024 are replayed"),
+        ("html", "a pseudonym has letters, digits, blanks"),
+        ("turned", "a pseudonym has letters, digits, blanks"),
+        ("long", "a pseudonym has at most 24 signs, got 5,000"),
+        ("nested", "games/games.ipynb: it is nested too deeply"),
+        ("torn", "games/games.ipynb: it is torn, or holds no plays"),
+        ("nowhere", "there is no game 'chess'"),
+        ("nowhere", "Fill the grid has no level 99"),
+        ("nowhere", "rows: expected a list of 2 texts, got 'F0'"),
+        ("thief", "the pseudonym night-owl is that of ada, who had it first"),
+        ("named", "the pseudonym Ada Lovelace is the name of al"),
+        ("link", "games/games.ipynb: it is a link"),
+        ("pipe", "games/games.ipynb: it is not a file"),
+    ],
+)
+def test_each_attempt_is_named_to_the_instructor(
+    made: tuple[Course, ClassBoard, str], student: str, problem: str
+) -> None:
+    assert problem in "\n".join(made[1].problems[student])
+
+
+def test_the_others_are_not_disturbed(made: tuple[Course, ClassBoard, str]) -> None:
+    board = made[1]
+    assert {"ada", "ben", "cleo", "dan"} & set(board.problems) == set()
+    assert board.names == 7  # ada, ben, cleo, and four whose pseudonym is all right
+
+
+@pytest.mark.slow
+def test_the_page_is_the_same_to_the_bit(
+    made: tuple[Course, ClassBoard, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    course, board, page = made
+    assert main(["board", "--course", str(course.root), "--jobs", "1"]) == 1
+    assert board.page.read_text() == page
+    assert "nested: games/games.ipynb: it is nested too deeply" in capsys.readouterr().out
+
+
+def test_pseudonyms_are_kept_for_the_next_board(made: tuple[Course, ClassBoard, str]) -> None:
+    held = json.loads((made[0].root / "classroom" / "pseudonyms.json").read_text())
+    assert held["ada"] == ["Night Owl"] and held["ben"] == ["Tide"] and "thief" not in held
+
+
+@pytest.mark.slow
+def test_a_board_without_hand_ins_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    course = new_course(tmp_path / "course")
+    assert main(["board", "--course", str(course.root)]) == 0
+    assert "Nobody has handed in plays yet" in capsys.readouterr().out
+    assert "Nobody has chosen a name" in (course.root / "classroom" / "board" / "board.html").read_text()
+
+
+def test_a_broken_list_of_pseudonyms_is_named(tmp_path: Path) -> None:
+    course = new_course(tmp_path / "course")
+    (course.root / "classroom" / "pseudonyms.json").write_text("[1")
+    with pytest.raises(CourseError, match="pseudonyms.json or students.csv can't be used: expected JSON such as"):
+        make_board(course)
+
+
+# ── whose a pseudonym is ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def asks(student: str, pseudonym: str, time: datetime | None = None) -> StudentPlays:
+    return StudentPlays(student, (), pseudonym, time, ())
+
+
+def test_two_who_ask_at_once_get_it_by_time_or_not_at_all() -> None:
+    early, late = datetime(2026, 12, 1), datetime(2026, 12, 2)
+    awarded, problems = award([asks("ada", "Owl", late), asks("ben", "OWL", early)], {}, {})
+    assert awarded == {"ben": "OWL"} and "also asked for by ben, who was first" in problems["ada"]
+    for first, second in ((early, None), (None, None), (early, early)):
+        awarded, problems = award([asks("ada", "Owl", first), asks("ben", "owl", second)], {}, {})
+        assert awarded == {} and set(problems) == {"ada", "ben"}
+
+
+def test_who_leaves_is_gone_and_nobody_gets_the_name() -> None:
+    held = {"ada": ["Owl"]}
+    awarded, problems = award([asks("ada", ""), asks("ben", "Owl")], held, {})
+    assert awarded == {} and "is that of ada" in problems["ben"]
+    assert award([asks("ada", "owl")], held, {})[0] == {"ada": "owl"}
+
+
+# ── places ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_places_and_the_best_of_several_plays() -> None:
+    game = all_games()["golf"]
+    plays = [HandedPlay("golf", 1, f'{{"n": {number}}}') for number in range(4)]
+    replays = {play: GameReplay(score) for play, score in zip(plays, (200.0, 154.8, 154.8, None), strict=True)}
+    students = [
+        replace(asks(name, ""), plays=tuple(plays[number] for number in numbers))
+        for name, numbers in (("a", (0, 1)), ("b", (2,)), ("c", (0,)), ("d", (3,)), ("e", (0,)))
+    ]
+    table = standings([game], students, replays, {"a": "A", "b": "B", "c": "C", "d": "D"})[0]
+    assert [(each.place, each.names, each.score, each.ways) for each in table.places] == [
+        (1, ("A", "B"), 154.8, 2),
+        (3, ("C",), 200.0, 1),
+    ]
+    assert table.others == 1
+
+
+# ── from a student to the instructor ─────────────────────────────────────────────────────────────────────────────────
+
+PLAY = BestPlay("grid", "Fill the grid", "09_pipeline", 1, "GPipe", 23, "points", False, 20, AT, BEST)
+
+
+@pytest.fixture
+def student(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A student's course, with a play; the current folder is that of the lessons."""
+    root = tmp_path / "mine"
+    for folder in ("exercises", "distlib", "work/lessons"):
+        (root / folder).mkdir(parents=True)
+    (root / "distlib" / "__init__.py").touch()
+    keep_best(root / "work", [PLAY])
+    monkeypatch.chdir(root / "work" / "lessons")
+    return root
+
+
+def test_a_student_hands_in_and_the_instructor_collects(
+    student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["board", "--as", "Night Owl"]) == 0
+    assert main(["hand-in", "games", "--name", "Ada Lovelace"]) == 0
+    assert "On the board of the class you appear as Night Owl." in capsys.readouterr().out
+    uploads = student / "work" / "handed_in"
+    course = new_course(tmp_path / "course")
+    uploaded = uploads / "games--ada-lovelace.ipynb"
+    assert [outcome.state for outcome in collect(course, "games", [uploaded])] == [COLLECTED]
+    found = read_handed(course.root / "classroom" / "submitted" / "ada-lovelace" / "games" / "games.ipynb")
+    assert found.plays == (HandedPlay("grid", 1, json.dumps(BEST)),) and found.pseudonym == "Night Owl"
+    others = collect(course, "02_all_reduce", [uploaded])
+    assert [(outcome.state, outcome.why) for outcome in others] == [(LEFT_OUT, "it is a hand-in of games")]
+
+
+def test_nothing_to_hand_in_is_said(student: Path) -> None:
+    (student / "work" / "my_games.json").unlink()
+    with pytest.raises(HandInError, match="there is no play in"):
+        hand_in_games("Ada")
+
+
+def test_with_an_exercise_plays_go_to_an_exchange_only_if_asked_for(student: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy" / "02.ipynb"
+    copy.parent.mkdir()
+    original = student / "work" / "lessons" / "02.ipynb"
+    put_plays_besides(copy, original)
+    assert list(copy.parent.iterdir()) == []
+    keep_pseudonym(student / "work", "Owl")
+    put_plays_besides(copy, original)
+    assert read_handed(copy.parent / "my_games.json").pseudonym == "Owl"
+    (student / "work" / "my_games.json").write_text("torn")
+    put_plays_besides(copy, original)  # the exercise is handed in all the same
+
+
+def test_a_student_sees_own_plays_pars_and_records(student: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["board"]) == 0
+    shown = capsys.readouterr().out
+    assert "You have played 1 level. You are not on the board of the class" in shown
+    line = next(line for line in shown.splitlines() if "1 GPipe" in line)
+    assert line.split() == ["1", "GPipe", "23", "points", "20", "points", "23", "points", "2026-12-01"]
+    assert shown.count("points") > 14 and "Lay out the cluster, lesson 12_hybrid" in shown
+
+
+def test_leaving_and_odd_names(student: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["board", "--as", "<b>"]) == 1
+    assert "a pseudonym has letters" in capsys.readouterr().err
+    assert main(["board", "--as", "Owl"]) == 0 and main(["board", "--leave"]) == 0
+    assert "you are there no longer" in capsys.readouterr().out
+    assert main(["hand-in", "games", "--name", "Ada"]) == 0
+    assert "you appear not at all" in capsys.readouterr().out
+    (student / "work" / "my_games.json").write_text("torn")
+    assert main(["board"]) == 1
+    assert "is torn" in capsys.readouterr().err
