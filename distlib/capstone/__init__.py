@@ -9,6 +9,7 @@ additions        sums of two-digit numbers, some of which no training sees
 pieces_of_text   a text to learn from, in pieces
 batch_draws      what batches are drawn with
 train_alone      a training by one process: what every other way of training is held against
+ways             nine ways of the same training, on any ranks
 """
 
 from distlib.capstone.additions import Additions
