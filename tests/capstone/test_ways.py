@@ -163,6 +163,12 @@ def test_computing_takes_time() -> None:
     assert seconds(2, "pipeline") == pytest.approx(slowest + bubble)
 
 
+def test_workers_that_are_done_sooner_do_not_disturb_the_server() -> None:
+    """Their parts differ in size, and so do their times; what they do next has messages, too."""
+    found = simulated(8, "parameter_server", PLAN.with_speed(1e6), steps=1)
+    assert distance(found, found[0]) == 0
+
+
 def test_messages_are_hidden_behind_computing() -> None:
     """Two of three transfers of ZeRO 3 at least: the next layer's parameters, and the last layer's gradients."""
     whole = simulated(1, "alone", steps=1)[0].kept["parameters"]

@@ -309,10 +309,10 @@ def test_gradients_inside_backward_need_threads_and_the_error_says_so() -> None:
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs /proc to count threads")
 def test_a_rank_computes_on_as_many_threads_as_torch_was_told_to_take() -> None:
-    """One here. What a thread of Python's may take is told to it; else a product of matrices starts one for each core."""
+    """One here. Else the first product of matrices in a thread of Python's starts one for each core."""
 
     def multiply(comm: Communicator) -> int:
-        matrix = torch.ones(400, 400)
+        matrix = torch.randn(400, 400)
         before = len(os.listdir("/proc/self/task"))
         torch.mm(matrix, matrix)
         return len(os.listdir("/proc/self/task")) - before

@@ -35,8 +35,10 @@ def with_parameter_server(comm: Communicator, plan: CapstonePlan, *, bound: floa
     """
     if comm.world_size < 2:
         raise ValueError("the way parameter_server expected at least 2 ranks, a server and a worker, got 1")
-    model = plan.whole_model(comm)
-    return _server(comm, plan, model, bound) if comm.rank == 0 else _worker(comm, plan, model)
+    own = comm.split(0)  # for the server's messages alone: it takes requests from anyone, and others may be done sooner
+    assert own is not None
+    model = plan.whole_model(own)
+    return _server(own, plan, model, bound) if comm.rank == 0 else _worker(own, plan, model)
 
 
 def _server(comm: Communicator, plan: CapstonePlan, model: nn.Sequential, bound: float) -> WayOnRank:
