@@ -8,7 +8,7 @@ import torch
 
 from distlib import Cluster, Communicator, Link, RankError, SimulatedWorld, World
 from distlib.capstone import Additions, Texts, new_gpt, train_alone
-from distlib.capstone.ways import WAYS, CapstonePlan, TrainedModel, train_by
+from distlib.capstone.ways import WAYS, CapstonePlan, TrainedModel, step_costs, train_by
 from distlib.training.mesh import SmallTransformer
 from distlib.training.mixing import complete, metropolis_weights
 from distlib.training.zero import memory_by_stage
@@ -132,18 +132,31 @@ def test_stages_and_parts_add_up_to_the_model() -> None:
     assert on_tp == whole + 3 * 8 * shape.numbers_copied
 
 
+# ── what a rank sends ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("way", "period", "models"),
+    [
+        ("ddp", 1, 2 * 3 / 4),
+        ("local_sgd", 4, 2 * 3 / 4 / 4),
+        ("gossip", 1, 2.0),
+        ("parameter_server", 1, 3.0),  # the server answers three pulls
+        ("zero", 1, 3 * 3 / 4),
+    ],
+)
+def test_bytes_of_a_step(way: str, period: int, models: float) -> None:
+    """In models sent by the rank that sends most; what does not grow with the model is far below a tenth of one."""
+    model = sum(each.nbytes for each in new_gpt(PLAN.shape, dtype=PLAN.dtype).parameters())
+    assert step_costs(way, PLAN, Cluster(1, 4), period).most_sent / model == pytest.approx(models, abs=0.05)
+
+
 # ── virtual time ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def seconds(ranks: int, way: str, link: Link | None = None) -> float:
     """Virtual seconds of one step, computing at 1 operation per microsecond."""
-    link = link or Link(0, 1e30)
-    world = SimulatedWorld(ranks, Cluster.flat(ranks, link), contexts="threads")
-    elapsed = []
-    for steps in (1, 2):
-        world.run(train_by, way, PLAN.with_speed(1e6), steps)
-        elapsed.append(world.elapsed)
-    return elapsed[1] - elapsed[0]
+    return step_costs(way, PLAN.with_speed(1e6), Cluster.flat(ranks, link or Link(0, 1e30))).seconds
 
 
 def test_computing_takes_time() -> None:

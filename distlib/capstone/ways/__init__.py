@@ -6,6 +6,7 @@ capstone_plan         what is trained
 way_on_rank           what a way hands over, and what several need
 compute_time          what computing takes in virtual time
 train_by              the loop around all of them, and their names
+step_costs            what a step costs: messages, bytes, memory, virtual seconds
 
 alone                 one process
 with_ddp              lesson 05
@@ -19,7 +20,8 @@ with_mesh             lesson 12, dp × pp × tp
 """
 
 from distlib.capstone.ways.capstone_plan import CapstonePlan
+from distlib.capstone.ways.step_costs import StepCosts, step_costs
 from distlib.capstone.ways.train_by import WAYS, TrainedModel, train_by
 from distlib.capstone.ways.way_on_rank import WayOnRank
 
-__all__ = ["WAYS", "TrainedModel", "CapstonePlan", "WayOnRank", "train_by"]
+__all__ = ["WAYS", "CapstonePlan", "StepCosts", "TrainedModel", "WayOnRank", "step_costs", "train_by"]
