@@ -809,7 +809,7 @@ world.close()
 # | 16 | [Environments](16_environments.ipynb) | torchrun, Slurm, and machines that fail |
 # | 17 | [Hang clinic](17_hang_clinic.ipynb) | broken programs: find the mistake and mend it |
 # | 18 | [From here to GPUs](18_gpus.ipynb), optional | timing, bandwidth and profiling, with and without a GPU |
-# | 19 | Capstone | a small language model, trained in every way |
+# | 19 | [Capstone](19_capstone.ipynb) | a small language model, trained in every way |
 #
 # ## Glossary
 #
