@@ -32,6 +32,7 @@ from pathlib import Path
 import torch
 from torch.nn.utils import clip_grad_norm_
 
+# %%
 from distlib import Cluster, Communicator, Link, SimulatedWorld, World
 from distlib.capstone import Additions, Texts, manual, new_gpt, train_alone, write
 from distlib.capstone.command_on_ranks import CommandOptions, train_on_rank
@@ -331,18 +332,20 @@ guess_3 = predict(
 )
 
 # %%
-guess_4 = predict(
-    "And which is the second?",
-    choices=["DDP", "local SGD", "mesh 2 × 2 × 2", "pipeline", "gossip"],
-)
-
-# %%
 times = {
     name: {way: each.seconds for way, each in costs_on(cluster).items()}
     for name, cluster in CLUSTERS.items()
 }
 order = sorted(WAYS, key=lambda way: times["slow cluster"][way])
 print(guess_3.compare(NAMES[order[0]]))
+
+# %%
+guess_4 = predict(
+    "And which is the second?",
+    choices=["DDP", "local SGD", "mesh 2 × 2 × 2", "pipeline", "gossip"],
+)
+
+# %%
 print(guess_4.compare(NAMES[order[1]]))
 SideBySide(
     ["way, ms per step", *CLUSTERS],
