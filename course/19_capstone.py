@@ -528,7 +528,7 @@ assert max(plateau) - min(plateau) < 0.15 and min(plateau) > 1.0
 
 # %% [markdown]
 # The same model can learn to write. Its text is Python's own manual, which is on your machine. A hundred short steps
-# are enough for spaces, letters and some endings, not for words.
+# are enough for spaces, lines and frequent letters, not for words.
 
 # %%
 texts = Texts(manual(), length=32, batch_size=32)
