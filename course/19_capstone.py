@@ -428,14 +428,16 @@ print(guess_5.compare(NAMES[first]))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
-assert order[0] == "local_sgd" and first == "mesh"
+assert order[0] == "local_sgd" and first in ("local_sgd", "mesh")
 assert needed["local_sgd"] > needed["alone"] and needed["gossip"] > needed["alone"]
-assert 1 < arrival["local_sgd"] / arrival["mesh"] < 1.1
+assert 0.9 < arrival["local_sgd"] / arrival["mesh"] < 1.1
 
 # %% [markdown]
-# The mesh, by a little. Local steps are an eighth shorter, and more of them are needed: eight models that part and meet
-# again learn a bit less from each batch than one. The lead is small, so ask what it hangs on: on this seed, on this
-# target, and on how much local steps send. An average every fourth step is still 0.44 models per step and rank.
+# Local steps and the mesh arrive nearly together. The lead of an eighth, per step, is all but gone: more local steps are
+# needed, since eight models that part and meet again learn a bit less from each batch than one. Which of the two is the
+# first hangs on the seed. With this one in float32, whose first weights are others, it is the mesh.
+#
+# It also hangs on how much local steps send. An average every fourth step is still 0.44 models per step and rank.
 #
 # **Try it.** Let local steps go on for eight steps before they average. Is the step shorter? Are more of them needed?
 
@@ -693,9 +695,9 @@ assert gap < 1e-9
 # - In one box, with links as fast as these, whoever computes all the time is the fastest, and the pipeline is not.
 # - Between boxes with an ordinary network, a mesh was the fastest of the exact ways, as long as only dp crossed. With
 #   tp across it took more than three times as long.
-# - A short step is not a short training. Local steps were the shortest on the slow cluster, but more of them were
-#   needed. With an average every fourth step the mesh came to the loss of 1.7 first, by some percent; with one every
-#   eighth, local steps did. That is for one seed, one batch size and one network.
+# - A short step is not a short training. Local steps were the shortest on the slow cluster, by an eighth. More of them
+#   were needed to the loss of 1.7, so with an average every fourth step the mesh was there within a few percent of their
+#   time: before or after, by the seed. That is for one batch size and one network.
 # - A training that can go on after a kill has everything that the next step needs in its checkpoints, on each rank that
 #   has something of its own.
 #
