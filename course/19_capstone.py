@@ -433,7 +433,7 @@ assert needed["local_sgd"] > needed["alone"] and needed["gossip"] > needed["alon
 assert 0.9 < arrival["local_sgd"] / arrival["mesh"] < 1.1
 
 # %% [markdown]
-# Local steps and the mesh arrive nearly together. The lead of an eighth, per step, is all but gone: more local steps are
+# Local steps and the mesh arrive nearly together. The lead of an eighth per step is nearly gone: more local steps are
 # needed, since eight models that part and meet again learn a bit less from each batch than one. Which of the two is the
 # first hangs on the seed. With this one in float32, whose first weights are others, it is the mesh.
 #
@@ -696,7 +696,7 @@ assert gap < 1e-9
 # - Between boxes with an ordinary network, a mesh was the fastest of the exact ways, as long as only dp crossed. With
 #   tp across it took more than three times as long.
 # - A short step is not a short training. Local steps were the shortest on the slow cluster, by an eighth. More of them
-#   were needed to the loss of 1.7, so with an average every fourth step the mesh was there within a few percent of their
+#   were needed to the loss of 1.7, so with an average every fourth step the mesh was there within ten percent of their
 #   time: before or after, by the seed. That is for one batch size and one network.
 # - A training that can go on after a kill has everything that the next step needs in its checkpoints, on each rank that
 #   has something of its own.
