@@ -812,7 +812,8 @@ world.close()
 # | 16 | [Environments](16_environments.ipynb) | torchrun, Slurm, and machines that fail | 95 | 90 |
 # | 17 | [Hang clinic](17_hang_clinic.ipynb) | broken programs: find the mistake and mend it | 60 | 120 |
 # | 18 | [From here to GPUs](18_gpus.ipynb), optional | timing, bandwidth and profiling, with and without a GPU | 55 | |
-# | | together: 63 hours | without the optional ones | 1,880 | 1,900 |
+# | 19 | [Capstone](19_capstone.ipynb) | a small language model, trained in every way | 75 | 210 |
+# | | together: 68 hours | without the optional ones | 1,955 | 2,110 |
 # | | optional: 10 hours more | | 515 | 75 |
 #
 # ## Glossary

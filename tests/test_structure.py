@@ -53,7 +53,7 @@ FLOORS = {
     "classroom": 6,
     "authoring": 7,
     "cli": 7,
-    "launch": 7,
+    "launch": 3,
 }
 TOP = 2  # `from distlib import World` reaches what distlib/names.py re-exports: floors 0 to 2
 

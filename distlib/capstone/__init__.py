@@ -2,6 +2,7 @@
 
     python -m distlib.capstone additions          a progress line every few seconds, then some sums
     python -m distlib.capstone text               the same with Python's own manual, then a page of its own
+    python -m distlib.capstone additions --way zero --ranks 4         on ranks; also by torchrun and srun
 
 characters       an alphabet: text to numbers and back
 gpt              the model, in torch's own modules
@@ -9,6 +10,8 @@ additions        sums of two-digit numbers, some of which no training sees
 pieces_of_text   a text to learn from, in pieces
 batch_draws      what batches are drawn with
 train_alone      a training by one process: what every other way of training is held against
+ways             nine ways of the same training, on any ranks
+command_on_ranks what the command does on each rank, with checkpoints
 """
 
 from distlib.capstone.additions import Additions

@@ -81,7 +81,8 @@ def step_alone(model: nn.Module, optimizer: torch.optim.Optimizer, task: Languag
     """One step, in place. Returns its loss."""
     for group in optimizer.param_groups:
         group["lr"] = rate_of(step)
-    tokens, following = task.batch(step)
+    device = next(model.parameters()).device
+    tokens, following = (each.to(device) for each in task.batch(step))
     optimizer.zero_grad()
     loss = loss_of_scores(task, model(tokens), following)
     loss.backward()

@@ -306,6 +306,20 @@ def test_gradients_inside_backward_need_threads_and_the_error_says_so() -> None:
     assert simulate(3, train, True, contexts="threads").results == [[6, 6, 6]] * 3
 
 
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs /proc to count threads")
+def test_a_rank_computes_on_as_many_threads_as_torch_was_told_to_take() -> None:
+    """One here. Else the first product of matrices in a thread of Python's starts one for each core."""
+
+    def multiply(comm: Communicator) -> int:
+        matrix = torch.randn(400, 400)
+        before = len(os.listdir("/proc/self/task"))
+        torch.mm(matrix, matrix)
+        return len(os.listdir("/proc/self/task")) - before
+
+    assert SimulatedWorld(2, contexts="threads").run(multiply) == [0, 0]
+
+
 def test_no_grad_of_one_rank_does_not_leak_into_another() -> None:
     def interleaved(comm: Communicator) -> list[bool]:
         seen = []

@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Protocol
 
 import greenlet
+import torch
 
 from distlib.worlds import private_torch
 
@@ -123,6 +124,7 @@ class ThreadContext:
 
     def _run(self) -> None:
         assert self._function is not None and self._hub is not None
+        torch.set_num_threads(torch.get_num_threads())  # a new thread of Python takes all cores else
         try:
             self._function()
         except Ended:

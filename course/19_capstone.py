@@ -1,0 +1,717 @@
+# %% [markdown]
+# # Capstone: one training, nine ways
+#
+# You have learnt eight ways to train on several ranks, each in a lesson of its own. Here they meet. One small GPT, one
+# seed, the same batches, nine ways: one process, and the eight others.
+#
+# After this lesson you will be able to
+#
+# - say which ways give the model of one process, to the last digits, which don't, and why,
+# - foresee what a way sends and keeps, and find it in the run,
+# - say which way is the first on a given cluster, and why that depends on the links,
+# - tell a fast step from a fast training,
+# - take a training from a notebook to `torchrun`, to Docker's cluster and to Slurm, and let it go on after a kill.
+#
+# **Time:** about 75 minutes. **You need:** lessons 05 to 12, of which each way comes, and
+# [Environments](16_environments.ipynb) for the last part. No GPU.
+
+# %%
+import contextlib
+import inspect
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch.nn.utils import clip_grad_norm_
+
+# %%
+from distlib import Cluster, Communicator, Link, SimulatedWorld, World
+from distlib.capstone import Additions, Texts, manual, new_gpt, train_alone, write
+from distlib.capstone.command_on_ranks import CommandOptions, train_on_rank
+from distlib.capstone.gpt import gpt_shape
+from distlib.capstone.train_alone import (
+    MAX_NORM,
+    loss_of_scores,
+    new_optimizer,
+    rate_of,
+)
+from distlib.capstone.ways import (
+    WAYS,
+    CapstonePlan,
+    StepCosts,
+    TrainedModel,
+    step_costs,
+    train_by,
+)
+from distlib.capstone.ways.with_ddp import with_ddp
+from distlib.capstone.ways.with_zero import with_zero
+from distlib.draw import curves, predict
+from distlib.trainers.side_by_side import SideBySide
+from distlib.training.mesh import SmallTransformer
+from distlib.worlds.real.process_group import torch_distributed
+
+torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
+
+# %% [markdown]
+# ## The idea
+#
+# The model learns to add. A sum is a text of ten characters, with its last digit first, as one adds on paper:
+
+# %%
+task = Additions(batch_size=64)
+tokens, following = task.batch(0)
+for row, last in zip(tokens[:4], following[:4, -1:], strict=True):
+    print(task.characters.decode(torch.cat([row, last])))
+print(f"{len(task.held_out):,} of 10,000 sums are in no batch")
+
+# %% [markdown]
+# The model is the transformer of lesson 12, with a table of positions. The loss counts the four characters of the
+# answer. Gradients are clipped to norm 1, the optimizer is AdamW, and the rate grows in the first 30 steps. For the
+# comparison we take a narrow model with six layers, on eight ranks, in float64: so what differs is not rounding.
+
+# %%
+MODEL = SmallTransformer(vocabulary=16, features=32, hidden=128, heads=8, num_layers=6)
+PLAN = CapstonePlan(task, MODEL, dtype=torch.float64)
+RANKS, STEPS = 8, 36
+FEW = 12  # steps are enough where every step is the same
+numbers = sum(each.numel() for each in new_gpt(PLAN.shape).parameters())
+print(f"{numbers:,} parameters on {RANKS} ranks; {task.batch_size} sums in a step")
+
+# %% [markdown]
+# A way is a function of the communicator and of this plan. It is made of what you have written, and short. This is
+# DDP:
+
+# %%
+print(inspect.getsource(with_ddp))
+
+# %% [markdown]
+# Two lines deserve a look. A rank's loss is its *share*: the sum over its part, divided by what counts in the whole
+# batch. Shares add up to the loss, also if the parts differ in size. And gradients are clipped after the average, by
+# the norm of the whole gradient.
+#
+# **Try it.** Print ZeRO 3 as well. One line differs that matters for the result, and it is the one that clips. Why
+# can't `clip_grad_norm_` stand there?
+
+# %%
+# print the source of with_zero
+
+# %% tags=["folded"]
+# One way to do it
+# A rank has shards of the gradients: the norm of its own is not the norm of all
+print(inspect.getsource(with_zero))
+assert "model.clip_grad_norm(MAX_NORM)" in inspect.getsource(with_zero)
+
+# %% [markdown]
+# ## Who ends with the model of one process?
+#
+# All train twelve steps. The parameter server is asynchronous, and has seven workers. Local SGD averages after every
+# fourth step. Gossip talks to two neighbors in each step. The pipeline has eight stages. The mesh is
+# dp 2 × pp 2 × tp 2.
+
+# %%
+guess_1 = predict(
+    "How many of the eight end with the weights of one process, to nine digits?",
+    unit="ways",
+)
+
+# %%
+NAMES = {
+    "alone": "one process",
+    "ddp": "DDP",
+    "local_sgd": "local SGD",
+    "parameter_server": "parameter server",
+    "gossip": "gossip",
+    "pipeline": "pipeline",
+    "tensor_parallel": "tensor parallel",
+    "zero": "ZeRO 3",
+    "mesh": "mesh 2 × 2 × 2",
+}
+INSIDE = Link(latency=2e-6, bandwidth=50e9)
+BOX = Cluster(1, RANKS, INSIDE)
+SPEED = 10e9  # operations per second of a rank
+
+
+def trained(way: str, steps: int = FEW, **options: object) -> TrainedModel:
+    """The training by a way, on ranks of one box in virtual time."""
+    cluster = Cluster(1, 1) if way == "alone" else BOX
+    ranks = cluster.world_size
+    world = SimulatedWorld(ranks, cluster, record=False, contexts="threads")
+    return world.run(train_by, way, PLAN.with_speed(SPEED), steps, **options)[0]
+
+
+def weights_apart(one: TrainedModel, other: TrainedModel) -> float:
+    """The largest difference of two weights."""
+    return max(
+        float((one.weights[k] - other.weights[k]).abs().max()) for k in one.weights
+    )
+
+
+# %%
+results = {way: trained(way) for way in WAYS}
+one = results["alone"]
+for way, found in results.items():
+    print(
+        f"{NAMES[way]:17} loss {found.losses[0]:.3f} → {found.losses[-1]:.6f}", end=""
+    )
+    print(f"   weights differ by {weights_apart(found, one):.0e}")
+SAME = [
+    way for way in WAYS if way != "alone" and weights_apart(results[way], one) < 1e-9
+]
+print(guess_1.compare(len(SAME)))
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert all(results[way].losses[-1] < 0.95 * one.losses[0] for way in WAYS)
+OTHERS = ["local_sgd", "parameter_server", "gossip"]
+assert SAME == ["ddp", "pipeline", "tensor_parallel", "zero", "mesh"]
+assert all(weights_apart(results[way], one) > 1e-4 for way in OTHERS)
+for way in SAME:
+    pairs = zip(results[way].losses, one.losses, strict=True)
+    assert max(abs(a - b) for a, b in pairs) < 1e-9
+
+# %%
+longer = {way: trained(way, STEPS) for way in ["alone", *OTHERS]}
+lines = {"one process and five others": longer["alone"]}
+lines |= {NAMES[way]: longer[way] for way in OTHERS}
+curves(
+    {n: list(enumerate(each.losses, start=1)) for n, each in lines.items()},
+    along="steps",
+    values="loss",
+    title="Five ways train the model of one process, three train others",
+    subtitle="the same start and the same batches; eight ranks, float64",
+)
+
+# %% [markdown]
+# Five lines lie below the first one. How near are they? Here is how far each loss is from that of one process:
+
+# %%
+apart = {}
+for way in [*OTHERS, "ddp", "pipeline", "zero", "mesh"]:
+    pairs = zip(results[way].losses, one.losses, strict=True)
+    gaps = [max(abs(a - b), 1e-17) for a, b in pairs]
+    apart[NAMES[way]] = list(enumerate(gaps, start=1))[1:]  # all begin with one model
+curves(
+    apart,
+    along="steps",
+    values="distance of the loss from that of one process",
+    title="Rounding, or another training",
+    subtitle="float64; what is 0 is drawn as 1e-17; tensor parallelism is like the other four",
+    show=lambda value: f"{value:.0e}",
+)
+
+# %% [markdown]
+# Nothing lies between. Either a way computes the same sums in another order, and is off by rounding, or it is another
+# training.
+#
+# The five have in common that before each step *all ranks know the whole gradient*, or its norm and their part of it.
+# The other three step earlier: along a part of the gradient (local SGD, gossip), or along an old one (the server).
+#
+# **Try it.** With plain SGD, local steps with an average after each of them are the steps of one process (lesson 06).
+# Are they with AdamW? Say what you expect, then set `round_steps`. And what if the server waits for everybody, with
+# `bound=0`?
+
+# %%
+tried = trained("local_sgd", round_steps=4)  # change this line
+print(f"weights differ by {weights_apart(tried, one):.0e}")
+
+# %% tags=["folded"]
+# One way to do it
+# AdamW divides each gradient by its own size, and clipping does so too: the average of
+# seven such steps is not the step along the average. The server that waits has the average first
+each_step = trained("local_sgd", round_steps=1)
+waits = trained("parameter_server", bound=0)
+print(f"an average after each step: {weights_apart(each_step, one):.0e}")
+print(f"a server that waits: {weights_apart(waits, one):.0e}")
+assert weights_apart(each_step, one) > 1e-4 and weights_apart(waits, one) < 1e-9
+
+# %% [markdown]
+# ## Who sends, and who keeps
+#
+# A step of each way, counted. What the beginning sends, such as the first weights, is not in it.
+
+# %%
+guess_2 = predict(
+    "Which way sends the most bytes per step, all eight ranks together?",
+    choices=["DDP", "gossip", "tensor parallel", "ZeRO 3"],
+)
+
+# %%
+SINGLE = replace(PLAN, dtype=torch.float32)  # as one would train
+LOCAL = {"local_sgd": 4}  # steps after which everything repeats
+
+
+def costs_on(cluster: Cluster) -> dict[str, StepCosts]:
+    """What a step costs there, by way."""
+    timed = SINGLE.with_speed(SPEED)
+    where = {way: Cluster(1, 1) if way == "alone" else cluster for way in WAYS}
+    return {way: step_costs(way, timed, where[way], LOCAL.get(way, 1)) for way in WAYS}
+
+
+costs = costs_on(BOX)
+model_bytes = 4 * numbers
+most = max(costs, key=lambda way: costs[way].nbytes)
+print(guess_2.compare(NAMES[most]))
+SideBySide(
+    [
+        "way",
+        "messages",
+        "kB sent, all ranks",
+        "by the busiest rank, in models",
+        "kB kept by the fullest",
+    ],
+    [
+        [
+            NAMES[way],
+            f"{cost.messages:,.0f}",
+            f"{cost.nbytes / 1e3:,.0f}",
+            f"{cost.most_sent / model_bytes:.2f}",
+            f"{sum(cost.kept.values()) / 1e3:,.0f}",
+        ]
+        for way, cost in costs.items()
+    ],
+)
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+in_models = {way: cost.most_sent / model_bytes for way, cost in costs.items()}
+for way, wanted in (
+    ("ddp", 1.75),
+    ("local_sgd", 1.75 / 4),
+    ("gossip", 2),
+    ("parameter_server", 7),
+    ("zero", 2.625),
+):
+    assert abs(in_models[way] - wanted) < 0.01, (way, in_models[way])
+assert most == "tensor_parallel" and in_models[most] > 10
+kept = {way: sum(cost.kept.values()) for way, cost in costs.items()}
+assert kept["alone"] == kept["ddp"] == 16 * numbers
+assert abs(kept["zero"] / kept["alone"] - 1 / 8) < 0.005
+assert kept["parameter_server"] == kept["alone"]
+assert 1 / 4 < kept["mesh"] / kept["alone"] < 0.3
+assert min(kept, key=kept.get) == "zero"
+
+# %% [markdown]
+# You know all of these numbers. With $N = 8$ ranks, a rank of DDP sends $2(N-1)/N = 1.75$ models, one of ZeRO 3 half as
+# much again. Gossip sends a model to each of two neighbors. Local SGD sends what DDP sends, once in four steps. The
+# server answers seven pulls, and sends seven models; a worker sends one gradient.
+#
+# Tensor parallelism sends no gradients. It sends activations, four all-reduces per layer, and here a rank's add up to
+# more than ten models. That is a property of our sizes: 576 tokens per step, and 32 features. Lesson 12 had the
+# formula.
+#
+# What is kept are 16 bytes per parameter, in float32 with AdamW: parameters, gradients, two states. ZeRO 3 keeps an
+# eighth of it, the mesh a quarter and a little. Activations are not counted.
+#
+# ## Who is the first
+#
+# Now time. Ranks compute 10 billion operations per second, about a core of a laptop. A layer takes two operations per
+# number of its matrices and token forward, and twice as many backward. Nothing else takes time: no norms, no
+# optimizer. Three clusters: one box; two boxes with a fast link between them; two boxes with an ordinary network.
+
+# %%
+CLUSTERS = {
+    "one box": BOX,
+    "fast cluster": Cluster(2, 4, INSIDE, inter=Link(5e-6, 12.5e9)),
+    "slow cluster": Cluster(2, 4, INSIDE, inter=Link(50e-6, 125e6)),
+}
+for name, cluster in CLUSTERS.items():
+    print(f"{name}: inside {cluster.intra}; between {cluster.inter}")
+
+# %%
+guess_3 = predict(
+    "Which step is the shortest on the slow cluster?",
+    choices=["DDP", "local SGD", "mesh 2 × 2 × 2", "pipeline", "parameter server"],
+)
+
+# %%
+times = {
+    name: {way: each.seconds for way, each in costs_on(cluster).items()}
+    for name, cluster in CLUSTERS.items()
+}
+order = sorted(WAYS, key=lambda way: times["slow cluster"][way])
+print(guess_3.compare(NAMES[order[0]]))
+
+# %%
+guess_4 = predict(
+    "And which is the second?",
+    choices=["DDP", "local SGD", "mesh 2 × 2 × 2", "pipeline", "gossip"],
+)
+
+# %%
+print(guess_4.compare(NAMES[order[1]]))
+SideBySide(
+    ["way, ms per step", *CLUSTERS],
+    [
+        [NAMES[way], *(f"{1e3 * times[name][way]:.2f}" for name in CLUSTERS)]
+        for way in order
+    ],
+)
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+slow, box = times["slow cluster"], times["one box"]
+assert order[:4] == ["local_sgd", "mesh", "gossip", "ddp"] and order[-2:] == [
+    "alone",
+    "tensor_parallel",
+]
+assert box["pipeline"] > 2.5 * box["ddp"] and slow["pipeline"] < 1.2 * box["pipeline"]
+assert (
+    slow["mesh"] < 1.25 * box["mesh"]
+    and slow["tensor_parallel"] > 8 * box["tensor_parallel"]
+)
+assert max(box["ddp"], box["zero"], box["gossip"]) < 1.06 * box["alone"] / 8
+
+# %% [markdown]
+# In the box links hardly count, and what counts is who computes all the time. DDP, ZeRO, gossip and local steps take an
+# eighth of one process. The server takes a seventh, since one of the eight computes nothing. The pipeline has eight
+# stages and four microbatches: mostly bubble.
+#
+# Between the two boxes it is the bytes that count, and the latencies in a row. Tensor parallelism is slower than one
+# process. The mesh, which is not the fastest anywhere else, hardly notices the network. Its axes are in the right
+# order: tp and pp stay inside a box, and only the average along dp crosses, of a quarter of the model.
+#
+# **Try it.** Turn the mesh around, so that tp crosses between the boxes. How much slower does it become?
+
+# %%
+sizes = {"dp": 2, "pp": 2, "tp": 2}  # change this line: the last axis is the innermost
+cost = step_costs(
+    "mesh", SINGLE.with_speed(SPEED), CLUSTERS["slow cluster"], sizes=sizes
+)
+print(f"{1e3 * cost.seconds:.2f} ms per step")
+
+# %% tags=["folded"]
+# One way to do it
+around = {"tp": 2, "pp": 2, "dp": 2}
+turned = step_costs(
+    "mesh", SINGLE.with_speed(SPEED), CLUSTERS["slow cluster"], sizes=around
+)
+print(f"tp between the boxes: {1e3 * turned.seconds:.2f} ms per step")
+assert turned.seconds > 3 * slow["mesh"]
+
+# %% [markdown]
+# ## A fast step, a fast training
+#
+# Local steps are the fastest on the slow cluster, per step. But their losses are another training's. So ask for the
+# time until the loss is below 1.7, not for a step.
+
+# %%
+guess_5 = predict(
+    "Which way is the first below a loss of 1.7 on the slow cluster?",
+    choices=["local SGD", "mesh 2 × 2 × 2", "gossip", "DDP"],
+)
+
+# %%
+TARGET = 1.7
+
+
+def steps_to(losses: list[float], target: float = TARGET) -> int:
+    """The first step after which no loss is above the target, or one more than there are."""
+    return 1 + max(
+        (step for step, loss in enumerate(losses, start=1) if loss > target), default=0
+    )
+
+
+needed = {way: steps_to(longer.get(way, longer["alone"]).losses) for way in WAYS}
+arrival = {way: needed[way] * slow[way] for way in WAYS}
+for way in sorted(WAYS, key=arrival.get):
+    print(f"{NAMES[way]:17} {needed[way]:3} steps, {1e3 * arrival[way]:6.1f} ms")
+first = min(arrival, key=arrival.get)
+print(guess_5.compare(NAMES[first]))
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert order[0] == "local_sgd" and first in ("local_sgd", "mesh")
+assert needed["local_sgd"] > needed["alone"] and needed["gossip"] > needed["alone"]
+assert 0.9 < arrival["local_sgd"] / arrival["mesh"] < 1.1
+
+# %% [markdown]
+# Local steps and the mesh arrive nearly together. The lead of an eighth per step is nearly gone: more local steps are
+# needed, since eight models that part and meet again learn a bit less from each batch than one. Which of the two is the
+# first hangs on the seed. With this one in float32, whose first weights are others, it is the mesh.
+#
+# It also hangs on how much local steps send. An average every fourth step is still 0.44 models per step and rank.
+#
+# **Try it.** Let local steps go on for eight steps before they average. Is the step shorter? Are more of them needed?
+
+# %%
+H = 4  # change this line
+longer_rounds = trained("local_sgd", STEPS, round_steps=H)
+slow_cluster, timed = CLUSTERS["slow cluster"], SINGLE.with_speed(SPEED)
+cost = step_costs("local_sgd", timed, slow_cluster, H, round_steps=H)
+steps = steps_to(longer_rounds.losses)
+print(
+    f"{steps} steps of {1e3 * cost.seconds:.2f} ms: {1e3 * steps * cost.seconds:.1f} ms"
+)
+
+# %% tags=["folded"]
+# One way to do it
+# Hardly more steps are needed here, and each sends half as much
+eight = trained("local_sgd", STEPS, round_steps=8)
+cost = step_costs("local_sgd", timed, slow_cluster, 8, round_steps=8)
+steps = steps_to(eight.losses)
+print(
+    f"{steps} steps of {1e3 * cost.seconds:.2f} ms: {1e3 * steps * cost.seconds:.1f} ms"
+)
+assert steps <= STEPS and steps * cost.seconds < arrival["mesh"]
+
+# %% [markdown]
+# ## Here
+#
+# Virtual seconds say what a cluster would do. What does this machine do? Two real processes, which share its cores
+# with everything else, for some of the ways. The losses must be those from above.
+
+
+# %%
+def tokens_per_second(comm: Communicator, way: str) -> tuple[float, float]:
+    """How many tokens all ranks train on in a second here, and the last loss."""
+    torch.set_num_threads(1)
+    began, steps = comm.time(), 8
+    found = train_by(comm, way, PLAN, steps)
+    return steps * task.batch_size * task.length / (comm.time() - began), found.losses[
+        -1
+    ]
+
+
+here = {}
+for ranks, ways in (
+    (1, ["alone"]),
+    (2, ["ddp", "pipeline", "tensor_parallel", "zero"]),
+):
+    with World(ranks) as world:
+        for way in ways:
+            here[way] = world.run(tokens_per_second, way)[0]
+            print(
+                f"{NAMES[way]:17} {here[way][0]:7,.0f} tokens/s, loss {here[way][1]:.9f}"
+            )
+assert all(abs(loss - one.losses[7]) < 1e-9 for _, loss in here.values())
+
+# %% [markdown]
+# Two ranks are seldom twice as fast here: the start is in it, the model is narrow, and the cores have other things to
+# do. These are the only numbers of this lesson that no check holds. Run the cell twice.
+#
+# ## The whole training
+#
+# Now the model that learns it: 0.8 million parameters, batches of 256, one process. The loss falls soon, and then
+# stands still for long, before the model finds out how to carry. Watch the sample, a sum that it has never seen.
+
+# %%
+guess_6 = predict(
+    "After 250 steps, how many of the sums that it has never seen does it get right?",
+    unit="percent",
+)
+
+# %%
+whole_task = Additions()
+gpt = new_gpt(gpt_shape(whole_task.characters.vocabulary, whole_task.length))
+losses = train_alone(gpt, whole_task, 250, every=25)
+right = whole_task.accuracy(gpt)
+print(guess_6.compare(round(100 * right, 1)))
+for row in whole_task.held_out[1:4]:
+    text = whole_task.characters.decode(row)
+    question, answer = text.split("=")
+    written = write(
+        gpt, whole_task.characters, question + "=", 4, window=9, temperature=0.01
+    )
+    print(f"{question}: it says {written[6:9][::-1]}, right is {answer[:3][::-1]}")
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert right > 0.7 and losses[-1] < 0.5
+plateau = losses[30:75]
+assert max(plateau) - min(plateau) < 0.15 and min(plateau) > 1.0
+
+# %% [markdown]
+# The same model can learn to write. Its text is Python's own manual, which is on your machine. A hundred short steps
+# are enough for spaces, lines and frequent letters, not for words.
+
+# %%
+texts = Texts(manual(), length=32, batch_size=32)
+writer = new_gpt(
+    gpt_shape(
+        texts.characters.vocabulary,
+        texts.length,
+        replace(MODEL, features=64, hidden=256, num_layers=2),
+    )
+)
+train_alone(writer, texts, 100, every=50)
+print(write(writer, texts.characters, texts.beginning, 200, window=texts.length))
+
+# %% [markdown]
+# For words take `python -m distlib.capstone text` in a terminal. It trains the large model for some minutes, and then
+# writes a page.
+#
+# ## From the notebook to a script
+#
+# A way is a function of a communicator. So it runs wherever there is one. The command takes its name:
+#
+#     python -m distlib.capstone additions --way zero --ranks 4
+#
+# With `--checkpoints FOLDER`, each rank writes what it keeps, every 25 steps, by lesson 16's `Checkpoints`. The same
+# command goes on from there. Let us see it: two ranks, a small model, a checkpoint every four steps. When the second
+# one is there, we kill everything. First the losses to compare with. They come from the function that the command runs,
+# on simulated ranks:
+
+# %%
+folder = Path(tempfile.mkdtemp())
+COMMAND = """-m distlib.capstone additions --way zero --every 4 --steps 16
+    --features 16 --layers 2 --batch-size 16""".split()
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    """The command in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, *COMMAND, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+options = CommandOptions(
+    "additions", way="zero", every=4, steps=16, features=16, layers=2, batch_size=16
+)
+with contextlib.redirect_stdout(io.StringIO()) as printed:
+    SimulatedWorld(2, contexts="threads").run(train_on_rank, options)
+undisturbed = printed.getvalue()
+print(undisturbed)
+
+# %%
+killed = start("--ranks", "2", "--checkpoints", str(folder))
+second = folder / "rank-1-of-2" / "00000008.checkpoint"
+while killed.poll() is None and not second.exists():
+    time.sleep(0.01)
+os.killpg(killed.pid, signal.SIGKILL)
+killed.communicate(timeout=60)
+print(
+    *sorted(str(path.relative_to(folder)) for path in folder.rglob("*.checkpoint")),
+    sep="\n",
+)
+
+# %% [markdown]
+# Now the same folder, but the ranks are started by `torchrun`, as on a cluster:
+
+# %%
+TORCHRUN = """-m torch.distributed.run --nproc-per-node 2 --local-addr 127.0.0.1
+    --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:0""".split()
+words = [sys.executable, *TORCHRUN, *COMMAND, "--checkpoints", str(folder)]
+resumed = subprocess.run(words, capture_output=True, text=True, timeout=150).stdout
+print(resumed)
+
+
+def losses_in(printed: str) -> dict[str, str]:
+    """Step → loss, of the lines of progress."""
+    return dict(re.findall(r"step +(\d+)  loss (\S+)", printed))
+
+
+again, wanted = losses_in(resumed), losses_in(undisturbed)
+assert list(wanted) == ["4", "8", "12", "16"] and "16" in again
+assert all(wanted[step] == loss for step, loss in again.items())
+
+# %% [markdown]
+# The losses are those of the undisturbed run. Nothing of the first launch was alive, and not even the launcher is the
+# same one. What a rank keeps belongs to its place, so there must be as many ranks as before; the command says so if
+# there are not.
+#
+# | where | the command |
+# |---|---|
+# | here | `python -m distlib.capstone additions --way zero --ranks 4` |
+# | some machines | on each: `torchrun --nnodes 2 --nproc-per-node 4 … -m distlib.capstone additions --way zero` |
+# | Docker's cluster | `on-nodes torchrun --nproc-per-node 2 -m distlib.capstone additions --way ddp` |
+# | Slurm | `srun --nodes 2 --ntasks-per-node 4 python -m distlib.capstone additions --way zero …` |
+# | Slurm, longer than a job | the same in the script of lesson 16: it returns 75 if the job ends before it does |
+# | GPUs on this machine | the same as here: `World` takes NCCL if each rank has a GPU (nobody has tried it yet) |
+#
+# **Try it.** This command has no way. What does it say? Then give it ranks that a way can't use.
+
+# %%
+wrong = [sys.executable, "-m", "distlib.capstone", "additions", "--ranks", "2"]
+print(subprocess.run(wrong, capture_output=True, text=True, timeout=150).stderr)
+
+# %% tags=["folded"]
+# One way to do it
+wrong = [sys.executable, *COMMAND, "--way", "mesh", "--ranks", "3"]
+told = subprocess.run(wrong, capture_output=True, text=True, timeout=150).stderr
+print(told)
+assert "expected a number of ranks that 4 divides" in told
+
+# %% [markdown]
+# ## In real frameworks
+#
+# The reference is torch's own model, so torch's own DDP can train it. Two processes, the same batches, and the losses
+# of one process:
+
+
+# %%
+def by_torch(comm: Communicator, steps: int) -> list[float]:
+    """This rank's losses, by torch's DDP."""
+    torch.set_num_threads(1)
+    model = PLAN.whole_model(comm)
+    optimizer, found = new_optimizer(model), []
+    with torch_distributed(comm):
+        ddp = torch.nn.parallel.DistributedDataParallel(model)
+        for step in range(steps):
+            mine, answers = PLAN.part(comm, step)
+            for group in optimizer.param_groups:
+                group["lr"] = rate_of(step)
+            optimizer.zero_grad()
+            loss = loss_of_scores(task, ddp(mine), answers)
+            loss.backward()
+            clip_grad_norm_(ddp.parameters(), MAX_NORM)
+            optimizer.step()
+            found.append(loss.item())
+    return found
+
+
+with World(2) as world:
+    halves = world.run(by_torch, 8)
+means = [sum(pair) / 2 for pair in zip(*halves, strict=True)]
+gap = max(abs(a - b) for a, b in zip(means, one.losses, strict=False))
+print(f"torch's DDP: the losses differ by {gap:.0e}")
+assert gap < 1e-9
+
+# %% [markdown]
+# The names under which frameworks have the others stand in [lesson 15](15_frameworks.ipynb). Two have none there: the
+# parameter server and gossip.
+#
+# ## In short
+#
+# - DDP, ZeRO 3, the pipeline, tensor parallelism and the mesh gave the model of one process, to rounding, with AdamW
+#   and with clipping, if the loss is a mean over what counts in the *whole* batch and the norm is that of *all*
+#   gradients. So did a server that waits for everybody.
+# - Local steps, gossip and the asynchronous server gave other models. With AdamW or clipping also an average after each
+#   step does; with plain SGD, without clipping, and equal parts it would not.
+# - What a rank sends: 1.75 models with DDP on eight ranks, 2.6 with ZeRO 3, a quarter of DDP's with an average every
+#   fourth step. Tensor parallelism sends activations: more than all others here, since 576 tokens are many for 32
+#   features.
+# - In one box, with links as fast as these, whoever computes all the time is the fastest, and the pipeline is not.
+# - Between boxes with an ordinary network, a mesh was the fastest of the exact ways, as long as only dp crossed. With
+#   tp across it took more than three times as long.
+# - A short step is not a short training. Local steps were the shortest on the slow cluster, by an eighth. More of them
+#   were needed to the loss of 1.7, so with an average every fourth step the mesh was there within ten percent of their
+#   time: before or after, by the seed. That is for one batch size and one network.
+# - A training that can go on after a kill has everything that the next step needs in its checkpoints, on each rank that
+#   has something of its own.
+#
+# ## Now you
+#
+# In [the exercise](../exercises/19_capstone/19_capstone.ipynb) you get a cluster, a model and a budget of virtual
+# seconds. You predict time and bytes of a step, then you train, also where ranks die, and you write a report.
+#
+# ## Further reading
+#
+# - A. Karpathy, [nanoGPT](https://github.com/karpathy/nanoGPT): a GPT and its training in two short files.
+# - A. Power et al., [Grokking](https://arxiv.org/abs/2201.02177), 2022. A model on small arithmetic can stand still for
+#   long, and then generalize.
+# - T. Lin et al., [Don't Use Large Mini-Batches, Use Local SGD](https://arxiv.org/abs/1808.07217), ICLR 2020. When
+#   local steps reach as good a model, and when not.
+# - D. Narayanan et al., [Efficient Large-Scale Language Model Training on GPU Clusters Using
+#   Megatron-LM](https://arxiv.org/abs/2104.04473), SC 2021. Section 3: which axis belongs where.
