@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from distlib.checks.plays.gated import PassGate
+from distlib.checks.plays.live_bytes import LiveBytes
 from distlib.communicator import Communicator
-from distlib.exercises.zero.live_plays import LiveBytes
 
 INSIDE_BACKWARD = True  # ranks are threads, since torch shows the operations of a thread
 

@@ -18,8 +18,8 @@ import torch
 
 from distlib.checks.plays.gated import PassGate
 from distlib.checks.plays.layers import linear
+from distlib.checks.plays.live_bytes import LiveBytes
 from distlib.communicator import Communicator
-from distlib.exercises.zero.live_plays import LiveBytes
 
 INSIDE_BACKWARD = True  # messages are sent there; and ranks are threads, since torch shows the operations of a thread
 
