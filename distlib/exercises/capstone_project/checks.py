@@ -33,12 +33,10 @@ JOB_ERRORS = (
     ("died", say("died")),
     ("the job is stopped", say("stopped")),
     ("expected weights of", say("weights")),
-    ("expected at most 1024 samples", say("numbers")),
+    ("samples of this rank", say("numbers")),
     ("an optimizer for", say("optimizer")),
     ("must match the size of tensor", say("optimizer")),
     ("has already returned", say("left_early")),
-    ("waits to", say("waits")),
-    ("make the same collective calls", say("waits")),
 )
 
 
@@ -54,7 +52,7 @@ JOB_ERRORS = (
     "shares",
     "rate",
     helpers=COLLECTIVES,
-    errors=JOB_ERRORS,
+    errors=(("has already returned", say("waits")), *JOB_ERRORS),
 )
 def check_train_step(draw: Draw, *, shares: Sequence[Sequence[Sequence[int]]]) -> Iterator[Case]:
     """`function(comm, job, weights, optimizer, batch, shares, rate)`; by case and step, the shares of all ranks."""
@@ -193,7 +191,7 @@ def _(seen: Seen) -> Remarks:
     yield from _returned(run)
     for rank in seen.ranks:
         held = seen[rank]["alive"]
-        if held is None or held > seen.facts.memory:
+        if held is not None and held > seen.facts.memory:
             limit, per_number = f"{seen.facts.memory:,.0f}", held / NUMBERS
             yield say.remark("memory", rank=rank, held=f"{held:,}", limit=limit, per_number=f"{per_number:.0f}")
     yield from _honest(run)

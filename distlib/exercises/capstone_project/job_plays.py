@@ -25,10 +25,10 @@ INSIDE_BACKWARD = True  # ranks are threads, since torch shows the operations of
 
 SHAPES = ((64, 12), (12,), (12, 10), (10,))
 NUMBERS = sum(map(math.prod, SHAPES))
-SAMPLES = 1_024  # to learn from
+SAMPLES, EVALUATED = 1_024, 512  # images to learn from, on all ranks together, and those that nobody learns from
 BEGIN, LOSS, END = 10_001, 10_002, 10_003  # gates; a smaller one is the number of samples of a gradient
 LOSS_COSTS = 5  # the loss takes as long as the gradients of so many samples
-MOST_CALLS = 500  # of gradient, and of loss, on a rank
+MOST_CALLS = 400  # of gradient, and of loss, on a rank
 LOOKED_AT = 4  # the call of gradient at which memory is looked at: by then, all that stays is there
 
 
@@ -64,7 +64,7 @@ class Adam:
         self._mean.lerp_(gradient, 0.1)
         self._square.lerp_(gradient.square(), 0.05)
         mean, square = self._mean / (1 - 0.9**self._steps), self._square / (1 - 0.95**self._steps)
-        weights -= rate * mean / (square.sqrt() + 1e-8)
+        weights -= rate * mean / (square.sqrt() + 1e-4)
 
 
 def _matrices(weights: torch.Tensor) -> list[torch.Tensor]:
@@ -96,7 +96,7 @@ class Job:
     Attributes:
         cluster: the links between the ranks; `cluster.stragglers` has the slow ranks.
         numbers: of the weights, all in one flat float64 tensor.
-        samples: to learn from, numbered from 0.
+        samples: the numbers of those that this rank has: a range. No other rank has them.
         seconds_per_sample: that the gradient of one sample takes on a rank that is not slow.
         memory: bytes that a rank may hold between two steps; math.inf for as many as it likes.
         target: the loss to reach, or to get below.
@@ -109,7 +109,7 @@ class Job:
 
     cluster: Cluster
     numbers: int
-    samples: int
+    samples: range
     seconds_per_sample: float
     memory: float
     target: float
@@ -125,6 +125,7 @@ class _Desk:
 
     def __init__(self, inputs: dict[str, Any], gate: PassGate, live: LiveBytes | None) -> None:
         self._images, self._labels = images_of(inputs["images"]), inputs["labels"]
+        self.samples = range(inputs["first"], inputs["first"] + len(self._labels) - EVALUATED)
         self._weights, self._gate, self._live = inputs["weights"], gate, live
         self._calls = {"gradient": 0, "loss": 0}
         self.alive: int | None = None
@@ -133,7 +134,7 @@ class _Desk:
         return self._weights.clone()
 
     def gradient(self, weights: torch.Tensor, samples: Sequence[int]) -> torch.Tensor:
-        chosen = _checked(weights, samples)
+        chosen = self._checked(weights, samples)
         self._count("gradient")
         if self._calls["gradient"] == LOOKED_AT:
             self.look()
@@ -145,7 +146,7 @@ class _Desk:
         return gradient
 
     def loss(self, weights: torch.Tensor) -> float:
-        _checked(weights, [])
+        self._checked(weights, [])
         self._count("loss")
         with self._unseen():
             self._gate(LOSS, weights)
@@ -171,6 +172,18 @@ class _Desk:
         finally:
             live.__enter__()
 
+    def _checked(self, weights: Any, samples: Any) -> list[int]:
+        """The rows of the samples, if all is as it should be."""
+        if not (isinstance(weights, torch.Tensor) and weights.dtype == torch.float64 and weights.shape == (NUMBERS,)):
+            shown = list(weights.shape) if isinstance(weights, torch.Tensor) else type(weights).__name__
+            raise ValueError(f"expected weights of {NUMBERS} float64, got {shown}")
+        numbers, own = [int(number) for number in samples], self.samples
+        if strange := [number for number in numbers if number not in own]:
+            raise ValueError(f"expected samples of this rank, from {own.start} to {own.stop - 1}, got {strange[0]}")
+        if len(numbers) > len(own):
+            raise ValueError(f"expected at most the {len(own)} samples of this rank, got {len(numbers)}")
+        return [number - own.start for number in numbers]
+
     def _count(self, call: str) -> None:
         self._calls[call] += 1
         if self._calls[call] > MOST_CALLS:
@@ -178,24 +191,13 @@ class _Desk:
 
 
 def images_of(pixels: torch.Tensor) -> torch.Tensor:
-    """Images [n, 64] of float64 from pixels of 0 to 16, less their mean."""
-    images = pixels.double() / 16
-    return (images - images.mean()) / images.std()
+    """Images [n, 64] of float64 from pixels of 0 to 16, about 0 in the mean and 1 in size."""
+    return (pixels.double() - 5) / 6
 
 
 def evaluated(weights: torch.Tensor, images: torch.Tensor, labels: torch.Tensor) -> float:
-    """The mean loss on the images that nobody learns from: those behind the first SAMPLES."""
-    return float(loss_sum(weights, images[SAMPLES:], labels[SAMPLES:])) / (len(labels) - SAMPLES)
-
-
-def _checked(weights: Any, samples: Any) -> list[int]:
-    if not (isinstance(weights, torch.Tensor) and weights.dtype == torch.float64 and weights.shape == (NUMBERS,)):
-        shown = list(weights.shape) if isinstance(weights, torch.Tensor) else type(weights).__name__
-        raise ValueError(f"expected weights of {NUMBERS} float64, got {shown}")
-    chosen = [int(number) for number in samples]
-    if len(chosen) > SAMPLES or any(not 0 <= number < SAMPLES for number in chosen):
-        raise ValueError(f"expected at most {SAMPLES} samples with numbers from 0 to {SAMPLES - 1}")
-    return chosen
+    """The mean loss on the images that nobody learns from: the last ones of every rank."""
+    return float(loss_sum(weights, images[-EVALUATED:], labels[-EVALUATED:])) / EVALUATED
 
 
 def make_job(
@@ -206,7 +208,7 @@ def make_job(
     job = Job(
         inputs["cluster"],
         NUMBERS,
-        SAMPLES,
+        desk.samples,
         inputs["seconds_per_sample"],
         inputs["memory"],
         inputs["target"],
@@ -223,7 +225,8 @@ def run_training(comm: Communicator, function: Callable[..., Any], inputs: dict[
     """Call `function(comm, job)`.
 
     Args:
-        inputs: "images": pixels, uint8 [n, 64]; "labels"; "weights": those to start with; "cluster",
+        inputs: "images": pixels, uint8 [n, 64], those of this rank and then those that nobody learns from; "labels";
+            "first": the number of the first; "weights": those to start with; "cluster",
             "seconds_per_sample", "memory", "target", "budget".
 
     Returns:

@@ -91,6 +91,6 @@ def wrong_seconds(plan: Plan) -> dict[str, float]:
         "only_messages": ring,
         "once_round": max(slow) + ring / 2,
         "whole_messages": max(slow) + whole,
+        **({"one_link": max(slow) + 2 * (size - 1) * cluster.intra.seconds(chunk)} if cluster.nodes > 1 else {}),
         "fast_link": max(slow) + fast,
-        "one_link": max(slow) + 2 * (size - 1) * cluster.intra.seconds(chunk),
     }

@@ -91,8 +91,6 @@ class TrainingRun:
         looked = max(len(self.seen.passed(r, LOSS)) * LOSS_COSTS * self._seconds_per_sample(r) for r in self.living)
         if self.setting.cluster.stragglers and self.computed(slowest) > 1.5 * max(others):
             return "slow_rank"
-        if len(self.living) > 1 and not any(self.seen.trace.bytes_sent):
-            return "no_messages"
         if looked > 0.3 * self.seconds:
             return "often_looked"
         if self.busiest < 0.4 * self.seconds:

@@ -6,15 +6,13 @@ def survive(comm: Communicator, job: Any) -> torch.Tensor:
         comm: the communicator of this rank. Rank 0 lives; others may die at any moment.
         job: see above.
     """
-    size, draw = 32, random.Random(0)
+    size, mine, draw = 32 // comm.world_size, list[int](), random.Random(comm.rank)
     weights, optimizer, workers = job.start(), job.optimizer(job.numbers), list(range(1, comm.world_size))
-    order: list[int] = []
     for step in range(1, 500):
-        if len(order) < size:
-            order = draw.sample(range(job.samples), job.samples)
-        batch, order = order[:size], order[size:]
-        mine = batch[comm.rank :: comm.world_size]
-        told = torch.cat([job.gradient(weights, mine), torch.tensor([len(mine)]).double()])  # the sum, and of how many
+        if len(mine) < size:
+            mine = draw.sample(job.samples, len(job.samples))
+        gradient, mine = job.gradient(weights, mine[:size]), mine[size:]
+        told = torch.cat([gradient, torch.tensor([size]).double()])  # the sum, and of how many samples
         if comm.rank > 0:
             comm.send(told, 0)
             comm.recv(told, 0)
@@ -27,8 +25,8 @@ def survive(comm: Communicator, job: Any) -> torch.Tensor:
                     told += arrived
                 except PeerLost:
                     workers.remove(worker)
-            optimizer.step(weights, told[:-1] / told[-1], 0.04)
-            is_done = step > 14 and step % 2 == 0 and job.loss(weights) <= job.target
+            optimizer.step(weights, told[:-1] / told[-1], 0.03)
+            is_done = step > 14 and step % 3 == 0 and job.loss(weights) <= job.target
             told = torch.cat([weights, torch.tensor([is_done]).double()])
             for worker in list(workers):
                 try:
