@@ -397,9 +397,9 @@ assert all(sum(seen.trace.bytes_sent) > 0 for seen in report)
 # %% [markdown]
 # ## 4. A rank dies: `survive`
 #
-# Same task, with another target (`job.target`) and another danger: while `survive(comm, job)` runs, ranks may **die**, at
-# any moment: one or two of them, or none. Rank 0 lives. Whoever is waiting to send to a dead rank, or to receive from
-# it, gets `PeerLost`, at the moment of the death or as soon as it tries. So:
+# Same task, with another target (`job.target`) and another danger: while `survive(comm, job)` runs, ranks may **die**,
+# at any moment: one or two of them, or none. Rank 0 lives. Whoever is waiting to send to a dead rank, or to receive
+# from it, gets `PeerLost`, at the moment of the death or as soon as it tries. So:
 #
 #     try:
 #         comm.recv(buffer, worker)

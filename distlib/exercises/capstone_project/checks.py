@@ -17,6 +17,7 @@ from distlib.checks.rules.returns import called, shown, type_of
 from distlib.checks.rules.values import holds, is_close
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
+from distlib.checks.supplied import Helper
 from distlib.checks.task import Draw, Remarks, task
 from distlib.exercises.capstone_project.job_cases import Setting, steps_case, training_case
 from distlib.exercises.capstone_project.job_plays import BEGIN, NUMBERS, Adam, gradient_sum, images_of
@@ -27,7 +28,7 @@ from distlib.partition import chunk_lengths, chunk_start
 say = Sentences(__file__)
 FEWEST = 600  # samples that some rank computed for; the most frugal training that is known takes 1,000
 TOLERANCE = 0.1  # of a predicted time
-COLLECTIVES = [ring_reduce_scatter, ring_all_gather, all_reduce, broadcast]
+COLLECTIVES: Sequence[Helper[..., Any]] = [ring_reduce_scatter, ring_all_gather, all_reduce, broadcast]
 JOB_ERRORS = (
     ("has died", say("died")),
     ("died", say("died")),
@@ -199,14 +200,16 @@ def _(seen: Seen) -> Remarks:
 
 def _returned(run: TrainingRun) -> Remarks:
     """Every living rank has returned the same weights, and these reach the target."""
-    first = run.living[0]
+    returned: list[torch.Tensor] = []
     for rank in run.living:
         weights = run.weights(rank)
         if weights is None:
             yield say.remark("no_weights", rank=rank, found=shown(run.seen[rank]["weights"]), numbers=NUMBERS)
             return
-        if not torch.allclose(weights, run.weights(first), rtol=0, atol=1e-9):
-            yield say.remark("differ", first=first, rank=rank)
+        returned.append(weights)
+    for rank, weights in zip(run.living, returned, strict=True):
+        if not torch.allclose(weights, returned[0], rtol=0, atol=1e-9):
+            yield say.remark("differ", first=run.living[0], rank=rank)
     if not run.loss <= run.setting.target * (1 + 1e-9):
         cause = say("never_trained" if run.loss > 2 else "stopped_early")
         yield say.remark("loss", loss=f"{run.loss:.4f}", target=run.setting.target, cause=cause)
