@@ -13,7 +13,7 @@ from distlib.checks.remark import CheckFailed
 from distlib.checks.task import Draw
 from distlib.checks.venues import simulated_only
 from distlib.exercises.capstone_project.checks import check_survive, check_train, steps_alone
-from distlib.exercises.capstone_project.job_cases import Setting, steps_case, training_case
+from distlib.exercises.capstone_project.job_cases import Challenge, steps_case, training_case
 from distlib.exercises.capstone_project.job_plays import (
     NUMBERS,
     SAMPLES,
@@ -23,11 +23,11 @@ from distlib.exercises.capstone_project.job_plays import (
     images_of,
     loss_sum,
 )
-from distlib.exercises.capstone_project.planned_steps import Plan, bytes_between, simulated_seconds
+from distlib.exercises.capstone_project.planned_steps import PlannedStep, bytes_between, simulated_seconds
 from distlib.exercises.capstone_project.rehearsal import rehearse
 from distlib.exercises.capstone_project.training_run import seconds_to_target
 
-QUICK = Setting("two alike", Cluster.flat(2, Link(1e-3, 1e7)), budget=100.0, target=2.2)
+QUICK = Challenge("two alike", Cluster.flat(2, Link(1e-3, 1e7)), budget=100.0, target=2.2)
 
 
 def a_few_steps(comm: Communicator, job: Job) -> torch.Tensor:
@@ -109,7 +109,7 @@ def test_a_rank_dies_and_the_others_are_judged() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_closed_form_of_the_notebook_predicts_any_plan(seed: int) -> None:
-    plan = Plan.drawn(Draw(seed))
+    plan = PlannedStep.drawn(Draw(seed))
     ranks = len(plan.shares)
     slowness = [plan.cluster.stragglers.get(rank, 1.0) for rank in range(ranks)]
     slowest = max(share * plan.seconds_per_sample * slow for share, slow in zip(plan.shares, slowness, strict=True))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from distlib import SimulatedWorld
-from distlib.checks.plays.live_bytes import LiveBytes
+from distlib.checks.plays.bytes_alive import LiveBytes
 from distlib.checks.student_communicator import StudentCommunicator
 from distlib.checks.task import Draw
 from distlib.communicator import Communicator

@@ -19,9 +19,14 @@ from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.supplied import Helper
 from distlib.checks.task import Draw, Remarks, task
-from distlib.exercises.capstone_project.job_cases import Setting, steps_case, training_case
+from distlib.exercises.capstone_project.job_cases import Challenge, steps_case, training_case
 from distlib.exercises.capstone_project.job_plays import BEGIN, NUMBERS, Adam, gradient_sum, images_of
-from distlib.exercises.capstone_project.planned_steps import Plan, bytes_between, simulated_seconds, wrong_seconds
+from distlib.exercises.capstone_project.planned_steps import (
+    PlannedStep,
+    bytes_between,
+    simulated_seconds,
+    wrong_seconds,
+)
 from distlib.exercises.capstone_project.training_run import TrainingRun
 from distlib.partition import chunk_lengths, chunk_start
 
@@ -134,12 +139,12 @@ def _step_messages(seen: Seen, steps: int) -> Remarks:
 
 
 @task("numbers", "seconds_per_sample", "cluster", "shares", allowed=("distlib.network.cluster",))
-def check_predict_step(draw: Draw, *, plans: Sequence[Plan], drawn: int = 0) -> Iterator[Case]:
+def check_predict_step(draw: Draw, *, plans: Sequence[PlannedStep], drawn: int = 0) -> Iterator[Case]:
     """`function(numbers, seconds_per_sample, cluster, shares)`: seconds of a step, and bytes by rank between two.
 
     `drawn`: how many more plans, on clusters that nobody has seen.
     """
-    for plan in (*plans, *(Plan.drawn(draw) for _ in range(drawn))):
+    for plan in (*plans, *(PlannedStep.drawn(draw) for _ in range(drawn))):
         yield called(plan.numbers, plan.seconds_per_sample, plan.cluster, list(plan.shares), facts=plan)
 
 
@@ -168,7 +173,7 @@ def _(seen: Seen) -> Remarks:
         yield say.remark("seconds", cluster=str(plan.cluster), **numbers, cause=next(causes, say("parts_of_step")))
 
 
-def _why_bytes(plan: Plan, found: list[Any]) -> str:
+def _why_bytes(plan: PlannedStep, found: list[Any]) -> str:
     ranks, whole = len(plan.shares), 24 * plan.numbers
     if found == [whole] * ranks:
         return say("unsharded_bytes")
@@ -181,7 +186,7 @@ def _why_bytes(plan: Plan, found: list[Any]) -> str:
 
 
 @task("comm", "job", helpers=COLLECTIVES, errors=JOB_ERRORS, seconds=15.0)
-def check_train(draw: Draw, *, settings: Sequence[Setting]) -> Iterator[Case]:
+def check_train(draw: Draw, *, settings: Sequence[Challenge]) -> Iterator[Case]:
     """`function(comm, job)`: weights that reach the target, in time, within the memory."""
     yield from (training_case(draw, setting) for setting in settings)
 
@@ -239,7 +244,7 @@ def _in_time(run: TrainingRun) -> Remark | None:
 
 
 @task("comm", "job", helpers=COLLECTIVES, errors=JOB_ERRORS, seconds=15.0)
-def check_survive(draw: Draw, *, settings: Sequence[Setting]) -> Iterator[Case]:
+def check_survive(draw: Draw, *, settings: Sequence[Challenge]) -> Iterator[Case]:
     """`function(comm, job)`: as `train`, while ranks die; rank 0 lives."""
     yield from (training_case(draw, setting) for setting in settings)
 

@@ -1,7 +1,7 @@
 """Cases of the project: which cluster, how much memory, which budget, and the data of a run, which nobody can know.
 
-    Setting("a slow network", Cluster.flat(4, Link(0.06, 1e6)), budget=14.0)
-    Setting("a rank that dies", …, deaths={2: 0.4})
+    Challenge("a slow network", Cluster.flat(4, Link(0.06, 1e6)), budget=14.0)
+    Challenge("a rank that dies", …, deaths={2: 0.4})
 
 The images are those of `training.datasets`, but in each case samples, pixels, hidden units and classes are numbered
 anew: what was learnt elsewhere is of no use. A rank has the samples of its own part alone, so that none gets far alone.
@@ -32,7 +32,7 @@ TARGET = 0.27
 
 
 @dataclass(frozen=True)
-class Setting:
+class Challenge:
     """A cluster and what is allowed on it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Setting:
         return self.bytes_per_number * NUMBERS
 
 
-def training_case(draw: Draw, setting: Setting) -> Case:
+def training_case(draw: Draw, setting: Challenge) -> Case:
     """The case of a whole training. Its facts are the setting."""
     given = _given(draw, setting)
     ranks = setting.cluster.world_size
@@ -73,7 +73,7 @@ def training_case(draw: Draw, setting: Setting) -> Case:
 def steps_case(draw: Draw, shares: Sequence[Sequence[int]]) -> Case:
     """The case of some steps, each with the shares of all ranks. Its facts are these."""
     ranks = len(shares[0])
-    given = _given(draw, Setting("steps", Cluster.flat(ranks), math.inf))
+    given = _given(draw, Challenge("steps", Cluster.flat(ranks), math.inf))
     batches = [draw.sample(range(SAMPLES), sum(each)) for each in shares]
     more = {"batches": batches, "shares": [list(each) for each in shares], "rate": draw.choice([0.02, 0.03, 0.05])}
     inputs = [{**given, **more, "part": part} for part in chunk_lengths(NUMBERS, ranks)]
@@ -87,7 +87,7 @@ def _of_rank(given: dict[str, Any], first: int, length: int) -> dict[str, Any]:
     return {**given, "first": first, "images": given["images"][rows], "labels": given["labels"][rows]}
 
 
-def _given(draw: Draw, setting: Setting) -> dict[str, Any]:
+def _given(draw: Draw, setting: Challenge) -> dict[str, Any]:
     pixels, labels = _digits()
     samples = [*draw.sample(range(SAMPLES), SAMPLES), *range(SAMPLES, SAMPLES + EVALUATED)]
     of_pixels, of_hidden, of_classes = (draw.sample(range(size), size) for size in (64, HIDDEN, 10))

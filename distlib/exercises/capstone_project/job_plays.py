@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.bytes_alive import LiveBytes
 from distlib.checks.plays.gated import PassGate
-from distlib.checks.plays.live_bytes import LiveBytes
 from distlib.communicator import Communicator
 from distlib.network.cluster import Cluster
 
@@ -27,13 +27,13 @@ SHAPES = ((64, 12), (12,), (12, 10), (10,))
 NUMBERS = sum(map(math.prod, SHAPES))
 SAMPLES, EVALUATED = 1_024, 512  # images to learn from, on all ranks together, and those that nobody learns from
 BEGIN, LOSS, END = 10_001, 10_002, 10_003  # gates; a smaller one is the number of samples of a gradient
-LOSS_COSTS = 5  # the loss takes as long as the gradients of so many samples
+LOSS_COSTS = 5  # the loss takes as long as the gradients of this number of samples
 MOST_CALLS = 400  # of gradient, and of loss, on a rank
 LOOKED_AT = 4  # the call of gradient at which memory is looked at: by then, all that stays is there
 
 
 def seconds_of(inputs: dict[str, Any], k: int) -> float:
-    """The virtual time of a gate: so many samples, or the loss."""
+    """The virtual time of a gate: that of a number of samples, or of the loss."""
     samples = {BEGIN: 0, LOSS: LOSS_COSTS, END: 0}.get(k, k)
     return samples * float(inputs["seconds_per_sample"])
 

@@ -23,7 +23,7 @@ NUMBER = 8  # bytes
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlannedStep:
     """A step that is to be predicted.
 
     Attributes:
@@ -39,7 +39,7 @@ class Plan:
     shares: tuple[int, ...]
 
     @classmethod
-    def drawn(cls, draw: Draw) -> Plan:
+    def drawn(cls, draw: Draw) -> PlannedStep:
         """Any cluster of 2 to 8 ranks."""
         nodes, ranks = draw.choice([(1, 2), (1, 3), (2, 2), (1, 5), (3, 2), (2, 4)])
         intra, inter = (Link(draw.uniform(1e-4, 1e-3) * k, draw.uniform(1e6, 1e8) / k) for k in (1, draw.randint(1, 9)))
@@ -54,27 +54,27 @@ class Plan:
         )
 
 
-def bytes_between(plan: Plan) -> list[int]:
+def bytes_between(plan: PlannedStep) -> list[int]:
     """By rank, what it holds between two steps: all weights, and two states for each number of its own part."""
     parts = chunk_lengths(plan.numbers, len(plan.shares))
     return [NUMBER * (plan.numbers + 2 * part) for part in parts]
 
 
-def simulated_seconds(plan: Plan) -> float:
+def simulated_seconds(plan: PlannedStep) -> float:
     """The virtual time of a step."""
     world = SimulatedWorld(len(plan.shares), plan.cluster)
     world.run(_step, plan)
     return world.elapsed
 
 
-def _step(comm: Communicator, plan: Plan) -> None:
+def _step(comm: Communicator, plan: PlannedStep) -> None:
     numbers = torch.zeros(plan.numbers, dtype=torch.float64)
     comm.sleep(plan.shares[comm.rank] * plan.seconds_per_sample)
     ring_reduce_scatter(comm, numbers)
     ring_all_gather(comm, numbers)
 
 
-def wrong_seconds(plan: Plan) -> dict[str, float]:
+def wrong_seconds(plan: PlannedStep) -> dict[str, float]:
     """What usual mistakes predict, by the name of the sentence about it."""
     size, cluster, each = len(plan.shares), plan.cluster, plan.seconds_per_sample
     slow = [share * each * cluster.stragglers.get(rank, 1.0) for rank, share in enumerate(plan.shares)]

@@ -1,6 +1,6 @@
 """A training of a student's, run to look at: nothing is judged.
 
-    run = rehearse(train, Setting("a slow network", Cluster.flat(4, Link(0.06, 1e6)), budget=15.0))
+    run = rehearse(train, Challenge("a slow network", Cluster.flat(4, Link(0.06, 1e6)), budget=15.0))
     print(run)
     run.seconds, run.loss, run.curve(), run.trace
 
@@ -17,7 +17,7 @@ from distlib.checks.formatting import count
 from distlib.checks.remark import CheckFailed, Remark
 from distlib.checks.task import Draw, show_printed
 from distlib.exercises.capstone_project.checks import check_survive, check_train
-from distlib.exercises.capstone_project.job_cases import Setting, training_case
+from distlib.exercises.capstone_project.job_cases import Challenge, training_case
 from distlib.exercises.capstone_project.training_run import TrainingRun
 from distlib.trace import Trace
 
@@ -52,7 +52,7 @@ class Rehearsal(TrainingRun):
         )
 
 
-def rehearse(function: Callable[..., Any], setting: Setting, *, seed: int = 1) -> Rehearsal:
+def rehearse(function: Callable[..., Any], setting: Challenge, *, seed: int = 1) -> Rehearsal:
     """Run `function(comm, job)` on a setting, in virtual time.
 
     Raises:

@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 
 from distlib.checks.seen import Seen
-from distlib.exercises.capstone_project.job_cases import Setting
+from distlib.exercises.capstone_project.job_cases import Challenge
 from distlib.exercises.capstone_project.job_plays import BEGIN, END, LOSS, LOSS_COSTS, NUMBERS, evaluated, images_of
 
 
@@ -28,9 +28,9 @@ class TrainingRun:
     seen: Seen
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> Challenge:
         """What was asked for."""
-        setting: Setting = self.seen.facts
+        setting: Challenge = self.seen.facts
         return setting
 
     @cached_property

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.bytes_alive import LiveBytes
 from distlib.checks.plays.gated import PassGate
 from distlib.checks.plays.layers import linear
-from distlib.checks.plays.live_bytes import LiveBytes
 from distlib.communicator import Communicator
 
 INSIDE_BACKWARD = True  # messages are sent there; and ranks are threads, since torch shows the operations of a thread
