@@ -272,7 +272,8 @@ assert report.answers[4][1] == [24 * 700]
 # leads to it. `math.inf` means that there is no limit.
 #
 # These are five clusters. The visible test runs the first two. The hidden one runs clusters of all five kinds, with
-# other numbers and at most 8 ranks. Its budgets, too, are at least half as long again as the course's own solution takes on average.
+# other numbers and at most 8 ranks. Its budgets, too, are at least half as long again as the course's own solution takes
+# on average.
 
 # %% readonly="clusters"
 CLUSTERS = [
