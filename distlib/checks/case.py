@@ -79,6 +79,8 @@ class Case:
         function: the name of the student's function; a task fills it in.
         ours: the ranks on which the play itself speaks, such as a server for the student's workers. What they send may
             come from the play.
+        deaths: by rank, the virtual second at which it dies, see `SimulatedWorld`. What it would have shown is None.
+            Such a case is never played on real ranks.
     """
 
     title: str
@@ -89,6 +91,7 @@ class Case:
     seed: int = 1
     function: str = ""
     ours: Collection[int] = ()
+    deaths: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not callable(self.play):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import linecache
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from distlib.checks.case import Part
 from distlib.checks.library_calls import could_call, library_calls
 from distlib.checks.plays.plain_values import changed_inputs, plain
-from distlib.checks.seen import Played
+from distlib.checks.seen import Played, with_the_dead
 from distlib.checks.student_communicator import Handles, StudentCommunicator
 from distlib.communicator import Communicator
 from distlib.network import Cluster
@@ -96,6 +97,7 @@ def simulate(
     cluster: Cluster | None,
     timeout: float,
     is_fresh: bool = True,
+    deaths: Mapping[int, float] | None = None,
 ) -> Run:
     """Play on simulated ranks, all of them inside this process, at most `timeout` seconds. `is_fresh`: as of `play`.
 
@@ -103,9 +105,9 @@ def simulate(
     """
     inside_backward = getattr(sys.modules[part.play.__module__], "INSIDE_BACKWARD", False)
     contexts = "threads" if inside_backward else "greenlets"
-    world = SimulatedWorld(part.world_size, cluster, record=True, contexts=contexts)
+    world = SimulatedWorld(part.world_size, cluster, record=True, contexts=contexts, deaths=deaths)
     try:
         played = world.run(play, packed, part, allowed, time_passes=True, is_fresh=is_fresh, timeout=timeout)
-        return played, world.trace, None
+        return with_the_dead(played), world.trace, None
     except RankError as error:
         return [], world.trace, error

@@ -10,7 +10,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.trace import Trace
-from distlib.worlds.diagnosis import RankError
+from distlib.worlds.diagnosis import PeerLost, RankError
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,11 @@ class Played:
     slips: Sequence[tuple[str, str, str]] = ()
     library: str | None = None
     changed: Mapping[str, Any] = field(default_factory=dict)
+
+
+def with_the_dead(results: Sequence[Any]) -> list[Played]:
+    """What a run has given by rank, where a dead rank's result is a `PeerLost`: it has shown nothing."""
+    return [Played(None) if isinstance(each, PeerLost) else each for each in results]
 
 
 @dataclass(frozen=True)

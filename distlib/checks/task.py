@@ -297,7 +297,9 @@ class _TaskCall:
         return self._look(self._real, case, self._task.seconds, is_fresh=not earlier)
 
     def _may_be_real(self, case: Case) -> bool:
-        return self._real is not None and real_ranks_allowed() and 1 < case.world_size <= MOST_REAL_RANKS
+        if self._real is None or case.deaths or not real_ranks_allowed():
+            return False
+        return 1 < case.world_size <= MOST_REAL_RANKS
 
     def _look(self, venue: Venue, case: Case, limit: float, is_fresh: bool = False) -> tuple[Seen, Remark | None]:
         seen = venue.play(case, seconds_for(limit, CHECK_SECONDS, self._spent), is_fresh)
@@ -351,8 +353,8 @@ def _with_cause(real: Remark | None, simulated: Remark | None) -> Remark | None:
 
 def _sample(cases: Sequence[Case]) -> set[int]:
     """The first case of each small world size, by its id: cases hold tensors, which can't be compared."""
-    sizes = {case.world_size for case in cases if case.world_size <= SAMPLED_RANKS}
-    return {next(id(case) for case in cases if case.world_size == size) for size in sizes}
+    may = [case for case in cases if case.world_size <= SAMPLED_RANKS and not case.deaths]
+    return {next(id(case) for case in may if case.world_size == size) for size in {case.world_size for case in may}}
 
 
 _SLIPS: Mapping[str, tuple[str, str]] = {

@@ -85,7 +85,7 @@ class Simulated:
     def play(self, case: Case, seconds: float, is_fresh: bool = False) -> Seen:
         """Play a case, at most `seconds`. `is_fresh`: as of `Venue`; the first time the function always is."""
         is_fresh, self._has_played = is_fresh or not self._has_played, True
-        arguments = self._packed, case.part, self._allowed, case.cluster, seconds, is_fresh
+        arguments = self._packed, case.part, self._allowed, case.cluster, seconds, is_fresh, case.deaths
         if _simulated_only.get():
             caught = _catch(lambda: [on_a_rank.simulate(None, *arguments)])
         else:

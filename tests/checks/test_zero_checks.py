@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from distlib import SimulatedWorld
+from distlib.checks.plays.bytes_alive import LiveBytes
 from distlib.checks.student_communicator import StudentCommunicator
 from distlib.checks.task import Draw
 from distlib.communicator import Communicator
@@ -25,7 +26,6 @@ from distlib.exercises.zero.cases import (
     optimizing_case,
 )
 from distlib.exercises.zero.checks import _memory_mistakes, by_stage
-from distlib.exercises.zero.live_plays import LiveBytes
 from distlib.training.zero import memory_by_stage
 from distlib.worlds.private_torch import IMPORTED_LATE
 

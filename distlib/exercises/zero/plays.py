@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.bytes_alive import LiveBytes
 from distlib.checks.plays.gated import PassGate
 from distlib.communicator import Communicator
-from distlib.exercises.zero.live_plays import LiveBytes
 
 INSIDE_BACKWARD = True  # ranks are threads, since torch shows the operations of a thread
 

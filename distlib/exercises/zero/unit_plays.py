@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
+from distlib.checks.plays.bytes_alive import LiveBytes
 from distlib.checks.plays.gated import PassGate
 from distlib.checks.plays.layers import linear
 from distlib.communicator import Communicator
-from distlib.exercises.zero.live_plays import LiveBytes
 
 INSIDE_BACKWARD = True  # messages are sent there; and ranks are threads, since torch shows the operations of a thread
 

@@ -181,6 +181,8 @@ class Proxy:
         self._comm.speak_from(site)
         try:
             return {"value": self._answers[what](**details)}
+        except PeerLost as error:
+            return {"error": "PeerLost", "text": str(error), "lost": list(error.lost)}
         except (MessageMismatch, ValueError, TypeError, RuntimeError) as error:
             known = (MessageMismatch, ValueError, TypeError, RuntimeError)
             kind = next(kind.__name__ for kind in known if isinstance(error, kind))

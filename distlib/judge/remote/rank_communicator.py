@@ -14,7 +14,7 @@ import torch
 from distlib.communicator import Communicator, Work
 from distlib.judge.remote.wire import Wire
 from distlib.worlds.call_site import find_call_site
-from distlib.worlds.diagnosis import MessageMismatch
+from distlib.worlds.diagnosis import MessageMismatch, PeerLost
 from distlib.worlds.message_check import check_apart, check_message
 from distlib.worlds.tensor_bytes import from_bytes, to_bytes
 
@@ -32,12 +32,14 @@ def ask(wire: Wire, what: str, **details: Any) -> Any:
     """Ask the judge for something, and wait for the answer.
 
     Raises:
-        MessageMismatch, ValueError, TypeError, RuntimeError: what the judge answers instead.
+        MessageMismatch, PeerLost, ValueError, TypeError, RuntimeError: what the judge answers instead.
     """
     site = find_call_site()
     where = [site.place, site.function, site.line, site.via, site.file]
     wire.send({"what": what, "site": where, **details, "question": wire.question})
     answer = wire.receive()
+    if answer.get("error") == "PeerLost":
+        raise PeerLost(answer["text"], answer["lost"])
     if "error" in answer:
         raise _ERRORS[answer["error"]](answer["text"])
     return answer["value"]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distlib.checks.case import Case
-from distlib.checks.seen import Played, Seen
+from distlib.checks.seen import Played, Seen, with_the_dead
 from distlib.checks.student_communicator import SLIPS
 from distlib.checks.supplied import Helper
 from distlib.judge.remote.proxy import Proxy, RemoteRun, limited, made_no_sense
@@ -58,8 +58,11 @@ class RemoteVenue:
         start = time.perf_counter()
         seconds = min(seconds, self._ranks.seconds_for_a_check())
         run = RemoteRun(self._ranks, self._name, case, self._helpers, seconds, is_empty)
-        played, trace, error = run.on(SimulatedWorld(case.world_size, case.cluster, record=True), _speak)
-        return Seen(case, played, trace, True, error, self._ranks.printed.take(), time.perf_counter() - start)
+        world = SimulatedWorld(case.world_size, case.cluster, record=True, deaths=case.deaths)
+        played, trace, error = run.on(world, _speak)
+        return Seen(
+            case, with_the_dead(played), trace, True, error, self._ranks.printed.take(), time.perf_counter() - start
+        )
 
 
 def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:

@@ -37,7 +37,7 @@ class LiveBytes(DispatchMode):
     def __init__(self, given: Iterable[torch.Tensor] = ()) -> None:
         super().__init__()
         self._memory = weakref.WeakValueDictionary[int, torch.UntypedStorage]()
-        self._note(given)
+        self.note(given)
         self.peak = self.now()
 
     def now(self) -> int:
@@ -63,13 +63,14 @@ class LiveBytes(DispatchMode):
         result = operation(*args, **(kwargs or {}))
         name = operation.name().partition("::")[2].partition(".")[0]
         made = list(_tensors(result))
-        self._note(each for each in made if name == "lift_fresh" or id(_memory(each)) not in before)
+        self.note(each for each in made if name == "lift_fresh" or id(_memory(each)) not in before)
         if name in _UNWRITTEN and result.is_floating_point():
             result.fill_(torch.nan)
         self.peak = max(self.peak, self.now())
         return result
 
-    def _note(self, tensors: Iterable[torch.Tensor]) -> None:
+    def note(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Count these tensors, too, from now on."""
         self._memory.update({id(memory): memory for memory in map(_memory, tensors)})
 
 

@@ -1,0 +1,1 @@
+"""Exercise 19: a training that is planned, run within a budget, and survives."""

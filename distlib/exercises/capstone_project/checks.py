@@ -1,0 +1,264 @@
+"""Exercise 19: a step by ranks, its costs before the run, a training within a budget, and one that survives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from distlib.checks.case import Case
+from distlib.checks.formatting import count, listed
+from distlib.checks.helpers import all_reduce, broadcast, ring_all_gather, ring_reduce_scatter
+from distlib.checks.remark import Remark
+from distlib.checks.rules.returns import called, shown, type_of
+from distlib.checks.rules.values import holds, is_close
+from distlib.checks.seen import Seen
+from distlib.checks.sentences import Sentences
+from distlib.checks.supplied import Helper
+from distlib.checks.task import Draw, Remarks, task
+from distlib.exercises.capstone_project.job_cases import Challenge, steps_case, training_case
+from distlib.exercises.capstone_project.job_plays import BEGIN, NUMBERS, Adam, gradient_sum, images_of
+from distlib.exercises.capstone_project.planned_steps import (
+    PlannedStep,
+    bytes_between,
+    simulated_seconds,
+    wrong_seconds,
+)
+from distlib.exercises.capstone_project.training_run import TrainingRun
+from distlib.partition import chunk_lengths, chunk_start
+
+say = Sentences(__file__)
+FEWEST = 600  # samples that some rank computed for; the most frugal training that is known takes 1,000
+TOLERANCE = 0.1  # of a predicted time
+COLLECTIVES: Sequence[Helper[..., Any]] = [ring_reduce_scatter, ring_all_gather, all_reduce, broadcast]
+JOB_ERRORS = (
+    ("has died", say("died")),
+    ("died", say("died")),
+    ("the job is stopped", say("stopped")),
+    ("expected weights of", say("weights")),
+    ("samples of this rank", say("numbers")),
+    ("an optimizer for", say("optimizer")),
+    ("must match the size of tensor", say("optimizer")),
+    ("has already returned", say("left_early")),
+)
+
+
+# ── train_step ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@task(
+    "comm",
+    "job",
+    "weights",
+    "optimizer",
+    "batch",
+    "shares",
+    "rate",
+    helpers=COLLECTIVES,
+    errors=(("has already returned", say("waits")), *JOB_ERRORS),
+)
+def check_train_step(draw: Draw, *, shares: Sequence[Sequence[Sequence[int]]]) -> Iterator[Case]:
+    """`function(comm, job, weights, optimizer, batch, shares, rate)`; by case and step, the shares of all ranks."""
+    yield from (steps_case(draw, each) for each in shares)
+
+
+@check_train_step.judge
+def _(seen: Seen) -> Remarks:
+    yield from _charged(seen)
+    right = steps_alone(seen.case.inputs[0])
+    for step, wanted in enumerate(right):
+        for rank in seen.ranks:
+            what = f"on rank {rank}, after step {step}, `weights`"
+            mistakes = partial(_wrong_weights, seen, rank, step)
+            yield holds(what, seen[rank]["weights"][step], wanted, mistakes, same=_is_exact, otherwise=say("step"))
+    yield from _step_messages(seen, len(right))
+
+
+def _charged(seen: Seen) -> Remarks:
+    """Each rank has computed for its share, in each step."""
+    for rank in seen.ranks:
+        steps: list[int] = []
+        for k, _ in seen.played[rank].gates:
+            if k == BEGIN:
+                steps.append(0)
+            elif k < BEGIN:
+                steps[-1] += k
+        for step, (found, shares) in enumerate(zip(steps, seen.facts, strict=True)):
+            if found != shares[rank]:
+                cause = say("whole_batch" if found == sum(shares) else "own_share")
+                yield say.remark("charged", rank=rank, step=step, found=found, share=shares[rank], cause=cause)
+
+
+def _is_exact(found: Any, right: Any) -> bool:
+    return bool(is_close(found, right, relative=0.0, absolute=1e-9))
+
+
+def steps_alone(inputs: dict[str, Any], scale: float = 1.0, most: int | None = None) -> list[torch.Tensor]:
+    """The weights after each step of one process.
+
+    Args:
+        scale: what the mean gradient is multiplied by.
+        most: how many of a batch count; None for all.
+    """
+    images, weights, optimizer, after = images_of(inputs["images"]), inputs["weights"].clone(), Adam(NUMBERS), []
+    for batch in inputs["batches"]:
+        some = batch[:most]
+        mean = gradient_sum(weights, images[some], inputs["labels"][some]) / len(some)
+        optimizer.step(weights, mean * scale, inputs["rate"])
+        after.append(weights.clone())
+    return after
+
+
+def _wrong_weights(seen: Seen, rank: int, step: int) -> dict[str, Any]:
+    inputs, number = seen.case.inputs[0], seen.size
+    start, stop = (chunk_start(NUMBERS, number, rank + more) for more in (0, 1))
+    right = steps_alone(inputs)[step]
+    before = inputs["weights"] if step == 0 else steps_alone(inputs)[step - 1]
+    own = before.clone()
+    own[start:stop] = right[start:stop]
+    return {
+        say("nothing_changed"): before,
+        say("not_gathered"): own,
+    }
+
+
+def _step_messages(seen: Seen, steps: int) -> Remarks:
+    """A rank sends its way through the ring twice, and no more: it neither gathers nor sends whole gradients."""
+    longest = max(chunk_lengths(NUMBERS, seen.size))
+    most = steps * 2 * (seen.size - 1) * longest * 8
+    for rank, found in enumerate(seen.trace.bytes_sent):
+        if found > most:
+            per_step = f"{found / steps:,.0f}"
+            yield say.remark("too_many_bytes", rank=rank, found=per_step, most=f"{most // steps:,}")
+
+
+# ── predict_step ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@task("numbers", "seconds_per_sample", "cluster", "shares", allowed=("distlib.network.cluster",))
+def check_predict_step(draw: Draw, *, plans: Sequence[PlannedStep], drawn: int = 0) -> Iterator[Case]:
+    """`function(numbers, seconds_per_sample, cluster, shares)`: seconds of a step, and bytes by rank between two.
+
+    `drawn`: how many more plans, on clusters that nobody has seen.
+    """
+    for plan in (*plans, *(PlannedStep.drawn(draw) for _ in range(drawn))):
+        yield called(plan.numbers, plan.seconds_per_sample, plan.cluster, list(plan.shares), facts=plan)
+
+
+@check_predict_step.judge
+def _(seen: Seen) -> Remarks:
+    plan, found = seen.facts, seen[0]
+    if not (isinstance(found, tuple | list) and len(found) == 2):
+        yield say.remark("no_pair", found=shown(found))
+        return
+    seconds, memory = found
+    right = bytes_between(plan)
+    if not isinstance(memory, list | tuple) or len(memory) != len(right):
+        yield say.remark("no_list", found=shown(memory), ranks=len(right))
+        return
+    if list(memory) != right:
+        cause = _why_bytes(plan, list(memory))
+        yield say.remark("bytes", f"expected {right}", f"found    {list(memory)}", cause=cause)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        yield say.remark("no_seconds", type=type_of(seconds))
+        return
+    measured = simulated_seconds(plan)
+    if not abs(seconds - measured) <= TOLERANCE * measured:
+        wrong = wrong_seconds(plan)
+        causes = (say(name) for name, value in wrong.items() if math.isclose(seconds, value, rel_tol=0.02))
+        numbers = {"found": f"{seconds:.6g}", "measured": f"{measured:.6g}", "shares": listed(plan.shares)}
+        yield say.remark("seconds", cluster=str(plan.cluster), **numbers, cause=next(causes, say("parts_of_step")))
+
+
+def _why_bytes(plan: PlannedStep, found: list[Any]) -> str:
+    ranks, whole = len(plan.shares), 24 * plan.numbers
+    if found == [whole] * ranks:
+        return say("unsharded_bytes")
+    if len(set(found)) == 1 and plan.numbers % ranks:
+        return say("same_bytes")
+    return say("what_stays")
+
+
+# ── train ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@task("comm", "job", helpers=COLLECTIVES, errors=JOB_ERRORS, seconds=15.0)
+def check_train(draw: Draw, *, settings: Sequence[Challenge]) -> Iterator[Case]:
+    """`function(comm, job)`: weights that reach the target, in time, within the memory."""
+    yield from (training_case(draw, setting) for setting in settings)
+
+
+@check_train.judge
+def _(seen: Seen) -> Remarks:
+    run = TrainingRun(seen)
+    yield from _returned(run)
+    for rank in seen.ranks:
+        held = seen[rank]["alive"]
+        if held is not None and held > seen.facts.memory:
+            limit, per_number = f"{seen.facts.memory:,.0f}", held / NUMBERS
+            yield say.remark("memory", rank=rank, held=f"{held:,}", limit=limit, per_number=f"{per_number:.0f}")
+    yield from _honest(run)
+
+
+def _returned(run: TrainingRun) -> Remarks:
+    """Every living rank has returned the same weights, and these reach the target."""
+    returned: list[torch.Tensor] = []
+    for rank in run.living:
+        weights = run.weights(rank)
+        if weights is None:
+            yield say.remark("no_weights", rank=rank, found=shown(run.seen[rank]["weights"]), numbers=NUMBERS)
+            return
+        returned.append(weights)
+    for rank, weights in zip(run.living, returned, strict=True):
+        if not torch.allclose(weights, returned[0], rtol=0, atol=1e-9):
+            yield say.remark("differ", first=run.living[0], rank=rank)
+    if not run.loss <= run.setting.target * (1 + 1e-9):
+        cause = say("never_trained" if run.loss > 2 else "stopped_early")
+        yield say.remark("loss", loss=f"{run.loss:.4f}", target=run.setting.target, cause=cause)
+
+
+def _honest(run: TrainingRun) -> Remarks:
+    """The gradients were those of the job."""
+    if run.charged < FEWEST:
+        yield say.remark("too_few_samples", charged=count(run.charged, "sample"))
+
+
+@check_train.judge_times
+def _(seen: Seen) -> Remarks:
+    yield _in_time(TrainingRun(seen))
+
+
+def _in_time(run: TrainingRun) -> Remark | None:
+    """The training has ended within the budget; else why not."""
+    if run.seconds <= run.setting.budget:
+        return None
+    numbers = {"seconds": f"{run.seconds:.2f}", "budget": f"{run.setting.budget:g}", "computed": f"{run.busiest:.2f}"}
+    calls = {"calls": run.calls, "samples": run.charged, "losses": run.losses}
+    return say.remark("late", **numbers, **calls, cause=say(run.why_late()))
+
+
+# ── survive ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@task("comm", "job", helpers=COLLECTIVES, errors=JOB_ERRORS, seconds=15.0)
+def check_survive(draw: Draw, *, settings: Sequence[Challenge]) -> Iterator[Case]:
+    """`function(comm, job)`: as `train`, while ranks die; rank 0 lives."""
+    yield from (training_case(draw, setting) for setting in settings)
+
+
+@check_survive.judge
+def _(seen: Seen) -> Remarks:
+    run = TrainingRun(seen)
+    yield from _returned(run)
+    yield from _honest(run)
+    for rank in run.living:
+        if not run.samples(rank):
+            yield say.remark("idle", rank=rank)
+
+
+@check_survive.judge_times
+def _(seen: Seen) -> Remarks:
+    yield _in_time(TrainingRun(seen))

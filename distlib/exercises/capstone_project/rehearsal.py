@@ -1,0 +1,69 @@
+"""A training of a student's, run to look at: nothing is judged.
+
+    run = rehearse(train, Challenge("a slow network", Cluster.flat(4, Link(0.06, 1e6)), budget=15.0))
+    print(run)
+    run.seconds, run.loss, run.curve(), run.trace
+
+It runs on simulated ranks, as in the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from distlib.checks.formatting import count
+from distlib.checks.remark import CheckFailed, Remark
+from distlib.checks.task import Draw, show_printed
+from distlib.exercises.capstone_project.checks import check_survive, check_train
+from distlib.exercises.capstone_project.job_cases import Challenge, training_case
+from distlib.exercises.capstone_project.training_run import TrainingRun
+from distlib.trace import Trace
+
+_SECONDS = 60.0  # real ones
+
+
+class Rehearsal(TrainingRun):
+    """A training that has come to its end, whatever it has reached. Print it; `curve` is its loss by virtual time."""
+
+    @property
+    def trace(self) -> Trace:
+        """The messages."""
+        return self.seen.trace
+
+    @property
+    def memory(self) -> int:
+        """The most bytes that a rank held when it called gradient for the fourth time."""
+        return max(self.seen[rank]["alive"] for rank in self.living)
+
+    def __str__(self) -> str:
+        asked = self.setting
+        return "\n".join(
+            [
+                f"{asked.name}: {self.seconds:.2f} s of {asked.budget:g} s",
+                f"  loss                    {self.loss:.4f}, to reach: {asked.target:g}",
+                f"  memory                  {self.memory:,} bytes on the fullest rank, allowed: {asked.memory:,.0f}",
+                f"  gradients, by rank      {', '.join(count(self.samples(r), 'sample') for r in self.living)}",
+                f"  computing, by rank      {', '.join(f'{self.computed(r):.2f} s' for r in self.living)}",
+                f"  calls on a rank         {self.calls} of gradient, {self.losses} of loss",
+                f"  messages                {len(self.trace):,}, {sum(self.trace.bytes_sent):,} bytes",
+            ]
+        )
+
+
+def rehearse(function: Callable[..., Any], setting: Challenge, *, seed: int = 1) -> Rehearsal:
+    """Run `function(comm, job)` on a setting, in virtual time.
+
+    Raises:
+        CheckFailed: it did not come to its end, or returned no weights.
+    """
+    check = check_survive if setting.deaths else check_train
+    case = replace(training_case(Draw(seed), setting), function=getattr(function, "__name__", "train"))
+    simulated, _ = check.venues(function, case.full_title)
+    seen = simulated.play(case, _SECONDS)
+    if seen.printed:
+        show_printed(seen.printed, case.full_title)
+    if seen.error is not None or TrainingRun(seen).weights(0) is None:
+        raise CheckFailed(case.full_title, check.remark(seen) or Remark("it came to no end."))
+    return Rehearsal(seen)

@@ -1,0 +1,589 @@
+# %% [markdown]
+# # Exercise 19: the project
+#
+# You plan a training, predict what a step costs, train within a budget on clusters that you have not seen, survive the
+# death of a rank, and write a report. It is a project: many ways lead there.
+#
+# - **Time:** 3 to 4 hours.
+# - **Before:** read the lesson [Capstone](../../course/19_capstone.ipynb). What you need of earlier lessons: the ring
+#   (02), the critical batch and local SGD (06), sharded states (11).
+# - **Needs:** nothing but this environment. All times are virtual.
+#
+# | part | function | visible tests | hidden tests |
+# |---|---|---:|---:|
+# | 1 | `train_step` | 3 | 4 |
+# | 2 | `predict_step` | 3 | 3 |
+# | 3 | `train` | 4 | 6 |
+# | 4 | `survive` | 3 | 4 |
+# | 5 | the report, marked by hand | 10 | |
+#
+# That makes 40 points. Each part is graded by itself.
+
+# %% [markdown]
+# ## The job
+#
+# A small network learns to read digits: 64 pixels, 12 hidden units, 10 classes. All its 910 weights lie in **one flat
+# tensor of float64**. Each rank is given a `job`:
+#
+# | | |
+# |---|---|
+# | `job.start()` | the weights to start with, a new tensor, the same on every rank |
+# | `job.gradient(weights, samples)` | the **sum** of the gradients of these samples' losses, shape `[job.numbers]` |
+# | `job.loss(weights)` | the mean loss on 512 images that nobody learns from, a float |
+# | `job.optimizer(numbers)` | an Adam for that many numbers: `optimizer.step(weights, gradient, rate)`, in place |
+# | `job.numbers` | 910 weights |
+# | `job.samples` | the numbers of the samples that **this rank** has, a range |
+# | `job.target`, `job.budget` | the loss to reach, and the virtual seconds to reach it in |
+# | `job.memory` | the bytes that a rank may hold between two steps |
+# | `job.cluster` | `link(src, dst)`, `stragglers`, `nodes`, `intra`, `inter` |
+# | `job.seconds_per_sample` | of one sample's gradient on a rank that is not slow |
+#
+# **Who has which samples.** There are 1,024. Each rank has its own part of them, about equally many, in no order. So
+# no rank gets far alone: `job.gradient` takes numbers in `job.samples` only. (In part 1 every rank has them all.)
+#
+# **What takes time.** `job.gradient` takes `seconds_per_sample` for each sample, on a slow rank
+# `cluster.stragglers[rank]` times as long. `job.loss` takes as long as 5 samples. Messages take what the links say.
+# All else takes no time.
+#
+# **What is not allowed.** Gradients come from `job.gradient`. The judge sees each call, evaluates the weights that you
+# return by itself, and numbers pixels and classes anew each time: nothing that was learnt elsewhere is of
+# use. After 400 calls of `gradient`, or of `loss`, on a rank, the job is stopped.
+#
+# **Functions of earlier exercises.** You may call the course's own `ring_reduce_scatter`, `ring_all_gather`,
+# `all_reduce` and `broadcast`, which the next cell imports. Or paste your own: say so in the report. What has one of
+# these four names is replaced by the course's during a test, so that a mistake in it costs nothing here. `comm` itself
+# has `rank`, `world_size`, `send`, `recv`, `isend`, `irecv`, `exchange`, `barrier` and `split`, and no clock.
+
+# %% readonly="setup"
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from distlib import Cluster, Communicator, Link, PeerLost
+from distlib.collectives import ring_all_gather, ring_reduce_scatter
+from distlib.exercises.capstone_project.job_cases import Challenge
+from distlib.exercises.capstone_project.rehearsal import rehearse
+
+
+def part_of(numbers: int, parts: int, index: int) -> slice:
+    """Where part `index` lies, as torch.tensor_split and the ring cut: the first numbers % parts have one more."""
+    short, longer = divmod(numbers, parts)
+    start = index * short + min(index, longer)
+    return slice(start, start + short + (index < longer))
+
+
+# %% [markdown]
+# ## 1. One step by all ranks: `train_step`
+#
+# All ranks are given the same `batch`, a list of sample numbers, and the same `shares`, how many of it each rank
+# takes. Rank 0 takes the first `shares[0]`, rank 1 the `shares[1]` after these, and so on. A share may be 0.
+#
+# The step is that of ZeRO, stage 1. Every rank has all weights, and the optimizer's states of its own part only:
+#
+# 1. one call of `job.gradient` with its own samples (none if it has none),
+# 2. a **reduce-scatter**: each rank gets the sum of its own part,
+# 3. one step of `optimizer` with the own part of the weights, and the **mean** gradient over the whole batch,
+# 4. an **all-gather** of the weights.
+#
+# `optimizer` is one for `part_of(job.numbers, comm.world_size, comm.rank)`. That is also the chunk in which
+# `ring_reduce_scatter(comm, tensor)` leaves this rank's sum, and the one that `ring_all_gather(comm, tensor)` takes
+# from this rank. Both work in place.
+#
+# With 2 ranks, `batch = [7, 3, 9]` and `shares = [1, 2]`: rank 0 calls `job.gradient(weights, [7])`, rank 1
+# `job.gradient(weights, [3, 9])`. Each sends half of the tensor twice. The sum is divided by 3.
+#
+# Afterwards all ranks have the weights that one process would have, up to 1e-9.
+
+
+# %% solution="train_step"
+def train_step(
+    comm: Communicator,
+    job: Any,
+    weights: torch.Tensor,
+    optimizer: Any,
+    batch: Sequence[int],
+    shares: Sequence[int],
+    rate: float,
+) -> None:
+    """Take one step with a batch, in place.
+
+    Args:
+        comm: the communicator of this rank.
+        job: see above.
+        weights: float64 [job.numbers], the same on every rank. Changed in place.
+        optimizer: of this rank's part of the weights.
+        batch: sample numbers, the same on every rank.
+        shares: by rank, how many of them it takes. They sum to len(batch).
+        rate: of the optimizer.
+
+    Cost for p ranks and S bytes of weights: each rank computes for its share, and sends 2 (p - 1) messages of S / p.
+    """
+    ### BEGIN SOLUTION
+    first = sum(shares[: comm.rank])
+    mine = batch[first : first + shares[comm.rank]]
+    gradient = job.gradient(weights, mine) if mine else torch.zeros_like(weights)
+    ring_reduce_scatter(comm, gradient)
+    own = part_of(job.numbers, comm.world_size, comm.rank)
+    optimizer.step(weights[own], gradient[own] / len(batch), rate)
+    ring_all_gather(comm, weights)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Visible test: 3 points.** One or two steps on 1, 2 and 3 ranks, with equal shares and unequal ones. The test
+# looks at the weights, at how many samples each rank computed for, and at the bytes that it sent.
+
+# %% test="train_step_visible" points=3
+from distlib.exercises.capstone_project.checks import check_train_step
+
+report = check_train_step(train_step, shares=[[[4, 4], [4, 4]], [[3, 1, 4]], [[2, 2, 2], [5, 0, 1]], [[6]]])
+assert len(report) == 4
+assert report[0].trace.bytes_sent == [2 * 2 * 455 * 8] * 2
+print(report)
+
+# %% [markdown]
+# **Hidden test: 4 points.** Up to 8 ranks, several steps, shares of 0.
+
+# %% test="train_step_hidden" points=4
+# The hidden tests of train_step stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 8 ranks, several steps, ranks with a share of 0.
+from distlib.exercises.capstone_project.checks import check_train_step
+
+report = check_train_step(
+    train_step,
+    shares=[
+        [[5, 3], [0, 4]],
+        [[1, 0, 7], [2, 2, 2], [0, 0, 1]],
+        [[4, 4, 1, 7], [0, 9, 0, 1]],
+        [[2, 3, 1, 2, 0, 4, 1]],
+        [[1] * 8, [0, 0, 3, 1, 2, 5, 0, 2]],
+        [[5], [2]],
+    ],
+    seed=191,
+)
+assert len(report) == 6
+assert report[0].trace.bytes_sent == [2 * 2 * 455 * 8] * 2
+assert max(report[4].trace.messages_sent) <= 2 * 2 * 7
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. Before the run: `predict_step`
+#
+# What does such a step cost? Return two things: the **virtual seconds** of a step, from the moment at which all begin
+# until the last rank is done, and a **list of the bytes** that each rank holds between two steps.
+#
+# - *Seconds.* All ranks compute at the same time, and each needs the others' parts. So the step takes as long as the
+#   slowest rank computes, and then 2 (p − 1) rounds of the ring. In each round every rank r sends a chunk of
+#   `8 * numbers / p` bytes to rank r + 1, and the last one to rank 0. A round takes as long as the slowest of these
+#   links: `cluster.link(src, dst).seconds(nbytes)`. One rank sends nothing.
+# - *Bytes.* All weights, 8 bytes each, and two states of 8 bytes for each number of the rank's own part. What is only
+#   there during a step does not count.
+#
+# The seconds may be wrong by 10 %, the bytes not at all. For 910 numbers, 0.002 s a sample, shares `[4, 4]` and a link
+# of 1 ms and 10 MB/s: 8 ms to compute, and 2 rounds of 1 ms + 3,640 B / 10 MB/s = 1.364 ms. That makes 0.010728 s, and
+# `[14560, 14560]` bytes.
+
+
+# %% solution="predict_step"
+def predict_step(
+    numbers: int, seconds_per_sample: float, cluster: Cluster, shares: Sequence[int]
+) -> tuple[float, list[int]]:
+    """Seconds of a step, and the bytes that each rank holds between two steps.
+
+    Args:
+        numbers: of the weights.
+        seconds_per_sample: on a rank that is not slow.
+        cluster: its links, and in `stragglers` how many times longer a slow rank computes; other ranks are not in it.
+        shares: by rank, how many samples it takes. Some may be 0.
+    """
+    ### BEGIN SOLUTION
+    ranks = len(shares)
+    slowness = [cluster.stragglers.get(rank, 1.0) for rank in range(ranks)]
+    slowest = max(share * seconds_per_sample * slow for share, slow in zip(shares, slowness, strict=True))
+    rounds = [cluster.link(rank, (rank + 1) % ranks).seconds(8 * numbers / ranks) for rank in range(ranks)]
+    parts = [part_of(numbers, ranks, rank) for rank in range(ranks)]
+    memory = [8 * numbers + 16 * (part.stop - part.start) for part in parts]
+    return slowest + 2 * (ranks - 1) * max(rounds), memory
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers above.
+
+# %%
+print(predict_step(910, 0.002, Cluster.flat(2, Link(1e-3, 1e7)), [4, 4]))
+
+# %% [markdown]
+# **Visible test: 3 points.** Fast and slow links, one and two nodes, a slow rank. The step is simulated, and compared.
+
+# %% test="predict_step_visible" points=3
+from distlib.exercises.capstone_project.checks import PlannedStep, check_predict_step
+
+report = check_predict_step(
+    predict_step,
+    plans=[
+        PlannedStep(910, 0.002, Cluster.flat(4, Link(1e-4, 1e6)), (4, 4, 1, 3)),
+        PlannedStep(910, 0.002, Cluster.flat(2, Link(1e-3, 1e7)), (4, 4)),
+        PlannedStep(2_001, 0.002, Cluster.flat(4, Link(2e-3, 1e7), stragglers={2: 4.0}), (5, 5, 5, 5)),
+        PlannedStep(910, 0.001, Cluster(2, 2, Link(1e-4, 1e8), Link(5e-3, 1e7)), (8, 8, 8, 8)),
+        PlannedStep(910, 0.002, Cluster.flat(1), (4,)),
+    ],
+)
+assert len(report) == 5
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** Clusters that you have not seen.
+
+# %% test="predict_step_hidden" points=3
+# The hidden tests of predict_step stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: other clusters and shares, a slow rank that is not the one with the most work, drawn plans.
+from distlib.exercises.capstone_project.checks import PlannedStep, check_predict_step
+
+report = check_predict_step(
+    predict_step,
+    plans=[
+        PlannedStep(4_003, 0.001, Cluster.flat(3, Link(5e-4, 2e6)), (9, 1, 1)),
+        PlannedStep(910, 0.002, Cluster.flat(4, Link(1e-3, 1e7), stragglers={0: 3.0}), (2, 8, 8, 8)),
+        PlannedStep(1_500, 0.0001, Cluster(4, 2, Link(1e-5, 1e9), Link(2e-3, 1e6)), (1,) * 8),
+        PlannedStep(
+            1_500, 0.004, Cluster(2, 3, Link(1e-3, 1e6), Link(1e-3, 1e8), stragglers={5: 2.0}), (4, 4, 4, 4, 4, 0)
+        ),
+        PlannedStep(700, 0.004, Cluster.flat(1, stragglers={0: 2.5}), (3,)),
+    ],
+    drawn=12,
+    seed=192,
+)
+assert len(report) == 17
+assert report.answers[4][1] == [24 * 700]
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. The whole training: `train`
+#
+# All ranks call `train(comm, job)`. Each returns the weights, the same on all of them up to 1e-9. Their loss, as the
+# judge evaluates it, is at most `job.target`. When the last rank has returned, at most `job.budget` virtual seconds
+# have passed. And between two steps no rank holds more than `job.memory` bytes: this is looked at when a rank calls
+# `job.gradient` for the fourth time. All its tensors count then, also the gradient of the step before, if a name still
+# leads to it. `math.inf` means that there is no limit.
+#
+# These are five clusters. The visible test runs the first two. The hidden one runs clusters of all five kinds, with
+# other numbers and at most 8 ranks. Its budgets, too, are at least half as long again as the course's own solution takes
+# on average.
+
+# %% readonly="clusters"
+CLUSTERS = [
+    Challenge("four alike", Cluster.flat(4, Link(2e-3, 1e7)), budget=3.2),
+    Challenge("a slow network", Cluster.flat(4, Link(6e-2, 1e6)), budget=22.0),
+    Challenge("little memory", Cluster.flat(4, Link(2e-3, 1e7)), budget=3.2, bytes_per_number=22),
+    Challenge("a slow rank", Cluster.flat(4, Link(2e-3, 1e7), stragglers={2: 6.0}), budget=4.8),
+    Challenge("two nodes", Cluster(2, 4, Link(1e-3, 1e8), Link(4e-3, 1e7)), budget=4.6),
+]
+
+# %% [markdown]
+# Things to think about:
+#
+# - **The batch.** Large batches need fewer steps, up to the critical size. From there on a step only takes longer. Very
+#   small ones need many steps, and there the messages cost most. With $B$ samples it takes about $S\,(1 + B_c / B)$
+#   steps; two runs are enough to find $S$ and $B_c$. Which $B$ is the best then depends on the network.
+# - **The rate.** Each optimizer is an Adam: try 0.04 from 64 samples on, 0.03 for 32, and less for smaller batches. If
+#   the loss wanders up and down near the target, the rate is too high for the batch.
+# - **A slow network.** Do all steps need a message? Ranks may take some steps on their own and average then.
+# - **Memory.** `little memory` allows 22 bytes a weight. Weights and all states take 24; weights, the states of a
+#   quarter and a gradient 20.
+# - **A slow rank.** Who waits for whom? Shares need not be equal.
+# - **When to stop.** All ranks have to stop in the same step. With equal weights `job.loss` is equal, too; or one
+#   rank looks and tells the others. It costs as much as 5 samples, so not every step needs it.
+# - **Which samples.** Each rank takes each of its samples once, in a random order, then anew. Or draws some each time.
+#
+# `rehearse(train, setting)` runs your function on simulated ranks and shows what it took. You can add clusters of your
+# own to the list.
+
+
+# %% solution="train"
+def train(comm: Communicator, job: Any) -> torch.Tensor:
+    """Train until the target is reached, on all ranks. Returns the weights, the same on all of them.
+
+    Args:
+        comm: the communicator of this rank.
+        job: see above.
+    """
+
+    ### BEGIN SOLUTION
+    def shares_of(size: int) -> list[int]:
+        """Shares such that ranks compute about equally long: each next sample goes to who is done first with it."""
+        slowness = [job.cluster.stragglers.get(rank, 1.0) for rank in range(comm.world_size)]
+        shares = [0] * comm.world_size
+        for _ in range(size):
+            first_done = min(range(comm.world_size), key=lambda rank: (shares[rank] + 1) * slowness[rank])
+            shares[first_done] += 1
+        return shares
+
+    def seconds_with(size: int) -> float:
+        """What a training with batches of this size takes, if it takes 20 (1 + 70 / size) steps."""
+        shares = shares_of(size)
+        computing = max(
+            share * job.seconds_per_sample * job.cluster.stragglers.get(rank, 1.0) for rank, share in enumerate(shares)
+        )
+        links = [job.cluster.link(rank, (rank + 1) % comm.world_size) for rank in range(comm.world_size)]
+        ring = 2 * (comm.world_size - 1) * max(link.seconds(8 * job.numbers / comm.world_size) for link in links)
+        return 20 * (1 + 70 / size) * (computing + ring)
+
+    def samples_in_order() -> Iterator[int]:
+        draw = random.Random(comm.rank)
+        while True:
+            yield from draw.sample(job.samples, len(job.samples))
+
+    size = min((32, 40, 48, 64, 96, 128, 192, 256), key=seconds_with)
+    shares, samples = shares_of(size), samples_in_order()
+    own = part_of(job.numbers, comm.world_size, comm.rank)
+    weights, optimizer = job.start(), job.optimizer(own.stop - own.start)
+    for step in range(1, 500):
+        mine = [next(samples) for _ in range(shares[comm.rank])]
+        gradient = job.gradient(weights, mine)
+        ring_reduce_scatter(comm, gradient)
+        optimizer.step(weights[own], gradient[own] / size, 0.03 if size < 64 else 0.04)
+        ring_all_gather(comm, weights)
+        if step > 14 and step % 4 == 0 and job.loss(weights) <= job.target:
+            break
+    return weights
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on all clusters.
+
+# %%
+for setting in CLUSTERS:
+    print(rehearse(train, setting))
+
+# %% [markdown]
+# **Visible test: 4 points.** Four alike, and a slow network.
+
+# %% test="train_visible" points=4
+from distlib.exercises.capstone_project.checks import check_train
+
+report = check_train(train, settings=CLUSTERS[:2])
+assert len(report) == 2
+assert all(sum(seen.trace.bytes_sent) > 0 for seen in report)
+print(report)
+
+# %% [markdown]
+# **Hidden test: 6 points.** Clusters of all five kinds.
+
+# %% test="train_hidden" points=6
+# The hidden tests of train stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: three to eight ranks, a slow network, little memory, a slow rank, two nodes.
+from distlib.exercises.capstone_project.checks import check_train
+
+report = check_train(
+    train,
+    settings=[
+        Challenge("three alike", Cluster.flat(3, Link(3e-3, 1e7)), budget=3.8),
+        Challenge("a slow network", Cluster.flat(4, Link(5e-2, 2e6)), budget=20.0),
+        Challenge("little memory", Cluster.flat(4, Link(1e-3, 1e7)), budget=2.9, bytes_per_number=22),
+        Challenge("a slow rank", Cluster.flat(4, Link(2e-3, 1e7), stragglers={1: 8.0}), budget=5.2),
+        Challenge("two nodes", Cluster(2, 3, Link(1e-3, 1e8), Link(4e-3, 1e7)), budget=4.6),
+        Challenge("a slow node", Cluster(2, 4, Link(1e-3, 1e8), Link(3e-3, 1e7), stragglers={0: 3.0}), budget=5.0),
+    ],
+    seed=193,
+)
+assert len(report) == 6
+assert all(sum(seen.trace.bytes_sent) > 0 for seen in report)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. A rank dies: `survive`
+#
+# Same task, with another target (`job.target`) and another danger: while `survive(comm, job)` runs, ranks may **die**,
+# at any moment: one or two of them, or none. Rank 0 lives. Whoever is waiting to send to a dead rank, or to receive
+# from it, gets `PeerLost`, at the moment of the death or as soon as it tries. So:
+#
+#     try:
+#         comm.recv(buffer, worker)
+#     except PeerLost:
+#         …                                # this worker is gone. Go on with the others.
+#
+# The ranks that are left return the same weights, which reach the target within the budget. All ranks work while they
+# live: rank 0 alone does not get there. There is no limit to memory and no slow rank. Nothing may hang.
+#
+# **Why not a ring?** When a rank of a ring dies, its neighbors notice. The others wait for these. On real clusters
+# everybody is stopped then, and starts again from a checkpoint (lesson 16). Here it is easier: all talk to rank 0
+# alone, which adds up the gradients that arrive, counts their samples, steps, and sends the weights and whether to
+# go on. With few ranks that is hardly slower than a ring.
+#
+# These are the clusters of the visible test. The hidden ones are as fast, with up to 6 ranks.
+
+# %% readonly="dangers"
+DANGERS = [
+    Challenge("rank 2 dies early", Cluster.flat(4, Link(1e-4, 1e8)), budget=2.4, target=0.3, deaths={2: 0.15}),
+    Challenge("rank 1 dies later", Cluster.flat(4, Link(1e-4, 1e8)), budget=2.4, target=0.3, deaths={1: 0.4}),
+    Challenge("nobody dies", Cluster.flat(4, Link(1e-4, 1e8)), budget=2.4, target=0.3),
+]
+
+
+# %% solution="survive"
+def survive(comm: Communicator, job: Any) -> torch.Tensor:
+    """Train until the target is reached, with the ranks that live. Returns the weights, the same on all of them.
+
+    Args:
+        comm: the communicator of this rank. Rank 0 lives; others may die at any moment.
+        job: see above.
+    """
+    ### BEGIN SOLUTION
+    size, mine, draw = 32 // comm.world_size, list[int](), random.Random(comm.rank)
+    weights, optimizer, workers = job.start(), job.optimizer(job.numbers), list(range(1, comm.world_size))
+    for step in range(1, 500):
+        if len(mine) < size:
+            mine = draw.sample(job.samples, len(job.samples))
+        gradient, mine = job.gradient(weights, mine[:size]), mine[size:]
+        told = torch.cat([gradient, torch.tensor([size]).double()])  # the sum, and of how many samples
+        if comm.rank > 0:
+            comm.send(told, 0)
+            comm.recv(told, 0)
+            weights = told[:-1]
+        else:
+            arrived = torch.empty_like(told)
+            for worker in list(workers):
+                try:
+                    comm.recv(arrived, worker)
+                    told += arrived
+                except PeerLost:
+                    workers.remove(worker)
+            optimizer.step(weights, told[:-1] / told[-1], 0.03)
+            is_done = step > 14 and step % 3 == 0 and job.loss(weights) <= job.target
+            told = torch.cat([weights, torch.tensor([is_done]).double()])
+            for worker in list(workers):
+                try:
+                    comm.send(told, worker)
+                except PeerLost:
+                    workers.remove(worker)
+        if told[-1]:
+            break
+    return weights
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it.**
+
+# %%
+for setting in DANGERS:
+    print(rehearse(survive, setting))
+
+# %% [markdown]
+# **Visible test: 3 points.**
+
+# %% test="survive_visible" points=3
+from distlib.exercises.capstone_project.checks import check_survive
+
+report = check_survive(survive, settings=DANGERS)
+assert [seen.results.count(None) for seen in report] == [1, 1, 0]
+print(report)
+
+# %% [markdown]
+# **Hidden test: 4 points.** Other ranks die at other moments, one before it has done anything, and two in one run.
+
+# %% test="survive_hidden" points=4
+# The hidden tests of survive stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: four to six ranks, deaths at the very start and in the midst of messages, two deaths in one run.
+from distlib.exercises.capstone_project.checks import check_survive
+
+star = Link(1e-4, 1e8)
+report = check_survive(
+    survive,
+    settings=[
+        Challenge("rank 1 dies at once", Cluster.flat(4, star), budget=2.4, target=0.3, deaths={1: 0.0}),
+        Challenge("two die", Cluster.flat(5, star), budget=2.4, target=0.3, deaths={4: 0.1, 2: 0.2}),
+        Challenge(
+            "two die at once", Cluster.flat(6, Link(1e-3, 1e8)), budget=2.4, target=0.3, deaths={3: 0.25, 5: 0.25}
+        ),
+        Challenge("nobody dies", Cluster.flat(5, star), budget=2.4, target=0.3),
+    ],
+    seed=194,
+)
+assert [seen.results.count(None) for seen in report] == [1, 2, 2, 0]
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. The report
+#
+# The next cell computes the figures for it from runs of your functions: how far your prediction of a step is from the
+# run, the loss by virtual time on three clusters, and a picture of the first steps. Change it as you like, or add
+# cells. It gives no marks.
+
+# %% tags=["skip-execution"]
+from distlib.draw import curves, timeline
+
+runs = {setting.name: rehearse(train, setting) for setting in (CLUSTERS[0], CLUSTERS[1], CLUSTERS[3])}
+for name, run in runs.items():
+    steps = run.computing()
+    size = [round(run.samples(rank) / len(steps[rank])) if steps[rank] else 0 for rank in range(len(steps))]
+    predicted, memory = predict_step(910, 0.002, run.setting.cluster, size)
+    between = (steps[0][-1][1] - steps[0][0][1]) / (len(steps[0]) - 1)
+    print(f"{name}: shares {size}, a step takes {between:.4f} s, predicted {predicted:.4f} s (both without job.loss?)")
+    print(f"    memory {run.memory:,} bytes, predicted between two steps {max(memory):,}; {run.seconds:.2f} s in all")
+
+# %% tags=["skip-execution"]
+curves(
+    {name: run.curve() for name, run in runs.items()},
+    along="virtual seconds",
+    values="loss",
+    title="My training on three clusters",
+)
+
+# %% tags=["skip-execution"]
+run = runs["four alike"]
+timeline(run.trace, "My training on four ranks", computing=run.computing())
+
+# %% [markdown]
+# Write the report in the next cell: about one page. Ten points, two for each question:
+#
+# 1. **The plan.** Which ways did you consider, and why did you choose yours? Which functions are your own, and which
+#    the course's?
+# 2. **The prediction.** Predicted against run: seconds and bytes, with your figures. Where does the difference come
+#    from?
+# 3. **The critical batch.** With at least three sizes of batch: seconds a step and seconds until the target. Which is
+#    the fastest a step, and which is there first?
+# 4. **The cluster.** What did you do differently on a slow network, with little memory and with a slow rank, and what
+#    did it save, in virtual seconds or bytes?
+# 5. **What remains.** What does your training still lose time with, as the picture shows? What would you try next?
+#
+# *For whoever marks:* two points where figures of the student's own runs carry the answer and its condition is named;
+# one where it is right but without figures, or where one condition is missing; none else. Virtual seconds need not be
+# good: part 3 has marked those.
+
+# %% [markdown] answer="report" points=10
+# 1. **The plan.** Synchronous steps with sharded states (ZeRO, stage 1): as many bytes as an all-reduce, and it fits
+#    everywhere. The batch is chosen by the model $20\,(1 + 70 / B)$ steps. The rings are the course's.
+# 2. **The prediction.** It is within some percent of the run where `job.loss` is left out; looking at the loss adds 5
+#    samples every other step. Memory is predicted to the byte, and the run holds a gradient besides.
+# 3. **The critical batch.** On four alike, steps with 8 samples are the fastest, 16 ms, and need about 140 steps; with
+#    48 it takes about half of that time in all, and with 1,024 more than three times.
+# 4. **The cluster.** On a slow network batches are larger, since a step costs 0.36 s anyway. A slow rank gets a fourth
+#    of the others' share: equal shares take about twice as long.
+# 5. **What remains.** Ranks wait for messages in each step. On the slow network some steps on one's own between two
+#    averages would save most of them.
+
+# %% [markdown]
+# ## Check everything
+#
+# This cell runs the tests on your functions, as they are defined now. It shows what passes and what to do next. It
+# takes about a minute and gives no marks. In a terminal, `distlib check 19_capstone` does the same with the saved
+# notebook.
+
+# %% tags=["skip-execution"]
+from distlib.classroom import check_exercise
+
+check_exercise("19_capstone")
+
+# %% [markdown] text="hand_in"
+
+# %% tags=["skip-execution"]
+# from distlib.classroom import hand_in; hand_in("19_capstone")
