@@ -4,7 +4,7 @@
 # You plan a training, predict what a step costs, train within a budget on clusters that you have not seen, survive the
 # death of a rank, and write a report. It is a project: many ways lead there.
 #
-# - **Time:** 3 to 4 hours.
+# - **Time:** about 210 minutes.
 # - **Before:** read the lesson [Capstone](../../course/19_capstone.ipynb). What you need of earlier lessons: the ring
 #   (02), the critical batch and local SGD (06), sharded states (11).
 # - **Needs:** nothing but this environment. All times are virtual.
@@ -272,8 +272,8 @@ assert report.answers[4][1] == [24 * 700]
 # leads to it. `math.inf` means that there is no limit.
 #
 # These are five clusters. The visible test runs the first two. The hidden one runs clusters of all five kinds, with
-# other numbers and at most 8 ranks. Its budgets, too, are at least half as long again as the course's own solution takes
-# on average.
+# other numbers and at most 8 ranks. Its budgets, too, are at least half as long again as the course's own solution
+# takes on average.
 
 # %% readonly="clusters"
 CLUSTERS = [
