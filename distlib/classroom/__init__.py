@@ -1,6 +1,7 @@
 """What instructors and students call: marks for a class, and a look at one's own exercise.
 
 grader          `distlib grade`: every submission of a class, judged and entered into the gradebook
+register        `distlib class`: due dates, extensions, teams, pseudonyms
 self_check      `distlib check` and check_exercise: what passes, and what to do next
 excerpts        the lines of a notebook that a message names
 student_copies  the notebooks that a student works in, and newer versions of them

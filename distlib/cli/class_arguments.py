@@ -1,0 +1,50 @@
+"""The words of `distlib class`, and of what is made of a class. Imports nothing of the course."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+_ASSIGNMENT = "such as 02_all_reduce, or 02"
+
+
+def add_class_arguments(parser: argparse.ArgumentParser) -> None:
+    """`distlib class due`, `extend`, `team`, `pseudonyms` and `second-marker`."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    due = _action(actions, "due", "set when an exercise is due; without a date, show it")
+    due.add_argument("assignment", metavar="ASSIGNMENT", help=_ASSIGNMENT)
+    due.add_argument("date", nargs="?", default="", help='such as "2030-11-02 23:59 Europe/Berlin"')
+    due.add_argument("--none", action="store_true", help="it has no due date any more")
+    extend = _action(actions, "extend", "give a student or a team more time; it replaces what they had")
+    extend.add_argument("name", metavar="NAME", help="a student or a team")
+    extend.add_argument("assignment", metavar="ASSIGNMENT", help=_ASSIGNMENT)
+    extend.add_argument("--days", type=_amount, default=0.0, metavar="N", help="more than others have")
+    extend.add_argument("--hours", type=_amount, default=0.0, metavar="N", help="the same, in hours")
+    extend.add_argument("--none", action="store_true", help="take it back")
+    team = _action(actions, "team", "say who works together: a team hands in once; without a name, show all")
+    team.add_argument("name", metavar="TEAM", nargs="?", default="")
+    team.add_argument("students", metavar="NAME", nargs="*")
+    team.add_argument("--none", action="store_true", help="end the team")
+    _action(actions, "pseudonyms", "give everybody a name that says nothing, and write who is who")
+    marker = _action(actions, "second-marker", "write graded notebooks and marks without names into a folder")
+    marker.add_argument("assignment", metavar="ASSIGNMENT", help=_ASSIGNMENT)
+    marker.add_argument("folder", metavar="FOLDER", type=Path, help="new or empty")
+
+
+def _action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, what: str
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
+    parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
+    return parser
+
+
+def _amount(text: str) -> float:
+    """3.0 for "3"."""
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = -1.0
+    if 0 < amount <= 3660:
+        return amount
+    raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
