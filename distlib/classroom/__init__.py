@@ -2,10 +2,12 @@
 
 grader          `distlib grade`: every submission of a class, judged and entered into the gradebook
 register        `distlib class`: due dates, extensions, teams, pseudonyms
+exports         `distlib export`: marks as Canvas and Moodle import them
 self_check      `distlib check` and check_exercise: what passes, and what to do next
 excerpts        the lines of a notebook that a message names
 student_copies  the notebooks that a student works in, and newer versions of them
 uploads         `distlib hand-in`, `distlib collect`, `distlib release`: between students and instructor
+rounding        how marks are rounded
 words           sentences about counts and points
 class_folder    a class in a folder, with nbgrader's own commands
 demo            `make grade-demo`: a class of three

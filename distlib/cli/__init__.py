@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from distlib.cli.class_arguments import add_class_arguments
+from distlib.cli.class_arguments import add_class_arguments, add_export_arguments
 
 LAUNCHES = "On several machines: torchrun … -m distlib.cli launch train.py:main, or srun … distlib launch train.py:main"
 JOB_SCRIPTS = ("lab", "train")
@@ -52,6 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     klass = "due dates, extensions, teams that hand in once, pseudonyms for a second marker"
     add_class_arguments(commands.add_parser("class", help=klass, description=klass[0].upper() + klass[1:] + "."))
+    export = "write everybody's marks as Canvas or Moodle imports them"
+    add_export_arguments(commands.add_parser("export", help=export, description=export[0].upper() + export[1:] + "."))
     options, rest = parser.parse_known_args(arguments)
     # The commands are imported only when they are called: doctor must run where Jupyter or torch is broken.
     if options.command == "lab":
@@ -84,6 +86,10 @@ def main(arguments: list[str] | None = None) -> int:
         from distlib.cli.launch import launch_script
 
         return launch_script(options)
+    if options.command == "export":
+        from distlib.cli.export import export_marks
+
+        return export_marks(options)
     if options.command == "class":
         from distlib.cli.class_commands import change_class
 

@@ -48,3 +48,16 @@ def _amount(text: str) -> float:
     if 0 < amount <= 3660:
         return amount
     raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+
+
+def add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    """`distlib export`."""
+    parser.add_argument("assignment", metavar="ASSIGNMENT", nargs="*", help=f"{_ASSIGNMENT}; without it all")
+    parser.add_argument("--format", choices=("canvas", "moodle"), required=True, help="who imports it")
+    like = "the gradebook that Canvas has exported: its students and titles are used"
+    parser.add_argument("--like", metavar="CSV", type=Path, help=like)
+    parser.add_argument("--by", choices=("email", "id"), default="email", help="how Moodle finds a student; else email")
+    parser.add_argument("--out-of", metavar="N", type=_amount, help="the points that can be had there, if they differ")
+    parser.add_argument("--provisional", action="store_true", help="also scores that wait for a mark by hand or a time")
+    parser.add_argument("--to", metavar="FILE", type=Path, help="else classroom/canvas.csv or classroom/moodle.csv")
+    parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
