@@ -274,7 +274,7 @@ def test_a_class_name_is_defined_once() -> None:
 SAME_FILE_NAMES = {
     *("__init__.py", "__main__.py"),
     *("checks.py", "plays.py", "cases.py", "helpers.py"),  # the shape of an exercise's folder, and the engine's helpers
-    *("collect.py", "hand_in.py", "release.py"),  # commands, and what they do
+    *("collect.py", "export.py", "hand_in.py", "release.py"),  # commands, and what they do
     *("background.py", "deaths.py"),  # of real and of simulated ranks
     *("arguments.py", "checkpoint.py", "naive.py", "timing.py"),  # the same idea, of different things
     "forkserver.py",  # of ranks, and in the sandbox

@@ -2,6 +2,7 @@
 
 grader          `distlib grade`: every submission of a class, judged and entered into the gradebook
 register        `distlib class`: due dates, extensions, teams, pseudonyms
+course_report   `distlib class report`: a whole course, for its instructor
 exports         `distlib export`: marks as Canvas and Moodle import them
 self_check      `distlib check` and check_exercise: what passes, and what to do next
 excerpts        the lines of a notebook that a message names

@@ -9,7 +9,7 @@ _ASSIGNMENT = "such as 02_all_reduce, or 02"
 
 
 def add_class_arguments(parser: argparse.ArgumentParser) -> None:
-    """`distlib class due`, `extend`, `team`, `pseudonyms` and `second-marker`."""
+    """`distlib class due`, `extend`, `team`, `report`, `side-by-side`, `pseudonyms` and `second-marker`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     due = _action(actions, "due", "set when an exercise is due; without a date, show it")
     due.add_argument("assignment", metavar="ASSIGNMENT", help=_ASSIGNMENT)
@@ -25,6 +25,9 @@ def add_class_arguments(parser: argparse.ArgumentParser) -> None:
     team.add_argument("name", metavar="TEAM", nargs="?", default="")
     team.add_argument("students", metavar="NAME", nargs="*")
     team.add_argument("--none", action="store_true", help="end the team")
+    _action(actions, "report", "write pages about the whole course: typical wrong ideas, marks, who is missing")
+    alike = _action(actions, "side-by-side", "write a page with answers that are more alike than is usual in the class")
+    alike.add_argument("assignment", metavar="ASSIGNMENT", help=_ASSIGNMENT)
     _action(actions, "pseudonyms", "give everybody a name that says nothing, and write who is who")
     marker = _action(actions, "second-marker", "write graded notebooks and marks without names into a folder")
     marker.add_argument("assignment", metavar="ASSIGNMENT", help=_ASSIGNMENT)

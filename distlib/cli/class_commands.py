@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
+from distlib.classroom.course_report.course_page import said_about, write_course_report
+from distlib.classroom.course_report.graded_course import GradedCourse, read_course
+from distlib.classroom.course_report.side_by_side import write_side_by_side
 from distlib.classroom.grader.course import Course, CourseError, course_above, open_course
 from distlib.classroom.grader.gradebook import GradebookError, MarksBook, late_costs_points
 from distlib.classroom.grader.handed_in_time import OddTime, any_time
-from distlib.classroom.register.class_register import ClassRegister, change_register, read_register
+from distlib.classroom.register.class_register import ClassRegister, change_register, classroom_of, read_register
 from distlib.classroom.register.due_dates import due_dates, extend, in_words
 from distlib.classroom.register.known_students import known_students, the_student
 from distlib.classroom.register.pseudonyms import give_pseudonyms, write_for_second_marker, write_who_is_who
@@ -162,10 +165,33 @@ def _for_second_marker(course: Course, options: argparse.Namespace) -> str:
     )
 
 
+# ── the report ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _report(course: Course, options: argparse.Namespace) -> str:
+    graded = read_course(course)
+    return said_about(graded, write_course_report(graded, classroom_of(course) / "report"))
+
+
+def _side_by_side(course: Course, options: argparse.Namespace) -> str:
+    graded, name = read_course(course), course.full_name(options.assignment)
+    run = next((run for run in graded.exercises if run.assignment == name), None)
+    if run is None:
+        raise CourseError(graded.problems.get(name, f"{name} is not graded yet; graded are {joined(_names(graded))}"))
+    page, number = write_side_by_side(course, run, graded.teams, classroom_of(course) / "report")
+    return f"{count(number, 'pair')} to read, for you to judge:  {page.as_uri()}"
+
+
+def _names(graded: GradedCourse) -> list[str]:
+    return [run.assignment for run in graded.exercises]
+
+
 _ACTIONS: dict[str, Callable[[Course, argparse.Namespace], str]] = {
     "due": _set_due,
     "extend": _extend,
     "team": _set_team,
+    "report": _report,
+    "side-by-side": _side_by_side,
     "pseudonyms": _give_pseudonyms,
     "second-marker": _for_second_marker,
 }

@@ -228,7 +228,7 @@ class _Grader:
     def run(
         self, who: Sequence[str], jobs: int, again: bool, patience: float, tell: Callable[[Record, int], None]
     ) -> ClassRun:
-        records, marks = self._records(), self._marks()
+        records, marks = read_records(self._course, self._assignment), self._marks()
         self._known = dict(records)
         self._times = {**{student: record.times for student, record in records.items()}, **self._times}
         self._before, self._penalties_before = marks, self._penalties()
@@ -261,7 +261,7 @@ class _Grader:
         records = {student: record for student, record in sorted(records.items()) if student in there}
         return ClassRun(
             self._assignment,
-            _graded_cells(self._source),
+            graded_cells(self._source),
             records,
             self._marks(),
             self._penalties(),
@@ -360,7 +360,7 @@ class _Grader:
     def _seconds(self, student: str, examined: Examined) -> float:
         """How long judging all of it takes: where most verdicts stay, as long as it took before."""
         before = self._known.get(student)
-        is_whole = bool(examined.problem) or set(_graded_cells(self._source)) <= {*examined.judged, *self._by_hand}
+        is_whole = bool(examined.problem) or set(graded_cells(self._source)) <= {*examined.judged, *self._by_hand}
         return examined.seconds if is_whole or before is None else max(before.seconds, examined.seconds)
 
     def _publish(
@@ -426,12 +426,6 @@ class _Grader:
         return path
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _records(self) -> dict[str, Record]:
-        """The records of earlier runs, by student."""
-        folder = self._course.records(self._assignment) / STUDENTS
-        read = (read_record(path) for path in folder.glob("*/record.json"))
-        return {record.student: record for record in read if record}
 
     def _noted(self, record: Record) -> Record:
         """Write a record down, in one move."""
@@ -555,6 +549,12 @@ def record_path(course: Course, assignment: str, student: str) -> Path:
     return course.records(assignment) / STUDENTS / student / "record.json"
 
 
+def read_records(course: Course, assignment: str) -> dict[str, Record]:
+    """The records of earlier runs, by student."""
+    read = (read_record(path) for path in (course.records(assignment) / STUDENTS).glob("*/record.json"))
+    return {record.student: record for record in read if record}
+
+
 def read_record(path: Path) -> Record | None:
     """A record; None if it can't be read, for then it is made again."""
     try:
@@ -576,7 +576,8 @@ def _told(notebook: NotebookNode) -> dict[str, Told]:
     return told
 
 
-def _graded_cells(source: Source) -> list[str]:
+def graded_cells(source: Source) -> list[str]:
+    """The names of the test cells, and of answers that are marked by hand, in their order."""
     marks = [cell.metadata.get("nbgrader", {}) for cell in source.notebook.cells]
     return [mark["grade_id"] for mark in marks if mark.get("grade")]
 
