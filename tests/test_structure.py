@@ -45,6 +45,7 @@ FLOORS = {
     "checks": 4,
     "clinic": 4,
     "draw": 4,
+    "exam": 5,
     "exercises": 5,
     "judge": 5,
     "trainers": 5,

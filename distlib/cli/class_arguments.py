@@ -64,3 +64,14 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--provisional", action="store_true", help="also scores that wait for a mark by hand or a time")
     parser.add_argument("--to", metavar="FILE", type=Path, help="else classroom/canvas.csv or classroom/moodle.csv")
     parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
+
+
+def add_questions_arguments(parser: argparse.ArgumentParser) -> None:
+    """`distlib questions`."""
+    parser.add_argument("--seed", type=int, required=True, metavar="N", help="of the numbers, and of which are chosen")
+    parser.add_argument("--format", choices=("md", "json"), default="md", help="json has answers and working, too")
+    topic = 'such as "pipelines" or "times"; several are possible'
+    parser.add_argument("--topic", metavar="TOPIC", nargs="+", action="extend", default=[], help=topic)
+    parser.add_argument("--number", type=int, metavar="N", help="how many; else all")
+    parser.add_argument("--answers", action="store_true", help="the same sheet with answers and working")
+    parser.add_argument("--to", metavar="FILE", type=Path, help="else they are printed")
