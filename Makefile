@@ -58,7 +58,7 @@ update: $(READY)  ## get a newer version of the course; what you have written st
 
 EXTRAS := [course,dev]
 
-.PHONY: test test-all test-ci test-newest test-lowest soak notebooks exercises check answers grade-demo bench
+.PHONY: test test-all test-ci test-newest test-lowest soak notebooks slides exercises check answers grade-demo bench
 
 # Tests start thousands of processes. Told to write no compiled files, each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -92,6 +92,9 @@ soak: $(READY)  ## repeat the tests that depend on processes, under load; fewer 
 
 notebooks: $(READY)  ## make the notebooks of course/ and solutions/ from their text sources
 	$(BIN)/python -m distlib.authoring notebooks
+
+slides: $(READY)  ## run lessons and make slides of their pictures, in slides/: make slides ARGS=02, or ARGS=all
+	$(BIN)/python -m distlib.authoring slides $(ARGS)
 
 exercises: $(READY)  ## make exercises/ from solutions/ with nbgrader
 	$(BIN)/python -m distlib.authoring exercises $(ARGS)
