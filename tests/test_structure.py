@@ -24,7 +24,7 @@ PACKAGE = ROOT / "distlib"
 LESSONS = sorted((ROOT / "course").glob("[0-9]*.py"))
 ASSIGNMENTS = sorted((ROOT / "solutions").glob("*/*.py"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "solutions" / "README.md"]
-WITH_LINKS = [*DOCUMENTS, ROOT / "docker" / "README.md", ROOT / "ANYWHERE.md"]
+WITH_LINKS = [*DOCUMENTS, ROOT / "solutions" / "SYLLABUS.md", ROOT / "docker" / "README.md", ROOT / "ANYWHERE.md"]
 
 # The floor of each folder of the package, and of the modules next to them. Imports only point down or stay on
 # their floor.
