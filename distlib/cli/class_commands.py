@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
+from distlib.classroom.course_report.answer_pairs import write_side_by_side
 from distlib.classroom.course_report.course_page import said_about, write_course_report
 from distlib.classroom.course_report.graded_course import GradedCourse, read_course
-from distlib.classroom.course_report.side_by_side import write_side_by_side
 from distlib.classroom.grader.course import Course, CourseError, course_above, open_course
 from distlib.classroom.grader.gradebook import GradebookError, MarksBook, late_costs_points
 from distlib.classroom.grader.handed_in_time import OddTime, any_time

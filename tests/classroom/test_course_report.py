@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from distlib.classroom.course_report.course_page import ideas_csv, write_course_report
-from distlib.classroom.course_report.graded_course import GradedCourse, read_course
-from distlib.classroom.course_report.side_by_side import (
+from distlib.classroom.course_report.answer_pairs import (
     LEAST_STUDENTS,
     marked_lines,
     side_by_side_html,
     unusual_pairs,
 )
+from distlib.classroom.course_report.course_page import ideas_csv, write_course_report
+from distlib.classroom.course_report.graded_course import GradedCourse, read_course
 from distlib.classroom.course_report.wrong_ideas import wrong_ideas
 from distlib.classroom.grader.check_message import Told
 from distlib.classroom.grader.class_run import ClassRun, grade_class
@@ -159,6 +159,15 @@ def test_two_that_are_more_alike_than_strangers_are_shown() -> None:
     assert unusual_pairs(answers, known=[an_answer(4)]) == []
     assert unusual_pairs(answers, teams={"s4": "blue", "t": "blue"}) == []
     assert unusual_pairs(answers, teams={"s4": "blue", "s5": "blue"}) == [pair]
+
+
+def test_in_a_class_of_few_ways_to_write_it_the_same_answers_are_shown() -> None:
+    """Strangers share much of what is left here. Those who share all of it are still found."""
+    answers = {
+        f"s{number}": {"ring": an_answer(number % 2, "ab"[number % 2]) + an_answer(number)} for number in range(9)
+    }
+    answers["t"] = {"ring": answers["s4"]["ring"].replace("tensor", "x")}
+    assert [pair.students for pair in unusual_pairs(answers)][:1] == [("s4", "t")]
 
 
 def test_where_all_are_alike_nothing_is_unusual() -> None:

@@ -3,5 +3,5 @@
 graded_course   what was graded in all exercises, from gradebook and records; nothing is run
 wrong_ideas     what students take for true, by function, with the number who do
 course_page     a page for the class, a page for each student, tables for a spreadsheet
-side_by_side    answers that resemble each other, next to each other, for a person to judge
+answer_pairs    answers that resemble each other, next to each other, for a person to judge
 """

@@ -56,7 +56,7 @@ class _StudentRow:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _PartOfStudent:
     """An exercise on a student's page: its functions with their marks, what was told, and a sentence."""
 
     name: str
@@ -169,10 +169,10 @@ def _exercise_row(course: GradedCourse, run: ClassRun) -> _ExerciseRow:
     return _ExerciseRow(run.assignment, len(run.records), len(scores), middle, points(full_of(run)), missing, due)
 
 
-def _part(course: GradedCourse, run: ClassRun, student: str) -> _Part:
+def _part(course: GradedCourse, run: ClassRun, student: str) -> _PartOfStudent:
     record, marks = run.records[student], run.marks.get(student, {})
     if record.problem:
-        return _Part(run.assignment, [], [], f"Could not be graded: {record.problem}")
+        return _PartOfStudent(run.assignment, [], [], f"Could not be graded: {record.problem}")
     penalty, more = run.penalties.get(student, 0.0), run.due.extensions.get(student)
     words = [
         f"{points(course.score(run, student) or 0.0)} of {points(full_of(run))} points.",
@@ -181,7 +181,9 @@ def _part(course: GradedCourse, run: ClassRun, student: str) -> _Part:
     ]
     first = {function_of(cell): told for cell, told in reversed(record.told.items())}
     shown = [(function, fraction(of(marks, function))) for function in functions(run)]
-    return _Part(run.assignment, shown, [(f, first[f]) for f, _ in shown if f in first], " ".join(filter(None, words)))
+    return _PartOfStudent(
+        run.assignment, shown, [(f, first[f]) for f, _ in shown if f in first], " ".join(filter(None, words))
+    )
 
 
 def _shown(score: float | None) -> str:

@@ -111,12 +111,17 @@ def placed_pieces(text: str) -> dict[str, set[int]]:
     return found
 
 
-def _pairs(function: str, students: Mapping[str, set[str]]) -> Iterable[Pair]:
-    """The pairs of one function. A piece that many have is the usual way to write it, and left out."""
+def rare_pieces(students: Mapping[str, set[str]]) -> set[str]:
+    """The pieces that at most five students have, or at most a fifth of them. students: the pieces of each."""
     counts = Counter(piece for found in students.values() for piece in found)
     many = max(5, len(students) // 5)
-    left = {student: {piece for piece in found if counts[piece] <= many} for student, found in students.items()}
-    left = {student: found for student, found in left.items() if len(found) >= LEAST_PIECES}
+    return {piece for piece, number in counts.items() if number <= many}
+
+
+def _pairs(function: str, students: Mapping[str, set[str]]) -> Iterable[Pair]:
+    """The pairs of one function. A piece that many have is the usual way to write it, and left out."""
+    rare = rare_pieces(students)
+    left = {student: found & rare for student, found in students.items() if len(found & rare) >= LEAST_PIECES}
     who: dict[str, list[str]] = defaultdict(list)
     for student, found in left.items():
         for piece in found:

@@ -370,7 +370,7 @@ class _Grader:
         remarks = autograded.prepare(notebook, timestamp)
         self._book.record(record.student, timestamp, notebook)
         autograded.publish()
-        marks = {cell: mark.auto for cell, mark in self._book.marks()[record.student].items()}
+        marks = {cell: mark.auto for cell, mark in self._book.marks_of(record.student).items()}
         return replace(record, remarks=[*record.remarks, *remarks], marks=marks, told=_told(notebook), version=version)
 
     def _settle_or_say_why_not(self, student: str, examined: Examined, basis: _Basis) -> Record:

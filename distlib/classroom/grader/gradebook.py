@@ -144,13 +144,17 @@ class MarksBook:
             GradebookError: it can't be read.
         """
         with self._transaction() as gradebook:
-            return {
-                notebook.student.id: {
-                    grade.name: Mark(grade.score, grade.max_score, grade.auto_score, grade.manual_score is not None)
-                    for grade in notebook.grades
-                }
-                for notebook in gradebook.notebook_submissions(self._assignment, self._assignment)
-            }
+            notebooks = gradebook.notebook_submissions(self._assignment, self._assignment)
+            return {notebook.student.id: _marks_in(notebook) for notebook in notebooks}
+
+    def marks_of(self, student: str) -> dict[str, Mark]:
+        """The marks of one student who has handed in. In a large class that is much less than those of everybody.
+
+        Raises:
+            GradebookError: it can't be read.
+        """
+        with self._transaction() as gradebook:
+            return _marks_in(gradebook.find_submission_notebook(self._assignment, self._assignment, student))
 
     def students(self) -> list[str]:
         """Everybody whom the gradebook knows.
@@ -322,6 +326,14 @@ class MarksBook:
                 f"{self._shown} knows another version of {self._assignment}; cells that differ: "
                 f"{', '.join(differing[:6])}. Is it this course's? If so, {self._generate}"
             )
+
+
+def _marks_in(notebook: Any) -> dict[str, Mark]:
+    """The marks of a notebook of the gradebook, by test cell."""
+    return {
+        grade.name: Mark(grade.score, grade.max_score, grade.auto_score, grade.manual_score is not None)
+        for grade in notebook.grades
+    }
 
 
 def _explained(error: Exception) -> str:

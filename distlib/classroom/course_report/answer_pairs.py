@@ -1,11 +1,13 @@
 """Answers that resemble each other more than two strangers of the class usually do, next to each other.
 
-    how alike two answers are    the share of pieces that both have, of the shorter one; see `grader.alike`
-    what is usual                of all pairs of the class: the third quartile, and three times the middle half above it
-    what is shown                pairs above that, and above a half
+    left out                     what everybody has in front of them, and pieces that many students have
+    how alike two answers are    the share of what is left that both have, of the shorter one: `grader.alike`
+    what is usual                of all pairs the third quartile, and three times the middle half above it;
+                                 at least a half, at most nine tenths
+    what is shown                pairs above that
 
 Names of variables, comments and texts make no difference. Where the right answer is short, strangers share nearly all
-of it: nothing is unusual then, and nothing is shown. The fence is Tukey's for values that are far out (Exploratory Data
+of it: nothing is left then, and nothing is shown. The fence is Tukey's for values that are far out (Exploratory Data
 Analysis, 1977). It says nothing about why two answers are alike: a person reads both, and asks.
 """
 
@@ -18,7 +20,14 @@ from itertools import combinations
 from pathlib import Path
 from statistics import quantiles
 
-from distlib.classroom.grader.alike import LEAST_PIECES, answers_in, known_texts, pieces, placed_pieces
+from distlib.classroom.grader.alike import (
+    LEAST_PIECES,
+    answers_in,
+    known_texts,
+    pieces,
+    placed_pieces,
+    rare_pieces,
+)
 from distlib.classroom.grader.class_run import ClassRun
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.mistakes import graded
@@ -26,7 +35,7 @@ from distlib.classroom.pages import render
 from distlib.classroom.words import count
 
 LEAST_STUDENTS = 5  # in a smaller class nothing is usual
-LEAST_SHARE = 0.5
+LEAST_SHARE, MOST_USUAL = 0.5, 0.9
 _FENCE = 3
 _MOST_SHOWN = 60
 
@@ -67,12 +76,13 @@ def unusual_pairs(
 def _of_function(
     function: str, answers: Mapping[str, Mapping[str, str]], common: set[str], teams: Mapping[str, str]
 ) -> list[UnusualPair]:
-    left = {student: pieces(texts[function]) - common for student, texts in answers.items() if function in texts}
-    left = {student: found for student, found in left.items() if len(found) >= LEAST_PIECES}
+    written = {student: pieces(texts[function]) - common for student, texts in answers.items() if function in texts}
+    rare = rare_pieces(written)
+    left = {student: found & rare for student, found in written.items() if len(found & rare) >= LEAST_PIECES}
     shares = {pair: _share(left[pair[0]], left[pair[1]]) for pair in combinations(left, 2) if _strangers(pair, teams)}
-    if len(left) < LEAST_STUDENTS or len(shares) < 2:
+    if len(written) < LEAST_STUDENTS or len(shares) < 2:
         return []
-    usual = max(LEAST_SHARE, _fence(list(shares.values())))
+    usual = min(MOST_USUAL, max(LEAST_SHARE, _fence(list(shares.values()))))
     return [UnusualPair(function, pair, share, usual) for pair, share in shares.items() if share > usual]
 
 
