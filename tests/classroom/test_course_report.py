@@ -163,9 +163,7 @@ def test_two_that_are_more_alike_than_strangers_are_shown() -> None:
 
 def test_in_a_class_of_few_ways_to_write_it_the_same_answers_are_shown() -> None:
     """Strangers share much of what is left here. Those who share all of it are still found."""
-    answers = {
-        f"s{number}": {"ring": an_answer(number % 2, "ab"[number % 2]) + an_answer(number)} for number in range(9)
-    }
+    answers = {f"s{each}": {"ring": an_answer(each % 2, "ab"[each % 2]) + an_answer(each)} for each in range(2, 11)}
     answers["t"] = {"ring": answers["s4"]["ring"].replace("tensor", "x")}
     assert [pair.students for pair in unusual_pairs(answers)][:1] == [("s4", "t")]
 
