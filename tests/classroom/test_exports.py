@@ -160,18 +160,22 @@ def test_from_the_gradebook_to_a_file(
     grade_class(open_course(course.root), NAME, simple_judges, jobs=1, patience=60.0)
     with Gradebook(course.gradebook_url) as gradebook:
         gradebook.update_or_create_student("zoe", first_name="Zoé", last_name="O'Hara", lms_user_id="9")
+    (course.root / "classroom" / "students.csv").write_text(
+        "id,first_name,last_name,email\nbob,Bob,B,b@x.org\nyan,Yan,Y,\n"
+    )
     words = ["export", "1", "--course", str(course.root)]
     assert main([*words, "--format", "canvas"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("classroom/canvas.csv: 4 students, 1 exercise\n  01_tiny: 1 mark; 1 score not final")
+    assert said.startswith("classroom/canvas.csv: 5 students, 1 exercise\n  01_tiny: 1 mark; 1 score not final")
     text = (course.root / "classroom" / "canvas.csv").read_text()
-    known = {"ada": "ada", "bob": "bob", "eve": "eve", "9": "zoe"}
+    known = {"ada": "ada", "bob": "bob", "eve": "eve", "9": "zoe", "yan": "yan"}
     assert canvas_marks(text, known) == {
-        "ada": {NAME: None}, "bob": {NAME: Decimal(6)}, "eve": {NAME: None}, "zoe": {NAME: None},
+        "ada": {NAME: None}, "bob": {NAME: Decimal(6)}, "eve": {NAME: None}, "zoe": {NAME: None}, "yan": {NAME: None},
     }  # fmt: skip
     assert main([*words, "--format", "canvas", "--provisional", "--to", str(tmp_path / "all.csv")]) == 0
     assert canvas_marks((tmp_path / "all.csv").read_text(), known)["ada"] == {NAME: Decimal(6)}
-    assert main([*words, "--format", "moodle"]) == 1  # nobody has an address
+    assert '"B, Bob",,,bob,,6.00' in text
+    assert main([*words, "--format", "moodle"]) == 1  # only bob has an address
     assert "left out: zoe has no email address in the gradebook" in capsys.readouterr().out
     assert main(["export", "nothing", "--format", "canvas", "--course", str(course.root)]) == 1
     assert "the gradebook does not know nothing" in capsys.readouterr().err

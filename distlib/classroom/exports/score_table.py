@@ -6,14 +6,15 @@ points and nobody knows when this was handed in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from nbgrader.api import Gradebook, MissingEntry
 
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.export import score_of
 from distlib.classroom.grader.gradebook import is_late_unknown, late_costs_points
+from distlib.classroom.register.known_students import students_in_table
 from distlib.classroom.words import joined
 
 
@@ -43,7 +44,7 @@ class ScoreTable:
 
     Attributes:
         full: what can be had in each exercise, by its name.
-        students: everybody whom the gradebook knows.
+        students: everybody whom the gradebook or classroom/students.csv knows.
     """
 
     full: dict[str, float]
@@ -69,7 +70,26 @@ def read_scores(course: Course, assignments: Sequence[str] = (), *, provisional:
             raise CourseError(f"the gradebook does not know {joined(unknown or ['any exercise'])}")
         chosen = list(assignments) or sorted(full)
         students = [_scored(gradebook, each, chosen, is_costly, provisional) for each in gradebook.students]
+    students = _with_table(students, students_in_table(course))
     return ScoreTable({name: full[name] for name in chosen}, sorted(students, key=lambda each: each.id))
+
+
+def _with_table(students: Sequence[ScoredStudent], rows: Mapping[str, Mapping[str, str]]) -> list[ScoredStudent]:
+    """The students, with what students.csv knows and the gradebook does not, and those who are only there."""
+    known = {student.id: student for student in students}
+    found = []
+    for name in {**known, **rows}:
+        student, row = known.get(name, ScoredStudent(name)), rows.get(name, {})
+        found.append(
+            replace(
+                student,
+                first=student.first or row.get("first_name", ""),
+                last=student.last or row.get("last_name", ""),
+                email=student.email or row.get("email", ""),
+                platform_id=student.platform_id or row.get("lms_user_id", ""),
+            )
+        )
+    return found
 
 
 def _scored(

@@ -24,13 +24,19 @@ def known_students(course: Course, assignment: str, book: MarksBook) -> dict[str
         GradebookError: the gradebook can't be read.
         CourseError: students.csv can't be read.
     """
-    names = dict.fromkeys(course.students(assignment), "") | _in_table(course)
+    in_table = {student: _full_name(row) for student, row in students_in_table(course).items()}
+    names = dict.fromkeys(course.students(assignment), "") | in_table
     return dict(
         sorted({**names, **{s: name for s, name in book.full_names().items() if name or s not in names}}.items())
     )
 
 
-def _in_table(course: Course) -> dict[str, str]:
+def students_in_table(course: Course) -> dict[str, dict[str, str]]:
+    """The rows of classroom/students.csv by id, with the cells by the names of their columns; none without the file.
+
+    Raises:
+        CourseError: it can't be read.
+    """
     path = classroom_of(course) / "students.csv"
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -39,9 +45,11 @@ def _in_table(course: Course) -> dict[str, str]:
         return {}
     except (OSError, ValueError, csv.Error, AttributeError) as error:
         raise CourseError(f"{course.name(path)} can't be read: {error}") from None
-    return {
-        row["id"]: f"{row.get('first_name', '')} {row.get('last_name', '')}".strip() for row in rows if row.get("id")
-    }
+    return {row["id"]: row for row in rows if row.get("id")}
+
+
+def _full_name(row: Mapping[str, str]) -> str:
+    return f"{row.get('first_name', '')} {row.get('last_name', '')}".strip()
 
 
 def the_student(name: str, known: Mapping[str, str]) -> str:
