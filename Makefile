@@ -68,7 +68,7 @@ $(COMPLETE): $(READY)
 	@PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some files are for other Pythons
 	@touch $(COMPLETE)
 
-.PHONY: test test-all test-ci test-newest test-lowest soak notebooks exercises check answers grade-demo bench
+.PHONY: test test-all test-ci test-newest test-lowest soak notebooks slides exercises check answers grade-demo bench
 
 # Tests start thousands of processes. Told to write no compiled files, each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -102,6 +102,9 @@ soak: $(COMPLETE)  ## repeat the tests that depend on processes, under load; few
 
 notebooks: $(COMPLETE)  ## make the notebooks of course/ and solutions/ from their text sources
 	$(BIN)/python -m distlib.authoring notebooks
+
+slides: $(COMPLETE)  ## run lessons and make slides of their pictures, in slides/: make slides ARGS=02, or ARGS=all
+	$(BIN)/python -m distlib.authoring slides $(ARGS)
 
 exercises: $(COMPLETE)  ## make exercises/ from solutions/ with nbgrader
 	$(BIN)/python -m distlib.authoring exercises $(ARGS)

@@ -16,6 +16,7 @@ DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "solutions" / "README.md",
+    ROOT / "solutions" / "SYLLABUS.md",
     ROOT / "docker" / "README.md",
     ROOT / "ANYWHERE.md",
 ]

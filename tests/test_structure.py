@@ -24,7 +24,10 @@ PACKAGE = ROOT / "distlib"
 LESSONS = sorted((ROOT / "course").glob("[0-9]*.py"))
 ASSIGNMENTS = sorted((ROOT / "solutions").glob("*/*.py"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "solutions" / "README.md"]
-WITH_LINKS = [*DOCUMENTS, *(ROOT / name for name in ("docker/README.md", "ANYWHERE.md", "CHANGELOG.md"))]
+WITH_LINKS = [
+    *DOCUMENTS,
+    *(ROOT / name for name in ("docker/README.md", "solutions/SYLLABUS.md", "ANYWHERE.md", "CHANGELOG.md")),
+]
 WITH_LINKS += sorted((ROOT / ".github").glob("*.md"))
 
 # The floor of each folder of the package, and of the modules next to them. Imports only point down or stay on
@@ -46,6 +49,7 @@ FLOORS = {
     "checks": 4,
     "clinic": 4,
     "draw": 4,
+    "exam": 5,
     "exercises": 5,
     "games": 5,
     "judge": 5,
@@ -276,7 +280,7 @@ def test_a_class_name_is_defined_once() -> None:
 SAME_FILE_NAMES = {
     *("__init__.py", "__main__.py"),
     *("checks.py", "plays.py", "cases.py", "helpers.py"),  # the shape of an exercise's folder, and the engine's helpers
-    *("collect.py", "hand_in.py", "release.py"),  # commands, and what they do
+    *("collect.py", "export.py", "hand_in.py", "release.py"),  # commands, and what they do
     *("background.py", "deaths.py"),  # of real and of simulated ranks
     *("arguments.py", "checkpoint.py", "naive.py", "timing.py"),  # the same idea, of different things
     "forkserver.py",  # of ranks, and in the sandbox

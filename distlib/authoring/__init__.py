@@ -3,8 +3,9 @@
     course/NAME.py       -> course/NAME.ipynb            one notebook, cleared
     solutions/A/N.py     -> solutions/A/N.ipynb          the same, with nbgrader's metadata
     solutions/A/N.ipynb  -> exercises/A/N.ipynb          by nbgrader: solutions and hidden tests removed
+    course/NAME.ipynb    -> slides/NAME.slides.html      a run of it: its headings and its pictures
 
-`python -m distlib.authoring notebooks|exercises|check`. CONTRIBUTING.md shows the text format.
+`python -m distlib.authoring notebooks|exercises|check|slides`. CONTRIBUTING.md shows the text format.
 """
 
 from distlib.authoring.cells import AuthoringError

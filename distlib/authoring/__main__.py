@@ -1,4 +1,4 @@
-"""python -m distlib.authoring notebooks | exercises | check"""
+"""python -m distlib.authoring notebooks | exercises | check | slides"""
 
 import argparse
 import sys
@@ -16,11 +16,16 @@ def main(arguments: list[str] | None = None) -> int:
     exercises = commands.add_parser("exercises", help="notebooks, then exercises/ by nbgrader")
     exercises.add_argument("--force", action="store_true", help="also overwrite notebooks that hold answers")
     commands.add_parser("check", help="name every generated file that is not up to date; exit 1 if there is one")
+    slides = commands.add_parser("slides", help="run lessons, and make slides of their pictures in slides/")
+    slides.add_argument("lessons", nargs="+", metavar="LESSON", help="such as 02, or all")
+    slides.add_argument("--reveal", default="", help="where reveal.js is; else the page loads it from the network")
     options = parser.parse_args(arguments)
     project = Project(Path.cwd())
     if not (project.root / "nbgrader_config.py").exists():
         parser.error("run it in the course's folder (where nbgrader_config.py is)")
     try:
+        if options.command == "slides":
+            return _slides(project, options)
         return _check(project) if options.command == "check" else _write(project, options)
     except AuthoringError as error:
         print(error, file=sys.stderr)
@@ -35,6 +40,21 @@ def _write(project: Project, options: argparse.Namespace) -> int:
         print(f"wrote {project.name(path)}")
     if not changed:
         print("nothing to do: every file is up to date")
+    return 0
+
+
+def _slides(project: Project, options: argparse.Namespace) -> int:
+    """Make the slides of some lessons, or of all."""
+    lessons = sorted((project.root / "course").glob("[0-9]*.ipynb"))
+    chosen = [path for path in lessons if "all" in options.lessons or path.stem.split("_")[0] in options.lessons]
+    known = {"all", *(path.stem.split("_")[0] for path in lessons)}
+    if unknown := [name for name in options.lessons if name not in known]:
+        raise AuthoringError(f"there is no lesson {unknown[0]}; there are {', '.join(sorted(known - {'all'}))}")
+    from distlib.authoring.slides import write_slides  # takes a kernel's client along
+
+    for path in chosen:
+        target = project.root / "slides" / f"{path.stem}.slides.html"
+        print(f"wrote {project.name(target)}: {write_slides(path, target, options.reveal)} pictures", flush=True)
     return 0
 
 

@@ -1,11 +1,15 @@
 """What instructors and students call: marks for a class, and a look at one's own exercise.
 
 grader          `distlib grade`: every submission of a class, judged and entered into the gradebook
+register        `distlib class`: due dates, extensions, teams, pseudonyms
+course_report   `distlib class report`: a whole course, for its instructor
+exports         `distlib export`: marks as Canvas and Moodle import them
 self_check      `distlib check` and check_exercise: what passes, and what to do next
 excerpts        the lines of a notebook that a message names
 student_copies  the notebooks that a student works in, and newer versions of them
 my_course       `distlib progress`, `distlib report`: where a student is, and a page about it to show
 uploads         `distlib hand-in`, `distlib collect`, `distlib release`: between students and instructor
+rounding        how marks are rounded
 words           sentences about counts and points
 class_folder    a class in a folder, with nbgrader's own commands
 demo            `make grade-demo`: a class of three

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distlib.checks.formatting import count
+from distlib.classroom.rounding import rounded
 
 __all__ = ["all_of", "count", "have", "joined", "points", "points_lost", "was"]
 
@@ -13,8 +14,7 @@ _MOST_NAMES = 10
 
 def points(number: float) -> str:
     """A number of points, to two decimals: "2.4", never "2.4000000000000004"."""
-    rounded = round(float(number), 2) + 0.0  # no "-0"
-    return f"{rounded:.2f}".rstrip("0").rstrip(".")
+    return f"{rounded(number):.2f}".rstrip("0").rstrip(".")
 
 
 def points_lost(number: float) -> str:

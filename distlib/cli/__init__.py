@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from distlib.cli.class_arguments import add_class_arguments, add_export_arguments, add_questions_arguments
+
 LAUNCHES = "On several machines: torchrun … -m distlib.cli launch train.py:main, or srun … distlib launch train.py:main"
 JOB_SCRIPTS = ("lab", "train")
 DESCRIPTION = "The course in distributed training, from the command line."
@@ -62,6 +64,14 @@ def main(arguments: list[str] | None = None) -> int:
     _add_release_arguments(
         commands.add_parser("release", help=release, description=release[0].upper() + release[1:] + ".")
     )
+    klass = "due dates, extensions, teams that hand in once, pseudonyms for a second marker"
+    add_class_arguments(commands.add_parser("class", help=klass, description=klass[0].upper() + klass[1:] + "."))
+    export = "write everybody's marks as Canvas or Moodle imports them"
+    add_export_arguments(commands.add_parser("export", help=export, description=export[0].upper() + export[1:] + "."))
+    questions = "print questions for an exam, with computed answers; another seed, other numbers"
+    add_questions_arguments(
+        commands.add_parser("questions", help=questions, description=questions[0].upper() + questions[1:] + ".")
+    )
     options, rest = parser.parse_known_args(arguments)
     # The commands are imported only when they are called: doctor must run where Jupyter or torch is broken.
     if options.command == "lab":
@@ -112,6 +122,18 @@ def main(arguments: list[str] | None = None) -> int:
         from distlib.cli.launch import launch_script
 
         return launch_script(options)
+    if options.command == "questions":
+        from distlib.cli.questions_command import print_questions
+
+        return print_questions(options)
+    if options.command == "export":
+        from distlib.cli.export import export_marks
+
+        return export_marks(options)
+    if options.command == "class":
+        from distlib.cli.class_commands import change_class
+
+        return change_class(options)
     if options.command == "grade":
         from distlib.cli.grade import grade_submissions
 

@@ -92,7 +92,8 @@ def _write(course: Course, run: ClassRun) -> tuple[str, str]:
     """Write the report. Returns how to open it, and why it could not be written; one of them is empty."""
     folder = course.records(run.assignment)
     try:
-        texts = answers_in(course, run.assignment, graded(run))
+        copies = {student for team in run.teams for student in team.students}
+        texts = answers_in(course, run.assignment, [student for student in graded(run) if student not in copies])
         page = write_report(run, folder, alike(texts, known_texts(course, run.assignment)))
     except OSError as error:
         return "", f"{course.name(folder)}/report.html can't be written: {error.strerror}"

@@ -8,7 +8,7 @@ from distlib.classroom.words import all_of, have, joined, points, points_lost, w
 
 def test_points_are_rounded_and_short() -> None:
     numbers = (0, -0.001, 1, 2.4000000000000004, 9.999, 0.125, 24, 1_234_567.5)
-    assert [points(number) for number in numbers] == ["0", "0", "1", "2.4", "10", "0.12", "24", "1234567.5"]
+    assert [points(number) for number in numbers] == ["0", "0", "1", "2.4", "10", "0.13", "24", "1234567.5"]
 
 
 def test_the_verb_agrees_with_the_number() -> None:

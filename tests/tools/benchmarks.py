@@ -35,11 +35,18 @@ from torch import nn
 from distlib import Cluster, Communicator, DeadlockError, Link, SimulatedWorld, World, all_reduce
 from distlib.classroom.board.class_board import make_board
 from distlib.classroom.class_folder import Classroom, open_classroom
+from distlib.classroom.course_report.answer_pairs import unusual_pairs
+from distlib.classroom.course_report.course_page import write_course_report
+from distlib.classroom.course_report.graded_course import read_course
+from distlib.classroom.exports.canvas_file import ExportedFile, canvas_file
+from distlib.classroom.exports.moodle_file import moodle_file
+from distlib.classroom.exports.score_table import ScoreTable, read_scores
 from distlib.classroom.grader.class_run import grade_class
 from distlib.classroom.grader.course import open_course
 from distlib.classroom.student_copies.copy_paths import FIRST_LESSON as FIRST_COPY
 from distlib.cli.course_folder import FIRST_LESSON
 from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
+from distlib.exam.exam_sheet import choose_questions, markdown_sheet
 from distlib.judge.remote.judge import Judges
 from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.bubblewrap import Bubblewrap
@@ -125,6 +132,7 @@ def main() -> None:
         ranks_in_a_sandbox,
         check_a_finished_exercise,
         hold_up_a_class,
+        report_on_a_class,
         grade_a_class,
         grade_tensorflow_and_jax,
         board_of_a_class,
@@ -1039,6 +1047,33 @@ def check_a_finished_exercise() -> None:
         command = [sys.executable, "-m", "distlib.cli", "check", "02_all_reduce", "--notebook", str(notebook)]
         values = [seconds(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(3)]
     note("distlib check 02_all_reduce, everything right", f"{statistics.median(values):.1f} s", "≤ 8 s")
+
+
+def report_on_a_class() -> None:
+    """What is made of a large class after it was judged: report, answers next to each other, files for platforms."""
+    size = 300
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name) / "course"
+        program = f"from tests.tools.tiny_class import grade_tiny_class; print(grade_tiny_class({str(root)!r}, {size}))"
+        # In a process of its own: each submission's process imports what is the main module, and this one is large.
+        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+        took = float(done.stdout)
+        note(f"class of {size}, a judge that costs nothing: all around judging", f"{took:.0f} s", "≤ 120 s")
+        course = open_course(root)
+        took = seconds(lambda: write_course_report(read_course(course), root / "classroom" / "report"))
+        note(f"class of {size}: report, a page per student", f"{took:.1f} s", "≤ 10 s")
+        took = seconds(lambda: [make(read_scores(course, provisional=True)) for make in (canvas_file, _moodle)])
+        note(f"class of {size}: files for Canvas and Moodle", f"{took:.1f} s", "≤ 10 s")
+    right = [answer for answer in read_answers("02_all_reduce") if answer.function == "ring_all_reduce"]
+    answers = {f"s{number}": {"ring": right[number % len(right)].text} for number in range(size)}
+    took = seconds(lambda: unusual_pairs(answers))
+    note(f"class of {size}: one function's answers compared", f"{took:.1f} s", "≤ 10 s")
+    took = seconds(lambda: markdown_sheet(choose_questions(7), 7, answers=True))
+    note("all questions of the bank, with answers", f"{took:.2f} s", "≤ 1 s")
+
+
+def _moodle(table: ScoreTable) -> ExportedFile:
+    return moodle_file(table, by="id")
 
 
 def grade_a_class(size: int) -> None:

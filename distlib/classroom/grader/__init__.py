@@ -19,6 +19,7 @@
     mistakes       what went wrong in a class, by cause; who is left behind
     refused        uploads that were not collected
     alike          answers that resemble each other
+    tenths         students by points, in ten columns
     class_report   for the instructor: a table, marks for a spreadsheet, a page (class_page)
 
 The notebook runs in `distlib.judge.remote`.

@@ -98,16 +98,30 @@ def _code_cells(path: Path) -> list[NotebookNode]:
 
 def pieces(text: str) -> set[str]:
     """Every few tokens in a row."""
+    return set(placed_pieces(text))
+
+
+def placed_pieces(text: str) -> dict[str, set[int]]:
+    """Every few tokens in a row, with the numbers of the lines, from 1, on which one of its tokens begins."""
     tokens = _tokens(text[:MOST_CHARACTERS])
-    return {" ".join(tokens[start : start + LENGTH]) for start in range(len(tokens) - LENGTH + 1)}
+    found: dict[str, set[int]] = defaultdict(set)
+    for start in range(len(tokens) - LENGTH + 1):
+        piece = tokens[start : start + LENGTH]
+        found[" ".join(token for token, _ in piece)] |= {line for _, line in piece}
+    return found
+
+
+def rare_pieces(students: Mapping[str, set[str]]) -> set[str]:
+    """The pieces that at most five students have, or at most a fifth of them. students: the pieces of each."""
+    counts = Counter(piece for found in students.values() for piece in found)
+    many = max(5, len(students) // 5)
+    return {piece for piece, number in counts.items() if number <= many}
 
 
 def _pairs(function: str, students: Mapping[str, set[str]]) -> Iterable[Pair]:
     """The pairs of one function. A piece that many have is the usual way to write it, and left out."""
-    counts = Counter(piece for found in students.values() for piece in found)
-    many = max(5, len(students) // 5)
-    left = {student: {piece for piece in found if counts[piece] <= many} for student, found in students.items()}
-    left = {student: found for student, found in left.items() if len(found) >= LEAST_PIECES}
+    rare = rare_pieces(students)
+    left = {student: found & rare for student, found in students.items() if len(found & rare) >= LEAST_PIECES}
     who: dict[str, list[str]] = defaultdict(list)
     for student, found in left.items():
         for piece in found:
@@ -119,17 +133,21 @@ def _pairs(function: str, students: Mapping[str, set[str]]) -> Iterable[Pair]:
             yield Pair(function, (one, other), share, number)
 
 
-def _tokens(text: str) -> list[str]:
-    """Python's tokens, without comments and texts, up to where it is no Python."""
-    found: list[str] = []
+def _tokens(text: str) -> list[tuple[str, int]]:
+    """Python's tokens, without comments and texts, each with its line, up to where it is no Python."""
+    found: list[tuple[str, int]] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.STRING:
-                found.append("text")
-            elif token.type == tokenize.NAME and not keyword.iskeyword(token.string) and found[-1:] != ["."]:
-                found.append("v")
+                found.append(("text", token.start[0]))
+            elif (
+                token.type == tokenize.NAME
+                and not keyword.iskeyword(token.string)
+                and [name for name, _ in found[-1:]] != ["."]
+            ):
+                found.append(("v", token.start[0]))
             elif token.type not in _SKIPPED:
-                found.append(token.string)
+                found.append((token.string, token.start[0]))
     except (tokenize.TokenError, SyntaxError, ValueError):
         pass
     return found

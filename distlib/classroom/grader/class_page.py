@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from distlib.classroom.grader.alike import Pair
@@ -20,10 +19,9 @@ from distlib.classroom.grader.class_run import ClassRun, Record
 from distlib.classroom.grader.gradebook import Mark
 from distlib.classroom.grader.marks import fraction, functions, late, lost, notes, of, sums
 from distlib.classroom.grader.mistakes import graded, left_behind, mistakes
+from distlib.classroom.grader.tenths import Tenth, tenths
 from distlib.classroom.pages import render
 from distlib.classroom.words import count, joined, points
-
-_BINS = 10
 
 
 @dataclass(frozen=True)
@@ -40,21 +38,6 @@ class _FunctionShare:
     numbers: dict[str, int]
     mean: float
     full: float
-
-
-@dataclass(frozen=True)
-class _Tenth:
-    """A tenth of the points: how many students have `first` to `last` of them, and the height of its bar, in CSS."""
-
-    students: int
-    first: str
-    last: str
-    height: str
-
-    @property
-    def words(self) -> str:
-        """ "3 with 10 to 12 points"."""
-        return f"{self.students} with {self.first} to {self.last} points"
 
 
 @dataclass(frozen=True)
@@ -113,18 +96,12 @@ def _share(run: ClassRun, students: Sequence[str], function: str) -> _FunctionSh
     return _FunctionShare(function, numbers, sum(got for got, _ in both) / len(both), both[0][1])
 
 
-def _columns(run: ClassRun, students: Sequence[str]) -> list[_Tenth]:
+def _columns(run: ClassRun, students: Sequence[str]) -> list[Tenth]:
     """How many students have how many points: a column for each tenth of them."""
     if not students:
         return []
     left = [(sums(run.marks[s].values())[0] - run.penalties.get(s, 0.0)) for s in students]
-    full = sums(run.marks[students[0]].values())[1] or 1.0
-    numbers = Counter(max(0, min(_BINS - 1, int(_BINS * got / full))) for got in left)
-    most, bounds = max(numbers.values()), [points(full * number / _BINS) for number in range(_BINS + 1)]
-    return [
-        _Tenth(numbers[number], first, last, f"{5.5 * numbers[number] / most:.2f}rem")
-        for number, (first, last) in enumerate(pairwise(bounds))
-    ]
+    return tenths(left, sums(run.marks[students[0]].values())[1])
 
 
 def _marks_table(run: ClassRun) -> dict[str, Any]:

@@ -42,6 +42,9 @@ from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp, why_no_time
 from distlib.classroom.grader.verdicts import hash_of, judging_code
+from distlib.classroom.register.class_register import read_register
+from distlib.classroom.register.due_dates import DueDates, due_dates
+from distlib.classroom.register.teams import TeamWork, share_in_teams
 
 _PATTERN = "nbgrader generate_feedback does not take the folder's name (line break, *, ? or [); better rename it"
 
@@ -135,6 +138,8 @@ class ClassRun:
         refused: uploads that `distlib collect` did not collect.
         without_time: of students of whom it is not known when they handed in, where being late costs points: why not.
         outdated: students whose feedback was about an earlier grading, and was removed.
+        due: when it is due, and for whom later.
+        teams: what teams have handed in.
     """
 
     assignment: str
@@ -149,6 +154,8 @@ class ClassRun:
     refused: list[Refused] = field(default_factory=list)
     without_time: dict[str, str] = field(default_factory=dict)
     outdated: list[str] = field(default_factory=list)
+    due: DueDates = field(default_factory=DueDates)
+    teams: list[TeamWork] = field(default_factory=list)
 
 
 def grade_class(
@@ -183,8 +190,8 @@ def grade_class(
     """
     with _alone(course, assignment):
         grader = _Grader(course, assignment, open_judge, times or {}, seed or secrets.token_hex(16))
-        there = course.students(assignment)
-        who = list(dict.fromkeys(students)) or there
+        there = course.students(assignment)  # copies for the students of a team are among them
+        who = grader.with_team_mates(list(dict.fromkeys(students))) or there
         if not who:
             raise CourseError(f"nobody has handed in {assignment}; it should be in {grader.expected('STUDENT')}")
         for student in [student for student in who if student not in there]:
@@ -201,7 +208,10 @@ class _Grader:
         self._course, self._assignment, self._open_judge = course, assignment, open_judge
         self._times, self._seed = dict(times), seed
         self._source = course.source(assignment)
-        self._book = MarksBook(course, assignment, self._source)
+        self._register = read_register(course)
+        granted = self._register.extensions.get(assignment, {})
+        self._book = MarksBook(course, assignment, self._source, granted)
+        self._teams = _shared(course, assignment, self._register.teams)
         self._version = _version(self._source)
         self._before: dict[str, dict[str, Mark]] = {}
         self._penalties_before: dict[str, float] = {}
@@ -218,11 +228,11 @@ class _Grader:
     def run(
         self, who: Sequence[str], jobs: int, again: bool, patience: float, tell: Callable[[Record, int], None]
     ) -> ClassRun:
-        records, marks = self._records(), self._marks()
+        records, marks = read_records(self._course, self._assignment), self._marks()
         self._known = dict(records)
         self._times = {**{student: record.times for student, record in records.items()}, **self._times}
         self._before, self._penalties_before = marks, self._penalties()
-        bases = {student: self._basis(student, records.get(student)) for student in who}
+        bases = self._same_seeds({student: self._basis(student, records.get(student)) for student in who})
         unchanged = [] if again else [s for s in who if self._is_done(s, bases[s], records.get(s), marks.get(s, {}))]
         with contextlib.suppress(GradebookError):  # locked for a moment? Each student has another chance below.
             self._book.enroll([student for student in who if not problem_of_name(student)])
@@ -231,24 +241,27 @@ class _Grader:
         unusable = {student: why for student in who if (why := problem_of_name(student))}
         records.update({student: Record(student, why) for student, why in unusable.items()})
         befores = {} if again else {s: self._before_of(s, bases[s], records.get(s), marks.get(s, {})) for s in who}
-        tasks = {s: self._task(s, bases[s], befores.get(s)) for s in who if s not in {*unchanged, *unusable}}
+        to_grade = [student for student in who if student not in {*unchanged, *unusable}]
+        mates = self._judged_with(to_grade, bases)
+        tasks = {s: self._task(s, bases[s], befores.get(s)) for s in mates}
         postponed: dict[str, Examined] = {}
         with contextlib.closing(examine_all(tasks, self._open_judge, jobs, patience)) as finished:
-            for student, examined in finished:
-                try:
-                    records[student] = self._settle(student, examined, bases[student])
-                    tell(records[student], len(tasks))
-                except GradebookError:
-                    postponed[student] = examined
+            for first, examined in finished:
+                for student in mates[first]:
+                    try:
+                        records[student] = self._settle(student, examined, bases[student])
+                        tell(records[student], len(to_grade))
+                    except GradebookError:
+                        postponed[student] = examined
         for student, examined in postponed.items():  # perhaps it is free by now
             records[student] = self._settle_or_say_why_not(student, examined, bases[student])
-            tell(records[student], len(tasks))
+            tell(records[student], len(to_grade))
         self._note_penalties()
         there = {*who, *self._course.students(self._assignment)}
         records = {student: record for student, record in sorted(records.items()) if student in there}
         return ClassRun(
             self._assignment,
-            _graded_cells(self._source),
+            graded_cells(self._source),
             records,
             self._marks(),
             self._penalties(),
@@ -259,7 +272,14 @@ class _Grader:
             read_refused(self._course, self._assignment),
             {student: self._why_no_time(student) for student in self._without_time() if student in records},
             sorted(self._outdated),
+            self._due(),
+            self._teams,
         )
+
+    def with_team_mates(self, students: Sequence[str]) -> list[str]:
+        """Students, and those who share a notebook with one of them."""
+        sharing = [{each.by, *each.students} for each in self._teams]
+        return list(dict.fromkeys([*students, *(s for team in sharing if team & {*students} for s in sorted(team))]))
 
     def expected(self, student: str) -> str:
         """Where a student's notebook should be."""
@@ -270,6 +290,25 @@ class _Grader:
         folder = self._course.folder("submitted", student, self._assignment)
         times = self._times.get(student, 1.0)
         return Examinee(folder, self._assignment, self._source, basis.seed, times, judging_code(), before)
+
+    def _same_seeds(self, bases: dict[str, _Basis]) -> dict[str, _Basis]:
+        """The bases, with the seed of the student who has handed in for all who have a copy of that notebook."""
+        for team in self._teams:
+            first = bases.get(team.by)
+            sharing = [s for s in team.students if first and s in bases and bases[s].work == first.work]
+            bases |= {student: replace(bases[student], seed=first.seed) for student in sharing if first}
+        return bases
+
+    def _judged_with(self, students: Sequence[str], bases: Mapping[str, _Basis]) -> dict[str, list[str]]:
+        """Who gets the verdict of one judgement, by the first of them: a team's notebook is judged once."""
+        firsts: dict[tuple[str, str, str, float], str] = {}
+        mates: dict[str, list[str]] = {}
+        for student in students:
+            team, basis = self._register.team_of(student), bases[student]
+            same = (team, basis.work, basis.seed, self._times.get(student, 1.0))
+            first = firsts.setdefault(same, student) if team and basis.work else student
+            mates.setdefault(first, []).append(student)
+        return mates
 
     def _before_of(self, student: str, basis: _Basis, record: Record | None, marks: Mapping[str, Mark]) -> Path | None:
         """The notebook in autograded/, if it is of the same submission, and its marks are those in the gradebook."""
@@ -321,7 +360,7 @@ class _Grader:
     def _seconds(self, student: str, examined: Examined) -> float:
         """How long judging all of it takes: where most verdicts stay, as long as it took before."""
         before = self._known.get(student)
-        is_whole = bool(examined.problem) or set(_graded_cells(self._source)) <= {*examined.judged, *self._by_hand}
+        is_whole = bool(examined.problem) or set(graded_cells(self._source)) <= {*examined.judged, *self._by_hand}
         return examined.seconds if is_whole or before is None else max(before.seconds, examined.seconds)
 
     def _publish(
@@ -331,7 +370,7 @@ class _Grader:
         remarks = autograded.prepare(notebook, timestamp)
         self._book.record(record.student, timestamp, notebook)
         autograded.publish()
-        marks = {cell: mark.auto for cell, mark in self._book.marks()[record.student].items()}
+        marks = {cell: mark.auto for cell, mark in self._book.marks_of(record.student).items()}
         return replace(record, remarks=[*record.remarks, *remarks], marks=marks, told=_told(notebook), version=version)
 
     def _settle_or_say_why_not(self, student: str, examined: Examined, basis: _Basis) -> Record:
@@ -388,12 +427,6 @@ class _Grader:
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _records(self) -> dict[str, Record]:
-        """The records of earlier runs, by student."""
-        folder = self._course.records(self._assignment) / STUDENTS
-        read = (read_record(path) for path in folder.glob("*/record.json"))
-        return {record.student: record for record in read if record}
-
     def _noted(self, record: Record) -> Record:
         """Write a record down, in one move."""
         record = replace(record, times=self._times.get(record.student, 1.0))
@@ -445,6 +478,12 @@ class _Grader:
         except GradebookError:
             return {}
 
+    def _due(self) -> DueDates:
+        try:
+            return due_dates(self._course, self._assignment, self._book)
+        except (GradebookError, CourseError):
+            return DueDates()
+
     def _without_time(self) -> list[str]:
         try:
             return self._book.without_time()
@@ -459,6 +498,13 @@ class _Grader:
             return self._book.penalties()
         except GradebookError:
             return {}
+
+
+def _shared(course: Course, assignment: str, teams: Mapping[str, Sequence[str]]) -> list[TeamWork]:
+    try:
+        return share_in_teams(course, assignment, teams)
+    except OSError as error:
+        raise CourseError(f"a team's notebook can't be copied: {error.strerror or error}") from None
 
 
 @contextmanager
@@ -503,6 +549,12 @@ def record_path(course: Course, assignment: str, student: str) -> Path:
     return course.records(assignment) / STUDENTS / student / "record.json"
 
 
+def read_records(course: Course, assignment: str) -> dict[str, Record]:
+    """The records of earlier runs, by student."""
+    read = (read_record(path) for path in (course.records(assignment) / STUDENTS).glob("*/record.json"))
+    return {record.student: record for record in read if record}
+
+
 def read_record(path: Path) -> Record | None:
     """A record; None if it can't be read, for then it is made again."""
     try:
@@ -524,7 +576,8 @@ def _told(notebook: NotebookNode) -> dict[str, Told]:
     return told
 
 
-def _graded_cells(source: Source) -> list[str]:
+def graded_cells(source: Source) -> list[str]:
+    """The names of the test cells, and of answers that are marked by hand, in their order."""
     marks = [cell.metadata.get("nbgrader", {}) for cell in source.notebook.cells]
     return [mark["grade_id"] for mark in marks if mark.get("grade")]
 

@@ -51,7 +51,7 @@ class Course:
 
     def full_name(self, name: str) -> str:
         """The assignment that "2", "02" or "02_all" stands for; the name itself if it is none."""
-        return full_name(name, self._assignments())
+        return full_name(name, self.assignments())
 
     def source(self, assignment: str) -> Source:
         """The instructor's notebook.
@@ -61,7 +61,7 @@ class Course:
         """
         path = self.source_folder(assignment) / f"{assignment}.ipynb"
         if not path.is_file():
-            there = self._assignments()
+            there = self.assignments()
             missing = (there and lesson_alone(assignment, [self.root])) or f"there is no {self.name(path)}"
             raise CourseError(f"{missing}; assignments: {', '.join(there) or 'none'}")
         try:
@@ -69,7 +69,8 @@ class Course:
         except Exception as error:
             raise CourseError(f"{self.name(path)}: {error}") from None
 
-    def _assignments(self) -> list[str]:
+    def assignments(self) -> list[str]:
+        """The names of all assignments that the instructor has."""
         return sorted(folder.name for folder in self.source_folder(".").glob("*") if folder.is_dir())
 
     def source_folder(self, assignment: str) -> Path:

@@ -23,6 +23,7 @@ from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.gradebook import is_late_unknown, late_costs_points
 from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.grader.spreadsheet import spreadsheet
+from distlib.classroom.rounding import rounded
 
 _COLUMNS = (
     "assignment,duedate,timestamp,student_id,last_name,first_name,email,"
@@ -31,7 +32,6 @@ _COLUMNS = (
 
 
 _NO_TIME = "no time of handing in is known: nothing was taken off for being late"
-_DIGITS = 2
 
 
 class MarksExport(ExportPlugin):
@@ -91,19 +91,27 @@ def _marks(gradebook: Gradebook, assignment: str, student: str, may_cost_points:
         submission = gradebook.find_submission(assignment, student)
     except MissingEntry:
         return nothing
-    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
-    if any(_is_test(grade) and grade.auto_score is None and grade.manual_score is None for grade in grades):
+    score = score_of(submission)
+    if score is None:
         return {**nothing, "timestamp": submission.timestamp}
     is_open = may_cost_points and is_late_unknown(submission)
     remarks = ["waits for a mark by hand"] * submission.needs_manual_grade + [_NO_TIME] * is_open
     penalty = submission.late_submission_penalty
     return {
         "timestamp": submission.timestamp,
-        "raw_score": round(submission.score, _DIGITS),
-        "late_submission_penalty": None if is_open else round(penalty, _DIGITS),
-        "score": round(max(0.0, submission.score - penalty), _DIGITS),
+        "raw_score": float(rounded(submission.score)),
+        "late_submission_penalty": None if is_open else float(rounded(penalty)),
+        "score": float(rounded(score)),
         "remark": "; ".join(remarks) or None,
     }
+
+
+def score_of(submission: Any) -> float | None:
+    """What counts of a submission of the gradebook, after the penalty and not rounded; None if it was not graded."""
+    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    if any(_is_test(grade) and grade.auto_score is None and grade.manual_score is None for grade in grades):
+        return None
+    return max(0.0, submission.score - submission.late_submission_penalty)
 
 
 def _is_test(grade: Any) -> bool:

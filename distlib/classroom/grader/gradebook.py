@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +67,16 @@ class MarksBook:
         course: the course.
         assignment: the assignment's name.
         source: its notebook, which must be the one that the gradebook knows.
+        granted: seconds by which it is due later, for students who may not have handed in yet.
 
     Raises:
         CourseError: the gradebook is missing, locked, damaged, another course's, or knows another notebook.
     """
 
-    def __init__(self, course: Course, assignment: str, source: Source) -> None:
-        self._course, self._assignment = course, assignment
+    def __init__(
+        self, course: Course, assignment: str, source: Source, granted: Mapping[str, float] | None = None
+    ) -> None:
+        self._course, self._assignment, self._granted = course, assignment, granted or {}
         self._url, self._course_id = course.settings.db_url, course.settings.course_id
         self._file = Path(self._url.removeprefix("sqlite:///")) if self._url.startswith("sqlite:///") else None
         self._check_file()
@@ -141,13 +144,17 @@ class MarksBook:
             GradebookError: it can't be read.
         """
         with self._transaction() as gradebook:
-            return {
-                notebook.student.id: {
-                    grade.name: Mark(grade.score, grade.max_score, grade.auto_score, grade.manual_score is not None)
-                    for grade in notebook.grades
-                }
-                for notebook in gradebook.notebook_submissions(self._assignment, self._assignment)
-            }
+            notebooks = gradebook.notebook_submissions(self._assignment, self._assignment)
+            return {notebook.student.id: _marks_in(notebook) for notebook in notebooks}
+
+    def marks_of(self, student: str) -> dict[str, Mark]:
+        """The marks of one student who has handed in. In a large class that is much less than those of everybody.
+
+        Raises:
+            GradebookError: it can't be read.
+        """
+        with self._transaction() as gradebook:
+            return _marks_in(gradebook.find_submission_notebook(self._assignment, self._assignment, student))
 
     def students(self) -> list[str]:
         """Everybody whom the gradebook knows.
@@ -173,6 +180,55 @@ class MarksBook:
                 each.student.id for each in gradebook.assignment_submissions(self._assignment) if is_late_unknown(each)
             )
 
+    def full_names(self) -> dict[str, str]:
+        """First and last name of everybody whom the gradebook knows, "" where it has none, by student.
+
+        Raises:
+            GradebookError: it can't be read.
+        """
+        with self._transaction() as gradebook:
+            return {str(s.id): " ".join(filter(None, [s.first_name, s.last_name])) for s in gradebook.students}
+
+    def due_date(self) -> datetime | None:
+        """When the assignment is due, in UTC and without a time zone.
+
+        Raises:
+            GradebookError: it can't be read.
+        """
+        with self._transaction() as gradebook:
+            date: datetime | None = gradebook.find_assignment(self._assignment).duedate
+            return date
+
+    def set_due_date(self, date: datetime | None) -> None:
+        """Set when the assignment is due, in UTC and without a time zone; None for never.
+
+        Raises:
+            GradebookError: nothing was written.
+        """
+        with self._transaction() as gradebook:
+            gradebook.find_assignment(self._assignment).duedate = date
+
+    def extensions(self) -> dict[str, timedelta]:
+        """How much later it is due for some of those who have handed in.
+
+        Raises:
+            GradebookError: it can't be read.
+        """
+        with self._transaction() as gradebook:
+            submissions = gradebook.assignment_submissions(self._assignment)
+            return {str(each.student.id): each.extension for each in submissions if each.extension}
+
+    def set_extensions(self, students: Sequence[str], more: timedelta | None) -> None:
+        """Give more time to those of some students who have handed in; None takes it back.
+
+        Raises:
+            GradebookError: nothing was written.
+        """
+        with self._transaction() as gradebook:
+            for submission in gradebook.assignment_submissions(self._assignment):
+                if submission.student.id in students:
+                    submission.extension = more
+
     # ── one transaction ──────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
@@ -195,8 +251,13 @@ class MarksBook:
             raise GradebookError(_explained(error)) from None
 
     def _submission(self, gradebook: Any, student: str, timestamp: datetime | None) -> Any:
+        """What a student has handed in, with the extension that was granted before."""
         gradebook.update_or_create_student(student)
-        return gradebook.update_or_create_submission(self._assignment, student, timestamp=timestamp)
+        submission = gradebook.update_or_create_submission(self._assignment, student, timestamp=timestamp)
+        granted = self._granted.get(student)
+        if granted and submission.extension is None:
+            submission.extension = timedelta(seconds=granted)
+        return submission
 
     def _prepared(self, step: Any, gradebook: Any, student: str) -> Any:
         """A step of nbgrader's that works on our gradebook instead of opening it again."""
@@ -265,6 +326,14 @@ class MarksBook:
                 f"{self._shown} knows another version of {self._assignment}; cells that differ: "
                 f"{', '.join(differing[:6])}. Is it this course's? If so, {self._generate}"
             )
+
+
+def _marks_in(notebook: Any) -> dict[str, Mark]:
+    """The marks of a notebook of the gradebook, by test cell."""
+    return {
+        grade.name: Mark(grade.score, grade.max_score, grade.auto_score, grade.manual_score is not None)
+        for grade in notebook.grades
+    }
 
 
 def _explained(error: Exception) -> str:

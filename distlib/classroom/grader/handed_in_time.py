@@ -34,13 +34,22 @@ def utc_of(text: str) -> datetime:
     Raises:
         OddTime: it can't be read, or in several ways, or it can't be true.
     """
-    try:
-        time = _utc(*_only_reading(text.strip()))
-    except (ValueError, OverflowError, TypeError) as error:
-        raise error if isinstance(error, OddTime) else OddTime("can't be read as a time") from None
+    time = any_time(text)
     if why := implausible(time):
         raise OddTime(why)
     return time
+
+
+def any_time(text: str) -> datetime:
+    """The same for a time that may be in the future, such as a due date.
+
+    Raises:
+        OddTime: it can't be read, or in several ways.
+    """
+    try:
+        return _utc(*_only_reading(text.strip()))
+    except (ValueError, OverflowError, TypeError) as error:
+        raise error if isinstance(error, OddTime) else OddTime("can't be read as a time") from None
 
 
 def implausible(time: datetime, now: datetime | None = None) -> str:

@@ -9,6 +9,7 @@ from distlib.classroom.grader.check_message import Told, function_of
 from distlib.classroom.grader.class_run import ClassRun
 from distlib.classroom.grader.gradebook import Mark
 from distlib.classroom.grader.handed_in_time import EXAMPLE
+from distlib.classroom.register.due_dates import in_words
 from distlib.classroom.words import count, have, joined, points, was
 
 
@@ -48,7 +49,16 @@ def lost(run: ClassRun, student: str, marks: Mapping[str, Mark]) -> str:
 
 def notes(run: ClassRun) -> list[str]:
     """What is to be known about the class as a whole: sentences."""
-    return [*_lost_by_all(run), *judged_again(run), *_older(run), *_without_time(run), *_feedback(run)]
+    told = [*_lost_by_all(run), *judged_again(run), *_older(run), *_without_time(run), *_feedback(run)]
+    return [*told, *_due(run), *(team.words for team in run.teams)]
+
+
+def _due(run: ClassRun) -> list[str]:
+    """When it was due, and who has more time."""
+    if run.due.date is None:
+        return []
+    later = [f"{student} ({in_words(more)})" for student, more in run.due.extensions.items()]
+    return [f"Due {run.due.date:%Y-%m-%d %H:%M} UTC." + f" More time for {joined(later)}." * bool(later)]
 
 
 def _lost_by_all(run: ClassRun) -> list[str]:

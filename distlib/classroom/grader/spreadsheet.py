@@ -12,11 +12,23 @@ from distlib.printable import printable
 _FORMULA = re.compile(r"((?:^|[;|])[\s\"']*)([=+@-])")
 
 
-def spreadsheet(rows: Iterable[Sequence[str]]) -> str:
-    """The text of a CSV file. rows: the names of the columns first."""
+def spreadsheet(rows: Iterable[Sequence[str]], keep: str = "") -> str:
+    """The text of a CSV file.
+
+    Args:
+        rows: the names of the columns first.
+        keep: a cell that stays as it is, though it begins like a formula: a "-" alone is none.
+    """
     file = io.StringIO()
-    csv.writer(file).writerows([_no_formula(printable(cell)) for cell in row] for row in rows)
+    csv.writer(file).writerows(
+        [cell if keep and cell == keep else _no_formula(printable(cell)) for cell in row] for row in rows
+    )
     return file.getvalue()
+
+
+def is_safe(cell: str) -> bool:
+    """Whether a cell stands in a spreadsheet as it is: what names a student to another system must not change."""
+    return _no_formula(printable(cell)) == cell
 
 
 def _no_formula(cell: str) -> str:

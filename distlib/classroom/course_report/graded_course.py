@@ -1,0 +1,101 @@
+"""What was graded in all exercises of a course, from gradebook and records of `distlib grade`. Nothing is run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distlib.classroom.grader.class_run import ClassRun, graded_cells, read_records
+from distlib.classroom.grader.course import Course, CourseError
+from distlib.classroom.grader.gradebook import GradebookError, MarksBook
+from distlib.classroom.grader.marks import sums
+from distlib.classroom.grader.mistakes import graded
+from distlib.classroom.grader.refused import read_refused
+from distlib.classroom.register.class_register import read_register
+from distlib.classroom.register.due_dates import due_dates
+from distlib.classroom.register.known_students import known_students
+
+
+@dataclass(frozen=True)
+class GradedCourse:
+    """A class in a whole course.
+
+    Attributes:
+        exercises: those in which somebody was graded, in their order.
+        names: the full names of all students, "" where none is known, by student.
+        teams: the name of each student's team, for those that have one.
+        problems: why an exercise is not in it, by its name.
+    """
+
+    exercises: list[ClassRun]
+    names: dict[str, str]
+    teams: dict[str, str]
+    problems: dict[str, str]
+
+    @property
+    def full(self) -> float:
+        """What can be had in all exercises."""
+        return sum(full_of(run) for run in self.exercises)
+
+    def score(self, run: ClassRun, student: str) -> float | None:
+        """A student's points in an exercise, the penalty for being late taken off; None without a graded notebook."""
+        if student not in graded(run):
+            return None
+        return max(0.0, sums(run.marks[student].values())[0] - run.penalties.get(student, 0.0))
+
+    def total(self, student: str) -> float:
+        """A student's points in all exercises."""
+        return sum(self.score(run, student) or 0.0 for run in self.exercises)
+
+    def not_handed_in(self, student: str) -> list[str]:
+        """The exercises of which a student has handed in nothing."""
+        return [run.assignment for run in self.exercises if student not in run.records]
+
+
+def full_of(run: ClassRun) -> float:
+    """What can be had in an exercise."""
+    return next((sums(run.marks[student].values())[1] for student in graded(run)), 0.0)
+
+
+def read_course(course: Course) -> GradedCourse:
+    """Everything that was graded.
+
+    Raises:
+        CourseError: nothing was, or class.json can't be read.
+    """
+    runs: list[ClassRun] = []
+    problems: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for assignment in course.assignments():
+        if not read_records(course, assignment):
+            continue
+        try:
+            run, known = _read_class(course, assignment)
+        except (CourseError, GradebookError) as error:
+            problems[assignment] = str(error)
+            continue
+        runs.append(run)
+        names |= {student: name or names.get(student, "") for student, name in known.items()}
+    if not runs:
+        raise CourseError("; ".join(problems.values()) or "nothing is graded yet; start with distlib grade")
+    teams = {student: team for team, students in read_register(course).teams.items() for student in students}
+    return GradedCourse(runs, dict(sorted(names.items())), teams, problems)
+
+
+def _read_class(course: Course, assignment: str) -> tuple[ClassRun, dict[str, str]]:
+    """A class as it was graded last, and its full names."""
+    source = course.source(assignment)
+    book = MarksBook(course, assignment, source)
+    names, there = known_students(course, assignment, book), course.students(assignment)
+    records = {s: record for s, record in sorted(read_records(course, assignment).items()) if s in there}
+    run = ClassRun(
+        assignment,
+        graded_cells(source),
+        records,
+        book.marks(),
+        book.penalties(),
+        list(records),
+        [student for student in names if student not in there],
+        refused=read_refused(course, assignment),
+        due=due_dates(course, assignment, book),
+    )
+    return run, names
