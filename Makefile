@@ -56,9 +56,9 @@ update: $(READY)  ## get a newer version of the course; what you have written st
 
 # >>> not for students: `distlib release` leaves out what follows
 
-EXTRAS := [course,dev]
+EXTRAS := [course,dev,site]
 
-.PHONY: test test-all test-ci test-newest test-lowest soak notebooks exercises check answers grade-demo bench
+.PHONY: test test-all test-ci test-newest test-lowest soak notebooks exercises check answers grade-demo bench site
 
 # Tests start thousands of processes. Told to write no compiled files, each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -110,5 +110,8 @@ grade-demo: $(READY)  ## grade a made-up class of three and print the marks
 
 bench: $(READY)  ## measure what the course promises to reach; some of it: make bench ARGS="check class"
 	$(BIN)/python -m tests.tools.benchmarks $(ARGS)
+
+site: $(READY)  ## build the site in build/site from stored runs; run what is missing or out of date first: make site ARGS=run
+	$(BIN)/python -m distlib.authoring.site $(ARGS)
 
 # <<< not for students

@@ -1,0 +1,146 @@
+"""The syllabus: which lesson builds on which, as a map and as a table, read from what each lesson says of itself."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_BOX, _ACROSS, _DOWN = (118, 40), 148, 84  # a box's width and height, and how far the next one is, in pixels
+_NEEDS = re.compile(r"\*\*You need:\*\*(.*?\.)(?=\s|$)(?![^\[]*\])", re.DOTALL)
+_LINK = re.compile(r"\]\((\d\w*)\.ipynb\)")
+
+
+@dataclass(frozen=True)
+class LessonFacts:
+    """What a lesson says of itself.
+
+    Attributes:
+        name: such as "03b_networks".
+        title: its headline, without the number.
+        minutes: how long it takes.
+        needs: the names of the lessons that it builds on.
+        promise: what its reader will be able to do, from the README.
+    """
+
+    name: str
+    title: str
+    minutes: int
+    needs: tuple[str, ...]
+    promise: str
+
+    @property
+    def number(self) -> str:
+        """ "03b"."""
+        return self.name.partition("_")[0]
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether the course can be done without it."""
+        return self.number[-1].isalpha() or self.number == "18"
+
+
+def read_lessons(root: Path) -> list[LessonFacts]:
+    """The lessons in order. root: the course's folder."""
+    promises = dict(
+        re.findall(r"\(course/(\w+)\.ipynb\).*? \| (.*) \|$", (root / "README.md").read_text(), re.MULTILINE)
+    )
+    facts = []
+    for path in sorted(root.glob("course/[0-9]*.py")):
+        prose = re.sub(r"^# ?", "", path.read_text(encoding="utf-8").split("\n# %%\n")[0], flags=re.MULTILINE)
+        title = re.search(r"^# (.*)$", prose, re.MULTILINE)
+        minutes, needs = re.search(r"\*\*Time:\*\* about (\d+) minutes", prose), _NEEDS.search(prose)
+        if not (title and minutes and needs):
+            raise ValueError(f"{path.name} does not say how long it takes, or what it needs")
+        linked = tuple(name for name in _LINK.findall(needs[1]) if name != path.stem)
+        facts.append(LessonFacts(path.stem, title[1], int(minutes[1]), linked, promises.get(path.stem, "")))
+    return facts
+
+
+def syllabus_page(root: Path) -> str:
+    """The page, in MyST's Markdown."""
+    lessons = read_lessons(root)
+    rows = [
+        f"| [{lesson.number} {lesson.title}](course/{lesson.name}.ipynb)"
+        f"| {lesson.promise or '–'} | {lesson.minutes} min | {_numbers(lesson)} | {_exercise(root, lesson)} |"
+        for lesson in lessons
+    ]
+    table = ["| lesson | afterwards you can | reading | builds on | exercise |", "|---|---|--:|---|---|", *rows]
+    top = (
+        "# Syllabus\n\nAn arrow leads from a lesson to one that builds on it. A dashed box is optional.\n\n"
+        f'<div class="distlib-map">\n{lesson_map(lessons)}\n</div>\n'
+    )
+    return "\n".join([top, *table]) + "\n"
+
+
+def lesson_map(lessons: list[LessonFacts]) -> str:
+    """The map as SVG: a row for each number of steps from the first lesson. A box is a link to its lesson."""
+    places = _places(lessons)
+    width = max(x for x, _ in places.values()) + _BOX[0] + 10
+    height = max(y for _, y in places.values()) + _BOX[1] + 10
+    words = f"{len(lessons)} lessons, and which builds on which. The table below says the same."
+    arrows = [_arrow(places[need], places[lesson.name]) for lesson in lessons for need in _direct(lesson, lessons)]
+    boxes = [_box(lesson, places[lesson.name]) for lesson in lessons]
+    head = (
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0 L8 4 L0 8" /></marker></defs>'
+    )
+    size = f'viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{html.escape(words)}"'
+    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', head, *arrows, *boxes, "</svg>"])
+
+
+def _places(lessons: list[LessonFacts]) -> dict[str, tuple[int, int]]:
+    """The top left corner of each box: a row below all that it builds on; within a row in the order of numbers."""
+    depth: dict[str, int] = {}
+    for lesson in lessons:
+        depth[lesson.name] = 1 + max((depth[need] for need in lesson.needs), default=-1)
+    rows: dict[int, list[str]] = {}
+    for name, row in depth.items():
+        rows.setdefault(row, []).append(name)
+    widest = max(map(len, rows.values()))
+    return {
+        name: (10 + round((column + (widest - len(names)) / 2) * _ACROSS), 10 + row * _DOWN)
+        for row, names in rows.items()
+        for column, name in enumerate(names)
+    }
+
+
+def _direct(lesson: LessonFacts, lessons: list[LessonFacts]) -> list[str]:
+    """What a lesson builds on, without what that builds on already."""
+    by_name = {each.name: each for each in lessons}
+    return [need for need in lesson.needs if not any(need in _below(other, by_name) for other in lesson.needs)]
+
+
+def _below(name: str, by_name: Mapping[str, LessonFacts]) -> set[str]:
+    needs = by_name[name].needs
+    return set(needs).union(*(_below(need, by_name) for need in needs))
+
+
+def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
+    (x, y), (to_x, to_y) = (start[0] + _BOX[0] // 2, start[1] + _BOX[1]), (end[0] + _BOX[0] // 2, end[1] - 2)
+    bend = (to_y - y) // 2
+    return f'<path d="M{x} {y} C{x} {y + bend} {to_x} {to_y - bend} {to_x} {to_y}" marker-end="url(#tip)" />'
+
+
+def _box(lesson: LessonFacts, place: tuple[int, int]) -> str:
+    x, y = place
+    middle = x + _BOX[0] // 2
+    name = html.escape(lesson.name.partition("_")[2].replace("_", " "))
+    look = ' class="optional"' if lesson.is_optional else ""
+    return (
+        f'<a href="course/{lesson.name}.html"{look}><title>{html.escape(lesson.title)}</title>'
+        f'<rect x="{x}" y="{y}" width="{_BOX[0]}" height="{_BOX[1]}" rx="6" />'
+        f'<text x="{middle}" y="{y + 16}" text-anchor="middle" font-weight="bold">{lesson.number}</text>'
+        f'<text x="{middle}" y="{y + 32}" text-anchor="middle">{name}</text></a>'
+    )
+
+
+def _numbers(lesson: LessonFacts) -> str:
+    return ", ".join(f"[{need.partition('_')[0]}](course/{need}.ipynb)" for need in lesson.needs) or "–"
+
+
+def _exercise(root: Path, lesson: LessonFacts) -> str:
+    path = f"exercises/{lesson.name}/{lesson.name}.ipynb"
+    return f"[exercise]({path})" if (root / path).exists() else "–"
