@@ -4,6 +4,6 @@
     .runs, exercises/, …  -> build/pages/          text that Sphinx reads: pages, glossary, syllabus, reference
     build/pages/          -> build/site/           by `make site`: the site
 
-The runs take half an hour, the site half a minute. So the runs are kept: in a folder that git ignores, since no two runs
-write the same bytes, and outside build/, which people delete lightly.
+The runs take half an hour, the site half a minute. So the runs are kept: in a folder that git ignores, since no two
+runs write the same bytes, and outside build/, which people delete lightly.
 """

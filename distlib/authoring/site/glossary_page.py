@@ -52,8 +52,13 @@ def _prose_words(root: Path) -> list[Word]:
     for place, entries in _GROUP.findall(glossary):
         lessons = tuple(_LINK.findall(place)) or (_HOME,)
         for name, meaning in _ENTRY.findall(entries):
-            words.append(Word(name, lessons, _sentence(meaning)))
+            words.append(Word(name, _that_use(root, name, lessons), _sentence(meaning)))
     return words
+
+
+def _that_use(root: Path, name: str, lessons: tuple[str, ...]) -> tuple[str, ...]:
+    """Where words of two lessons are listed together: the lessons that have this one."""
+    return tuple(each for each in lessons if name in (root / "course" / f"{each}.py").read_text("utf-8").lower())
 
 
 def _sentence(meaning: str) -> str:

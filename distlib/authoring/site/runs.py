@@ -82,7 +82,7 @@ class StoredRuns:
         """What is stored, whatever it belongs to; None also when it can't be read: it is made again."""
         try:
             run = nbformat.read(self._path(lesson), as_version=4)
-        except (OSError, ValueError, nbformat.ValidationError):
+        except (OSError, ValueError, AttributeError, nbformat.ValidationError):
             return None
         return run if _STAMP in run.metadata else None
 

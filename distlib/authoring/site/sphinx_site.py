@@ -14,7 +14,7 @@ from distlib.authoring.site.lesson_pages import NotebookPage, exercise_page, les
 from distlib.authoring.site.one_click import read_repository
 from distlib.authoring.site.reference_pages import FOLDERS, PAGES, reference_pages
 from distlib.authoring.site.runs import StoredRuns
-from distlib.authoring.site.syllabus_page import syllabus_page
+from distlib.authoring.site.syllabus_page import read_lessons, syllabus_page
 from distlib.classroom.uploads.release import for_students
 from distlib.draw.live import BROWSER
 
@@ -114,7 +114,7 @@ class Site:
         readme = for_students((self.root / "README.md").read_text(encoding="utf-8"))
         lists = {
             "To look up": ["syllabus", "glossary", "ANYWHERE", "docker/README", "course/anywhere"],
-            "Lessons": [f"course/{lesson}" for lesson in self.runs.lessons()],
+            "Lessons": [f"{each.number} {each.short_title} <course/{each.name}>" for each in read_lessons(self.root)],
             "Exercises": [f"exercises/{path.stem}/{path.stem}" for path in self._exercises()],
             "The package": [f"reference/{name}" for name in (*PAGES, *FOLDERS)],
         }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 
 _BOX, _ACROSS, _DOWN = (118, 40), 148, 84  # a box's width and height, and how far the next one is, in pixels
 _NEEDS = re.compile(r"\*\*You need:\*\*(.*?\.)(?=\s|$)(?![^\[]*\])", re.DOTALL)
@@ -35,6 +37,11 @@ class LessonFacts:
     def number(self) -> str:
         """ "03b"."""
         return self.name.partition("_")[0]
+
+    @property
+    def short_title(self) -> str:
+        """The title up to a colon."""
+        return self.title.partition(":")[0]
 
     @property
     def is_optional(self) -> bool:
@@ -92,19 +99,22 @@ def lesson_map(lessons: list[LessonFacts]) -> str:
 
 
 def _places(lessons: list[LessonFacts]) -> dict[str, tuple[int, int]]:
-    """The top left corner of each box: a row below all that it builds on; within a row in the order of numbers."""
+    """The top left corner of each box: a row below all that it builds on, and below the middle of these if it can."""
     depth: dict[str, int] = {}
     for lesson in lessons:
         depth[lesson.name] = 1 + max((depth[need] for need in lesson.needs), default=-1)
-    rows: dict[int, list[str]] = {}
-    for name, row in depth.items():
-        rows.setdefault(row, []).append(name)
-    widest = max(map(len, rows.values()))
-    return {
-        name: (10 + round((column + (widest - len(names)) / 2) * _ACROSS), 10 + row * _DOWN)
-        for row, names in rows.items()
-        for column, name in enumerate(names)
-    }
+    widest = max(Counter(depth.values()).values())
+    places: dict[str, tuple[int, int]] = {}
+    for row in range(max(depth.values()) + 1):
+        middles = {
+            lesson.name: mean([places[need][0] for need in _direct(lesson, lessons)] or [0])
+            for lesson in lessons
+            if depth[lesson.name] == row
+        }
+        names = sorted(middles, key=middles.__getitem__)  # equal ones in the order of their numbers
+        for column, name in enumerate(names):
+            places[name] = (10 + round((column + (widest - len(names)) / 2) * _ACROSS), 10 + row * _DOWN)
+    return places
 
 
 def _direct(lesson: LessonFacts, lessons: list[LessonFacts]) -> list[str]:
@@ -119,9 +129,14 @@ def _below(name: str, by_name: Mapping[str, LessonFacts]) -> set[str]:
 
 
 def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
+    """From a box to one below it. One that skips a row begins at the side, and passes between the boxes of that row."""
     (x, y), (to_x, to_y) = (start[0] + _BOX[0] // 2, start[1] + _BOX[1]), (end[0] + _BOX[0] // 2, end[1] - 2)
+    way = f"M{x} {y}"
+    if to_y - y > _DOWN:
+        x, y = start[0] + (_ACROSS + _BOX[0]) // 2, to_y - _DOWN + _BOX[1]
+        way = f"M{start[0] + _BOX[0]} {start[1] + _BOX[1] // 2} H{x} V{y}"
     bend = (to_y - y) // 2
-    return f'<path d="M{x} {y} C{x} {y + bend} {to_x} {to_y - bend} {to_x} {to_y}" marker-end="url(#tip)" />'
+    return f'<path d="{way} C{x} {y + bend} {to_x} {to_y - bend} {to_x} {to_y}" marker-end="url(#tip)" />'
 
 
 def _box(lesson: LessonFacts, place: tuple[int, int]) -> str:
