@@ -24,7 +24,8 @@ PACKAGE = ROOT / "distlib"
 LESSONS = sorted((ROOT / "course").glob("[0-9]*.py"))
 ASSIGNMENTS = sorted((ROOT / "solutions").glob("*/*.py"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "solutions" / "README.md"]
-WITH_LINKS = [*DOCUMENTS, ROOT / "docker" / "README.md", ROOT / "ANYWHERE.md"]
+WITH_LINKS = [*DOCUMENTS, *(ROOT / name for name in ("docker/README.md", "ANYWHERE.md", "CHANGELOG.md"))]
+WITH_LINKS += sorted((ROOT / ".github").glob("*.md"))
 
 # The floor of each folder of the package, and of the modules next to them. Imports only point down or stay on
 # their floor.

@@ -28,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     lab_parser.add_argument("--instructor", action="store_true", help="the whole course, with nbgrader's formgrader")
     update = "get a newer version of the course; what you have written stays"
     commands.add_parser("update", help=update, description=update[0].upper() + update[1:] + ".")
+    fetch = "install what a later lesson needs, unless it is there: tensorflow for lesson 13, jax for lesson 14"
+    fetch_parser = commands.add_parser("fetch", help=fetch, description=fetch[0].upper() + fetch[1:] + ".")
+    fetch_parser.add_argument("framework", choices=["tensorflow", "jax"])
     check = "show which functions of an exercise pass their tests, and what to do next; it gives no marks"
     _add_check_arguments(commands.add_parser("check", help=check, description=check[0].upper() + check[1:] + "."))
     hand_in = "hand in an exercise: look at the saved notebook, make the file to upload or submit it, print a receipt"
@@ -60,6 +63,10 @@ def main(arguments: list[str] | None = None) -> int:
         from distlib.cli.update import update as update_course
 
         return update_course()
+    if options.command == "fetch":
+        from distlib.cli.fetch import fetch_framework
+
+        return fetch_framework(options.framework)
     if options.command == "check":
         from distlib.cli.check import check as check_notebook
 
