@@ -1,25 +1,21 @@
-"""The repository's name, which stands in pyproject.toml alone, and the links that open the course with one click.
+"""The links that open the course with one click. The repository's name stands in pyproject.toml.
 
 Until the course is published it is ACCOUNT/REPOSITORY: then there are no such links.
 """
 
 from __future__ import annotations
 
-import re
-import tomllib
 from pathlib import Path
 
+from distlib.classroom.uploads.published import repository_of
+
 NOBODYS = "ACCOUNT/REPOSITORY"
-_GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?")
 
 
 def read_repository(root: Path) -> str:
-    """ "ACCOUNT/REPOSITORY" of the course on GitHub, as [project.urls] in pyproject.toml has it; "" if not yet, or not
-    there.
-    """
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    found = _GITHUB.fullmatch(project.get("urls", {}).get("Repository", ""))
-    return found[1] if found and found[1] != NOBODYS else ""
+    """The course's repository on GitHub, "" until it has one. root: the course's folder."""
+    repository = repository_of((root / "pyproject.toml").read_text(encoding="utf-8"))
+    return "" if repository == NOBODYS else repository
 
 
 def one_click_links(repository: str, lesson: str) -> list[str]:

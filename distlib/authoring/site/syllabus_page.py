@@ -13,6 +13,7 @@ from statistics import mean
 _BOX, _ACROSS, _DOWN = (118, 40), 148, 84  # a box's width and height, and how far the next one is, in pixels
 _NEEDS = re.compile(r"\*\*You need:\*\*(.*?\.)(?=\s|$)(?![^\[]*\])", re.DOTALL)
 _LINK = re.compile(r"\]\((\d\w*)\.ipynb\)")
+_ROW = re.compile(r"^\| \[.*?\]\(course/(\w+)\.ipynb\)(, optional)? \| ([^|]+?) \|", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class LessonFacts:
         minutes: how long it takes.
         needs: the names of the lessons that it builds on.
         promise: what its reader will be able to do, from the README.
+        is_optional: whether the course can be done without it, from there.
     """
 
     name: str
@@ -32,6 +34,7 @@ class LessonFacts:
     minutes: int
     needs: tuple[str, ...]
     promise: str
+    is_optional: bool
 
     @property
     def number(self) -> str:
@@ -43,26 +46,20 @@ class LessonFacts:
         """The title up to a colon."""
         return self.title.partition(":")[0]
 
-    @property
-    def is_optional(self) -> bool:
-        """Whether the course can be done without it."""
-        return self.number[-1].isalpha() or self.number == "18"
-
 
 def read_lessons(root: Path) -> list[LessonFacts]:
     """The lessons in order. root: the course's folder."""
-    promises = dict(
-        re.findall(r"\(course/(\w+)\.ipynb\).*? \| (.*) \|$", (root / "README.md").read_text(), re.MULTILINE)
-    )
+    table = _ROW.findall((root / "README.md").read_text(encoding="utf-8"))
+    rows = {name: (promise, optional != "") for name, optional, promise in table}
     facts = []
     for path in sorted(root.glob("course/[0-9]*.py")):
         prose = re.sub(r"^# ?", "", path.read_text(encoding="utf-8").split("\n# %%\n")[0], flags=re.MULTILINE)
         title = re.search(r"^# (.*)$", prose, re.MULTILINE)
         minutes, needs = re.search(r"\*\*Time:\*\* about (\d+) minutes", prose), _NEEDS.search(prose)
-        if not (title and minutes and needs):
-            raise ValueError(f"{path.name} does not say how long it takes, or what it needs")
+        if not (title and minutes and needs and path.stem in rows):
+            raise ValueError(f"{path.name} does not say how long it takes, or what it needs, or the README lacks it")
         linked = tuple(name for name in _LINK.findall(needs[1]) if name != path.stem)
-        facts.append(LessonFacts(path.stem, title[1], int(minutes[1]), linked, promises.get(path.stem, "")))
+        facts.append(LessonFacts(path.stem, title[1], int(minutes[1]), linked, *rows[path.stem]))
     return facts
 
 
@@ -71,7 +68,7 @@ def syllabus_page(root: Path) -> str:
     lessons = read_lessons(root)
     rows = [
         f"| [{lesson.number} {lesson.title}](course/{lesson.name}.ipynb)"
-        f"| {lesson.promise or '–'} | {lesson.minutes} min | {_numbers(lesson)} | {_exercise(root, lesson)} |"
+        f"| {lesson.promise} | {lesson.minutes} min | {_numbers(lesson)} | {_exercise(root, lesson)} |"
         for lesson in lessons
     ]
     table = ["| lesson | afterwards you can | reading | builds on | exercise |", "|---|---|--:|---|---|", *rows]
