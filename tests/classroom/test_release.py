@@ -107,7 +107,7 @@ def test_the_readme_speaks_of_nothing_that_is_not_there(files: dict[str, bytes])
         "site",
         "repository",
     }
-    assert "dev" not in makefile and '-e ".[lessons,grading]"' in makefile, "students need none of the tools for tests"
+    assert ",dev" not in makefile and '-e ".[lessons,grading]"' in makefile, "students need none of the tools for tests"
 
 
 def test_no_solution_and_no_hidden_test_is_in_it(files: dict[str, bytes]) -> None:
