@@ -84,7 +84,7 @@ OWNERS = {
     "matplotlib": {"draw"},
     "ipywidgets": {"draw"},
     "anywidget": {"draw"},
-    "jupytext": {"authoring"},
+    **dict.fromkeys(("jupytext", "sphinx", "docutils"), {"authoring"}),
     "nbgrader": {"authoring", "classroom"},
     "nbformat": {"authoring", "classroom", "judge"},
     **dict.fromkeys(FRAMEWORKS, {"frameworks", "exercises"}),

@@ -90,17 +90,26 @@ def _exported(path: Path) -> list[str]:
 
 def _definition(package: Path, path: Path, name: str) -> _Definition | None:
     """Where a name is defined, through any number of imports; None for a constant, and for what is imported as *."""
-    nodes = list(ast.walk(_tree(path)))
-    for node in nodes:
-        if isinstance(node, _Definition) and node.name == name:
-            return node
-    for node in nodes:
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("distlib"):
-            home = _file(package, str(node.module))
+    defined, imported = _names_in(path)
+    if name in defined:
+        return defined[name]
+    module, original = imported.get(name, ("", ""))
+    home = _file(package, module)
+    return _definition(package, home, original) if module and home != path else None
+
+
+@cache
+def _names_in(path: Path) -> tuple[dict[str, _Definition], dict[str, tuple[str, str]]]:
+    """What a file defines, and what it imports of the package: its name there to module and name."""
+    defined: dict[str, _Definition] = {}
+    imported: dict[str, tuple[str, str]] = {}
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, _Definition):
+            defined.setdefault(node.name, node)
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("distlib"):
             for alias in node.names:
-                if (alias.asname or alias.name) == name and home != path:
-                    return _definition(package, home, alias.name)
-    return None
+                imported.setdefault(alias.asname or alias.name, (str(node.module), alias.name))
+    return defined, imported
 
 
 def _file(package: Path, module: str) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import shutil
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ TITLE = "Distributed training, from the message up"
 _OWN = Path(__file__).parent / "browser"
 _PARTS = ("player", "form")  # of distlib/draw/browser: what comes to life on a page
 _DOCUMENTS = ("ANYWHERE.md", "docker/README.md")
+_PROCESSES = os.cpu_count() or 1  # that Sphinx shares the pages among
 _ANYWHERE = "course/anywhere.ipynb"
 _LICENSE = re.compile(r"\[([^\]]+)\]\((LICENSE[-a-z]*)\)")
 
@@ -97,13 +100,22 @@ class Site:
         from sphinx.util.console import nocolor
 
         nocolor()
-        warnings = _Warnings()
+        warnings = io.StringIO()
         shutil.rmtree(self.target, ignore_errors=True)
-        folders = {"srcdir": self.pages, "confdir": None, "outdir": self.target, "doctreedir": self.pages / ".doctrees"}
-        app = Sphinx(**folders, buildername="html", confoverrides=CONFIG, status=None, warning=warnings)  # type: ignore[arg-type]
+        app = Sphinx(
+            srcdir=self.pages,
+            confdir=None,
+            outdir=self.target,
+            doctreedir=self.pages / ".doctrees",
+            buildername="html",
+            confoverrides=CONFIG,
+            status=None,
+            warning=warnings,
+            parallel=_PROCESSES,
+        )
         app.build()
-        if warnings.lines:
-            raise AuthoringError("\n".join(warnings.lines))
+        if found := warnings.getvalue().strip():
+            raise AuthoringError(found)
 
     def _exercises(self) -> list[Path]:
         """The notebooks of the exercises, as students get them."""
@@ -149,22 +161,6 @@ class Site:
     def _copy(self, name: str, target: str) -> None:
         (self.pages / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(self.root / name, self.pages / target)
-
-
-class _Warnings:
-    """What Sphinx has to say, line by line."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def write(self, text: str) -> None:
-        self.lines += [line for line in text.splitlines() if line.strip()]
-
-    def flush(self) -> None:
-        pass
-
-    def isatty(self) -> bool:
-        return False
 
 
 def as_classic_script(part: str, module: str) -> str:
