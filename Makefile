@@ -53,7 +53,7 @@ update: $(READY)  ## get a newer version of the course; what you have written st
 
 # >>> not for students: `distlib release` leaves out what follows
 
-EXTRAS := [course,dev]
+EXTRAS := [course,dev,site]
 
 env: $(COMPLETE)
 
@@ -68,7 +68,7 @@ $(COMPLETE): $(READY)
 	@PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some files are for other Pythons
 	@touch $(COMPLETE)
 
-.PHONY: test test-all test-ci test-newest test-lowest soak notebooks slides exercises check answers grade-demo bench
+.PHONY: test test-all test-ci test-newest test-lowest soak notebooks slides site repository exercises check answers grade-demo bench
 
 # Tests start thousands of processes. Told to write no compiled files, each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -123,5 +123,11 @@ grade-demo: $(COMPLETE)  ## grade a made-up class of three and print the marks
 
 bench: $(COMPLETE)  ## measure what the course promises to reach; some of it: make bench ARGS="check class"
 	$(BIN)/python -m tests.tools.benchmarks $(ARGS)
+
+site: $(COMPLETE)  ## build the site in build/site from stored runs; first run what is missing or old: make site ARGS=run
+	$(BIN)/python -m distlib.authoring.site $(ARGS)
+
+repository: $(READY)  ## name the repository on GitHub wherever it stands: make repository NAME=ada/course
+	$(BIN)/python -m distlib.authoring.repository $(NAME)
 
 # <<< not for students

@@ -56,3 +56,9 @@ def test_the_sums(document: str) -> None:
 def test_no_lesson_is_listed_that_does_not_exist(document: str) -> None:
     numbers = re.findall(r"^(?:# )?\| \[?(\d\d[a-z]?)\b", (ROOT / document).read_text(), re.MULTILINE)
     assert numbers == [stem.partition("_")[0] for stem in LESSONS]
+
+
+def test_the_first_screen_says_the_same_hours() -> None:
+    text = (ROOT / "README.md").read_text()
+    stated = re.search(r"(\d+) hours with all exercises; (\d+) more are optional", text)
+    assert stated and f"together: {stated[1]} hours" in text and f"optional: {stated[2]} hours more" in text

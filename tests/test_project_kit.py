@@ -56,3 +56,13 @@ def test_hooks_call_what_make_check_calls(root: Path) -> None:
     (repository,) = read_yaml(root / ".pre-commit-config.yaml")["repos"]
     hooks = {re.split(r" --", hook["entry"].removeprefix(".venv/bin/"))[0] for hook in repository["hooks"]}
     assert hooks == called
+
+
+def test_the_site_is_published_as_make_builds_it(root: Path) -> None:
+    workflow = read_yaml(root / ".github" / "workflows" / "site.yml")
+    steps = workflow["jobs"]["build"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == ["make site ARGS=run"]
+    (kept,) = [step["with"]["path"] for step in steps if step.get("uses", "").startswith("actions/cache@")]
+    assert f"/{kept}/" in (root / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert steps[-1]["with"]["path"] == "build/site"
+    assert workflow["jobs"]["publish"]["needs"] == "build"

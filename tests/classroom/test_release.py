@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from distlib.classroom.grader.course import open_course
-from distlib.classroom.uploads.published import CELL, published
+from distlib.classroom.uploads.published import CELL, published, repository_of
 from distlib.classroom.uploads.release import ReleaseError, for_students, release_files
 from distlib.cli import main
 from tests.tools.tiny_course import DOCUMENTS, NAME, ROOT, TinyCourse
@@ -96,8 +96,18 @@ def test_the_readme_speaks_of_nothing_that_is_not_there(files: dict[str, bytes])
         assert word not in readme and word not in makefile
     targets = set(re.findall(r"^([a-z-]+):.*##", makefile, re.MULTILINE))
     assert {"lab"} <= set(re.findall(r"make ([a-z-]+)", readme)) <= targets
-    assert not targets & {"test", "check", "exercises", "notebooks", "answers", "bench", "grade-demo"}
-    assert "dev]" not in makefile and "EXTRAS := [course]\n" in makefile, "students need none of the tools for tests"
+    assert not targets & {
+        "test",
+        "check",
+        "exercises",
+        "notebooks",
+        "answers",
+        "bench",
+        "grade-demo",
+        "site",
+        "repository",
+    }
+    assert ",dev" not in makefile and '-e ".[lessons,grading]"' in makefile, "students need none of the tools for tests"
 
 
 def test_no_solution_and_no_hidden_test_is_in_it(files: dict[str, bytes]) -> None:
@@ -136,7 +146,7 @@ def test_it_runs_where_it_is_unpacked(
 
 def test_at_an_address_each_notebook_brings_the_course_to_colab(files: dict[str, bytes]) -> None:
     made = published(files, "https://github.com/some-one/course.git")
-    assert made.keys() == {CELL, "ANYWHERE.md"} | {
+    assert made.keys() == {CELL, "ANYWHERE.md", "README.md", "pyproject.toml"} | {
         f"colab/{'lessons' if name.startswith('course/') else 'exercises'}/{PurePosixPath(name).name}"
         for name in files
         if name.endswith(".ipynb") and name != CELL
@@ -151,6 +161,8 @@ def test_at_an_address_each_notebook_brings_the_course_to_colab(files: dict[str,
     assert f"{start}colab/exercises/02_all_reduce.ipynb" in made["colab/lessons/02_all_reduce.ipynb"].decode()
     assert f"{start}colab/lessons/02_all_reduce.ipynb" in made["colab/exercises/02_all_reduce.ipynb"].decode()
     assert f"{start}course/anywhere.ipynb" in made["ANYWHERE.md"].decode()
+    assert "https://some-one.github.io/course/" in made["README.md"].decode()
+    assert repository_of(made["pyproject.toml"].decode()) == "some-one/course"
 
 
 def test_at_another_address_links_stay(files: dict[str, bytes]) -> None:

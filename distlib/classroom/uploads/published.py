@@ -4,12 +4,14 @@ course/anywhere.ipynb       its cell has the address
 colab/lessons/NAME.ipynb    a lesson with that cell below its title; its links lead to others of these
 colab/exercises/NAME.ipynb  an exercise, likewise
 ANYWHERE.md                 its examples have the address
+README.md, pyproject.toml   for a repository on GitHub, its name in their links
 """
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -20,6 +22,9 @@ CELL = "course/anywhere.ipynb"
 EMPTY = 'COURSE = ""'
 COLAB = "https://colab.research.google.com/github"
 _GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?")
+NAMED = ("ANYWHERE.md", "README.md", "pyproject.toml")
+"""The files in which the repository's name stands. What counts is that of pyproject.toml."""
+
 _LINK = re.compile(r"\]\(([^):\s]*?)(\d\w*\.ipynb)")
 
 
@@ -43,14 +48,31 @@ def published(files: Mapping[str, bytes], address: str) -> dict[str, bytes]:
     repository = github[1] if github else ""
     filled = files[CELL].decode().replace(json.dumps(EMPTY)[1:-1], json.dumps(f'COURSE = "{address}"')[1:-1], 1)
     guide = files["ANYWHERE.md"].decode().replace("ADDRESS_OF_THE_COURSE", address)
-    if repository:
-        guide = guide.replace("ACCOUNT/REPOSITORY", repository)
     cell = next(cell for cell in json.loads(filled)["cells"] if cell["cell_type"] == "code")
     made = {CELL: filled.encode(), "ANYWHERE.md": guide.encode()}
+    if repository:
+        old = repository_of(files["pyproject.toml"].decode())
+        made |= {name: renamed((dict(files) | made)[name].decode(), old, repository).encode() for name in NAMED}
     for name, content in files.items():
         if copy := _copy_of(name):
             made[copy] = _with_cell(json.loads(content), {**cell, "id": "anywhere"}, copy, repository)
     return made
+
+
+def repository_of(pyproject: str) -> str:
+    """ "ACCOUNT/REPOSITORY" on GitHub, as a pyproject.toml's text has it in [project.urls]; "" if there is none."""
+    urls = tomllib.loads(pyproject)["project"].get("urls", {})
+    found = _GITHUB.fullmatch(urls.get("Repository", ""))
+    return found[1] if found else ""
+
+
+def renamed(text: str, old: str, new: str) -> str:
+    """A text with a repository's new name in place of its old one, also in the address of its pages.
+
+    Args:
+        old, new: "ACCOUNT/REPOSITORY".
+    """
+    return text.replace(old, new).replace(old.replace("/", ".github.io/"), new.replace("/", ".github.io/"))
 
 
 def _copy_of(name: str) -> str:

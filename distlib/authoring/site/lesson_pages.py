@@ -1,0 +1,85 @@
+"""Notebooks as pages: a lesson with the outputs of its stored run, an exercise as students get it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from distlib.authoring.cells import FOLDED
+from distlib.authoring.site.one_click import one_click_links
+from distlib.authoring.site.page_outputs import PageOutputs
+from distlib.authoring.site.runs import StoredRuns
+
+_NO_RUN = "No run of this lesson is stored, so this page has no outputs."
+
+
+@dataclass(frozen=True)
+class NotebookPage:
+    """A notebook that Sphinx can read.
+
+    Attributes:
+        text: the .ipynb.
+        images: name to content of the pictures that it shows.
+    """
+
+    text: str
+    images: Mapping[str, bytes]
+
+
+def lesson_page(runs: StoredRuns, lesson: str, repository: str) -> NotebookPage:
+    """A lesson; without outputs where no run of this text is stored, and it says so.
+
+    Args:
+        runs: where the runs are.
+        lesson: its name, such as "02_all_reduce".
+        repository: "ACCOUNT/REPOSITORY" on GitHub, or "": then nothing opens it elsewhere.
+    """
+    path = runs.root / "course" / f"{lesson}.ipynb"
+    run = runs.read(lesson)
+    links = [_download(f"../notebooks/{path.name}"), *one_click_links(repository, lesson)]
+    exercise = runs.root / "exercises" / lesson / path.name
+    if exercise.exists():
+        links.insert(0, f"[the exercise](../exercises/{lesson}/{path.name})")
+    notes = [] if run else [_NO_RUN]
+    return _page(run or nbformat.read(path, as_version=4), [" · ".join(links), *notes])
+
+
+def exercise_page(path: Path) -> NotebookPage:
+    """An exercise as it is released: with its stubs, without solutions and hidden tests."""
+    links = [f"[the lesson](../../course/{path.name})", _download(f"../../notebooks/exercise_{path.name}")]
+    return _page(nbformat.read(path, as_version=4), [" · ".join(links)])
+
+
+def other_page(path: Path) -> NotebookPage:
+    """Any other notebook of course/, as it is."""
+    return _page(nbformat.read(path, as_version=4), [_download(f"../notebooks/{path.name}")])
+
+
+def _download(address: str) -> str:
+    return f'<a href="{address}" download>the notebook</a>'
+
+
+def _page(notebook: Any, below_the_title: list[str]) -> NotebookPage:
+    outputs = PageOutputs(notebook)
+    cells = []
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [nbformat.from_dict(output) for output in outputs.of_cell(cell)]
+            cell.metadata = nbformat.from_dict(_folding(cell))
+        cells.append(cell)
+    cells.insert(1, nbformat.v4.new_markdown_cell("\n\n".join(below_the_title), id="below-the-title"))
+    notebook.cells = cells
+    notebook.metadata = {name: notebook.metadata[name] for name in ("kernelspec", "language_info")}
+    return NotebookPage(nbformat.writes(notebook), outputs.images)
+
+
+def _folding(cell: Any) -> dict[str, Any]:
+    """The metadata of a code cell. Folded, it shows the comment that is its first line."""
+    if FOLDED not in cell.metadata.get("tags", ()):
+        return {}
+    title = cell.source.partition("\n")[0].removeprefix("# ")
+    return {"tags": ["hide-cell"], "mystnb": {"code_prompt_show": title, "code_prompt_hide": title}}
