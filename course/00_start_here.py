@@ -14,8 +14,9 @@
 #
 # - **A prediction.** Before some runs you are asked what will come out. Commit to an answer. Nobody grades it, and a
 #   wrong guess is where you learn most.
-# - **Try it.** You change a line of the cell below, run it again, and see what follows. One way to do it is folded away
-#   under the cell: click on the three dots to open it. You can't break anything.
+# - **Try it.** You change a line of the cell below, run it again, and see what follows. You can't break anything. One
+#   way to do it is folded away under the cell: click on the three dots to open it. It does not run on the way. To see
+#   what follows from it, run it twice in a row.
 # - **Checks.** A line that begins with `assert` holds a number of the text. If the number were wrong, the cell would
 #   stop there. Most checks are folded away, too.
 

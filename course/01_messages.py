@@ -927,7 +927,8 @@ print(guess_8.compare(f"{faster}, and rank 0 sends {bytes_sent}"))
 # So a tree helps most where everybody gets the *same*.
 
 # %% tags=["folded"]
-# Checks of the numbers above. Without latency the tree gains nothing.
+# Checks of the numbers above
+# Without latency the tree gains nothing.
 assert scatters["scatter_directly"] == (1, 3.0, [24, 0, 0, 0])
 assert scatters["scatter_by_tree_of_four"] == (2, 2.5, [24, 0, 8, 0])
 no_latency = SimulatedWorld(4, Cluster.flat(4, Link(latency=0, bandwidth=16)))

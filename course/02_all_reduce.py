@@ -290,7 +290,8 @@ assert zeros.full_sums == [0] * 5 and zeros_sent == five_sent
 play_chunks(history, title="The ring: reduce-scatter, then all-gather")
 
 # %% tags=["folded"]
-# Checks: chunk 0 starts at rank 1, and each later step completes four more cells
+# Checks
+# Chunk 0 starts at rank 1, and each later step completes four more cells
 senders = [message.src for message in history.messages if message.chunks == (0,)]
 assert senders == [1, 2, 3, 0, 1, 2]
 assert history.full_sums[3:] == [4, 8, 12, 16]
@@ -500,7 +501,8 @@ print(guess_4.compare("equally fast"))
 # next lesson, [Trees and grids](03_trees_and_grids.ipynb), finds the size.
 
 # %% tags=["folded"]
-# Checks: each formula against each run, and the sentences above
+# Checks
+# Each formula against each run, and the sentences above
 import math
 
 for (size, name), ms in simulated.items():
@@ -583,6 +585,11 @@ for size in SIZES:
     at_once = fast_links.elapsed
     print(f"{size:11,} bytes: {at_once * 1e3:8.2f} ms")
     assert math.isclose(at_once, 2 * LATENCY + 2 * (RANKS - 1) * size / BANDWIDTH)
+fast_links.run(master_at_once, 1)
+assert round(fast_links.elapsed * 1e3, 2) == 0.04
+assert fast_links.elapsed * 1e3 < simulated[4, "tree"]
+fast_links.run(master_at_once, 250_000)
+assert round(fast_links.elapsed * 1e3, 1) == 12.6
 
 # %% [markdown]
 # All 63 messages then wait at the same time, and the latency counts once in each direction:
@@ -592,14 +599,6 @@ for size in SIZES:
 # Do not trust the 0.04 ms too far. In this model all of $\alpha$ is waiting, and waiting costs nobody anything. On a
 # real machine a part of it is work that the processor of rank 0 does for every single message (the LogP model of
 # Culler and others calls it the overhead). That part adds up 63 times.
-
-# %% tags=["folded"]
-# Checks of the numbers above
-fast_links.run(master_at_once, 1)
-assert round(fast_links.elapsed * 1e3, 2) == 0.04
-assert fast_links.elapsed * 1e3 < simulated[4, "tree"]
-fast_links.run(master_at_once, 250_000)
-assert round(fast_links.elapsed * 1e3, 1) == 12.6
 
 # %% [markdown]
 # ### On a real clock
@@ -1091,7 +1090,8 @@ print("Ours and torch's agree.")
 world.close()
 
 # %% tags=["folded"]
-# A check of what follows about unequal links: four ranks, two of the four links of their ring ten times as slow
+# A check of what follows about unequal links
+# Four ranks, two of the four links of their ring ten times as slow
 FAST, SLOW = Link(latency=1e-5, bandwidth=1e9), Link(latency=1e-4, bandwidth=1e8)
 
 

@@ -144,7 +144,8 @@ def print_way_up(world_size: int, blocks: int) -> None:
 print_way_up(8, blocks=2)
 
 # %% tags=["folded"]
-# Checks: no rank sends or receives twice in a step; only complete blocks move up
+# Checks
+# No rank sends or receives twice in a step; only complete blocks move up
 for n, blocks in [(8, 2), (13, 3), (64, 4)]:
     trees, everybody = two_trees(n), [moves_up(rank, n, blocks) for rank in range(n)]
     arrived = set()

@@ -338,7 +338,8 @@ curves(
 )
 
 # %% tags=["folded"]
-# Checks of the numbers above: never above the bound, and near it in the end
+# Checks of the numbers above
+# Never above the bound, and near it in the end
 for name, matrix in GRAPHS.items():
     for rounds in ROUNDS:
         assert all(

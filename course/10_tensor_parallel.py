@@ -1054,7 +1054,8 @@ step_timeline(
 )
 
 # %% tags=["folded"]
-# Checks of the numbers above: the time is computing, and 4 ring all-reduces per layer
+# Checks of the numbers above
+# The time is computing, and 4 ring all-reduces per layer
 for name, cluster in LINKS.items():
     each = duration.ring_all_reduce(cluster, 8 * TOKENS * WIDTH, 2)
     assert abs(tensor_seconds[name] - one_device / 8 - 4 * LAYERS * each) < 1e-9
@@ -1246,7 +1247,8 @@ with World(2) as real:
         assert "unflatten" in str(error)
 
 # %% tags=["folded"]
-# Checks of what is said below: ours call the same as the second plan
+# Checks of what is said below
+# Ours call the same as the second plan
 assert theirs["layers"] == ({"all_reduce": 2}, {"all_reduce": 3 + 1})
 assert theirs["one input"] == ({"all_reduce": 2}, {"all_reduce": 2})
 assert counted["whole layer"] == (2, 2)

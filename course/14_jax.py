@@ -182,7 +182,8 @@ assert shifted.tolist() == [0, 10, 11, 12]
 
 
 # %% tags=["folded"]
-# Checks of the sentences above and below: a deadlock compiles; two senders for one destination
+# Checks of the sentences above and below
+# A deadlock compiles; two senders for one destination
 def deadlock(mine: jax.Array) -> jax.Array:  # don't run it
     def pass_on(mine: jax.Array) -> jax.Array:
         return lax.ppermute(mine, "ranks", [(0, 1), (1, 2), (2, 3), (3, 0)])

@@ -285,7 +285,8 @@ how = (
 print(guess_4.compare(how))
 
 # %% tags=["folded"]
-# Checks of the numbers above: whatever the version
+# Checks of the numbers above
+# Whatever the version
 for each in reports.values():
     assert each.difference <= 1e-5
 

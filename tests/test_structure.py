@@ -31,6 +31,7 @@ WITH_LINKS = [*DOCUMENTS, ROOT / "docker" / "README.md", ROOT / "ANYWHERE.md"]
 FLOORS = {
     "arguments": 0,
     "communicator": 0,
+    "folded_answers": 0,
     "network": 0,
     "partition": 0,
     "printable": 0,
