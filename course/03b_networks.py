@@ -640,8 +640,8 @@ assert leads == {4: "halving_doubling", 16: "halving_doubling", 64: "hierarchica
 
 # %% [markdown]
 # In the picture hierarchical is the fastest at every point. But the points are powers of two. Attack that conclusion,
-# too. And attack the grid's line, which jumps at 128 ranks: the library makes its grid as square as it can, there of 8
-# rows and 16 columns, so that a row is *two* nodes. What if a row is always one node?
+# too. And attack the grid's line, which jumps at 128 ranks: the library makes its grid as square as it can, there of
+# eight rows and sixteen columns, so that a row is *two* nodes. What if a row is always one node?
 
 # %%
 fastest = {}

@@ -1068,9 +1068,13 @@ print(
 assert abs(slowest - 0.4) < 1e-9 and timed(costs, cut).bubble > 0.45
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # A single layer that is too large can't be helped by any cut *between* layers. To cut the layer itself is the subject
 # of lesson 10. Or let several ranks share the work of the slowest stage, each with other microbatches. PipeDream does
 # that.
+#
+# </details>
 #
 # ## On a clock
 #

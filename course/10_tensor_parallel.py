@@ -717,8 +717,12 @@ for pair in PAIRS:
 assert sent["row, column"] / sent["column, row"] == 0.75
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # The rule is not "columns first". It is: send where it is narrow. In a transformer the hidden features are four times
 # as many, so the two all-reduces stand outside of them.
+#
+# </details>
 #
 # ## Attention
 #
@@ -830,8 +834,12 @@ print("three layers:", all_reduces(world.trace))
 assert all_reduces(world.trace) == 3
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # Three layers send three gradients of $x$, one after the other, and add them up only then. So put the operator before
 # all three, or make them one.
+#
+# </details>
 #
 # ### The bytes
 #
@@ -956,9 +964,13 @@ assert off(total, torch.logsumexp(scores.flatten(), dim=0)) < 1e-3
 assert off(sums.log().sum(), torch.logsumexp(scores.flatten(), dim=0)) > 100
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # `largest + sums.log()` is one number per rank and position, and `torch.logsumexp(largest + sums.log(), 0)` puts them
 # together. So a rank can also *gather* two numbers per position: its own log-sum-exp, and the score of the target. That
 # is one all-gather, instead of two all-reduces. Which is cheaper?
+#
+# </details>
 
 
 # %%

@@ -281,6 +281,30 @@ def test_a_title_that_says_what_is_checked_tells_nothing() -> None:
 
 
 @each_lesson
+def test_no_text_below_a_task_tells_a_number_of_its_answer(path: Path) -> None:
+    """What follows from an answer is folded, too, up to the next heading or task: `<details>`."""
+    cells = nbformat.read(path, as_version=4).cells
+    below = [(answer.source, text.source) for answer, text in pairwise(cells) if is_answer(answer.source)]
+    assert [text for answer, text in below if numbers_in(answer) & numbers_in(open_text(text))] == []
+
+
+def open_text(text: str) -> str:
+    """What is on screen of a text cell before its first heading or task."""
+    return re.split(r"(?m)^#|\*\*Try it", re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL))[0]
+
+
+def numbers_in(text: str) -> set[str]:
+    """Numbers of at least two digits, without the commas and underscores between them."""
+    return set(re.findall(r"\d{2,}(?:\.\d+)?|\d\.\d+", re.sub(r"(?<=\d)[_,](?=\d)", "", text)))
+
+
+def test_a_text_that_tells_the_answer_is_noticed() -> None:
+    told = "With `isend` it takes 2.54 ms.\n\n## Next\n\n3.78 ms"
+    assert numbers_in(open_text(told)) == {"2.54"} == numbers_in("assert took == [2.54, 1e3]")
+    assert numbers_in(open_text("<details><summary>What follows</summary>\n\n2.54 ms\n\n</details>")) == set()
+
+
+@each_lesson
 def test_answers_lie_folded_and_no_other_cell_needs_them(path: Path) -> None:
     """A student who has not asked for an answer goes on without it. Two in a row would count as asking."""
     cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
